@@ -215,6 +215,12 @@ impl UserData {
         Self { base, bytes, shape: Shape::Run }
     }
 
+    /// So many bytes that are never given back: a device may write to them at any time.
+    pub fn leaked(bytes: usize) -> Self {
+        let memory: &'static mut [u8] = Box::leak(vec![0; bytes].into_boxed_slice());
+        Self { base: memory.as_mut_ptr(), bytes: bytes as u64, shape: Shape::Run }
+    }
+
     /// Packed length in bytes.
     #[inline]
     pub fn len(&self) -> u64 {

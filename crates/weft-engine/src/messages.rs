@@ -344,6 +344,10 @@ pub struct Messages {
     remnants: Vec<(usize, SharedBuffer)>,
     /// Frames and data that made no sense and were dropped.
     pub nonsense: u64,
+    /// Writes to memory of peers, and reads of it, that carriers have been given.
+    pub remote_writes: u64,
+    /// See there.
+    pub remote_reads: u64,
     /// What happened, while a tool wants to hear of it.
     pub events: Option<Box<Events>>,
 }
@@ -437,6 +441,8 @@ impl Messages {
             given_up: Vec::new(),
             remnants: Vec::new(),
             nonsense: 0,
+            remote_writes: 0,
+            remote_reads: 0,
             events: None,
         }
     }

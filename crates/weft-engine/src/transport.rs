@@ -24,7 +24,7 @@ pub use datagrams::{
     Address, Arrival, Datagrams, EthernetAddress, FabricAddress, JOINED_MAX, Outcome, VerbsAddress, wrong_address,
 };
 pub use none::NoNode;
-pub use placement::{Begun, Exposure, Placement, RemoteMemory};
+pub use placement::{Begun, Exposure, Placement, Proof, RemoteMemory};
 pub use posted::{
     Claim, Cooperation, Ending, Fate, NUMBER_BITS, Offered, Piece, PostedTable, Remainder, Taker, Ticket, Wanted, Wish,
     number_near,

@@ -26,7 +26,7 @@ use crate::error::Error;
 use crate::group::{Group, PeerId};
 use crate::handle::{Kind, Slab};
 use crate::memory::{Exposed, SharedBuffer, UserData};
-use crate::transport::{self, RemoteMemory};
+use crate::transport::{self, Proof, RemoteMemory};
 
 /// Target datatypes that one process keeps of another for one window. The oldest is forgotten first.
 pub const LAYOUTS_MAX: usize = 64;
@@ -170,6 +170,14 @@ pub(crate) struct Target {
     pub writes: u32,
     /// It has been asked for something since it last said that all is done.
     pub is_dirty: bool,
+    /// The carrier has been given something to write there since it was last asked what shows that this is in place, and needs no answer for that.
+    pub is_written: bool,
+    /// Reads that are to show it ([`Proof::Read`]) which have ever been wanted, the last that has begun, and the last that is over.
+    pub proofs: u64,
+    pub proofs_begun: u64,
+    pub proofs_ended: u64,
+    /// How many answers must have come before what the carrier did not write after all is in place.
+    pub refused: u64,
     /// It has been sent what nobody waits for, a lock that is given back, and nothing that is answered behind it.
     pub is_unanswered: bool,
     /// Answers of it that have ever been waited for, and those that have come: in this order, but for those to locks.
@@ -215,6 +223,8 @@ pub(crate) struct Placed {
     pub refused: bool,
     /// The program's request that completes with it.
     pub request: Option<usize>,
+    /// It is a read that shows that what was written is in place, and so many have been wanted up to it.
+    pub proof: Option<u64>,
 }
 
 /// A message that carries a large put or get.
@@ -234,6 +244,7 @@ pub struct Mark {
     asked: u64,
     transferred: u64,
     placed: u64,
+    proofs: u64,
 }
 
 impl Mark {
@@ -313,6 +324,8 @@ pub struct Windows {
     pub(crate) unbegun: VecDeque<usize>,
     /// Pieces that carriers have written or read, by the names of what they belong to.
     pub(crate) pieces_done: Vec<u32>,
+    /// Where reads go whose data nobody wants.
+    pub(crate) proof_data: Option<UserData>,
     /// Records that made no sense, and operations that named what is not exposed.
     pub refused: u64,
 }
@@ -329,6 +342,7 @@ impl Default for Windows {
             has_collected: false,
             failed: Vec::new(),
             placed: Slab::new(Kind::Placed),
+            proof_data: None,
             unbegun: VecDeque::new(),
             pieces_done: Vec::new(),
             refused: 0,
@@ -431,6 +445,11 @@ impl Target {
             placed_begun: 0,
             writes: 0,
             is_dirty: false,
+            is_written: false,
+            proofs: 0,
+            proofs_begun: 0,
+            proofs_ended: 0,
+            refused: 0,
             is_unanswered: false,
             asked: 0,
             answered: 0,
@@ -447,6 +466,7 @@ impl Target {
     /// Whether nothing of this process is under way to it.
     pub(crate) fn is_idle(&self) -> bool {
         self.asked == self.answered
+            && self.proofs == self.proofs_ended
             && self.transfers.is_empty()
             && self.requested.is_empty()
             && self.placed.is_empty()
@@ -460,6 +480,14 @@ impl Target {
         self.placed_begun += 1;
         self.writes += u32::from(writes);
         self.placed_begun
+    }
+
+    /// The carrier is given something to write.
+    pub(crate) fn note_written(&mut self, proof: Proof) {
+        match proof {
+            Proof::Answer => self.is_dirty = true,
+            Proof::Completion | Proof::Read => self.is_written = true,
+        }
     }
 
     /// How many there have been before the first that is not over, and it.
@@ -530,15 +558,16 @@ impl Window {
 
     /// What has been begun at `rank` up to now.
     pub fn mark(&self, rank: u32) -> Mark {
-        let Target { asked, transferred, placed_begun: placed, .. } = self.targets[rank as usize];
-        Mark { rank, asked, transferred, placed }
+        let Target { asked, transferred, placed_begun: placed, proofs, .. } = self.targets[rank as usize];
+        Mark { rank, asked, transferred, placed, proofs }
     }
 
     /// Whether all that is answered which was asked up to a mark, and all messages are over that had been begun then.
     pub fn has_reached(&self, mark: &Mark) -> bool {
         let target = &self.targets[mark.rank as usize];
         let is_later = |first: Option<&Transfer>| first.is_none_or(|first| first.number > mark.transferred);
-        target.answered >= mark.asked
+        target.answered >= mark.asked.max(target.refused)
+            && target.proofs_ended >= mark.proofs
             && is_later(target.transfers.front())
             && is_later(target.requested.first())
             && target.placed_first() > mark.placed
@@ -553,7 +582,7 @@ impl Window {
     #[inline]
     pub fn is_untouched(&self, rank: u32) -> bool {
         let target = &self.targets[rank as usize];
-        !target.is_dirty && target.error.is_none() && target.is_idle()
+        !target.is_dirty && !target.is_written && target.error.is_none() && target.is_idle()
     }
 
     /// Whether the memory of `rank` is in this address space: operations on it are over as they return.
@@ -577,7 +606,7 @@ impl Window {
 
     /// The ranks that may not have done yet what this process has begun there.
     pub fn unfinished(&self) -> Vec<u32> {
-        let is_unfinished = |target: &Target| target.is_dirty || !target.is_idle();
+        let is_unfinished = |target: &Target| target.is_dirty || target.is_written || !target.is_idle();
         (0..self.size()).filter(|rank| is_unfinished(&self.targets[*rank as usize])).collect()
     }
 

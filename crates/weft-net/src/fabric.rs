@@ -20,7 +20,7 @@ use weft_engine::memory::UserData;
 
 use crate::Error;
 use crate::datagrams::{
-    Address, Begun, Datagrams, Exposure, FabricAddress, Outcome, Placement, RemoteMemory, wrong_address,
+    Address, Begun, Datagrams, Exposure, FabricAddress, Outcome, Placement, Proof, RemoteMemory, wrong_address,
 };
 use crate::udp::{self, PACKET_SIZE_MIN};
 use api::Library;
@@ -396,6 +396,7 @@ impl Datagrams for Fabric {
             bytes_max,
             bytes_min: PLACED_MIN,
             one_sided_min: ONE_SIDED_MIN,
+            proof: Proof::Answer,
         })
     }
 

@@ -32,7 +32,7 @@ use weft_engine::memory::UserData;
 
 use crate::Error;
 use crate::datagrams::{
-    Address, Begun, Datagrams, Exposure, Outcome, Placement, RemoteMemory, VerbsAddress, wrong_address,
+    Address, Begun, Datagrams, Exposure, Outcome, Placement, Proof, RemoteMemory, VerbsAddress, wrong_address,
 };
 use crate::udp;
 use api::Library;
@@ -43,8 +43,8 @@ pub use status::{DeviceStatus, PortStatus, locked_memory, status};
 
 /// Smaller messages are as quick as packets: what is announced costs a key more to tell, and a frame at the end.
 const PLACED_MIN: u64 = 16 << 10;
-/// Of one-sided operations those that would be messages of their own, where they are announced first.
-const ONE_SIDED_MIN: u64 = 8 << 10;
+/// All one-sided operations that can be: each is one work request then, and neither a message nor the target's processor is needed.
+const ONE_SIDED_MIN: u64 = 1;
 /// Bytes of one access, at most.
 const ACCESS_MAX: u64 = 1 << 30;
 /// How a card says that remote writes and reads are used, or are not.
@@ -298,6 +298,7 @@ impl Datagrams for Verbs {
             bytes_max,
             bytes_min: PLACED_MIN,
             one_sided_min: ONE_SIDED_MIN,
+            proof: if self.device.is_iwarp { Proof::Read } else { Proof::Completion },
         })
     }
 

@@ -138,6 +138,7 @@ pub(super) fn write_pieces(
         };
         match begun {
             Begun::Yes => {
+                messages.remote_writes += 1;
                 #[cfg(weft_mutant = "placed_told_early")]
                 let _ = connection.submit_message(
                     Head::placed(piece.remote_key, piece.range.start, piece.range.end - piece.range.start).as_bytes(),

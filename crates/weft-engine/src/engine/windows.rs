@@ -377,9 +377,9 @@ impl<P: Platform> Engine<P> {
         }
         let abandoned = self.abandon_placed((index, window), rank, &error);
         let target = &mut window.targets[rank as usize];
-        let lost = target.is_dirty || abandoned || !waiting.is_empty() || !target.batch.is_empty();
+        let lost = target.is_dirty || target.is_written || abandoned || !waiting.is_empty() || !target.batch.is_empty();
         target.answered = target.asked;
-        (target.is_dirty, target.is_unanswered) = (false, false);
+        (target.is_dirty, target.is_written, target.is_unanswered) = (false, false, false);
         target.batch.clear();
         target.held.clear();
         if lost {

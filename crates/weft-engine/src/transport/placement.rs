@@ -24,6 +24,19 @@ pub struct Placement {
     pub bytes_min: u64,
     /// One-sided operations of fewer bytes are quicker as records in packets.
     pub one_sided_min: u64,
+    /// What shows that what it has written for a one-sided operation is in its place.
+    pub proof: Proof,
+}
+
+/// What shows that what a link has written is in the memory of the peer, and not only on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// The answer to a packet that is sent behind it.
+    Answer,
+    /// That the link tells of it at all (reliable connections of InfiniBand and RoCE).
+    Completion,
+    /// That something which is read behind it is here: the link tells of a write when it has left (iWARP, RFC 5040 §5.5).
+    Read,
 }
 
 /// Memory that is exposed: the link's name for it.

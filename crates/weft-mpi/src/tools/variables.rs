@@ -87,18 +87,30 @@ pub static VARIABLES: LazyLock<Vec<Variable>> = LazyLock::new(|| {
         meaning: "Packets that arrived damaged, or from nobody who could send them.".into(),
         source: Source::Engine(Engine::foreign),
     };
-    let paths = [
+    let others = [
+        (
+            "remote_writes",
+            Class::Counter,
+            "Writes to memory of peers by the carrier itself: one work request each.",
+            (|engine| engine.messages.remote_writes) as fn(&Engine) -> u64,
+        ),
+        (
+            "remote_reads",
+            Class::Counter,
+            "Reads of memory of peers by the carrier itself: one work request each.",
+            |engine| engine.messages.remote_reads,
+        ),
         (
             "path_failures",
             Class::Counter,
             "Times that a path to a peer was given up, where there are several.",
-            path_failures as fn(&Engine) -> u64,
+            path_failures,
         ),
         ("paths_down", Class::Level, "Paths to peers that have failed, where there are several.", paths_down),
     ];
-    let paths =
-        paths.map(|(name, class, meaning, read)| network(name, class, meaning.to_owned(), Source::Engine(read)));
-    of_messages().into_iter().chain([foreign]).chain(paths).chain(counters).chain(gauges).collect()
+    let others =
+        others.map(|(name, class, meaning, read)| network(name, class, meaning.to_owned(), Source::Engine(read)));
+    of_messages().into_iter().chain([foreign]).chain(others).chain(counters).chain(gauges).collect()
 });
 
 fn network(name: &str, class: Class, meaning: String, source: Source) -> Variable {

@@ -1235,13 +1235,14 @@ impl Device {
                 }
             };
         let operation = if access == Access::Write { IBV_WR_RDMA_WRITE } else { IBV_WR_RDMA_READ };
+        let is_inline = access == Access::Write && length as usize <= self.inline_max;
         let mut send = Send {
             id: number(ACCESSED, peer.epoch, place),
             next: ptr::null_mut(),
             pieces: &raw mut piece,
             count: 1,
             operation,
-            flags: IBV_SEND_SIGNALED,
+            flags: IBV_SEND_SIGNALED | if is_inline { IBV_SEND_INLINE } else { 0 },
             immediate: 0,
             remote_address: there.address,
             remote_key,

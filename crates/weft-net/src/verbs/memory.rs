@@ -1,5 +1,6 @@
 //! Registered memory: packets, what peers may access, and accesses to theirs. Nothing is kept of a registration once its operation is over: memory that
-//! the program frees and maps again has another one, so none can be stale.
+//! the program frees and maps again has another one, so none can be stale. Small accesses go by way of memory that stays registered: a copy of a
+//! few KiB costs less than the two system calls of a registration.
 #![allow(unsafe_code)]
 
 use std::alloc::Layout;
@@ -15,6 +16,8 @@ const EXPOSURES_MAX: usize = 4096;
 /// Accesses to memory of peers that may be under way.
 pub(super) const ACCESSES_MAX: usize = 64;
 const PAGE: usize = 4096;
+/// Bytes of an access that goes by way of our own memory, at most.
+const SMALL: usize = PAGE;
 
 /// What is done with memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,13 +42,21 @@ pub(super) struct Packets {
 impl Packets {
     /// `count` packets of `stride` bytes.
     pub(super) fn new(library: &'static Library, pd: *mut Pd, count: usize, stride: usize) -> io::Result<Self> {
+        Self::with_rights(library, pd, (count, stride), IBV_ACCESS_LOCAL_WRITE)
+    }
+
+    fn with_rights(
+        library: &'static Library,
+        pd: *mut Pd,
+        (count, stride): (usize, usize),
+        rights: i32,
+    ) -> io::Result<Self> {
         let layout = Layout::from_size_align((count * stride).max(PAGE), PAGE).map_err(io::Error::other)?;
         // SAFETY: the size is not 0.
         let memory = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or(io::ErrorKind::OutOfMemory)?;
         let mut this = Self { library, memory, layout, count, stride, registered: ptr::null_mut() };
         // SAFETY: the domain is open, and the memory stays until the registration is closed, in `drop`.
-        this.registered =
-            unsafe { (library.reg_mr)(pd, memory.as_ptr().cast(), layout.size(), IBV_ACCESS_LOCAL_WRITE) };
+        this.registered = unsafe { (library.reg_mr)(pd, memory.as_ptr().cast(), layout.size(), rights) };
         if this.registered.is_null() { Err(io::Error::last_os_error()) } else { Ok(this) }
     }
 
@@ -86,7 +97,17 @@ fn deregister(library: &Library, registered: *mut Mr) {
 struct UnderWay {
     number: u64,
     peer: usize,
-    registered: *mut Mr,
+    memory: Memory,
+}
+
+/// What the device has of the program's memory.
+enum Memory {
+    /// It is registered until the access is over.
+    Registered(*mut Mr),
+    /// A copy is in our own memory.
+    Copied,
+    /// So many bytes are to be copied there from our own memory.
+    Awaited(*mut u8, usize),
 }
 
 /// What this process does to memory of peers, and lets them do to its own.
@@ -97,6 +118,8 @@ pub(super) struct Placing {
     reads_into: i32,
     exposures: Vec<*mut Mr>,
     free_exposures: Vec<u32>,
+    /// Our own memory for small accesses, a part for each; made when the first one begins, and none if it may not be registered.
+    small: Option<Option<Packets>>,
     under_way: Vec<Option<UnderWay>>,
     free: Vec<usize>,
     done: VecDeque<u64>,
@@ -111,6 +134,7 @@ impl Placing {
             reads_into,
             exposures: Vec::new(),
             free_exposures: Vec::new(),
+            small: None,
             under_way: (0..ACCESSES_MAX).map(|_| None).collect(),
             free: (0..ACCESSES_MAX).collect(),
             done: VecDeque::new(),
@@ -172,6 +196,11 @@ impl Placing {
         memory: (*mut u8, usize),
     ) -> io::Result<Option<(usize, Piece)>> {
         let Some(place) = self.free.pop() else { return Ok(None) };
+        if memory.1 <= SMALL
+            && let Some(piece) = self.begin_small(place, (peer, number), access, memory)
+        {
+            return Ok(Some((place, piece)));
+        }
         let rights = if access == Access::Write { 0 } else { self.reads_into };
         // SAFETY: as promised.
         let registered = match unsafe { self.register(memory, rights) } {
@@ -183,14 +212,44 @@ impl Placing {
         };
         // SAFETY: it has just been made.
         let lkey = unsafe { (*registered).lkey };
-        self.under_way[place] = Some(UnderWay { number, peer, registered });
+        self.under_way[place] = Some(UnderWay { number, peer, memory: Memory::Registered(registered) });
         Ok(Some((place, Piece { address: memory.0 as u64, length: memory.1 as u32, lkey })))
+    }
+
+    /// The same by way of our own memory; `None`: there is none.
+    fn begin_small(
+        &mut self,
+        place: usize,
+        (peer, number): (usize, u64),
+        access: Access,
+        (bytes, length): (*mut u8, usize),
+    ) -> Option<Piece> {
+        let (library, pd, rights) = (self.library, self.pd, self.reads_into);
+        let make = || Packets::with_rights(library, pd, (ACCESSES_MAX, SMALL), rights).ok();
+        let small = self.small.get_or_insert_with(make).as_ref()?;
+        let memory = match access {
+            Access::Write => {
+                // SAFETY: whoever calls `begin` has promised that the memory is there; the place is free, so the device has nothing of it, and that much fits.
+                unsafe { ptr::copy_nonoverlapping(bytes, small.at(place), length) };
+                Memory::Copied
+            }
+            Access::Read => Memory::Awaited(bytes, length),
+        };
+        self.under_way[place] = Some(UnderWay { number, peer, memory });
+        Some(small.piece(place, length))
     }
 
     /// The access at this place is over: its peer, if there was one.
     pub(super) fn end(&mut self, place: usize, succeeded: bool) -> Option<usize> {
-        let UnderWay { number, peer, registered } = self.under_way.get_mut(place)?.take()?;
-        deregister(self.library, registered);
+        let UnderWay { number, peer, memory } = self.under_way.get_mut(place)?.take()?;
+        match (memory, &self.small) {
+            (Memory::Registered(registered), _) => deregister(self.library, registered),
+            (Memory::Awaited(bytes, length), Some(Some(small))) if succeeded => {
+                // SAFETY: the memory stays until the access is told to be complete, and the device has written so much to this place, which it has no more.
+                unsafe { ptr::copy_nonoverlapping(small.at(place), bytes, length) };
+            }
+            _ => {}
+        }
         self.free.push(place);
         if succeeded {
             self.done.push_back(number);
@@ -215,7 +274,11 @@ impl Placing {
 
     /// Closes all registrations: to be called once all queues are closed.
     pub(super) fn close(&mut self) {
-        let own = self.under_way.iter_mut().filter_map(|access| Some(access.take()?.registered));
+        let own = self.under_way.iter_mut().filter_map(|access| match access.take()?.memory {
+            Memory::Registered(registered) => Some(registered),
+            Memory::Copied | Memory::Awaited(..) => None,
+        });
         self.exposures.drain(..).chain(own).for_each(|registered| deregister(self.library, registered));
+        self.small = None;
     }
 }

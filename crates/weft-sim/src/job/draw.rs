@@ -10,6 +10,7 @@ use crate::random::{Random, mix};
 use weft_core::multicast::Scheme;
 use weft_core::time::{Duration, Instant};
 use weft_engine::request::Mode;
+use weft_engine::transport::Proof;
 
 /// Largest job that is drawn.
 const RANKS_MAX: u64 = 6;
@@ -212,6 +213,7 @@ fn connect(machine: &mut Machine, random: &mut Random, breaks: bool) {
             unexposed: random.pick(&[0, 100_000]),
             refused: random.pick(&[0, 0, 50_000]),
             overtaken: random.pick(&[0, 500_000]),
+            proof: random.pick(&[Proof::Answer, Proof::Completion, Proof::Read]),
         }),
     });
 }

@@ -135,7 +135,8 @@ pub(super) enum WindowCall {
     Post(usize),
     Start(usize),
     Complete(usize),
-    Wait(usize),
+    /// Of this one, at the end of this epoch.
+    Wait(usize, usize),
     /// What comes before the barrier of `MPI_Win_free`, and behind it.
     Finish,
     Close,
@@ -210,7 +211,7 @@ impl WindowBlock {
                 (Synchronized::LockAll, _) => steps.push(Call(WindowCall::UnlockAll)),
                 (_, Some((to, from))) => {
                     steps.push(Call(WindowCall::Complete(to)));
-                    steps.push(Call(WindowCall::Wait(from)));
+                    steps.push(Call(WindowCall::Wait(from, number)));
                 }
                 _ => {}
             }

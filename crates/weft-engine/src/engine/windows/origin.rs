@@ -11,7 +11,7 @@ use crate::error::{Error, RMA_RANGE, Result};
 use crate::memory::{self, Exposed, UserData};
 use crate::messages::{self, PeerAccess};
 use crate::request::{Mode, Receive, Send, State};
-use crate::transport::Platform;
+use crate::transport::{Platform, Proof};
 use crate::windows::{Answer, LAYOUTS_MAX, Mark, Reach, Window};
 
 /// Items of the target's memory (MPI-5.0 §12.3).
@@ -84,10 +84,10 @@ impl<P: Platform> Engine<P> {
                 return Ok(wanted.then_some(engine.messages.sent));
             }
             engine.check_target(window, access.target)?;
-            window.targets[access.target as usize].is_dirty = true;
             if let Some(request) = engine.place((index, window), &access, origin, true, wanted)? {
                 return Ok(request);
             }
+            window.targets[access.target as usize].is_dirty = true;
             let told = engine.describe_target(window, &access);
             let bytes = origin.len();
             if bytes + RECORD_MAX as u64 <= engine.batch_bytes(window, access.target) as u64 {
@@ -338,8 +338,11 @@ impl<P: Platform> Engine<P> {
                 engine.check_target(window, target)?;
                 let reply = engine.await_answer(window, Answer { target, data: None, request: None })?;
                 let state = &mut window.targets[target as usize];
-                (state.is_dirty, state.is_unanswered) = (false, false);
+                (state.is_dirty, state.is_written, state.is_unanswered) = (false, false, false);
                 engine.record(window, target, &Record::Flush { reply });
+            } else if state.is_written {
+                engine.check_target(window, target)?;
+                engine.prove((index, window), target)?;
             }
             engine.send_batch(window, target);
             Ok(window.mark(target))
@@ -388,13 +391,15 @@ impl<P: Platform> Engine<P> {
                 return Ok(());
             }
             engine.check_target(window, target)?;
-            let reply = if window.targets[target as usize].is_dirty {
+            let needs_read =
+                window.targets[target as usize].is_written && engine.proof(window, target) == Some(Proof::Read);
+            let reply = if window.targets[target as usize].is_dirty || needs_read {
                 engine.await_answer(window, Answer { target, data: None, request: None })?
             } else {
                 NO_ANSWER
             };
             let state = &mut window.targets[target as usize];
-            (state.is_dirty, state.is_unanswered) = (false, reply == NO_ANSWER);
+            (state.is_dirty, state.is_written, state.is_unanswered) = (false, false, reply == NO_ANSWER);
             engine.record(window, target, &Record::Unlock { reply });
             engine.send_batch(window, target);
             Ok(())
@@ -431,7 +436,8 @@ impl<P: Platform> Engine<P> {
             }
             if matches!(record, Record::Complete) {
                 // It is counted there when all that came before it is done: no answer need be waited for.
-                window.targets[target as usize].is_dirty = false;
+                let state = &mut window.targets[target as usize];
+                (state.is_dirty, state.is_written) = (false, false);
             }
             engine.record(window, target, record);
             engine.send_batch(window, target);

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use weft_core::one_sided::Place;
+use weft_core::one_sided::{Place, Record};
 use weft_core::placement::{PIECE_MAX, UNDER_WAY_MAX};
 
 use super::{byte, origin::Access};
@@ -17,8 +17,13 @@ use crate::engine::placement::OF_A_WINDOW;
 use crate::error::{Error, NO_MEMORY, Result};
 use crate::memory::UserData;
 use crate::peers::Route;
-use crate::transport::{Begun, Datagrams, Platform, RemoteMemory};
-use crate::windows::{Exposure, Placed, Reach, Window};
+use crate::transport::{Begun, Datagrams, Platform, Proof, RemoteMemory};
+use crate::windows::{Answer, Exposure, Placed, Reach, Window};
+
+/// Bytes of operations of which many are collected in one message.
+const SMALL: u64 = 4096;
+/// While so many are under way to a target, small ones are records: work requests are dearer than their share of a message.
+const SMALL_AT_A_TIME: usize = 16;
 
 impl<P: Platform> Engine<P> {
     /// Lets carriers of peers access what this process exposes in a window, if our carrier does such things: what they need for that.
@@ -74,13 +79,18 @@ impl<P: Platform> Engine<P> {
         let Some(offset) = access.offset.checked_add_signed(first) else { return Ok(None) };
         let is_inside = offset.checked_add(length).is_some_and(|end| end <= bytes);
         let is_whole = length == data.len() && length >= placement.one_sided_min.max(1) && data.address().is_some();
-        if !is_inside || !is_whole {
+        let are_many = length <= SMALL && window.targets[access.target as usize].placed.len() >= SMALL_AT_A_TIME;
+        if !is_inside || !is_whole || are_many {
             return Ok(None);
         }
         let there = RemoteMemory { key: memory.key, address: memory.address.wrapping_add(offset) };
         let target = access.target;
         let request = if wanted { Some(self.one_sided_request(window.communicator)?) } else { None };
-        let number = window.targets[target as usize].begin_placed(writes);
+        let state = &mut window.targets[target as usize];
+        if writes {
+            state.note_written(placement.proof);
+        }
+        let number = state.begin_placed(writes);
         let placed = Placed {
             window: index,
             target,
@@ -95,7 +105,14 @@ impl<P: Platform> Engine<P> {
             waits: false,
             refused: false,
             request,
+            proof: None,
         };
+        self.begin_placed(window, placed)?;
+        Ok(Some(request))
+    }
+
+    fn begin_placed(&mut self, window: &mut Window, placed: Placed) -> Result<()> {
+        let Placed { target, peer, number, writes, .. } = placed;
         let Some(handle) = self.windows.placed.insert(placed) else {
             window.targets[target as usize].end_placed(number, writes);
             let message = "too many puts and gets are under way (limit 16777216): flush some first";
@@ -111,12 +128,75 @@ impl<P: Platform> Engine<P> {
             self.windows.unbegun.push_back(handle);
             self.windows.placed.get_mut(handle).into_iter().for_each(|placed| placed.waits = true);
         }
-        Ok(Some(request))
+        Ok(())
+    }
+
+    /// What shows that what the carrier has written at `target` is in place; none where it writes nothing.
+    pub(super) fn proof(&self, window: &Window, target: u32) -> Option<Proof> {
+        let (Reach::Placed { .. }, Route::Remote(remote)) =
+            (window.reach(target), &self.peers[window.member(target)].route)
+        else {
+            return None;
+        };
+        remote.accessing().map(|placement| placement.proof)
+    }
+
+    /// Sees to it that what the carrier has written at `target` is in place when the next mark is reached.
+    pub(super) fn prove(&mut self, (index, window): (usize, &mut Window), target: u32) -> Result<()> {
+        let proof = self.proof(window, target);
+        let state = &mut window.targets[target as usize];
+        state.is_written = false;
+        // Where it writes no more, what it did not write is answered, behind what it did.
+        if proof != Some(Proof::Read) || cfg!(weft_mutant = "flushed_when_it_has_left") {
+            return Ok(());
+        }
+        state.proofs += 1;
+        window.note_busy(target);
+        self.begin_proof((index, window), target)
+    }
+
+    /// A read behind everything that has been written at `target`, if one is wanted and all that has left.
+    fn begin_proof(&mut self, (index, window): (usize, &mut Window), target: u32) -> Result<()> {
+        let state = &mut window.targets[target as usize];
+        if state.writes > 0 || state.proofs_begun == state.proofs {
+            return Ok(());
+        }
+        state.proofs_begun = state.proofs;
+        let Reach::Placed { memory: there, .. } = state.reach else {
+            return self.prove_by_answer(window, target);
+        };
+        let (number, proof) = (state.begin_placed(false), Some(state.proofs));
+        let placed = Placed {
+            window: index,
+            target,
+            peer: window.member(target),
+            number,
+            data: self.windows.proof_data.get_or_insert_with(|| UserData::leaked(1)).clone(),
+            range: 0..1,
+            offset: 0,
+            there,
+            writes: false,
+            under_way: 0,
+            waits: false,
+            refused: false,
+            request: None,
+            proof,
+        };
+        self.begin_placed(window, placed)
+    }
+
+    /// The same by a record and its answer.
+    fn prove_by_answer(&mut self, window: &mut Window, target: u32) -> Result<()> {
+        let reply = self.await_answer(window, Answer { target, data: None, request: None })?;
+        let state = &mut window.targets[target as usize];
+        (state.refused, state.proofs_ended) = (state.asked, state.proofs_begun);
+        self.record(window, target, &Record::Flush { reply });
+        Ok(())
     }
 
     /// Gives the carrier what it has room for. What it has no room for is tried again.
     fn begin_pieces(&mut self, handle: usize) {
-        let Self { peers, network, windows, .. } = self;
+        let Self { peers, network, windows, messages, .. } = self;
         let name = OF_A_WINDOW | u64::from(windows.placed.wire(handle));
         let Some(placed) = windows.placed.get_mut(handle) else { return };
         // A peer that is gone is dealt with by itself.
@@ -137,7 +217,10 @@ impl<P: Platform> Engine<P> {
                 false => device.read(&hop.to, &placed.data, start..end, there, name),
             };
             match begun {
-                Begun::Yes => (placed.range.start, placed.under_way) = (end, placed.under_way + 1),
+                Begun::Yes => {
+                    (placed.range.start, placed.under_way) = (end, placed.under_way + 1);
+                    *(if placed.writes { &mut messages.remote_writes } else { &mut messages.remote_reads }) += 1;
+                }
                 Begun::NotNow => {
                     placed.waits = true;
                     return windows.unbegun.push_front(handle);
@@ -200,10 +283,19 @@ impl<P: Platform> Engine<P> {
             return;
         }
         let Some(placed) = self.windows.placed.remove(handle) else { return };
-        let Placed { target, number, data, range, offset, writes, request, .. } = placed;
+        let Placed { window: index, target, number, data, range, offset, writes, request, proof, .. } = placed;
         let state = &mut window.targets[target as usize];
         state.end_placed(number, writes);
-        if range.is_empty() {
+        if let Some(proof) = proof {
+            match range.is_empty() {
+                true => state.proofs_ended = state.proofs_ended.max(proof),
+                false => {
+                    state.reach = Reach::Records;
+                    let proved = self.prove_by_answer(window, target);
+                    self.note_unproved(window, target, proved);
+                }
+            }
+        } else if range.is_empty() {
             if let Some(request) = request {
                 self.messages.complete(request);
             }
@@ -214,7 +306,15 @@ impl<P: Platform> Engine<P> {
             let place = Place { offset: offset + range.start, items: None };
             let rest = data.part(range);
             let begun = rest.and_then(|rest| match writes {
-                true => self.put_by_message(window, target, place, &rest, request),
+                true => {
+                    self.put_by_message(window, target, place, &rest, request)?;
+                    // Who has flushed already does not know of it.
+                    let reply = self.await_answer(window, Answer { target, data: None, request: None })?;
+                    let state = &mut window.targets[target as usize];
+                    state.refused = state.asked;
+                    self.record(window, target, &Record::Flush { reply });
+                    Ok(())
+                }
                 false => self.get_by_message(window, target, place, &rest, request),
             });
             match (begun, request) {
@@ -230,7 +330,18 @@ impl<P: Platform> Engine<P> {
             state.held = held;
         }
         self.messages.completions += 1;
+        let proved = self.begin_proof((index, window), target);
+        self.note_unproved(window, target, proved);
         self.send_batch(window, target);
+    }
+
+    /// What cannot be shown to be in place goes wrong for whoever waits for that.
+    fn note_unproved(&mut self, window: &mut Window, target: u32, proved: Result<()>) {
+        let state = &mut window.targets[target as usize];
+        if let Err(error) = proved {
+            state.proofs_ended = state.proofs_begun;
+            state.error.get_or_insert(error);
+        }
     }
 
     /// `rank` is gone: what the carrier was to do there ends with `error`; whether there was anything.
@@ -251,6 +362,7 @@ impl<P: Platform> Engine<P> {
         let state = &mut window.targets[rank as usize];
         state.placed.clear();
         state.writes = 0;
+        (state.proofs_begun, state.proofs_ended, state.refused) = (state.proofs, state.proofs, 0);
         !found.is_empty()
     }
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 use weft_core::rails::CarrierKind;
 use weft_core::time::Instant;
 use weft_engine::memory::UserData;
-use weft_engine::transport::{Begun, Exposure, Placement, RemoteMemory};
+use weft_engine::transport::{Begun, Exposure, Placement, Proof, RemoteMemory};
 
 /// What such a carrier is like.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +34,8 @@ pub(in crate::job) struct Placing {
     pub(in crate::job) bytes_max: u64,
     /// It reads as well, and does one-sided operations of at least so many bytes; 0: it only writes.
     pub(in crate::job) one_sided_min: u64,
+    /// When it tells of what it has written: [`Proof::Completion`] when that is there, otherwise when it has left.
+    pub(in crate::job) proof: Proof,
     /// It does not let peers access some memory.
     pub(in crate::job) unexposed: u32,
     /// It refuses to write for ever, from one moment on.
@@ -50,6 +52,7 @@ impl Placing {
             bytes_max: self.bytes_max,
             bytes_min: self.bytes_min,
             one_sided_min: self.one_sided_min,
+            proof: self.proof,
         }
     }
 }
@@ -76,8 +79,10 @@ impl Exposed {
 
 /// What one carrier asks another for.
 pub(super) enum Placed {
-    /// To write what comes with it.
-    Write(RemoteMemory),
+    /// To write what comes with it, and to say so if that has a number.
+    Write(RemoteMemory, Option<u64>),
+    /// That it has.
+    Written(u64),
     /// To read for this access.
     Read(RemoteMemory, Reading),
     /// This is what it asked for itself.
@@ -223,8 +228,12 @@ impl Inner {
                     Load::Write { data, range, there, number } => {
                         let mut bytes = vec![0; (range.end - range.start) as usize];
                         data.read(range.start, &mut bytes);
-                        self.exposed[from].done.push_back(number);
-                        self.tell((from, to), arrives, bytes, Placed::Write(there));
+                        let proof = ordered.placing.map(|placing| placing.proof);
+                        let number = (proof == Some(Proof::Completion)).then_some(number).ok_or(number);
+                        if let Err(number) = number {
+                            self.exposed[from].done.push_back(number);
+                        }
+                        self.tell((from, to), arrives, bytes, Placed::Write(there, number.ok()));
                     }
                     Load::Read(there, reading) => {
                         self.tell((from, to), arrives, Vec::new(), Placed::Read(there, reading))
@@ -312,7 +321,8 @@ impl Inner {
     pub(super) fn place(&mut self, from: usize, to: usize, placed: Placed, bytes: &[u8]) {
         let now = self.clock.now();
         let (RemoteMemory { key, address }, length) = match &placed {
-            Placed::Write(there) => (*there, bytes.len() as u64),
+            Placed::Write(there, _) => (*there, bytes.len() as u64),
+            Placed::Written(number) => return self.exposed[to].done.push_back(*number),
             Placed::Read(there, Reading { range, .. }) => (*there, range.end - range.start),
             Placed::Answer(Reading { data, range, number }) => {
                 data.write(range.start, bytes);
@@ -333,7 +343,13 @@ impl Inner {
                 let arrives = now + self.wires.latency;
                 self.tell((to, from), arrives, bytes, Placed::Answer(reading));
             }
-            Placed::Write(_) | Placed::Answer(_) => data.write(address, bytes),
+            Placed::Write(_, number) => {
+                data.write(address, bytes);
+                if let Some(number) = number {
+                    self.tell((to, from), now + self.wires.latency, Vec::new(), Placed::Written(number));
+                }
+            }
+            Placed::Answer(_) | Placed::Written(_) => {}
         }
     }
 

@@ -63,11 +63,13 @@ enum Awaited {
     Marks {
         marks: Vec<Mark>,
         target: Option<usize>,
+        /// Then what has been put there is in place as well.
+        flushes: bool,
     },
     Request(u32),
     Post(usize),
-    /// `MPI_Win_complete` of this one.
-    Complete(usize),
+    /// `MPI_Win_complete` of this one, for this epoch.
+    Complete(usize, usize),
 }
 
 /// What a call waits for: these marks, of this target or of all.
@@ -112,6 +114,11 @@ impl Proc {
         call: &WindowCall,
     ) -> Checked<Option<WindowWait>> {
         let key = (role, id);
+        let flushes = match call {
+            WindowCall::Flush { locally, .. } => !locally,
+            WindowCall::Finish | WindowCall::Unlock(_) | WindowCall::UnlockAll => true,
+            _ => false,
+        };
         let begun = match call {
             WindowCall::Open(block) => return self.open_window(role, step, block).map(|()| None),
             WindowCall::Close => return self.close_window(key).map(|()| None),
@@ -144,10 +151,12 @@ impl Proc {
                 let told = self.engine.complete_at(index, *to as u32);
                 told.and_then(|()| Ok(Some((vec![self.engine.send_collected(index, *to as u32)?], Some(*to)))))
             }
-            WindowCall::Wait(from) => return Ok(Some(WindowWait { key, what: Awaited::Complete(*from) })),
+            WindowCall::Wait(from, epoch) => {
+                return Ok(Some(WindowWait { key, what: Awaited::Complete(*from, *epoch) }));
+            }
         };
         match begun {
-            Ok(Some((marks, target))) => Ok(Some(WindowWait { key, what: Awaited::Marks { marks, target } })),
+            Ok(Some((marks, target))) => Ok(Some(WindowWait { key, what: Awaited::Marks { marks, target, flushes } })),
             Ok(None) => Ok(None),
             Err(error) => {
                 self.excuse(&error)?;
@@ -265,6 +274,7 @@ impl Proc {
                 let access = Access { target, offset: at, count, layout: &layout };
                 let request = engine.put(index, access, &placed.data(), act.requested);
                 let begin = (at - block.strip(live.own)) as usize;
+                part.put_in[live.own][half as usize] = epoch;
                 act.there.put(content(name, act.bytes as usize), &mut part.strips[live.own][begin..]);
                 (request, Outcome::Put(placed))
             }
@@ -395,8 +405,8 @@ impl Proc {
     pub(in crate::job) fn look_at_window(&mut self, mut wait: WindowWait) -> Checked<Option<WindowWait>> {
         let key = wait.key;
         match &mut wait.what {
-            Awaited::Marks { marks, target } => {
-                let target = *target;
+            Awaited::Marks { marks, target, flushes } => {
+                let (target, flushes) = (*target, *flushes);
                 let index = self.window(key)?.1.index;
                 while let Some(mark) = marks.last() {
                     if self.window(key)?.0.has_reached(mark) {
@@ -413,6 +423,9 @@ impl Proc {
                     }
                 }
                 self.end_acts(key, target)?;
+                if flushes {
+                    self.check_flushed(key, target)?;
+                }
                 Ok(None)
             }
             Awaited::Request(id) => self.end_request(key, *id).map(|over| (!over).then_some(wait)),
@@ -426,12 +439,12 @@ impl Proc {
                 self.window(key)?.0.await_no_more(&[to]);
                 Ok(None)
             }
-            Awaited::Complete(from) => {
-                let from = *from;
+            Awaited::Complete(from, epoch) => {
+                let (from, epoch) = (*from, *epoch);
                 let rank = from as u32;
                 if self.window(key)?.0.has_complete_of(rank) {
                     self.window(key)?.0.take_complete(rank);
-                    self.check_exposed_to(key, from)?;
+                    self.check_exposed_to(key, from, epoch)?;
                 } else if !self.is_gone(key, rank)? {
                     return Ok(Some(wait));
                 }
@@ -449,14 +462,27 @@ impl Proc {
         }
     }
 
-    /// The exposure epoch is over: what its origin has put is here. (Where a process may die, nobody waits for the others behind it, so that the
-    /// origin may be in its next epoch.)
-    fn check_exposed_to(&self, key: (usize, u32), from: usize) -> Checked<()> {
+    /// What this process has put to the memory of others is there.
+    fn check_flushed(&self, key: (usize, u32), target: Option<usize>) -> Checked<()> {
         let live = &self.windows[&key];
         if self.mortal.is_some() {
             return Ok(());
         }
-        let checked = self.truths.borrow()[&key].parts[live.own].check_strip(&live.block, from);
+        let truths = self.truths.borrow();
+        for target in target.map_or(0..live.members.len(), |target| target..target + 1) {
+            let checked = truths[&key].parts[target].check_strip(&live.block, live.own);
+            checked.map_err(|what| format!("window {}, rank {target}, after a flush: {what}", key.1))?;
+        }
+        Ok(())
+    }
+
+    /// The exposure epoch is over: what its origin has put in it is here.
+    fn check_exposed_to(&self, key: (usize, u32), from: usize, epoch: usize) -> Checked<()> {
+        let live = &self.windows[&key];
+        if self.mortal.is_some() {
+            return Ok(());
+        }
+        let checked = self.truths.borrow()[&key].parts[live.own].check_put(&live.block, from, epoch);
         checked.map_err(|what| format!("window {}, rank {}, after MPI_Win_wait: {what}", key.1, live.own))
     }
 

@@ -5,6 +5,7 @@ use super::{ADDED, COUNTER, PROTECTED, REPLACED, SLOTS, WindowBlock};
 use crate::random::mix;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::rc::Rc;
 use weft_engine::memory::SharedBuffer;
 use weft_engine::transport::RemoteMemory;
@@ -29,6 +30,8 @@ pub(super) struct Part {
     pub(super) remote: Option<RemoteMemory>,
     /// What each process has put there, its strip.
     pub(super) strips: Vec<Vec<u8>>,
+    /// In which epoch each last put to either half of its strip.
+    pub(super) put_in: Vec<[usize; 2]>,
     /// What has been added to each cell, by everybody.
     pub(super) added: Vec<u64>,
     /// How often the counter was asked, and what it has said.
@@ -47,6 +50,7 @@ impl Truth {
             buffer: SharedBuffer::new(block.bytes(members) as usize),
             remote: None,
             strips: vec![vec![0; (2 * SLOTS * block.slot) as usize]; members],
+            put_in: vec![[0; 2]; members],
             added: vec![0; block.row as usize],
             counts: 0,
             counted: BTreeSet::new(),
@@ -65,14 +69,30 @@ impl Part {
         u64::from_le_bytes(bytes)
     }
 
-    /// The strip of one process is what that one has put there.
-    pub(super) fn check_strip(&self, block: &WindowBlock, of: usize) -> Result<(), String> {
-        if self.buffer.equals(block.strip(of) as usize, &self.strips[of]) {
+    /// What one process has put in an epoch that is over is there, as far as it has not begun to put something else to the same half of its strip.
+    pub(super) fn check_put(&self, block: &WindowBlock, of: usize, epoch: usize) -> Result<(), String> {
+        let (half, middle) = (epoch % 2, self.strips[of].len() / 2);
+        if self.put_in[of][half] > epoch {
             return Ok(());
         }
-        let mut found = vec![0; self.strips[of].len()];
-        self.buffer.read(block.strip(of) as usize, &mut found);
-        let wrong: Vec<usize> = (0..found.len()).filter(|at| found[*at] != self.strips[of][*at]).collect();
+        self.check_bytes(block, of, half * middle..(half + 1) * middle)
+    }
+
+    /// The strip of one process is what that one has put there.
+    pub(super) fn check_strip(&self, block: &WindowBlock, of: usize) -> Result<(), String> {
+        self.check_bytes(block, of, 0..self.strips[of].len())
+    }
+
+    fn check_bytes(&self, block: &WindowBlock, of: usize, range: Range<usize>) -> Result<(), String> {
+        let begin = block.strip(of) as usize + range.start;
+        let expected = &self.strips[of][range.clone()];
+        if self.buffer.equals(begin, expected) {
+            return Ok(());
+        }
+        let mut found = vec![0; expected.len()];
+        self.buffer.read(begin, &mut found);
+        let wrong: Vec<usize> =
+            range.clone().filter(|at| found[at - range.start] != expected[at - range.start]).collect();
         let (first, last, count) = (wrong[0], wrong[wrong.len() - 1], wrong.len());
         Err(format!("{count} bytes, {first} to {last}, of what rank {of} has put are wrong"))
     }
