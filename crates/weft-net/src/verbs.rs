@@ -8,7 +8,7 @@
 //! | `limits` | what a device is asked for, and what a peer is granted: pure functions |
 //! | `wire` | what the two ends say to each other |
 //! | `memory` | registered memory |
-//! | `device` | the queues |
+//! | `device` | the queues: `connections`, `sending`, `receiving` and `accesses` to memory of peers |
 //!
 //! iWARP tells a sender nothing of a receiver that has no receive posted: the connection ends. So a sender is granted so many packets, and each message
 //! says how many more.

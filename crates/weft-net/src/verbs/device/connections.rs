@@ -1,0 +1,436 @@
+//! Connections: what RDMA CM tells of, and the queues of each.
+#![allow(unsafe_code)]
+
+use super::{Device, Peer, failed, socket_address};
+use crate::clock;
+use crate::verbs::api::{
+    CmEvent, CmId, ConnectionWish, EVENT_ADDR_ERROR, EVENT_ADDR_RESOLVED, EVENT_CONNECT_ERROR, EVENT_CONNECT_REQUEST,
+    EVENT_DEVICE_REMOVAL, EVENT_DISCONNECTED, EVENT_ESTABLISHED, EVENT_REJECTED, EVENT_ROUTE_ERROR,
+    EVENT_ROUTE_RESOLVED, EVENT_UNREACHABLE, IBV_QPT_RC, QpCapacity, QpWish, RDMA_PS_TCP,
+};
+use crate::verbs::limits::{self, CHUNK, INLINE_WANTED};
+use crate::verbs::pairing::{Action, Event, Reason, State};
+use crate::verbs::wire::{GREETING, Greeting, Kind};
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::ptr;
+
+/// Events that one look takes at most.
+const EVENTS_MAX: usize = 64;
+/// How long the resolution of an address or a route may take, in milliseconds: the pair tries again.
+const RESOLVE_MS: c_int = 5000;
+/// A busy receiver is asked again for ever: with room granted it is never busy for long.
+const RNR_FOREVER: u8 = 7;
+
+impl Device {
+    pub(super) fn event(&mut self, peer: usize, event: Event, request: Option<(*mut CmId, Greeting, (u8, u8))>) {
+        let now = clock::now();
+        match self.peers[peer].pair.on(event, now) {
+            Action::Nothing => {}
+            Action::Connect => {
+                self.drop_connection(peer);
+                if let Err(why) = self.connect(peer) {
+                    self.fail(peer, Event::Failed, &why);
+                }
+            }
+            Action::Accept => {
+                self.drop_connection(peer);
+                let Some(request) = request else { return };
+                if let Err(why) = self.accept(peer, request) {
+                    self.fail(peer, Event::Failed, &why);
+                }
+            }
+            Action::Refuse(reason) => {
+                if let Some((id, ..)) = request {
+                    self.refuse(id, self.peers[peer].token, reason);
+                }
+            }
+            Action::Greet => self.say(peer, Kind::First),
+            Action::Drop => self.drop_connection(peer),
+            Action::Lose => self.lose(peer),
+        }
+        if !self.changing.contains(&peer) && self.is_changing(peer) {
+            self.changing.push(peer);
+        }
+    }
+
+    pub(super) fn is_changing(&self, peer: usize) -> bool {
+        let Peer { pair, gone, .. } = &self.peers[peer];
+        pair.is_beginning() || pair.state() == State::Leaving || *gone
+    }
+
+    /// An event with a sentence that the user reads if it is the last.
+    pub(super) fn fail(&mut self, peer: usize, event: Event, why: &str) {
+        self.peers[peer].warned = Some(why.to_owned());
+        self.event(peer, event, None);
+    }
+
+    pub(super) fn lose(&mut self, peer: usize) {
+        self.drop_connection(peer);
+        let (own, device) = (self.name, &self.device);
+        let Peer { name, warned, broken, .. } = &mut self.peers[peer];
+        let why = warned.take().unwrap_or_else(|| "it was closed while packets were in it".to_owned());
+        self.last_error = Some(format!("the RDMA connection from {own} ({device}) to {name} is lost: {why}"));
+        if !std::mem::replace(broken, true) {
+            self.broken.push_back(peer);
+        }
+    }
+
+    pub(super) fn connect(&mut self, peer: usize) -> Result<(), String> {
+        let library = self.library;
+        let mut from = socket_address((self.name.ip(), 0).into());
+        let mut to = socket_address(self.peers[peer].name);
+        let mut id = ptr::null_mut();
+        // SAFETY: the channel is open, and the addresses live while the calls run.
+        unsafe {
+            let context = (peer + 1) as *mut c_void;
+            if (library.create_id)(self.bound.channel, &raw mut id, context, RDMA_PS_TCP) != 0 {
+                return Err(failed("rdma_create_id"));
+            }
+            self.peers[peer].id = id;
+            let (from, to) = ((&raw mut from).cast(), (&raw mut to).cast());
+            if (library.resolve_addr)(id, from, to, RESOLVE_MS) != 0 {
+                return Err(failed("rdma_resolve_addr"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes receives from those that are there, or makes more, and the queue pair.
+    pub(super) fn make_queues(&mut self, peer: usize, id: *mut CmId) -> Result<(), String> {
+        // SAFETY: the identifier is open.
+        if unsafe { (*id).verbs } != self.bound.context() {
+            return Err("its address is reached by another RDMA device".to_owned());
+        }
+        self.close_unused();
+        let mut receives = limits::share(&self.limits, self.peers.len() as u32);
+        let left = self.limits.receives.saturating_sub(self.given);
+        receives = receives.min(left & !1);
+        if receives < limits::least() {
+            return Err("there are too many connections at a time".to_owned());
+        }
+        self.reserve(receives)?;
+        let own_receives = if self.limits.shared { 0 } else { receives };
+        let mut inline = INLINE_WANTED;
+        let operations = self.limits.operations;
+        loop {
+            let capacity = QpCapacity {
+                max_send_wr: operations,
+                max_recv_wr: own_receives,
+                max_send_sge: 1,
+                max_recv_sge: 1,
+                max_inline_data: inline,
+            };
+            let mut wish = QpWish {
+                context: ptr::null_mut(),
+                send_cq: self.cq,
+                recv_cq: self.cq,
+                srq: self.srq,
+                capacity,
+                kind: IBV_QPT_RC,
+                signal_all: 0,
+            };
+            // SAFETY: all objects are open and of this device.
+            if unsafe { (self.library.create_qp)(id, self.pd, &raw mut wish) } == 0 {
+                // What is granted counts, not what was asked for.
+                self.inline_max = wish.capacity.max_inline_data as usize;
+                break;
+            }
+            if inline == 0 {
+                return Err(failed("rdma_create_qp"));
+            }
+            inline = 0;
+        }
+        // SAFETY: it has just been made.
+        let qp = unsafe { (*(*id).qp).number };
+        self.by_qp.insert(qp, peer);
+        self.connections += 1;
+        self.given += receives;
+        let place = &mut self.peers[peer];
+        (place.receives, place.window) = (receives, limits::window(receives));
+        (place.owed, place.operations, place.held) = (0, 0, 0);
+        (place.lost, place.gone) = (false, false);
+        place.says.clear();
+        if !self.limits.shared {
+            for _ in 0..receives {
+                let Some(receive) = self.free_receives.pop() else { break };
+                self.post_receive(receive, peer);
+            }
+        }
+        Ok(())
+    }
+
+    /// There are receives for so many more.
+    pub(super) fn reserve(&mut self, receives: u32) -> Result<(), String> {
+        while (self.chunks.len() as u32 * CHUNK) < (self.given + receives).min(self.limits.receives) {
+            let first = self.chunks.len() * CHUNK as usize;
+            let packets = self.packets(CHUNK as usize)?;
+            let count = packets.count();
+            self.chunks.push(packets);
+            self.posted_to.resize(first + count, usize::MAX);
+            for place in first..first + count {
+                if !self.limits.shared || place >= self.limits.receives as usize {
+                    self.free_receives.push(place);
+                } else {
+                    self.post_receive(place, usize::MAX);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes room for one more connection: that which was not used for longest is asked to close.
+    pub(super) fn close_unused(&mut self) {
+        if self.connections < self.limits.connections {
+            return;
+        }
+        let is_unused = |peer: &&Peer| {
+            peer.pair.state() == State::Ready
+                && peer.held == 0
+                && peer.says.is_empty()
+                && peer.credits > 0
+                && !peer.gone
+        };
+        let longest = self.peers.iter().filter(is_unused).map(|peer| peer.used).min();
+        let Some(place) =
+            longest.and_then(|used| self.peers.iter().position(|peer| peer.used == used && is_unused(&peer)))
+        else {
+            return;
+        };
+        self.event(place, Event::Unused, None);
+        self.say(place, Kind::Close);
+    }
+
+    pub(super) fn greeting(&self, peer: usize) -> [u8; GREETING] {
+        let Peer { token, window, .. } = &self.peers[peer];
+        Greeting { name: self.name, token: *token, window: *window, refusal: None }.encode()
+    }
+
+    pub(super) fn wish(&self, private: &[u8], (responder_resources, initiator_depth): (u8, u8)) -> ConnectionWish {
+        ConnectionWish {
+            private_data: private.as_ptr().cast(),
+            private_bytes: private.len() as u8,
+            responder_resources: responder_resources.min(self.limits.reads),
+            initiator_depth: initiator_depth.min(self.limits.reads),
+            flow_control: 1,
+            retries: 7,
+            rnr_retries: RNR_FOREVER,
+            srq: u8::from(self.limits.shared),
+            qp_number: 0,
+        }
+    }
+
+    pub(super) fn request(&mut self, peer: usize) -> Result<(), String> {
+        let id = self.peers[peer].id;
+        self.make_queues(peer, id)?;
+        let private = self.greeting(peer);
+        let mut wish = self.wish(&private, (u8::MAX, u8::MAX));
+        // SAFETY: the identifier has a queue pair; the greeting lives while the call runs.
+        match unsafe { (self.library.connect)(id, &raw mut wish) } {
+            0 => Ok(()),
+            _ => Err(failed("rdma_connect")),
+        }
+    }
+
+    pub(super) fn accept(
+        &mut self,
+        peer: usize,
+        (id, greeting, reads): (*mut CmId, Greeting, (u8, u8)),
+    ) -> Result<(), String> {
+        self.peers[peer].id = id;
+        // SAFETY: it is a request's, and open.
+        unsafe { (*id).context = (peer + 1) as *mut c_void };
+        self.make_queues(peer, id)?;
+        self.peers[peer].credits = greeting.window;
+        let private = self.greeting(peer);
+        let mut wish = self.wish(&private, reads);
+        // SAFETY: as for a request.
+        match unsafe { (self.library.accept)(id, &raw mut wish) } {
+            0 => Ok(()),
+            _ => Err(failed("rdma_accept")),
+        }
+    }
+
+    pub(super) fn refuse(&mut self, id: *mut CmId, token: u64, reason: Reason) {
+        let private = Greeting { name: self.name, token, window: 0, refusal: Some(reason) }.encode();
+        // SAFETY: a request that nobody has accepted; it is forgotten here.
+        unsafe {
+            (self.library.reject)(id, private.as_ptr().cast(), private.len() as u8);
+            (self.library.destroy_id)(id);
+        }
+    }
+
+    /// Closes what there is of a connection: all that the device has of it comes back.
+    pub(super) fn drop_connection(&mut self, peer: usize) {
+        let id = std::mem::replace(&mut self.peers[peer].id, ptr::null_mut());
+        if id.is_null() {
+            return;
+        }
+        let library = self.library;
+        // SAFETY: the identifier is this peer's, and forgotten.
+        let had_queues = unsafe {
+            let qp = (*id).qp;
+            if !qp.is_null() {
+                self.by_qp.remove(&(*qp).number);
+                (library.disconnect)(id);
+                (library.destroy_qp)(id);
+            }
+            (library.destroy_id)(id);
+            !qp.is_null()
+        };
+        if had_queues {
+            self.connections -= 1;
+        }
+        let epoch = self.peers[peer].epoch;
+        for (place, leaving) in self.leaving.iter_mut().enumerate() {
+            if !leaving.is_free && (leaving.peer, leaving.epoch) == (peer, epoch) {
+                leaving.is_free = true;
+                self.free_sends.push(place);
+            }
+        }
+        if let Some(placing) = &mut self.placing {
+            placing.end_all(peer);
+        }
+        if !self.limits.shared {
+            for (place, owner) in self.posted_to.iter_mut().enumerate() {
+                if *owner == peer {
+                    *owner = usize::MAX;
+                    self.free_receives.push(place);
+                }
+            }
+        }
+        let place = &mut self.peers[peer];
+        self.given -= std::mem::take(&mut place.receives);
+        place.epoch = (place.epoch + 1) & 0x00ff_ffff;
+        (place.operations, place.held, place.credits, place.owed) = (0, 0, 0, 0);
+        (place.gone, place.lost) = (false, false);
+        place.says.clear();
+    }
+
+    /// What RDMA CM tells of.
+    pub(super) fn take_events(&mut self) {
+        for _ in 0..EVENTS_MAX {
+            let mut event: *mut CmEvent = ptr::null_mut();
+            // SAFETY: the channel is open, and does not block.
+            if unsafe { (self.library.get_cm_event)(self.bound.channel, &raw mut event) } != 0 {
+                return;
+            }
+            // SAFETY: the library has made it, and it stays until it is given back; so does what came with it.
+            let (id, kind, status, reads, private) = unsafe {
+                let CmEvent { id, event: kind, status, connection, .. } = &*event;
+                let told = !connection.private_data.is_null() && connection.private_bytes > 0;
+                let private = match *kind {
+                    EVENT_CONNECT_REQUEST | EVENT_ESTABLISHED | EVENT_REJECTED if told => {
+                        let bytes = connection.private_data.cast::<u8>();
+                        std::slice::from_raw_parts(bytes, connection.private_bytes.into()).to_vec()
+                    }
+                    _ => Vec::new(),
+                };
+                (*id, *kind, *status, (connection.responder_resources, connection.initiator_depth), private)
+            };
+            // SAFETY: it is given back once, and not looked at again.
+            unsafe { (self.library.ack_cm_event)(event) };
+            self.take_event(id, kind, status, reads, Greeting::decode(&private));
+        }
+    }
+
+    pub(super) fn take_event(
+        &mut self,
+        id: *mut CmId,
+        kind: c_int,
+        status: c_int,
+        reads: (u8, u8),
+        greeting: Option<Greeting>,
+    ) {
+        if kind == EVENT_CONNECT_REQUEST {
+            let Some(greeting) = greeting.filter(|greeting| greeting.token == self.token) else {
+                self.rejected += 1;
+                return self.refuse(id, 0, Reason::Other);
+            };
+            return match self.by_name.get(&greeting.name) {
+                Some(peer) => self.event(*peer, Event::Request, Some((id, greeting, reads))),
+                // Its card is still to be read.
+                None => self.refuse(id, 0, Reason::Later),
+            };
+        }
+        if kind == EVENT_DEVICE_REMOVAL {
+            let all: Vec<usize> = self.by_qp.values().copied().collect();
+            all.into_iter().for_each(|peer| self.fail(peer, Event::Failed, "the device is gone"));
+            return;
+        }
+        // SAFETY: events are told of identifiers that are open only.
+        let Some(peer) = (unsafe { (*id).context } as usize).checked_sub(1) else { return };
+        if self.peers.get(peer).is_none_or(|peer| peer.id != id) {
+            return;
+        }
+        let said = io::Error::from_raw_os_error(status.saturating_abs());
+        match kind {
+            EVENT_ADDR_RESOLVED => {
+                // SAFETY: the identifier is open.
+                let code = unsafe { (self.library.resolve_route)(id, RESOLVE_MS) };
+                let refusal = (code != 0).then(|| failed("rdma_resolve_route"));
+                refusal.into_iter().for_each(|why| self.fail(peer, Event::Failed, &why));
+            }
+            EVENT_ROUTE_RESOLVED => {
+                if let Err(why) = self.request(peer) {
+                    self.fail(peer, Event::Failed, &why);
+                }
+            }
+            EVENT_ESTABLISHED => {
+                if self.peers[peer].pair.state() == State::Connecting {
+                    // The acceptance says how much may be sent.
+                    let Some(greeting) = greeting else {
+                        return self.fail(peer, Event::Failed, "what listens there is no process of this job");
+                    };
+                    self.peers[peer].credits = greeting.window;
+                }
+                self.event(peer, Event::Established, None);
+            }
+            EVENT_REJECTED => {
+                let reason = greeting.and_then(|greeting| greeting.refusal).unwrap_or(Reason::Other);
+                self.fail(peer, Event::Refused(reason), &format!("it was refused (status {status})"));
+            }
+            EVENT_ADDR_ERROR | EVENT_ROUTE_ERROR | EVENT_CONNECT_ERROR | EVENT_UNREACHABLE => {
+                let (what, is_late) = match kind {
+                    EVENT_ADDR_ERROR => ("its address is not resolved", false),
+                    EVENT_ROUTE_ERROR => ("there is no route", false),
+                    EVENT_CONNECT_ERROR => ("it cannot be established", false),
+                    _ => ("it is not reached", status.saturating_abs() == libc::ETIMEDOUT),
+                };
+                let event = if is_late { Event::Late } else { Event::Failed };
+                self.fail(peer, event, &format!("{what}: {said}"));
+            }
+            EVENT_DISCONNECTED => self.note_gone(peer),
+            _ => {}
+        }
+    }
+
+    pub(super) fn note_gone(&mut self, peer: usize) {
+        self.peers[peer].gone = true;
+        if !self.changing.contains(&peer) {
+            self.changing.push(peer);
+        }
+    }
+
+    /// Deadlines, and connections that are gone and from which everything has been taken.
+    pub(super) fn look_after_changing(&mut self) {
+        let now = clock::now();
+        let mut place = 0;
+        while let Some(peer) = self.changing.get(place).copied() {
+            if self.peers[peer].gone {
+                self.peers[peer].gone = false;
+                let Peer { held, lost, .. } = &self.peers[peer];
+                let held = *held > 0 || *lost;
+                self.event(peer, Event::Disconnected { held }, None);
+            }
+            if self.peers[peer].pair.is_late(now) {
+                self.event(peer, Event::Late, None);
+            }
+            if self.is_changing(peer) {
+                place += 1;
+            } else {
+                self.changing.swap_remove(place);
+            }
+        }
+    }
+}
