@@ -88,13 +88,14 @@ pub const FABRIC_PLACEMENT: Setting = Setting {
               at both ends of a pair, or at neither",
     reader: Reader::Library,
 };
-/// Whether an RDMA device writes to memory of peers.
-pub const VERBS_PLACEMENT: Setting = Setting {
-    name: "WEFT_VERBS_PLACEMENT",
-    default: "1",
-    allowed: "1 or 0",
-    meaning: "whether an RDMA device (`verbs` in `WEFT_LINK`) writes large messages to the receiver's memory by itself; at both ends of a pair, or at \
-              neither",
+/// By which operations an RDMA device reaches peers.
+pub const VERBS_MODE: Setting = Setting {
+    name: "WEFT_VERBS_MODE",
+    default: "auto",
+    allowed: "auto, rdma, sendrecv or one-sided",
+    meaning: "by which operations an RDMA device (`verbs` in `WEFT_LINK`) reaches peers: `rdma` writes small messages to rings at their receivers and \
+              large ones to where they belong, and reads and writes windows; `sendrecv` sends everything; `one-sided` sends messages, and reads and \
+              writes windows; `auto` is `rdma`, with rings for those peers only that are talked to much; the same in all processes of a job",
     reader: Reader::Library,
 };
 /// How many connections an RDMA device has.
@@ -335,7 +336,7 @@ pub const TABLE: [&Setting; 37] = [
     &INTERFACE,
     &FABRIC_PROVIDER,
     &FABRIC_PLACEMENT,
-    &VERBS_PLACEMENT,
+    &VERBS_MODE,
     &VERBS_CONNECTIONS,
     &NETD,
     &NODE,
@@ -510,8 +511,8 @@ pub struct Settings {
     pub fabric_provider: Option<String>,
     /// `WEFT_FABRIC_PLACEMENT`: whether the provider writes to memory of peers.
     pub fabric_placement: bool,
-    /// `WEFT_VERBS_PLACEMENT`: whether an RDMA device writes to memory of peers.
-    pub verbs_placement: bool,
+    /// `WEFT_VERBS_MODE`: by which operations an RDMA device reaches peers.
+    pub verbs_mode: verbs::Mode,
     /// `WEFT_VERBS_CONNECTIONS`: how many connections it keeps.
     pub verbs_connections: u32,
     /// `WEFT_NETD`: where `weft-netd` listens.
@@ -608,7 +609,7 @@ impl Settings {
             interface: INTERFACE.value(&variable),
             fabric_provider: FABRIC_PROVIDER.value(&variable),
             fabric_placement: switch(&FABRIC_PLACEMENT, &variable)?,
-            verbs_placement: switch(&VERBS_PLACEMENT, &variable)?,
+            verbs_mode: verbs_mode(&VERBS_MODE.value(&variable).unwrap_or_default())?,
             verbs_connections: connections(&variable)?,
             netd: NETD.value(&variable).map(PathBuf::from),
             eager_limit: number(&EAGER_LIMIT, &variable, EAGER_LIMIT_MAX)?,
@@ -647,9 +648,16 @@ pub fn fabric(settings: &Settings) -> fabric::Settings {
 pub fn verbs(settings: &Settings) -> verbs::Settings {
     verbs::Settings {
         interfaces: settings.interface.clone(),
-        without_placement: !settings.verbs_placement || settings.sealed,
+        mode: settings.verbs_mode,
+        without_placement: settings.sealed,
         connections: settings.verbs_connections,
     }
+}
+
+fn verbs_mode(value: &str) -> Result<verbs::Mode, String> {
+    let value = if value.is_empty() { VERBS_MODE.default } else { value };
+    let known = verbs::Mode::ALL.into_iter().find(|(name, _)| *name == value);
+    known.map(|(_, mode)| mode).ok_or_else(|| VERBS_MODE.says(value, "is none of them"))
 }
 
 fn connections(variable: &impl Fn(&str) -> Option<String>) -> Result<u32, String> {

@@ -341,6 +341,10 @@ impl<D: Datagrams> Datagrams for Faults<D> {
         self.inner.rejected()
     }
 
+    fn written(&self) -> u64 {
+        self.inner.written()
+    }
+
     fn last_refusal(&self) -> Option<String> {
         self.inner.last_refusal()
     }

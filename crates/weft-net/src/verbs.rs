@@ -8,6 +8,7 @@
 //! | `limits` | what a device is asked for, and what a peer is granted: pure functions |
 //! | `wire` | what the two ends say to each other |
 //! | `memory` | registered memory |
+//! | `ring` | the fast path: small packets that peers write into a ring, found by looking at memory |
 //! | `device` | the queues: `connections`, `sending`, `receiving` and `accesses` to memory of peers |
 //!
 //! iWARP tells a sender nothing of a receiver that has no receive posted: the connection ends. So a sender is granted so many packets, and each message
@@ -18,6 +19,7 @@ mod device;
 mod limits;
 mod memory;
 mod pairing;
+mod ring;
 mod status;
 mod wire;
 
@@ -36,7 +38,7 @@ use crate::datagrams::{
 };
 use crate::udp;
 use api::Library;
-use device::{Bound, Device};
+use device::{Bound, Device, Rings, Use};
 pub use limits::CONNECTIONS_MAX;
 use memory::Access;
 pub use status::{DeviceStatus, PortStatus, locked_memory, status};
@@ -51,12 +53,34 @@ const ACCESS_MAX: u64 = 1 << 30;
 const PLACING: &str = "placing";
 const PACKETS: &str = "packets";
 
+/// By which operations peers are reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// All of them, rings for small messages for peers that are talked to much.
+    #[default]
+    Auto,
+    /// All of them, rings from the first message on.
+    Rdma,
+    /// Sends and receives only.
+    SendReceive,
+    /// Messages by sends and receives, puts and gets by remote writes and reads.
+    OneSided,
+}
+
+impl Mode {
+    /// All of them by the names that `WEFT_VERBS_MODE` gives them.
+    pub const ALL: [(&str, Self); 4] =
+        [("auto", Self::Auto), ("rdma", Self::Rdma), ("sendrecv", Self::SendReceive), ("one-sided", Self::OneSided)];
+}
+
 /// How the device is used.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// As for UDP: the first interface that has an RDMA device is used.
     pub interfaces: Option<String>,
-    /// Nothing is written to memory of peers, even if it could.
+    /// By which operations.
+    pub mode: Mode,
+    /// Neither messages nor windows are written to memory of peers, whatever the mode.
     pub without_placement: bool,
     /// Connections that are open at a time.
     pub connections: u32,
@@ -64,7 +88,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { interfaces: None, without_placement: false, connections: CONNECTIONS_MAX }
+        Self { interfaces: None, mode: Mode::Auto, without_placement: false, connections: CONNECTIONS_MAX }
     }
 }
 
@@ -167,6 +191,8 @@ pub fn consider(settings: &Settings) -> Result<Chosen, Error> {
 pub struct Verbs {
     device: Device,
     chosen: Chosen,
+    /// Messages of so many bytes are written to the receiver's memory.
+    bytes_min: u64,
     packet_size: usize,
 }
 
@@ -180,10 +206,20 @@ impl Verbs {
         let (chosen, bound) = choose(library, settings)?;
         // Nobody can guess it.
         let token = RandomState::new().hash_one((std::process::id(), crate::clock::now().0));
-        let how = (settings.connections, !settings.without_placement, token);
-        let device = Device::open(library, bound, chosen.address, how)
+        let how = Use {
+            connections: settings.connections,
+            places: settings.mode != Mode::SendReceive && !settings.without_placement,
+            rings: match settings.mode {
+                Mode::Auto => Rings::WherePaid,
+                Mode::Rdma => Rings::Everywhere,
+                Mode::SendReceive | Mode::OneSided => Rings::Nowhere,
+            },
+            token,
+        };
+        let device = Device::open(library, bound, chosen.address, &how)
             .map_err(|why| Error::Unavailable(format!("the RDMA device {} cannot be used: {why}", chosen.device)))?;
-        Ok(Self { device, chosen, packet_size: limits::MESSAGE_BYTES - wire::HEADER })
+        let bytes_min = if settings.mode == Mode::OneSided { u64::MAX } else { PLACED_MIN };
+        Ok(Self { device, chosen, bytes_min, packet_size: limits::MESSAGE_BYTES - wire::HEADER })
     }
 
     /// What peers need to know.
@@ -204,19 +240,24 @@ impl Verbs {
 
     /// In words: what the connections are made of.
     pub fn describe(&self) -> String {
-        let Device { is_iwarp, limits, port, device, .. } = &self.device;
+        let Device { is_iwarp, limits, port, device, rings, .. } = &self.device;
         let kind = if *is_iwarp { "iWARP" } else { "InfiniBand or RoCE" };
         let receives =
             if limits.shared { "shared by all peers" } else { "of each peer's own, since the device shares none" };
+        let small = match rings {
+            Rings::Nowhere => "small messages are sent",
+            Rings::WherePaid => "small messages of peers that are talked to much are written into rings",
+            Rings::Everywhere => "small messages are written into rings",
+        };
         format!(
-            "{device} port {port} ({kind}), receives {receives}, at most {} connections at a time",
+            "{device} port {port} ({kind}), receives {receives}, {small}, at most {} connections at a time",
             limits.connections
         )
     }
 
     /// From how many bytes on messages are written to the receiver's memory; none if they are not.
     pub fn placed_min(&self) -> Option<u64> {
-        self.device.places.then_some(PLACED_MIN)
+        (self.device.places && self.bytes_min < u64::MAX).then_some(self.bytes_min)
     }
 
     /// Learns where a peer is.
@@ -255,6 +296,10 @@ impl Datagrams for Verbs {
 
     fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
         self.device.receive(on_packet, limit)
+    }
+
+    fn written(&self) -> u64 {
+        self.device.written
     }
 
     fn fd(&self) -> RawFd {
@@ -296,7 +341,7 @@ impl Datagrams for Verbs {
             writes: true,
             reads: true,
             bytes_max,
-            bytes_min: PLACED_MIN,
+            bytes_min: self.bytes_min,
             one_sided_min: ONE_SIDED_MIN,
             proof: if self.device.is_iwarp { Proof::Read } else { Proof::Completion },
         })

@@ -108,6 +108,23 @@ pub(crate) fn any_of(descriptors: &[RawFd]) -> io::Result<OwnedFd> {
     Ok(epoll)
 }
 
+/// A timer that is not set, for [`any_of`].
+pub(crate) fn timer() -> io::Result<OwnedFd> {
+    // SAFETY: no memory is involved.
+    let fd = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK) };
+    check(fd)?;
+    // SAFETY: the descriptor is new and ours.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The timer is readable after `span`, and not before; never without one.
+pub(crate) fn set_timer(timer: &OwnedFd, span: Option<Duration>) {
+    let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let value = libc::itimerspec { it_interval: never, it_value: span.map_or(never, timespec) };
+    // SAFETY: the value is ours. It fails for values and descriptors only that these are not.
+    unsafe { libc::timerfd_settime(timer.as_raw_fd(), 0, &raw const value, ptr::null_mut()) };
+}
+
 /// One more for [`any_of`].
 pub(crate) fn also(any: &OwnedFd, fd: RawFd) -> io::Result<()> {
     let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };

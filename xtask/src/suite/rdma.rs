@@ -32,6 +32,8 @@ struct Mode {
     name: &'static str,
     devices: &'static [Device],
     settings: &'static [(&'static str, &'static str)],
+    /// Whether small messages are written to memory of their receivers, as `fast_path` is told; none: no such thing.
+    writes: Option<&'static [&'static str]>,
     /// Also mpi4py's modules, four guests, the doctor, and what breaks.
     thorough: bool,
 }
@@ -44,11 +46,18 @@ const PEERS: (&str, &str) = ("FI_UNIVERSE_SIZE", "16");
 const VERBS: (&str, &str) = ("WEFT_LINK", "shared,verbs");
 
 const MODES: &[Mode] = &[
-    Mode { name: "fabric, remote writes", devices: DEVICES, settings: &[FABRIC, PROVIDER, PEERS], thorough: true },
+    Mode {
+        name: "fabric, remote writes",
+        devices: DEVICES,
+        settings: &[FABRIC, PROVIDER, PEERS],
+        writes: None,
+        thorough: true,
+    },
     Mode {
         name: "fabric, packets only",
         devices: DEVICES,
         settings: &[FABRIC, PROVIDER, PEERS, ("WEFT_FABRIC_PLACEMENT", "0")],
+        writes: None,
         thorough: false,
     },
     // iWARP has no datagrams.
@@ -56,13 +65,29 @@ const MODES: &[Mode] = &[
         name: "fabric, datagrams",
         devices: &[Device::Rxe],
         settings: &[FABRIC, ("WEFT_FABRIC_PROVIDER", "verbs")],
+        writes: None,
         thorough: false,
     },
-    Mode { name: "verbs, remote writes", devices: DEVICES, settings: &[VERBS], thorough: true },
+    Mode { name: "verbs, auto", devices: DEVICES, settings: &[VERBS], writes: Some(&["any"]), thorough: true },
     Mode {
-        name: "verbs, packets only",
+        name: "verbs, rdma",
         devices: DEVICES,
-        settings: &[VERBS, ("WEFT_VERBS_PLACEMENT", "0")],
+        settings: &[VERBS, ("WEFT_VERBS_MODE", "rdma")],
+        writes: Some(&["yes"]),
+        thorough: true,
+    },
+    Mode {
+        name: "verbs, sendrecv",
+        devices: DEVICES,
+        settings: &[VERBS, ("WEFT_VERBS_MODE", "sendrecv")],
+        writes: Some(&["no"]),
+        thorough: false,
+    },
+    Mode {
+        name: "verbs, one-sided",
+        devices: DEVICES,
+        settings: &[VERBS, ("WEFT_VERBS_MODE", "one-sided")],
+        writes: Some(&["no"]),
         thorough: false,
     },
 ];
@@ -97,9 +122,14 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
                 cases.push(on_guests(device, *mode, 2, program, ranks, words));
             }
         }
+        for mode in MODES {
+            if let Some(writes) = mode.writes {
+                cases.push(on_guests(device, *mode, 2, "fast_path", 2, writes));
+            }
+        }
         // Where the device tells of a write when it has left, a read behind it shows that it is there.
         let reads: &[&str] = if device == Device::Siw { &["1"] } else { &["0"] };
-        if let Some(mode) = MODES.iter().find(|mode| mode.name == "verbs, remote writes") {
+        if let Some(mode) = MODES.iter().find(|mode| mode.name == "verbs, one-sided") {
             cases.push(on_guests(device, *mode, 2, "remote_access", 2, reads));
         }
         cases.push(peers::mpi4py_build(&format!("{}: mpi4py is built for it", device.name())));

@@ -170,7 +170,7 @@ fn judge_verbs(settings: &Settings) -> Result<String, String> {
     let verbs::Chosen { interface, address, .. } = opened.chosen();
     let large = match opened.placed_min() {
         Some(least) => format!("large messages, from {least} bytes on, are written to the receiver's memory"),
-        None => "large messages are cut into packets, as WEFT_VERBS_PLACEMENT or WEFT_SEALED says".to_owned(),
+        None => "large messages are cut into packets, as WEFT_VERBS_MODE or WEFT_SEALED says".to_owned(),
     };
     let locked = match verbs::locked_memory() {
         None => "memory may be locked without a limit".to_owned(),

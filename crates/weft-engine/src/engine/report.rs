@@ -61,6 +61,11 @@ impl<P: Platform> Engine<P> {
             + sentences.sum::<u64>()
     }
 
+    /// Packets that carriers wrote to memory of their receivers.
+    pub fn packets_written(&self) -> u64 {
+        self.network.devices.iter().map(|device| device.written()).sum()
+    }
+
     /// What arrived from other hosts and was dropped, by cause.
     pub fn dropped(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let flows = self.counters();

@@ -193,6 +193,11 @@ pub trait Datagrams {
         0
     }
 
+    /// Packets that it wrote to memory of their receivers by itself (the fast path of RDMA devices).
+    fn written(&self) -> u64 {
+        0
+    }
+
     /// What the machine said when it last refused a packet ([`Outcome::Dropped`]), for a message to the user; none if it never has.
     fn last_refusal(&self) -> Option<String> {
         None
@@ -320,6 +325,10 @@ macro_rules! forward {
 
             fn rejected(&self) -> u64 {
                 (**self).rejected()
+            }
+
+            fn written(&self) -> u64 {
+                (**self).written()
             }
 
             fn last_refusal(&self) -> Option<String> {

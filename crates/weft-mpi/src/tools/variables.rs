@@ -101,6 +101,12 @@ pub static VARIABLES: LazyLock<Vec<Variable>> = LazyLock::new(|| {
             |engine| engine.messages.remote_reads,
         ),
         (
+            "packets_written",
+            Class::Counter,
+            "Packets that the carrier wrote to memory of their receivers, where they are found by looking at it.",
+            Engine::packets_written,
+        ),
+        (
             "path_failures",
             Class::Counter,
             "Times that a path to a peer was given up, where there are several.",

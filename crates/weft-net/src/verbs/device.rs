@@ -6,6 +6,7 @@
 mod accesses;
 mod connections;
 mod receiving;
+mod rings;
 mod sending;
 
 use super::api::{
@@ -15,19 +16,24 @@ use super::api::{
 use super::limits::{self, Limits, MESSAGE_BYTES, SENDS_MAX};
 use super::memory::{ACCESSES_MAX, Packets, Placing};
 use super::pairing::Pair;
+use super::ring::{self, Far, Ring, Slot};
 use super::wire::Kind;
 use crate::{sys, watch};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_int;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr;
+use weft_core::time::Duration;
 
 /// Requests for connections that the kernel keeps.
 const BACKLOG: c_int = 1024;
-/// The same of the operations of one peer.
+/// Operations of one peer that only what this end has to say by itself may use.
 const OPERATIONS_RESERVED: u32 = 4;
+/// Completions that are read in one go.
+const BATCH: usize = 32;
 /// Whose number a completion has.
 const RECEIVED: u64 = 0;
 const SENT: u64 = 1;
@@ -136,6 +142,35 @@ impl Bound {
     }
 }
 
+/// Which peers are given a ring to write small packets to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rings {
+    Nowhere,
+    /// Those that are talked to much, while this process does not sleep.
+    WherePaid,
+    /// All, up to a limit, at once.
+    Everywhere,
+}
+
+/// How a device is used.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Use {
+    /// Connections at a time.
+    pub(super) connections: u32,
+    /// Memory of peers is written and read.
+    pub(super) places: bool,
+    pub(super) rings: Rings,
+    /// Who asks for a connection knows it.
+    pub(super) token: u64,
+}
+
+/// A ring that a peer writes to, and its memory. The order of the fields is that in which they go.
+struct OwnRing {
+    ring: Ring,
+    /// Kept, and not looked at by this name.
+    _memory: Packets,
+}
+
 /// One who packets are exchanged with.
 struct Peer {
     name: SocketAddr,
@@ -164,8 +199,39 @@ struct Peer {
     is_due: bool,
     broken: bool,
     used: u64,
-    /// Packets to it that can be received by the smaller of both ends.
+    /// What the last failure was, for whoever reads that the connection is lost.
     warned: Option<String>,
+    /// Packets that have been sent to it and written to its ring, and those that have come from it.
+    sent: u16,
+    arrived: u16,
+    /// The ring that it writes to.
+    ring: Option<OwnRing>,
+    /// The ring that is written to there.
+    far: Option<Far>,
+    /// One receive more than its window takes is kept, for messages that tell of slots that were taken.
+    has_extra: bool,
+    /// Packets that would have fitted in a slot and were sent, since this process last slept; and how many it takes.
+    small: u32,
+    small_since: u32,
+    ring_after: u32,
+}
+
+/// Numbers of queue pairs are the device's: nobody can choose them so that they collide.
+#[derive(Clone, Copy, Default)]
+struct QueueHasher(u64);
+
+impl Hasher for QueueHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.0 = (self.0.rotate_left(5) ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
 }
 
 /// A packet that is leaving.
@@ -208,7 +274,7 @@ pub(super) struct Device {
     pub(super) places: bool,
     peers: Vec<Peer>,
     by_name: HashMap<SocketAddr, usize>,
-    by_qp: HashMap<u32, usize>,
+    by_qp: HashMap<u32, usize, BuildHasherDefault<QueueHasher>>,
     /// Peers that have something to say, that begin or end, or that are broken.
     due: Vec<usize>,
     changing: Vec<usize>,
@@ -221,6 +287,20 @@ pub(super) struct Device {
     must_look: bool,
     pub(super) rejected: u64,
     pub(super) last_error: Option<String>,
+    pub(super) rings: Rings,
+    /// Peers that may be writing to their rings.
+    looked_at: Vec<usize>,
+    slot: Box<Slot>,
+    /// Looks at rings since the last look at completions.
+    ring_looks: u32,
+    /// Runs out while a peer that was asked to stop has not answered.
+    timer: Option<OwnedFd>,
+    sleep: Duration,
+    sleeps: u32,
+    /// Packets that have been written to rings of peers.
+    pub(super) written: u64,
+    /// For completions that are read.
+    batch: Option<Box<[Completion; BATCH]>>,
 }
 
 // SAFETY: the libraries allow every object to be used by any thread, and whoever has this is one at a time.
@@ -261,7 +341,7 @@ impl Device {
         library: &'static Library,
         bound: Bound,
         ip: IpAddr,
-        (connections, places, token): (u32, bool, u64),
+        &Use { connections, places, rings, token }: &Use,
     ) -> Result<Self, String> {
         let (device, port) = bound.device();
         let context = bound.context();
@@ -304,7 +384,7 @@ impl Device {
             places,
             peers: Vec::new(),
             by_name: HashMap::new(),
-            by_qp: HashMap::new(),
+            by_qp: HashMap::default(),
             due: Vec::new(),
             changing: Vec::new(),
             broken: VecDeque::new(),
@@ -315,6 +395,15 @@ impl Device {
             must_look: true,
             rejected: 0,
             last_error: None,
+            rings,
+            looked_at: Vec::new(),
+            slot: Box::new(Slot::new()),
+            ring_looks: 0,
+            timer: None,
+            sleep: rings::SLEEP_MIN,
+            sleeps: 0,
+            written: 0,
+            batch: Some(Box::new([Completion::default(); BATCH])),
         };
         this.make()?;
         Ok(this)
@@ -347,7 +436,10 @@ impl Device {
             for fd in descriptors {
                 nonblocking(fd).map_err(|error| format!("fcntl: {error}"))?;
             }
-            self.wake = Some(watch::any_of(&descriptors).map_err(|error| format!("epoll_create: {error}"))?);
+            let timer = watch::timer().map_err(|error| format!("timerfd_create: {error}"))?;
+            let wakes = [descriptors[0], descriptors[1], timer.as_raw_fd()];
+            self.wake = Some(watch::any_of(&wakes).map_err(|error| format!("epoll_create: {error}"))?);
+            self.timer = Some(timer);
             if (library.listen)(self.bound.id, BACKLOG) != 0 {
                 return Err(failed("rdma_listen"));
             }
@@ -397,6 +489,14 @@ impl Device {
             broken: false,
             used: 0,
             warned: None,
+            sent: 0,
+            arrived: 0,
+            ring: None,
+            far: None,
+            has_extra: false,
+            small: 0,
+            small_since: 0,
+            ring_after: if self.rings == Rings::Everywhere { 0 } else { ring::AFTER },
         });
         self.by_name.insert(name, place);
         place

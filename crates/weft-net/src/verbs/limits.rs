@@ -18,6 +18,8 @@ pub(super) const SENDS_MAX: usize = 256;
 const OPERATIONS_MAX: u32 = 48;
 /// The device is asked to copy packets of so many bytes at once.
 pub(super) const INLINE_WANTED: u32 = 256;
+/// … or half as many, and so on; fewer than so many are of no use.
+pub(super) const INLINE_LEAST: u32 = 32;
 /// Reads of memory that one end asks the other for at a time.
 const READS_MAX: i32 = 16;
 /// Connections that are open at a time, where nothing else says so: one more closes the one that was not used for longest.

@@ -40,6 +40,22 @@ pub(super) struct Packets {
 }
 
 impl Packets {
+    /// The same, to which peers may write.
+    pub(super) fn open_to_peers(
+        library: &'static Library,
+        pd: *mut Pd,
+        count: usize,
+        stride: usize,
+    ) -> io::Result<Self> {
+        Self::with_rights(library, pd, (count, stride), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
+    }
+
+    /// What a peer that writes to it names it by.
+    pub(super) fn remote_key(&self) -> u32 {
+        // SAFETY: it is registered as long as this is.
+        unsafe { (*self.registered).rkey }
+    }
+
     /// `count` packets of `stride` bytes.
     pub(super) fn new(library: &'static Library, pd: *mut Pd, count: usize, stride: usize) -> io::Result<Self> {
         Self::with_rights(library, pd, (count, stride), IBV_ACCESS_LOCAL_WRITE)

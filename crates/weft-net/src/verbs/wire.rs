@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::pairing::Reason;
 
-/// Bytes in front of every packet: what it is, and how many packets more the receiver of this may send.
+/// Bytes in front of every packet: see [`Header`].
 pub(super) const HEADER: usize = 8;
 
 /// What a message is.
@@ -20,33 +20,56 @@ pub(super) enum Kind {
     Close,
     /// The answer: nothing more follows.
     Closed,
+    /// The receiver may write small packets into a ring of the sender's, which is described.
+    Ring,
+    /// It may not do so any more: the sender is about to sleep.
+    Stop,
+    /// The answer: nothing more is written into it.
+    Stopped,
+}
+
+/// What every message begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) kind: Kind,
+    /// Packets more that the receiver of this may send.
+    pub(super) credits: u16,
+    /// Slots of the ring that the receiver writes to which have been taken since it began.
+    pub(super) taken: u16,
+    /// Packets that came before this message on this connection: some are sent, some written into a ring.
+    pub(super) number: u16,
 }
 
 impl Kind {
-    const ALL: [Self; 5] = [Self::First, Self::Packet, Self::Credit, Self::Close, Self::Closed];
+    const ALL: [Self; 8] =
+        [Self::First, Self::Packet, Self::Credit, Self::Close, Self::Closed, Self::Ring, Self::Stop, Self::Stopped];
 
     /// Whether it needs room that the receiver has granted. What grants room needs none.
     pub(super) fn needs_credit(self) -> bool {
         self != Self::Credit
     }
+}
 
-    pub(super) fn encode(self, credits: u16) -> [u8; HEADER] {
-        let [low, high] = credits.to_le_bytes();
-        [self as u8 + 1, 0, low, high, 0, 0, 0, 0]
+impl Header {
+    pub(super) fn encode(self) -> [u8; HEADER] {
+        let Self { kind, credits, taken, number } = self;
+        let ([a, b], [c, d], [e, f]) = (credits.to_le_bytes(), taken.to_le_bytes(), number.to_le_bytes());
+        [kind as u8 + 1, 0, a, b, c, d, e, f]
     }
 
     /// The inverse; none of anything else.
-    pub(super) fn decode(bytes: &[u8]) -> Option<(Self, u16)> {
-        let &[kind, 0, low, high, 0, 0, 0, 0] = bytes.get(..HEADER)? else { return None };
-        let kind = *Self::ALL.get(usize::from(kind.checked_sub(1)?))?;
-        Some((kind, u16::from_le_bytes([low, high])))
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let &[kind, 0, a, b, c, d, e, f] = bytes.get(..HEADER)? else { return None };
+        let kind = *Kind::ALL.get(usize::from(kind.checked_sub(1)?))?;
+        let of = |low, high| u16::from_le_bytes([low, high]);
+        Some(Self { kind, credits: of(a, b), taken: of(c, d), number: of(e, f) })
     }
 }
 
 /// Bytes of a [`Greeting`].
 pub(super) const GREETING: usize = 36;
 const MAGIC: [u8; 4] = *b"weft";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// What goes with a request for a connection, with its acceptance and its refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,11 +145,13 @@ mod tests {
     #[test]
     fn what_is_said_is_understood_and_anything_else_is_not() {
         for kind in Kind::ALL {
-            assert_eq!(Kind::decode(&kind.encode(517)), Some((kind, 517)));
+            let header = Header { kind, credits: 517, taken: 40_000, number: 65_535 };
+            assert_eq!(Header::decode(&header.encode()), Some(header));
+            assert_eq!(Header::decode(&header.encode()[..HEADER - 1]), None);
         }
-        assert_eq!(Kind::decode(&[6, 0, 0, 0, 0, 0, 0, 0]), None);
-        assert_eq!(Kind::decode(&[0; 8]), None);
-        assert_eq!(Kind::decode(&Kind::Packet.encode(1)[..7]), None);
+        for nonsense in [[9, 0, 0, 0, 0, 0, 0, 0], [0; 8], [2, 1, 0, 0, 0, 0, 0, 0]] {
+            assert_eq!(Header::decode(&nonsense), None);
+        }
         for (name, refusal) in [
             ("192.0.2.1:18515", None),
             ("[2001:db8::1]:7", Some(Reason::GiveWay)),
@@ -138,7 +163,7 @@ mod tests {
             assert_eq!(Greeting::decode(&bytes[..GREETING - 1]), None);
             bytes.extend([7; 20]);
             assert_eq!(Greeting::decode(&bytes), Some(greeting));
-            bytes[4] = 2;
+            bytes[4] = 1;
             assert_eq!(Greeting::decode(&bytes), None, "another version");
         }
     }

@@ -8,7 +8,7 @@ use crate::verbs::api::{
     EVENT_DEVICE_REMOVAL, EVENT_DISCONNECTED, EVENT_ESTABLISHED, EVENT_REJECTED, EVENT_ROUTE_ERROR,
     EVENT_ROUTE_RESOLVED, EVENT_UNREACHABLE, IBV_QPT_RC, QpCapacity, QpWish, RDMA_PS_TCP,
 };
-use crate::verbs::limits::{self, CHUNK, INLINE_WANTED};
+use crate::verbs::limits::{self, CHUNK, INLINE_LEAST, INLINE_WANTED};
 use crate::verbs::pairing::{Action, Event, Reason, State};
 use crate::verbs::wire::{GREETING, Greeting, Kind};
 use std::ffi::{c_int, c_void};
@@ -111,7 +111,7 @@ impl Device {
         }
         self.reserve(receives)?;
         let own_receives = if self.limits.shared { 0 } else { receives };
-        let mut inline = INLINE_WANTED;
+        let mut inline = if self.inline_max > 0 { self.inline_max as u32 } else { INLINE_WANTED };
         let operations = self.limits.operations;
         loop {
             let capacity = QpCapacity {
@@ -139,7 +139,8 @@ impl Device {
             if inline == 0 {
                 return Err(failed("rdma_create_qp"));
             }
-            inline = 0;
+            // Some refuse what is too much instead of granting less.
+            inline = if inline > INLINE_LEAST { inline / 2 } else { 0 };
         }
         // SAFETY: it has just been made.
         let qp = unsafe { (*(*id).qp).number };
@@ -291,6 +292,7 @@ impl Device {
         if let Some(placing) = &mut self.placing {
             placing.end_all(peer);
         }
+        self.drop_rings(peer);
         if !self.limits.shared {
             for (place, owner) in self.posted_to.iter_mut().enumerate() {
                 if *owner == peer {

@@ -1,16 +1,17 @@
 //! What arrives, and sleeping until something does.
 #![allow(unsafe_code)]
 
-use super::{ACCESSED, Device, Leaving, Peer, RECEIVED, SENT, number};
+use super::{ACCESSED, BATCH, Device, Leaving, Peer, RECEIVED, SENT, number};
 use crate::verbs::api::{Completion, IBV_WC_SUCCESS, IBV_WC_WR_FLUSH_ERR, Receive};
 use crate::verbs::limits::{self, CHUNK, MESSAGE_BYTES};
 use crate::verbs::pairing::{Event, State};
-use crate::verbs::wire::{HEADER, Kind};
+use crate::verbs::ring;
+use crate::verbs::wire::{HEADER, Header, Kind};
 use std::ffi::c_int;
 use std::ptr;
 
-/// Completions that are read in one go.
-const BATCH: usize = 32;
+/// Completions are looked at once in so many looks that found something in rings: those of what was sent are needed to send more.
+const RING_LOOKS: u32 = 16;
 /// The events of connections are looked at once in so many looks, unless some are expected: each look is a system call.
 const EVENTS_EVERY: u32 = 64;
 
@@ -50,28 +51,24 @@ impl Device {
             completions[count] = found;
             count += 1;
         }
-        if count > 0 {
-            return count;
-        }
+        if count > 0 { count } else { self.poll_device(&mut completions[..wanted.min(BATCH)]) }
+    }
+
+    /// Completions that the device has.
+    pub(super) fn poll_device(&mut self, completions: &mut [Completion]) -> usize {
+        let most = completions.len();
         // SAFETY: there is room for so many.
-        let read =
-            unsafe { ((*(*self.cq).context).poll_cq)(self.cq, wanted.min(BATCH) as c_int, completions.as_mut_ptr()) };
-        usize::try_from(read).unwrap_or(0).min(BATCH)
+        let read = unsafe { ((*(*self.cq).context).poll_cq)(self.cq, most as c_int, completions.as_mut_ptr()) };
+        usize::try_from(read).unwrap_or(0).min(most)
     }
 
     /// Hands on at most `limit` packets that have arrived; how many.
     pub(in crate::verbs) fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
-        let mut completions = [Completion::default(); BATCH];
-        let mut packets = 0;
-        while packets < limit {
-            let count = self.poll(&mut completions, limit - packets);
-            for completion in &completions[..count] {
-                packets += usize::from(self.complete(completion, on_packet));
-            }
-            if count == 0 {
-                self.look_aside();
-                break;
-            }
+        let mut packets = if self.looked_at.is_empty() { 0 } else { self.take_from_rings(on_packet, limit) };
+        self.ring_looks += 1;
+        if packets == 0 || self.ring_looks >= RING_LOOKS {
+            self.ring_looks = 0;
+            self.look_at_completions(on_packet, &mut packets, limit);
         }
         if !self.due.is_empty() {
             for peer in std::mem::take(&mut self.due) {
@@ -82,6 +79,24 @@ impl Device {
             }
         }
         packets
+    }
+
+    fn look_at_completions(&mut self, on_packet: &mut dyn FnMut(&[u8]), packets: &mut usize, limit: usize) {
+        let Some(mut batch) = self.batch.take() else { return };
+        while *packets < limit {
+            let count = self.poll(&mut batch, limit - *packets);
+            let waits =
+                batch[..count].iter().position(|completion| !self.complete(completion, on_packet, packets, limit));
+            if let Some(first) = waits {
+                batch[first..count].iter().rev().for_each(|completion| self.found.push_front(*completion));
+                break;
+            }
+            if count == 0 {
+                self.look_aside();
+                break;
+            }
+        }
+        self.batch = Some(batch);
     }
 
     /// What is besides packets, when there are none.
@@ -95,17 +110,31 @@ impl Device {
         }
     }
 
-    /// Whether the completion is that of a packet that arrived.
-    pub(super) fn complete(&mut self, completion: &Completion, on_packet: &mut dyn FnMut(&[u8])) -> bool {
+    /// Counts packets that it hands on; `false`: no more may be handed on, so that it must wait.
+    fn complete(
+        &mut self,
+        completion: &Completion,
+        on_packet: &mut dyn FnMut(&[u8]),
+        packets: &mut usize,
+        limit: usize,
+    ) -> bool {
+        if completion.id >> 56 == RECEIVED {
+            return self.arrive(completion, on_packet, packets, limit);
+        }
+        self.complete_own(completion);
+        true
+    }
+
+    /// The completion of something that this end has begun.
+    pub(super) fn complete_own(&mut self, completion: &Completion) {
         let (what, epoch, place) =
             (completion.id >> 56, (completion.id >> 32) as u32 & 0x00ff_ffff, completion.id as u32 as usize);
         let ok = completion.status == IBV_WC_SUCCESS;
         match what {
-            RECEIVED => return self.arrive(place, completion, on_packet),
             SENT => {
-                let Some(leaving) = self.leaving.get_mut(place) else { return false };
+                let Some(leaving) = self.leaving.get_mut(place) else { return };
                 if leaving.is_free || leaving.epoch != epoch {
-                    return false;
+                    return;
                 }
                 leaving.is_free = true;
                 let Leaving { peer, is_packet, .. } = *leaving;
@@ -120,7 +149,7 @@ impl Device {
             }
             ACCESSED => {
                 let ended = self.placing.as_mut().and_then(|placing| placing.end(place, ok));
-                let Some(peer) = ended else { return false };
+                let Some(peer) = ended else { return };
                 let entry = &mut self.peers[peer];
                 entry.operations = entry.operations.saturating_sub(1);
                 entry.held = entry.held.saturating_sub(1);
@@ -131,7 +160,6 @@ impl Device {
             }
             _ => {}
         }
-        false
     }
 
     pub(super) fn operation_failed(&mut self, peer: usize, completion: &Completion, what: &str) {
@@ -143,9 +171,16 @@ impl Device {
         self.note_gone(peer);
     }
 
-    pub(super) fn arrive(&mut self, place: usize, completion: &Completion, on_packet: &mut dyn FnMut(&[u8])) -> bool {
+    fn arrive(
+        &mut self,
+        completion: &Completion,
+        on_packet: &mut dyn FnMut(&[u8]),
+        packets: &mut usize,
+        limit: usize,
+    ) -> bool {
+        let place = completion.id as u32 as usize;
         if place >= self.chunks.len() * CHUNK as usize {
-            return false;
+            return true;
         }
         let peer = self.by_qp.get(&completion.qp).copied();
         let known = peer.unwrap_or(usize::MAX);
@@ -156,47 +191,69 @@ impl Device {
             if let Some(peer) = peer {
                 self.note_gone(peer);
             }
-            return false;
+            return true;
         }
         let Some(peer) = peer else {
             self.rejected += 1;
             if self.limits.shared {
                 self.post_receive(place, known);
             }
-            return false;
+            return true;
         };
         let length = (completion.length as usize).min(MESSAGE_BYTES);
         let bytes = self.chunks[place / CHUNK as usize].at(place % CHUNK as usize);
         // SAFETY: the device has given this packet back, and all its bytes are initialised. Nothing posts it before this is done with.
         let message = unsafe { std::slice::from_raw_parts(bytes, length) };
-        let Some((kind, credits)) = Kind::decode(message) else {
+        let Some(header) = Header::decode(message) else {
             self.rejected += 1;
             self.post_receive(place, known);
             self.fail(peer, Event::Failed, "what arrived is no message of Weft");
-            return false;
+            return true;
         };
+        let kind = header.kind;
         let state = self.peers[peer].pair.state();
         // The client sends first, and what it sends first is its greeting; no device checks that for both ends.
         if (kind != Kind::First && state == State::Accepted) || state == State::Connecting {
             self.post_receive(place, known);
             self.fail(peer, Event::Failed, "the client did not send the first message");
+            return true;
+        }
+        // What was written before this was sent is in place. What was written after it may have been taken already, if it is no packet itself.
+        let is_packet = kind == Kind::Packet;
+        let comes_next = |arrived: u16| match arrived.wrapping_sub(header.number) {
+            0 => true,
+            ahead => !is_packet && ahead <= u16::MAX / 2,
+        };
+        if !comes_next(self.peers[peer].arrived) {
+            *packets += self.take_from_ring(peer, on_packet, limit - *packets);
+        }
+        let comes_next = comes_next(self.peers[peer].arrived);
+        if *packets >= limit && (is_packet || !comes_next) {
             return false;
         }
-        let is_packet = kind == Kind::Packet;
+        if !comes_next {
+            self.rejected += 1;
+            self.post_receive(place, known);
+            self.fail(peer, Event::Failed, "a packet that was written before another was sent is not in its ring");
+            return true;
+        }
         if is_packet {
             on_packet(&message[HEADER..]);
+            *packets += 1;
+        }
+        if kind == Kind::Ring {
+            self.note_offer(peer, &message[HEADER..]);
         }
         self.post_receive(place, known);
-        let entry = &mut self.peers[peer];
-        entry.credits = entry.credits.saturating_add(credits);
-        entry.owed = entry.owed.saturating_add(u16::from(kind.needs_credit()));
-        if is_packet {
-            self.clock += 1;
-            entry.used = self.clock;
+        if !self.note_header(peer, header) {
+            return true;
         }
+        let entry = &mut self.peers[peer];
+        entry.owed = entry.owed.saturating_add(u16::from(kind.needs_credit()));
         match kind {
             Kind::First => self.event(peer, Event::FirstMessage, None),
-            Kind::Packet | Kind::Credit => {}
+            Kind::Packet if length - HEADER <= ring::PACKET_MAX => self.note_small(peer),
+            Kind::Packet | Kind::Credit | Kind::Ring => {}
             Kind::Close => {
                 let is_first = state == State::Ready;
                 self.event(peer, Event::Unused, None);
@@ -206,23 +263,25 @@ impl Device {
                 }
             }
             Kind::Closed => self.note_gone(peer),
+            Kind::Stop => self.note_stop(peer),
+            Kind::Stopped => self.note_stopped(peer),
         }
         let Peer { owed, window, pair, .. } = &self.peers[peer];
         // Also while it closes: the other end's last message needs room.
         if *owed >= limits::tell_at(*window) && matches!(pair.state(), State::Ready | State::Leaving) {
             self.say(peer, Kind::Credit);
         }
-        is_packet
+        true
     }
 
     /// Whether a sleep on the descriptor ends when something arrives; `false`: something is here already.
     pub(in crate::verbs) fn arm(&mut self) -> bool {
         self.must_look = true;
-        if !self.found.is_empty() || !self.due.is_empty() {
+        if !self.found.is_empty() || !self.stop_rings() || !self.due.is_empty() {
             return false;
         }
         let library = self.library;
-        let mut completions = [Completion::default(); BATCH];
+        let Some(mut batch) = self.batch.take() else { return false };
         // SAFETY: the channel does not block; each of its events is acknowledged.
         unsafe {
             let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
@@ -234,12 +293,15 @@ impl Device {
                 (library.ack_cq_events)(self.cq, events);
             }
             if ((*(*self.cq).context).req_notify_cq)(self.cq, 0) != 0 {
+                self.batch = Some(batch);
                 return false;
             }
         }
         // What came before that is not told of.
-        let count = self.poll(&mut completions, BATCH);
-        self.found.extend(&completions[..count]);
-        count == 0
+        let count = self.poll_device(&mut *batch);
+        self.found.extend(&batch[..count]);
+        self.batch = Some(batch);
+        // What was written before peers were asked to stop may be there by now.
+        count == 0 && !self.has_written()
     }
 }

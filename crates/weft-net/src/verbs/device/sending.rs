@@ -1,10 +1,11 @@
 //! What leaves.
 #![allow(unsafe_code)]
 
-use super::{Device, Leaving, OPERATIONS_RESERVED, SENT, number, post};
-use crate::verbs::api::{IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WR_SEND, Send};
+use super::{Device, Leaving, OPERATIONS_RESERVED, Peer, SENT, number, post};
+use crate::verbs::api::{IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WR_RDMA_WRITE, IBV_WR_SEND, Send};
 use crate::verbs::pairing::{Event, State};
-use crate::verbs::wire::{HEADER, Kind};
+use crate::verbs::ring::{self, OFFER};
+use crate::verbs::wire::{HEADER, Header, Kind};
 use std::io;
 use std::net::SocketAddr;
 use std::ptr;
@@ -29,67 +30,95 @@ impl Device {
         if !peer.says.is_empty() && !self.talk(to) {
             return Ok(false);
         }
+        if self.far_has_room(to, packet.len()) {
+            return self.write_to_ring(to, packet);
+        }
         self.transmit(to, Kind::Packet, packet)
     }
 
     /// Sends a message of a kind; `false`: there is no room for it now.
     pub(super) fn transmit(&mut self, to: usize, kind: Kind, packet: &[u8]) -> Result<bool, ()> {
-        let is_packet = kind == Kind::Packet;
-        let peer = &mut self.peers[to];
-        let operations =
-            self.limits.operations - if is_packet { OPERATIONS_RESERVED.min(self.limits.operations / 2) } else { 0 };
-        let sends_left = if is_packet { SENDS_RESERVED } else { 0 };
-        if peer.operations >= operations
-            || (kind.needs_credit() && peer.credits == 0)
-            || self.free_sends.len() <= sends_left
-            || peer.id.is_null()
-        {
+        let peer = &self.peers[to];
+        if (kind.needs_credit() && peer.credits == 0) || !self.has_room(to, kind == Kind::Packet) {
             return Ok(false);
         }
+        let header = self.header(to, kind);
         let (Some(place), Some(sends)) = (self.free_sends.pop(), &self.sends) else { return Ok(false) };
-        let length = HEADER + packet.len();
-        let header = kind.encode(peer.owed);
-        let mut piece = sends.piece(place, length);
         // SAFETY: the place is this message's until its completion comes, and a packet fits behind the header.
         unsafe {
             let bytes = sends.at(place);
             ptr::copy_nonoverlapping(header.as_ptr(), bytes, HEADER);
             ptr::copy_nonoverlapping(packet.as_ptr(), bytes.add(HEADER), packet.len());
         }
+        if !self.leave(to, (place, HEADER + packet.len()), kind == Kind::Packet, None) {
+            return Ok(false);
+        }
+        self.peers[to].credits -= u16::from(kind.needs_credit());
+        Ok(true)
+    }
+
+    /// Whether the device takes one more message to a peer.
+    pub(super) fn has_room(&self, to: usize, is_packet: bool) -> bool {
+        let peer = &self.peers[to];
+        let reserved = if is_packet { OPERATIONS_RESERVED.min(self.limits.operations / 2) } else { 0 };
+        let sends_left = if is_packet { SENDS_RESERVED } else { 0 };
+        peer.operations < self.limits.operations - reserved && self.free_sends.len() > sends_left && !peer.id.is_null()
+    }
+
+    /// What the next message to a peer begins with.
+    pub(super) fn header(&self, to: usize, kind: Kind) -> [u8; HEADER] {
+        let Peer { owed, sent, ring, .. } = &self.peers[to];
+        let taken = ring.as_ref().map_or(0, |own| own.ring.taken());
+        Header { kind, credits: *owed, taken, number: *sent }.encode()
+    }
+
+    /// Hands the message in a place to the device: to be sent, or to be written to an address with a key. Whether it was taken.
+    pub(super) fn leave(
+        &mut self,
+        to: usize,
+        (place, length): (usize, usize),
+        is_packet: bool,
+        written: Option<(u64, u32)>,
+    ) -> bool {
+        let Some(sends) = &self.sends else { return false };
+        let peer = &mut self.peers[to];
+        let mut piece = sends.piece(place, length);
         let inline = if length <= self.inline_max { IBV_SEND_INLINE } else { 0 };
+        let (remote_address, remote_key) = written.unwrap_or_default();
         let mut send = Send {
             id: number(SENT, peer.epoch, place),
             next: ptr::null_mut(),
             pieces: &raw mut piece,
             count: 1,
-            operation: IBV_WR_SEND,
+            operation: if written.is_some() { IBV_WR_RDMA_WRITE } else { IBV_WR_SEND },
             flags: IBV_SEND_SIGNALED | inline,
             immediate: 0,
-            remote_address: 0,
-            remote_key: 0,
+            remote_address,
+            remote_key,
             unused: [0; 9],
         };
         // SAFETY: the identifier is open and has a queue pair whenever the pair may send.
         if let Err(error) = unsafe { post(peer.id, &mut send) } {
             self.free_sends.push(place);
             if error == libc::ENOMEM || error == libc::EAGAIN {
-                return Ok(false);
+                return false;
             }
             peer.warned = Some(format!("ibv_post_send: {}", io::Error::from_raw_os_error(error)));
             self.note_gone(to);
             self.peers[to].lost |= is_packet;
-            return Ok(false);
+            return false;
         }
         self.leaving[place] = Leaving { peer: to, epoch: peer.epoch, is_packet, is_free: false };
         peer.owed = 0;
+        peer.ring.iter_mut().for_each(|own| own.ring.note_told());
         peer.operations += 1;
         peer.held += usize::from(is_packet);
-        peer.credits -= u16::from(kind.needs_credit());
+        peer.sent = peer.sent.wrapping_add(u16::from(is_packet));
         if is_packet {
             self.clock += 1;
             peer.used = self.clock;
         }
-        Ok(true)
+        true
     }
 
     /// Something is to be said to a peer as soon as there is room.
@@ -107,9 +136,18 @@ impl Device {
     pub(super) fn talk(&mut self, to: usize) -> bool {
         while let Some(kind) = self.peers[to].says.front().copied() {
             // What was told by another message need not be told, and nothing follows the last message but what was taken before it.
-            let is_moot = kind == Kind::Credit && self.peers[to].owed == 0;
+            let peer = &self.peers[to];
+            let is_moot = match kind {
+                Kind::Credit => peer.owed == 0 && !peer.ring.as_ref().is_some_and(|own| own.ring.must_tell()),
+                Kind::Ring => peer.ring.is_none(),
+                _ => false,
+            };
+            let offer = peer.ring.as_ref().filter(|_| kind == Kind::Ring).map(|own| ring::offer(own.ring.place()));
             let must_wait = matches!(kind, Kind::Close | Kind::Closed) && self.peers[to].held > 0;
-            if must_wait || (!is_moot && self.transmit(to, kind, &[]) != Ok(true)) {
+            if must_wait
+                || (!is_moot
+                    && self.transmit(to, kind, offer.as_ref().map_or(&[], <[u8; OFFER]>::as_slice)) != Ok(true))
+            {
                 return false;
             }
             self.peers[to].says.pop_front();

@@ -1,0 +1,267 @@
+//! The fast path: rings that peers write small packets to, those that are written to there, and what is said about them.
+//!
+//! Packets that are sent and packets that are written are numbered together. Whoever finds one of them too early waits for the other way: what was
+//! written before something was sent is in place when that arrives, by the rules of reliable connections (RFC 5040 §5.5; InfiniBand
+//! specification, volume 1, §9.5).
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+
+use weft_core::time::Duration;
+
+use super::{Device, OwnRing, Peer, RECEIVED, Rings};
+use crate::verbs::api::Completion;
+use crate::verbs::memory::Packets;
+use crate::verbs::pairing::{Event, State};
+use crate::verbs::ring::{self, Far, RINGS_MAX, Ring, SLOT_BYTES, SLOTS, UNUSED, Use};
+use crate::verbs::wire::{Header, Kind};
+use crate::watch;
+
+/// A process that sleeps looks at rings of peers that have not said yet that they write no more: after so long, then after twice as long …
+pub(super) const SLEEP_MIN: Duration = Duration::from_millis(1);
+/// … up to so long.
+const SLEEP_MAX: Duration = Duration::from_millis(1000);
+
+impl Device {
+    // ---- rings that peers write to
+
+    /// Hands on what is in rings, at most `limit` packets; how many.
+    pub(super) fn take_from_rings(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
+        let (mut packets, mut place) = (0, 0);
+        while packets < limit
+            && let Some(peer) = self.looked_at.get(place).copied()
+        {
+            packets += self.take_from_ring(peer, on_packet, limit - packets);
+            place += 1;
+        }
+        packets
+    }
+
+    /// The same of one peer.
+    pub(super) fn take_from_ring(&mut self, peer: usize, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
+        let mut packets = 0;
+        while packets < limit {
+            let Peer { ring: Some(own), arrived, .. } = &mut self.peers[peer] else { break };
+            if own.ring.state == Use::Off || !own.ring.look(&mut self.slot) {
+                break;
+            }
+            let Some(header) = Header::decode(&self.slot.header()).filter(|header| header.kind == Kind::Packet) else {
+                self.rejected += 1;
+                self.fail(peer, Event::Failed, "what was written to its ring is no packet of Weft");
+                break;
+            };
+            // Something that was sent comes first.
+            if header.number != *arrived {
+                break;
+            }
+            own.ring.take();
+            on_packet(self.slot.packet());
+            packets += 1;
+            if !self.note_header(peer, header) {
+                break;
+            }
+        }
+        packets
+    }
+
+    /// What every message says, and what it means for what is to be said; `false`: it cannot be true.
+    pub(super) fn note_header(&mut self, peer: usize, header: Header) -> bool {
+        let Header { kind, credits, taken, .. } = header;
+        let entry = &mut self.peers[peer];
+        entry.credits = entry.credits.saturating_add(credits);
+        if entry.far.as_mut().is_some_and(|far| !far.note_taken(taken)) {
+            self.rejected += 1;
+            self.fail(peer, Event::Failed, "it says that it has taken what was never written");
+            return false;
+        }
+        if kind == Kind::Packet {
+            entry.arrived = entry.arrived.wrapping_add(1);
+            self.clock += 1;
+            entry.used = self.clock;
+        }
+        if entry.ring.as_ref().is_some_and(|own| own.ring.must_tell()) {
+            self.say(peer, Kind::Credit);
+        }
+        true
+    }
+
+    /// A packet that would have fitted in a slot was sent: whether its peer is given a ring.
+    pub(super) fn note_small(&mut self, peer: usize) {
+        let entry = &mut self.peers[peer];
+        if entry.small_since != self.sleeps {
+            (entry.small_since, entry.small) = (self.sleeps, 0);
+        }
+        entry.small += 1;
+        let is_in_use = entry.ring.as_ref().is_some_and(|own| own.ring.state != Use::Off);
+        if self.rings == Rings::Nowhere
+            || is_in_use
+            || entry.small < entry.ring_after
+            || entry.pair.state() != State::Ready
+        {
+            return;
+        }
+        entry.small = 0;
+        match &mut entry.ring {
+            Some(own) => own.ring.begin_again(),
+            None => match self.new_ring() {
+                Some(own) => self.peers[peer].ring = Some(own),
+                None => {
+                    let entry = &mut self.peers[peer];
+                    entry.ring_after = entry.ring_after.max(ring::AFTER);
+                    return;
+                }
+            },
+        }
+        self.looked_at.push(peer);
+        self.say(peer, Kind::Ring);
+    }
+
+    /// One more ring, if there may be one; otherwise another peer's is freed for the next that asks.
+    fn new_ring(&mut self) -> Option<OwnRing> {
+        let owners = || self.peers.iter().enumerate().filter_map(|(place, peer)| Some((place, peer.ring.as_ref()?)));
+        if owners().count() >= RINGS_MAX {
+            let off = owners().find(|(_, own)| own.ring.state == Use::Off).map(|(place, _)| place);
+            let is_unused =
+                |place: usize, own: &OwnRing| own.ring.state == Use::On && self.clock - self.peers[place].used > UNUSED;
+            let unused = owners().find(|(place, own)| is_unused(*place, own)).map(|(place, _)| place);
+            match (off, unused) {
+                // Its key is not valid any more when its memory goes.
+                (Some(other), _) => self.peers[other].ring = None,
+                (None, Some(other)) => {
+                    self.stop_ring(other);
+                    return None;
+                }
+                (None, None) => return None,
+            }
+        }
+        let memory = Packets::open_to_peers(self.library, self.pd, SLOTS, SLOT_BYTES).ok()?;
+        // SAFETY: the memory is all zeros and aligned to pages, and goes after the ring.
+        let ring = unsafe { Ring::new(NonNull::new(memory.at(0))?, memory.remote_key()) };
+        Some(OwnRing { ring, _memory: memory })
+    }
+
+    fn stop_ring(&mut self, peer: usize) {
+        if let Some(own) = &mut self.peers[peer].ring {
+            own.ring.state = Use::Stopping;
+            self.say(peer, Kind::Stop);
+        }
+    }
+
+    /// The peer writes no more, and all that it wrote has been taken.
+    pub(super) fn note_stopped(&mut self, peer: usize) {
+        let Peer { ring: Some(own), ring_after, .. } = &mut self.peers[peer] else { return };
+        if own.ring.state != Use::Stopping {
+            return;
+        }
+        own.ring.state = Use::Off;
+        if self.rings == Rings::WherePaid {
+            *ring_after = ring::next_after(*ring_after, own.ring.used());
+        }
+        self.looked_at.retain(|other| *other != peer);
+    }
+
+    /// Before a sleep: nobody is to write to rings any more, since that wakes nobody. `false`: something is in one of them.
+    pub(super) fn stop_rings(&mut self) -> bool {
+        self.sleeps = self.sleeps.wrapping_add(1);
+        if self.has_written() {
+            return false;
+        }
+        for place in 0..self.looked_at.len() {
+            let peer = self.looked_at[place];
+            if self.peers[peer].ring.as_ref().is_some_and(|own| own.ring.state == Use::On) {
+                self.stop_ring(peer);
+            }
+        }
+        if let Some(timer) = &self.timer {
+            if !self.looked_at.is_empty() {
+                watch::set_timer(timer, Some(self.sleep));
+                self.sleep = Duration::from_micros(2 * self.sleep.as_micros()).min(SLEEP_MAX);
+            } else if self.sleep > SLEEP_MIN {
+                watch::set_timer(timer, None);
+                self.sleep = SLEEP_MIN;
+            }
+        }
+        true
+    }
+
+    /// Whether something is in a ring.
+    pub(super) fn has_written(&self) -> bool {
+        self.looked_at.iter().any(|peer| self.peers[*peer].ring.as_ref().is_some_and(|own| own.ring.has_some()))
+    }
+
+    // ---- rings at peers
+
+    /// A peer offers a ring. It is used if there is a receive for what tells of slots that were taken.
+    pub(super) fn note_offer(&mut self, peer: usize, offer: &[u8]) {
+        let Some(far) = Far::new(offer) else {
+            self.rejected += 1;
+            return self.fail(peer, Event::Failed, "what it offers is no ring");
+        };
+        if self.rings == Rings::Nowhere {
+            return;
+        }
+        if !self.peers[peer].has_extra {
+            let may = self.limits.shared && self.given < self.limits.receives;
+            if !may || self.reserve(1).is_err() {
+                return;
+            }
+            self.given += 1;
+            self.peers[peer].receives += 1;
+            self.peers[peer].has_extra = true;
+        }
+        self.peers[peer].far = Some(far);
+    }
+
+    /// A peer is about to sleep.
+    pub(super) fn note_stop(&mut self, peer: usize) {
+        self.peers[peer].far = None;
+        self.say(peer, Kind::Stopped);
+    }
+
+    /// Whether a packet of so many bytes is written to the peer's ring. What it has sent is looked at before: it may be that nothing is to be written.
+    pub(super) fn far_has_room(&mut self, to: usize, bytes: usize) -> bool {
+        let has_room = |peer: &Peer| peer.far.as_ref().is_some_and(|far| far.has_room(bytes)) && !peer.gone;
+        has_room(&self.peers[to]) && self.found.is_empty() && {
+            self.reap();
+            self.found.is_empty() && has_room(&self.peers[to]) && self.has_room(to, true)
+        }
+    }
+
+    /// Takes completions of what was sent; what has arrived is found later.
+    fn reap(&mut self) {
+        let Some(mut batch) = self.batch.take() else { return };
+        let count = self.poll_device(&mut batch[..]);
+        for completion in &batch[..count] {
+            let Completion { id, .. } = completion;
+            if id >> 56 == RECEIVED {
+                self.found.push_back(*completion);
+            } else {
+                self.complete_own(completion);
+            }
+        }
+        self.batch = Some(batch);
+    }
+
+    /// Writes a packet to the peer's ring, in which there is room.
+    pub(super) fn write_to_ring(&mut self, to: usize, packet: &[u8]) -> Result<bool, ()> {
+        let header = self.header(to, Kind::Packet);
+        let Some(far) = self.peers[to].far else { return Ok(false) };
+        let (Some(place), Some(sends)) = (self.free_sends.pop(), &self.sends) else { return Ok(false) };
+        // SAFETY: the place is this packet's until its completion comes; it is larger than a slot, and so aligned.
+        let length = unsafe { far.fill(sends.at(place), header, packet) };
+        if !self.leave(to, (place, length), true, Some(far.place())) {
+            return Ok(false);
+        }
+        self.peers[to].far.iter_mut().for_each(Far::note_written);
+        self.written += 1;
+        Ok(true)
+    }
+
+    /// The connection is gone, and its queues are closed.
+    pub(super) fn drop_rings(&mut self, peer: usize) {
+        self.looked_at.retain(|other| *other != peer);
+        let entry = &mut self.peers[peer];
+        (entry.ring, entry.far, entry.has_extra) = (None, None, false);
+        (entry.sent, entry.arrived, entry.small) = (0, 0, 0);
+    }
+}
