@@ -31,6 +31,7 @@ help:
 	@echo 'make miri                  memory errors in the rings and in the program'\''s buffers, by an interpreter (needs Rust nightly)'
 	@echo 'make bench                 measure beside MPICH, Open MPI and Intel MPI (7 minutes); docs/performance.md'
 	@echo 'make bench-multicast       broadcasts by each scheme of multicast and down trees, on eight virtual hosts and in simulation (10 minutes); docs/book/multicast.md'
+	@echo 'make bench-rdma            what MPI costs over iWARP, RoCE, TCP and UDP in a virtual machine, in instructions and packets (ten minutes)'
 	@echo 'make instructions [BEFORE=DIR]  what a message of 8 bytes costs, beside the Weft in DIR (half a minute for each)'
 	@echo 'make build                 only build (target/release)'
 	@echo 'make install PREFIX=DIR    mpicc, mpiexec, libmpi_abi.so.1, mpi.h, weft-netd into DIR (now $(PREFIX))'
@@ -131,7 +132,10 @@ bench: setup-bench own
 bench-multicast: own
 	@bench/multicast.sh
 
+bench-rdma: setup-rdma own
+	$(CARGO) xtask bench-rdma
+
 clean:
 	rm -rf build target
 
-.PHONY: bench-multicast test-applications test-large test-rdma help setup setup-bench setup-demo setup-rdma setup-tests build install own demo collectives check suite test loom miri mutants swarm fuzz instructions bench clean
+.PHONY: bench-multicast bench-rdma test-applications test-large test-rdma help setup setup-bench setup-demo setup-rdma setup-tests build install own demo collectives check suite test loom miri mutants swarm fuzz instructions bench clean

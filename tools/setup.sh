@@ -6,7 +6,7 @@
 #   build    what compiling takes; this is the default
 #   bench    and measuring: virtual hosts (`weft hosts`), also such as lose frames, and what fetches peers
 #   demo     and the demonstration
-#   tests    and all tests, with a browser for the pages of `weft report`, tshark for captured packets, and valgrind, which counts instructions
+#   tests    and all tests, with virtual machines, a browser for the pages of `weft report`, tshark for captured packets, and valgrind, which counts instructions
 #   rdma     and virtual machines with devices of RDMA in software, whose kernel is downloaded and not installed
 #
 # An ordinary user is stopped only by what the goal cannot do without; what it does without, with less to show, is named.
@@ -65,22 +65,27 @@ if is_for tests; then
     have valgrind || want valgrind
     { has_library libfabric.so.1 && [ -e /usr/include/rdma/fabric.h ]; } || want libfabric-dev
 fi
-if is_for rdma; then
+# lack PACKAGE: the goal rdma cannot do without it, and the others leave out what takes it.
+lack() { if is_for rdma; then need "$1"; else want "$1"; fi; }
+if is_for rdma tests; then
     # What makes the guests' kernel and boots them …
-    have make || need make
-    have qemu-system-x86_64 || need qemu-system-x86
-    { have busybox && busybox --list 2>/dev/null | grep -qx depmod; } || need busybox-static
-    have cpio || need cpio
-    have zstd || need zstd
-    have xz || need xz-utils
-    have setpriv || need util-linux
+    have make || lack make
+    have qemu-system-x86_64 || lack qemu-system-x86
+    { have busybox && busybox --list 2>/dev/null | grep -qx depmod; } || lack busybox-static
+    have cpio || lack cpio
+    have zstd || lack zstd
+    have xz || lack xz-utils
+    have setpriv || lack util-linux
     # … and what they use of the machine.
-    have rdma || need iproute2
-    [ -d /etc/libibverbs.d ] || need ibverbs-providers
-    has_library librdmacm.so.1 || need librdmacm1
-    have rping || need rdmacm-utils
-    have ibv_devices || need ibverbs-utils
-    has_library libfabric.so.1 || need libfabric1
+    have rdma || lack iproute2
+    [ -d /etc/libibverbs.d ] || lack ibverbs-providers
+    has_library librdmacm.so.1 || lack librdmacm1
+    have rping || lack rdmacm-utils
+    have ibv_devices || lack ibverbs-utils
+    has_library libfabric.so.1 || lack libfabric1
+    # For make bench-rdma.
+    have valgrind || want valgrind
+    [ -e /usr/include/rdma/fabric.h ] || want libfabric-dev
 fi
 
 # apt PACKAGE…: installs them.

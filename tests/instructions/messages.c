@@ -124,9 +124,13 @@ static int fifo(const char *directory, const char *name)
     return descriptor;
 }
 
-/* What this rank has sent is on its way: on loopback, a virtual Ethernet or a ring that means it is there. */
+/* What this rank has sent is on its way: on loopback, a virtual Ethernet or a ring that means it is there. Devices of RDMA in software have threads of
+ * their own: SETTLE_MS in the environment is what they are given. */
 static void tell(void)
 {
+    const char *settle = getenv("SETTLE_MS");
+    struct timespec pause = {0, (settle ? atol(settle) : 0) % 1000 * 1000000};
+    nanosleep(&pause, NULL);
     if (write(tells, "", 1) != 1)
         end("cannot tell the other rank");
 }

@@ -19,6 +19,7 @@ const USAGE: &str = "usage: cargo xtask <command>
   applications [NAME ...]
                       programs that others wrote, fetched, built, and run with their own tests
   rdma -- PROGRAM …   run a program in virtual machines with RDMA devices that the kernel plays
+  bench-rdma          count what MPI costs in them, over RDMA, TCP and UDP
   instructions        count what a message of 8 bytes costs, or compare it between installed prefixes";
 
 fn main() -> ExitCode {
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Some("suite") => suite::run(rest),
         Some("applications") => applications::run(rest),
         Some("rdma") => suite::guests::run(rest),
+        Some("bench-rdma") => suite::rdma_bench::run(rest),
         Some("guest") => suite::guests::run_inside(rest),
         Some("instructions") => suite::instructions::run(rest),
         _ => {

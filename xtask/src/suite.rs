@@ -27,6 +27,7 @@ pub(crate) mod process;
 mod programs;
 mod rails;
 mod rdma;
+pub(crate) mod rdma_bench;
 mod report;
 mod tools;
 mod trace;
@@ -56,6 +57,10 @@ pub(crate) struct Case {
 }
 
 impl Case {
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     pub(crate) fn new(name: impl Into<String>, run: impl Fn(&Context) -> Outcome + 'static) -> Case {
         Case { name: name.into(), run: Box::new(run) }
     }
@@ -107,6 +112,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "cmake", what: "find_package(MPI)", cases: peers::cmake },
     Suite { name: "measurements", what: "the programs of bench/ measure what they say", cases: peers::measurements },
     Suite { name: "instructions", what: "what a small message costs, in instructions", cases: instructions::cases },
+    Suite { name: "guests", what: "iWARP and RoCE between virtual machines, a selection", cases: rdma::selection },
     Suite { name: "report", what: "the page of weft report in a browser", cases: report::cases },
     Suite { name: "instrument", what: "weft compare, bench and availability run them", cases: instrument::cases },
     Suite { name: "mpi4py", what: "mpi4py's own tests, a selection of runs", cases: peers::mpi4py },

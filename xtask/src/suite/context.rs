@@ -126,7 +126,7 @@ impl Context {
         }
         // Before others are there: they take a gigabyte each.
         *guests = None;
-        let booted = Rc::new(Guests::boot(&self.root, count, device, guests::MEMORY_MIB)?);
+        let booted = Rc::new(Guests::boot(&self.root, count, device, guests::Machine::default())?);
         *guests = Some(booted.clone());
         Ok(booted)
     }

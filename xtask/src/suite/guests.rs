@@ -21,9 +21,10 @@ use anyhow::Context as _;
 
 use super::process::{self, Finished, MARK, Run};
 
-const HOW: &str = "usage: cargo xtask rdma [--guests N] [--device siw|rxe] [--memory MIB] [--limit SECONDS] [--console] -- PROGRAM [ARGUMENT …]
+const HOW: &str = "usage: cargo xtask rdma [--guests N] [--device siw|rxe] [--memory MIB] [--limit SECONDS] [--instructions] [--console] -- PROGRAM [ARGUMENT …]
   boots N guests (2), each with a device of RDMA in software (siw), and runs PROGRAM in the first of them, in this directory and with the
-  variables of this environment that concern MPI; WEFT_HOSTS and WEFT_AGENT lead to all guests:
+  variables of this environment that concern MPI; --instructions: their clocks go on by a nanosecond with each instruction, and by the time that passes while they
+  are idle; WEFT_HOSTS and WEFT_AGENT lead to all guests:
   cargo xtask rdma -- sh -c 'mpiexec --hosts $WEFT_HOSTS -n 2 ./program'";
 /// What makes kernel and initramfs.
 const IMAGE: &str = "tests/rdma/image.sh";
@@ -40,7 +41,7 @@ const BOOT_LIMIT: Duration = Duration::from_secs(180);
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(20);
 /// Memory of a guest, in MiB.
-pub(crate) const MEMORY_MIB: u32 = 1024;
+const MEMORY_MIB: u32 = 1024;
 const GUESTS_MAX: u32 = 8;
 const LIMIT_SECONDS: u64 = 600;
 /// Lines of a guest's console that are shown when it fails.
@@ -77,6 +78,30 @@ impl Device {
     }
 }
 
+/// What a guest is made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Machine {
+    pub(crate) memory_mib: u32,
+    /// Its clock goes on by a nanosecond with each instruction, and by the time that passes while it is idle.
+    pub(crate) counts: bool,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self { memory_mib: MEMORY_MIB, counts: false }
+    }
+}
+
+/// What is needed beside Weft is absent: why there can be no guests.
+pub(crate) fn missing() -> Option<String> {
+    let has = |name: &str| {
+        let path = process::search_path();
+        std::env::split_paths(&path).any(|directory| directory.join(name).is_file())
+    };
+    let absent = [EMULATOR, "apt-get"].into_iter().find(|name| !has(name))?;
+    Some(format!("no {absent}; on Debian tools/setup.sh rdma installs what guests take"))
+}
+
 /// Some guests on one network, until dropped.
 pub(crate) struct Guests {
     share: PathBuf,
@@ -94,7 +119,7 @@ impl Guests {
     ///
     /// # Errors
     /// Something that it takes is not there, or a guest does not come up.
-    pub(crate) fn boot(root: &Path, count: u32, device: Device, memory_mib: u32) -> anyhow::Result<Guests> {
+    pub(crate) fn boot(root: &Path, count: u32, device: Device, machine: Machine) -> anyhow::Result<Guests> {
         let made = Run::new(root.join(IMAGE)).limit(IMAGE_LIMIT_SECONDS).finish()?;
         anyhow::ensure!(made.code == Some(0), "{}", made.report());
         let number = BOOTED.fetch_add(1, Ordering::Relaxed);
@@ -112,8 +137,8 @@ impl Guests {
         let network = network(std::process::id(), number);
         for node in 1..=count {
             fs::create_dir(guests.directory(node))?;
-            let machine = guests.start_machine(&home, node, &network, memory_mib)?;
-            guests.machines.borrow_mut().push(Some(machine));
+            let started = guests.start_machine(&home, node, &network, machine)?;
+            guests.machines.borrow_mut().push(Some(started));
         }
         guests.wait_until_ready()?;
         Ok(guests)
@@ -195,7 +220,7 @@ impl Guests {
     }
 
     /// Always emulated: what the processor offers is not used, since there are machines whose `/dev/kvm` never lets a guest begin.
-    fn start_machine(&self, home: &Path, node: u32, network: &str, memory_mib: u32) -> anyhow::Result<Child> {
+    fn start_machine(&self, home: &Path, node: u32, network: &str, machine: Machine) -> anyhow::Result<Child> {
         let export = |id: &str, path: &Path, options: &str| {
             // A comma in a path is written twice.
             let path = path.display().to_string().replace(',', ",,");
@@ -209,14 +234,17 @@ impl Guests {
         // interface that misses one never sends again.
         command.args([
             "-accel",
-            "tcg,thread=multi",
+            if machine.counts { "tcg,thread=single" } else { "tcg,thread=multi" },
             "-cpu",
             "max",
             "-smp",
             "1,maxcpus=2",
             "-m",
-            &memory_mib.to_string(),
+            &machine.memory_mib.to_string(),
         ]);
+        if machine.counts {
+            command.args(["-icount", "shift=0,sleep=on"]);
+        }
         command.args(["-nodefaults", "-no-reboot", "-display", "none", "-monitor", "none"]);
         command.arg("-serial").arg(format!("file:{}", self.console(node).display()));
         command.arg("-kernel").arg(home.join("kernel")).arg("-initrd").arg(home.join("initramfs"));
@@ -404,7 +432,7 @@ fn passed() -> Vec<(String, String)> {
 
 /// `cargo xtask rdma`.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
-    let (mut count, mut device, mut memory, mut limit) = (2, Device::Siw, MEMORY_MIB, LIMIT_SECONDS);
+    let (mut count, mut device, mut machine, mut limit) = (2, Device::Siw, Machine::default(), LIMIT_SECONDS);
     let mut shows_console = false;
     let mut rest = arguments.iter();
     let words: Vec<&String> = loop {
@@ -413,8 +441,9 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         match argument.as_str() {
             "--guests" => count = value()?.parse().context("--guests needs a number")?,
             "--device" => device = Device::parse(value()?)?,
-            "--memory" => memory = value()?.parse().context("--memory needs a number of MiB")?,
+            "--memory" => machine.memory_mib = value()?.parse().context("--memory needs a number of MiB")?,
             "--limit" => limit = value()?.parse().context("--limit needs a number of seconds")?,
+            "--instructions" => machine.counts = true,
             "--console" => shows_console = true,
             "--" => break rest.collect(),
             other => anyhow::bail!("{other} is no option\n{HOW}"),
@@ -425,7 +454,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     process::catch_interrupts()?;
     let began = Instant::now();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the project")?;
-    let guests = Guests::boot(root, count, device, memory)?;
+    let guests = Guests::boot(root, count, device, machine)?;
     eprintln!("rdma: {count} guests with {} are up after {:.1} s", device.name(), began.elapsed().as_secs_f64());
     let session = guests.start(1, &std::env::current_dir()?, &passed(), words)?;
     let finished = session.finish_telling(Duration::from_secs(limit), |bytes| {

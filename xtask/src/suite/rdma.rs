@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::context::{Context, Expected};
-use super::guests::{Device, Guests, Session};
+use super::guests::{self, Device, Guests, Session};
 use super::peers;
 use super::process::Finished;
 use super::{Case, Outcome};
@@ -113,6 +113,10 @@ const PROGRAMS: &[(&str, u32, &[&str])] = &[
 const MPI4PY: [(&str, &str); 2] = [("point-to-point", "^test_p2p"), ("windows", "^test_(win|rma|rma_nb)\\.py$")];
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
+    all()
+}
+
+fn all() -> Vec<Case> {
     let mut cases = Vec::new();
     for &device in DEVICES {
         cases.push(bare(device));
@@ -143,6 +147,29 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         }
     }
     cases
+}
+
+/// What `make test` runs of them, by name: each carrier and each operation on one of the devices, and what breaks.
+const SELECTED: &[&str] = &[
+    "siw: rping of rdma-core",
+    "siw, fabric, remote writes: point_to_point, 2 ranks on 2 guests",
+    "siw, verbs, auto: point_to_point, 2 ranks on 2 guests",
+    "siw, verbs, auto: window_passive, 2 ranks on 2 guests",
+    "siw, verbs, rdma: fast_path, 2 ranks on 2 guests",
+    "siw, verbs, rdma: collectives, 4 ranks on 2 guests",
+    "siw, verbs, sendrecv: fast_path, 2 ranks on 2 guests",
+    "siw, verbs, one-sided: remote_access, 2 ranks on 2 guests",
+    "siw, verbs, auto: no memory may be locked",
+    "siw, verbs, auto: a link goes down under traffic",
+    "siw, verbs, auto: a rank is killed under traffic",
+    "rxe, verbs, auto: point_to_point, 2 ranks on 2 guests",
+    "rxe, verbs, rdma: fast_path, 2 ranks on 2 guests",
+    "rxe, verbs, one-sided: remote_access, 2 ranks on 2 guests",
+    "rxe, verbs, auto: a device is gone before the first connection",
+];
+
+pub(crate) fn selection(_: &Context) -> Vec<Case> {
+    all().into_iter().filter(|case| SELECTED.contains(&case.name())).collect()
 }
 
 /// Without MPI: the device carries a ping-pong, and its connection manager makes a connection.
@@ -335,6 +362,9 @@ fn on(
     expected: &Expected,
     run: impl FnOnce(&Guests) -> anyhow::Result<Finished>,
 ) -> Outcome {
+    if let Some(why) = guests::missing() {
+        return Outcome::Skipped(why);
+    }
     let finished = context.guests(device, count).and_then(|guests| run(&guests));
     if finished.is_err() {
         context.turn_guests_off();
@@ -389,4 +419,17 @@ fn do_on(context: &Context, guests: &Guests, node: u32, words: &[&str]) -> anyho
     let finished = start(context, guests, node, &[], words)?.finish_alone(START)?;
     anyhow::ensure!(finished.code == Some(0), "{} failed on node{node}:\n{}", words.join(" "), finished.report());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_selected_is_there_once() {
+        let names: Vec<String> = all().iter().map(|case| case.name().to_owned()).collect();
+        for selected in SELECTED {
+            assert_eq!(names.iter().filter(|name| name == selected).count(), 1, "{selected}");
+        }
+    }
 }
