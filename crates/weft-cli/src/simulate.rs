@@ -1,7 +1,8 @@
 //! `weft simulate collectives`: what collectives take in jobs of any size, on a simulated network of leaf and spine switches; and broadcasts by
-//! multicast ([`bcast`]).
+//! multicast ([`bcast`]), and collectives between two clusters ([`clusters`]).
 
 mod bcast;
+mod clusters;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -32,6 +33,8 @@ enum What {
     Collectives(Collectives),
     /// The time of a broadcast by multicast, by each scheme, and by a tree: in formulas and by the state machines of the library
     Bcast(bcast::Bcast),
+    /// Two clusters that one link joins: how often collectives cross it, and what they take
+    Clusters(clusters::Clusters),
 }
 
 #[derive(Args)]
@@ -58,6 +61,7 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let arguments = match &arguments.what {
         What::Collectives(arguments) => arguments,
         What::Bcast(arguments) => return bcast::main(arguments),
+        What::Clusters(arguments) => return clusters::main(arguments),
     };
     let (operations, choices) = match operations(&arguments.operation).and_then(|o| Ok((o, choices(arguments)?))) {
         Ok(wanted) => wanted,

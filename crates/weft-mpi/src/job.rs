@@ -25,6 +25,8 @@ pub struct Job {
     pub(crate) reorders: bool,
     /// The node of each process, as a number without meaning but equality.
     pub(crate) nodes: HashMap<PeerId, u64>,
+    /// The cluster of each process, where the user has named some; else empty.
+    pub(crate) clusters: HashMap<PeerId, u32>,
     /// Processes that take turns on their processors: the job has more on these than there are.
     pub(crate) crowded: HashSet<PeerId>,
     /// A name for what the processes of this node share.

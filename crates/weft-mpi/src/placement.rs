@@ -28,6 +28,12 @@ impl Process {
         members.iter().map(&mut name).collect()
     }
 
+    /// The cluster of each of `members`, where the user has named some and all of these belong to this job.
+    pub(crate) fn clusters_of(&self, members: &[PeerId]) -> Option<Vec<u32>> {
+        let job = self.job.as_ref().filter(|job| !job.clusters.is_empty())?;
+        members.iter().map(|member| job.clusters.get(member).copied()).collect()
+    }
+
     /// Whether topologies may change ranks here, when the program allows it.
     fn may_reorder(&self) -> bool {
         self.job.as_ref().is_some_and(|job| job.reorders)

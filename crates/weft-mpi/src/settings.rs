@@ -123,6 +123,15 @@ pub const NODE: Setting = Setting {
     meaning: "ranks with different values treat each other as remote, also on one host",
     reader: Reader::Library,
 };
+/// Which hosts are near each other.
+pub const CLUSTERS: Setting = Setting {
+    name: "WEFT_CLUSTERS",
+    default: "",
+    allowed: "names of hosts with `*` for any characters, such as east*,west*",
+    meaning: "hosts whose names match the same one of these are a cluster, and all others are one more: barrier, broadcast, reduce, allreduce and allgather \
+              cross the link between clusters as seldom as possible; the same in all processes of a job",
+    reader: Reader::Library,
+};
 /// Largest message that is sent without asking.
 pub const EAGER_LIMIT: Setting = Setting {
     name: "WEFT_EAGER_LIMIT",
@@ -331,7 +340,7 @@ pub const REGISTRY: Setting = Setting {
 };
 
 /// All of them, in the order in which they are shown.
-pub const TABLE: [&Setting; 37] = [
+pub const TABLE: [&Setting; 38] = [
     &LINK,
     &INTERFACE,
     &FABRIC_PROVIDER,
@@ -340,6 +349,7 @@ pub const TABLE: [&Setting; 37] = [
     &VERBS_CONNECTIONS,
     &NETD,
     &NODE,
+    &CLUSTERS,
     &EAGER_LIMIT,
     &UNEXPECTED_BYTES,
     &SINGLE_COPY,
@@ -495,6 +505,8 @@ pub struct Settings {
     pub links: Links,
     /// `WEFT_NODE`: ranks with different values treat each other as remote.
     pub node: Option<String>,
+    /// `WEFT_CLUSTERS`: patterns of names of hosts that are near each other.
+    pub clusters: Vec<String>,
     /// `WEFT_SHM_DIR`: directory for the node's shared segment.
     pub shm_dir: Option<PathBuf>,
     /// `WEFT_SINGLE_COPY`: whether large messages of a node are copied directly between address spaces.
@@ -595,6 +607,7 @@ impl Settings {
         Ok(Self {
             links: links(&LINK.value(&variable).unwrap_or_default())?,
             node: NODE.value(&variable),
+            clusters: clusters(&variable)?,
             // The default is not passed on: the link's own choice goes on to other directories without a word.
             shm_dir: shared_directory(&variable)?,
             progress_thread: progress(&variable)?,
@@ -652,6 +665,34 @@ pub fn verbs(settings: &Settings) -> verbs::Settings {
         without_placement: settings.sealed,
         connections: settings.verbs_connections,
     }
+}
+
+fn clusters(variable: &impl Fn(&str) -> Option<String>) -> Result<Vec<String>, String> {
+    let Some(value) = CLUSTERS.value(variable) else { return Ok(Vec::new()) };
+    let patterns: Vec<String> = value.split(',').map(|pattern| pattern.trim().to_owned()).collect();
+    match patterns.iter().any(String::is_empty) {
+        true => Err(CLUSTERS.says(&value, "has a name without any characters")),
+        false => Ok(patterns),
+    }
+}
+
+/// The number of the first pattern that a host's name matches, or of none; `*` in it is any number of any characters.
+pub(crate) fn cluster_of(patterns: &[String], host: &str) -> u32 {
+    let matches = |pattern: &String| {
+        let mut parts = pattern.split('*');
+        let (first, last) = (parts.next().unwrap_or_default(), parts.next_back());
+        let Some(rest) = host.strip_prefix(first) else { return false };
+        let Some(last) = last else { return rest.is_empty() };
+        let Some(mut rest) = rest.strip_suffix(last) else { return false };
+        parts.all(|part| match rest.find(part) {
+            Some(at) => {
+                rest = &rest[at + part.len()..];
+                true
+            }
+            None => false,
+        })
+    };
+    patterns.iter().position(matches).unwrap_or(patterns.len()) as u32
 }
 
 fn verbs_mode(value: &str) -> Result<verbs::Mode, String> {
@@ -810,6 +851,19 @@ mod tests {
             assert_eq!(links(one), links(other));
             assert!(links(one).fabric && !links(one).udp);
         }
+    }
+
+    #[test]
+    fn hosts_are_in_the_cluster_whose_pattern_they_match_first() {
+        let patterns = ["east*", "*-w", "n*7*x", "solo"].map(str::to_owned);
+        let of = |host: &str| cluster_of(&patterns, host);
+        assert_eq!(
+            ["east", "east-w", "a-w", "n17yx", "n7x", "solo", "solo1", "nx", "-"].map(of),
+            [0, 0, 1, 2, 2, 3, 4, 4, 4]
+        );
+        let read = |value: &str| clusters(&|_: &str| Some(value.to_owned()));
+        assert_eq!(read("a*, b*"), Ok(vec!["a*".to_owned(), "b*".to_owned()]));
+        assert!(read("a,,b").is_err_and(|why| why.contains("WEFT_CLUSTERS")));
     }
 
     #[test]

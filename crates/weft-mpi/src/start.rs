@@ -220,7 +220,9 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
             let (name, count) = weft_launch::named_processors();
             (node::hash(name.as_bytes()), count)
         },
-        choices: node::hash(format!("{:?} {:?}", settings.choices.digest(), settings.multicast).as_bytes()),
+        choices: node::hash(
+            format!("{:?} {:?} {:?}", settings.choices.digest(), settings.multicast, settings.clusters).as_bytes(),
+        ),
     };
     if settings.single_copy && settings.links.shared && client.local_ranks().is_none_or(|ranks| ranks.len() > 1) {
         // Before the others know this process, and try.
@@ -237,7 +239,7 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
     if let Some(other) = cards.iter().position(|card| card.choices != cards[0].choices) {
         return Err(self::other(format!(
             "rank {other} would choose algorithms of collectives in another way than rank 0: WEFT_COLLECTIVES_TABLE (what the file \
-             says), WEFT_REPRODUCIBLE, WEFT_BCAST and the other settings of that kind must be the same for all ranks"
+             says), WEFT_REPRODUCIBLE, WEFT_CLUSTERS, WEFT_BCAST and the other settings of that kind must be the same for all ranks"
         )));
     }
     if settings.node.is_none() && settings.links.shared && speaks_for_divided_host(rank, &cards) {
@@ -255,6 +257,11 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
     let node_key = node_key(&settings, &secret, &locals);
     let members: Vec<PeerId> = (0..size).filter_map(|number| engine.peers.find(number)).collect();
     let nodes = members.iter().zip(&cards).map(|(member, card)| (*member, card.node)).collect();
+    let cluster = |card: &Card| settings::cluster_of(&settings.clusters, &card.host);
+    let clusters = match settings.clusters.is_empty() {
+        true => HashMap::new(),
+        false => members.iter().zip(&cards).map(|(member, card)| (*member, cluster(card))).collect(),
+    };
     process.attach_engine(engine, load, neighbours, live).map_err(|error| {
         other(format!("cannot make a pair of sockets to wake threads with: {}", weft_net::reason(&error)))
     })?;
@@ -275,6 +282,7 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
         processor_name: processor_name(settings.node.as_deref()),
         interfaces,
         nodes,
+        clusters,
         crowded: members.iter().zip(&crowded).filter(|(_, crowded)| **crowded).map(|(member, _)| *member).collect(),
         reorders: settings.reorder,
         node_key,

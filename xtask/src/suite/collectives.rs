@@ -50,6 +50,10 @@ const ASKED: [(&str, &[(&str, &str)]); 3] = [
     ),
 ];
 
+/// Programs that run on hosts in two clusters, with so many ranks, of which some hosts have two.
+const IN_CLUSTERS: [(&str, u32); 4] =
+    [("tests/c/collectives.c", 8), ("tests/c/collectives.c", 7), ("tests/c/crowded.c", 8), (UNEQUAL, 7)];
+
 /// Copies from each other's memory, whatever the size: for ranks of one host.
 pub(super) const SINGLE_COPIES: [(&str, &str); 6] = [
     ("WEFT_BCAST", "single-copy"),
@@ -118,6 +122,15 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             attempt(|| {
                 let run = context.mpiexec_on_hosts(5)?.arg(context.compile(UNEQUAL)?);
                 Ok(settings.iter().fold(run, |run, (name, value)| run.env(name, value)))
+            })
+        }));
+    }
+    for (program, ranks) in IN_CLUSTERS {
+        cases.push(Case::new(format!("two clusters of two hosts, {program}, {ranks} ranks"), move |context| {
+            attempt(|| {
+                let run = context.mpiexec(ranks).args(["-ppn", "2", "--hosts", "east1,east2,west1,west2"]);
+                let run = run.args(["--agent", "env WEFT_NODE={host}"]).arg(context.compile(program)?);
+                Ok(run.env("WEFT_CLUSTERS", "west*").env("WEFT_INTERFACE", "lo"))
             })
         }));
     }

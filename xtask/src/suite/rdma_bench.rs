@@ -27,7 +27,7 @@ const COUNTED: [usize; 2] = [64, 3];
 /// What a guest counts: nanoseconds in which its processor did something, and packets of its loopback interface. Then what the program printed.
 const COUNT: &str = r#"
 ulimit -l unlimited
-until [ "$(cat /sys/class/net/eth0/carrier 2>/dev/null)" = 1 ] || [ $((waited = waited + 1)) -gt 100 ]; do sleep 0.1; done
+until [ "$(cat /sys/class/net/eth0/operstate)" = up ] || [ $((waited = waited + 1)) -gt 100 ]; do sleep 0.1; done
 busybox ip link set lo mtu 1500
 counters() { awk '/^cpu0/{print $8}' /proc/schedstat; cat /sys/class/net/lo/statistics/tx_packets; }
 before=$(counters)
@@ -35,6 +35,10 @@ before=$(counters)
 after=$(counters)
 echo "counted" $before $after
 tail -n 1 /tmp/said"#;
+
+/// Where the programs that are counted have their FIFOs, and making that anew.
+const BETWEEN: &str = "/tmp/between";
+const FRESH: &str = "rm -rf /tmp/rank-* /tmp/between; mkdir /tmp/between";
 
 /// How ranks reach each other.
 struct Road {
@@ -129,13 +133,18 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     process::catch_interrupts()?;
     let bench = Bench { work: root.join("build/bench/rdma"), root: root.to_owned(), prefix };
     std::fs::create_dir_all(&bench.work)?;
-    let costs = bench.operations(&only)?;
-    let counts = if only.is_empty() { bench.counts()? } else { Vec::new() };
+    let (costs, mut failed) = bench.operations(&only)?;
+    let counts = if only.is_empty() { bench.counts() } else { Ok(Vec::new()) };
+    let counts = counts.unwrap_or_else(|error| {
+        failed.push(format!("{error:#}"));
+        Vec::new()
+    });
     let tables = format!("{}\n{}", operations_table(&costs), counts_table(&counts));
     let figures = figures(&costs, &counts);
     std::fs::write(bench.work.join("rdma.md"), &tables)?;
     std::fs::write(bench.work.join("rdma.json"), format!("{figures:#}\n"))?;
     println!("{}", if is_json { format!("{figures:#}") } else { tables });
+    anyhow::ensure!(failed.is_empty(), "{} of them failed:\n{}", failed.len(), failed.join("\n"));
     Ok(())
 }
 
@@ -151,21 +160,27 @@ struct Bench {
 }
 
 impl Bench {
-    fn operations(&self, only: &str) -> anyhow::Result<Costs> {
+    /// What could be counted, and why the rest could not.
+    fn operations(&self, only: &str) -> anyhow::Result<(Costs, Vec<String>)> {
         for program in PROGRAMS.iter().filter(|program| program.name.contains(only)) {
             self.build(program.file)?;
         }
-        let mut costs = Costs::new();
+        let (mut costs, mut failed) = (Costs::new(), Vec::new());
         for device in [Device::Siw, Device::Rxe] {
             let guests = Guests::boot(&self.root, 1, device, Machine { counts: true, ..Machine::default() })?;
             for (road, of_it) in ROADS.iter().enumerate().filter(|(_, road)| road.device == device) {
                 for (place, program) in PROGRAMS.iter().enumerate().filter(|(_, program)| program.name.contains(only)) {
                     tell(&format!("{}: {}", of_it.name, program.name));
-                    costs.insert((road, place), self.cost(&guests, of_it, program)?);
+                    match self.cost(&guests, of_it, program) {
+                        Ok(cost) => drop(costs.insert((road, place), cost)),
+                        // The others are shown all the same.
+                        Err(error) => failed.push(format!("{error:#}")),
+                    }
+                    anyhow::ensure!(!process::is_interrupted(), "interrupted");
                 }
             }
         }
-        Ok(costs)
+        Ok((costs, failed))
     }
 
     fn build(&self, file: &str) -> anyhow::Result<()> {
@@ -254,18 +269,18 @@ impl Bench {
             let program = format!("{} {}", counter, "--callgrind-out-file=/tmp/rank-%q{PMI_RANK}");
             let words = self.mpiexec(RANKS).into_iter().chain(program.split(' ').map(str::to_owned));
             let words =
-                words.chain([self.work.join("messages").display().to_string(), "/tmp".into(), "blocking".into()]);
+                words.chain([self.work.join("messages").display().to_string(), BETWEEN.into(), "blocking".into()]);
             let words: Vec<String> = words.chain([blocks.clone(), messages.clone()]).collect();
-            let script = "rm -f /tmp/rank-*; \"$@\" && grep -H '^totals' /tmp/rank-?.*";
-            let said = self.in_guest(&guests, &[VERBS, settings, ("SETTLE_MS", "3")], script, &words)?;
+            let script = format!("{FRESH}; \"$@\" && grep -H '^totals' /tmp/rank-?.*");
+            let said = self.in_guest(&guests, &[VERBS, settings, ("SETTLE_MS", "3")], &script, &words)?;
             counts.extend(sides(&format!("MPI_Send, MPI_Recv: {name}"), &said)?);
         }
         tell("instructions of libfabric");
         let one = |rank: u32| {
             let out = format!("--callgrind-out-file=/tmp/rank-{rank}");
-            format!("{counter} {out} \"$1\" /tmp 192.0.2.1 7711 {rank} {blocks} {messages}")
+            format!("{counter} {out} \"$1\" {BETWEEN} 192.0.2.1 7711 {rank} {blocks} {messages}")
         };
-        let script = format!("rm -f /tmp/rank-*; {} & {}; wait; grep -H '^totals' /tmp/rank-?.*", one(1), one(0));
+        let script = format!("{FRESH}; {} & {}; wait; grep -H '^totals' /tmp/rank-?.*", one(1), one(0));
         let program = [self.work.join("endpoint").display().to_string()];
         let said = self.in_guest(&guests, &[], &script, &program)?;
         counts.extend(sides("libfabric, verbs, FI_EP_MSG, no MPI", &said)?);

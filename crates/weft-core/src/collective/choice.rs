@@ -510,12 +510,14 @@ pub struct Layout {
     /// Where there are several nodes: what the ranks of this rank's node can publish, and whether they may copy from each other's memory.
     /// Other nodes know nothing of that, so only what is done within the node depends on it.
     within: (Option<u64>, bool),
+    /// The cluster of each rank, by numbers from 0, where there are several of which one has several ranks; else empty.
+    clusters: Arc<[u32]>,
 }
 
 impl Layout {
     /// Each of `ranks` processes on a node of its own.
     pub fn apart(ranks: u32) -> Self {
-        Self { place: Place::apart(ranks), nodes: Arc::new([]), within: (None, false) }
+        Self { place: Place::apart(ranks), nodes: Arc::new([]), within: (None, false), clusters: Arc::new([]) }
     }
 
     /// Of ranks on these nodes, numbered anyhow.
@@ -533,7 +535,8 @@ impl Layout {
             multicast: Multicast::No,
         };
         let levels = place.nodes > 1 && place.per_node > 1;
-        Self { place, nodes: if levels { nodes.into() } else { Arc::new([]) }, within: (None, false) }
+        let nodes: Arc<[u32]> = if levels { nodes.into() } else { Arc::new([]) };
+        Self { place, nodes, within: (None, false), clusters: Arc::new([]) }
     }
 
     /// The same ranks, which take turns on processors that they share, or do not.
@@ -565,6 +568,47 @@ impl Layout {
             self.within.1 = copies && self.within.0.is_some();
         }
         self
+    }
+
+    /// The same ranks in these clusters, numbered anyhow: between them a message takes much longer than within them. A node is where its first rank says.
+    pub fn with_clusters(mut self, clusters: &[u32]) -> Self {
+        let node = |rank: usize| match (self.nodes.get(rank), self.place.nodes) {
+            (Some(node), _) => *node,
+            (None, 1) => 0,
+            (None, _) => rank as u32,
+        };
+        let (mut of_nodes, mut numbers) = (BTreeMap::new(), BTreeMap::new());
+        let number = |(rank, cluster): (usize, &u32)| {
+            let cluster = *of_nodes.entry(node(rank)).or_insert(*cluster);
+            let next = numbers.len() as u32;
+            *numbers.entry(cluster).or_insert(next)
+        };
+        let clusters: Vec<u32> = clusters.iter().enumerate().map(number).collect();
+        let levels = numbers.len() > 1 && numbers.len() < clusters.len();
+        self.clusters = if levels { clusters.into() } else { Arc::new([]) };
+        self
+    }
+
+    /// The cluster of each rank, and how many there are; none if that makes no difference.
+    pub fn clusters(&self) -> Option<(&[u32], u32)> {
+        let last = self.clusters.iter().max()?;
+        Some((&self.clusters, last + 1))
+    }
+
+    /// Some of the ranks, in this order: those of this rank's cluster. What the ranks of its node share they share here, too, since all of them are here.
+    pub(super) fn part(&self, members: &[u32]) -> Self {
+        let (published_max, copies) = match self.place.nodes {
+            1 => (self.place.published_max, self.place.copies),
+            _ => self.within,
+        };
+        let node = |rank: &u32| match self.place.nodes {
+            1 => 0,
+            _ => self.nodes.get(*rank as usize).copied().unwrap_or(*rank),
+        };
+        Self::of(members.iter().map(node).collect())
+            .with_oversubscription(self.place.oversubscribed)
+            .with_published_max(published_max)
+            .with_copies(copies)
     }
 
     /// The place of the ranks of one node, as for a group of their own.
@@ -777,6 +821,11 @@ impl Choices {
     /// (MPI-5.0 §6.9.1, advice to implementors).
     pub fn with_one_order(self, same_everywhere: bool) -> Self {
         Self { same_everywhere, ..self }
+    }
+
+    /// Whether the order of operands depends on the number of ranks and bytes only.
+    pub fn has_one_order(&self) -> bool {
+        self.same_everywhere
     }
 
     /// A number that differs, but by an accident of one in 2⁶⁴, where choices could.

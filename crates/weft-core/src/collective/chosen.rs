@@ -1,6 +1,8 @@
 //! Schedules by choice: an algorithm for each operation, by what all ranks of a group know alike, and two levels where those are chosen.
 
 use super::choice::{Algorithm, Choices, Facts, Layout, Multicast, Operation, Place};
+use super::plan::Plan;
+use super::two_level::{self, Ends};
 use super::*;
 
 /// Plans the collectives of one group.
@@ -72,27 +74,90 @@ impl Chosen<'_> {
         !self.layout.nodes().is_empty() && between.is_multicast()
     }
 
+    /// What plans the collectives of ranks with this layout.
+    fn with<'b>(&'b self, layout: &'b Layout) -> Chosen<'b> {
+        Chosen { choices: self.choices, layout }
+    }
+
+    /// The clusters of the ranks, where there are several, and what plans collectives of one rank of each.
+    fn clusters(&self) -> Option<(&[u32], Layout)> {
+        let (clusters, count) = self.layout.clusters()?;
+        Some((clusters, Layout::apart(count)))
+    }
+
+    /// The same for operations whose operands may change places, which clusters make them do.
+    fn clusters_for_operands(&self, commutative: bool) -> Option<(&[u32], Layout)> {
+        self.clusters().filter(|_| commutative && !self.choices.has_one_order())
+    }
+
     /// This rank's part in `MPI_Barrier`.
     pub fn barrier(&self, of: &Barrier) -> Schedule {
+        planned(|plan| self.add_barrier(plan, of))
+    }
+
+    fn add_barrier(&self, plan: &mut Plan, of: &Barrier) {
+        if let Some((clusters, leaders)) = self.clusters() {
+            let between = |plan: &mut Plan, of: &Barrier| self.with(&leaders).add_barrier(plan, of);
+            let half = |is_up: bool| {
+                move |plan: &mut Plan, of: &Barrier, members: &[u32]| {
+                    self.with(&self.layout.part(members)).add_half_a_barrier(plan, of, is_up);
+                }
+            };
+            return two_level::add_barrier_by(plan, of, clusters, between, (half(true), half(false)));
+        }
         let case = self.whole(of.size, 0, true);
         let between = chosen!(self, Barrier, Barrier, self.between(0));
         if self.two_level(Operation::Barrier, case).is_none() && !self.is_multicast(Algorithm::Barrier(between)) {
-            return barrier_with(of, chosen!(self, Barrier, Barrier, case));
+            return barrier::add(plan, of, chosen!(self, Barrier, Barrier, case));
         }
         let within = chosen!(self, Barrier, Barrier, self.within(of.rank, 0));
-        barrier_in_two_levels(of, self.layout.nodes(), (within, between))
+        two_level::add_barrier(plan, of, self.layout.nodes(), (within, between));
+    }
+
+    /// Rank 0 hears of all, or all hear of rank 0.
+    fn add_half_a_barrier(&self, plan: &mut Plan, of: &Barrier, is_up: bool) {
+        let half = |plan: &mut Plan, of: &Barrier, algorithm| match is_up {
+            true => barrier::add_up(plan, of, algorithm),
+            false => barrier::add_down(plan, of, algorithm),
+        };
+        let case = self.whole(of.size, 0, true);
+        if self.two_level(Operation::Barrier, case).is_none() {
+            return half(plan, of, chosen!(self, Barrier, Barrier, case));
+        }
+        let within = chosen!(self, Barrier, Barrier, self.within(of.rank, 0));
+        let between = chosen!(self, Barrier, Barrier, self.between(0));
+        let within_if = |wanted: bool| {
+            move |plan: &mut Plan, of: &Barrier, _: &[u32]| {
+                if wanted {
+                    half(plan, of, within);
+                }
+            }
+        };
+        let between = |plan: &mut Plan, of: &Barrier| half(plan, of, between);
+        two_level::add_barrier_by(plan, of, self.layout.nodes(), between, (within_if(is_up), within_if(!is_up)));
     }
 
     /// This rank's part in `MPI_Bcast`.
     pub fn bcast(&self, of: &Bcast) -> Schedule {
+        planned(|plan| self.add_bcast(plan, of))
+    }
+
+    fn add_bcast(&self, plan: &mut Plan, of: &Bcast) {
+        if let Some((clusters, leaders)) = self.clusters() {
+            let between = |plan: &mut Plan, of: &Bcast| self.with(&leaders).add_bcast(plan, of);
+            let within = |plan: &mut Plan, of: &Bcast, members: &[u32]| {
+                self.with(&self.layout.part(members)).add_bcast(plan, of);
+            };
+            return two_level::add_bcast_by(plan, of, clusters, between, within);
+        }
         let bytes = of.items.bytes();
         let case = self.whole(of.size, bytes, true);
         let between = chosen!(self, Bcast, Bcast, self.between(bytes));
         if self.two_level(Operation::Bcast, case).is_none() && !self.is_multicast(Algorithm::Bcast(between)) {
-            return bcast_with(of, chosen!(self, Bcast, Bcast, case));
+            return bcast::add(plan, of, chosen!(self, Bcast, Bcast, case));
         }
         let within = chosen!(self, Bcast, Bcast, self.within(of.rank, bytes));
-        bcast_in_two_levels(of, self.layout.nodes(), (between, within))
+        two_level::add_bcast(plan, of, self.layout.nodes(), (between, within));
     }
 
     /// This rank's part in `MPI_Gather`.
@@ -107,6 +172,16 @@ impl Chosen<'_> {
 
     /// This rank's part in `MPI_Allgather`.
     pub fn allgather(&self, of: &Allgather) -> Schedule {
+        if let Some((clusters, leaders)) = self.clusters().filter(|(clusters, _)| follow_each_other(clusters)) {
+            let bytes = u64::from(of.size) * of.receive.bytes();
+            let ranks = leaders.place().nodes;
+            let case = Case { ranks, place: *leaders.place(), bytes, commutative: true };
+            let between = chosen!(self, Allgather, Allgather, case);
+            let within = |plan: &mut Plan, of: &Bcast, members: &[u32]| {
+                self.with(&self.layout.part(members)).add_bcast(plan, of);
+            };
+            return planned(|plan| two_level::add_allgather_by(plan, of, clusters, between, false, within));
+        }
         let bytes = u64::from(of.size) * of.receive.bytes();
         let case = self.whole(of.size, bytes, true);
         let between = chosen!(self, Allgather, Allgather, self.between(bytes));
@@ -136,25 +211,56 @@ impl Chosen<'_> {
 
     /// This rank's part in `MPI_Reduce`.
     pub fn reduce(&self, of: &Reduce) -> Schedule {
+        planned(|plan| self.add_reduce(plan, of, Ends::of(of)))
+    }
+
+    fn add_reduce(&self, plan: &mut Plan, of: &Reduce, ends: Ends) {
+        if let Some((clusters, leaders)) = self.clusters_for_operands(of.commutative) {
+            let between = |plan: &mut Plan, of: &Reduce, ends: Ends| self.with(&leaders).add_reduce(plan, of, ends);
+            let within = |plan: &mut Plan, of: &Reduce, members: &[u32], ends: Ends| {
+                self.with(&self.layout.part(members)).add_reduce(plan, of, ends);
+            };
+            return two_level::add_reduce_by(plan, of, clusters, ends, between, within);
+        }
         let bytes = of.items.bytes();
         let case = self.whole(of.size, bytes, of.commutative);
         if self.two_level(Operation::Reduce, case).is_none() {
-            return reduce_with(of, chosen!(self, Reduce, Reduce, case));
+            let algorithm = chosen!(self, Reduce, Reduce, case);
+            return reduce::add_from(plan, of, algorithm, ends.own, ends.result);
         }
         let within = chosen!(self, Reduce, Reduce, self.within(of.rank, bytes));
         let between = chosen!(self, Reduce, Reduce, self.between(bytes));
-        reduce_in_two_levels(of, self.layout.nodes(), (within, between))
+        let within = |plan: &mut Plan, of: &Reduce, _: &[u32], ends: Ends| {
+            reduce::add_from(plan, of, within, ends.own, ends.result);
+        };
+        let between =
+            |plan: &mut Plan, of: &Reduce, ends: Ends| reduce::add_from(plan, of, between, ends.own, ends.result);
+        two_level::add_reduce_by(plan, of, self.layout.nodes(), ends, between, within);
     }
 
     /// This rank's part in `MPI_Allreduce`.
     pub fn allreduce(&self, of: &Allreduce) -> Schedule {
+        planned(|plan| self.add_allreduce(plan, of))
+    }
+
+    fn add_allreduce(&self, plan: &mut Plan, of: &Allreduce) {
+        if let Some((clusters, leaders)) = self.clusters_for_operands(of.commutative) {
+            let between = |plan: &mut Plan, of: &Allreduce| self.with(&leaders).add_allreduce(plan, of);
+            let up = |plan: &mut Plan, of: &Reduce, members: &[u32]| {
+                self.with(&self.layout.part(members)).add_reduce(plan, of, Ends::of(of));
+            };
+            let down = |plan: &mut Plan, of: &Bcast, members: &[u32]| {
+                self.with(&self.layout.part(members)).add_bcast(plan, of);
+            };
+            return two_level::add_allreduce_by(plan, of, clusters, 1, between, (up, down));
+        }
         let bytes = of.items.bytes();
         let case = self.whole(of.size, bytes, of.commutative);
         let leaders = match self.two_level(Operation::Allreduce, case) {
             // Operands change places in two levels.
             _ if of.commutative && self.is_multicast(self.choose(Operation::Allreduce, self.between(bytes))) => 1,
             Some(leaders) => leaders,
-            None => return allreduce_with(of, chosen!(self, Allreduce, Allreduce, case)),
+            None => return allreduce::add(plan, of, chosen!(self, Allreduce, Allreduce, case)),
         };
         // Each leader has about so much.
         let share = bytes / u64::from(leaders.max(1));
@@ -166,7 +272,7 @@ impl Chosen<'_> {
         }
         let between = chosen!(self, Allreduce, Allreduce, between);
         let down = chosen!(self, Bcast, Bcast, self.within(of.rank, share));
-        allreduce_in_two_levels(of, self.layout.nodes(), leaders, (up, between, down))
+        two_level::add_allreduce(plan, of, self.layout.nodes(), leaders, (up, between, down));
     }
 
     /// This rank's part in `MPI_Reduce_scatter_block`.
@@ -203,4 +309,11 @@ impl Chosen<'_> {
         let case = Case { ranks, place: Place::apart(ranks), bytes, commutative };
         (chosen!(self, Reduce, Reduce, case), chosen!(self, Bcast, Bcast, case))
     }
+}
+
+/// Whether the ranks of each cluster follow each other, so that its blocks lie side by side.
+fn follow_each_other(clusters: &[u32]) -> bool {
+    let changes = clusters.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    let count = clusters.iter().collect::<alloc::collections::BTreeSet<_>>().len();
+    changes < count.max(1)
 }

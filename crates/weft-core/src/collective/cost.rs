@@ -43,6 +43,8 @@ pub struct Network {
     pub hosts_per_leaf: u32,
     /// Spines, to each of which every leaf has one link; a pair of hosts uses one of them.
     pub spines: u32,
+    /// What a link between a leaf and a spine takes besides, one way: long cables between places.
+    pub trunk_ns: u64,
 }
 
 impl Network {
@@ -58,7 +60,13 @@ impl Network {
         local_ps: 50,
         hosts_per_leaf: 32,
         spines: 16,
+        trunk_ns: 0,
     };
+
+    /// Two clusters of so many hosts, each with a switch, that one link joins, which takes so long one way.
+    pub const fn clusters(hosts: u32, link_ns: u64) -> Self {
+        Self { hosts_per_leaf: hosts, spines: 1, trunk_ns: link_ns / 2, ..Self::LEAF_SPINE }
+    }
 }
 
 /// An operation on so many bytes, as the table of choices counts them.
@@ -114,6 +122,22 @@ impl Case {
             schedules.push(schedule);
         }
         Some(time(network, &schedules, layout.nodes()))
+    }
+
+    /// Messages that leave the first cluster, and such that leave another one, by the algorithms that are chosen. `cluster`: that of a rank, from 0 on.
+    pub fn crossings(&self, choices: &Choices, layout: &Layout, cluster: impl Fn(u32) -> u32) -> [u64; 2] {
+        let chosen = Chosen { choices, layout };
+        let mut crossings = [0, 0];
+        for rank in 0..self.ranks {
+            let schedule = self.schedule(&chosen, rank);
+            let sends = (0..schedule.len() as u32).filter_map(|step| match *schedule.step(step) {
+                Step::Send { to, .. } => Some(to),
+                _ => None,
+            });
+            let from = cluster(rank);
+            crossings[usize::from(from != 0)] += sends.filter(|to| cluster(*to) != from).count() as u64;
+        }
+        crossings
     }
 
     /// The algorithm that is chosen for it.
@@ -286,7 +310,7 @@ impl World<'_> {
         match (from == to, self.leaf(from) == self.leaf(to)) {
             (true, _) => self.network.node_ns,
             (_, true) => 2 * self.network.hop_ns,
-            _ => 4 * self.network.hop_ns,
+            _ => 4 * self.network.hop_ns + 2 * self.network.trunk_ns,
         }
     }
 
@@ -317,9 +341,10 @@ impl World<'_> {
             let spine = (from.wrapping_mul(0x9E37_79B1) ^ to.wrapping_mul(0x85EB_CA6B)) >> 16;
             let link = |leaf: u32| (leaf * spines + spine % spines) as usize;
             begin = through(&mut self.up[link(here)], begin + network.hop_ns);
-            begin = through(&mut self.down[link(there)], begin + network.hop_ns);
+            begin = through(&mut self.down[link(there)], begin + network.hop_ns + network.trunk_ns);
         }
-        begin = through(&mut self.arriving[to as usize], begin + network.hop_ns);
+        let trunk_ns = if here == there { 0 } else { network.trunk_ns };
+        begin = through(&mut self.arriving[to as usize], begin + network.hop_ns + trunk_ns);
         (left, begin + takes + network.hop_ns)
     }
 }

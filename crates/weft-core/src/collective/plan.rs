@@ -117,6 +117,17 @@ impl Ranks {
             Self::Listed(ranks) => ranks[number as usize],
         }
     }
+
+    /// These of others.
+    fn among(self, outer: &Self) -> Self {
+        match (self, outer) {
+            (ranks, Self::All) => ranks,
+            (Self::All, outer) => outer.clone(),
+            (Self::From(first), Self::From(outer)) => Self::From(first + outer),
+            (Self::From(first), Self::Listed(outer)) => Self::Listed(outer[first as usize..].to_vec()),
+            (Self::Listed(ranks), outer) => Self::Listed(ranks.iter().map(|rank| outer.of(*rank)).collect()),
+        }
+    }
 }
 
 impl Plan {
@@ -275,8 +286,9 @@ impl Plan {
         self.limit = outer;
     }
 
-    /// What `write` adds is among these ranks.
+    /// What `write` adds is among these of the ranks that it would be among.
     pub(super) fn among(&mut self, ranks: Ranks, write: impl FnOnce(&mut Self)) {
+        let ranks = ranks.among(&self.ranks);
         let outer = core::mem::replace(&mut self.ranks, ranks);
         write(self);
         self.ranks = outer;

@@ -80,15 +80,27 @@ pub(super) fn add_bcast(
     nodes: &[u32],
     (between, within): (BcastAlgorithm, BcastAlgorithm),
 ) {
+    let within = |plan: &mut Plan, of: &Bcast, _: &[u32]| bcast::add(plan, of, within);
+    add_bcast_by(plan, arguments, nodes, |plan, of| bcast::add(plan, of, between), within);
+}
+
+/// The same by whatever plans each level. Who plans a node's is told its ranks, the leader first.
+pub(super) fn add_bcast_by(
+    plan: &mut Plan,
+    arguments: &Bcast,
+    nodes: &[u32],
+    between: impl FnOnce(&mut Plan, &Bcast),
+    within: impl FnOnce(&mut Plan, &Bcast, &[u32]),
+) {
     let Bcast { rank, root, items, .. } = *arguments;
     let levels = Levels::new(rank, root, nodes);
     if levels.within == 0 {
         let root = Levels::new(root, root, nodes).between;
         let arguments = Bcast { rank: levels.between, size: levels.nodes(), root, items };
-        plan.among(levels.between(), |plan| bcast::add(plan, &arguments, between));
+        plan.among(levels.between(), |plan| between(plan, &arguments));
     }
     let arguments = Bcast { rank: levels.within, size: levels.node_size(), root: 0, items };
-    plan.among(levels.within(), |plan| bcast::add(plan, &arguments, within));
+    plan.among(levels.within(), |plan| within(plan, &arguments, &levels.node));
 }
 
 /// To the leaders, and from these to the root, which leads its own node. Operands do not stay in the order of ranks.
@@ -98,24 +110,53 @@ pub(super) fn add_reduce(
     nodes: &[u32],
     (within, between): (ReduceAlgorithm, ReduceAlgorithm),
 ) {
-    let Reduce { rank, root, items, in_place, .. } = *arguments;
+    let within = |plan: &mut Plan, of: &Reduce, _: &[u32], ends: Ends| {
+        reduce::add_from(plan, of, within, ends.own, ends.result);
+    };
+    let between = |plan: &mut Plan, of: &Reduce, ends: Ends| reduce::add_from(plan, of, between, ends.own, ends.result);
+    add_reduce_by(plan, arguments, nodes, Ends::of(arguments), between, within);
+}
+
+/// Where what a rank contributes is, and where the result comes, at the root.
+#[derive(Clone, Copy)]
+pub(super) struct Ends {
+    pub(super) own: Vector,
+    pub(super) result: Vector,
+}
+
+impl Ends {
+    /// The buffers of the user.
+    pub(super) fn of(arguments: &Reduce) -> Self {
+        let Reduce { items, in_place, .. } = *arguments;
+        Self { own: Vector::contribution(items, in_place), result: Vector::of_receive(items) }
+    }
+}
+
+/// The same by whatever plans each level, as for [`add_bcast_by`].
+pub(super) fn add_reduce_by(
+    plan: &mut Plan,
+    arguments: &Reduce,
+    nodes: &[u32],
+    Ends { own, result }: Ends,
+    between: impl FnOnce(&mut Plan, &Reduce, Ends),
+    within: impl FnOnce(&mut Plan, &Reduce, &[u32], Ends),
+) {
+    let Reduce { rank, root, items, .. } = *arguments;
     let levels = Levels::new(rank, root, nodes);
-    let own = Vector::contribution(items, in_place);
     let of_node = match (levels.within, levels.node_size()) {
-        _ if rank == root => Vector::of_receive(items),
+        _ if rank == root => result,
         (0, 2..) => plan.scratch_items(items),
         _ => own,
     };
     if rank == root || levels.node_size() > 1 {
         let arguments =
             Reduce { rank: levels.within, size: levels.node_size(), root: 0, commutative: true, ..*arguments };
-        plan.among(levels.within(), |plan| reduce::add_from(plan, &arguments, within, own, of_node));
+        plan.among(levels.within(), |plan| within(plan, &arguments, &levels.node, Ends { own, result: of_node }));
     }
     if levels.within == 0 {
         let root = Levels::new(root, root, nodes).between;
         let arguments = Reduce { rank: levels.between, size: levels.nodes(), root, commutative: true, ..*arguments };
-        let result = Vector::of_receive(items);
-        plan.among(levels.between(), |plan| reduce::add_from(plan, &arguments, between, of_node, result));
+        plan.among(levels.between(), |plan| between(plan, &arguments, Ends { own: of_node, result }));
     }
 }
 
@@ -128,6 +169,20 @@ pub(super) fn add_allreduce(
     leaders: u32,
     (up, between, down): (ReduceAlgorithm, AllreduceAlgorithm, BcastAlgorithm),
 ) {
+    let up = |plan: &mut Plan, of: &Reduce, _: &[u32]| reduce::add(plan, of, up);
+    let down = |plan: &mut Plan, of: &Bcast, _: &[u32]| bcast::add(plan, of, down);
+    add_allreduce_by(plan, arguments, nodes, leaders, |plan, of| allreduce::add(plan, of, between), (up, down));
+}
+
+/// The same by whatever plans each level, as for [`add_bcast_by`].
+pub(super) fn add_allreduce_by(
+    plan: &mut Plan,
+    arguments: &Allreduce,
+    nodes: &[u32],
+    leaders: u32,
+    between: impl FnOnce(&mut Plan, &Allreduce),
+    (up, down): (impl Fn(&mut Plan, &Reduce, &[u32]), impl Fn(&mut Plan, &Bcast, &[u32])),
+) {
     let Allreduce { rank, items, in_place, .. } = *arguments;
     let levels = Levels::new(rank, 0, nodes);
     let shares = leaders.clamp(1, fewest(nodes));
@@ -138,7 +193,7 @@ pub(super) fn add_allreduce(
         let arguments =
             Reduce { rank: within, size, root: number, items: items_of(number), commutative: true, in_place };
         plan.beginning_at(share(number).start, items.shape, |plan| {
-            plan.among(levels.within(), |plan| reduce::add(plan, &arguments, up));
+            plan.among(levels.within(), |plan| up(plan, &arguments, &levels.node));
         });
     }
     if within < shares {
@@ -151,13 +206,13 @@ pub(super) fn add_allreduce(
         };
         plan.beginning_at(share(within).start, items.shape, |plan| {
             let leaders = Ranks::Listed(Levels::leaders_at(within, nodes));
-            plan.among(leaders, |plan| allreduce::add(plan, &arguments, between));
+            plan.among(leaders, |plan| between(plan, &arguments));
         });
     }
     for number in 0..shares {
         let arguments = Bcast { rank: within, size, root: number, items: items_of(number) };
         plan.beginning_at(share(number).start, items.shape, |plan| {
-            plan.among(levels.within(), |plan| bcast::add(plan, &arguments, down));
+            plan.among(levels.within(), |plan| down(plan, &arguments, &levels.node));
         });
     }
 }
@@ -169,16 +224,30 @@ pub(super) fn add_barrier(
     nodes: &[u32],
     (within, between): (BarrierAlgorithm, BarrierAlgorithm),
 ) {
+    let up = |plan: &mut Plan, of: &Barrier, _: &[u32]| barrier::add_up(plan, of, within);
+    let down = |plan: &mut Plan, of: &Barrier, _: &[u32]| barrier::add_down(plan, of, within);
+    add_barrier_by(plan, arguments, nodes, |plan, of| barrier::add(plan, of, between), (up, down));
+}
+
+/// The same by whatever plans each level, as for [`add_bcast_by`]: to the leaders, among them, and back; also either half alone, if nothing is planned for
+/// the other.
+pub(super) fn add_barrier_by(
+    plan: &mut Plan,
+    arguments: &Barrier,
+    nodes: &[u32],
+    between: impl FnOnce(&mut Plan, &Barrier),
+    (up, down): (impl FnOnce(&mut Plan, &Barrier, &[u32]), impl FnOnce(&mut Plan, &Barrier, &[u32])),
+) {
     let levels = Levels::new(arguments.rank, 0, nodes);
     let node = Barrier { rank: levels.within, size: levels.node_size() };
-    plan.among(levels.within(), |plan| barrier::add_up(plan, &node, within));
+    plan.among(levels.within(), |plan| up(plan, &node, &levels.node));
     plan.fence();
     if levels.within == 0 {
         let leaders = Barrier { rank: levels.between, size: levels.nodes() };
-        plan.among(levels.between(), |plan| barrier::add(plan, &leaders, between));
+        plan.among(levels.between(), |plan| between(plan, &leaders));
         plan.fence();
     }
-    plan.among(levels.within(), |plan| barrier::add_down(plan, &node, within));
+    plan.among(levels.within(), |plan| down(plan, &node, &levels.node));
 }
 
 /// The blocks of a node are gathered at its leader, the leaders exchange them, and give all to their nodes. The ranks of each node follow
@@ -189,6 +258,21 @@ pub(super) fn add_allgather(
     nodes: &[u32],
     (between, within): (AllgatherAlgorithm, BcastAlgorithm),
 ) {
+    let is_shared = within == BcastAlgorithm::Shared;
+    let within = |plan: &mut Plan, of: &Bcast, _: &[u32]| bcast::add(plan, of, within);
+    add_allgather_by(plan, arguments, nodes, between, is_shared, within);
+}
+
+/// The same by whatever plans what each node is given, as for [`add_bcast_by`]; `is_shared`: in memory that its ranks share, by which it is
+/// gathered then, too.
+pub(super) fn add_allgather_by(
+    plan: &mut Plan,
+    arguments: &Allgather,
+    nodes: &[u32],
+    between: AllgatherAlgorithm,
+    is_shared: bool,
+    within: impl FnOnce(&mut Plan, &Bcast, &[u32]),
+) {
     let Allgather { rank, size, send, receive, in_place } = *arguments;
     if bytes(receive) == 0 {
         return;
@@ -198,7 +282,7 @@ pub(super) fn add_allgather(
     let run = |first: u32, end: u32| all.part(first as u64 * receive.count..end as u64 * receive.count);
     let own = if in_place { run(rank, rank + 1) } else { Vector::of_send(send).part(0..send.count) };
     // What is published to many has room for a block of each.
-    let publishes = within == BcastAlgorithm::Shared && bytes(receive) <= SEGMENT_BYTES && levels.node_size() > 1;
+    let publishes = is_shared && bytes(receive) <= SEGMENT_BYTES && levels.node_size() > 1;
     let phase = if publishes { plan.begin_phase() } else { 0 };
     if levels.within == 0 {
         if !in_place {
@@ -224,7 +308,7 @@ pub(super) fn add_allgather(
     }
     let items = Items { count: size as u64 * receive.count, ..receive };
     let arguments = Bcast { rank: levels.within, size: levels.node_size(), root: 0, items };
-    plan.among(levels.within(), |plan| bcast::add(plan, &arguments, within));
+    plan.among(levels.within(), |plan| within(plan, &arguments, &levels.node));
 }
 
 /// The ranks of the node that has the fewest.

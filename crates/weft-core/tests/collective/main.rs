@@ -1,6 +1,7 @@
 //! Every collective operation, every algorithm, all ranks, compared with a naive result (MPI-5.0 chapter 6).
 
 mod best;
+mod clusters;
 mod interpreter;
 mod movement;
 mod neighbours;

@@ -90,6 +90,14 @@ fn draw(
     let layout = Layout::of((0..size).map(node_of).collect()).with_oversubscription(random.below(2) == 0);
     let publishes = shares_memory || random.below(4) > 0;
     let layout = layout.with_published_max(publishes.then_some(32 << 10)).with_copies(random.below(2) == 0);
+    // Clusters of ranks that follow each other, of such that go round, and none.
+    let clusters: Vec<u32> = match random.below(4) {
+        0 => (0..size).map(|rank| rank % 3).collect(),
+        1 => (0..size).map(|rank| rank * 2 / size).collect(),
+        2 => (0..size).map(|rank| rank / 5).collect(),
+        _ => vec![0; size as usize],
+    };
+    let layout = if shares_memory { layout } else { layout.with_clusters(&clusters) };
     let in_place = random.below(2) == 0;
     let commutative = random.below(3) > 0;
     // Of interleaved items only so many are apart.
@@ -117,8 +125,9 @@ impl Case {
         let Self { operation, size, root, count, in_place, commutative, kind, layout } = self;
         let name = operation.name();
         format!(
-            "{name} of {count} items, root {root} of {size}, {in_place}, {commutative}, {kind:?}, {:?}",
-            layout.place()
+            "{name} of {count} items, root {root} of {size}, {in_place}, {commutative}, {kind:?}, {:?}, clusters {:?}",
+            layout.place(),
+            layout.clusters()
         )
     }
 

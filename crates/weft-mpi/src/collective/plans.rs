@@ -112,6 +112,10 @@ impl Process {
     /// Where the processes of a group are; the same at all of them.
     fn layout(&self, group: &Group) -> Layout {
         let layout = Layout::of(self.nodes_of(&group.members));
-        layout.with_oversubscription(self.are_oversubscribed(group))
+        let layout = layout.with_oversubscription(self.are_oversubscribed(group));
+        match self.clusters_of(&group.members) {
+            Some(clusters) => layout.with_clusters(&clusters),
+            None => layout,
+        }
     }
 }
