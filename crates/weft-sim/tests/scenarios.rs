@@ -122,6 +122,12 @@ fn flapping() {
     }
 }
 
+/// Seeds of which each latency is drawn by some.
+#[test]
+fn clusters() {
+    check("clusters", 0..12);
+}
+
 /// Half the trunks of the way are never cut, and eight flows meet the cut one with some luck.
 #[test]
 fn trunk() {

@@ -154,9 +154,7 @@ impl Device {
             return;
         }
         own.ring.state = Use::Off;
-        if self.rings == Rings::WherePaid {
-            *ring_after = ring::next_after(*ring_after, own.ring.used());
-        }
+        *ring_after = ring::next_after(*ring_after, own.ring.used());
         self.looked_at.retain(|other| *other != peer);
     }
 
