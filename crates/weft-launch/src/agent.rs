@@ -77,11 +77,11 @@ pub(crate) fn serve_local(input: File, output: File, mask: Mask) -> io::Result<(
 const SIGNALS: [i32; 5] = [libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT];
 
 /// Greets, waits for the plan, starts the ranks and stays until they have ended.
-fn serve(mut channel: Channel, signals: Signals, mask: Mask, null: File) -> io::Result<()> {
+fn serve(mut channel: Channel, mut signals: Signals, mask: Mask, null: File) -> io::Result<()> {
     sys::become_subreaper();
     channel.queue_text(&format!("{GREETING}{VERSION} {}\n", processors::machine()));
     channel.flush();
-    let Some(plan) = await_plan(&mut channel)? else { return Ok(()) };
+    let Some(plan) = await_plan(&mut channel, &mut signals)? else { return Ok(()) };
     let allowed = Set::allowed();
     let wanted = plan.ranks.len() as u64 * DESCRIPTORS_PER_RANK + allowed.len() as u64 + DESCRIPTORS_SPARE;
     sys::raise_descriptor_limit(wanted);
@@ -111,13 +111,17 @@ fn serve(mut channel: Channel, signals: Signals, mask: Mask, null: File) -> io::
     agent.run()
 }
 
-/// Waits for the first order. `None`: `mpiexec` is gone.
-fn await_plan(channel: &mut Channel) -> io::Result<Option<Plan>> {
+/// Waits for the first order. `None`: `mpiexec` is gone, or this process is told to end, which `mpiexec` tells agents by a signal that it has not heard of yet.
+fn await_plan(channel: &mut Channel, signals: &mut Signals) -> io::Result<Option<Plan>> {
     let mut poll = Poll::default();
     while channel.state() == State::Open {
         poll.clear();
         let entries = channel.wait_in(&mut poll);
+        let told = poll.add(&*signals, READ);
         poll.wait(None)?;
+        if poll.ready(told) && std::iter::from_fn(|| signals.next()).any(|signal| signal != libc::SIGCHLD) {
+            return Ok(None);
+        }
         channel.handle(&poll, entries);
         match channel.next_frame() {
             Ok(None) => {}

@@ -251,6 +251,12 @@ fn starts() -> Vec<Case> {
                 context.compile(BEHAVE).and_then(|program| run.arg(program).arg("hang").limit(END.as_secs()).finish()),
             )
         }),
+        Case::new("an agent that is told to end before it is told what to start ends", |context| {
+            let script = "cd \"$(mktemp -d)\" && mkfifo in out && { \"$0\" --weft-agent <in >out & } && exec 3>in 4<out && read greeting <&4 && \
+                          kill -TERM $! && wait $!; rm -r \"$PWD\"; echo \"ended after: $greeting\"";
+            let run = Run::new("sh").args(["-c", script]).arg(context.bin("mpiexec"));
+            Expected::code(0).says("ended after: WEFT-AGENT").judge(run.limit(END.as_secs()).finish())
+        }),
         Case::new("which ranks are on which host is said when it is asked for", |context| {
             let agent = "sh -c 'exec env WEFT_NODE={host} \"$@\"' sh";
             let run =

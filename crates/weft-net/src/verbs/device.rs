@@ -148,7 +148,7 @@ pub(super) enum Rings {
     Nowhere,
     /// Those that are talked to much, while this process does not sleep.
     WherePaid,
-    /// All, up to a limit, from the first packet on; once they were hardly used, as before.
+    /// All, up to a limit, at once, and again after each sleep.
     Everywhere,
 }
 

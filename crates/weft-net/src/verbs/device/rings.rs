@@ -154,7 +154,9 @@ impl Device {
             return;
         }
         own.ring.state = Use::Off;
-        *ring_after = ring::next_after(*ring_after, own.ring.used());
+        if self.rings == Rings::WherePaid {
+            *ring_after = ring::next_after(*ring_after, own.ring.used());
+        }
         self.looked_at.retain(|other| *other != peer);
     }
 
