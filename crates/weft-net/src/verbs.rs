@@ -5,7 +5,8 @@
 //! |---|---|
 //! | `api` | the C interfaces, opened at run time: who does not name the link does not need the libraries |
 //! | `pairing` | how two peers come to one connection: a pure state machine |
-//! | `limits` | what a device is asked for, and what a peer is granted: pure functions |
+//! | `limits` | what a device is asked for: pure functions |
+//! | `credits` | how many packets may be on their way: pure state machines |
 //! | `wire` | what the two ends say to each other |
 //! | `memory` | registered memory |
 //! | `ring` | the fast path: small packets that peers write into a ring, found by looking at memory |
@@ -15,6 +16,7 @@
 //! says how many more.
 
 mod api;
+mod credits;
 mod device;
 mod limits;
 mod memory;

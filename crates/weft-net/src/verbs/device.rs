@@ -13,6 +13,7 @@ use super::api::{
     CmId, Completion, CompletionChannel, Context, Cq, DeviceFacts, EventChannel, IBV_TRANSPORT_IWARP, Library, Pd,
     PortFacts, Qp, RDMA_PS_TCP, Send, Srq, SrqWish, text,
 };
+use super::credits::{Credits, Grants, WINDOW_FIRST};
 use super::limits::{self, Limits, MESSAGE_BYTES, SENDS_MAX};
 use super::memory::{ACCESSES_MAX, Packets, Placing};
 use super::pairing::Pair;
@@ -179,12 +180,12 @@ struct Peer {
     id: *mut CmId,
     /// Which of the connections to it this is.
     epoch: u32,
-    /// Packets that may be sent to it.
-    credits: u16,
-    /// Its packets that it has not been told to be received.
-    owed: u16,
-    /// What it may have on its way to this end, and the receives behind that.
-    window: u16,
+    /// Packets that may be sent to it, and that it may send.
+    credits: Credits,
+    grants: Grants,
+    /// Receives that it has been given by which its window has grown, …
+    grown: u32,
+    /// … and all of them.
     receives: u32,
     /// Operations that the device has.
     operations: u32,
@@ -264,8 +265,11 @@ pub(super) struct Device {
     free_receives: Vec<usize>,
     /// Without shared receives: whose each is.
     posted_to: Vec<usize>,
-    /// Receives that connections have been given.
+    /// Receives that connections have been given, and those of them by which windows have grown.
     given: u32,
+    grown: u32,
+    /// A peer that has been asked to give some back.
+    reclaimed: Option<usize>,
     sends: Option<Packets>,
     leaving: Vec<Leaving>,
     free_sends: Vec<usize>,
@@ -376,6 +380,8 @@ impl Device {
             free_receives: Vec::new(),
             posted_to: Vec::new(),
             given: 0,
+            grown: 0,
+            reclaimed: None,
             sends: None,
             leaving: vec![Leaving { peer: 0, epoch: 0, is_packet: false, is_free: true }; SENDS_MAX],
             free_sends: (0..SENDS_MAX).collect(),
@@ -476,9 +482,9 @@ impl Device {
             pair: Pair::new(self.name > name),
             id: ptr::null_mut(),
             epoch: 0,
-            credits: 0,
-            owed: 0,
-            window: 0,
+            credits: Credits::default(),
+            grants: Grants::new(WINDOW_FIRST),
+            grown: 0,
             receives: 0,
             operations: 0,
             held: 0,

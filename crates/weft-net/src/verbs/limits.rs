@@ -1,14 +1,13 @@
-//! How much a device is asked for, and what is granted to a peer: pure functions of what the device has.
+//! How much a device is asked for, and what a peer begins with: pure functions of what the device has.
+
+use super::credits::{RESERVE, WINDOW_FIRST, WINDOW_MAX};
+use super::ring::RINGS_MAX;
 
 /// Bytes of a message, of which the header and a packet are parts.
 pub(super) const MESSAGE_BYTES: usize = 4096;
-/// Packets that may be on their way to this end from one peer, at most …
-const WINDOW_MAX: u32 = 61;
-/// … besides which one message may be that only grants room: it stands for more than half of a window, which is odd, that the peer has not heard of.
-const RESERVE: u32 = 1;
-/// Receives of all peers together, as long as two are left for each: 4 MiB …
-const RECEIVES_SHARED: u32 = 1024;
-/// … and at most, with many more peers: 16 MiB. So a peer has 8 KiB at least: one packet, and what grants room.
+/// Receives by which windows of all peers together grow beyond the two that each has: 2 MiB.
+const GROWTH: u32 = 512;
+/// Receives of all peers together, at most: 16 MiB.
 const RECEIVES_MAX: u32 = 4096;
 /// Receives are made so many at a time.
 pub(super) const CHUNK: u32 = 64;
@@ -41,8 +40,9 @@ pub(super) struct Device {
 pub(super) struct Limits {
     /// Receives are shared by all peers.
     pub(super) shared: bool,
-    /// Receives of all peers together.
+    /// Receives of all peers together, and those of them by which windows grow.
     pub(super) receives: u32,
+    pub(super) growth: u32,
     /// Operations of one peer.
     pub(super) operations: u32,
     /// Entries of the completion queue.
@@ -61,8 +61,12 @@ pub(super) fn limits(device: &Device, accesses: usize, connections: u32) -> Resu
     let operations = OPERATIONS_MAX.min(positive(device.max_qp_wr));
     let others = (SENDS_MAX + accesses) as u32;
     let most = RECEIVES_MAX.min(positive(device.max_cqe).saturating_sub(others));
-    let receives = if shared { most.min(positive(device.max_srq_wr)) } else { most };
-    let connections = connections.min(receives / (RESERVE + 1)).min(positive(device.max_qp).saturating_sub(1));
+    let most = if shared { most.min(positive(device.max_srq_wr)) } else { most };
+    let connections = connections.min(most / least()).min(positive(device.max_qp).saturating_sub(1));
+    // Two for each connection, one more for each that uses a ring, and the others are for windows that grow.
+    let firm = connections * least() + RINGS_MAX as u32;
+    let receives = most.min(firm + GROWTH);
+    let growth = receives.saturating_sub(firm);
     if operations < 4 || connections == 0 {
         let Device { max_qp, max_qp_wr, max_cqe, max_srq_wr, .. } = device;
         return Err(format!(
@@ -71,29 +75,21 @@ pub(super) fn limits(device: &Device, accesses: usize, connections: u32) -> Resu
         ));
     }
     let reads = device.max_reads.clamp(1, READS_MAX) as u8;
-    Ok(Limits { shared, receives, operations, completions: receives + others, connections, reads })
+    Ok(Limits { shared, receives, growth, operations, completions: receives + others, connections, reads })
 }
 
-/// Receives that a connection of one of so many peers is given: the window and the reserve.
-pub(super) fn share(limits: &Limits, peers: u32) -> u32 {
-    let most = limits.receives.min(RECEIVES_SHARED);
-    let own_queue = if limits.shared { u32::MAX } else { limits.operations };
-    (most / peers.max(1)).clamp(least(), WINDOW_MAX + RESERVE).min(own_queue.max(least())) & !1
+/// The window that a connection of one of so many peers begins with. Where receives are shared it grows; a queue of its own has one size.
+pub(super) fn first_window(limits: &Limits, peers: u32) -> u16 {
+    if limits.shared {
+        return WINDOW_FIRST;
+    }
+    let share = (limits.growth / peers.max(1)).min(limits.operations.saturating_sub(RESERVE));
+    WINDOW_FIRST.max(share.min(u32::from(WINDOW_MAX)) as u16)
 }
 
 /// The fewest receives that a connection works with.
-pub(super) fn least() -> u32 {
-    1 + RESERVE
-}
-
-/// The window of so many receives.
-pub(super) fn window(receives: u32) -> u16 {
-    receives.saturating_sub(RESERVE).max(1) as u16
-}
-
-/// So many packets have been received and not been told of before a message says so by itself.
-pub(super) fn tell_at(window: u16) -> u16 {
-    window.div_ceil(2)
+pub(super) const fn least() -> u32 {
+    WINDOW_FIRST as u32 + RESERVE
 }
 
 /// What is behind a refusal to register memory, as the end of a sentence.
@@ -125,10 +121,10 @@ mod tests {
     fn what_a_device_does_not_have_is_not_asked_for() {
         let of = |device: &Device| limits(device, 64, CONNECTIONS_MAX);
         let large = of(&LARGE).expect("limits");
-        assert_eq!((large.receives, large.connections, large.reads, large.shared), (4096, 1024, 16, true));
+        assert_eq!((large.receives, large.connections, large.reads, large.shared), (2576, 1024, 16, true));
         assert!(large.completions >= large.receives + 320);
         let small = of(&Device { max_cqe: 1024, max_srq_wr: 100, max_qp: 9, max_reads: 0, ..LARGE }).expect("limits");
-        assert_eq!((small.receives, small.connections, small.reads), (100, 8, 1));
+        assert_eq!((small.receives, small.growth, small.connections, small.reads), (100, 68, 8, 1));
         assert!(!of(&Device { max_srq: 0, ..LARGE }).expect("limits").shared);
         let why = of(&Device { max_qp_wr: 1, ..LARGE }).expect_err("too small");
         assert!(why.contains("max_qp_wr"), "{why}");
@@ -136,26 +132,20 @@ mod tests {
     }
 
     #[test]
-    fn shares_of_all_connections_fit_and_few_peers_have_the_largest() {
-        let large = limits(&LARGE, 64, CONNECTIONS_MAX).expect("limits");
-        assert_eq!(share(&large, 1), 62);
-        assert_eq!(share(&large, 100), 10);
-        for peers in [1, 2, 17, 100, 341, 1000, 1024] {
-            assert!(share(&large, peers) * peers <= large.receives, "{peers}");
+    fn all_connections_have_their_first_receives_whatever_windows_have_grown_by() {
+        for connections in [1, 64, 512, CONNECTIONS_MAX, u32::MAX] {
+            let limits = limits(&LARGE, 64, connections).expect("limits");
+            assert!(limits.connections * least() + limits.growth <= limits.receives, "{limits:?}");
+            assert!(limits.receives <= RECEIVES_MAX);
+            assert_eq!(first_window(&limits, 1), 1);
         }
-        assert_eq!(share(&large, 1_000_000), 2);
-        assert_eq!(window(2), 1);
+        let few = limits(&LARGE, 64, 64).expect("limits");
+        assert_eq!((few.receives, few.growth), (128 + 16 + GROWTH, GROWTH));
         let own = limits(&Device { max_srq: 0, ..LARGE }, 64, 10).expect("limits");
-        assert!(share(&own, 1) <= own.operations);
-    }
-
-    /// Messages that only grant room, of which the peer has heard nothing: no more than the reserve.
-    #[test]
-    fn what_grants_room_always_finds_a_receive() {
-        for receives in (2..=WINDOW_MAX + RESERVE).step_by(2) {
-            let window = window(receives);
-            assert!(u32::from(window / tell_at(window)) <= RESERVE, "{window}");
+        for peers in [1, 10, 1000] {
+            assert!(u32::from(first_window(&own, peers)) + RESERVE <= own.operations);
         }
+        assert_eq!((first_window(&own, 1), first_window(&own, 1000)), (47, 1));
     }
 
     #[test]

@@ -70,8 +70,10 @@ pub(super) enum Event {
         /// What was taken is lost.
         held: bool,
     },
-    /// It has not been used for long, or the peer says so.
+    /// It has not been used for long.
     Unused,
+    /// The peer closes it: all that it has sent has been taken.
+    PeerCloses,
     /// The deadline has passed.
     Late,
 }
@@ -88,6 +90,10 @@ pub(super) enum Action {
     Refuse(Reason),
     /// Send the first message: this end may send from now on.
     Greet,
+    /// Ask the peer to close the connection, as soon as nothing is on its way to it.
+    Close,
+    /// Answer that, likewise.
+    Answer,
     /// Drop what there is of a connection or an attempt.
     Drop,
     /// Drop it, and tell that the peer is lost.
@@ -198,7 +204,12 @@ impl Pair {
             }
             (State::Ready, Event::Unused) => {
                 self.go(State::Leaving, None, now);
-                Action::Nothing
+                Action::Close
+            }
+            // Also if this end has asked for the same: a connection is dropped by who has been answered, and the answer says that all was taken.
+            (State::Ready | State::Leaving, Event::PeerCloses) => {
+                self.go(State::Leaving, None, now);
+                Action::Answer
             }
             _ => Action::Nothing,
         }
@@ -260,7 +271,7 @@ mod tests {
                     self.ways[other].push_back(Travels::First(number));
                 }
                 Action::Drop => self.drop_attempt(end),
-                Action::Lose => panic!("nobody is lost here"),
+                Action::Lose | Action::Close | Action::Answer => panic!("nobody is lost or leaves here"),
             }
         }
 
@@ -338,6 +349,172 @@ mod tests {
         assert_eq!(world([true, false]).explore(0), 1);
         assert_eq!(world([false, true]).explore(0), 1);
         assert!(world([true, true]).explore(0) > 10, "there are many orders");
+    }
+
+    /// What is sent by a connection of this number.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    enum Message {
+        First(u32),
+        Packet(u32),
+        Close(u32),
+        Closed(u32),
+    }
+
+    impl Message {
+        fn connection(self) -> u32 {
+            let (Self::First(number) | Self::Packet(number) | Self::Close(number) | Self::Closed(number)) = self;
+            number
+        }
+    }
+
+    /// Two ends that send packets, and close the connection meanwhile. What RDMA CM tells of and what is sent have orders of their own.
+    #[derive(Clone)]
+    struct Closing {
+        world: World,
+        /// Messages on their way to each end, packets that each is still to send, and how often it is still to close.
+        messages: [VecDeque<Message>; 2],
+        to_send: [u32; 2],
+        closes: [u32; 2],
+        received: [u32; 2],
+    }
+
+    impl Closing {
+        fn act(&mut self, end: usize, action: Action, request: Option<u32>) {
+            let before = self.world.attempts[end];
+            let number = before.unwrap_or(0);
+            let other = 1 - end;
+            match action {
+                Action::Greet => self.messages[other].push_back(Message::First(number)),
+                Action::Close => self.messages[other].push_back(Message::Close(number)),
+                Action::Answer => self.messages[other].push_back(Message::Closed(number)),
+                _ => self.world.act(end, action, request),
+            }
+            // Whoever drops a connection may drop what is on its way in it, to this end and from it: that may be no packet.
+            if let Some(number) = before.filter(|_| self.world.attempts[end] != before) {
+                for messages in &mut self.messages {
+                    assert!(!messages.contains(&Message::Packet(number)), "a packet is dropped with its connection");
+                }
+            }
+        }
+
+        fn event(&mut self, end: usize, event: Event, request: Option<u32>) {
+            let action = self.world.pairs[end].on(event, self.world.now);
+            self.act(end, action, request);
+        }
+
+        fn tell(&mut self, end: usize) {
+            let Some(travels) = self.world.ways[end].pop_front() else { return };
+            let is_own = |number| self.world.attempts[end] == Some(number);
+            match travels {
+                Travels::Request(number) => self.event(end, Event::Request, Some(number)),
+                Travels::Accepted(number) if is_own(number) => self.event(end, Event::Established, None),
+                Travels::Refused(number, reason) if is_own(number) => self.event(end, Event::Refused(reason), None),
+                // What came before that is taken first.
+                Travels::Gone(number) if is_own(number) => {
+                    while self.messages[end].iter().any(|message| message.connection() == number) {
+                        self.take(end);
+                    }
+                    if self.world.attempts[end] == Some(number) {
+                        self.event(end, Event::Disconnected { held: false }, None);
+                    }
+                }
+                _ => {}
+            }
+        }
+
+        fn take(&mut self, end: usize) {
+            let Some(message) = self.messages[end].pop_front() else { return };
+            if self.world.attempts[end] != Some(message.connection()) {
+                return assert!(!matches!(message, Message::Packet(_)), "a packet comes too late");
+            }
+            match message {
+                Message::First(_) => self.event(end, Event::FirstMessage, None),
+                Message::Packet(_) => self.received[end] += 1,
+                Message::Close(_) => self.event(end, Event::PeerCloses, None),
+                Message::Closed(_) => self.event(end, Event::Disconnected { held: false }, None),
+            }
+        }
+
+        fn send(&mut self, end: usize) {
+            match (self.world.pairs[end].state(), self.world.attempts[end]) {
+                (State::Ready, Some(number)) => {
+                    self.to_send[end] -= 1;
+                    self.messages[1 - end].push_back(Message::Packet(number));
+                }
+                (State::Apart, _) => self.event(end, Event::Wanted, None),
+                _ => {}
+            }
+        }
+
+        fn key(&self) -> String {
+            let World { pairs, ways, attempts, .. } = &self.world;
+            // Only which connections are the same counts, and not how many there have been.
+            let first = attempts.iter().flatten().min().copied().unwrap_or(0);
+            let pairs: Vec<_> = pairs.iter().map(|pair| (pair.state, pair.deadline.is_some())).collect();
+            format!("{pairs:?}{ways:?}{attempts:?}{:?}{:?}{:?}{first}", self.messages, self.to_send, self.closes)
+        }
+
+        /// Every order in which things can happen: each must end with all packets received.
+        fn explore(self) -> usize {
+            let (mut seen, mut todo) = (std::collections::HashSet::new(), vec![self]);
+            let mut ends = 0;
+            while let Some(world) = todo.pop() {
+                assert!(seen.len() < 2_000_000, "there are too many states");
+                if !seen.insert(world.key()) {
+                    continue;
+                }
+                let mut next = Vec::new();
+                for end in 0..2 {
+                    let mut play = |happens: bool, what: fn(&mut Self, usize)| {
+                        if happens {
+                            let mut one = world.clone();
+                            what(&mut one, end);
+                            next.push(one);
+                        }
+                    };
+                    let state = world.world.pairs[end].state();
+                    let may_send = matches!(state, State::Ready | State::Apart);
+                    play(world.to_send[end] > 0 && may_send, Self::send);
+                    play(world.closes[end] > 0 && state == State::Ready, |one, end| {
+                        one.closes[end] -= 1;
+                        one.event(end, Event::Unused, None);
+                    });
+                    play(!world.world.ways[end].is_empty(), Self::tell);
+                    play(!world.messages[end].is_empty(), Self::take);
+                }
+                if next.is_empty() {
+                    let late = world.world.now + Duration::from_millis(60_000);
+                    let waits = (0..2).find(|end| world.world.pairs[*end].is_late(late));
+                    match waits {
+                        Some(end) => {
+                            let mut one = world;
+                            let action = one.world.pairs[end].on(Event::Late, late);
+                            one.act(end, action, None);
+                            next.push(one);
+                        }
+                        None => {
+                            let states = [0, 1].map(|end| world.world.pairs[end].state());
+                            assert_eq!(world.to_send, [0, 0], "{states:?}: nobody goes on");
+                            assert!(states == [State::Ready; 2] || states == [State::Apart; 2], "{states:?}");
+                            ends += 1;
+                        }
+                    }
+                }
+                todo.extend(next);
+            }
+            ends
+        }
+    }
+
+    /// Both ends may close at once, and want to send again meanwhile.
+    #[test]
+    fn however_connections_are_closed_and_made_again_no_packet_is_dropped_and_nobody_waits_for_ever() {
+        for (to_send, closes) in [([2, 0], [1, 0]), ([2, 0], [0, 1]), ([1, 1], [1, 0]), ([2, 1], [1, 1]), ([2, 2], [1, 1])] {
+            let world = world([false, false]);
+            let messages = [VecDeque::new(), VecDeque::new()];
+            let closing = Closing { world, messages, to_send, closes, received: [0, 0] };
+            assert!(closing.explore() > 0);
+        }
     }
 
     #[test]

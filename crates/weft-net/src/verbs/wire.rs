@@ -26,6 +26,10 @@ pub(super) enum Kind {
     Stop,
     /// The answer: nothing more is written into it.
     Stopped,
+    /// The receiver may send so many packets that it is asked to give some of them back: [`count`] says how many.
+    Reclaim,
+    /// The answer: [`count`] says how many it will not send.
+    Returned,
 }
 
 /// What every message begins with.
@@ -41,12 +45,22 @@ pub(super) struct Header {
 }
 
 impl Kind {
-    const ALL: [Self; 8] =
-        [Self::First, Self::Packet, Self::Credit, Self::Close, Self::Closed, Self::Ring, Self::Stop, Self::Stopped];
+    const ALL: [Self; 10] = [
+        Self::First,
+        Self::Packet,
+        Self::Credit,
+        Self::Close,
+        Self::Closed,
+        Self::Ring,
+        Self::Stop,
+        Self::Stopped,
+        Self::Reclaim,
+        Self::Returned,
+    ];
 
-    /// Whether it needs room that the receiver has granted. What grants room needs none.
+    /// Whether it needs room that the receiver has granted. What grants room needs none, and the first message comes before there is any to grant.
     pub(super) fn needs_credit(self) -> bool {
-        self != Self::Credit
+        !matches!(self, Self::Credit | Self::First)
     }
 }
 
@@ -66,10 +80,15 @@ impl Header {
     }
 }
 
+/// The number that follows the header of [`Kind::Reclaim`] and [`Kind::Returned`]; 0 of anything else.
+pub(super) fn count(contents: &[u8]) -> u16 {
+    <[u8; 2]>::try_from(contents).map_or(0, u16::from_le_bytes)
+}
+
 /// Bytes of a [`Greeting`].
 pub(super) const GREETING: usize = 36;
 const MAGIC: [u8; 4] = *b"weft";
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// What goes with a request for a connection, with its acceptance and its refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,7 +168,7 @@ mod tests {
             assert_eq!(Header::decode(&header.encode()), Some(header));
             assert_eq!(Header::decode(&header.encode()[..HEADER - 1]), None);
         }
-        for nonsense in [[9, 0, 0, 0, 0, 0, 0, 0], [0; 8], [2, 1, 0, 0, 0, 0, 0, 0]] {
+        for nonsense in [[11, 0, 0, 0, 0, 0, 0, 0], [0; 8], [2, 1, 0, 0, 0, 0, 0, 0]] {
             assert_eq!(Header::decode(&nonsense), None);
         }
         for (name, refusal) in [

@@ -8,6 +8,7 @@ use crate::verbs::api::{
     EVENT_DEVICE_REMOVAL, EVENT_DISCONNECTED, EVENT_ESTABLISHED, EVENT_REJECTED, EVENT_ROUTE_ERROR,
     EVENT_ROUTE_RESOLVED, EVENT_UNREACHABLE, IBV_QPT_RC, QpCapacity, QpWish, RDMA_PS_TCP,
 };
+use crate::verbs::credits::{Credits, Grants, RESERVE};
 use crate::verbs::limits::{self, CHUNK, INLINE_LEAST, INLINE_WANTED};
 use crate::verbs::pairing::{Action, Event, Reason, State};
 use crate::verbs::wire::{GREETING, Greeting, Kind};
@@ -46,6 +47,8 @@ impl Device {
                 }
             }
             Action::Greet => self.say(peer, Kind::First),
+            Action::Close => self.say(peer, Kind::Close),
+            Action::Answer => self.say(peer, Kind::Closed),
             Action::Drop => self.drop_connection(peer),
             Action::Lose => self.lose(peer),
         }
@@ -103,12 +106,13 @@ impl Device {
             return Err("its address is reached by another RDMA device".to_owned());
         }
         self.close_unused();
-        let mut receives = limits::share(&self.limits, self.peers.len() as u32);
         let left = self.limits.receives.saturating_sub(self.given);
-        receives = receives.min(left & !1);
-        if receives < limits::least() {
+        if left < limits::least() {
             return Err("there are too many connections at a time".to_owned());
         }
+        let window = limits::first_window(&self.limits, self.peers.len() as u32).min((left - RESERVE) as u16);
+        let grants = Grants::new(window);
+        let receives = grants.receives();
         self.reserve(receives)?;
         let own_receives = if self.limits.shared { 0 } else { receives };
         let mut inline = if self.inline_max > 0 { self.inline_max as u32 } else { INLINE_WANTED };
@@ -148,8 +152,8 @@ impl Device {
         self.connections += 1;
         self.given += receives;
         let place = &mut self.peers[peer];
-        (place.receives, place.window) = (receives, limits::window(receives));
-        (place.owed, place.operations, place.held) = (0, 0, 0);
+        (place.receives, place.grants) = (receives, grants);
+        (place.operations, place.held) = (0, 0);
         (place.lost, place.gone) = (false, false);
         place.says.clear();
         if !self.limits.shared {
@@ -189,7 +193,7 @@ impl Device {
             peer.pair.state() == State::Ready
                 && peer.held == 0
                 && peer.says.is_empty()
-                && peer.credits > 0
+                && peer.credits.left() > 0
                 && !peer.gone
         };
         let longest = self.peers.iter().filter(is_unused).map(|peer| peer.used).min();
@@ -199,12 +203,11 @@ impl Device {
             return;
         };
         self.event(place, Event::Unused, None);
-        self.say(place, Kind::Close);
     }
 
     pub(super) fn greeting(&self, peer: usize) -> [u8; GREETING] {
-        let Peer { token, window, .. } = &self.peers[peer];
-        Greeting { name: self.name, token: *token, window: *window, refusal: None }.encode()
+        let Peer { token, grants, .. } = &self.peers[peer];
+        Greeting { name: self.name, token: *token, window: grants.window(), refusal: None }.encode()
     }
 
     pub(super) fn wish(&self, private: &[u8], (responder_resources, initiator_depth): (u8, u8)) -> ConnectionWish {
@@ -242,7 +245,7 @@ impl Device {
         // SAFETY: it is a request's, and open.
         unsafe { (*id).context = (peer + 1) as *mut c_void };
         self.make_queues(peer, id)?;
-        self.peers[peer].credits = greeting.window;
+        self.peers[peer].credits = Credits::new(greeting.window);
         let private = self.greeting(peer);
         let mut wish = self.wish(&private, reads);
         // SAFETY: as for a request.
@@ -303,8 +306,10 @@ impl Device {
         }
         let place = &mut self.peers[peer];
         self.given -= std::mem::take(&mut place.receives);
+        self.grown -= std::mem::take(&mut place.grown);
+        self.reclaimed = self.reclaimed.filter(|other| *other != peer);
         place.epoch = (place.epoch + 1) & 0x00ff_ffff;
-        (place.operations, place.held, place.credits, place.owed) = (0, 0, 0, 0);
+        (place.operations, place.held, place.credits) = (0, 0, Credits::default());
         (place.gone, place.lost) = (false, false);
         place.says.clear();
     }
@@ -384,7 +389,7 @@ impl Device {
                     let Some(greeting) = greeting else {
                         return self.fail(peer, Event::Failed, "what listens there is no process of this job");
                     };
-                    self.peers[peer].credits = greeting.window;
+                    self.peers[peer].credits = Credits::new(greeting.window);
                 }
                 self.event(peer, Event::Established, None);
             }

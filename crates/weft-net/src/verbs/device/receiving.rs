@@ -3,10 +3,10 @@
 
 use super::{ACCESSED, BATCH, Device, Leaving, Peer, RECEIVED, SENT, number};
 use crate::verbs::api::{Completion, IBV_WC_SUCCESS, IBV_WC_WR_FLUSH_ERR, Receive};
-use crate::verbs::limits::{self, CHUNK, MESSAGE_BYTES};
+use crate::verbs::limits::{CHUNK, MESSAGE_BYTES};
 use crate::verbs::pairing::{Event, State};
 use crate::verbs::ring;
-use crate::verbs::wire::{HEADER, Header, Kind};
+use crate::verbs::wire::{self, HEADER, Header, Kind};
 use std::ffi::c_int;
 use std::ptr;
 
@@ -244,34 +244,89 @@ impl Device {
         if kind == Kind::Ring {
             self.note_offer(peer, &message[HEADER..]);
         }
+        let count = wire::count(&message[HEADER..]);
         self.post_receive(place, known);
         if !self.note_header(peer, header) {
             return true;
         }
-        let entry = &mut self.peers[peer];
-        entry.owed = entry.owed.saturating_add(u16::from(kind.needs_credit()));
+        if kind.needs_credit() && !self.peers[peer].grants.note_taken() {
+            self.rejected += 1;
+            self.fail(peer, Event::Failed, "it sends more than it has room for");
+            return true;
+        }
         match kind {
             Kind::First => self.event(peer, Event::FirstMessage, None),
             Kind::Packet if length - HEADER <= ring::PACKET_MAX => self.note_small(peer),
             Kind::Packet | Kind::Credit | Kind::Ring => {}
-            Kind::Close => {
-                let is_first = state == State::Ready;
-                self.event(peer, Event::Unused, None);
-                match is_first {
-                    true => self.say(peer, Kind::Closed),
-                    false => self.note_gone(peer),
-                }
-            }
+            Kind::Close => self.event(peer, Event::PeerCloses, None),
             Kind::Closed => self.note_gone(peer),
             Kind::Stop => self.note_stop(peer),
             Kind::Stopped => self.note_stopped(peer),
+            Kind::Reclaim => {
+                self.peers[peer].credits.give_back(count);
+                self.say(peer, Kind::Returned);
+            }
+            Kind::Returned => self.note_returned(peer, count),
         }
-        let Peer { owed, window, pair, .. } = &self.peers[peer];
+        let Peer { grants, pair, .. } = &self.peers[peer];
         // Also while it closes: the other end's last message needs room.
-        if *owed >= limits::tell_at(*window) && matches!(pair.state(), State::Ready | State::Leaving) {
+        if grants.is_due() && matches!(pair.state(), State::Ready | State::Leaving) {
+            self.grow(peer);
             self.say(peer, Kind::Credit);
         }
         true
+    }
+
+    /// Makes the window of a peer that sends much larger, if there is something left by which windows may grow. If not, the peer with the largest
+    /// window is asked to give some of it back: for the next time.
+    fn grow(&mut self, peer: usize) {
+        let wanted = self.peers[peer].grants.wants();
+        if !self.limits.shared || wanted == 0 {
+            return;
+        }
+        let left = self.limits.growth.saturating_sub(self.grown).min(u32::from(wanted)) & !1;
+        if left > 0 {
+            // Where no more may be registered it stays as it is.
+            if self.reserve(left).is_err() {
+                return self.peers[peer].grants.note_refused();
+            }
+            self.given += left;
+            self.grown += left;
+            let entry = &mut self.peers[peer];
+            entry.receives += left;
+            entry.grown += left;
+            return entry.grants.grow(left as u16);
+        }
+        self.peers[peer].grants.note_refused();
+        if self.reclaimed.is_some() {
+            return;
+        }
+        let own = self.peers[peer].grants.window();
+        let spare = |other: &Peer| match other.pair.state() {
+            State::Ready if !other.gone => other.grants.spare(own),
+            _ => 0,
+        };
+        let most = self.peers.iter().enumerate().map(|(place, other)| (spare(other), place)).max();
+        if let Some((count, other)) = most.filter(|(count, _)| *count > 0) {
+            self.peers[other].grants.ask_back(count);
+            self.reclaimed = Some(other);
+            self.say(other, Kind::Reclaim);
+        }
+    }
+
+    /// A peer gives so much of its window back.
+    fn note_returned(&mut self, peer: usize, count: u16) {
+        let entry = &mut self.peers[peer];
+        if !entry.grants.note_returned(count) || u32::from(count) > entry.grown {
+            self.rejected += 1;
+            return self.fail(peer, Event::Failed, "it gives back room that it does not have");
+        }
+        let count = u32::from(count);
+        entry.receives -= count;
+        entry.grown -= count;
+        self.given -= count;
+        self.grown -= count;
+        self.reclaimed = None;
     }
 
     /// Whether a sleep on the descriptor ends when something arrives; `false`: something is here already.

@@ -68,7 +68,7 @@ impl Device {
     pub(super) fn note_header(&mut self, peer: usize, header: Header) -> bool {
         let Header { kind, credits, taken, .. } = header;
         let entry = &mut self.peers[peer];
-        entry.credits = entry.credits.saturating_add(credits);
+        entry.credits.add(credits);
         if entry.far.as_mut().is_some_and(|far| !far.note_taken(taken)) {
             self.rejected += 1;
             self.fail(peer, Event::Failed, "it says that it has taken what was never written");
@@ -201,7 +201,8 @@ impl Device {
             return;
         }
         if !self.peers[peer].has_extra {
-            let may = self.limits.shared && self.given < self.limits.receives;
+            let count = self.peers.iter().filter(|peer| peer.has_extra).count();
+            let may = self.limits.shared && count < RINGS_MAX && self.given < self.limits.receives;
             if !may || self.reserve(1).is_err() {
                 return;
             }

@@ -4,7 +4,7 @@
 use super::{Device, Leaving, OPERATIONS_RESERVED, Peer, SENT, number, post};
 use crate::verbs::api::{IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WR_RDMA_WRITE, IBV_WR_SEND, Send};
 use crate::verbs::pairing::{Event, State};
-use crate::verbs::ring::{self, OFFER};
+use crate::verbs::ring;
 use crate::verbs::wire::{HEADER, Header, Kind};
 use std::io;
 use std::net::SocketAddr;
@@ -39,7 +39,7 @@ impl Device {
     /// Sends a message of a kind; `false`: there is no room for it now.
     pub(super) fn transmit(&mut self, to: usize, kind: Kind, packet: &[u8]) -> Result<bool, ()> {
         let peer = &self.peers[to];
-        if (kind.needs_credit() && peer.credits == 0) || !self.has_room(to, kind == Kind::Packet) {
+        if (kind.needs_credit() && peer.credits.left() == 0) || !self.has_room(to, kind == Kind::Packet) {
             return Ok(false);
         }
         let header = self.header(to, kind);
@@ -53,7 +53,9 @@ impl Device {
         if !self.leave(to, (place, HEADER + packet.len()), kind == Kind::Packet, None) {
             return Ok(false);
         }
-        self.peers[to].credits -= u16::from(kind.needs_credit());
+        if kind.needs_credit() {
+            self.peers[to].credits.take();
+        }
         Ok(true)
     }
 
@@ -67,9 +69,9 @@ impl Device {
 
     /// What the next message to a peer begins with.
     pub(super) fn header(&self, to: usize, kind: Kind) -> [u8; HEADER] {
-        let Peer { owed, sent, ring, .. } = &self.peers[to];
+        let Peer { grants, sent, ring, .. } = &self.peers[to];
         let taken = ring.as_ref().map_or(0, |own| own.ring.taken());
-        Header { kind, credits: *owed, taken, number: *sent }.encode()
+        Header { kind, credits: grants.owed(), taken, number: *sent }.encode()
     }
 
     /// Hands the message in a place to the device: to be sent, or to be written to an address with a key. Whether it was taken.
@@ -109,7 +111,7 @@ impl Device {
             return false;
         }
         self.leaving[place] = Leaving { peer: to, epoch: peer.epoch, is_packet, is_free: false };
-        peer.owed = 0;
+        peer.grants.note_told();
         peer.ring.iter_mut().for_each(|own| own.ring.note_told());
         peer.operations += 1;
         peer.held += usize::from(is_packet);
@@ -138,19 +140,32 @@ impl Device {
             // What was told by another message need not be told, and nothing follows the last message but what was taken before it.
             let peer = &self.peers[to];
             let is_moot = match kind {
-                Kind::Credit => peer.owed == 0 && !peer.ring.as_ref().is_some_and(|own| own.ring.must_tell()),
+                Kind::Credit => peer.grants.owed() == 0 && !peer.ring.as_ref().is_some_and(|own| own.ring.must_tell()),
                 Kind::Ring => peer.ring.is_none(),
                 _ => false,
             };
-            let offer = peer.ring.as_ref().filter(|_| kind == Kind::Ring).map(|own| ring::offer(own.ring.place()));
+            let (offer, count);
+            let contents: &[u8] = match kind {
+                Kind::Ring if let Some(own) = &peer.ring => {
+                    offer = ring::offer(own.ring.place());
+                    &offer
+                }
+                Kind::Reclaim | Kind::Returned => {
+                    let of = if kind == Kind::Reclaim { peer.grants.asked() } else { peer.credits.returning() };
+                    count = of.to_le_bytes();
+                    &count
+                }
+                _ => &[],
+            };
             let must_wait = matches!(kind, Kind::Close | Kind::Closed) && self.peers[to].held > 0;
-            if must_wait
-                || (!is_moot
-                    && self.transmit(to, kind, offer.as_ref().map_or(&[], <[u8; OFFER]>::as_slice)) != Ok(true))
-            {
+            if must_wait || (!is_moot && self.transmit(to, kind, contents) != Ok(true)) {
                 return false;
             }
-            self.peers[to].says.pop_front();
+            let peer = &mut self.peers[to];
+            if kind == Kind::Returned {
+                peer.credits.note_returned();
+            }
+            peer.says.pop_front();
         }
         true
     }

@@ -1,0 +1,372 @@
+//! How many packets two ends may have on their way to each other: pure state machines, one for each direction at each end.
+//!
+//! A receiver grants room for as many packets as it has receives for (its *window*), and tells of what has been taken with whatever it sends; a message
+//! that only grants room ([`super::wire::Kind::Credit`]) leaves when more than half of the window is to be told of. Each connection begins with a window of one packet,
+//! so that memory goes by peers that are talked to and not by peers that there are. The window of a peer that sends much grows, as long as all peers together do not
+//! have more than the process has for that; then the peer with the largest window is asked to give half of it back (`Reclaim`, `Returned`).
+//!
+//! Windows are odd: then a message that only grants room stands for more than half of one, and no second one leaves before the peer has taken the first. So one
+//! receive in reserve ([`RESERVE`]) is enough for those.
+
+/// The window that a connection begins with.
+pub(super) const WINDOW_FIRST: u16 = 1;
+/// The largest.
+pub(super) const WINDOW_MAX: u16 = 61;
+/// Receives besides the window: for one message that only grants room, or for the first message of a client.
+pub(super) const RESERVE: u32 = 1;
+/// A window grows after so many packets for each that it has: who sends a few packets now and then needs no more.
+const GROW_AFTER: u32 = 4;
+
+// Each step is even.
+const _: () = assert!(WINDOW_FIRST % 2 == 1 && WINDOW_MAX % 2 == 1 && WINDOW_FIRST <= WINDOW_MAX);
+
+/// So many packets have been taken and not been told of before a message says so by itself.
+const fn tell_at(window: u16) -> u16 {
+    window.div_ceil(2)
+}
+
+/// What this end grants to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Grants {
+    window: u16,
+    /// Taken, or added to the window, and not told of.
+    owed: u16,
+    /// Packets since the window was last changed.
+    since: u32,
+    /// The peer has been asked to give so many back, and has not answered.
+    asked: u16,
+}
+
+impl Grants {
+    /// The window is as `window` says, rounded down to an odd number.
+    pub(super) fn new(window: u16) -> Self {
+        let window = window.clamp(WINDOW_FIRST, WINDOW_MAX);
+        Self { window: window - u16::from(window.is_multiple_of(2)), owed: 0, since: 0, asked: 0 }
+    }
+
+    /// Packets that the peer may have on their way, and that wait here to be told of.
+    pub(super) fn window(&self) -> u16 {
+        self.window
+    }
+
+    /// Receives behind all that.
+    pub(super) fn receives(&self) -> u32 {
+        u32::from(self.window) + RESERVE
+    }
+
+    /// What a message that leaves now says.
+    pub(super) fn owed(&self) -> u16 {
+        self.owed
+    }
+
+    /// A message has said it.
+    pub(super) fn note_told(&mut self) {
+        self.owed = 0;
+    }
+
+    /// One more has been taken that needed room; `false`: the peer had none.
+    pub(super) fn note_taken(&mut self) -> bool {
+        self.since = self.since.saturating_add(1);
+        let had_room = self.owed < self.window;
+        self.owed += u16::from(had_room);
+        had_room
+    }
+
+    /// A message must tell of it, even if there is nothing else to send.
+    pub(super) fn is_due(&self) -> bool {
+        self.owed >= tell_at(self.window)
+    }
+
+    /// How much larger the window should be: an even number.
+    pub(super) fn wants(&self) -> u16 {
+        let sends_much = self.since >= GROW_AFTER * u32::from(self.window) && self.asked == 0;
+        if sends_much { (self.window + 1).min(WINDOW_MAX - self.window) } else { 0 }
+    }
+
+    /// The window grows by an even number that is not more than what it wants.
+    pub(super) fn grow(&mut self, by: u16) {
+        let by = by.min(self.wants()) & !1;
+        self.window += by;
+        self.owed += by;
+        if by > 0 {
+            self.since = 0;
+        }
+    }
+
+    /// There is nothing to grow by: it is asked again after as many packets as now.
+    pub(super) fn note_refused(&mut self) {
+        self.since = 0;
+    }
+
+    /// What the peer may be asked to give back for one that has `other`; 0: nothing.
+    pub(super) fn spare(&self, other: u16) -> u16 {
+        if self.asked == 0 && self.window > 2 * other { (self.window / 2) & !1 } else { 0 }
+    }
+
+    /// The peer is asked for that.
+    pub(super) fn ask_back(&mut self, count: u16) {
+        self.asked = count & !1;
+    }
+
+    /// What it is asked for, until it answers.
+    pub(super) fn asked(&self) -> u16 {
+        self.asked
+    }
+
+    /// It gives so many back; `false`: it cannot have them.
+    pub(super) fn note_returned(&mut self, count: u16) -> bool {
+        let can_be = count <= self.asked && self.owed + count <= self.window;
+        let is_right = self.asked > 0 && can_be && count.is_multiple_of(2);
+        if is_right {
+            (self.window, self.asked, self.since) = (self.window - count, 0, 0);
+        }
+        is_right
+    }
+}
+
+/// What a peer grants to this end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Credits {
+    left: u16,
+    /// To be given back by the message that is to be said.
+    returning: u16,
+}
+
+impl Credits {
+    pub(super) fn new(window: u16) -> Self {
+        Self { left: window, returning: 0 }
+    }
+
+    /// So many packets may be sent.
+    pub(super) fn left(&self) -> u16 {
+        self.left
+    }
+
+    /// One is.
+    pub(super) fn take(&mut self) {
+        self.left = self.left.saturating_sub(1);
+    }
+
+    /// The peer grants more.
+    pub(super) fn add(&mut self, count: u16) {
+        self.left = self.left.saturating_add(count);
+    }
+
+    /// The peer asks for so many back: it gets what is not needed for the answer.
+    pub(super) fn give_back(&mut self, asked: u16) {
+        let count = asked.min(self.left.saturating_sub(1)) & !1;
+        self.left -= count;
+        self.returning += count;
+    }
+
+    /// What the answer says.
+    pub(super) fn returning(&self) -> u16 {
+        self.returning
+    }
+
+    /// It has left.
+    pub(super) fn note_returned(&mut self) {
+        self.returning = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    #[derive(Debug, PartialEq)]
+    enum Message {
+        Packet,
+        Credit,
+        Reclaim(u16),
+        Returned(u16),
+    }
+
+    impl Message {
+        fn needs_credit(&self) -> bool {
+            *self != Self::Credit
+        }
+    }
+
+    /// One end: what it grants, what it was granted, and what is on its way to it with what each message grants.
+    struct End {
+        grants: Grants,
+        credits: Credits,
+        inbox: VecDeque<(Message, u16)>,
+        says: VecDeque<Message>,
+        received: u32,
+    }
+
+    struct World {
+        ends: [End; 2],
+        /// What windows may still grow by, together.
+        pool: u16,
+    }
+
+    impl World {
+        fn new(pool: u16) -> Self {
+            let end = || End {
+                grants: Grants::new(WINDOW_FIRST),
+                credits: Credits::new(WINDOW_FIRST),
+                inbox: VecDeque::new(),
+                says: VecDeque::new(),
+                received: 0,
+            };
+            Self { ends: [end(), end()], pool }
+        }
+
+        fn transmit(&mut self, from: usize, message: Message) -> bool {
+            let end = &mut self.ends[from];
+            if message.needs_credit() {
+                if end.credits.left() == 0 {
+                    return false;
+                }
+                end.credits.take();
+            }
+            let grant = end.grants.owed();
+            end.grants.note_told();
+            self.ends[1 - from].inbox.push_back((message, grant));
+            let there = &self.ends[1 - from];
+            assert!(there.inbox.len() <= there.grants.receives() as usize, "there is a receive for each message");
+            true
+        }
+
+        fn talk(&mut self, from: usize) {
+            while let Some(message) = self.ends[from].says.pop_front() {
+                let message = match message {
+                    Message::Returned(_) => Message::Returned(self.ends[from].credits.returning()),
+                    Message::Credit if self.ends[from].grants.owed() == 0 => continue,
+                    other => other,
+                };
+                let returned = matches!(message, Message::Returned(_));
+                if message.needs_credit() && self.ends[from].credits.left() == 0 {
+                    self.ends[from].says.push_front(message);
+                    return;
+                }
+                assert!(self.transmit(from, message));
+                if returned {
+                    self.ends[from].credits.note_returned();
+                }
+            }
+        }
+
+        fn receive(&mut self, at: usize) {
+            let Some((message, grant)) = self.ends[at].inbox.pop_front() else { return };
+            let pool = &mut self.pool;
+            let end = &mut self.ends[at];
+            end.credits.add(grant);
+            if message.needs_credit() {
+                assert!(end.grants.note_taken());
+            }
+            match message {
+                Message::Packet => end.received += 1,
+                Message::Credit => {}
+                Message::Reclaim(count) => {
+                    end.credits.give_back(count);
+                    end.says.push_back(Message::Returned(0));
+                }
+                Message::Returned(count) => {
+                    assert!(end.grants.note_returned(count));
+                    *pool += count;
+                }
+            }
+            if end.grants.is_due() {
+                let by = end.grants.wants().min(*pool) & !1;
+                *pool -= by;
+                end.grants.grow(by);
+                end.says.push_back(Message::Credit);
+            }
+            self.talk(at);
+        }
+
+        fn settle(&mut self) {
+            for _ in 0..1000 {
+                (0..2).for_each(|end| self.talk(end));
+                (0..2).for_each(|end| self.receive(end));
+            }
+            assert!(self.ends.iter().all(|end| end.inbox.is_empty() && end.says.is_empty()));
+        }
+    }
+
+    /// A small generator: the same numbers for the same seed.
+    fn next(state: &mut u64) -> u64 {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *state >> 33
+    }
+
+    #[test]
+    fn whatever_two_ends_do_there_is_a_receive_for_each_message_and_nothing_is_lost_of_a_window() {
+        for seed in 0..2000_u64 {
+            let (mut state, mut sent) = (seed, [0_u32; 2]);
+            let mut world = World::new((next(&mut state) % 140) as u16 & !1);
+            let bias = next(&mut state) % 100;
+            for _ in 0..600 {
+                let at = usize::from(next(&mut state) % 100 < bias);
+                match next(&mut state) % 20 {
+                    0..10 => {
+                        if world.ends[at].says.is_empty() && world.transmit(at, Message::Packet) {
+                            sent[at] += 1;
+                        }
+                    }
+                    10..19 => world.receive(at),
+                    _ => {
+                        let spare = world.ends[at].grants.spare(0);
+                        if spare > 0 {
+                            world.ends[at].grants.ask_back(spare);
+                            world.ends[at].says.push_back(Message::Reclaim(spare));
+                            world.talk(at);
+                        }
+                    }
+                }
+            }
+            world.settle();
+            for at in 0..2 {
+                let Grants { window, owed, asked, .. } = world.ends[at].grants;
+                let there = world.ends[1 - at].credits;
+                assert_eq!(there.left() + owed, window, "seed {seed}");
+                assert_eq!((asked, there.returning()), (0, 0), "seed {seed}");
+                assert_eq!(world.ends[1 - at].received, sent[at], "seed {seed}");
+                assert!(!window.is_multiple_of(2) && there.left() > 0, "seed {seed}: it may send");
+            }
+        }
+    }
+
+    #[test]
+    fn a_peer_that_sends_a_little_keeps_the_smallest_window_and_one_that_sends_much_has_the_largest() {
+        let mut grants = Grants::new(WINDOW_FIRST);
+        assert_eq!(grants.receives(), 2);
+        let mut windows = Vec::new();
+        for packet in 0..1000 {
+            assert!(grants.note_taken());
+            if packet < GROW_AFTER - 1 {
+                assert_eq!(grants.wants(), 0);
+            }
+            if grants.is_due() {
+                grants.grow(grants.wants());
+                grants.note_told();
+                if windows.last() != Some(&grants.window()) {
+                    windows.push(grants.window());
+                }
+            }
+        }
+        assert_eq!(windows, [1, 3, 7, 15, 31, 61]);
+        assert_eq!((grants.wants(), grants.spare(31), grants.spare(7)), (0, 0, 30));
+    }
+
+    #[test]
+    fn nobody_gives_back_what_was_not_asked_for_and_nobody_sends_without_room() {
+        let mut grants = Grants::new(15);
+        assert!(!grants.note_returned(2), "nothing was asked for");
+        grants.ask_back(6);
+        assert!(!grants.note_returned(8) && !grants.note_returned(3));
+        assert!(grants.note_returned(4) && grants.window() == 11);
+        let mut grants = Grants::new(1);
+        assert!(grants.note_taken() && !grants.note_taken());
+        let mut grants = Grants::new(7);
+        (0..4).for_each(|_| assert!(grants.note_taken()));
+        grants.ask_back(4);
+        assert!(!grants.note_returned(4), "it had used them");
+        assert_eq!(Grants::new(8).window(), 7);
+    }
+}
