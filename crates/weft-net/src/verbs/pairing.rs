@@ -509,7 +509,9 @@ mod tests {
     /// Both ends may close at once, and want to send again meanwhile.
     #[test]
     fn however_connections_are_closed_and_made_again_no_packet_is_dropped_and_nobody_waits_for_ever() {
-        for (to_send, closes) in [([2, 0], [1, 0]), ([2, 0], [0, 1]), ([1, 1], [1, 0]), ([2, 1], [1, 1]), ([2, 2], [1, 1])] {
+        for (to_send, closes) in
+            [([2, 0], [1, 0]), ([2, 0], [0, 1]), ([1, 1], [1, 0]), ([2, 1], [1, 1]), ([2, 2], [1, 1])]
+        {
             let world = world([false, false]);
             let messages = [VecDeque::new(), VecDeque::new()];
             let closing = Closing { world, messages, to_send, closes, received: [0, 0] };
