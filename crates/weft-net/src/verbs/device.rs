@@ -13,12 +13,11 @@ use super::api::{
     CmId, Completion, CompletionChannel, Context, Cq, DeviceFacts, EventChannel, IBV_TRANSPORT_IWARP, Library, Pd,
     PortFacts, Qp, RDMA_PS_TCP, Send, Srq, SrqWish, text,
 };
-use super::credits::{Credits, Grants, WINDOW_FIRST};
+use super::credits::{Controls, Credits, Grants, WINDOW_FIRST};
 use super::limits::{self, Limits, MESSAGE_BYTES, SENDS_MAX};
 use super::memory::{ACCESSES_MAX, Packets, Placing};
 use super::pairing::Pair;
 use super::ring::{self, Far, Ring, Slot};
-use super::wire::Kind;
 use crate::{sys, watch};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_int;
@@ -195,8 +194,7 @@ struct Peer {
     lost: bool,
     /// The connection is gone; what has arrived of it is taken first.
     gone: bool,
-    /// What is to be said: each at most once at a time.
-    says: VecDeque<Kind>,
+    says: Controls,
     is_due: bool,
     broken: bool,
     used: u64,
@@ -490,7 +488,7 @@ impl Device {
             held: 0,
             lost: false,
             gone: false,
-            says: VecDeque::new(),
+            says: Controls::default(),
             is_due: false,
             broken: false,
             used: 0,

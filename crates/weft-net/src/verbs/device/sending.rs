@@ -126,9 +126,7 @@ impl Device {
     /// Something is to be said to a peer as soon as there is room.
     pub(super) fn say(&mut self, to: usize, kind: Kind) {
         let peer = &mut self.peers[to];
-        if !peer.says.contains(&kind) {
-            peer.says.push_back(kind);
-        }
+        peer.says.insert(kind);
         if !self.talk(to) && !std::mem::replace(&mut self.peers[to].is_due, true) {
             self.due.push(to);
         }
@@ -136,7 +134,7 @@ impl Device {
 
     /// Says what is to be said; whether nothing is left.
     pub(super) fn talk(&mut self, to: usize) -> bool {
-        while let Some(kind) = self.peers[to].says.front().copied() {
+        while let Some(kind) = self.peers[to].says.first() {
             // What was told by another message need not be told, and nothing follows the last message but what was taken before it.
             let peer = &self.peers[to];
             let is_moot = match kind {
@@ -165,7 +163,7 @@ impl Device {
             if kind == Kind::Returned {
                 peer.credits.note_returned();
             }
-            peer.says.pop_front();
+            peer.says.remove_first();
         }
         true
     }
