@@ -284,8 +284,10 @@ pub(super) struct Device {
     connections: u32,
     looks: u32,
     clock: u64,
-    /// Completions that were found before a sleep.
+    /// Completions that were found before a sleep, or before a queue pair went.
     found: VecDeque<Completion>,
+    /// Queue pairs that went while completions were looked at.
+    dropped: Vec<u32>,
     must_look: bool,
     pub(super) rejected: u64,
     pub(super) last_error: Option<String>,
@@ -396,6 +398,7 @@ impl Device {
             looks: 0,
             clock: 0,
             found: VecDeque::new(),
+            dropped: Vec::new(),
             must_look: true,
             rejected: 0,
             last_error: None,

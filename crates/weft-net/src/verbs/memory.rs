@@ -255,9 +255,17 @@ impl Placing {
         Some(small.piece(place, length))
     }
 
+    /// Whose memory an access is to that is under way.
+    pub(super) fn peer_of(&self, place: usize) -> Option<usize> {
+        Some(self.under_way.get(place)?.as_ref()?.peer)
+    }
+
     /// The access at this place is over: its peer, if there was one.
-    pub(super) fn end(&mut self, place: usize, succeeded: bool) -> Option<usize> {
-        let UnderWay { number, peer, memory } = self.under_way.get_mut(place)?.take()?;
+    /// The access at this place is over, if there is one.
+    pub(super) fn end(&mut self, place: usize, succeeded: bool) {
+        let Some(UnderWay { number, memory, .. }) = self.under_way.get_mut(place).and_then(Option::take) else {
+            return;
+        };
         match (memory, &self.small) {
             (Memory::Registered(registered), _) => deregister(self.library, registered),
             (Memory::Awaited(bytes, length), Some(Some(small))) if succeeded => {
@@ -270,7 +278,6 @@ impl Placing {
         if succeeded {
             self.done.push_back(number);
         }
-        Some(peer)
     }
 
     /// Ends all accesses to a peer, whose queues are closed.

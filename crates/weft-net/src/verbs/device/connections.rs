@@ -272,18 +272,20 @@ impl Device {
         }
         let library = self.library;
         // SAFETY: the identifier is this peer's, and forgotten.
-        let had_queues = unsafe {
+        unsafe {
             let qp = (*id).qp;
             if !qp.is_null() {
-                self.by_qp.remove(&(*qp).number);
+                let number = (*qp).number;
+                self.by_qp.remove(&number);
                 (library.disconnect)(id);
+                // Some providers throw completions away with their queue pair, and with them the receives that they are of; others leave them.
+                self.find_completions();
                 (library.destroy_qp)(id);
+                self.find_completions();
+                self.forget_arrived(number);
+                self.connections -= 1;
             }
             (library.destroy_id)(id);
-            !qp.is_null()
-        };
-        if had_queues {
-            self.connections -= 1;
         }
         let epoch = self.peers[peer].epoch;
         for (place, leaving) in self.leaving.iter_mut().enumerate() {

@@ -85,10 +85,17 @@ impl Device {
         let Some(mut batch) = self.batch.take() else { return };
         while *packets < limit {
             let count = self.poll(&mut batch, limit - *packets);
-            let waits =
-                batch[..count].iter().position(|completion| !self.complete(completion, on_packet, packets, limit));
+            self.dropped.clear();
+            let waits = batch[..count].iter().position(|completion| {
+                let is_forgotten = !self.dropped.is_empty() && self.forget_dropped(completion);
+                !is_forgotten && !self.complete(completion, on_packet, packets, limit)
+            });
             if let Some(first) = waits {
-                batch[first..count].iter().rev().for_each(|completion| self.found.push_front(*completion));
+                for completion in batch[first..count].iter().rev() {
+                    if self.dropped.is_empty() || !self.forget_dropped(completion) {
+                        self.found.push_front(*completion);
+                    }
+                }
                 break;
             }
             if count == 0 {
@@ -97,6 +104,48 @@ impl Device {
             }
         }
         self.batch = Some(batch);
+    }
+
+    /// Takes all completions that the device has: they are looked at later.
+    pub(super) fn find_completions(&mut self) {
+        let mut batch = [Completion::default(); BATCH];
+        loop {
+            let count = self.poll_device(&mut batch);
+            self.found.extend(&batch[..count]);
+            if count < BATCH {
+                return;
+            }
+        }
+    }
+
+    /// A queue pair is no more, and all completions have been found: what has arrived by it is forgotten, because devices give its number to the next one.
+    pub(super) fn forget_arrived(&mut self, qp: u32) {
+        self.dropped.push(qp);
+        for _ in 0..self.found.len() {
+            let Some(completion) = self.found.pop_front() else { return };
+            if completion.id >> 56 == RECEIVED && completion.qp == qp {
+                self.give_back(&completion);
+            } else {
+                self.found.push_back(completion);
+            }
+        }
+    }
+
+    /// Forgets a completion that was found before its queue pair went, if it is one.
+    fn forget_dropped(&mut self, completion: &Completion) -> bool {
+        let is = completion.id >> 56 == RECEIVED && self.dropped.contains(&completion.qp);
+        if is {
+            self.give_back(completion);
+        }
+        is
+    }
+
+    /// The receive of a completion that nobody looks at is posted again. Receives of a peer's own came back with its queues.
+    fn give_back(&mut self, completion: &Completion) {
+        let place = completion.id as u32 as usize;
+        if self.limits.shared && place < self.posted_to.len() {
+            self.post_receive(place, usize::MAX);
+        }
     }
 
     /// What is besides packets, when there are none.
@@ -148,8 +197,10 @@ impl Device {
                 }
             }
             ACCESSED => {
-                let ended = self.placing.as_mut().and_then(|placing| placing.end(place, ok));
-                let Some(peer) = ended else { return };
+                let Some(placing) = &mut self.placing else { return };
+                let is_now = |peer: &usize| self.peers[*peer].epoch == epoch;
+                let Some(peer) = placing.peer_of(place).filter(is_now) else { return };
+                placing.end(place, ok);
                 let entry = &mut self.peers[peer];
                 entry.operations = entry.operations.saturating_sub(1);
                 entry.held = entry.held.saturating_sub(1);
