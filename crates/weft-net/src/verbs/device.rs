@@ -297,8 +297,9 @@ pub(super) struct Device {
     slot: Box<Slot>,
     /// Looks at rings since the last look at completions.
     ring_looks: u32,
-    /// Runs out while a peer that was asked to stop has not answered.
+    /// Runs out while a peer that was asked to stop has not answered, and when something is to happen to a connection.
     timer: Option<OwnedFd>,
+    is_timer_set: bool,
     sleep: Duration,
     sleeps: u32,
     /// Packets that have been written to rings of peers.
@@ -407,6 +408,7 @@ impl Device {
             slot: Box::new(Slot::new()),
             ring_looks: 0,
             timer: None,
+            is_timer_set: false,
             sleep: rings::SLEEP_MIN,
             sleeps: 0,
             written: 0,

@@ -5,6 +5,8 @@
 //! other's, saying so. So of a pair whose attempts cross, the lower one listens and the higher one connects.
 //!
 //! On iWARP the client must send the first message. So the client sends a message without contents at once, and the server sends nothing before that has come.
+//! The kernel's `siw` may not notice what arrives at a server in the moment in which it accepts, until something more arrives (its `siw_accept` answers the
+//! client before it has the socket call it). So a client that hears nothing *nudges*: it writes zero bytes, which needs neither a key nor a receive.
 
 use weft_core::time::{Duration, Instant};
 
@@ -17,6 +19,10 @@ const TURN: Duration = Duration::from_millis(5_000);
 const PAUSE: Duration = Duration::from_millis(20);
 /// … and after so many that were refused or failed the peer is lost.
 const ATTEMPTS_MAX: u32 = 20;
+/// A client that has heard nothing from its server nudges it after so long, and again after twice as long each time …
+const NUDGE: Duration = Duration::from_millis(50);
+/// … up to this.
+const NUDGE_MAX: Duration = Duration::from_millis(3_200);
 
 /// Why a peer refuses an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,11 +114,13 @@ pub(super) struct Pair {
     state: State,
     deadline: Option<Instant>,
     attempts: u32,
+    /// A client's server has not been heard: it is nudged then, and after so long again.
+    unheard: Option<(Instant, Duration)>,
 }
 
 impl Pair {
     pub(super) fn new(is_higher: bool) -> Self {
-        Self { is_higher, state: State::Apart, deadline: None, attempts: 0 }
+        Self { is_higher, state: State::Apart, deadline: None, attempts: 0, unheard: None }
     }
 
     pub(super) fn state(&self) -> State {
@@ -124,6 +132,34 @@ impl Pair {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
+    /// The earliest time at which something is to happen.
+    pub(super) fn next(&self) -> Option<Instant> {
+        let nudge = self.unheard.map(|(at, _)| at);
+        self.deadline.into_iter().chain(nudge).min()
+    }
+
+    /// Whether this end is a client that has heard nothing from its server.
+    pub(super) fn is_unheard(&self) -> bool {
+        self.unheard.is_some()
+    }
+
+    /// Something has come from the peer.
+    pub(super) fn note_heard(&mut self) {
+        self.unheard = None;
+    }
+
+    /// Whether the server is to be nudged now.
+    pub(super) fn must_nudge(&mut self, now: Instant) -> bool {
+        match &mut self.unheard {
+            Some((at, pause)) if *at <= now => {
+                *pause = Duration(2 * pause.0).min(NUDGE_MAX);
+                *at = now + *pause;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// There is a connection to be, and there is none yet.
     pub(super) fn is_beginning(&self) -> bool {
         matches!(self.state, State::Connecting | State::Awaiting | State::Pausing | State::Accepted)
@@ -131,6 +167,10 @@ impl Pair {
 
     fn go(&mut self, state: State, limit: Option<Duration>, now: Instant) {
         (self.state, self.deadline) = (state, limit.map(|limit| now + limit));
+        // What closes it waits for the peer, too.
+        if !matches!(state, State::Ready | State::Leaving) {
+            self.unheard = None;
+        }
     }
 
     fn retry(&mut self, now: Instant) -> Action {
@@ -167,6 +207,7 @@ impl Pair {
             (State::Connecting, Event::Established) => {
                 self.attempts = 0;
                 self.go(State::Ready, None, now);
+                self.unheard = Some((now + NUDGE, NUDGE));
                 Action::Greet
             }
             (State::Accepted, Event::FirstMessage) => {
@@ -537,6 +578,35 @@ mod tests {
         assert_eq!(client.on(Event::Wanted, NOW), Action::Connect);
         assert_eq!(client.on(Event::Established, NOW), Action::Greet);
         assert_eq!(client.state(), State::Ready);
+    }
+
+    #[test]
+    fn a_client_nudges_its_server_until_it_hears_something_or_the_connection_is_gone() {
+        let mut now = NOW;
+        let mut client = Pair::new(false);
+        client.on(Event::Wanted, now);
+        assert!(!client.must_nudge(now + ATTEMPT), "there is no connection yet");
+        client.on(Event::Established, now);
+        let mut pauses = Vec::new();
+        for _ in 0..8 {
+            let at = client.next().expect("it waits");
+            assert!(!client.must_nudge(now) && client.must_nudge(at));
+            pauses.push((at - Duration(now.0)).0 / 1_000_000);
+            now = at;
+        }
+        assert_eq!(pauses, [50, 100, 200, 400, 800, 1600, 3200, 3200]);
+        // What closes the connection may lie there unseen as well.
+        let mut closing = client.clone();
+        closing.on(Event::Unused, now);
+        assert!(closing.must_nudge(now + NUDGE_MAX));
+        closing.on(Event::Disconnected { held: false }, now);
+        assert_eq!((closing.is_unheard(), closing.next()), (false, None));
+        client.note_heard();
+        assert_eq!((client.is_unheard(), client.next(), client.state()), (false, None, State::Ready));
+        let mut server = Pair::new(false);
+        server.on(Event::Request, NOW);
+        server.on(Event::FirstMessage, NOW);
+        assert!(!server.is_unheard());
     }
 
     #[test]

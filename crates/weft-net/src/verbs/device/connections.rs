@@ -15,6 +15,7 @@ use crate::verbs::wire::{GREETING, Greeting, Kind};
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::ptr;
+use weft_core::time::Duration;
 
 /// Events that one look takes at most.
 const EVENTS_MAX: usize = 64;
@@ -46,7 +47,13 @@ impl Device {
                     self.refuse(id, self.peers[peer].token, reason);
                 }
             }
-            Action::Greet => self.say(peer, Kind::First),
+            Action::Greet => {
+                // Others than iWARP need no nudges.
+                if !self.is_iwarp {
+                    self.peers[peer].pair.note_heard();
+                }
+                self.say(peer, Kind::First);
+            }
             Action::Close => self.say(peer, Kind::Close),
             Action::Answer => self.say(peer, Kind::Closed),
             Action::Drop => self.drop_connection(peer),
@@ -59,7 +66,7 @@ impl Device {
 
     pub(super) fn is_changing(&self, peer: usize) -> bool {
         let Peer { pair, gone, .. } = &self.peers[peer];
-        pair.is_beginning() || pair.state() == State::Leaving || *gone
+        pair.is_beginning() || pair.state() == State::Leaving || pair.is_unheard() || *gone
     }
 
     /// An event with a sentence that the user reads if it is the last.
@@ -421,6 +428,13 @@ impl Device {
         }
     }
 
+    /// How long nothing happens to connections by itself.
+    pub(super) fn quiet(&self) -> Option<Duration> {
+        let next = self.changing.iter().filter_map(|peer| self.peers[*peer].pair.next()).min()?;
+        let now = clock::now();
+        Some(Duration(next.0.saturating_sub(now.0)))
+    }
+
     /// Deadlines, and connections that are gone and from which everything has been taken.
     pub(super) fn look_after_changing(&mut self) {
         let now = clock::now();
@@ -434,6 +448,9 @@ impl Device {
             }
             if self.peers[peer].pair.is_late(now) {
                 self.event(peer, Event::Late, None);
+            }
+            if self.peers[peer].pair.must_nudge(now) {
+                self.nudge(peer);
             }
             if self.is_changing(peer) {
                 place += 1;

@@ -262,6 +262,9 @@ impl Device {
             return true;
         };
         let kind = header.kind;
+        if self.peers[peer].pair.is_unheard() {
+            self.peers[peer].pair.note_heard();
+        }
         let state = self.peers[peer].pair.state();
         // The client sends first, and what it sends first is its greeting; no device checks that for both ends.
         if (kind != Kind::First && state == State::Accepted) || state == State::Connecting {
@@ -386,6 +389,7 @@ impl Device {
         if !self.found.is_empty() || !self.stop_rings() || !self.due.is_empty() {
             return false;
         }
+        self.set_timer();
         let library = self.library;
         let Some(mut batch) = self.batch.take() else { return false };
         // SAFETY: the channel does not block; each of its events is acknowledged.

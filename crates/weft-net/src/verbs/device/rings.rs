@@ -172,16 +172,24 @@ impl Device {
                 self.stop_ring(peer);
             }
         }
-        if let Some(timer) = &self.timer {
-            if !self.looked_at.is_empty() {
-                watch::set_timer(timer, Some(self.sleep));
-                self.sleep = Duration::from_micros(2 * self.sleep.as_micros()).min(SLEEP_MAX);
-            } else if self.sleep > SLEEP_MIN {
-                watch::set_timer(timer, None);
-                self.sleep = SLEEP_MIN;
-            }
-        }
         true
+    }
+
+    /// Before a sleep: it ends when peers that may still be writing are to be looked at, or something is to happen to a connection.
+    pub(super) fn set_timer(&mut self) {
+        let mut span = self.quiet();
+        if self.looked_at.is_empty() {
+            self.sleep = SLEEP_MIN;
+        } else {
+            span = Some(span.map_or(self.sleep, |span| span.min(self.sleep)));
+            self.sleep = Duration::from_micros(2 * self.sleep.as_micros()).min(SLEEP_MAX);
+        }
+        if let Some(timer) = &self.timer
+            && (span.is_some() || self.is_timer_set)
+        {
+            watch::set_timer(timer, span);
+            self.is_timer_set = span.is_some();
+        }
     }
 
     /// Whether something is in a ring.

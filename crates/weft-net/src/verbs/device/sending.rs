@@ -83,12 +83,11 @@ impl Device {
         written: Option<(u64, u32)>,
     ) -> bool {
         let Some(sends) = &self.sends else { return false };
-        let peer = &mut self.peers[to];
         let mut piece = sends.piece(place, length);
         let inline = if length <= self.inline_max { IBV_SEND_INLINE } else { 0 };
         let (remote_address, remote_key) = written.unwrap_or_default();
         let mut send = Send {
-            id: number(SENT, peer.epoch, place),
+            id: number(SENT, self.peers[to].epoch, place),
             next: ptr::null_mut(),
             pieces: &raw mut piece,
             count: 1,
@@ -99,8 +98,47 @@ impl Device {
             remote_key,
             unused: [0; 9],
         };
+        if !self.hand_on(to, (place, is_packet), &mut send) {
+            return false;
+        }
+        let peer = &mut self.peers[to];
+        peer.grants.note_told();
+        peer.ring.iter_mut().for_each(|own| own.ring.note_told());
+        peer.held += usize::from(is_packet);
+        peer.sent = peer.sent.wrapping_add(u16::from(is_packet));
+        if is_packet {
+            self.clock += 1;
+            peer.used = self.clock;
+        }
+        true
+    }
+
+    /// Writes nothing to a server, so that its kernel looks at what has come before.
+    pub(super) fn nudge(&mut self, to: usize) {
+        if !self.has_room(to, false) {
+            return;
+        }
+        let Some(place) = self.free_sends.pop() else { return };
+        let mut send = Send {
+            id: number(SENT, self.peers[to].epoch, place),
+            next: ptr::null_mut(),
+            pieces: ptr::null_mut(),
+            count: 0,
+            operation: IBV_WR_RDMA_WRITE,
+            flags: IBV_SEND_SIGNALED,
+            immediate: 0,
+            remote_address: 0,
+            remote_key: 0,
+            unused: [0; 9],
+        };
+        self.hand_on(to, (place, false), &mut send);
+    }
+
+    /// Hands an operation to the device that uses a place of what leaves; whether it was taken.
+    fn hand_on(&mut self, to: usize, (place, is_packet): (usize, bool), send: &mut Send) -> bool {
+        let peer = &mut self.peers[to];
         // SAFETY: the identifier is open and has a queue pair whenever the pair may send.
-        if let Err(error) = unsafe { post(peer.id, &mut send) } {
+        if let Err(error) = unsafe { post(peer.id, send) } {
             self.free_sends.push(place);
             if error == libc::ENOMEM || error == libc::EAGAIN {
                 return false;
@@ -111,15 +149,7 @@ impl Device {
             return false;
         }
         self.leaving[place] = Leaving { peer: to, epoch: peer.epoch, is_packet, is_free: false };
-        peer.grants.note_told();
-        peer.ring.iter_mut().for_each(|own| own.ring.note_told());
         peer.operations += 1;
-        peer.held += usize::from(is_packet);
-        peer.sent = peer.sent.wrapping_add(u16::from(is_packet));
-        if is_packet {
-            self.clock += 1;
-            peer.used = self.clock;
-        }
         true
     }
 
