@@ -240,7 +240,7 @@ impl Device {
                 self.post_receive(place, known);
             }
             if let Some(peer) = peer {
-                self.note_gone(peer);
+                self.operation_failed(peer, completion, "a receive");
             }
             return true;
         }
