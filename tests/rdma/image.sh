@@ -9,7 +9,8 @@ cd "$(dirname "$0")/../.."
 home=$PWD/build/rdma
 scripts=$PWD/tests/rdma
 # Modules by name; with those that they need they are loaded in this order. rxe and siw ask for checksums by their names only, and get the quickest
-# that is there by then: as on other machines that is the processor's own.
+# that is there by then: as on other machines that is the processor's own. Of siw there are two: as it is, it sends segments of the interface's size; the
+# other one has large segments, which the kernel cuts, as it does for TCP, turned on where the source has them turned off.
 modules='virtio_pci virtio_net 9pnet_virtio 9p overlay crc32_generic crc32_pclmul crc32c_generic crc32c_intel ib_uverbs rdma_ucm rdma_rxe'
 LC_ALL=C
 export LC_ALL
@@ -67,8 +68,16 @@ tar -xJf "$tree/usr/src/$source.tar.xz" -C "$tree" "$source/drivers/infiniband/s
 siw=$tree/$source/drivers/infiniband/sw/siw
 # The headers expect to be installed.
 sed -i "s#/usr/src/#$tree/usr/src/#g" "$tree/usr/src/$headers/Makefile"
-make -C "$tree/usr/src/$headers" M="$siw" CONFIG_RDMA_SIW=m modules >"$home/log" 2>&1 ||
-    { tail -n 20 "$home/log" >&2; fail "siw did not build; $home/log says more"; }
+build() {
+    make -C "$tree/usr/src/$headers" M="$siw" CONFIG_RDMA_SIW=m modules >"$home/log" 2>&1 ||
+        { tail -n 20 "$home/log" >&2; fail "siw did not build; $home/log says more"; }
+}
+build
+mv "$siw/siw.ko" "$tree/siw.ko"
+sed -i 's/^const bool try_gso;$/const bool try_gso = true;/' "$siw/siw_main.c"
+grep -q '^const bool try_gso = true;$' "$siw/siw_main.c" || fail "the source of siw for $release has no large segments that could be turned on"
+build
+mv "$siw/siw.ko" "$tree/siw_large.ko"
 
 # Kernels of Debian 13 have their modules in /usr/lib.
 all=$tree/lib/modules
@@ -76,7 +85,7 @@ all=$tree/lib/modules
 root=$tree/initramfs
 mkdir -p "$root/bin" "$root/modules" "$root/proc" "$root/sys" "$root/dev" "$root/lower" "$root/upper" "$root/root"
 mkdir -p "$all/$release/kernel/siw"
-cp "$siw/siw.ko" "$all/$release/kernel/siw/siw.ko"
+cp "$tree/siw.ko" "$all/$release/kernel/siw/siw.ko"
 find "$all/$release" -name '*.ko.xz' -exec xz -d {} +
 mkdir -p "$tree/lib/modules"
 [ "$all" = "$tree/lib/modules" ] || mv "$all/$release" "$tree/lib/modules/"
@@ -99,6 +108,7 @@ while read -r path; do
     strip --strip-debug -o "$root/modules/${path##*/}" "$tree/lib/modules/$release/$path"
     printf '%s\n' "${path##*/}" >>"$root/modules/order"
 done <"$tree/order"
+strip --strip-debug -o "$root/modules/siw_large.ko" "$tree/siw_large.ko"
 cp "$(command -v busybox)" "$root/bin/busybox"
 cp "$scripts/init" "$root/init"
 chmod 755 "$root/init" "$root/bin/busybox"
