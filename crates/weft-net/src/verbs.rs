@@ -16,11 +16,14 @@
 //! says how many more.
 
 mod api;
+mod areas;
 mod credits;
 mod device;
 mod limits;
 mod memory;
+mod monitor;
 mod pairing;
+mod registrations;
 mod ring;
 mod status;
 mod wire;
