@@ -20,6 +20,7 @@ mod areas;
 mod credits;
 mod device;
 mod limits;
+mod local;
 mod memory;
 mod monitor;
 mod pairing;

@@ -260,8 +260,9 @@ fn open(features: u64) -> Result<OwnedFd, String> {
     let fd = opened.map_err(|error| format!("userfaultfd: {error}{}", cure(error.raw_os_error())))?;
     let mut api = [API, features, 0];
     // SAFETY: the structure is that of the call.
-    check(unsafe { libc::ioctl(fd.as_raw_fd(), UFFDIO_API, api.as_mut_ptr()) })
-        .map_err(|error| format!("this kernel does not tell what happens to memory (UFFDIO_API: {error}); Linux 5.7 and later do"))?;
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), UFFDIO_API, api.as_mut_ptr()) }).map_err(|error| {
+        format!("this kernel does not tell what happens to memory (UFFDIO_API: {error}); Linux 5.7 and later do")
+    })?;
     Ok(fd)
 }
 
@@ -315,3 +316,7 @@ fn note(event: &Event, changes: &Changes) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+#[path = "monitor_tests.rs"]
+mod tests;
