@@ -125,7 +125,7 @@ pub(super) struct Mr {
     context: *mut Context,
     pd: *mut Pd,
     address: *mut c_void,
-    length: usize,
+    pub(super) length: usize,
     handle: u32,
     pub(super) lkey: u32,
     pub(super) rkey: u32,
@@ -338,6 +338,19 @@ impl Library {
     pub(super) fn get() -> Result<&'static Self, String> {
         static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
         LIBRARY.get_or_init(Self::open).as_ref().map_err(Clone::clone)
+    }
+
+    /// Whether registered memory stays this process's own when it forks: the kernel copies it for the child then. Libraries that cannot tell are older than
+    /// kernels that do.
+    pub(super) fn copies_at_fork(&self) -> bool {
+        const IBV_FORK_UNNEEDED: c_int = 2;
+        let Ok(function) = load(VERBS).and_then(|library| symbol(library, c"ibv_is_fork_initialized")) else {
+            return false;
+        };
+        // SAFETY: the header declares the function of this name so, and pointers to functions are as large as others.
+        let function: unsafe extern "C" fn() -> c_int = unsafe { std::mem::transmute(function) };
+        // SAFETY: no arguments.
+        unsafe { function() == IBV_FORK_UNNEEDED }
     }
 
     /// What a completion's status says.

@@ -78,6 +78,7 @@ impl<R: Registrar> Locals<R> {
         Self { registrar, cache, page }
     }
 
+    #[cfg(test)]
     pub(super) fn registrar(&self) -> &R {
         &self.registrar
     }

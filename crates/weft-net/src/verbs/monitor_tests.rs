@@ -250,7 +250,7 @@ fn memory_of_which_a_part_was_watched_is_still_one_area() {
     assert_eq!(monitor.watch(&memory.part(3..5)), Some(true));
     let mut areas = Areas::new().expect("/proc");
     let found = areas.of(&memory.inner).expect("/proc").expect("it is mapped");
-    assert_eq!(found.iter().map(|area| area.range.clone()).collect::<Vec<_>>(), [memory.inner.clone()]);
+    assert_eq!((found.len(), &found[0].range), (1, &memory.inner));
     let longer = 4 * PAGES * page();
     let to = moved(&memory.inner, longer, libc::MREMAP_MAYMOVE);
     unmap(&(to..to + longer));
