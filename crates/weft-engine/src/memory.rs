@@ -35,7 +35,7 @@ pub use bound::{
     UserReduction, reduce_elements, reduce_local,
 };
 pub(crate) use checkers::note_written;
-pub use checkers::{Access, FindPoison, Report, Sanitizer, attach, label_messages};
+pub use checkers::{Access, FindPoison, Report, Sanitizer, attach, label_messages, runs_one_thread};
 pub use described::{Divisible, Footprint, check_bytes, check_items, packed_size};
 pub use exposed::Exposed;
 pub use in_process::InProcess;

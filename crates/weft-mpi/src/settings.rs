@@ -107,6 +107,15 @@ pub const VERBS_CONNECTIONS: Setting = Setting {
               closes the one that was not used for longest",
     reader: Reader::Library,
 };
+/// How much memory stays registered with an RDMA device.
+pub const REGISTRATION_CACHE: Setting = Setting {
+    name: "WEFT_REGISTRATION_CACHE",
+    default: "268435456",
+    allowed: "bytes from 0 to 1099511627776",
+    meaning: "bytes of the program's memory that stay registered with an RDMA device (`verbs` in `WEFT_LINK`) for the next operation with the same buffer, at most \
+              half of what may be locked; 0: memory is registered for each operation",
+    reader: Reader::Library,
+};
 /// Where `weft-netd` listens.
 pub const NETD: Setting = Setting {
     name: "WEFT_NETD",
@@ -340,13 +349,14 @@ pub const REGISTRY: Setting = Setting {
 };
 
 /// All of them, in the order in which they are shown.
-pub const TABLE: [&Setting; 38] = [
+pub const TABLE: [&Setting; 39] = [
     &LINK,
     &INTERFACE,
     &FABRIC_PROVIDER,
     &FABRIC_PLACEMENT,
     &VERBS_MODE,
     &VERBS_CONNECTIONS,
+    &REGISTRATION_CACHE,
     &NETD,
     &NODE,
     &CLUSTERS,
@@ -527,6 +537,8 @@ pub struct Settings {
     pub verbs_mode: verbs::Mode,
     /// `WEFT_VERBS_CONNECTIONS`: how many connections it keeps.
     pub verbs_connections: u32,
+    /// `WEFT_REGISTRATION_CACHE`: bytes that stay registered with it.
+    pub registration_cache: u64,
     /// `WEFT_NETD`: where `weft-netd` listens.
     pub netd: Option<PathBuf>,
     /// `WEFT_EAGER_LIMIT`: largest message that is sent without asking, in bytes.
@@ -564,6 +576,10 @@ const ACK_DELAY_US_MAX: u64 = 100_000;
 /// The most connections of an RDMA device: two receives are for each.
 const VERBS_CONNECTIONS_MAX: u64 = 2048;
 const _: () = assert!(verbs::CONNECTIONS_MAX == 1024);
+/// No process has more memory to register.
+const REGISTRATION_CACHE_MAX: u64 = 1 << 40;
+/// What [`REGISTRATION_CACHE`] says of itself.
+const _: () = assert!(verbs::REGISTRATION_CACHE == 268_435_456);
 /// What [`EAGER_LIMIT`] says of itself.
 const _: () = assert!(EAGER_LIMIT_MAX == 262_144);
 
@@ -624,6 +640,7 @@ impl Settings {
             fabric_placement: switch(&FABRIC_PLACEMENT, &variable)?,
             verbs_mode: verbs_mode(&VERBS_MODE.value(&variable).unwrap_or_default())?,
             verbs_connections: connections(&variable)?,
+            registration_cache: number(&REGISTRATION_CACHE, &variable, REGISTRATION_CACHE_MAX)?,
             netd: NETD.value(&variable).map(PathBuf::from),
             eager_limit: number(&EAGER_LIMIT, &variable, EAGER_LIMIT_MAX)?,
             unexpected_bytes: number(&UNEXPECTED_BYTES, &variable, UNEXPECTED_BYTES_MAX)?,
@@ -664,6 +681,7 @@ pub fn verbs(settings: &Settings) -> verbs::Settings {
         mode: settings.verbs_mode,
         without_placement: settings.sealed,
         connections: settings.verbs_connections,
+        registration_cache: settings.registration_cache,
     }
 }
 

@@ -9,6 +9,9 @@
 //! | `credits` | how many packets may be on their way: pure state machines |
 //! | `wire` | what the two ends say to each other |
 //! | `memory` | registered memory |
+//! | `local` | registrations of what only this end's device gets to, kept for the next operation |
+//! | `registrations` | which of them are kept: a pure data structure |
+//! | `monitor` | says when memory is no longer there; `areas`: what is mapped where |
 //! | `ring` | the fast path: small packets that peers write into a ring, found by looking at memory |
 //! | `device` | the queues: `connections`, `sending`, `receiving` and `accesses` to memory of peers |
 //!
@@ -16,11 +19,16 @@
 //! says how many more.
 
 mod api;
+mod areas;
 mod credits;
 mod device;
+mod kept;
 mod limits;
+mod local;
 mod memory;
+mod monitor;
 mod pairing;
+mod registrations;
 mod ring;
 mod status;
 mod wire;
@@ -43,6 +51,7 @@ use api::Library;
 use device::{Bound, Device, Rings, Use};
 pub use limits::CONNECTIONS_MAX;
 use memory::Access;
+pub use memory::{Registered, registered};
 pub use status::{DeviceStatus, PortStatus, locked_memory, status};
 
 /// Smaller messages are as quick as packets: what is announced costs a key more to tell, and a frame at the end.
@@ -86,11 +95,22 @@ pub struct Settings {
     pub without_placement: bool,
     /// Connections that are open at a time.
     pub connections: u32,
+    /// Bytes of registrations that are kept for the next operation; 0: none.
+    pub registration_cache: u64,
 }
+
+/// Bytes of registrations that are kept where nothing else says so.
+pub const REGISTRATION_CACHE: u64 = 256 << 20;
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { interfaces: None, mode: Mode::Auto, without_placement: false, connections: CONNECTIONS_MAX }
+        Self {
+            interfaces: None,
+            mode: Mode::Auto,
+            without_placement: false,
+            connections: CONNECTIONS_MAX,
+            registration_cache: REGISTRATION_CACHE,
+        }
     }
 }
 
@@ -216,6 +236,7 @@ impl Verbs {
                 Mode::Rdma => Rings::Everywhere,
                 Mode::SendReceive | Mode::OneSided => Rings::Nowhere,
             },
+            kept_bytes: settings.registration_cache,
             token,
         };
         let device = Device::open(library, bound, chosen.address, &how)
@@ -255,6 +276,16 @@ impl Verbs {
             "{device} port {port} ({kind}), receives {receives}, {small}, at most {} connections at a time",
             limits.connections
         )
+    }
+
+    /// In words: whether registrations are kept, or why not.
+    pub fn registration_cache(&self) -> String {
+        self.device.kept.describe()
+    }
+
+    /// Why registrations are not kept, if the settings wish for it.
+    pub fn warning(&self) -> Option<String> {
+        self.device.kept.warning().map(|why| format!("memory is registered for each operation: {why}"))
     }
 
     /// From how many bytes on messages are written to the receiver's memory; none if they are not.

@@ -46,6 +46,7 @@ pub(super) const PROGRAMS: &[&str] = &[
     "chapter15",
     "chapter20",
     "waiting",
+    "registration_cache",
 ];
 const RANKS_ONE_HOST: &[u32] = &[1, 2, 3, 4, 8];
 /// Even and odd: with 3 one host has two ranks and the other one.

@@ -136,6 +136,10 @@ fn all() -> Vec<Case> {
         if let Some(mode) = MODES.iter().find(|mode| mode.name == "verbs, one-sided") {
             cases.push(on_guests(device, *mode, 2, "remote_access", 2, reads));
         }
+        // Registered memory that is no longer there, in the mode of all operations; and where nothing that was registered may be used again.
+        for (mode, setting, kept) in KEPT {
+            cases.push(registration_cache(device, mode, setting, kept));
+        }
         cases.push(peers::mpi4py_build(&format!("{}: mpi4py is built for it", device.name())));
         for mode in MODES.iter().filter(|mode| mode.thorough) {
             cases.push(on_guests(device, *mode, 4, "collectives", 4, &[]));
@@ -149,6 +153,20 @@ fn all() -> Vec<Case> {
     cases
 }
 
+/// Whether registrations are kept: what is said of the case, the setting, and what the program is told to expect.
+const KEPT: [(&str, &str, &str); 2] = [("kept", "16777216", "yes"), ("not kept", "0", "no")];
+
+fn registration_cache(device: Device, what: &str, bytes: &'static str, expected: &'static str) -> Case {
+    let name = format!("{}, verbs, auto: registration_cache, registrations are {what}", device.name());
+    Case::new(name, move |context| {
+        let settings = [VERBS, ("WEFT_REGISTRATION_CACHE", bytes)];
+        let run = |guests: &Guests| {
+            start_program(context, guests, &settings, 2, &[], "registration_cache", &[expected])?.finish(LIMIT)
+        };
+        on(context, device, 2, &Expected::code(0), run)
+    })
+}
+
 /// What `make test` runs of them, by name: each carrier and each operation on one of the devices, and what breaks.
 const SELECTED: &[&str] = &[
     "siw: rping of rdma-core",
@@ -159,12 +177,14 @@ const SELECTED: &[&str] = &[
     "siw, verbs, rdma: collectives, 4 ranks on 2 guests",
     "siw, verbs, sendrecv: fast_path, 2 ranks on 2 guests",
     "siw, verbs, one-sided: remote_access, 2 ranks on 2 guests",
+    "siw, verbs, auto: registration_cache, registrations are kept",
     "siw, verbs, auto: no memory may be locked",
     "siw, verbs, auto: a link goes down under traffic",
     "siw, verbs, auto: a rank is killed under traffic",
     "rxe, verbs, auto: point_to_point, 2 ranks on 2 guests",
     "rxe, verbs, rdma: fast_path, 2 ranks on 2 guests",
     "rxe, verbs, one-sided: remote_access, 2 ranks on 2 guests",
+    "rxe, verbs, auto: registration_cache, registrations are kept",
     "rxe, verbs, auto: a device is gone before the first connection",
 ];
 

@@ -151,7 +151,7 @@ impl Link for VerbsLink {
     }
 
     fn warnings(&self) -> Vec<String> {
-        Vec::new()
+        self.0.warning().into_iter().collect()
     }
 
     fn way(&mut self, card: &str) -> Result<(LinkPath, Address), String> {

@@ -176,9 +176,9 @@ fn judge_verbs(settings: &Settings) -> Result<String, String> {
         None => "memory may be locked without a limit".to_owned(),
         Some(bytes) => format!("{} KiB of memory may be locked (`ulimit -l`)", bytes / 1024),
     };
-    let what = opened.describe();
+    let (what, kept) = (opened.describe(), opened.registration_cache());
     Ok(format!(
-        "to ranks of other hosts, in the place of UDP, by {what}, on {interface} ({address}); {large}; {locked}; {devices}"
+        "to ranks of other hosts, in the place of UDP, by {what}, on {interface} ({address}); {large}; {kept}; {locked}; {devices}"
     ))
 }
 

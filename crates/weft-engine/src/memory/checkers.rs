@@ -82,6 +82,14 @@ pub unsafe fn attach(sanitizer: Option<Sanitizer>) {
     LOOK_BELOW.store(usize::MAX, Ordering::Relaxed);
 }
 
+/// Whether a tool of valgrind runs the program: one thread at a time, and none while another one is within a call of the system that does not wait as a rule.
+pub fn runs_one_thread() -> bool {
+    /// `RUNNING_ON_VALGRIND`.
+    const RUNNING: usize = 0x1001;
+    let byte = 0_u8;
+    request(RUNNING, &raw const byte, 0) != 0
+}
+
 static HAS_LABELS: AtomicBool = AtomicBool::new(false);
 
 /// Whether messages must be described with a [label](super::Label) from now on. Where they need not, that costs nothing.
@@ -220,6 +228,7 @@ mod tests {
         for number in [MAKE_DEFINED, CHECK_ADDRESSABLE, CHECK_DEFINED, MAKE_DEFINED_IF_ADDRESSABLE] {
             assert!([0, usize::MAX].contains(&request(number, &raw const byte, 1)), "outside of valgrind it is 0");
         }
+        assert!(!runs_one_thread() || std::env::var("LD_PRELOAD").is_ok_and(|names| names.contains("vgpreload")));
     }
 
     #[test]

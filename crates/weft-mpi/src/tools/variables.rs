@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use weft_core::flow::{Counters, Gauges};
+use weft_net::verbs;
 
 use crate::engine::Engine;
 use crate::process;
@@ -105,6 +106,21 @@ pub static VARIABLES: LazyLock<Vec<Variable>> = LazyLock::new(|| {
             Class::Counter,
             "Packets that the carrier wrote to memory of their receivers, where they are found by looking at it.",
             Engine::packets_written,
+        ),
+        ("registrations", Class::Counter, "Registrations of memory with RDMA devices that were made.", |_| {
+            verbs::registered().made
+        }),
+        (
+            "registrations_reused",
+            Class::Counter,
+            "Operations of RDMA devices that found their memory registered by an earlier one.",
+            |_| verbs::registered().reused,
+        ),
+        (
+            "registered_bytes",
+            Class::Level,
+            "Memory that is registered with RDMA devices now, the program's and the library's, bytes.",
+            |_| verbs::registered().bytes,
         ),
         (
             "path_failures",

@@ -85,7 +85,9 @@ pub(super) struct DeviceFacts {
     max_ee_rd_atom: c_int,
     max_res_rd_atom: c_int,
     pub(super) max_qp_init_rd_atom: c_int,
-    unused: [c_int; 13],
+    max_ee_init_rd_atom: c_int,
+    pub(super) atomic_cap: c_int,
+    unused: [c_int; 11],
     pub(super) max_srq: c_int,
     pub(super) max_srq_wr: c_int,
     max_srq_sge: c_int,
@@ -125,7 +127,7 @@ pub(super) struct Mr {
     context: *mut Context,
     pd: *mut Pd,
     address: *mut c_void,
-    length: usize,
+    pub(super) length: usize,
     handle: u32,
     pub(super) lkey: u32,
     pub(super) rkey: u32,
@@ -340,6 +342,19 @@ impl Library {
         LIBRARY.get_or_init(Self::open).as_ref().map_err(Clone::clone)
     }
 
+    /// Whether registered memory stays this process's own when it forks: the kernel copies it for the child then. Libraries that cannot tell are older than
+    /// kernels that do.
+    pub(super) fn copies_at_fork(&self) -> bool {
+        const IBV_FORK_UNNEEDED: c_int = 2;
+        let Ok(function) = load(VERBS).and_then(|library| symbol(library, c"ibv_is_fork_initialized")) else {
+            return false;
+        };
+        // SAFETY: the header declares the function of this name so, and pointers to functions are as large as others.
+        let function: unsafe extern "C" fn() -> c_int = unsafe { std::mem::transmute(function) };
+        // SAFETY: no arguments.
+        unsafe { function() == IBV_FORK_UNNEEDED }
+    }
+
     /// What a completion's status says.
     pub(super) fn describe(&self, status: c_int) -> String {
         // SAFETY: any number is allowed, and the text is static.
@@ -390,6 +405,7 @@ mod tests {
         ("offsetof(struct ibv_device_attr, max_cqe)", offset_of!(DeviceFacts, max_cqe)),
         ("offsetof(struct ibv_device_attr, max_qp_rd_atom)", offset_of!(DeviceFacts, max_qp_rd_atom)),
         ("offsetof(struct ibv_device_attr, max_qp_init_rd_atom)", offset_of!(DeviceFacts, max_qp_init_rd_atom)),
+        ("offsetof(struct ibv_device_attr, atomic_cap)", offset_of!(DeviceFacts, atomic_cap)),
         ("offsetof(struct ibv_device_attr, max_srq)", offset_of!(DeviceFacts, max_srq)),
         ("offsetof(struct ibv_device_attr, max_srq_wr)", offset_of!(DeviceFacts, max_srq_wr)),
         ("offsetof(struct ibv_device_attr, phys_port_cnt)", offset_of!(DeviceFacts, ports)),

@@ -14,6 +14,7 @@ use super::api::{
     PortFacts, Qp, RDMA_PS_TCP, Send, Srq, SrqWish, text,
 };
 use super::credits::{Controls, Credits, Grants, WINDOW_FIRST};
+use super::kept::Kept;
 use super::limits::{self, Limits, MESSAGE_BYTES, SENDS_MAX};
 use super::memory::{ACCESSES_MAX, Packets, Placing};
 use super::pairing::Pair;
@@ -160,6 +161,8 @@ pub(super) struct Use {
     /// Memory of peers is written and read.
     pub(super) places: bool,
     pub(super) rings: Rings,
+    /// Bytes of registrations that are kept.
+    pub(super) kept_bytes: u64,
     /// Who asks for a connection knows it.
     pub(super) token: u64,
 }
@@ -274,6 +277,8 @@ pub(super) struct Device {
     inline_max: usize,
     placing: Option<Placing>,
     pub(super) places: bool,
+    /// What is said of registrations that are kept.
+    pub(super) kept: Kept,
     peers: Vec<Peer>,
     by_name: HashMap<SocketAddr, usize>,
     by_qp: HashMap<u32, usize, BuildHasherDefault<QueueHasher>>,
@@ -346,7 +351,7 @@ impl Device {
         library: &'static Library,
         bound: Bound,
         ip: IpAddr,
-        &Use { connections, places, rings, token }: &Use,
+        &Use { connections, places, rings, kept_bytes, token }: &Use,
     ) -> Result<Self, String> {
         let (device, port) = bound.device();
         let context = bound.context();
@@ -389,6 +394,7 @@ impl Device {
             inline_max: 0,
             placing: None,
             places,
+            kept: Kept::new(library, kept_bytes, places),
             peers: Vec::new(),
             by_name: HashMap::new(),
             by_qp: HashMap::default(),
@@ -456,13 +462,19 @@ impl Device {
         }
         self.sends = Some(self.packets(SENDS_MAX)?);
         if self.places {
-            self.placing = Some(Placing::new(library, self.pd, self.is_iwarp));
+            self.placing = Some(Placing::new(library, self.pd, self.is_iwarp, self.kept.monitor()));
         }
         Ok(())
     }
 
-    fn packets(&self, count: usize) -> Result<Packets, String> {
-        Packets::new(self.library, self.pd, count, MESSAGE_BYTES).map_err(|error| {
+    fn packets(&mut self, count: usize) -> Result<Packets, String> {
+        let (library, pd) = (self.library, self.pd);
+        let make = || Packets::new(library, pd, count, MESSAGE_BYTES);
+        let made = match make() {
+            Err(_) if self.placing.as_mut().is_some_and(Placing::give_back) => make(),
+            other => other,
+        };
+        made.map_err(|error| {
             let why = limits::locked_memory(error.raw_os_error(), sys::locked_memory_max());
             format!("{} KiB cannot be registered (ibv_reg_mr): {error}{why}", count * MESSAGE_BYTES / 1024)
         })

@@ -1,14 +1,19 @@
-//! Registered memory: packets, what peers may access, and accesses to theirs. Nothing is kept of a registration once its operation is over: memory that
-//! the program frees and maps again has another one, so none can be stale. Small accesses go by way of memory that stays registered: a copy of a
-//! few KiB costs less than the two system calls of a registration.
+//! Registered memory: packets, what peers may access, and accesses to theirs. What peers may access is registered for one operation: a key of theirs that
+//! outlived it would let them write late. What only this end's device gets to is kept (`local`). Small accesses go by way of memory that stays
+//! registered: a copy of a few KiB costs less than the two system calls of a registration.
 #![allow(unsafe_code)]
 
 use std::alloc::Layout;
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::api::{IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, Library, Mr, Pd, Piece};
+use super::local::{Local, Locals, Registrar, Right};
+use super::monitor::Monitor;
 use crate::datagrams::{Exposure, RemoteMemory};
 
 /// Regions that may be exposed at a time: a receive that finds no place among them is sent packets.
@@ -18,6 +23,28 @@ pub(super) const ACCESSES_MAX: usize = 64;
 const PAGE: usize = 4096;
 /// Bytes of an access that goes by way of our own memory, at most.
 const SMALL: usize = PAGE;
+
+/// Of all devices of this process: registrations that were made, uses of those that were kept, and bytes that are registered now.
+static MADE: AtomicU64 = AtomicU64::new(0);
+static REUSED: AtomicU64 = AtomicU64::new(0);
+static BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// How this process registers memory with its devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registered {
+    /// Registrations that were made.
+    pub made: u64,
+    /// Operations that found their memory registered.
+    pub reused: u64,
+    /// Bytes that are registered now.
+    pub bytes: u64,
+}
+
+/// How this process has registered memory so far.
+pub fn registered() -> Registered {
+    let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    Registered { made: of(&MADE), reused: of(&REUSED), bytes: of(&BYTES) }
+}
 
 /// What is done with memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,8 +99,8 @@ impl Packets {
         let memory = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or(io::ErrorKind::OutOfMemory)?;
         let mut this = Self { library, memory, layout, count, stride, registered: ptr::null_mut() };
         // SAFETY: the domain is open, and the memory stays until the registration is closed, in `drop`.
-        this.registered = unsafe { (library.reg_mr)(pd, memory.as_ptr().cast(), layout.size(), rights) };
-        if this.registered.is_null() { Err(io::Error::last_os_error()) } else { Ok(this) }
+        this.registered = unsafe { register(library, pd, (memory.as_ptr(), layout.size()), rights) }?;
+        Ok(this)
     }
 
     pub(super) fn count(&self) -> usize {
@@ -102,10 +129,60 @@ impl Drop for Packets {
     }
 }
 
+/// # Safety
+/// The domain is open; what is written to the memory by way of the registration is in the promises of whoever uses it.
+unsafe fn register(
+    library: &Library,
+    pd: *mut Pd,
+    (bytes, length): (*mut u8, usize),
+    rights: i32,
+) -> io::Result<*mut Mr> {
+    // SAFETY: as promised. The kernel checks the memory.
+    let made = unsafe { (library.reg_mr)(pd, bytes.cast(), length, rights) };
+    if made.is_null() {
+        return Err(io::Error::last_os_error());
+    }
+    MADE.fetch_add(1, Ordering::Relaxed);
+    BYTES.fetch_add(length as u64, Ordering::Relaxed);
+    Ok(made)
+}
+
 fn deregister(library: &Library, registered: *mut Mr) {
     if !registered.is_null() {
         // SAFETY: an open registration, which whoever calls this forgets.
-        unsafe { (library.dereg_mr)(registered) };
+        unsafe {
+            BYTES.fetch_sub((*registered).length as u64, Ordering::Relaxed);
+            (library.dereg_mr)(registered);
+        }
+    }
+}
+
+/// A protection domain, in which local memory is registered.
+struct Domain {
+    library: &'static Library,
+    pd: *mut Pd,
+}
+
+impl Registrar for Domain {
+    type Registration = *mut Mr;
+
+    fn register(&self, memory: &Range<u64>, right: Right) -> io::Result<*mut Mr> {
+        let rights = match right {
+            Right::Read => 0,
+            Right::Write => IBV_ACCESS_LOCAL_WRITE,
+            Right::RemoteWrite => IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
+        };
+        let memory = (memory.start as *mut u8, (memory.end - memory.start) as usize);
+        // SAFETY: the domain is open as long as `Placing` is, and the device gets to what an operation names only, whose memory stays until it is over.
+        unsafe { register(self.library, self.pd, memory, rights) }
+    }
+
+    fn deregister(&self, registration: *mut Mr) {
+        deregister(self.library, registration);
+    }
+
+    fn note_reuse(&self) {
+        REUSED.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -118,8 +195,8 @@ struct UnderWay {
 
 /// What the device has of the program's memory.
 enum Memory {
-    /// It is registered until the access is over.
-    Registered(*mut Mr),
+    /// It is registered, until the access is over at least.
+    Registered(Local<*mut Mr>),
     /// A copy is in our own memory.
     Copied,
     /// So many bytes are to be copied there from our own memory.
@@ -131,7 +208,8 @@ pub(super) struct Placing {
     library: &'static Library,
     pd: *mut Pd,
     /// What memory that is read into must allow: on iWARP the answer to a read is a write.
-    reads_into: i32,
+    reads_into: Right,
+    locals: Locals<Domain>,
     exposures: Vec<*mut Mr>,
     free_exposures: Vec<u32>,
     /// Our own memory for small accesses, a part for each; made when the first one begins, and none if it may not be registered.
@@ -142,12 +220,18 @@ pub(super) struct Placing {
 }
 
 impl Placing {
-    pub(super) fn new(library: &'static Library, pd: *mut Pd, is_iwarp: bool) -> Self {
-        let reads_into = IBV_ACCESS_LOCAL_WRITE | if is_iwarp { IBV_ACCESS_REMOTE_WRITE } else { 0 };
+    /// Keeps registrations of so many bytes if there is a monitor.
+    pub(super) fn new(
+        library: &'static Library,
+        pd: *mut Pd,
+        is_iwarp: bool,
+        (monitor, kept_bytes): (Option<Arc<Monitor>>, u64),
+    ) -> Self {
         Self {
             library,
             pd,
-            reads_into,
+            reads_into: if is_iwarp { Right::RemoteWrite } else { Right::Write },
+            locals: Locals::new(Domain { library, pd }, monitor, kept_bytes, page_size()),
             exposures: Vec::new(),
             free_exposures: Vec::new(),
             small: None,
@@ -157,25 +241,21 @@ impl Placing {
         }
     }
 
-    /// # Safety
-    /// The memory stays until the registration is closed.
-    unsafe fn register(&self, (bytes, length): (*mut u8, usize), rights: i32) -> io::Result<*mut Mr> {
-        // SAFETY: as promised; the domain is open.
-        let made = unsafe { (self.library.reg_mr)(self.pd, bytes.cast(), length, rights) };
-        if made.is_null() { Err(io::Error::last_os_error()) } else { Ok(made) }
-    }
-
     /// Lets peers write to memory and read it.
     ///
     /// # Safety
-    /// As for [`Self::register`]: the memory stays until it is concealed.
+    /// The memory stays until it is concealed.
     pub(super) unsafe fn expose(&mut self, memory: (*mut u8, usize)) -> io::Result<(Exposure, RemoteMemory)> {
         if self.free_exposures.is_empty() && self.exposures.len() == EXPOSURES_MAX {
             return Err(io::ErrorKind::QuotaExceeded.into());
         }
         let rights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-        // SAFETY: as promised.
-        let made = unsafe { self.register(memory, rights) }?;
+        // SAFETY: as promised; the domain is open.
+        let register = || unsafe { register(self.library, self.pd, memory, rights) };
+        let made = match register() {
+            Err(_) if self.locals.give_back() => register(),
+            other => other,
+        }?;
         // SAFETY: it has just been made.
         let key = u64::from(unsafe { (*made).rkey });
         let place = match self.free_exposures.pop() {
@@ -204,7 +284,7 @@ impl Placing {
     /// Makes room for an access: its place, and its memory as the device is told of it. `None`: there is no room now.
     ///
     /// # Safety
-    /// As for [`Self::register`]: the memory stays until the access is complete, or its peer lost.
+    /// The memory stays until the access is complete, or its peer lost.
     pub(super) unsafe fn begin(
         &mut self,
         (peer, number): (usize, u64),
@@ -217,18 +297,18 @@ impl Placing {
         {
             return Ok(Some((place, piece)));
         }
-        let rights = if access == Access::Write { 0 } else { self.reads_into };
-        // SAFETY: as promised.
-        let registered = match unsafe { self.register(memory, rights) } {
-            Ok(registered) => registered,
+        let right = if access == Access::Write { Right::Read } else { self.reads_into };
+        let range = memory.0 as u64..memory.0 as u64 + memory.1 as u64;
+        let (local, registered) = match self.locals.begin(range, right) {
+            Ok(begun) => begun,
             Err(error) => {
                 self.free.push(place);
                 return Err(error);
             }
         };
-        // SAFETY: it has just been made.
+        // SAFETY: it is open as long as it is used.
         let lkey = unsafe { (*registered).lkey };
-        self.under_way[place] = Some(UnderWay { number, peer, memory: Memory::Registered(registered) });
+        self.under_way[place] = Some(UnderWay { number, peer, memory: Memory::Registered(local) });
         Ok(Some((place, Piece { address: memory.0 as u64, length: memory.1 as u32, lkey })))
     }
 
@@ -240,7 +320,8 @@ impl Placing {
         access: Access,
         (bytes, length): (*mut u8, usize),
     ) -> Option<Piece> {
-        let (library, pd, rights) = (self.library, self.pd, self.reads_into);
+        let (library, pd, peers_write) = (self.library, self.pd, self.reads_into == Right::RemoteWrite);
+        let rights = IBV_ACCESS_LOCAL_WRITE | if peers_write { IBV_ACCESS_REMOTE_WRITE } else { 0 };
         let make = || Packets::with_rights(library, pd, (ACCESSES_MAX, SMALL), rights).ok();
         let small = self.small.get_or_insert_with(make).as_ref()?;
         let memory = match access {
@@ -267,7 +348,7 @@ impl Placing {
             return;
         };
         match (memory, &self.small) {
-            (Memory::Registered(registered), _) => deregister(self.library, registered),
+            (Memory::Registered(local), _) => self.locals.end(local),
             (Memory::Awaited(bytes, length), Some(Some(small))) if succeeded => {
                 // SAFETY: the memory stays until the access is told to be complete, and the device has written so much to this place, which it has no more.
                 unsafe { ptr::copy_nonoverlapping(small.at(place), bytes, length) };
@@ -295,13 +376,29 @@ impl Placing {
         self.done.pop_front()
     }
 
+    /// Closes what is registered of memory that is no longer there.
+    #[inline]
+    pub(super) fn close_changed(&mut self) {
+        self.locals.close_changed();
+    }
+
+    /// Closes what is kept and not used, so that something else can be registered; whether that was something.
+    pub(super) fn give_back(&mut self) -> bool {
+        self.locals.give_back()
+    }
+
     /// Closes all registrations: to be called once all queues are closed.
     pub(super) fn close(&mut self) {
-        let own = self.under_way.iter_mut().filter_map(|access| match access.take()?.memory {
-            Memory::Registered(registered) => Some(registered),
-            Memory::Copied | Memory::Awaited(..) => None,
-        });
-        self.exposures.drain(..).chain(own).for_each(|registered| deregister(self.library, registered));
+        for place in 0..self.under_way.len() {
+            self.end(place, false);
+        }
+        self.locals.close_all();
+        self.exposures.drain(..).for_each(|registered| deregister(self.library, registered));
         self.small = None;
     }
+}
+
+fn page_size() -> u64 {
+    // SAFETY: no memory is involved.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(PAGE as u64)
 }

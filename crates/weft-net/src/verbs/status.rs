@@ -28,6 +28,8 @@ pub struct DeviceStatus {
     pub operations: i32,
     /// Shared receive queues.
     pub shared_receives: i32,
+    /// What its atomic operations are atomic with.
+    pub atomics: &'static str,
     /// Its ports.
     pub ports: Vec<PortStatus>,
 }
@@ -58,13 +60,23 @@ fn state(number: c_int) -> &'static str {
     }
 }
 
+/// `enum ibv_atomic_cap`.
+fn atomics(number: c_int) -> &'static str {
+    match number {
+        0 => "no atomic operations",
+        1 => "operations atomic with its own only",
+        2 => "operations atomic with the processor's",
+        _ => "atomic operations of a kind that is not known",
+    }
+}
+
 /// For people.
 impl std::fmt::Display for DeviceStatus {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { name, kind, queue_pairs, operations, shared_receives, ports } = self;
+        let Self { name, kind, queue_pairs, operations, shared_receives, atomics, ports } = self;
         write!(
             f,
-            "{name} ({kind}, {queue_pairs} queue pairs of {operations} operations, {shared_receives} shared receive queues"
+            "{name} ({kind}, {queue_pairs} queue pairs of {operations} operations, {shared_receives} shared receive queues, {atomics}"
         )?;
         for PortStatus { number, state, mtu, gids, .. } in ports {
             write!(f, "; port {number} {state}, MTU {mtu}")?;
@@ -138,6 +150,7 @@ unsafe fn of(library: &Library, device: *mut Device) -> Option<DeviceStatus> {
             queue_pairs: facts.max_qp,
             operations: facts.max_qp_wr,
             shared_receives: facts.max_srq,
+            atomics: atomics(facts.atomic_cap),
             ports: ports.into_iter().map(|(port, _)| port).collect(),
         })
     }

@@ -151,6 +151,9 @@ impl Device {
     /// What is besides packets, when there are none.
     pub(super) fn look_aside(&mut self) {
         self.looks = self.looks.wrapping_add(1);
+        if let Some(placing) = &mut self.placing {
+            placing.close_changed();
+        }
         if !self.changing.is_empty() {
             self.look_after_changing();
         }
