@@ -664,6 +664,7 @@ pub fn verbs(settings: &Settings) -> verbs::Settings {
         mode: settings.verbs_mode,
         without_placement: settings.sealed,
         connections: settings.verbs_connections,
+        access_limit: settings.peer_timeout,
     }
 }
 

@@ -273,6 +273,12 @@ impl Placing {
         Some(peer)
     }
 
+    /// The same, if it is one to this peer.
+    pub(super) fn end_of(&mut self, peer: usize, place: usize, succeeded: bool) -> Option<usize> {
+        let access = self.under_way.get(place)?.as_ref()?;
+        if access.peer == peer { self.end(place, succeeded) } else { None }
+    }
+
     /// Ends all accesses to a peer, whose queues are closed.
     pub(super) fn end_all(&mut self, peer: usize) {
         for place in 0..self.under_way.len() {

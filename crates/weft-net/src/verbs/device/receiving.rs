@@ -130,10 +130,15 @@ impl Device {
         let (what, epoch, place) =
             (completion.id >> 56, (completion.id >> 32) as u32 & 0x00ff_ffff, completion.id as u32 as usize);
         let ok = completion.status == IBV_WC_SUCCESS;
+        // Devices in software tell of what a queue pair had after it is closed; the place may be somebody else's by then.
+        let Some(owner) = self.by_qp.get(&completion.qp).copied() else { return };
+        if self.peers[owner].epoch != epoch {
+            return;
+        }
         match what {
             SENT => {
                 let Some(leaving) = self.leaving.get_mut(place) else { return };
-                if leaving.is_free || leaving.epoch != epoch {
+                if leaving.is_free || (leaving.peer, leaving.epoch) != (owner, epoch) {
                     return;
                 }
                 leaving.is_free = true;
@@ -148,7 +153,7 @@ impl Device {
                 }
             }
             ACCESSED => {
-                let ended = self.placing.as_mut().and_then(|placing| placing.end(place, ok));
+                let ended = self.placing.as_mut().and_then(|placing| placing.end_of(owner, place, ok));
                 let Some(peer) = ended else { return };
                 let entry = &mut self.peers[peer];
                 entry.operations = entry.operations.saturating_sub(1);
@@ -219,7 +224,7 @@ impl Device {
             return true;
         }
         // What was written before this was sent is in place. What was written after it may have been taken already, if it is no packet itself.
-        let is_packet = kind == Kind::Packet;
+        let is_packet = kind.is_packet();
         let comes_next = |arrived: u16| match arrived.wrapping_sub(header.number) {
             0 => true,
             ahead => !is_packet && ahead <= u16::MAX / 2,
@@ -237,7 +242,7 @@ impl Device {
             self.fail(peer, Event::Failed, "a packet that was written before another was sent is not in its ring");
             return true;
         }
-        if is_packet {
+        if kind == Kind::Packet {
             on_packet(&message[HEADER..]);
             *packets += 1;
         }
@@ -267,6 +272,8 @@ impl Device {
                 self.say(peer, Kind::Returned);
             }
             Kind::Returned => self.note_returned(peer, count),
+            // Each is taken before the next look, and a window of them is all that a peer may send.
+            Kind::Dropped => self.dropped.push_back((peer as u32, count)),
         }
         let Peer { grants, pair, .. } = &self.peers[peer];
         // Also while it closes: the other end's last message needs room.
