@@ -682,6 +682,7 @@ pub fn verbs(settings: &Settings) -> verbs::Settings {
         without_placement: settings.sealed,
         connections: settings.verbs_connections,
         registration_cache: settings.registration_cache,
+        access_limit: settings.peer_timeout,
     }
 }
 

@@ -57,7 +57,7 @@ struct Card {
     raw: Vec<ethernet::Card>,
     /// Its endpoints of libfabric, the better ones first.
     fabric: Vec<fabric::Card>,
-    /// Its RDMA device.
+    /// Its RDMA devices.
     verbs: Option<verbs::Card>,
     /// Which of several programs of one command line it runs.
     appnum: Option<i32>,
@@ -356,7 +356,7 @@ fn connect(
                 let ends = (own, &cards[peer as usize]);
                 let take_turns = crowded[rank as usize] || crowded[peer as usize];
                 let delay = rails::ack_delay(settings, take_turns);
-                let path = rails::remote((settings, delay), size, ends, &mut links, rank < peer);
+                let path = rails::remote((settings, delay), size, ends, &mut links, (rank, peer));
                 any_remote |= matches!(path, Route::Remote(_));
                 path
             }

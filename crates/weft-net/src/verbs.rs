@@ -1,4 +1,4 @@
-//! RDMA devices (InfiniBand, RoCE, iWARP) by rdma-core: connections of RDMA CM, reliable queue pairs, packets that are sent into receives which all peers
+//! RDMA devices (InfiniBand, RoCE, iWARP) by rdma-core, several of them as rails of one link: connections of RDMA CM, reliable queue pairs, packets that are sent into receives which all peers
 //! share, and remote writes and reads for large messages and windows. A peer is a connection of `weft_core::connection`: numbers and tags.
 //!
 //! | module | what it does |
@@ -14,12 +14,18 @@
 //! | `monitor` | says when memory is no longer there; `areas`: what is mapped where |
 //! | `ring` | the fast path: small packets that peers write into a ring, found by looking at memory |
 //! | `device` | the queues: `connections`, `sending`, `receiving` and `accesses` to memory of peers |
+//! | `choice` | which devices are used |
+//! | `card` | what peers are told of them |
+//! | `rails` | all of them as one link: which leads to which of a peer's, what goes by which, and what is done when one fails |
+//! | `stripes` | how an access is cut over rails: a pure function |
 //!
 //! iWARP tells a sender nothing of a receiver that has no receive posted: the connection ends. So a sender is granted so many packets, and each message
 //! says how many more.
 
 mod api;
 mod areas;
+mod card;
+mod choice;
 mod credits;
 mod device;
 mod kept;
@@ -28,30 +34,35 @@ mod local;
 mod memory;
 mod monitor;
 mod pairing;
+mod rails;
 mod registrations;
 mod ring;
 mod status;
+mod stripes;
 mod wire;
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::RawFd;
 
+use weft_core::time::Duration;
 use weft_engine::memory::UserData;
 
 use crate::Error;
 use crate::datagrams::{
     Address, Begun, Datagrams, Exposure, Outcome, Placement, Proof, RemoteMemory, VerbsAddress, wrong_address,
 };
-use crate::udp;
+use crate::udp::Candidate;
 use api::Library;
-use device::{Bound, Device, Rings, Use};
+pub use card::Card;
+use choice::Found;
+pub use choice::{Chosen, consider};
+use device::{Device, Rings, Use};
 pub use limits::CONNECTIONS_MAX;
 use memory::Access;
 pub use memory::{Registered, registered};
+pub use rails::{Rail, VerbsRails};
 pub use status::{DeviceStatus, PortStatus, locked_memory, status};
 
 /// Smaller messages are as quick as packets: what is announced costs a key more to tell, and a frame at the end.
@@ -60,9 +71,9 @@ const PLACED_MIN: u64 = 16 << 10;
 const ONE_SIDED_MIN: u64 = 1;
 /// Bytes of one access, at most.
 const ACCESS_MAX: u64 = 1 << 30;
-/// How a card says that remote writes and reads are used, or are not.
-const PLACING: &str = "placing";
-const PACKETS: &str = "packets";
+
+/// Devices that are used at a time: the key of exposed memory, which peers are told, has room for the keys of so many.
+pub const RAILS_MAX: usize = 2;
 
 /// By which operations peers are reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,19 +95,21 @@ impl Mode {
         [("auto", Self::Auto), ("rdma", Self::Rdma), ("sendrecv", Self::SendReceive), ("one-sided", Self::OneSided)];
 }
 
-/// How the device is used.
+/// How devices are used.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// As for UDP: the first interface that has an RDMA device is used.
+    /// As for UDP: the devices of these interfaces are used, the better ones first, at most [`RAILS_MAX`].
     pub interfaces: Option<String>,
     /// By which operations.
     pub mode: Mode,
     /// Neither messages nor windows are written to memory of peers, whatever the mode.
     pub without_placement: bool,
-    /// Connections that are open at a time.
+    /// Connections of each device that are open at a time.
     pub connections: u32,
     /// Bytes of registrations that are kept for the next operation; 0: none.
     pub registration_cache: u64,
+    /// A rail on which part of an access has been under way for so long has failed, if others lead to the same peer; 0: never.
+    pub access_limit: Duration,
 }
 
 /// Bytes of registrations that are kept where nothing else says so.
@@ -110,65 +123,12 @@ impl Default for Settings {
             without_placement: false,
             connections: CONNECTIONS_MAX,
             registration_cache: REGISTRATION_CACHE,
+            access_limit: Duration(0),
         }
     }
 }
 
-/// What peers need to know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Card {
-    /// Where this process listens.
-    pub listens: SocketAddr,
-    /// Who has not read the card does not know it: it comes with each request for a connection.
-    pub token: u64,
-    /// Peers may write to memory here, and this end to theirs.
-    pub places: bool,
-    /// Bytes of a packet.
-    pub packet_size: u16,
-}
-
-impl Card {
-    /// As it is told to peers: without commas and spaces.
-    pub fn encode(&self) -> String {
-        let Self { listens, token, places, packet_size } = self;
-        let kind = if *places { PLACING } else { PACKETS };
-        format!("{kind};{packet_size};{token:x};{listens}")
-    }
-
-    /// The inverse. The text is a peer's: it is believed in nothing.
-    ///
-    /// # Errors
-    /// It says something else.
-    pub fn decode(text: &str) -> Result<Self, Error> {
-        let wrong = || Error::Peer(format!("'{text}' is no address of an RDMA device"));
-        let parts: Vec<&str> = text.splitn(4, ';').collect();
-        let [kind, packet_size, token, listens] = parts[..] else { return Err(wrong()) };
-        let places = match kind {
-            PLACING => true,
-            PACKETS => false,
-            _ => return Err(wrong()),
-        };
-        let packet_size = packet_size.parse().map_err(|_| wrong())?;
-        let token = u64::from_str_radix(token, 16).map_err(|_| wrong())?;
-        let listens: SocketAddr = listens.parse().map_err(|_| wrong())?;
-        let fits = usize::from(packet_size) >= udp::PACKET_SIZE_MIN && listens.port() != 0;
-        fits.then_some(Self { listens, token, places, packet_size }).ok_or_else(wrong)
-    }
-}
-
-/// The device that would be used, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chosen {
-    /// Its name, e.g. `mlx5_0`.
-    pub device: String,
-    /// Which of its ports.
-    pub port: u8,
-    /// Its interface.
-    pub interface: String,
-    /// The address that peers connect to.
-    pub address: std::net::IpAddr,
-}
-
+/// rdma-core, opened.
 fn library() -> Result<&'static Library, Error> {
     let missing = |why| {
         Error::Unavailable(format!(
@@ -179,37 +139,7 @@ fn library() -> Result<&'static Library, Error> {
     Library::get().map_err(missing)
 }
 
-/// The first interface behind which there is a device.
-fn choose(library: &'static Library, settings: &Settings) -> Result<(Chosen, Bound), Error> {
-    let wanted = udp::Settings { interfaces: settings.interfaces.clone(), packet_size_max: None };
-    let mut refusals = Vec::new();
-    for candidate in udp::candidates(&wanted)? {
-        let interface = candidate.interface_name();
-        match Bound::new(library, candidate.ip) {
-            Ok(bound) => {
-                let (device, port) = bound.device();
-                return Ok((Chosen { device, port, interface, address: candidate.ip }, bound));
-            }
-            Err(why) => refusals.push(format!("{interface}: {why}")),
-        }
-    }
-    let why = refusals.join("; ");
-    let has = status::summary(library);
-    Err(Error::Unavailable(format!(
-        "no interface that may be used leads to an RDMA device ({why}); {has}: WEFT_INTERFACE chooses among interfaces, and an RDMA device needs an \
-         interface with an address of IP"
-    )))
-}
-
-/// What the settings would make of this machine's devices.
-///
-/// # Errors
-/// There are no libraries, or there is no device: one sentence.
-pub fn consider(settings: &Settings) -> Result<Chosen, Error> {
-    Ok(choose(library()?, settings)?.0)
-}
-
-/// An open device.
+/// An open device: one of the rails.
 pub struct Verbs {
     device: Device,
     chosen: Chosen,
@@ -219,15 +149,9 @@ pub struct Verbs {
 }
 
 impl Verbs {
-    /// Opens the device that the settings mean.
-    ///
-    /// # Errors
-    /// There is none, or it does not do what is needed: one sentence that names it and the call.
-    pub fn open(settings: &Settings) -> Result<Self, Error> {
-        let library = library()?;
-        let (chosen, bound) = choose(library, settings)?;
-        // Nobody can guess it.
-        let token = RandomState::new().hash_one((std::process::id(), crate::clock::now().0));
+    /// Opens a device; `token` is on the card of this process. Else one sentence that names the device and the call.
+    fn open(library: &'static Library, found: Found, settings: &Settings, token: u64) -> Result<Self, Error> {
+        let Found { chosen, bound } = found;
         let how = Use {
             connections: settings.connections,
             places: settings.mode != Mode::SendReceive && !settings.without_placement,
@@ -245,24 +169,8 @@ impl Verbs {
         Ok(Self { device, chosen, bytes_min, packet_size: limits::MESSAGE_BYTES - wire::HEADER })
     }
 
-    /// What peers need to know.
-    pub fn card(&self) -> Card {
-        let Device { name, token, places, .. } = &self.device;
-        Card { listens: *name, token: *token, places: *places, packet_size: self.packet_size as u16 }
-    }
-
-    /// Where this end is.
-    pub fn own_address(&self) -> Address {
-        Address::Verbs(VerbsAddress { peer: u32::MAX, listens: self.device.name })
-    }
-
-    /// The device and its interface.
-    pub fn chosen(&self) -> &Chosen {
-        &self.chosen
-    }
-
     /// In words: what the connections are made of.
-    pub fn describe(&self) -> String {
+    fn describe(&self) -> String {
         let Device { is_iwarp, limits, port, device, rings, .. } = &self.device;
         let kind = if *is_iwarp { "iWARP" } else { "InfiniBand or RoCE" };
         let receives =
@@ -279,34 +187,35 @@ impl Verbs {
     }
 
     /// In words: whether registrations are kept, or why not.
-    pub fn registration_cache(&self) -> String {
+    fn registration_cache(&self) -> String {
         self.device.kept.describe()
     }
 
     /// Why registrations are not kept, if the settings wish for it.
-    pub fn warning(&self) -> Option<String> {
+    fn warning(&self) -> Option<String> {
         self.device.kept.warning().map(|why| format!("memory is registered for each operation: {why}"))
     }
+}
 
-    /// From how many bytes on messages are written to the receiver's memory; none if they are not.
-    pub fn placed_min(&self) -> Option<u64> {
-        (self.device.places && self.bytes_min < u64::MAX).then_some(self.bytes_min)
+impl Rail for Verbs {
+    fn card(&self) -> Candidate {
+        Candidate { port: self.device.name.port(), ..self.chosen.candidate }
     }
 
-    /// Learns where a peer is.
-    ///
-    /// # Errors
-    /// Its address is of another family, or its own: one sentence.
-    pub fn address_of(&mut self, peer: &Card) -> Result<Address, Error> {
-        let own = self.device.name;
-        if peer.listens.is_ipv4() != own.is_ipv4() || peer.listens == own {
-            let theirs = peer.listens;
-            return Err(Error::Peer(format!(
-                "an RDMA connection from {own} to {theirs} cannot be: WEFT_INTERFACE chooses interfaces"
-            )));
-        }
-        let place = self.device.insert(peer.listens, peer.token);
-        Ok(Address::Verbs(VerbsAddress { peer: place as u32, listens: peer.listens }))
+    fn meet(&mut self, listens: SocketAddr, token: u64) -> VerbsAddress {
+        VerbsAddress { peer: self.device.insert(listens, token) as u32, listens }
+    }
+
+    fn abandon(&mut self, peer: u32) {
+        self.device.abandon(peer as usize);
+    }
+
+    fn tell_dropped(&mut self, peer: u32, rails: u16) -> bool {
+        self.device.tell_dropped(peer as usize, rails)
+    }
+
+    fn poll_dropped(&mut self) -> Option<(u32, u16)> {
+        self.device.poll_dropped()
     }
 }
 
@@ -407,26 +316,10 @@ impl Datagrams for Verbs {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_card_is_read_back_and_nothing_else_is() {
-        for (listens, places) in [("192.0.2.1:18515", true), ("[2001:db8::7]:1", false)] {
-            let listens = listens.parse().expect("an address");
-            let card = Card { listens, token: u64::MAX - 1, places, packet_size: 4088 };
-            let text = card.encode();
-            assert!(!text.contains([',', ' ', '+']), "{text}");
-            assert_eq!(Card::decode(&text).expect("a card"), card);
-        }
-        for text in
-            ["", "placing;4088;1", "placing;4088;1;192.0.2.1:0", "placing;1;1;192.0.2.1:7", "else;4088;1;192.0.2.1:7"]
-        {
-            assert!(Card::decode(text).is_err(), "{text}");
-        }
-    }
-
     /// Where there is no device, which is nearly everywhere, who names the link is told what is missing.
     #[test]
     fn without_a_device_one_sentence_says_what_is_missing() {
-        if let Err(error) = Verbs::open(&Settings::default()) {
+        if let Err(error) = VerbsRails::open(&Settings::default()) {
             let says = error.to_string();
             assert!(says.contains("RDMA") || says.contains("rdma-core") || says.contains("interface"), "{says}");
         }

@@ -120,13 +120,25 @@ impl Context {
 
     /// So many virtual machines with this device: those that are up, if they are like that, or else new ones.
     pub(crate) fn guests(&self, device: Device, count: u32) -> anyhow::Result<Rc<Guests>> {
+        self.guests_like(device, count, guests::Machine::default())
+    }
+
+    /// The same of other machines.
+    pub(crate) fn guests_like(
+        &self,
+        device: Device,
+        count: u32,
+        machine: guests::Machine,
+    ) -> anyhow::Result<Rc<Guests>> {
         let mut guests = self.guests.borrow_mut();
-        if let Some(guests) = guests.as_ref().filter(|up| up.device() == device && up.count() == count && up.are_up()) {
+        let fits =
+            |up: &&Rc<Guests>| (up.device(), up.count(), up.machine()) == (device, count, machine) && up.are_up();
+        if let Some(guests) = guests.as_ref().filter(fits) {
             return Ok(guests.clone());
         }
         // Before others are there: they take a gigabyte each.
         *guests = None;
-        let booted = Rc::new(Guests::boot(&self.root, count, device, guests::Machine::default())?);
+        let booted = Rc::new(Guests::boot(&self.root, count, device, machine)?);
         *guests = Some(booted.clone());
         Ok(booted)
     }

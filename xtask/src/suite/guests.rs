@@ -5,24 +5,26 @@
 //! remote shell ([`shell`]), so that `mpiexec` in the first of them starts ranks in all.
 
 mod inside;
+mod machine;
 mod shell;
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
 use super::process::{self, Finished, MARK, Run};
+pub(crate) use machine::Machine;
+use machine::{EMULATOR, Place};
 
-const HOW: &str = "usage: cargo xtask rdma [--guests N] [--device siw|rxe] [--memory MIB] [--limit SECONDS] [--instructions] [--console] -- PROGRAM [ARGUMENT …]
-  boots N guests (2), each with a device of RDMA in software (siw), and runs PROGRAM in the first of them, in this directory and with the
+const HOW: &str = "usage: cargo xtask rdma [--guests N] [--device siw|rxe] [--interfaces N] [--ipv6] [--memory MIB] [--limit SECONDS] [--instructions] [--console] -- PROGRAM [ARGUMENT …]
+  boots N guests (2), each with a device of RDMA in software (siw) on each of its interfaces (1), with addresses of IPv4 or of IPv6 only, and runs PROGRAM in the first of them, in this directory and with the
   variables of this environment that concern MPI; --instructions: their clocks go on by a nanosecond with each instruction, and by the time that passes while they
   are idle; WEFT_HOSTS and WEFT_AGENT lead to all guests:
   cargo xtask rdma -- sh -c 'mpiexec --hosts $WEFT_HOSTS -n 2 ./program'";
@@ -32,7 +34,6 @@ const IMAGE: &str = "tests/rdma/image.sh";
 const GUEST: &str = "tests/rdma/guest.sh";
 /// How the directories begin that are shared with guests; the process that has booted them follows, and a number.
 const SHARE: &str = "share-";
-const EMULATOR: &str = "qemu-system-x86_64";
 /// Making the image takes half a minute, and as long as 300 MB take to come here.
 const IMAGE_LIMIT_SECONDS: u64 = 1200;
 /// Two guests are up in ten seconds, where nothing else runs.
@@ -40,8 +41,6 @@ const BOOT_LIMIT: Duration = Duration::from_secs(180);
 /// How long a guest may take to end a command that it was told to kill, and to look for what is left.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(20);
-/// Memory of a guest, in MiB.
-const MEMORY_MIB: u32 = 1024;
 const GUESTS_MAX: u32 = 8;
 const LIMIT_SECONDS: u64 = 600;
 /// Lines of a guest's console that are shown when it fails.
@@ -78,20 +77,6 @@ impl Device {
     }
 }
 
-/// What a guest is made of.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Machine {
-    pub(crate) memory_mib: u32,
-    /// Its clock goes on by a nanosecond with each instruction, and by the time that passes while it is idle.
-    pub(crate) counts: bool,
-}
-
-impl Default for Machine {
-    fn default() -> Self {
-        Self { memory_mib: MEMORY_MIB, counts: false }
-    }
-}
-
 /// What is needed beside Weft is absent: why there can be no guests.
 pub(crate) fn missing() -> Option<String> {
     let has = |name: &str| {
@@ -109,6 +94,7 @@ pub(crate) struct Guests {
     /// None: turned off.
     machines: RefCell<Vec<Option<Child>>>,
     device: Device,
+    machine: Machine,
     /// The program that serves in the guests: this one.
     xtask: PathBuf,
     commands: AtomicU32,
@@ -131,13 +117,20 @@ impl Guests {
         let xtask = share.join("xtask");
         fs::copy("/proc/self/exe", &xtask).context("this program cannot be copied")?;
         fs::copy(root.join(GUEST), share.join("guest.sh"))?;
-        let setting = format!("guests={count}\ndevice={}\nxtask='{}'\n", device.name(), xtask.display());
+        let Machine { interfaces, is_v6, .. } = machine;
+        let family = if is_v6 { 6 } else { 4 };
+        let setting = format!(
+            "guests={count}\ndevice={}\ninterfaces={interfaces}\nfamily={family}\nxtask='{}'\n",
+            device.name(),
+            xtask.display()
+        );
         fs::write(share.join("setting"), setting)?;
-        let guests = Guests { share, count, machines: RefCell::default(), device, xtask, commands: AtomicU32::new(0) };
-        let network = network(std::process::id(), number);
+        let guests =
+            Guests { share, count, machines: RefCell::default(), device, machine, xtask, commands: AtomicU32::new(0) };
         for node in 1..=count {
             fs::create_dir(guests.directory(node))?;
-            let started = guests.start_machine(&home, node, &network, machine)?;
+            let place = Place { home: &home, share: &guests.share, number };
+            let started = machine.start(&place, node, &guests.console(node))?;
             guests.machines.borrow_mut().push(Some(started));
         }
         guests.wait_until_ready()?;
@@ -150,6 +143,10 @@ impl Guests {
 
     pub(crate) fn device(&self) -> Device {
         self.device
+    }
+
+    pub(crate) fn machine(&self) -> Machine {
+        self.machine
     }
 
     /// Starts a command in guest `node` (from 1 on), in this directory, with these variables.
@@ -217,45 +214,6 @@ impl Guests {
 
     fn console(&self, node: u32) -> PathBuf {
         self.share.join(format!("console{node}"))
-    }
-
-    /// Always emulated: what the processor offers is not used, since there are machines whose `/dev/kvm` never lets a guest begin.
-    fn start_machine(&self, home: &Path, node: u32, network: &str, machine: Machine) -> anyhow::Result<Child> {
-        let export = |id: &str, path: &Path, options: &str| {
-            // A comma in a path is written twice.
-            let path = path.display().to_string().replace(',', ",,");
-            format!("local,id={id},mount_tag={id},path={path},security_model=none,multidevs=remap{options}")
-        };
-        let kernel = format!("console=ttyS0 quiet panic=-1 weft.guest={node}");
-        // The machine ends with this process, however that ends.
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", EMULATOR]);
-        // With room for one processor only, emulators before 8.2 leave out memory barriers, also those between the guest and its devices: a network
-        // interface that misses one never sends again.
-        command.args([
-            "-accel",
-            if machine.counts { "tcg,thread=single" } else { "tcg,thread=multi" },
-            "-cpu",
-            "max",
-            "-smp",
-            "1,maxcpus=2",
-            "-m",
-            &machine.memory_mib.to_string(),
-        ]);
-        if machine.counts {
-            command.args(["-icount", "shift=0,sleep=on"]);
-        }
-        command.args(["-nodefaults", "-no-reboot", "-display", "none", "-monitor", "none"]);
-        command.arg("-serial").arg(format!("file:{}", self.console(node).display()));
-        command.arg("-kernel").arg(home.join("kernel")).arg("-initrd").arg(home.join("initramfs"));
-        command.args(["-append", &kernel]);
-        command.args(["-virtfs", &export("root", Path::new("/"), ",readonly=on")]);
-        command.args(["-virtfs", &export("share", &self.share, "")]);
-        command.args(["-netdev", &format!("socket,id=net0,{network}")]);
-        command.args(["-device", &format!("virtio-net-pci,netdev=net0,romfile=,mac=52:54:00:57:45:{node:02x}")]);
-        command.env("PATH", process::search_path()).process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
-        let said = fs::File::create(self.share.join(format!("emulator{node}")))?;
-        command.stderr(said).spawn().context("cannot run setpriv, to run the emulator")
     }
 
     fn wait_until_ready(&self) -> anyhow::Result<()> {
@@ -412,13 +370,6 @@ fn remove_stale(home: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A network of these guests alone: a multicast group that does not leave the machine.
-fn network(pid: u32, number: u32) -> String {
-    let [_, _, high, low] = pid.to_be_bytes();
-    let port = 20000 + (pid.wrapping_mul(7) + number) % 20000;
-    format!("mcast=230.77.{high}.{low}:{port},localaddr=127.0.0.1")
-}
-
 /// As one word of a shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
@@ -441,6 +392,8 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         match argument.as_str() {
             "--guests" => count = value()?.parse().context("--guests needs a number")?,
             "--device" => device = Device::parse(value()?)?,
+            "--interfaces" => machine.interfaces = value()?.parse().context("--interfaces needs a number")?,
+            "--ipv6" => machine.is_v6 = true,
             "--memory" => machine.memory_mib = value()?.parse().context("--memory needs a number of MiB")?,
             "--limit" => limit = value()?.parse().context("--limit needs a number of seconds")?,
             "--instructions" => machine.counts = true,
@@ -451,6 +404,12 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     };
     anyhow::ensure!(!words.is_empty(), "what shall run in the guests?\n{HOW}");
     anyhow::ensure!((1..=GUESTS_MAX).contains(&count), "--guests is 1 to {GUESTS_MAX}, not {count}");
+    let most = machine::INTERFACES_MAX;
+    anyhow::ensure!(
+        (1..=most).contains(&machine.interfaces),
+        "--interfaces is 1 to {most}, not {}",
+        machine.interfaces
+    );
     process::catch_interrupts()?;
     let began = Instant::now();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the project")?;
@@ -489,13 +448,6 @@ pub(crate) fn run_inside(arguments: &[String]) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn guests_of_two_runs_have_networks_of_their_own() {
-        assert_eq!(network(0x1234, 0), "mcast=230.77.18.52:32620,localaddr=127.0.0.1");
-        assert_ne!(network(0x1234, 0), network(0x1234, 1));
-        assert_ne!(network(0x1234, 0), network(0x1235, 0));
-    }
 
     #[test]
     fn words_with_quotes_stay_words() {

@@ -1,10 +1,12 @@
 //! MPI over RDMA: programs between virtual machines whose kernels play a device, `siw` (iWARP) or `rdma_rxe` (RoCE), over each carrier that leads
 //! there and in each of its modes; and what is said when something breaks.
 
+mod rails;
+
 use std::time::Duration;
 
 use super::context::{Context, Expected};
-use super::guests::{self, Device, Guests, Session};
+use super::guests::{self, Device, Guests, Machine, Session};
 use super::peers;
 use super::process::Finished;
 use super::{Case, Outcome};
@@ -150,6 +152,7 @@ fn all() -> Vec<Case> {
             cases.extend(failures(device, *mode));
         }
     }
+    cases.extend(rails::cases());
     cases
 }
 
@@ -186,6 +189,9 @@ const SELECTED: &[&str] = &[
     "rxe, verbs, one-sided: remote_access, 2 ranks on 2 guests",
     "rxe, verbs, auto: registration_cache, registrations are kept",
     "rxe, verbs, auto: a device is gone before the first connection",
+    "siw, two rails: both carry bytes of large messages",
+    "siw, two rails: one goes down under traffic, and the job goes on",
+    "rxe, IPv6 only: point_to_point",
 ];
 
 pub(crate) fn selection(_: &Context) -> Vec<Case> {
@@ -382,10 +388,20 @@ fn on(
     expected: &Expected,
     run: impl FnOnce(&Guests) -> anyhow::Result<Finished>,
 ) -> Outcome {
+    on_like(context, (device, count, Machine::default()), expected, run)
+}
+
+/// The same on guests that are made of something else.
+fn on_like(
+    context: &Context,
+    (device, count, machine): (Device, u32, Machine),
+    expected: &Expected,
+    run: impl FnOnce(&Guests) -> anyhow::Result<Finished>,
+) -> Outcome {
     if let Some(why) = guests::missing() {
         return Outcome::Skipped(why);
     }
-    let finished = context.guests(device, count).and_then(|guests| run(&guests));
+    let finished = context.guests_like(device, count, machine).and_then(|guests| run(&guests));
     if finished.is_err() {
         context.turn_guests_off();
     }

@@ -13,7 +13,7 @@ use weft_net::datagrams::{Address, Datagrams, Outcome};
 use weft_net::ethernet::{self, Ethernet};
 use weft_net::fabric::{self, Fabric};
 use weft_net::udp::{self, Card, Udp};
-use weft_net::verbs::{self, Verbs};
+use weft_net::verbs::{self, VerbsRails};
 use weft_net::xdp;
 
 use super::protocol::{Arrived, Fate, LinkPath, MULTICAST, MULTICAST_OF_LINK, OpenedLink, SentTo, Target};
@@ -139,7 +139,13 @@ impl Link for EthernetLink {
     }
 }
 
-struct VerbsLink(Verbs);
+struct VerbsLink(VerbsRails);
+
+/// Addresses of rails, that of packets first.
+fn by_rdma<'ways>(ends: impl Iterator<Item = &'ways std::net::SocketAddr>) -> String {
+    let all: Vec<String> = ends.map(ToString::to_string).collect();
+    format!("{} by RDMA", all.join(" and "))
+}
 
 impl Link for VerbsLink {
     fn name(&self) -> &str {
@@ -156,11 +162,11 @@ impl Link for VerbsLink {
 
     fn way(&mut self, card: &str) -> Result<(LinkPath, Address), String> {
         let peer = verbs::Card::decode(card).map_err(|error| error.to_string())?;
-        let to = self.0.address_of(&peer).map_err(|error| error.to_string())?;
-        let own = self.0.card();
+        let to = self.0.address_of(&peer, 0).map_err(|error| error.to_string())?;
+        let (own, ways) = (self.0.card(), self.0.ways(&to));
         let way = LinkPath {
-            own: self.0.own_address().to_string(),
-            peer: to.to_string(),
+            own: by_rdma(ways.iter().map(|(own, _)| own)),
+            peer: by_rdma(ways.iter().map(|(_, peer)| peer)),
             own_bytes: usize::from(own.packet_size),
             peer_bytes: usize::from(peer.packet_size),
             packet_bytes: usize::from(own.packet_size.min(peer.packet_size)),
@@ -375,8 +381,8 @@ fn open_all(settings: &Settings) -> Vec<(String, Opened)> {
         all.extend(open_fabric(settings, &wanted));
     }
     if settings.links.verbs {
-        let opened =
-            Verbs::open(&weft_mpi::settings::verbs(settings)).map(|verbs| Box::new(VerbsLink(verbs)) as Box<dyn Link>);
+        let opened = VerbsRails::open(&weft_mpi::settings::verbs(settings))
+            .map(|verbs| Box::new(VerbsLink(verbs)) as Box<dyn Link>);
         all.push(("verbs".to_owned(), opened.map_err(|error| error.to_string())));
     }
     if settings.links.ethernet {

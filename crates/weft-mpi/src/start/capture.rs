@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use weft_net::capture::{Capture, Ends, Recorder, SharedRecorder};
 use weft_net::datagrams::Address;
 use weft_net::fabric::Fabric;
-use weft_net::verbs::Verbs;
+use weft_net::verbs::VerbsRails;
 
 use super::links::Opened;
 use super::warn;
@@ -58,7 +58,7 @@ fn ends(path: &Route, slot: Slot, links: &Opened) -> Vec<Ends> {
         Slot::Udp if !links.fabric.is_empty() => {
             links.fabric.iter().find(|fabric| fabric.rail() == rail).map(Fabric::own_address)
         }
-        Slot::Udp if links.verbs.is_some() => links.verbs.as_ref().map(Verbs::own_address),
+        Slot::Udp if links.verbs.is_some() => links.verbs.as_ref().map(VerbsRails::own_address),
         Slot::Udp => {
             let own = links.candidates.iter().find(|candidate| candidate.rail == rail)?;
             Some(Address::Udp((own.ip, own.port).into()))

@@ -3,7 +3,7 @@
 use weft_net::ethernet::Ethernet;
 use weft_net::fabric::{self, Fabric};
 use weft_net::udp::{self, Udp};
-use weft_net::verbs::{self, Verbs};
+use weft_net::verbs::{self, VerbsRails};
 
 use super::{other, warn};
 use crate::error::Result;
@@ -16,7 +16,7 @@ pub(super) struct Opened {
     /// In the place of UDP, one for each rail.
     pub(super) fabric: Vec<Fabric>,
     /// In the place of UDP, too.
-    pub(super) verbs: Option<Verbs>,
+    pub(super) verbs: Option<VerbsRails>,
     /// One for each interface, the better ones first.
     pub(super) raw: Vec<Ethernet>,
     /// Why there are no raw frames.
@@ -55,9 +55,9 @@ impl Opened {
         self.fabric.iter().map(card).collect()
     }
 
-    /// What peers are told of the RDMA device.
+    /// What peers are told of the RDMA devices.
     pub(super) fn verbs_card(&self) -> Option<verbs::Card> {
-        self.verbs.as_ref().map(Verbs::card)
+        self.verbs.as_ref().map(VerbsRails::card)
     }
 
     /// What peers are told of where this process can be reached, by UDP or not.
@@ -81,7 +81,7 @@ pub(super) fn open(settings: &Settings, rank: u32) -> Result<Opened> {
         false => Vec::new(),
     };
     let verbs = match settings.links.verbs {
-        true => Some(Verbs::open(&settings::verbs(settings)).map_err(|error| other(error.to_string()))?),
+        true => Some(VerbsRails::open(&settings::verbs(settings)).map_err(|error| other(error.to_string()))?),
         false => None,
     };
     if let Some(what) = fabric.iter().filter(|_| rank == 0).find_map(Fabric::warning) {

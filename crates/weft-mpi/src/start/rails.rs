@@ -42,20 +42,22 @@ pub(super) fn ack_delay(settings: &Settings, take_turns: bool) -> Duration {
     settings.ack_delay.unwrap_or(default)
 }
 
-/// The way to a peer. `own` and `peer` are what the two ends say of themselves; `first`: one end says so, the other does not.
+/// The way to a peer. `own` and `peer` are what the two ends say of themselves, and their ranks.
 pub(super) fn remote(
     (settings, ack_delay): (&Settings, Duration),
     size: u32,
     (own, peer): (&Card, &Card),
     links: &mut Opened,
-    first: bool,
+    ranks: (u32, u32),
 ) -> Route {
+    // One end says so, the other one does not.
+    let first = ranks.0 < ranks.1;
     let (mut found, refusal) = match own.addresses.as_ref().and(peer.addresses.as_ref()) {
         _ if !links.fabric.is_empty() => match by_fabric(own, peer, links, first) {
             Ok(found) => (found, None),
             Err(reason) => (raw_only(own, peer), Some(reason)),
         },
-        _ if links.verbs.is_some() => match by_verbs(settings, own, peer, links) {
+        _ if links.verbs.is_some() => match by_verbs(settings, own, peer, links, ranks) {
             Ok(found) => (found, None),
             Err(reason) => (raw_only(own, peer), Some(reason)),
         },
@@ -154,12 +156,18 @@ fn by_fabric(own: &Card, peer: &Card, links: &mut Opened, first: bool) -> Result
 }
 
 /// RDMA devices, and raw frames beside them where both ends have them. A carrier into which faults are injected keeps no promise.
-fn by_verbs(settings: &Settings, own: &Card, peer: &Card, links: &mut Opened) -> Result<Vec<Found>, String> {
+fn by_verbs(
+    settings: &Settings,
+    own: &Card,
+    peer: &Card,
+    links: &mut Opened,
+    (rank, other): (u32, u32),
+) -> Result<Vec<Found>, String> {
     let missing = || "it has no RDMA device: WEFT_LINK must name verbs at both ends".to_owned();
     let (Some(here), Some(there), Some(verbs)) = (&own.verbs, &peer.verbs, &mut links.verbs) else {
         return Err(missing());
     };
-    let to = verbs.address_of(there).map_err(|error| error.to_string())?;
+    let to = verbs.address_of(there, u32::midpoint(rank, other)).map_err(|error| error.to_string())?;
     let mut found = raw_only(own, peer);
     found.push(Found {
         carrier: Carrier { kind: CarrierKind::Udp, rail: 0, ends: Ends { own: 0, peer: 0 } },

@@ -48,6 +48,11 @@ impl Candidate {
         format!("{ip}/{}", self.prefix)
     }
 
+    /// Where that is, of this machine's own addresses: an address that only its link has needs the interface.
+    pub fn socket_address(&self) -> SocketAddr {
+        reached_by(self.ip, self.port, self.interface)
+    }
+
     /// The name of the interface, of this machine's own addresses.
     pub fn interface_name(&self) -> String {
         sys::interface_name(self.interface).unwrap_or_else(|| format!("interface {}", self.interface))
@@ -201,16 +206,21 @@ pub fn pair_rails(own: &[Candidate], peer: &[Candidate], first: bool) -> Result<
 
 impl Pair {
     fn of(own: &Candidate, peer: &Candidate) -> Self {
-        let to = match peer.ip {
-            IpAddr::V6(ip) if ip.is_unicast_link_local() => SocketAddrV6::new(ip, peer.port, 0, own.interface).into(),
-            ip => SocketAddr::new(ip, peer.port),
-        };
+        let to = reached_by(peer.ip, peer.port, own.interface);
         Self { own: *own, peer: *peer, to, packet_size: usize::from(own.packet_size.min(peer.packet_size)) }
     }
 
     /// What both ends carry, Mb/s; 0 if one of them does not say.
     pub fn speed(&self) -> u32 {
         self.own.speed.min(self.peer.speed)
+    }
+}
+
+/// An address and a port behind this interface.
+fn reached_by(ip: IpAddr, port: u16, interface: u32) -> SocketAddr {
+    match ip {
+        IpAddr::V6(ip) if ip.is_unicast_link_local() => SocketAddrV6::new(ip, port, 0, interface).into(),
+        ip => SocketAddr::new(ip, port),
     }
 }
 

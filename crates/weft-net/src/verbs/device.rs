@@ -24,7 +24,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::c_int;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr;
 use weft_core::time::Duration;
@@ -45,8 +45,8 @@ fn number(what: u64, epoch: u32, place: usize) -> u64 {
     what << 56 | u64::from(epoch & 0x00ff_ffff) << 32 | place as u64
 }
 
-/// An address as the kernel has it.
-fn socket_address(address: SocketAddr) -> libc::sockaddr_storage {
+/// An address as the kernel has it; `scope` is the interface behind which one that only its link has is.
+fn socket_address(address: SocketAddr, scope: u32) -> libc::sockaddr_storage {
     // SAFETY: plain numbers, of which zeros are values.
     let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
     let to = &raw mut storage;
@@ -64,7 +64,7 @@ fn socket_address(address: SocketAddr) -> libc::sockaddr_storage {
                 to.sin6_family = libc::AF_INET6 as libc::sa_family_t;
                 to.sin6_port = address.port().to_be();
                 to.sin6_addr.s6_addr = address.ip().octets();
-                to.sin6_scope_id = address.scope_id();
+                to.sin6_scope_id = if address.ip().is_unicast_link_local() { scope } else { 0 };
             }
         }
     }
@@ -82,6 +82,14 @@ fn nonblocking(fd: RawFd) -> io::Result<()> {
         let flags = libc::fcntl(fd, libc::F_GETFL);
         sys::check(flags)?;
         sys::check(libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK))
+    }
+}
+
+/// The interface behind which an address is that only its link has; 0 of any other.
+fn scope_of(address: SocketAddr) -> u32 {
+    match address {
+        SocketAddr::V6(address) => address.scope_id(),
+        SocketAddr::V4(_) => 0,
     }
 }
 
@@ -108,9 +116,10 @@ impl Drop for Bound {
 
 impl Bound {
     /// The device behind an address of this machine, or why there is none.
-    pub(super) fn new(library: &'static Library, ip: IpAddr) -> Result<Self, String> {
+    pub(super) fn new(library: &'static Library, address: SocketAddr) -> Result<Self, String> {
         let mut this = Self { library, channel: ptr::null_mut(), id: ptr::null_mut() };
-        let mut address = socket_address((ip, 0).into());
+        let ip = address.ip();
+        let mut address = socket_address((ip, 0).into(), scope_of(address));
         // SAFETY: what is passed lives while the calls run, and each object is made of those before.
         unsafe {
             this.channel = (library.create_event_channel)();
@@ -249,7 +258,9 @@ struct Leaving {
 pub(super) struct Device {
     library: &'static Library,
     bound: Bound,
+    /// Where it listens. Names are without interfaces, which are this machine's own.
     pub(super) name: SocketAddr,
+    scope: u32,
     pub(super) token: u64,
     pub(super) device: String,
     pub(super) port: u8,
@@ -286,13 +297,15 @@ pub(super) struct Device {
     due: Vec<usize>,
     changing: Vec<usize>,
     broken: VecDeque<usize>,
+    /// Peers that have dropped their ends of other connections, and of which.
+    dropped: VecDeque<(u32, u16)>,
     connections: u32,
     looks: u32,
     clock: u64,
     /// Completions that were found before a sleep, or before a queue pair went.
     found: VecDeque<Completion>,
     /// Queue pairs that went while completions were looked at.
-    dropped: Vec<u32>,
+    gone_queues: Vec<u32>,
     must_look: bool,
     pub(super) rejected: u64,
     pub(super) last_error: Option<String>,
@@ -350,7 +363,7 @@ impl Device {
     pub(super) fn open(
         library: &'static Library,
         bound: Bound,
-        ip: IpAddr,
+        address: SocketAddr,
         &Use { connections, places, rings, kept_bytes, token }: &Use,
     ) -> Result<Self, String> {
         let (device, port) = bound.device();
@@ -370,7 +383,8 @@ impl Device {
         let mut this = Self {
             library,
             bound,
-            name: (ip, 0).into(),
+            name: (address.ip(), 0).into(),
+            scope: scope_of(address),
             token,
             device,
             port,
@@ -401,11 +415,12 @@ impl Device {
             due: Vec::new(),
             changing: Vec::new(),
             broken: VecDeque::new(),
+            dropped: VecDeque::new(),
             connections: 0,
             looks: 0,
             clock: 0,
             found: VecDeque::new(),
-            dropped: Vec::new(),
+            gone_queues: Vec::new(),
             must_look: true,
             rejected: 0,
             last_error: None,
@@ -486,7 +501,8 @@ impl Device {
     }
 
     /// Learns where a peer listens: its number.
-    pub(super) fn insert(&mut self, name: SocketAddr, token: u64) -> usize {
+    pub(super) fn insert(&mut self, listens: SocketAddr, token: u64) -> usize {
+        let name = SocketAddr::from((listens.ip(), listens.port()));
         if let Some(known) = self.by_name.get(&name) {
             return *known;
         }

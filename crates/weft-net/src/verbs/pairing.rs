@@ -82,6 +82,8 @@ pub(super) enum Event {
     PeerCloses,
     /// The deadline has passed.
     Late,
+    /// This end wants no connection to the peer any more, nor tells of its loss.
+    Abandoned,
 }
 
 /// What is to be done.
@@ -242,6 +244,11 @@ impl Pair {
             (State::Ready, Event::Disconnected { held: true } | Event::Failed) => {
                 self.go(State::Lost, None, now);
                 Action::Lose
+            }
+            (State::Lost, Event::Abandoned) => Action::Nothing,
+            (_, Event::Abandoned) => {
+                self.go(State::Lost, None, now);
+                Action::Drop
             }
             (State::Ready, Event::Unused) => {
                 self.go(State::Leaving, None, now);
@@ -625,6 +632,17 @@ mod tests {
         pair.on(Event::Wanted, NOW);
         pair.on(Event::Failed, NOW);
         assert_eq!(pair.on(Event::Request, NOW), Action::Accept);
+    }
+
+    #[test]
+    fn who_is_abandoned_is_dropped_without_a_word_and_never_accepted_again() {
+        let mut pair = Pair::new(true);
+        pair.on(Event::Wanted, NOW);
+        pair.on(Event::Established, NOW);
+        assert_eq!(pair.on(Event::Abandoned, NOW), Action::Drop);
+        assert_eq!((pair.state(), pair.on(Event::Abandoned, NOW)), (State::Lost, Action::Nothing));
+        assert_eq!(pair.on(Event::Request, NOW), Action::Refuse(Reason::Other));
+        assert_eq!(pair.on(Event::Wanted, NOW), Action::Nothing);
     }
 
     #[test]

@@ -30,6 +30,9 @@ pub(super) enum Kind {
     Reclaim,
     /// The answer: [`count`] says how many it will not send.
     Returned,
+    /// The sender has dropped its ends of connections to other rails of the receiver's: [`count`] has a bit for each. Counted as a packet: it arrives, or the
+    /// connection is lost.
+    Dropped,
 }
 
 /// What every message begins with.
@@ -45,7 +48,7 @@ pub(super) struct Header {
 }
 
 impl Kind {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::First,
         Self::Packet,
         Self::Credit,
@@ -56,7 +59,13 @@ impl Kind {
         Self::Stopped,
         Self::Reclaim,
         Self::Returned,
+        Self::Dropped,
     ];
+
+    /// Whether it is numbered among packets, and its loss is that of the connection.
+    pub(super) fn is_packet(self) -> bool {
+        matches!(self, Self::Packet | Self::Dropped)
+    }
 
     /// Whether it needs room that the receiver has granted. What grants room needs none, and the first message comes before there is any to grant.
     pub(super) fn needs_credit(self) -> bool {
@@ -80,7 +89,7 @@ impl Header {
     }
 }
 
-/// The number that follows the header of [`Kind::Reclaim`] and [`Kind::Returned`]; 0 of anything else.
+/// The number that follows the header of [`Kind::Reclaim`], [`Kind::Returned`] and [`Kind::Dropped`]; 0 of anything else.
 pub(super) fn count(contents: &[u8]) -> u16 {
     <[u8; 2]>::try_from(contents).map_or(0, u16::from_le_bytes)
 }
@@ -88,7 +97,7 @@ pub(super) fn count(contents: &[u8]) -> u16 {
 /// Bytes of a [`Greeting`].
 pub(super) const GREETING: usize = 36;
 const MAGIC: [u8; 4] = *b"weft";
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 
 /// What goes with a request for a connection, with its acceptance and its refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,7 +177,7 @@ mod tests {
             assert_eq!(Header::decode(&header.encode()), Some(header));
             assert_eq!(Header::decode(&header.encode()[..HEADER - 1]), None);
         }
-        for nonsense in [[11, 0, 0, 0, 0, 0, 0, 0], [0; 8], [2, 1, 0, 0, 0, 0, 0, 0]] {
+        for nonsense in [[12, 0, 0, 0, 0, 0, 0, 0], [0; 8], [2, 1, 0, 0, 0, 0, 0, 0]] {
             assert_eq!(Header::decode(&nonsense), None);
         }
         for (name, refusal) in [

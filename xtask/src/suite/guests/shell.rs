@@ -4,7 +4,7 @@
 //! little-endian), and that many bytes; the last one is the exit code.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::{Ipv6Addr, Shutdown, TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,8 @@ const GREETING_LIMIT: Duration = Duration::from_secs(20);
 const EXIT_NOT_STARTED: u8 = 127;
 
 pub(super) fn listen() -> anyhow::Result<TcpListener> {
-    TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)).context("the remote shell cannot listen")
+    // Addresses of IPv4 lead there, too.
+    TcpListener::bind((Ipv6Addr::UNSPECIFIED, PORT)).context("the remote shell cannot listen")
 }
 
 /// Serves whoever connects, for ever.

@@ -75,6 +75,19 @@ impl Device {
         self.event(peer, event, None);
     }
 
+    /// Ends what there is of a connection to a peer, for good.
+    pub(in crate::verbs) fn abandon(&mut self, peer: usize) {
+        if peer < self.peers.len() {
+            self.event(peer, Event::Abandoned, None);
+        }
+    }
+
+    /// Other connections of which peers say that they have dropped their ends.
+    #[inline]
+    pub(in crate::verbs) fn poll_dropped(&mut self) -> Option<(u32, u16)> {
+        self.dropped.pop_front()
+    }
+
     pub(super) fn lose(&mut self, peer: usize) {
         self.drop_connection(peer);
         let (own, device) = (self.name, &self.device);
@@ -88,8 +101,8 @@ impl Device {
 
     pub(super) fn connect(&mut self, peer: usize) -> Result<(), String> {
         let library = self.library;
-        let mut from = socket_address((self.name.ip(), 0).into());
-        let mut to = socket_address(self.peers[peer].name);
+        let mut from = socket_address((self.name.ip(), 0).into(), self.scope);
+        let mut to = socket_address(self.peers[peer].name, self.scope);
         let mut id = ptr::null_mut();
         // SAFETY: the channel is open, and the addresses live while the calls run.
         unsafe {
@@ -289,7 +302,7 @@ impl Device {
                 self.find_completions();
                 (library.destroy_qp)(id);
                 self.find_completions();
-                self.forget_arrived(number);
+                self.forget_completions(number);
                 self.connections -= 1;
             }
             (library.destroy_id)(id);

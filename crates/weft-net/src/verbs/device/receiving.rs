@@ -85,14 +85,14 @@ impl Device {
         let Some(mut batch) = self.batch.take() else { return };
         while *packets < limit {
             let count = self.poll(&mut batch, limit - *packets);
-            self.dropped.clear();
+            self.gone_queues.clear();
             let waits = batch[..count].iter().position(|completion| {
-                let is_forgotten = !self.dropped.is_empty() && self.forget_dropped(completion);
+                let is_forgotten = !self.gone_queues.is_empty() && self.forget_gone(completion);
                 !is_forgotten && !self.complete(completion, on_packet, packets, limit)
             });
             if let Some(first) = waits {
                 for completion in batch[first..count].iter().rev() {
-                    if self.dropped.is_empty() || !self.forget_dropped(completion) {
+                    if self.gone_queues.is_empty() || !self.forget_gone(completion) {
                         self.found.push_front(*completion);
                     }
                 }
@@ -118,12 +118,13 @@ impl Device {
         }
     }
 
-    /// A queue pair is no more, and all completions have been found: what has arrived by it is forgotten, because devices give its number to the next one.
-    pub(super) fn forget_arrived(&mut self, qp: u32) {
-        self.dropped.push(qp);
+    /// A queue pair is no more, and all completions have been found. Those of it are forgotten, because devices give its number to the next one, and others
+    /// have its places.
+    pub(super) fn forget_completions(&mut self, qp: u32) {
+        self.gone_queues.push(qp);
         for _ in 0..self.found.len() {
             let Some(completion) = self.found.pop_front() else { return };
-            if completion.id >> 56 == RECEIVED && completion.qp == qp {
+            if completion.qp == qp {
                 self.give_back(&completion);
             } else {
                 self.found.push_back(completion);
@@ -132,18 +133,18 @@ impl Device {
     }
 
     /// Forgets a completion that was found before its queue pair went, if it is one.
-    fn forget_dropped(&mut self, completion: &Completion) -> bool {
-        let is = completion.id >> 56 == RECEIVED && self.dropped.contains(&completion.qp);
+    fn forget_gone(&mut self, completion: &Completion) -> bool {
+        let is = self.gone_queues.contains(&completion.qp);
         if is {
             self.give_back(completion);
         }
         is
     }
 
-    /// The receive of a completion that nobody looks at is posted again. Receives of a peer's own came back with its queues.
+    /// The receive of a completion that nobody looks at, if it is of one, is posted again. Receives of a peer's own came back with its queues.
     fn give_back(&mut self, completion: &Completion) {
         let place = completion.id as u32 as usize;
-        if self.limits.shared && place < self.posted_to.len() {
+        if completion.id >> 56 == RECEIVED && self.limits.shared && place < self.posted_to.len() {
             self.post_receive(place, usize::MAX);
         }
     }
@@ -276,7 +277,7 @@ impl Device {
             return true;
         }
         // What was written before this was sent is in place. What was written after it may have been taken already, if it is no packet itself.
-        let is_packet = kind == Kind::Packet;
+        let is_packet = kind.is_packet();
         let comes_next = |arrived: u16| match arrived.wrapping_sub(header.number) {
             0 => true,
             ahead => !is_packet && ahead <= u16::MAX / 2,
@@ -294,7 +295,7 @@ impl Device {
             self.fail(peer, Event::Failed, "a packet that was written before another was sent is not in its ring");
             return true;
         }
-        if is_packet {
+        if kind == Kind::Packet {
             on_packet(&message[HEADER..]);
             *packets += 1;
         }
@@ -324,6 +325,8 @@ impl Device {
                 self.say(peer, Kind::Returned);
             }
             Kind::Returned => self.note_returned(peer, count),
+            // Each is taken before the next look, and a window of them is all that a peer may send.
+            Kind::Dropped => self.dropped.push_back((peer as u32, count)),
         }
         let Peer { grants, pair, .. } = &self.peers[peer];
         // Also while it closes: the other end's last message needs room.

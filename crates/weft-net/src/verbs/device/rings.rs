@@ -74,7 +74,7 @@ impl Device {
             self.fail(peer, Event::Failed, "it says that it has taken what was never written");
             return false;
         }
-        if kind == Kind::Packet {
+        if kind.is_packet() {
             entry.arrived = entry.arrived.wrapping_add(1);
             self.clock += 1;
             entry.used = self.clock;

@@ -36,10 +36,24 @@ impl Device {
         self.transmit(to, Kind::Packet, packet)
     }
 
+    /// Tells a peer which other connections to it this end has dropped; `false`: not now. What is told is as sure to arrive as a packet.
+    pub(in crate::verbs) fn tell_dropped(&mut self, to: usize, rails: u16) -> bool {
+        let Some(peer) = self.peers.get(to) else { return false };
+        match peer.pair.state() {
+            State::Ready if !peer.gone => {}
+            State::Apart => {
+                self.event(to, Event::Wanted, None);
+                return false;
+            }
+            _ => return false,
+        }
+        self.peers[to].says.is_empty() && self.transmit(to, Kind::Dropped, &rails.to_le_bytes()) == Ok(true)
+    }
+
     /// Sends a message of a kind; `false`: there is no room for it now.
     pub(super) fn transmit(&mut self, to: usize, kind: Kind, packet: &[u8]) -> Result<bool, ()> {
         let peer = &self.peers[to];
-        if (kind.needs_credit() && peer.credits.left() == 0) || !self.has_room(to, kind == Kind::Packet) {
+        if (kind.needs_credit() && peer.credits.left() == 0) || !self.has_room(to, kind.is_packet()) {
             return Ok(false);
         }
         let header = self.header(to, kind);
@@ -50,7 +64,7 @@ impl Device {
             ptr::copy_nonoverlapping(header.as_ptr(), bytes, HEADER);
             ptr::copy_nonoverlapping(packet.as_ptr(), bytes.add(HEADER), packet.len());
         }
-        if !self.leave(to, (place, HEADER + packet.len()), kind == Kind::Packet, None) {
+        if !self.leave(to, (place, HEADER + packet.len()), kind.is_packet(), None) {
             return Ok(false);
         }
         if kind.needs_credit() {

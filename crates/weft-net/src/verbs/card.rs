@@ -1,0 +1,90 @@
+//! What peers are told of the RDMA devices of a process.
+
+use super::RAILS_MAX;
+use crate::Error;
+use crate::udp::{self, Candidate};
+
+/// How a card says that remote writes and reads are used, or are not.
+const PLACING: &str = "placing";
+const PACKETS: &str = "packets";
+
+/// What peers need to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Card {
+    /// Where this process listens, on each of its rails: at least one, in their order.
+    pub rails: Vec<Candidate>,
+    /// Who has not read the card does not know it: it comes with each request for a connection.
+    pub token: u64,
+    /// Peers may write to memory here, and this end to theirs.
+    pub places: bool,
+    /// Bytes of a packet.
+    pub packet_size: u16,
+}
+
+impl Card {
+    /// As it is told to peers: without commas and spaces.
+    pub fn encode(&self) -> String {
+        let Self { rails, token, places, packet_size } = self;
+        let kind = if *places { PLACING } else { PACKETS };
+        let rails = udp::Card { candidates: rails.clone(), window_packets: 0 }.encode();
+        format!("{kind};{packet_size};{token:x};{rails}")
+    }
+
+    /// The inverse. The text is a peer's: it is believed in nothing.
+    ///
+    /// # Errors
+    /// It says something else.
+    pub fn decode(text: &str) -> Result<Self, Error> {
+        let wrong = || Error::Peer(format!("'{text}' are no addresses of RDMA devices"));
+        let parts: Vec<&str> = text.splitn(4, ';').collect();
+        let [kind, packet_size, token, rails] = parts[..] else { return Err(wrong()) };
+        let places = match kind {
+            PLACING => true,
+            PACKETS => false,
+            _ => return Err(wrong()),
+        };
+        let packet_size = packet_size.parse().map_err(|_| wrong())?;
+        let token = u64::from_str_radix(token, 16).map_err(|_| wrong())?;
+        let rails = udp::Card::decode(rails).map_err(|_| wrong())?.candidates;
+        let are_numbered = rails.iter().zip(0..).all(|(one, place)| one.rail == place && one.port != 0);
+        let fits = usize::from(packet_size) >= udp::PACKET_SIZE_MIN && (1..=RAILS_MAX).contains(&rails.len());
+        (fits && are_numbered).then_some(Self { rails, token, places, packet_size }).ok_or_else(wrong)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rail(rail: u8, ip: &str) -> Candidate {
+        let ip = ip.parse().expect("an address");
+        Candidate { ip, prefix: 24, port: 18515, packet_size: 1472, host: 7, interface: 0, rail, speed: 100_000 }
+    }
+
+    #[test]
+    fn a_card_is_read_back_and_nothing_else_is() {
+        for (rails, places) in
+            [(vec![rail(0, "192.0.2.1")], true), (vec![rail(0, "2001:db8::7"), rail(1, "fe80::1")], false)]
+        {
+            let card = Card { rails, token: u64::MAX - 1, places, packet_size: 4088 };
+            let text = card.encode();
+            assert!(!text.contains([',', ' ', '+']), "{text}");
+            assert_eq!(Card::decode(&text).expect("a card"), card);
+        }
+        let with = |rails: Vec<Candidate>, packet_size| Card { rails, token: 1, places: true, packet_size }.encode();
+        let silent = Candidate { port: 0, ..rail(0, "192.0.2.1") };
+        for text in [
+            String::new(),
+            "placing;4088;1".into(),
+            "else;4088;1;00000007.0".into(),
+            with(Vec::new(), 4088),
+            with(vec![silent], 4088),
+            with(vec![rail(0, "192.0.2.1")], 1),
+            with(vec![rail(1, "192.0.2.1")], 4088),
+            with(vec![rail(0, "192.0.2.1"), rail(0, "192.0.2.2")], 4088),
+            with((0..=RAILS_MAX as u8).map(|number| rail(number, "192.0.2.1")).collect(), 4088),
+        ] {
+            assert!(Card::decode(&text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,620 @@
+//! The RDMA devices of a process as one link.
+//!
+//! | what | goes |
+//! |---|---|
+//! | packets of a peer, and small accesses to its memory | by one rail, in order; pairs of processes are spread over rails ([`table`]) |
+//! | large accesses | by all rails that lead to the peer, a stripe each ([`super::stripes`]); they are complete when the last stripe is ([`accesses`]) |
+//! | a peer that cannot be reached by one of its rails any more | by the others, as long as no packet can have been lost ([`failures`]) |
+//!
+//! A packet that is sent after a write has been told to be complete arrives behind it, though another rail carried the write: where a device tells of a write when
+//! it has left (iWARP), a rail that does not carry the peer's packets reads a byte behind each stripe first. So what proves a write on the rail of the packets proves all.
+//!
+//! A stripe whose rail has failed is repeated on another one: what is read at once, what is written when the peer has said that it has dropped its end of
+//! the connection. Until then what is on its way might still arrive, and overwrite what is written later.
+
+mod accesses;
+mod failures;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use weft_core::time::Duration;
+use weft_engine::memory::UserData;
+
+use super::choice::{Chosen, choose};
+use super::memory::Access as Kind;
+use super::stripes::{STRIPE_MIN, stripes};
+use super::{Card, RAILS_MAX, Settings, Verbs, library};
+use crate::datagrams::{
+    Address, Arrival, Begun, Datagrams, Exposure, Outcome, Placement, Proof, RemoteMemory, VerbsAddress, wrong_address,
+};
+use crate::udp::Candidate;
+use crate::{Error, clock, watch};
+use accesses::{Accesses, Phase};
+use failures::{Gone, Verdict, verdict};
+use table::{Peer, Table, Way};
+
+/// The clock is read once in so many looks to find accesses that take too long. A power of two.
+const STALLED_EVERY: u32 = 1024;
+
+/// What a rail does besides what every link does. Its peers have numbers of its own.
+pub trait Rail: Datagrams {
+    /// Where it listens.
+    fn card(&self) -> Candidate;
+
+    /// Learns where a peer's rail listens, and what a request for a connection must say.
+    fn meet(&mut self, listens: SocketAddr, token: u64) -> VerbsAddress;
+
+    /// Ends the connection to a peer for good, with all accesses: nothing of this process's memory is read or written by it any more. Nobody is told.
+    fn abandon(&mut self, peer: u32);
+
+    /// Tells a peer that this process has dropped its end of these rails of the peer's, of each of which there is a bit. `false`: not now. What has been taken
+    /// arrives, or the connection is broken.
+    fn tell_dropped(&mut self, peer: u32, rails: u16) -> bool;
+
+    /// Which of this process's rails a peer says that it has dropped.
+    fn poll_dropped(&mut self) -> Option<(u32, u16)>;
+}
+
+/// What is exposed, on each rail.
+type Exposed = [Option<Exposure>; RAILS_MAX];
+
+/// The devices of a process.
+pub struct VerbsRails<R: Rail = Verbs> {
+    rails: Vec<R>,
+    table: Table,
+    accesses: Accesses,
+    /// Whether a rail tells of what it has written when that has left.
+    tells_early: Vec<bool>,
+    exposed: Vec<Option<Exposed>>,
+    free_exposed: Vec<u32>,
+    /// Peers that are to be told what has been dropped.
+    telling: Vec<usize>,
+    broken: VecDeque<Address>,
+    last_error: Option<String>,
+    /// Where proofs are read to.
+    proof: UserData,
+    card: Card,
+    access_limit: Duration,
+    looks: u32,
+    /// Readable when one of several rails' descriptors is.
+    wake: Option<OwnedFd>,
+    packet_size: usize,
+    placement: Option<Placement>,
+}
+
+impl VerbsRails {
+    /// Opens the devices that the settings mean.
+    ///
+    /// # Errors
+    /// There is none, or the first one does not do what is needed: one sentence that names it and the call.
+    pub fn open(settings: &Settings) -> Result<Self, Error> {
+        let library = library()?;
+        // Nobody can guess it.
+        let token = RandomState::new().hash_one((std::process::id(), clock::now().0));
+        let opened = choose(library, settings)?.into_iter().map(|found| Verbs::open(library, found, settings, token));
+        Self::new(opened.collect::<Result<_, _>>()?, token, settings.access_limit)
+    }
+
+    /// The devices and their interfaces.
+    pub fn chosen(&self) -> impl Iterator<Item = &Chosen> {
+        self.rails.iter().map(|rail| &rail.chosen)
+    }
+
+    /// In words: what the connections are made of.
+    pub fn describe(&self) -> String {
+        let rail = |rail: &Verbs| {
+            let Chosen { interface, address, .. } = &rail.chosen;
+            format!("{}, on {interface} ({})", rail.describe(), address.ip())
+        };
+        let all: Vec<String> = self.rails.iter().map(rail).collect();
+        let striped =
+            format!("; large accesses to memory of peers, from {} KiB on, by all of them", 2 * STRIPE_MIN / 1024);
+        all.join(", and ") + if all.len() > 1 { &striped } else { "" }
+    }
+
+    /// In words: whether registrations are kept, or why not.
+    pub fn registration_cache(&self) -> String {
+        self.rails.first().map(Verbs::registration_cache).unwrap_or_default()
+    }
+
+    /// Why registrations are not kept, if the settings wish for it: for all devices alike.
+    pub fn warning(&self) -> Option<String> {
+        self.rails.first()?.warning()
+    }
+
+    /// From how many bytes on messages are written to the receiver's memory; none if they are not.
+    pub fn placed_min(&self) -> Option<u64> {
+        self.placement.map(|placement| placement.bytes_min).filter(|least| *least < u64::MAX)
+    }
+}
+
+impl<R: Rail> VerbsRails<R> {
+    /// One link of these rails, at least one, whose peers show this token.
+    fn new(rails: Vec<R>, token: u64, access_limit: Duration) -> Result<Self, Error> {
+        let descriptors: Vec<RawFd> = rails.iter().map(Datagrams::fd).collect();
+        let wake = (rails.len() > 1).then(|| watch::any_of(&descriptors)).transpose();
+        let wake = wake.map_err(|cause| Error::system("watch RDMA devices", cause))?;
+        let packet_size = rails.iter().map(Datagrams::packet_size).min().unwrap_or(0);
+        let placements: Vec<Option<Placement>> = rails.iter().map(Datagrams::placement).collect();
+        let tells_early = |placement: &Option<Placement>| placement.is_some_and(|one| one.proof == Proof::Read);
+        let placement = placements.iter().copied().reduce(|one, other| Some(weaker(one?, other?))).flatten();
+        let places = placement.is_some();
+        let cards = rails.iter().map(Rail::card).collect();
+        Ok(Self {
+            tells_early: placements.iter().map(tells_early).collect(),
+            card: Card { rails: cards, token, places, packet_size: packet_size as u16 },
+            rails,
+            table: Table::default(),
+            accesses: Accesses::default(),
+            exposed: Vec::new(),
+            free_exposed: Vec::new(),
+            telling: Vec::new(),
+            broken: VecDeque::new(),
+            last_error: None,
+            proof: UserData::leaked(1),
+            access_limit,
+            looks: 0,
+            wake,
+            packet_size,
+            placement,
+        })
+    }
+
+    /// What peers need to know.
+    pub fn card(&self) -> Card {
+        self.card.clone()
+    }
+
+    /// Where this end is, by its first rail.
+    pub fn own_address(&self) -> Address {
+        let listens = self.card.rails[0].socket_address();
+        Address::Verbs(VerbsAddress { peer: u32::MAX, listens })
+    }
+
+    /// Learns where a peer is. `spread` says over which rail its packets go: half the sum of the ranks of both ends.
+    ///
+    /// # Errors
+    /// No rail leads there, or it is this process: one sentence.
+    pub fn address_of(&mut self, peer: &Card, spread: u32) -> Result<Address, Error> {
+        let no_way = |why| Error::Peer(format!("no RDMA connection can be made: {why}"));
+        if peer.token == self.card.token {
+            return Err(no_way("the peer is this process".to_owned()));
+        }
+        let pairs = table::pairs(&self.card, peer).map_err(no_way)?;
+        let ways: Vec<Way> = pairs
+            .iter()
+            .map(|pair| {
+                let rail = usize::from(pair.own.rail);
+                let to = self.rails[rail].meet(pair.to, peer.token);
+                let far = usize::from(pair.peer.rail);
+                Way { rail, far, to, speed: pair.speed(), is_dead: false, peer_dropped: false }
+            })
+            .collect();
+        if let Some((known, _)) = self.table.behind(ways[0].rail, ways[0].to.peer) {
+            return Ok(self.table.peers[known].address);
+        }
+        let first = table::first(spread, ways.len());
+        Ok(self.table.insert(ways, first))
+    }
+
+    /// Where a peer is, rail by rail, that of its packets first; for people.
+    pub fn ways(&self, to: &Address) -> Vec<(SocketAddr, SocketAddr)> {
+        let Some(peer) = self.table.find(to) else { return Vec::new() };
+        let Peer { ways, first, .. } = &self.table.peers[peer];
+        let ends = |way: &Way| (self.card.rails[way.rail].socket_address(), way.to.listens);
+        let rest = ways.iter().enumerate().filter(|(place, _)| place != first).map(|(_, way)| way);
+        std::iter::once(&ways[*first]).chain(rest).map(ends).collect()
+    }
+
+    // ---- accesses
+
+    fn access(
+        &mut self,
+        to: &Address,
+        kind: Kind,
+        (data, range): (&UserData, Range<u64>),
+        target: RemoteMemory,
+        number: u64,
+    ) -> Begun {
+        let Some(peer) = self.table.find(to).filter(|peer| !self.table.peers[*peer].is_lost) else {
+            return Begun::Never;
+        };
+        // What has been begun goes first, so that no more than a few wait.
+        if self.accesses.are_waiting() {
+            return Begun::NotNow;
+        }
+        let (mut ways, mut speeds, mut count) = ([0; RAILS_MAX], [0; RAILS_MAX], 0);
+        for (way, _) in self.table.peers[peer].ways_to(target.key).take(RAILS_MAX) {
+            (ways[count], speeds[count]) = (way, self.table.peers[peer].ways[way].speed);
+            count += 1;
+        }
+        if count == 0 {
+            return Begun::Never;
+        }
+        let parts = stripes(target.address, range.end - range.start, &speeds[..count]);
+        let access = self.accesses.open((number, peer), kind, (data.clone(), range.start), target);
+        let mut has_begun = false;
+        // The rail of packets is last: what another one does not take now, such as one that is not connected yet, it takes, too.
+        for place in (0..count).rev().filter(|place| !parts[*place].is_empty() || range.is_empty() && *place == 0) {
+            let part = &parts[place];
+            let stripe = self.accesses.add(access, part.clone(), ways[place]);
+            let mut begun = self.begin(stripe, ways[place]);
+            if begun != Begun::Yes && place > 0 {
+                begun = self.begin(stripe, ways[0]);
+            }
+            match begun {
+                Begun::Yes => {}
+                _ if has_begun => self.accesses.wait(stripe, Phase::Waiting),
+                refused => {
+                    self.accesses.take_back(stripe);
+                    self.accesses.withdraw(access);
+                    return refused;
+                }
+            }
+            has_begun = true;
+            self.table.peers[peer].stripes += 1;
+        }
+        Begun::Yes
+    }
+
+    /// Gives a stripe to one of the rails that lead to its peer.
+    fn begin(&mut self, stripe: u64, way: usize) -> Begun {
+        let Self { table, accesses, rails, access_limit, .. } = self;
+        let is_timed = access_limit.0 > 0;
+        let Some((found, access)) = accesses.find(stripe) else { return Begun::Never };
+        let peer = &mut table.peers[access.peer];
+        let Way { rail, far, .. } = peer.ways[way];
+        let Some(key) = table::key_of(access.target.key, far) else { return Begun::Never };
+        let to = peer.ways[way].address();
+        let address = access.target.address.wrapping_add(found.range.start);
+        let there = RemoteMemory { key: u64::from(key), address };
+        let here = access.start + found.range.start..access.start + found.range.end;
+        let begun = match access.kind {
+            Kind::Write => rails[rail].write(&to, &access.data, here, there, stripe),
+            Kind::Read => rails[rail].read(&to, &access.data, here, there, stripe),
+        };
+        if begun == Begun::Yes {
+            let is_first = way == peer.first;
+            peer.has_used |= is_first;
+            (found.way, found.phase) = (way, Phase::Moving);
+            // Who carries packets is missed by whoever waits for them.
+            found.since = (is_timed && !is_first).then(clock::now);
+        }
+        begun
+    }
+
+    /// A rail has done what it was given of this number.
+    fn note_over(&mut self, stripe: u64) {
+        let Some((found, access)) = self.accesses.find(stripe) else { return };
+        let peer = &self.table.peers[access.peer];
+        let is_shown = found.phase == Phase::Proving
+            || access.kind == Kind::Read
+            || found.way == peer.first
+            || !self.tells_early[peer.ways[found.way].rail];
+        if !is_shown || found.phase == Phase::Stranded {
+            if found.phase == Phase::Moving {
+                self.prove(stripe);
+            }
+            return;
+        }
+        if let Some(peer) = self.accesses.end(stripe) {
+            self.table.peers[peer].stripes -= 1;
+        }
+    }
+
+    /// Reads behind a stripe that has been written.
+    fn prove(&mut self, stripe: u64) {
+        let Some((found, access)) = self.accesses.find(stripe) else { return };
+        let way = &self.table.peers[access.peer].ways[found.way];
+        let Some(key) = table::key_of(access.target.key, way.far) else { return };
+        let address = access.target.address.wrapping_add(found.range.start);
+        let there = RemoteMemory { key: u64::from(key), address };
+        match self.rails[way.rail].read(&way.address(), &self.proof, 0..1, there, stripe) {
+            Begun::Yes => found.phase = Phase::Proving,
+            Begun::NotNow | Begun::Never => self.accesses.wait(stripe, Phase::WaitingToProve),
+        }
+    }
+
+    /// Gives rails what waits.
+    fn begin_waiting(&mut self) {
+        for _ in 0..self.accesses.count_waiting() {
+            let Some((stripe, phase)) = self.accesses.next_waiting() else { return };
+            if phase == Phase::WaitingToProve {
+                self.prove(stripe);
+                continue;
+            }
+            let Some((_, access)) = self.accesses.find(stripe) else { continue };
+            let peer = access.peer;
+            let key = access.target.key;
+            let way = self.table.peers[peer].ways_to(key).next();
+            let begun = match way {
+                Some((way, _)) => self.begin(stripe, way),
+                None => Begun::Never,
+            };
+            match begun {
+                Begun::Yes => {}
+                // What is under way has memory registered that will be free.
+                Begun::Never if !self.accesses.are_under_way() => {
+                    let why =
+                        self.refusals().unwrap_or_else(|| "no rail is left that may access its memory".to_owned());
+                    self.lose(peer, &why);
+                }
+                Begun::NotNow | Begun::Never => self.accesses.wait(stripe, Phase::Waiting),
+            }
+        }
+    }
+
+    // ---- what fails
+
+    /// What a rail tells of connections that are gone, and peers of those that they have dropped.
+    fn look_after(&mut self, rail: usize) {
+        while let Some(broken) = self.rails[rail].take_broken() {
+            let Address::Verbs(VerbsAddress { peer, .. }) = broken else { continue };
+            let Some((peer, way)) = self.table.behind(rail, peer) else { continue };
+            let why = self.rails[rail].last_refusal().unwrap_or_default();
+            self.end_way(peer, way, &why);
+        }
+        while let Some((peer, dropped)) = self.rails[rail].poll_dropped() {
+            let Some((peer, _)) = self.table.behind(rail, peer) else { continue };
+            for way in 0..self.table.peers[peer].ways.len() {
+                let Way { rail, .. } = self.table.peers[peer].ways[way];
+                if dropped >> rail & 1 == 1 {
+                    self.table.peers[peer].ways[way].peer_dropped = true;
+                    self.end_way(peer, way, "the peer has dropped its end");
+                    self.accesses.strand(peer, way, true);
+                }
+            }
+        }
+    }
+
+    /// A way to a peer is no more.
+    fn end_way(&mut self, peer: usize, way: usize, why: &str) {
+        let entry = &mut self.table.peers[peer];
+        let Way { rail, far, to, is_dead, peer_dropped, .. } = entry.ways[way];
+        if is_dead || entry.is_lost {
+            return;
+        }
+        entry.ways[way].is_dead = true;
+        let other = entry.ways.iter().position(|way| !way.is_dead);
+        let gone = Gone { is_first: way == entry.first, has_used: entry.has_used, has_others: other.is_some() };
+        match (verdict(gone), other) {
+            (Verdict::PeerLost, _) | (_, None) => return self.lose(peer, why),
+            (Verdict::Moved, Some(other)) => entry.first = other,
+            (Verdict::RailLost, Some(_)) => {}
+        }
+        let own = self.card.rails[rail].interface_name();
+        self.last_error = Some(format!("{} is reached by {own} no more: {why}", to.listens));
+        // What it had of this process's memory comes back, before another one has it.
+        self.rails[rail].abandon(to.peer);
+        self.accesses.strand(peer, way, peer_dropped);
+        if entry.to_tell == 0 {
+            self.telling.push(peer);
+        }
+        entry.to_tell |= 1 << far;
+    }
+
+    /// A peer is lost: nothing of this process's memory is accessed for it any more, and whoever asks is told.
+    fn lose(&mut self, peer: usize, why: &str) {
+        let entry = &mut self.table.peers[peer];
+        if std::mem::replace(&mut entry.is_lost, true) {
+            return;
+        }
+        for way in &mut entry.ways {
+            way.is_dead = true;
+            self.rails[way.rail].abandon(way.to.peer);
+        }
+        self.accesses.forget(peer);
+        (entry.stripes, entry.to_tell) = (0, 0);
+        self.broken.push_back(entry.address);
+        self.last_error = Some(why.to_owned());
+    }
+
+    /// Tells peers of what has been dropped.
+    fn tell(&mut self) {
+        let Self { telling, table, rails, .. } = self;
+        telling.retain(|peer| {
+            let peer = &mut table.peers[*peer];
+            let way = &peer.ways[peer.first];
+            let is_told = peer.to_tell == 0 || rails[way.rail].tell_dropped(way.to.peer, peer.to_tell);
+            if is_told {
+                (peer.to_tell, peer.has_used) = (0, true);
+            }
+            !is_told
+        });
+    }
+
+    /// A rail that shows no end of what it was given has failed, though no device says so: iWARP asks again for a quarter of an hour.
+    fn look_for_stalled(&mut self) {
+        if self.access_limit.0 == 0 || self.rails.len() < 2 {
+            return;
+        }
+        while let Some((peer, way)) = self.accesses.stalled(clock::now() - self.access_limit) {
+            let why = format!(
+                "what it was given {} ms ago is not done (WEFT_PEER_TIMEOUT)",
+                self.access_limit.as_micros() / 1000
+            );
+            self.end_way(peer, way, &why);
+        }
+    }
+
+    fn refusals(&self) -> Option<String> {
+        self.rails.iter().find_map(Datagrams::last_refusal)
+    }
+}
+
+/// What both of two rails can do.
+fn weaker(one: Placement, other: Placement) -> Placement {
+    Placement {
+        writes: one.writes && other.writes,
+        reads: one.reads && other.reads,
+        bytes_max: one.bytes_max.min(other.bytes_max),
+        bytes_min: one.bytes_min.max(other.bytes_min),
+        one_sided_min: one.one_sided_min.max(other.one_sided_min),
+        // Which of them proves nothing by a completion makes no difference then: what that one carries beside packets is proved by itself.
+        proof: if one.proof == other.proof { one.proof } else { Proof::Read },
+    }
+}
+
+impl<R: Rail> Datagrams for VerbsRails<R> {
+    fn name(&self) -> &'static str {
+        "verbs"
+    }
+
+    #[inline]
+    fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
+        let Some(peer) = self.table.find(to) else { return Err(wrong_address()) };
+        let peer = &mut self.table.peers[peer];
+        let way = peer.first_way();
+        let outcome = self.rails[way.rail].send(&way.address(), packet)?;
+        peer.has_used |= outcome == Outcome::Sent;
+        Ok(outcome)
+    }
+
+    #[inline]
+    fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
+        self.receive_trains(&mut |train| on_packet(train.bytes), limit)
+    }
+
+    fn receive_trains(&mut self, on_train: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
+        self.looks = self.looks.wrapping_add(1);
+        let (mut packets, count) = (0, self.rails.len());
+        // Each look begins with another one, so that none goes short.
+        let first = self.looks as usize % count.max(1);
+        for rail in (first..count).chain(0..first) {
+            if packets < limit {
+                packets += self.rails[rail].receive_trains(on_train, limit - packets);
+            }
+            self.look_after(rail);
+        }
+        if !self.telling.is_empty() {
+            self.tell();
+        }
+        if self.looks.is_multiple_of(STALLED_EVERY) {
+            self.look_for_stalled();
+        }
+        packets
+    }
+
+    fn written(&self) -> u64 {
+        self.rails.iter().map(Datagrams::written).sum()
+    }
+
+    fn fd(&self) -> RawFd {
+        match &self.wake {
+            Some(wake) => wake.as_raw_fd(),
+            None => self.rails.first().map_or(-1, Datagrams::fd),
+        }
+    }
+
+    fn arm(&mut self) -> bool {
+        self.look_for_stalled();
+        self.telling.is_empty() && self.broken.is_empty() && self.rails.iter_mut().all(Datagrams::arm)
+    }
+
+    fn rejected(&self) -> u64 {
+        self.rails.iter().map(Datagrams::rejected).sum()
+    }
+
+    fn last_refusal(&self) -> Option<String> {
+        self.last_error.clone().or_else(|| self.refusals())
+    }
+
+    fn under_way(&self, to: &Address) -> usize {
+        let Some(peer) = self.table.find(to) else { return 0 };
+        let Peer { ways, stripes, .. } = &self.table.peers[peer];
+        let of_rails: usize = ways.iter().map(|way| self.rails[way.rail].under_way(&way.address())).sum();
+        // Those that no rail has count, too.
+        of_rails.max(*stripes)
+    }
+
+    fn take_broken(&mut self) -> Option<Address> {
+        self.broken.pop_front()
+    }
+
+    fn packet_size(&self) -> usize {
+        self.packet_size
+    }
+
+    fn placement(&self) -> Option<Placement> {
+        self.placement
+    }
+
+    fn expose(&mut self, data: &UserData, length: u64) -> Option<(Exposure, RemoteMemory)> {
+        let (mut keys, mut parts, mut address) = ([0; RAILS_MAX], Exposed::default(), None);
+        for (place, rail) in self.rails.iter_mut().enumerate() {
+            let Some((exposure, memory)) = rail.expose(data, length) else { continue };
+            match u32::try_from(memory.key) {
+                Ok(key) if key != 0 && address.is_none_or(|known| known == memory.address) => {
+                    (keys[place], parts[place], address) = (key, Some(exposure), Some(memory.address));
+                }
+                _ => rail.conceal(exposure),
+            }
+        }
+        let memory = RemoteMemory { key: table::join_keys(keys), address: address? };
+        let place = match self.free_exposed.pop() {
+            Some(place) => {
+                self.exposed[place as usize] = Some(parts);
+                place
+            }
+            None => {
+                self.exposed.push(Some(parts));
+                self.exposed.len() as u32 - 1
+            }
+        };
+        Some((Exposure(place), memory))
+    }
+
+    fn conceal(&mut self, Exposure(place): Exposure) {
+        let Some(parts) = self.exposed.get_mut(place as usize).and_then(Option::take) else { return };
+        for (rail, part) in self.rails.iter_mut().zip(parts) {
+            part.into_iter().for_each(|part| rail.conceal(part));
+        }
+        self.free_exposed.push(place);
+    }
+
+    fn write(&mut self, to: &Address, data: &UserData, range: Range<u64>, target: RemoteMemory, number: u64) -> Begun {
+        self.access(to, Kind::Write, (data, range), target, number)
+    }
+
+    fn read(&mut self, to: &Address, data: &UserData, range: Range<u64>, target: RemoteMemory, number: u64) -> Begun {
+        self.access(to, Kind::Read, (data, range), target, number)
+    }
+
+    fn poll_placed(&mut self) -> Option<u64> {
+        if let Some(done) = self.accesses.poll() {
+            return Some(done);
+        }
+        for rail in 0..self.rails.len() {
+            while let Some(stripe) = self.rails[rail].poll_placed() {
+                self.note_over(stripe);
+            }
+        }
+        if self.accesses.are_waiting() {
+            self.begin_waiting();
+        }
+        self.accesses.poll()
+    }
+
+    // Multicast is the first rail's.
+
+    fn group(&self, job: u64, group: u64) -> Option<Address> {
+        self.rails.first()?.group(job, group)
+    }
+
+    fn join(&mut self, group: &Address, receives: bool) -> io::Result<()> {
+        self.rails.first_mut().ok_or_else(wrong_address)?.join(group, receives)
+    }
+
+    fn leave(&mut self, group: &Address) {
+        self.rails.iter_mut().take(1).for_each(|rail| rail.leave(group));
+    }
+}

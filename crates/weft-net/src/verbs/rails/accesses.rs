@@ -1,0 +1,320 @@
+//! Accesses to memory of peers, and the stripes of each that are under way: an access is complete when the last of its stripes is.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use weft_core::time::Instant;
+use weft_engine::memory::UserData;
+
+use crate::datagrams::RemoteMemory;
+use crate::verbs::memory::Access as Kind;
+
+/// An access that the engine has asked for.
+pub(super) struct Access {
+    /// What the engine calls it.
+    pub(super) number: u64,
+    pub(super) peer: usize,
+    pub(super) kind: Kind,
+    /// The program's memory, and where in it the access begins.
+    pub(super) data: UserData,
+    pub(super) start: u64,
+    pub(super) target: RemoteMemory,
+    /// Stripes that are not over.
+    left: u32,
+}
+
+/// How far a stripe is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// The rail has it.
+    Moving,
+    /// It has been written, and the rail reads behind it to show that it is in place.
+    Proving,
+    /// A rail is to take it.
+    Waiting,
+    /// Its rail is to read behind it.
+    WaitingToProve,
+    /// Its rail has failed; what was written may still arrive, until the peer has dropped its end.
+    Stranded,
+}
+
+/// A part of an access.
+pub(super) struct Stripe {
+    pub(super) access: usize,
+    /// Which bytes of it.
+    pub(super) range: Range<u64>,
+    /// Which of the peer's ways has it.
+    pub(super) way: usize,
+    pub(super) phase: Phase,
+    /// When it was given to that, if anybody looks how long that takes.
+    pub(super) since: Option<Instant>,
+}
+
+/// Places that are used again; a number that outlives its use is known.
+struct Slots<T> {
+    slots: Vec<(u32, Option<T>)>,
+    free: Vec<usize>,
+}
+
+impl<T> Default for Slots<T> {
+    fn default() -> Self {
+        Self { slots: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Slots<T> {
+    fn insert(&mut self, value: T) -> usize {
+        if let Some(place) = self.free.pop() {
+            self.slots[place].1 = Some(value);
+            return place;
+        }
+        self.slots.push((0, Some(value)));
+        self.slots.len() - 1
+    }
+
+    fn get(&self, place: usize) -> Option<&T> {
+        self.slots.get(place)?.1.as_ref()
+    }
+
+    fn get_mut(&mut self, place: usize) -> Option<&mut T> {
+        self.slots.get_mut(place)?.1.as_mut()
+    }
+
+    fn remove(&mut self, place: usize) -> Option<T> {
+        let (uses, value) = self.slots.get_mut(place)?;
+        let value = value.take()?;
+        *uses = uses.wrapping_add(1);
+        self.free.push(place);
+        Some(value)
+    }
+
+    /// The number of what is there now.
+    fn number(&self, place: usize) -> u64 {
+        u64::from(self.slots[place].0) << 32 | place as u64
+    }
+
+    /// The place of what had this number, if it is still there.
+    fn place(&self, number: u64) -> Option<usize> {
+        let place = number as u32 as usize;
+        self.slots.get(place).filter(|(uses, value)| u64::from(*uses) == number >> 32 && value.is_some()).map(|_| place)
+    }
+
+    fn places(&self) -> Range<usize> {
+        0..self.slots.len()
+    }
+}
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Accesses {
+    accesses: Slots<Access>,
+    stripes: Slots<Stripe>,
+    /// Numbers of stripes that a rail is to take, or whose rail is to read behind them.
+    waiting: VecDeque<u64>,
+    done: VecDeque<u64>,
+}
+
+impl Accesses {
+    /// Begins an access without stripes.
+    pub(super) fn open(
+        &mut self,
+        (number, peer): (u64, usize),
+        kind: Kind,
+        (data, start): (UserData, u64),
+        target: RemoteMemory,
+    ) -> usize {
+        self.accesses.insert(Access { number, peer, kind, data, start, target, left: 0 })
+    }
+
+    /// Forgets one that has no stripes.
+    pub(super) fn withdraw(&mut self, access: usize) {
+        debug_assert!(self.accesses.get(access).is_none_or(|access| access.left == 0), "nobody has anything of it");
+        self.accesses.remove(access);
+    }
+
+    /// One more stripe of it that a rail is given: its number.
+    pub(super) fn add(&mut self, access: usize, range: Range<u64>, way: usize) -> u64 {
+        if let Some(access) = self.accesses.get_mut(access) {
+            access.left += 1;
+        }
+        let place = self.stripes.insert(Stripe { access, range, way, phase: Phase::Moving, since: None });
+        self.stripes.number(place)
+    }
+
+    /// The rail did not take it.
+    pub(super) fn take_back(&mut self, stripe: u64) {
+        let removed = self.stripes.place(stripe).and_then(|place| self.stripes.remove(place));
+        if let Some(access) = removed.and_then(|stripe| self.accesses.get_mut(stripe.access)) {
+            access.left -= 1;
+        }
+    }
+
+    /// A stripe, and what it is a part of.
+    pub(super) fn find(&mut self, stripe: u64) -> Option<(&mut Stripe, &Access)> {
+        let place = self.stripes.place(stripe)?;
+        let stripe = self.stripes.get_mut(place)?;
+        let access = self.accesses.get(stripe.access)?;
+        Some((stripe, access))
+    }
+
+    /// A stripe is over; whose it was. The last one completes its access.
+    pub(super) fn end(&mut self, stripe: u64) -> Option<usize> {
+        let place = self.stripes.place(stripe)?;
+        let Stripe { access, .. } = self.stripes.remove(place)?;
+        let of = self.accesses.get_mut(access)?;
+        of.left -= 1;
+        let (peer, number) = (of.peer, of.number);
+        if of.left == 0 {
+            self.accesses.remove(access);
+            self.done.push_back(number);
+        }
+        Some(peer)
+    }
+
+    /// A stripe has to wait.
+    pub(super) fn wait(&mut self, stripe: u64, phase: Phase) {
+        debug_assert!(matches!(phase, Phase::Waiting | Phase::WaitingToProve));
+        if let Some((found, _)) = self.find(stripe) {
+            (found.phase, found.since) = (phase, None);
+            self.waiting.push_back(stripe);
+        }
+    }
+
+    /// Whether one waits.
+    #[inline]
+    pub(super) fn are_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// How many wait at most.
+    pub(super) fn count_waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// One that has waited longest, with how far it is.
+    pub(super) fn next_waiting(&mut self) -> Option<(u64, Phase)> {
+        while let Some(stripe) = self.waiting.pop_front() {
+            if let Some((found, _)) = self.find(stripe)
+                && matches!(found.phase, Phase::Waiting | Phase::WaitingToProve)
+            {
+                return Some((stripe, found.phase));
+            }
+        }
+        None
+    }
+
+    /// A way to a peer has failed: what it had is stranded, or waits for another one. What is read by a connection that is closed arrives no more, and neither
+    /// does what is written, once the `peer_dropped` its end.
+    pub(super) fn strand(&mut self, peer: usize, way: usize, peer_dropped: bool) {
+        for place in self.stripes.places() {
+            let Some(stripe) = self.stripes.get_mut(place) else { continue };
+            let Some(access) = self.accesses.get(stripe.access).filter(|access| access.peer == peer) else { continue };
+            // One that waits to be taken is no rail's, and one that waits to be proved is this one's.
+            if stripe.way != way || matches!(stripe.phase, Phase::Waiting) {
+                continue;
+            }
+            (stripe.phase, stripe.since) = (Phase::Stranded, None);
+            if peer_dropped || access.kind == Kind::Read {
+                stripe.phase = Phase::Waiting;
+                self.waiting.push_back(self.stripes.number(place));
+            }
+        }
+    }
+
+    /// Forgets all that was to be done for a peer which is lost.
+    pub(super) fn forget(&mut self, peer: usize) {
+        for place in self.accesses.places() {
+            if self.accesses.get(place).is_some_and(|access| access.peer == peer) {
+                self.accesses.remove(place);
+            }
+        }
+        for place in self.stripes.places() {
+            if self.stripes.get(place).is_some_and(|stripe| self.accesses.get(stripe.access).is_none()) {
+                self.stripes.remove(place);
+            }
+        }
+    }
+
+    /// A peer's way that has had something since before `then`, and shows no end of it.
+    pub(super) fn stalled(&self, then: Instant) -> Option<(usize, usize)> {
+        let stripes = self.stripes.places().filter_map(|place| self.stripes.get(place));
+        let mut old = stripes.filter(|stripe| stripe.since.is_some_and(|since| since < then));
+        old.find_map(|stripe| Some((self.accesses.get(stripe.access)?.peer, stripe.way)))
+    }
+
+    /// Whether a rail has something.
+    pub(super) fn are_under_way(&self) -> bool {
+        let mut stripes = self.stripes.places().filter_map(|place| self.stripes.get(place));
+        stripes.any(|stripe| matches!(stripe.phase, Phase::Moving | Phase::Proving))
+    }
+
+    /// What the engine calls an access that is complete.
+    #[inline]
+    pub(super) fn poll(&mut self) -> Option<u64> {
+        self.done.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TARGET: RemoteMemory = RemoteMemory { key: 1, address: 0 };
+
+    fn open(accesses: &mut Accesses, number: u64, peer: usize, kind: Kind) -> usize {
+        accesses.open((number, peer), kind, (UserData::empty(), 0), TARGET)
+    }
+
+    #[test]
+    fn an_access_is_complete_when_its_last_stripe_is_and_is_told_once() {
+        let mut all = Accesses::default();
+        let access = open(&mut all, 77, 3, Kind::Write);
+        let (first, second) = (all.add(access, 0..5, 0), all.add(access, 5..9, 1));
+        let refused = all.add(access, 9..12, 1);
+        all.take_back(refused);
+        assert_eq!(all.end(second), Some(3));
+        assert_eq!(all.poll(), None, "the first one is still under way");
+        assert_eq!(all.end(second), None, "it ended once");
+        assert_eq!(all.end(first), Some(3));
+        assert_eq!((all.poll(), all.poll()), (Some(77), None));
+        // The next one has the same place, and another number.
+        let access = open(&mut all, 78, 3, Kind::Write);
+        let next = all.add(access, 0..5, 0);
+        assert_eq!((all.end(first), all.end(second)), (None, None), "what is told late is of nobody");
+        assert_eq!((all.end(next), all.poll()), (Some(3), Some(78)));
+    }
+
+    #[test]
+    fn what_a_rail_had_is_repeated_at_once_if_it_is_read_and_otherwise_when_the_peer_has_dropped_it() {
+        let mut all = Accesses::default();
+        let (write, read) = (open(&mut all, 1, 0, Kind::Write), open(&mut all, 2, 0, Kind::Read));
+        let other = open(&mut all, 3, 1, Kind::Write);
+        let written = all.add(write, 0..9, 1);
+        let unproved = all.add(write, 9..10, 1);
+        let elsewhere = all.add(write, 10..19, 0);
+        let (reads, others) = (all.add(read, 0..9, 1), all.add(other, 0..9, 1));
+        all.wait(unproved, Phase::WaitingToProve);
+        all.strand(0, 1, false);
+        assert_eq!(all.next_waiting(), Some((reads, Phase::Waiting)), "the write's proof is of no use any more");
+        assert_eq!(all.next_waiting(), None);
+        let phase = |all: &mut Accesses, stripe| all.find(stripe).map(|(stripe, _)| stripe.phase);
+        assert_eq!(phase(&mut all, written), Some(Phase::Stranded));
+        assert_eq!((phase(&mut all, elsewhere), phase(&mut all, others)), (Some(Phase::Moving), Some(Phase::Moving)));
+        all.strand(0, 1, true);
+        assert_eq!(all.next_waiting(), Some((written, Phase::Waiting)));
+        assert_eq!(all.next_waiting(), Some((unproved, Phase::Waiting)));
+    }
+
+    #[test]
+    fn what_is_under_way_for_too_long_is_found_and_what_was_for_a_lost_peer_is_forgotten() {
+        let mut all = Accesses::default();
+        let access = open(&mut all, 1, 4, Kind::Write);
+        let (timed, untimed) = (all.add(access, 0..9, 1), all.add(access, 9..10, 0));
+        all.find(timed).expect("it is there").0.since = Some(Instant(100));
+        assert_eq!((all.stalled(Instant(100)), all.stalled(Instant(101))), (None, Some((4, 1))));
+        assert!(all.are_under_way());
+        all.forget(4);
+        assert_eq!((all.end(timed), all.end(untimed), all.poll()), (None, None, None));
+        assert!(!all.are_under_way() && all.stalled(Instant(101)).is_none());
+    }
+}

@@ -1,0 +1,53 @@
+//! What the end of one rail to a peer means: a pure function.
+
+/// What is known of a rail whose connection to a peer is gone for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gone {
+    /// It carried the peer's packets.
+    pub(super) is_first: bool,
+    /// It has taken packets, or accesses that nothing but what follows on the same connection shows to be in place.
+    pub(super) has_used: bool,
+    /// Another rail leads to the peer.
+    pub(super) has_others: bool,
+}
+
+/// What follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The peer is lost: nobody knows which packets have arrived, and reliable delivery is a promise.
+    PeerLost,
+    /// Another rail carries its packets from now on, since this one never did.
+    Moved,
+    /// Accesses go by the others; those that were under way are repeated there.
+    RailLost,
+}
+
+/// What the end of a rail means.
+pub(super) fn verdict(gone: Gone) -> Verdict {
+    match gone {
+        Gone { has_others: false, .. } | Gone { is_first: true, has_used: true, .. } => Verdict::PeerLost,
+        Gone { is_first: true, has_used: false, .. } => Verdict::Moved,
+        Gone { is_first: false, .. } => Verdict::RailLost,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_lost_with_its_packets_or_with_its_last_rail_only() {
+        for is_first in [false, true] {
+            for has_used in [false, true] {
+                let of = |has_others| verdict(Gone { is_first, has_used, has_others });
+                assert_eq!(of(false), Verdict::PeerLost);
+                let expected = match (is_first, has_used) {
+                    (false, _) => Verdict::RailLost,
+                    (true, false) => Verdict::Moved,
+                    (true, true) => Verdict::PeerLost,
+                };
+                assert_eq!(of(true), expected);
+            }
+        }
+    }
+}

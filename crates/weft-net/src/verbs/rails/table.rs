@@ -1,0 +1,221 @@
+//! Which of this process's rails leads to which of a peer's, and which of those carries its packets. Both ends come to the same, since both know both cards.
+
+use crate::datagrams::{Address, VerbsAddress};
+use crate::udp::{self, Pair};
+use crate::verbs::{Card, RAILS_MAX};
+
+/// A rail of this process, and where it leads at a peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    /// Which of this process's.
+    pub(super) rail: usize,
+    /// Which of the peer's.
+    pub(super) far: usize,
+    /// Where that is, as the rail knows it.
+    pub(super) to: VerbsAddress,
+    /// What it carries, Mb/s; 0: nobody knows.
+    pub(super) speed: u32,
+    /// Nothing goes there any more, …
+    pub(super) is_dead: bool,
+    /// … and nothing comes from there: the peer has said that it has dropped its end.
+    pub(super) peer_dropped: bool,
+}
+
+impl Way {
+    /// Where it leads, for the rail.
+    pub(super) fn address(&self) -> Address {
+        Address::Verbs(self.to)
+    }
+}
+
+/// What leads to a peer.
+#[derive(Debug)]
+pub(super) struct Peer {
+    /// At least one.
+    pub(super) ways: Vec<Way>,
+    /// Which of them carries packets and small accesses.
+    pub(super) first: usize,
+    /// That one has taken something: it cannot be another one from then on.
+    pub(super) has_used: bool,
+    /// It is lost.
+    pub(super) is_lost: bool,
+    /// Its rails of which this end has dropped its end, and has not told it yet.
+    pub(super) to_tell: u16,
+    /// Stripes that are under way to it, or that wait.
+    pub(super) stripes: usize,
+    /// Its name here.
+    pub(super) address: Address,
+}
+
+impl Peer {
+    /// The way of its packets.
+    pub(super) fn first_way(&self) -> &Way {
+        &self.ways[self.first]
+    }
+
+    /// Ways by which memory with this key is reached: that of packets first.
+    pub(super) fn ways_to(&self, key: u64) -> impl Iterator<Item = (usize, u32)> + '_ {
+        let rest = (0..self.ways.len()).filter(|way| *way != self.first);
+        let all = std::iter::once(self.first).chain(rest);
+        all.filter_map(move |way| {
+            let Way { far, is_dead, .. } = self.ways[way];
+            Some((way, key_of(key, far)?)).filter(|_| !is_dead)
+        })
+    }
+}
+
+/// The peers that this process has learnt of.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    pub(super) peers: Vec<Peer>,
+    /// For each rail, whose its peers are, and which of their ways.
+    behind: [Vec<(usize, usize)>; RAILS_MAX],
+}
+
+impl Table {
+    /// Whose address this is.
+    #[inline]
+    pub(super) fn find(&self, to: &Address) -> Option<usize> {
+        let Address::Verbs(to) = to else { return None };
+        Some(to.peer as usize).filter(|peer| *peer < self.peers.len())
+    }
+
+    /// Whose peer of a rail this is, and which way.
+    pub(super) fn behind(&self, rail: usize, peer: u32) -> Option<(usize, usize)> {
+        self.behind.get(rail)?.get(peer as usize).copied().filter(|(peer, _)| *peer < self.peers.len())
+    }
+
+    /// Learns what leads to a peer, the first of which was not known before; its address.
+    pub(super) fn insert(&mut self, ways: Vec<Way>, first: usize) -> Address {
+        let place = self.peers.len();
+        for (number, way) in ways.iter().enumerate() {
+            let behind = &mut self.behind[way.rail];
+            behind.resize(behind.len().max(way.to.peer as usize + 1), (usize::MAX, 0));
+            behind[way.to.peer as usize] = (place, number);
+        }
+        let listens = ways[first].to.listens;
+        let address = Address::Verbs(VerbsAddress { peer: place as u32, listens });
+        let (has_used, is_lost, to_tell, stripes) = (false, false, 0, 0);
+        self.peers.push(Peer { ways, first, has_used, is_lost, to_tell, stripes, address });
+        address
+    }
+}
+
+/// The rails of two processes that lead to each other, in the same order at both ends: as interfaces are paired for UDP. One sentence if there are none.
+pub(super) fn pairs(own: &Card, peer: &Card) -> Result<Vec<Pair>, String> {
+    let name = |card: &Card| (card.rails.first().map(|rail| (rail.ip, rail.port)), card.token);
+    let is_first = name(own) < name(peer);
+    let mut pairs = udp::pair_rails(&own.rails, &peer.rails, is_first)?;
+    pairs.truncate(RAILS_MAX);
+    pairs.sort_by_key(|pair| if is_first { pair.own.rail } else { pair.peer.rail });
+    Ok(pairs)
+}
+
+/// Which of so many ways carries packets. Pairs of processes are spread over them: for `spread` stands half the sum of two ranks, so that of one process the
+/// peers alternate, and of pairs at any one distance the processes.
+pub(super) fn first(spread: u32, ways: usize) -> usize {
+    spread as usize % ways.max(1)
+}
+
+/// The keys of memory on each rail, as one: 0 where it has none.
+pub(super) fn join_keys(keys: [u32; RAILS_MAX]) -> u64 {
+    keys.iter().rev().fold(0, |all, key| all << 32 | u64::from(*key))
+}
+
+/// The inverse, for one rail.
+pub(super) fn key_of(keys: u64, rail: usize) -> Option<u32> {
+    let key = keys.checked_shr(32 * rail as u32)? as u32;
+    Some(key).filter(|key| *key != 0)
+}
+
+const _: () = assert!(RAILS_MAX * 32 == u64::BITS as usize);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::udp::Candidate;
+
+    /// A process of host `host` with rails in these subnets of 24 bits.
+    fn card(host: u8, subnets: &[u8]) -> Card {
+        let rail = |(rail, subnet): (usize, &u8)| Candidate {
+            ip: [10, 0, *subnet, host].into(),
+            prefix: 24,
+            port: 7,
+            packet_size: 1472,
+            host: host.into(),
+            interface: 2,
+            rail: rail as u8,
+            speed: 0,
+        };
+        let rails = subnets.iter().enumerate().map(rail).collect();
+        Card { rails, token: host.into(), places: true, packet_size: 4088 }
+    }
+
+    fn ends(own: &Card, peer: &Card) -> Vec<(u8, u8)> {
+        pairs(own, peer).expect("a way").iter().map(|pair| (pair.own.rail, pair.peer.rail)).collect()
+    }
+
+    #[test]
+    fn rails_in_a_common_subnet_are_pairs_and_both_ends_have_them_in_the_same_order() {
+        for (near, far, expected) in [
+            (&[1, 2][..], &[1, 2][..], &[(0, 0), (1, 1)][..]),
+            (&[1, 2], &[2, 1], &[(0, 1), (1, 0)]),
+            (&[1, 2], &[2, 3], &[(1, 0)]),
+            (&[1], &[2, 1], &[(0, 1)]),
+            (&[1, 1], &[1, 1], &[(0, 0), (1, 1)]),
+            // No subnet is common: one pair, by a router.
+            (&[1, 2], &[3, 4], &[(0, 0)]),
+        ] {
+            let (near, far) = (card(1, near), card(2, far));
+            assert_eq!(ends(&near, &far), expected);
+            let back: Vec<_> = ends(&far, &near).into_iter().map(|(own, peer)| (peer, own)).collect();
+            assert_eq!(back, expected, "the other end sees the same");
+        }
+    }
+
+    /// Of one process, of a ring, and of any distance that is a power of two.
+    #[test]
+    fn packets_of_many_pairs_are_spread_over_the_rails() {
+        let of = |a: u32, b: u32| first(u32::midpoint(a, b), 2);
+        let on_second = |pairs: &mut dyn Iterator<Item = (u32, u32)>| pairs.filter(|(a, b)| of(*a, *b) == 1).count();
+        assert_eq!(on_second(&mut (1..33).map(|peer| (0, peer))), 16);
+        for distance in [1, 2, 4, 8, 16] {
+            assert_eq!(on_second(&mut (0..32).map(|rank| (rank, rank + distance))), 16, "{distance}");
+        }
+        for rank in 1..32 {
+            assert_ne!(of(rank - 1, rank), of(rank, rank + 1), "both neighbours of {rank}");
+            assert_eq!(of(rank, 5), of(5, rank), "both ends of {rank}");
+        }
+        assert_eq!(first(u32::MAX, 1), 0);
+    }
+
+    #[test]
+    fn keys_are_told_together_and_found_again() {
+        let keys = join_keys([0x1234_5678, u32::MAX]);
+        assert_eq!((key_of(keys, 0), key_of(keys, 1), key_of(keys, 2)), (Some(0x1234_5678), Some(u32::MAX), None));
+        let keys = join_keys([0, 7]);
+        assert_eq!((key_of(keys, 0), key_of(keys, 1)), (None, Some(7)));
+    }
+
+    #[test]
+    fn peers_are_found_by_their_address_and_by_what_a_rail_calls_them() {
+        let mut table = Table::default();
+        let way = |rail, peer| Way {
+            rail,
+            far: rail,
+            to: VerbsAddress { peer, listens: ([192, 0, 2, peer as u8], 7).into() },
+            speed: 0,
+            is_dead: false,
+            peer_dropped: false,
+        };
+        let one = table.insert(vec![way(0, 0), way(1, 0)], 1);
+        let other = table.insert(vec![way(1, 3)], 0);
+        assert_eq!((table.find(&one), table.find(&other)), (Some(0), Some(1)));
+        assert_eq!((table.behind(1, 0), table.behind(1, 3), table.behind(1, 2)), (Some((0, 1)), Some((1, 0)), None));
+        assert_eq!(table.behind(0, 9), None);
+        table.peers[0].ways[1].is_dead = true;
+        let keys = join_keys([5, 6]);
+        assert_eq!(table.peers[0].ways_to(keys).collect::<Vec<_>>(), [(0, 5)]);
+        assert_eq!(table.peers[1].ways_to(join_keys([5, 0])).count(), 0, "that rail has no key");
+    }
+}

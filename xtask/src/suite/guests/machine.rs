@@ -1,0 +1,107 @@
+//! What a guest is made of, and how the emulator is told.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::Context as _;
+
+use super::super::process;
+
+pub(super) const EMULATOR: &str = "qemu-system-x86_64";
+/// Memory of a guest, in MiB.
+const MEMORY_MIB: u32 = 1024;
+/// Interfaces of a guest, each on a network of its own.
+pub(super) const INTERFACES_MAX: u32 = 2;
+
+/// What a guest is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Machine {
+    pub(crate) memory_mib: u32,
+    /// Its clock goes on by a nanosecond with each instruction, and by the time that passes while it is idle.
+    pub(crate) counts: bool,
+    /// How many, each with an RDMA device.
+    pub(crate) interfaces: u32,
+    /// Its interfaces have no addresses but those of IPv6.
+    pub(crate) is_v6: bool,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self { memory_mib: MEMORY_MIB, counts: false, interfaces: 1, is_v6: false }
+    }
+}
+
+/// Where guests find what they boot, what they share with this program, and which of its groups of guests they are.
+pub(super) struct Place<'path> {
+    pub(super) home: &'path Path,
+    pub(super) share: &'path Path,
+    pub(super) number: u32,
+}
+
+impl Machine {
+    /// Always emulated: what the processor offers is not used, since there are machines whose `/dev/kvm` never lets a guest begin.
+    pub(super) fn start(self, place: &Place<'_>, node: u32, console: &Path) -> anyhow::Result<Child> {
+        let Place { home, share, number } = place;
+        let export = |id: &str, path: &Path, options: &str| {
+            // A comma in a path is written twice.
+            let path = path.display().to_string().replace(',', ",,");
+            format!("local,id={id},mount_tag={id},path={path},security_model=none,multidevs=remap{options}")
+        };
+        let kernel = format!("console=ttyS0 quiet panic=-1 weft.guest={node}");
+        // The machine ends with this process, however that ends.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", EMULATOR]);
+        // With room for one processor only, emulators before 8.2 leave out memory barriers, also those between the guest and its devices: a network
+        // interface that misses one never sends again.
+        command.args([
+            "-accel",
+            if self.counts { "tcg,thread=single" } else { "tcg,thread=multi" },
+            "-cpu",
+            "max",
+            "-smp",
+            "1,maxcpus=2",
+            "-m",
+            &self.memory_mib.to_string(),
+        ]);
+        if self.counts {
+            command.args(["-icount", "shift=0,sleep=on"]);
+        }
+        command.args(["-nodefaults", "-no-reboot", "-display", "none", "-monitor", "none"]);
+        command.arg("-serial").arg(format!("file:{}", console.display()));
+        command.arg("-kernel").arg(home.join("kernel")).arg("-initrd").arg(home.join("initramfs"));
+        command.args(["-append", &kernel]);
+        command.args(["-virtfs", &export("root", Path::new("/"), ",readonly=on")]);
+        command.args(["-virtfs", &export("share", share, "")]);
+        for interface in 0..self.interfaces {
+            let network = network(std::process::id(), *number, interface);
+            let mac = format!("52:54:00:57:{:02x}:{node:02x}", 0x45 + interface);
+            command.args(["-netdev", &format!("socket,id=net{interface},{network}")]);
+            command.args(["-device", &format!("virtio-net-pci,netdev=net{interface},romfile=,mac={mac}")]);
+        }
+        command.env("PATH", process::search_path()).process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
+        let said = fs::File::create(share.join(format!("emulator{node}")))?;
+        command.stderr(said).spawn().context("cannot run setpriv, to run the emulator")
+    }
+}
+
+/// A network of these guests alone: a multicast group that does not leave the machine.
+fn network(pid: u32, number: u32, interface: u32) -> String {
+    let [_, _, high, low] = pid.to_be_bytes();
+    let port = 20000 + (pid.wrapping_mul(7) + number) % 20000;
+    format!("mcast=230.{}.{high}.{low}:{port},localaddr=127.0.0.1", 77 + interface)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guests_of_two_runs_have_networks_of_their_own_and_so_has_each_interface() {
+        assert_eq!(network(0x1234, 0, 0), "mcast=230.77.18.52:32620,localaddr=127.0.0.1");
+        assert_ne!(network(0x1234, 0, 0), network(0x1234, 1, 0));
+        assert_ne!(network(0x1234, 0, 0), network(0x1235, 0, 0));
+        assert_ne!(network(0x1234, 0, 0), network(0x1234, 0, 1));
+    }
+}
