@@ -306,6 +306,10 @@ impl<D: Datagrams> Datagrams for Capture<D> {
         self.inner.group(job, group)
     }
 
+    fn group_packet_size(&self) -> usize {
+        self.inner.group_packet_size()
+    }
+
     fn join(&mut self, group: &Address, receives: bool) -> io::Result<()> {
         self.inner.join(group, receives)
     }

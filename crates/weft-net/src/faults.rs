@@ -353,6 +353,10 @@ impl<D: Datagrams> Datagrams for Faults<D> {
         self.inner.group(job, group)
     }
 
+    fn group_packet_size(&self) -> usize {
+        self.inner.group_packet_size()
+    }
+
     fn join(&mut self, group: &Address, receives: bool) -> io::Result<()> {
         self.inner.join(group, receives)
     }

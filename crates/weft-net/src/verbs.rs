@@ -10,7 +10,7 @@
 //! | `wire` | what the two ends say to each other |
 //! | `memory` | registered memory |
 //! | `ring` | the fast path: small packets that peers write into a ring, found by looking at memory |
-//! | `device` | the queues: `connections`, `sending`, `receiving` and `accesses` to memory of peers |
+//! | `device` | the queues: `connections`, `sending`, `receiving`, `accesses` to memory of peers, and multicast `groups` |
 //!
 //! iWARP tells a sender nothing of a receiver that has no receive posted: the connection ends. So a sender is granted so many packets, and each message
 //! says how many more.
@@ -36,7 +36,7 @@ use weft_engine::memory::UserData;
 
 use crate::Error;
 use crate::datagrams::{
-    Address, Begun, Datagrams, Exposure, Outcome, Placement, Proof, RemoteMemory, VerbsAddress, wrong_address,
+    Address, Arrival, Begun, Datagrams, Exposure, Outcome, Placement, Proof, RemoteMemory, VerbsAddress, wrong_address,
 };
 use crate::udp;
 use api::Library;
@@ -51,6 +51,10 @@ const PLACED_MIN: u64 = 16 << 10;
 const ONE_SIDED_MIN: u64 = 1;
 /// Bytes of one access, at most.
 const ACCESS_MAX: u64 = 1 << 30;
+/// Packets to groups that each look takes, if there are so many, whatever has come from peers.
+const GROUP_SHARE: usize = 16;
+/// Stands in the place of a peer's number in a group's address.
+const GROUP: u32 = u32::MAX;
 /// How a card says that remote writes and reads are used, or are not.
 const PLACING: &str = "placing";
 const PACKETS: &str = "packets";
@@ -147,6 +151,8 @@ pub struct Chosen {
     pub interface: String,
     /// The address that peers connect to.
     pub address: std::net::IpAddr,
+    /// The number of its interface.
+    index: u32,
 }
 
 fn library() -> Result<&'static Library, Error> {
@@ -168,7 +174,7 @@ fn choose(library: &'static Library, settings: &Settings) -> Result<(Chosen, Bou
         match Bound::new(library, candidate.ip) {
             Ok(bound) => {
                 let (device, port) = bound.device();
-                return Ok((Chosen { device, port, interface, address: candidate.ip }, bound));
+                return Ok((Chosen { device, port, interface, address: candidate.ip, index: candidate.interface }, bound));
             }
             Err(why) => refusals.push(format!("{interface}: {why}")),
         }
@@ -257,6 +263,14 @@ impl Verbs {
         )
     }
 
+    /// Bytes of the longest datagram that the device multicasts: it is tried whether it has what that takes.
+    ///
+    /// # Errors
+    /// It has not: a clause that says why.
+    pub fn multicast(&mut self) -> Result<usize, String> {
+        self.device.groups()
+    }
+
     /// From how many bytes on messages are written to the receiver's memory; none if they are not.
     pub fn placed_min(&self) -> Option<u64> {
         (self.device.places && self.bytes_min < u64::MAX).then_some(self.bytes_min)
@@ -286,6 +300,9 @@ impl Datagrams for Verbs {
 
     fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
         let Address::Verbs(to) = to else { return Err(wrong_address()) };
+        if to.peer == GROUP {
+            return Ok(self.device.send_to_group(&to.listens, packet));
+        }
         if packet.len() > self.packet_size {
             return Ok(Outcome::TooLarge);
         }
@@ -297,7 +314,15 @@ impl Datagrams for Verbs {
     }
 
     fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
-        self.device.receive(on_packet, limit)
+        self.receive_trains(&mut |packet| on_packet(packet.bytes), limit)
+    }
+
+    fn receive_trains(&mut self, on_train: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
+        // Many from peers must not keep out what comes to groups: it would be lost.
+        let for_groups = if self.device.has_groups() { GROUP_SHARE.min(limit / 2) } else { 0 };
+        let count = self.device.receive(&mut |packet| on_train(Arrival::packet(packet)), limit - for_groups);
+        let mut on_datagram = |packet: &[u8]| on_train(Arrival { to_group: true, ..Arrival::packet(packet) });
+        count + self.device.receive_from_groups(&mut on_datagram, limit.saturating_sub(count))
     }
 
     fn written(&self) -> u64 {
@@ -369,6 +394,27 @@ impl Datagrams for Verbs {
 
     fn poll_placed(&mut self) -> Option<u64> {
         self.device.poll_placed()
+    }
+
+    fn group(&self, job: u64, group: u64) -> Option<Address> {
+        self.device.datagram_bytes()?;
+        let listens = udp::group_address(self.chosen.address, self.chosen.index, job, group);
+        Some(Address::Verbs(VerbsAddress { peer: GROUP, listens }))
+    }
+
+    fn group_packet_size(&self) -> usize {
+        self.device.datagram_bytes().unwrap_or(0)
+    }
+
+    fn join(&mut self, group: &Address, receives: bool) -> io::Result<()> {
+        let Address::Verbs(VerbsAddress { listens, .. }) = group else { return Err(wrong_address()) };
+        self.device.join(listens, receives)
+    }
+
+    fn leave(&mut self, group: &Address) {
+        if let Address::Verbs(VerbsAddress { peer: GROUP, listens }) = group {
+            self.device.leave_group(listens);
+        }
     }
 }
 

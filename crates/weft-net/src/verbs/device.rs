@@ -5,6 +5,7 @@
 
 mod accesses;
 mod connections;
+mod groups;
 mod receiving;
 mod rings;
 mod sending;
@@ -303,6 +304,10 @@ pub(super) struct Device {
     sleeps: u32,
     /// Packets that have been written to rings of peers.
     pub(super) written: u64,
+    /// Multicast groups, once one has been joined; bytes of the longest datagram to one, and why there are none.
+    groups: Option<Box<groups::Groups>>,
+    datagram_bytes: Option<usize>,
+    no_datagrams: Option<String>,
     /// For completions that are read.
     batch: Option<Box<[Completion; BATCH]>>,
 }
@@ -318,6 +323,7 @@ impl Drop for Device {
         if let Some(placing) = &mut self.placing {
             placing.close();
         }
+        self.groups = None;
         let library = self.library;
         // SAFETY: the queue pairs are closed, and each object before those that it was made of; packets' registrations before their domain.
         unsafe {
@@ -409,6 +415,9 @@ impl Device {
             sleep: rings::SLEEP_MIN,
             sleeps: 0,
             written: 0,
+            groups: None,
+            datagram_bytes: groups::datagram_bytes(&port_facts, is_iwarp),
+            no_datagrams: None,
             batch: Some(Box::new([Completion::default(); BATCH])),
         };
         this.make()?;
