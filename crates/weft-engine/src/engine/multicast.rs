@@ -212,7 +212,7 @@ impl Group {
 
 impl Groups {
     pub(super) fn is_empty(&self) -> bool {
-        self.groups.is_empty()
+        self.groups.is_empty() && self.singly.is_empty()
     }
 
     fn find(&mut self, stream: &StreamId) -> Option<&mut Group> {
