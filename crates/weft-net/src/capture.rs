@@ -310,6 +310,10 @@ impl<D: Datagrams> Datagrams for Capture<D> {
         self.inner.group_packet_size()
     }
 
+    fn group_receives(&self) -> usize {
+        self.inner.group_receives()
+    }
+
     fn join(&mut self, group: &Address, receives: bool) -> io::Result<()> {
         self.inner.join(group, receives)
     }

@@ -268,7 +268,7 @@ impl Verbs {
     /// # Errors
     /// It has not: a clause that says why.
     pub fn multicast(&mut self) -> Result<usize, String> {
-        self.device.groups()
+        Ok(self.device.groups()?.bytes)
     }
 
     /// From how many bytes on messages are written to the receiver's memory; none if they are not.
@@ -397,13 +397,17 @@ impl Datagrams for Verbs {
     }
 
     fn group(&self, job: u64, group: u64) -> Option<Address> {
-        self.device.datagram_bytes()?;
+        self.device.datagrams()?;
         let listens = udp::group_address(self.chosen.address, self.chosen.index, job, group);
         Some(Address::Verbs(VerbsAddress { peer: GROUP, listens }))
     }
 
     fn group_packet_size(&self) -> usize {
-        self.device.datagram_bytes().unwrap_or(0)
+        self.device.datagrams().map_or(0, |room| room.bytes)
+    }
+
+    fn group_receives(&self) -> usize {
+        self.device.datagrams().map_or(0, |room| room.receives)
     }
 
     fn join(&mut self, group: &Address, receives: bool) -> io::Result<()> {

@@ -166,7 +166,11 @@ fn judge_verbs(settings: &Settings) -> Result<String, String> {
     }
     // Opened for a moment, as a rank would.
     let wanted = weft_mpi::settings::verbs(settings);
-    let opened = verbs::Verbs::open(&wanted).map_err(|error| error.to_string())?;
+    let mut opened = verbs::Verbs::open(&wanted).map_err(|error| error.to_string())?;
+    let multicast = match opened.multicast() {
+        Ok(bytes) => format!("multicast of datagrams of up to {bytes} bytes"),
+        Err(why) => format!("no multicast, since {why}"),
+    };
     let verbs::Chosen { interface, address, .. } = opened.chosen();
     let large = match opened.placed_min() {
         Some(least) => format!("large messages, from {least} bytes on, are written to the receiver's memory"),
@@ -178,7 +182,7 @@ fn judge_verbs(settings: &Settings) -> Result<String, String> {
     };
     let what = opened.describe();
     Ok(format!(
-        "to ranks of other hosts, in the place of UDP, by {what}, on {interface} ({address}); {large}; {locked}; {devices}"
+        "to ranks of other hosts, in the place of UDP, by {what}, on {interface} ({address}); {large}; {multicast}; {locked}; {devices}"
     ))
 }
 

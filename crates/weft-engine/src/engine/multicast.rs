@@ -295,6 +295,13 @@ impl<P: Platform> Engine<P> {
         })
     }
 
+    /// Packets of a stream that may be under way without one being lost because this process does not look, at most [`WINDOW_MAX`].
+    pub fn multicast_window(&self) -> u32 {
+        let devices = [WAYS.udp, WAYS.raw].into_iter().filter_map(|slot| self.network.devices.get(slot));
+        let least = devices.filter(|device| device.group(0, 0).is_some()).map(|device| device.group_receives()).min();
+        least.map_or(WINDOW_MAX, |least| (least.min(WINDOW_MAX as usize) as u32).max(1))
+    }
+
     /// Joins a group: what its members multicast arrives from now on. In which of the ways that are asked for: where the machine refuses, or there is no
     /// carrier with multicast, not.
     ///

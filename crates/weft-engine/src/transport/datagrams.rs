@@ -274,6 +274,11 @@ pub trait Datagrams {
         self.packet_size()
     }
 
+    /// Packets to groups that may arrive while nobody looks; more of one sender should not be under way. The largest number: the link does not know.
+    fn group_receives(&self) -> usize {
+        usize::MAX
+    }
+
     /// Packets may be sent to this multicast address from now on and, if it `receives`, arrive. Those of this process do not.
     ///
     /// # Errors
@@ -399,6 +404,10 @@ macro_rules! forward {
 
             fn group_packet_size(&self) -> usize {
                 (**self).group_packet_size()
+            }
+
+            fn group_receives(&self) -> usize {
+                (**self).group_receives()
             }
 
             fn join(&mut self, group: &Address, receives: bool) -> io::Result<()> {

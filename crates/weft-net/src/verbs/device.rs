@@ -304,9 +304,9 @@ pub(super) struct Device {
     sleeps: u32,
     /// Packets that have been written to rings of peers.
     pub(super) written: u64,
-    /// Multicast groups, once one has been joined; bytes of the longest datagram to one, and why there are none.
+    /// Multicast groups, once one has been joined; what there is for datagrams to them, and why nothing.
     groups: Option<Box<groups::Groups>>,
-    datagram_bytes: Option<usize>,
+    datagrams: Option<groups::Room>,
     no_datagrams: Option<String>,
     /// For completions that are read.
     batch: Option<Box<[Completion; BATCH]>>,
@@ -416,7 +416,7 @@ impl Device {
             sleeps: 0,
             written: 0,
             groups: None,
-            datagram_bytes: groups::datagram_bytes(&port_facts, is_iwarp),
+            datagrams: groups::room(&facts, &port_facts, is_iwarp),
             no_datagrams: None,
             batch: Some(Box::new([Completion::default(); BATCH])),
         };

@@ -7,7 +7,7 @@
 use super::{BATCH, Device, RECEIVED, SENT, failed, nonblocking, number, socket_address};
 use crate::datagrams::Outcome;
 use crate::verbs::api::{
-    Ah, AhWish, CmEvent, CmId, Completion, CompletionChannel, Context, Cq, Datagram, EVENT_DEVICE_REMOVAL,
+    Ah, AhWish, CmEvent, CmId, Completion, CompletionChannel, Context, Cq, Datagram, DeviceFacts, EVENT_DEVICE_REMOVAL,
     EVENT_MULTICAST_ERROR, EVENT_MULTICAST_JOIN, EventChannel, GroupEvent, IBV_LINK_LAYER_ETHERNET, IBV_QPT_UD,
     IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WC_GRH, IBV_WC_SUCCESS, IBV_WC_WR_FLUSH_ERR, IBV_WR_SEND, Library, Pd,
     PortFacts, QpCapacity, QpWish, RDMA_PS_UDP, Receive,
@@ -25,11 +25,12 @@ use weft_core::time::Duration;
 
 /// Groups that a process joins at most.
 const GROUPS_MAX: usize = 64;
-/// Datagrams of all groups that may arrive between two looks: what comes beyond them is lost, and asked for again.
-const RECEIVES: usize = 256;
-/// Those that may wait to leave.
+/// Memory for datagrams of all groups that may arrive between two looks: what comes beyond them is lost, and asked for again.
+const RECEIVE_BYTES: usize = 1 << 20;
+/// Fewer receives than this are no multicast.
+const RECEIVES_MIN: usize = 64;
+/// Datagrams that may wait to leave.
 const SENDS: usize = 64;
-const _: () = assert!(RECEIVES + SENDS <= 1024);
 /// Bytes of the network's header in front of what is received.
 const GRH: usize = 40;
 /// Longest datagram of a group of InfiniBand, whatever its ports carry: subnet managers make groups so, unless they are told otherwise.
@@ -37,13 +38,29 @@ const INFINIBAND_BYTES_MAX: usize = 2048;
 /// How long the network may take to let this process into a group: on InfiniBand its manager is asked.
 const JOIN_TIME_MAX: Duration = Duration::from_millis(1000);
 
-/// Bytes of the longest datagram to a group; none where there are no datagrams.
-pub(super) fn datagram_bytes(port: &PortFacts, is_iwarp: bool) -> Option<usize> {
+/// What a device has for datagrams to groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::verbs) struct Room {
+    /// Bytes of the longest.
+    pub(in crate::verbs) bytes: usize,
+    /// Those that may arrive while nobody looks.
+    pub(in crate::verbs) receives: usize,
+}
+
+/// As far as is known before it is tried; none where there are no datagrams.
+pub(super) fn room(device: &DeviceFacts, port: &PortFacts, is_iwarp: bool) -> Option<Room> {
     // The numbers stand for 256 to 4096 bytes.
-    let mtu = u32::try_from(port.active_mtu).ok().filter(|mtu| (1..=5).contains(mtu))?;
-    let bytes = 128_usize << mtu;
+    let mtu = u32::try_from(port.active_mtu).ok().filter(|mtu| (1..=5).contains(mtu) && !is_iwarp)?;
     let is_ethernet = port.link_layer == IBV_LINK_LAYER_ETHERNET;
-    (!is_iwarp).then_some(if is_ethernet { bytes } else { bytes.min(INFINIBAND_BYTES_MAX) })
+    let bytes = if is_ethernet { 128 << mtu } else { (128 << mtu).min(INFINIBAND_BYTES_MAX) };
+    let most = device.max_qp_wr.min(device.max_cqe.saturating_sub(SENDS as c_int));
+    let receives = (RECEIVE_BYTES / receive_bytes(bytes)).min(usize::try_from(most).unwrap_or(0));
+    (receives >= RECEIVES_MIN && device.max_qp_wr >= SENDS as c_int).then_some(Room { bytes, receives })
+}
+
+/// Bytes of memory of a receive.
+const fn receive_bytes(datagram: usize) -> usize {
+    (GRH + datagram).next_multiple_of(64)
 }
 
 /// What the network's header says: where a datagram comes from, and where it went. RoCE v2 has the header of IPv4, if that is what it uses, in the
@@ -158,10 +175,10 @@ impl Groups {
         library: &'static Library,
         (context, pd, port): (*mut Context, *mut Pd, u8),
         ip: IpAddr,
-        bytes_max: usize,
+        Room { bytes: bytes_max, receives }: Room,
     ) -> Result<Self, String> {
         let packets = |count: usize, bytes: usize| {
-            Packets::new(library, pd, count, bytes.next_multiple_of(64)).map_err(|error| {
+            Packets::new(library, pd, count, bytes).map_err(|error| {
                 let why = locked_memory(error.raw_os_error(), sys::locked_memory_max());
                 format!("{} KiB cannot be registered (ibv_reg_mr): {error}{why}", count * bytes / 1024)
             })
@@ -175,7 +192,7 @@ impl Groups {
             id: ptr::null_mut(),
             channel: ptr::null_mut(),
             cq: ptr::null_mut(),
-            receives: packets(RECEIVES, GRH + bytes_max)?,
+            receives: packets(receives, receive_bytes(bytes_max))?,
             sends: packets(SENDS, bytes_max)?,
             free_sends: (0..SENDS).collect(),
             inline_max: 0,
@@ -189,7 +206,7 @@ impl Groups {
             broken: None,
         };
         this.make(ip)?;
-        (0..RECEIVES).for_each(|place| this.post_receive(place));
+        (0..receives).for_each(|place| this.post_receive(place));
         this.broken.take().map_or(Ok(this), Err)
     }
 
@@ -216,7 +233,7 @@ impl Groups {
             if self.channel.is_null() {
                 return Err(failed("ibv_create_comp_channel"));
             }
-            let entries = (RECEIVES + SENDS) as c_int;
+            let entries = (self.receives.count() + SENDS) as c_int;
             self.cq = (library.create_cq)(self.context, entries, ptr::null_mut(), self.channel, 0);
             if self.cq.is_null() {
                 return Err(failed("ibv_create_cq of datagrams"));
@@ -234,7 +251,7 @@ impl Groups {
         for inline in [INLINE_WANTED, 0] {
             let capacity = QpCapacity {
                 max_send_wr: SENDS as u32,
-                max_recv_wr: RECEIVES as u32,
+                max_recv_wr: self.receives.count() as u32,
                 max_send_sge: 1,
                 max_recv_sge: 1,
                 max_inline_data: inline,
@@ -511,7 +528,7 @@ impl Groups {
     /// Whether it was handed on.
     fn arrive(&mut self, completion: &Completion, on_packet: &mut dyn FnMut(&[u8])) -> bool {
         let place = completion.id as u32 as usize;
-        if place >= RECEIVES || !self.note_status(completion, "ibv_post_recv") {
+        if place >= self.receives.count() || !self.note_status(completion, "ibv_post_recv") {
             return false;
         }
         let length = (completion.length as usize).min(GRH + self.bytes_max);
@@ -573,14 +590,14 @@ impl Device {
     ///
     /// # Errors
     /// The device has no datagrams: a sentence, which is the answer from then on.
-    pub(in crate::verbs) fn groups(&mut self) -> Result<usize, String> {
-        let Some(bytes_max) = self.datagram_bytes else {
+    pub(in crate::verbs) fn groups(&mut self) -> Result<Room, String> {
+        let Some(room) = self.datagrams else {
             let why = if self.is_iwarp { "iWARP has no datagrams" } else { "it does not say what its port carries" };
             return Err(self.no_datagrams.clone().unwrap_or_else(|| why.to_owned()));
         };
         if self.groups.is_none() {
             let of = (self.bound.context(), self.pd, self.port);
-            let made = Groups::new(self.library, of, self.name.ip(), bytes_max).and_then(|groups| {
+            let made = Groups::new(self.library, of, self.name.ip(), room).and_then(|groups| {
                 let wake = self.wake.as_ref().ok_or("it is not open")?;
                 let also = |fd| watch::also(wake, fd).map_err(|error| format!("epoll_ctl: {error}"));
                 groups.descriptors().into_iter().try_for_each(also)?;
@@ -589,18 +606,18 @@ impl Device {
             match made {
                 Ok(groups) => self.groups = Some(Box::new(groups)),
                 Err(why) => {
-                    self.datagram_bytes = None;
+                    self.datagrams = None;
                     self.no_datagrams = Some(why.clone());
                     return Err(why);
                 }
             }
         }
-        Ok(bytes_max)
+        Ok(room)
     }
 
-    /// Bytes of the longest datagram to a group, as far as is known; none where there can be none.
-    pub(in crate::verbs) fn datagram_bytes(&self) -> Option<usize> {
-        self.datagram_bytes
+    /// What there is for datagrams to groups, as far as is known; none where there can be none.
+    pub(in crate::verbs) fn datagrams(&self) -> Option<Room> {
+        self.datagrams
     }
 
     #[inline]
@@ -697,15 +714,18 @@ mod tests {
 
     #[test]
     fn datagrams_are_as_long_as_the_port_carries_and_no_longer_than_groups_of_infiniband_are() {
-        let of = |active_mtu: c_int, link_layer: u8, is_iwarp: bool| {
+        let of = |active_mtu: c_int, link_layer: u8, is_iwarp: bool, max_qp_wr: c_int| {
             // SAFETY: plain numbers, of which zeros are values.
-            let mut port: PortFacts = unsafe { std::mem::zeroed() };
+            let (mut port, mut device): (PortFacts, DeviceFacts) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
             (port.active_mtu, port.link_layer) = (active_mtu, link_layer);
-            datagram_bytes(&port, is_iwarp)
+            (device.max_qp_wr, device.max_cqe) = (max_qp_wr, 4096);
+            room(&device, &port, is_iwarp).map(|Room { bytes, receives }| (bytes, receives))
         };
-        assert_eq!(of(3, IBV_LINK_LAYER_ETHERNET, false), Some(1024));
-        assert_eq!(of(5, IBV_LINK_LAYER_ETHERNET, false), Some(4096));
-        assert_eq!((of(5, 1, false), of(1, 1, false)), (Some(2048), Some(256)));
-        assert_eq!((of(3, IBV_LINK_LAYER_ETHERNET, true), of(0, 1, false), of(6, 1, false)), (None, None, None));
+        const ETHERNET: u8 = IBV_LINK_LAYER_ETHERNET;
+        assert_eq!(of(3, ETHERNET, false, 16384), Some((1024, 963)));
+        assert_eq!(of(5, ETHERNET, false, 16384), Some((4096, 252)));
+        assert_eq!((of(5, 1, false, 16384), of(1, 1, false, 256)), (Some((2048, 496)), Some((256, 256))));
+        assert_eq!((of(3, ETHERNET, true, 16384), of(0, 1, false, 16384), of(6, 1, false, 16384)), (None, None, None));
+        assert_eq!((of(3, ETHERNET, false, 63), of(3, ETHERNET, false, -1)), (None, None));
     }
 }
