@@ -546,6 +546,21 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_of_a_device_is_spared_and_its_groups_are_not() {
+        use crate::datagrams::VerbsAddress;
+        let plan = Plan { drop: 1.0, ..Plan::default() };
+        let mut link = Faults::new(Recorder::default(), plan);
+        let at = |ip: [u8; 4]| Address::Verbs(VerbsAddress { peer: 1, listens: (ip, 7).into() });
+        for to in [at([192, 0, 2, 1]), at([239, 192, 0, 1])] {
+            assert_eq!(link.send(&to, b"whole").unwrap(), Outcome::Sent);
+        }
+        // What goes to a group leaves as well: it is lost where it arrives.
+        assert_eq!(link.inner().0.len(), 2);
+        link.arrive_damaged(b"whole", &mut |_| panic!("it is lost"));
+        assert_eq!(link.counters().dropped, 1);
+    }
+
+    #[test]
     fn what_goes_to_a_group_is_lost_by_each_receiver_on_its_own() {
         const PACKETS: u64 = 2_000;
         let to = Address::Udp(([239, 192, 0, 1], 9).into());

@@ -174,7 +174,10 @@ fn choose(library: &'static Library, settings: &Settings) -> Result<(Chosen, Bou
         match Bound::new(library, candidate.ip) {
             Ok(bound) => {
                 let (device, port) = bound.device();
-                return Ok((Chosen { device, port, interface, address: candidate.ip, index: candidate.interface }, bound));
+                return Ok((
+                    Chosen { device, port, interface, address: candidate.ip, index: candidate.interface },
+                    bound,
+                ));
             }
             Err(why) => refusals.push(format!("{interface}: {why}")),
         }

@@ -1,6 +1,8 @@
 //! MPI over RDMA: programs between virtual machines whose kernels play a device, `siw` (iWARP) or `rdma_rxe` (RoCE), over each carrier that leads
 //! there and in each of its modes; and what is said when something breaks.
 
+mod multicast;
+
 use std::time::Duration;
 
 use super::context::{Context, Expected};
@@ -136,6 +138,7 @@ fn all() -> Vec<Case> {
         if let Some(mode) = MODES.iter().find(|mode| mode.name == "verbs, one-sided") {
             cases.push(on_guests(device, *mode, 2, "remote_access", 2, reads));
         }
+        cases.extend(multicast::cases(device));
         cases.push(peers::mpi4py_build(&format!("{}: mpi4py is built for it", device.name())));
         for mode in MODES.iter().filter(|mode| mode.thorough) {
             cases.push(on_guests(device, *mode, 4, "collectives", 4, &[]));
@@ -166,6 +169,8 @@ const SELECTED: &[&str] = &[
     "rxe, verbs, rdma: fast_path, 2 ranks on 2 guests",
     "rxe, verbs, one-sided: remote_access, 2 ranks on 2 guests",
     "rxe, verbs, auto: a device is gone before the first connection",
+    "rxe, multicast: interleaved, each guest loses 5%",
+    "siw, multicast: by table: trees",
 ];
 
 pub(crate) fn selection(_: &Context) -> Vec<Case> {

@@ -498,7 +498,10 @@ const NO_MULTICAST: &str = "there is no multicast socket";
 enum Multicast {
     Sockets(Sockets),
     /// An RDMA device sends datagrams to a group, which arrive by its link.
-    Device { group: Address, packet_size: usize },
+    Device {
+        group: Address,
+        packet_size: usize,
+    },
 }
 
 impl Multicast {

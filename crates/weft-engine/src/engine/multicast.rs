@@ -20,7 +20,6 @@ use weft_core::wire::{Key, Secret};
 
 use super::Engine;
 use super::network::{self, Stalled};
-use singly::Singly;
 use crate::carriers::{Coalescing, Devices, Hop, Slot};
 use crate::group::{Group as Processes, PeerId};
 use crate::memory::UserData;
@@ -28,6 +27,7 @@ use crate::messages::{self, CREDIT_BYTES, CREDIT_PER_MESSAGE, Messages, Stream};
 use crate::peers::{Peers, Route};
 use crate::request::{Request, Send, State};
 use crate::transport::{Datagrams, Platform};
+use singly::Singly;
 
 /// Most packets of one train.
 const TRAIN_PACKETS_MAX: usize = 64;

@@ -496,8 +496,7 @@ impl Groups {
         let Completion { status, vendor_error, .. } = *completion;
         if status != IBV_WC_SUCCESS && (status != IBV_WC_WR_FLUSH_ERR || self.broken.is_none()) {
             let said = self.library.describe(status);
-            self.broken =
-                Some(format!("{what} of datagrams: {said} (status {status}, vendor's {vendor_error:#x})"));
+            self.broken = Some(format!("{what} of datagrams: {said} (status {status}, vendor's {vendor_error:#x})"));
         }
         status == IBV_WC_SUCCESS
     }
