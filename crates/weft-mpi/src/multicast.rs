@@ -116,8 +116,10 @@ impl Carried {
         Some(match self {
             Self::Unknown => return None,
             Self::Yes => "the network carries it",
-            Self::NoCarrier => "not used: a rank has no UDP interface that could (WEFT_LINK, WEFT_INTERFACE)",
-            Self::NotJoined => "not used: a host could not join the group (net.ipv4.igmp_max_memberships)",
+            Self::NoCarrier => {
+                "not used: a rank has neither a UDP interface nor an RDMA device that could; iWARP has none (WEFT_LINK, WEFT_INTERFACE)"
+            }
+            Self::NotJoined => "not used: a host could not join the group (net.ipv4.igmp_max_memberships; weft doctor)",
             Self::NotHeard => "not used: packets did not reach all hosts (weft doctor says why)",
             Self::LostTooMuch => {
                 "used no more: a host had to ask for more than half of the packets (weft doctor says why)"

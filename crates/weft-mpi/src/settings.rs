@@ -327,7 +327,8 @@ pub const FAULTS: Setting = Setting {
     default: "",
     allowed: "such as drop=5%,duplicate=1%,reorder=1%,corrupt=1%,seed=7",
     meaning: "faults for tests: packets that the network loses, repeats, reorders and damages, from a seed; the program sees none of it: \
-              each packet is covered whole by its tag, sealed or not, and what is damaged is dropped and sent again",
+              each packet is covered whole by its tag, sealed or not, and what is damaged is dropped and sent again; \
+              connections of an RDMA device are spared, what it multicasts is not",
     reader: Reader::Library,
 };
 /// The command that reaches a host.

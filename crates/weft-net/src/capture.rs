@@ -306,6 +306,14 @@ impl<D: Datagrams> Datagrams for Capture<D> {
         self.inner.group(job, group)
     }
 
+    fn group_packet_size(&self) -> usize {
+        self.inner.group_packet_size()
+    }
+
+    fn group_receives(&self) -> usize {
+        self.inner.group_receives()
+    }
+
     fn join(&mut self, group: &Address, receives: bool) -> io::Result<()> {
         self.inner.join(group, receives)
     }

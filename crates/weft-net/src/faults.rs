@@ -2,15 +2,18 @@
 //! chance, from a seed. Compiled into the product, so that a user can see a program survive a bad network (`WEFT_FAULTS`).
 //!
 //! Packets for one peer are damaged when they leave; when all processes of a job use the same plan, every direction is. What goes to a multicast
-//! group leaves whole and is damaged where it arrives: each receiver loses other packets, as at the ports of a switch.
+//! group leaves whole and is damaged where it arrives: each receiver loses other packets, as at the ports of a switch. Connections of an RDMA device are spared:
+//! they lose nothing, and break if they do.
 
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::os::fd::RawFd;
 
-use crate::datagrams::{Address, Arrival, Datagrams, Outcome};
+use crate::datagrams::{Address, Arrival, Begun, Datagrams, Exposure, Outcome, Placement, RemoteMemory};
 use crate::{Error, clock};
 use weft_core::time::{Duration, Instant};
+use weft_engine::memory::UserData;
 
 /// Packets held back at one time; when more should be, the oldest leaves.
 const HELD_MAX: usize = 64;
@@ -257,7 +260,7 @@ impl<D: Datagrams> Faults<D> {
     }
 
     fn send_damaged(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
-        if to.is_group() {
+        if spares(to) {
             return self.inner.send(to, packet);
         }
         let Some((damaged, reorder, duplicate)) = self.damage(packet) else {
@@ -292,7 +295,7 @@ impl<D: Datagrams> Datagrams for Faults<D> {
 
     /// Faults meet packets, not trains: what is damaged travels packet by packet.
     fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> io::Result<usize> {
-        if self.is_clean || to.is_group() {
+        if self.is_clean || spares(to) {
             return self.inner.send_train(to, train, segment);
         }
         let mut taken = 0;
@@ -349,8 +352,40 @@ impl<D: Datagrams> Datagrams for Faults<D> {
         self.inner.last_refusal()
     }
 
+    fn placement(&self) -> Option<Placement> {
+        self.inner.placement()
+    }
+
+    fn expose(&mut self, data: &UserData, length: u64) -> Option<(Exposure, RemoteMemory)> {
+        self.inner.expose(data, length)
+    }
+
+    fn conceal(&mut self, exposure: Exposure) {
+        self.inner.conceal(exposure);
+    }
+
+    fn write(&mut self, to: &Address, data: &UserData, range: Range<u64>, target: RemoteMemory, number: u64) -> Begun {
+        self.inner.write(to, data, range, target, number)
+    }
+
+    fn read(&mut self, to: &Address, data: &UserData, range: Range<u64>, target: RemoteMemory, number: u64) -> Begun {
+        self.inner.read(to, data, range, target, number)
+    }
+
+    fn poll_placed(&mut self) -> Option<u64> {
+        self.inner.poll_placed()
+    }
+
     fn group(&self, job: u64, group: u64) -> Option<Address> {
         self.inner.group(job, group)
+    }
+
+    fn group_packet_size(&self) -> usize {
+        self.inner.group_packet_size()
+    }
+
+    fn group_receives(&self) -> usize {
+        self.inner.group_receives()
     }
 
     fn join(&mut self, group: &Address, receives: bool) -> io::Result<()> {
@@ -364,6 +399,11 @@ impl<D: Datagrams> Datagrams for Faults<D> {
     fn packet_size(&self) -> usize {
         self.inner.packet_size()
     }
+}
+
+/// What goes to this address leaves whole.
+fn spares(to: &Address) -> bool {
+    to.is_group() || matches!(to, Address::Verbs(_))
 }
 
 /// SplitMix64 (Steele, Lea, Flood 2014): small, fast, good enough to lose packets by.
@@ -503,6 +543,21 @@ mod tests {
         fn packet_size(&self) -> usize {
             8
         }
+    }
+
+    #[test]
+    fn a_connection_of_a_device_is_spared_and_its_groups_are_not() {
+        use crate::datagrams::VerbsAddress;
+        let plan = Plan { drop: 1.0, ..Plan::default() };
+        let mut link = Faults::new(Recorder::default(), plan);
+        let at = |ip: [u8; 4]| Address::Verbs(VerbsAddress { peer: 1, listens: (ip, 7).into() });
+        for to in [at([192, 0, 2, 1]), at([239, 192, 0, 1])] {
+            assert_eq!(link.send(&to, b"whole").unwrap(), Outcome::Sent);
+        }
+        // What goes to a group leaves as well: it is lost where it arrives.
+        assert_eq!(link.inner().0.len(), 2);
+        link.arrive_damaged(b"whole", &mut |_| panic!("it is lost"));
+        assert_eq!(link.counters().dropped, 1);
     }
 
     #[test]

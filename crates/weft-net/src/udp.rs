@@ -22,6 +22,7 @@ pub use address::{CANDIDATES_MAX, Candidate, Card, Considered};
 pub use address::{PACKET_SIZE_MAX, PACKET_SIZE_MIN, Pair, choose_peer_address, pair_rails};
 use connected::{Connected, SocketIndex};
 use groups::Groups;
+pub(crate) use groups::address as group_address;
 
 /// Receive buffer asked for, bytes. Linux counts its own bookkeeping in it.
 const RECEIVE_BUFFER_BYTES: i32 = 8 << 20;
@@ -476,7 +477,7 @@ impl Datagrams for Udp {
 
     fn group(&self, job: u64, group: u64) -> Option<Address> {
         let best = self.candidates.first()?;
-        Some(Address::Udp(groups::address(best, job, group)))
+        Some(Address::Udp(groups::address(best.ip, best.interface, job, group)))
     }
 
     fn join(&mut self, group: &Address, receives: bool) -> io::Result<()> {

@@ -13,7 +13,7 @@
 //! | `registrations` | which of them are kept: a pure data structure |
 //! | `monitor` | says when memory is no longer there; `areas`: what is mapped where |
 //! | `ring` | the fast path: small packets that peers write into a ring, found by looking at memory |
-//! | `device` | the queues: `connections`, `sending`, `receiving` and `accesses` to memory of peers |
+//! | `device` | the queues: `connections`, `sending`, `receiving`, `accesses` to memory of peers, and multicast `groups` |
 //! | `choice` | which devices are used |
 //! | `card` | what peers are told of them |
 //! | `rails` | all of them as one link: which leads to which of a peer's, what goes by which, and what is done when one fails |
@@ -51,9 +51,9 @@ use weft_engine::memory::UserData;
 
 use crate::Error;
 use crate::datagrams::{
-    Address, Begun, Datagrams, Exposure, Outcome, Placement, Proof, RemoteMemory, VerbsAddress, wrong_address,
+    Address, Arrival, Begun, Datagrams, Exposure, Outcome, Placement, Proof, RemoteMemory, VerbsAddress, wrong_address,
 };
-use crate::udp::Candidate;
+use crate::udp::{self, Candidate};
 use api::Library;
 pub use card::Card;
 use choice::Found;
@@ -74,6 +74,10 @@ const ACCESS_MAX: u64 = 1 << 30;
 
 /// Devices that are used at a time: the key of exposed memory, which peers are told, has room for the keys of so many.
 pub const RAILS_MAX: usize = 2;
+/// Packets to groups that each look takes, if there are so many, whatever has come from peers.
+const GROUP_SHARE: usize = 16;
+/// Stands in the place of a peer's number in a group's address.
+const GROUP: u32 = u32::MAX;
 
 /// By which operations peers are reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -191,6 +195,11 @@ impl Verbs {
         self.device.kept.describe()
     }
 
+    /// Bytes of the longest datagram that the device multicasts, or why it has not what that takes; it is tried.
+    fn multicast(&mut self) -> Result<usize, String> {
+        Ok(self.device.groups()?.bytes)
+    }
+
     /// Why registrations are not kept, if the settings wish for it.
     fn warning(&self) -> Option<String> {
         self.device.kept.warning().map(|why| format!("memory is registered for each operation: {why}"))
@@ -226,6 +235,9 @@ impl Datagrams for Verbs {
 
     fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
         let Address::Verbs(to) = to else { return Err(wrong_address()) };
+        if to.peer == GROUP {
+            return Ok(self.device.send_to_group(&to.listens, packet));
+        }
         if packet.len() > self.packet_size {
             return Ok(Outcome::TooLarge);
         }
@@ -237,7 +249,15 @@ impl Datagrams for Verbs {
     }
 
     fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
-        self.device.receive(on_packet, limit)
+        self.receive_trains(&mut |packet| on_packet(packet.bytes), limit)
+    }
+
+    fn receive_trains(&mut self, on_train: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
+        // Many from peers must not keep out what comes to groups: it would be lost.
+        let for_groups = if self.device.has_groups() { GROUP_SHARE.min(limit / 2) } else { 0 };
+        let count = self.device.receive(&mut |packet| on_train(Arrival::packet(packet)), limit - for_groups);
+        let mut on_datagram = |packet: &[u8]| on_train(Arrival { to_group: true, ..Arrival::packet(packet) });
+        count + self.device.receive_from_groups(&mut on_datagram, limit.saturating_sub(count))
     }
 
     fn written(&self) -> u64 {
@@ -309,6 +329,31 @@ impl Datagrams for Verbs {
 
     fn poll_placed(&mut self) -> Option<u64> {
         self.device.poll_placed()
+    }
+
+    fn group(&self, job: u64, group: u64) -> Option<Address> {
+        self.device.datagrams()?;
+        let listens = udp::group_address(self.chosen.candidate.ip, self.chosen.candidate.interface, job, group);
+        Some(Address::Verbs(VerbsAddress { peer: GROUP, listens }))
+    }
+
+    fn group_packet_size(&self) -> usize {
+        self.device.datagrams().map_or(0, |room| room.bytes)
+    }
+
+    fn group_receives(&self) -> usize {
+        self.device.datagrams().map_or(0, |room| room.receives)
+    }
+
+    fn join(&mut self, group: &Address, receives: bool) -> io::Result<()> {
+        let Address::Verbs(VerbsAddress { listens, .. }) = group else { return Err(wrong_address()) };
+        self.device.join(listens, receives)
+    }
+
+    fn leave(&mut self, group: &Address) {
+        if let Address::Verbs(VerbsAddress { peer: GROUP, listens }) = group {
+            self.device.leave_group(listens);
+        }
     }
 }
 

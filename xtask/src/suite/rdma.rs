@@ -1,6 +1,7 @@
 //! MPI over RDMA: programs between virtual machines whose kernels play a device, `siw` (iWARP) or `rdma_rxe` (RoCE), over each carrier that leads
 //! there and in each of its modes; and what is said when something breaks.
 
+mod multicast;
 mod rails;
 
 use std::time::Duration;
@@ -142,6 +143,7 @@ fn all() -> Vec<Case> {
         for (mode, setting, kept) in KEPT {
             cases.push(registration_cache(device, mode, setting, kept));
         }
+        cases.extend(multicast::cases(device));
         cases.push(peers::mpi4py_build(&format!("{}: mpi4py is built for it", device.name())));
         for mode in MODES.iter().filter(|mode| mode.thorough) {
             cases.push(on_guests(device, *mode, 4, "collectives", 4, &[]));
@@ -192,6 +194,8 @@ const SELECTED: &[&str] = &[
     "siw, two rails: both carry bytes of large messages",
     "siw, two rails: one goes down under traffic, and the job goes on",
     "rxe, IPv6 only: point_to_point",
+    "rxe, multicast: interleaved, each guest loses 5%",
+    "siw, multicast: by table: trees",
 ];
 
 pub(crate) fn selection(_: &Context) -> Vec<Case> {

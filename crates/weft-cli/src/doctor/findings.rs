@@ -649,7 +649,7 @@ fn of_multicast_from(from: &HostSeen, hosts: &[&HostSeen], names: &[String]) -> 
         note(
             "multicast-lost",
             what,
-            "let the switch, the hypervisor or the firewall between pass multicast (UDP to 239.255.0.0/16), or put the hosts into one segment",
+            "let the switch, the hypervisor or the firewall between pass multicast (UDP to 239.255.0.0/16; of RDMA devices to 239.192.0.0/14), or put the hosts into one segment",
         );
     }
     if !cut.is_empty() {

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use weft_mpi::settings::Settings;
-use weft_net::datagrams::{Address, Datagrams, Outcome};
+use weft_net::datagrams::{Address, Arrival, Datagrams, Outcome};
 use weft_net::ethernet::{self, Ethernet};
 use weft_net::fabric::{self, Fabric};
 use weft_net::udp::{self, Card, Udp};
@@ -56,6 +56,10 @@ pub(crate) trait Link {
     fn refusal(&self) -> String;
     /// Packets that the machine cut, because the path is smaller than both ends.
     fn cut(&self) -> u64;
+    /// Bytes of the longest packet that its device multicasts, or why it does not; none where sockets do that.
+    fn multicast(&mut self) -> Option<Result<usize, String>> {
+        None
+    }
 }
 
 struct UdpLink(Udp);
@@ -149,7 +153,7 @@ fn by_rdma<'ways>(ends: impl Iterator<Item = &'ways std::net::SocketAddr>) -> St
 
 impl Link for VerbsLink {
     fn name(&self) -> &str {
-        "verbs"
+        VERBS
     }
 
     fn card(&self) -> String {
@@ -184,6 +188,10 @@ impl Link for VerbsLink {
 
     fn cut(&self) -> u64 {
         0
+    }
+
+    fn multicast(&mut self) -> Option<Result<usize, String>> {
+        Some(self.0.multicast())
     }
 }
 
@@ -257,12 +265,15 @@ impl Probe {
             self.links.extend(opened.ok());
         }
         let own = self.links.iter().find_map(|link| Card::decode(&link.card()).ok()?.candidates.first().copied());
+        let by_device = self.links.iter_mut().find_map(|link| join_by_device(link.as_mut(), self.identity));
         let multicast = match own.map(|candidate| (candidate.ip, candidate.packet_size)) {
-            Some((IpAddr::V4(own), packet_size)) => Multicast::join(own, packet_size.into(), self.identity),
+            Some((IpAddr::V4(own), packet_size)) => {
+                Sockets::join(own, packet_size.into(), self.identity).map(Multicast::Sockets)
+            }
             Some((IpAddr::V6(_), _)) => Err("it is tried with IPv4 only".to_owned()),
-            None => Err("no link has an address".to_owned()),
+            None => by_device.unwrap_or_else(|| Err("no link has an address".to_owned())),
         };
-        let bytes_or_why = multicast.as_ref().map(|multicast| multicast.packet_size).map_err(Clone::clone);
+        let bytes_or_why = multicast.as_ref().map(Multicast::packet_size).map_err(Clone::clone);
         self.multicast = multicast.ok();
         (told, bytes_or_why)
     }
@@ -276,18 +287,22 @@ impl Probe {
 
     /// Sends to the multicast groups.
     pub(crate) fn multicast(&mut self) -> Result<(), String> {
-        let multicast = self.multicast.as_ref().ok_or(NO_MULTICAST)?;
-        let sized = |bytes: usize| packet(self.identity, EVERYBODY, bytes);
-        multicast.send(multicast.of_link, &sized(SHORT_BYTES), COPIES)?;
-        multicast.send(multicast.group, &sized(SHORT_BYTES), COPIES)?;
-        multicast.send(multicast.group, &sized(multicast.packet_size), COPIES)
+        let Self { identity, links, multicast, .. } = self;
+        let multicast = multicast.as_ref().ok_or(NO_MULTICAST)?;
+        let sized = |bytes: usize| packet(*identity, EVERYBODY, bytes);
+        if let Multicast::Sockets(sockets) = multicast {
+            sockets.send(sockets.of_link, &sized(SHORT_BYTES), COPIES)?;
+        }
+        multicast.send(links, &sized(SHORT_BYTES), COPIES)?;
+        multicast.send(links, &sized(multicast.packet_size()), COPIES)
     }
 
     /// Sends many packets in a row, each once.
     pub(crate) fn multicast_in_a_row(&mut self) -> Result<(), String> {
-        let multicast = self.multicast.as_ref().ok_or(NO_MULTICAST)?;
-        let sized = |bytes: usize| packet(self.identity, EVERYBODY, bytes);
-        (1..=BURST).try_for_each(|more| multicast.send(multicast.group, &sized(SHORT_BYTES + more), 1))
+        let Self { identity, links, multicast, .. } = self;
+        let multicast = multicast.as_ref().ok_or(NO_MULTICAST)?;
+        let sized = |bytes: usize| packet(*identity, EVERYBODY, bytes);
+        (1..=BURST).try_for_each(|more| multicast.send(links, &sized(SHORT_BYTES + more), 1))
     }
 
     /// Takes what comes until `expected` different packets are there, at most for `limit`.
@@ -314,9 +329,18 @@ impl Probe {
         };
         for link in &mut self.links {
             let name = link.name().to_owned();
-            took += link.datagrams().receive(&mut |bytes| note(&name, bytes), BATCH);
+            let mut each = |train: Arrival<'_>| {
+                for bytes in train.bytes.chunks(train.segment.max(1)) {
+                    // To a device all groups are alike.
+                    if train.to_group && bytes.len() == SHORT_BYTES {
+                        note(MULTICAST_OF_LINK, bytes);
+                    }
+                    note(if train.to_group { MULTICAST } else { &name }, bytes);
+                }
+            };
+            took += link.datagrams().receive_trains(&mut each, BATCH);
         }
-        if let Some(multicast) = &self.multicast {
+        if let Some(Multicast::Sockets(multicast)) = &self.multicast {
             let mut bytes = vec![0; multicast.packet_size + 1];
             for (name, listener) in [(MULTICAST, &multicast.listener), (MULTICAST_OF_LINK, &multicast.listener_of_link)]
             {
@@ -383,7 +407,7 @@ fn open_all(settings: &Settings) -> Vec<(String, Opened)> {
     if settings.links.verbs {
         let opened = VerbsRails::open(&weft_mpi::settings::verbs(settings))
             .map(|verbs| Box::new(VerbsLink(verbs)) as Box<dyn Link>);
-        all.push(("verbs".to_owned(), opened.map_err(|error| error.to_string())));
+        all.push((VERBS.to_owned(), opened.map_err(|error| error.to_string())));
     }
     if settings.links.ethernet {
         let opened = Ethernet::open(&wanted, None, settings.netd.as_deref());
@@ -470,10 +494,62 @@ fn sender(identity: Identity, packet: &[u8]) -> Option<u16> {
     (is_ours && is_whole && from != identity.index && (to == identity.index || to == EVERYBODY)).then_some(from)
 }
 
+/// The link of an RDMA device.
+const VERBS: &str = "verbs";
+/// How long a packet to a group may wait until the device has room.
+const ROOM_WAIT: Duration = Duration::from_secs(2);
 const NO_MULTICAST: &str = "there is no multicast socket";
 
+/// How packets go to the run's multicast groups.
+enum Multicast {
+    Sockets(Sockets),
+    /// An RDMA device sends datagrams to a group, which arrive by its link.
+    Device {
+        group: Address,
+        packet_size: usize,
+    },
+}
+
+impl Multicast {
+    fn packet_size(&self) -> usize {
+        match self {
+            Self::Sockets(Sockets { packet_size, .. }) | Self::Device { packet_size, .. } => *packet_size,
+        }
+    }
+
+    fn send(&self, links: &mut [Box<dyn Link>], packet: &[u8], copies: usize) -> Result<(), String> {
+        let group = match self {
+            Self::Sockets(sockets) => return sockets.send(sockets.group, packet, copies),
+            Self::Device { group, .. } => group,
+        };
+        let link = links.iter_mut().find(|link| link.name() == VERBS).ok_or(NO_MULTICAST)?;
+        let deadline = Instant::now() + ROOM_WAIT;
+        let mut left = copies;
+        while left > 0 {
+            match link.datagrams().send(group, packet).map_err(|error| error.to_string())? {
+                Outcome::Sent => left -= 1,
+                Outcome::WouldBlock if Instant::now() < deadline => std::thread::sleep(POLL),
+                _ => return Err(link.refusal()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Joins the run's group by an RDMA device; none if the link is none.
+fn join_by_device(link: &mut dyn Link, identity: Identity) -> Option<Result<Multicast, String>> {
+    let packet_size = match link.multicast()? {
+        Ok(packet_size) => packet_size,
+        Err(why) => return Some(Err(why)),
+    };
+    let datagrams = link.datagrams();
+    let group = datagrams.group(identity.token, identity.token)?;
+    let joined = datagrams.join(&group, true).map_err(|error| error.to_string());
+    Some(joined.map(|()| Multicast::Device { group, packet_size }))
+}
+
 /// A member of the run's multicast groups.
-struct Multicast {
+struct Sockets {
     listener: UdpSocket,
     listener_of_link: UdpSocket,
     speaker: UdpSocket,
@@ -482,9 +558,9 @@ struct Multicast {
     packet_size: usize,
 }
 
-impl Multicast {
+impl Sockets {
     /// Groups and port follow from the run's token: one that is administratively scoped, RFC 2365, so that no router passes it on, and one of the link.
-    fn join(own: Ipv4Addr, packet_size: usize, identity: Identity) -> Result<Multicast, String> {
+    fn join(own: Ipv4Addr, packet_size: usize, identity: Identity) -> Result<Sockets, String> {
         let [a, b, c, d, ..] = identity.token.to_le_bytes();
         let port = 20_000 + u16::from_le_bytes([c, d]) % 12_000;
         let failed = |what: &str| {
@@ -502,7 +578,7 @@ impl Multicast {
         let (listener_of_link, of_link) = listen(Ipv4Addr::new(224, 0, 0, 0x80 | a & 0x3f))?;
         // A sender that is bound to an address uses its interface.
         let speaker = UdpSocket::bind((own, 0)).map_err(failed("no socket to send with"))?;
-        Ok(Multicast { listener, listener_of_link, speaker, group, of_link, packet_size: packet_size.max(SHORT_BYTES) })
+        Ok(Sockets { listener, listener_of_link, speaker, group, of_link, packet_size: packet_size.max(SHORT_BYTES) })
     }
 
     fn send(&self, to: SocketAddr, packet: &[u8], copies: usize) -> Result<(), String> {

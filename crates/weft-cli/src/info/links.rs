@@ -166,7 +166,11 @@ fn judge_verbs(settings: &Settings) -> Result<String, String> {
     }
     // Opened for a moment, as a rank would.
     let wanted = weft_mpi::settings::verbs(settings);
-    let opened = verbs::VerbsRails::open(&wanted).map_err(|error| error.to_string())?;
+    let mut opened = verbs::VerbsRails::open(&wanted).map_err(|error| error.to_string())?;
+    let multicast = match opened.multicast() {
+        Ok(bytes) => format!("multicast of datagrams of up to {bytes} bytes"),
+        Err(why) => format!("no multicast, since {why}"),
+    };
     let large = match opened.placed_min() {
         Some(least) => format!("large messages, from {least} bytes on, are written to the receiver's memory"),
         None => "large messages are cut into packets, as WEFT_VERBS_MODE or WEFT_SEALED says".to_owned(),
@@ -176,7 +180,9 @@ fn judge_verbs(settings: &Settings) -> Result<String, String> {
         Some(bytes) => format!("{} KiB of memory may be locked (`ulimit -l`)", bytes / 1024),
     };
     let (what, kept) = (opened.describe(), opened.registration_cache());
-    Ok(format!("to ranks of other hosts, in the place of UDP, by {what}; {large}; {kept}; {locked}; {devices}"))
+    Ok(format!(
+        "to ranks of other hosts, in the place of UDP, by {what}; {large}; {multicast}; {kept}; {locked}; {devices}"
+    ))
 }
 
 fn judge_udp(settings: &Settings, addresses: &Addresses) -> Result<String, String> {

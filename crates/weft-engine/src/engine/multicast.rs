@@ -4,6 +4,8 @@
 //! it goes through the same matching. So a schedule receives it as any other message, and what nobody has asked for yet is kept like any
 //! other. Acknowledgements and repairs go to processes' own addresses, as packets of their own beside the flows.
 
+mod singly;
+
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -25,6 +27,7 @@ use crate::messages::{self, CREDIT_BYTES, CREDIT_PER_MESSAGE, Messages, Stream};
 use crate::peers::{Peers, Route};
 use crate::request::{Request, Send, State};
 use crate::transport::{Datagrams, Platform};
+use singly::Singly;
 
 /// Most packets of one train.
 const TRAIN_PACKETS_MAX: usize = 64;
@@ -154,6 +157,8 @@ pub(super) struct Groups {
     streams: Stream,
     packet: Vec<u8>,
     train: Vec<u8>,
+    /// What waits for the carriers to single peers.
+    singly: Singly,
     /// What happened in groups that are no more.
     past: Counters,
     /// Groups that are used no more because the network carried them no more.
@@ -207,7 +212,7 @@ impl Group {
 
 impl Groups {
     pub(super) fn is_empty(&self) -> bool {
-        self.groups.is_empty()
+        self.groups.is_empty() && self.singly.is_empty()
     }
 
     fn find(&mut self, stream: &StreamId) -> Option<&mut Group> {
@@ -217,17 +222,17 @@ impl Groups {
 
     /// Whether nothing is owed to anybody.
     pub(super) fn are_idle(&self) -> bool {
-        self.groups.iter().all(Group::is_idle)
+        self.singly.is_empty() && self.groups.iter().all(Group::is_idle)
     }
 
     /// When something is due although nothing arrives.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
-        self.groups.iter().filter_map(Group::next_timeout).min()
+        self.groups.iter().filter_map(Group::next_timeout).chain(self.singly.next_timeout()).min()
     }
 
     /// Whether something is to be sent, or waited for.
     pub(super) fn are_active(&self) -> bool {
-        self.groups.iter().any(|group| !group.is_idle())
+        !self.singly.is_empty() || self.groups.iter().any(|group| !group.is_idle())
     }
 
     /// A packet that claims to be of `stream` has arrived; false: it is of none that this process receives.
@@ -252,7 +257,11 @@ impl Groups {
             sender.handle(now, bytes);
             return true;
         }
-        if root_member == group.own || group.receiving[group.own as usize] != group.rank {
+        if root_member == group.own {
+            // It has it from the root; some carriers bring it all the same.
+            return true;
+        }
+        if group.receiving[group.own as usize] != group.rank {
             return false;
         }
         if wire::is_test(bytes) {
@@ -282,8 +291,15 @@ impl<P: Platform> Engine<P> {
     pub fn multicast_packet_sizes(&self) -> Ways<usize> {
         WAYS.map(|slot| {
             let device = self.network.devices.get(slot).filter(|device| device.group(0, 0).is_some());
-            device.map_or(0, |device| device.packet_size())
+            device.map_or(0, |device| device.group_packet_size())
         })
+    }
+
+    /// Packets of a stream that may be under way without one being lost because this process does not look, at most [`WINDOW_MAX`].
+    pub fn multicast_window(&self) -> u32 {
+        let devices = [WAYS.udp, WAYS.raw].into_iter().filter_map(|slot| self.network.devices.get(slot));
+        let least = devices.filter(|device| device.group(0, 0).is_some()).map(|device| device.group_receives()).min();
+        least.map_or(WINDOW_MAX, |least| (least.min(WINDOW_MAX as usize) as u32).max(1))
     }
 
     /// Joins a group: what its members multicast arrives from now on. In which of the ways that are asked for: where the machine refuses, or there is no
@@ -614,7 +630,7 @@ impl<P: Platform> Engine<P> {
     /// Sends what the streams of all groups have for others.
     pub(super) fn transmit_groups(&mut self, now: Instant) {
         let mut silent = None;
-        let Self { groups: Groups { groups, packet, train, .. }, network, peers, .. } = self;
+        let Self { groups: Groups { groups, packet, train, singly, .. }, network, peers, .. } = self;
         for group in groups {
             let mut sent = 0;
             let sender = group.sender.take();
@@ -635,7 +651,7 @@ impl<P: Platform> Engine<P> {
                     match to {
                         Destination::Group => train.extend_from_slice(packet),
                         Destination::Member(member) => {
-                            send_to(group, group.rank, member, packet, &mut network.devices, peers);
+                            send_to(now, group, (group.rank, member), packet, (&mut network.devices, singly), peers);
                         }
                     }
                     if packet.len() < segment {
@@ -657,7 +673,7 @@ impl<P: Platform> Engine<P> {
                             send_packet(hop, packet, &mut network.devices);
                         }
                         Destination::Member(member) => {
-                            send_to(group, *root, member, packet, &mut network.devices, peers);
+                            send_to(now, group, (*root, member), packet, (&mut network.devices, singly), peers);
                         }
                     }
                 }
@@ -681,6 +697,7 @@ impl<P: Platform> Engine<P> {
             return;
         }
         network::send_stalled(&mut self.network.devices, &mut self.network.stalled);
+        self.groups.singly.send_waiting(now, &mut self.network.devices);
         self.push_multicasts();
         self.groups.groups.iter_mut().for_each(|group| group.coalescing.end(true));
         self.transmit_groups(now);
@@ -831,8 +848,19 @@ fn flush(
 }
 
 /// Sends one packet of the stream of rank `root` to a member, by the way that messages to it take. One that is lost is sent again.
-fn send_to<P: Platform>(group: &Group, root: u32, member: u32, packet: &[u8], devices: &mut Devices, peers: &Peers<P>) {
+fn send_to<P: Platform>(
+    now: Instant,
+    group: &Group,
+    (root, member): (u32, u32),
+    packet: &[u8],
+    (devices, singly): (&mut Devices, &mut Singly),
+    peers: &Peers<P>,
+) {
     let hop = group.process(member, root).and_then(|peer| match peers.get(peer)?.route() {
+        Route::Remote(remote) if remote.is_ordered() => {
+            singly.send(now, remote.hop(0).1, packet, devices);
+            None
+        }
         Route::Remote(remote) => {
             let (_, best) = remote.hop(0);
             let carries = devices.get(best.slot).is_some_and(|device| packet.len() <= device.packet_size());

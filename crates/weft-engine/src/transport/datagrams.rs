@@ -43,12 +43,12 @@ pub struct FabricAddress {
     pub ip: Option<SocketAddr>,
 }
 
-/// A process behind an RDMA device.
+/// A process behind an RDMA device, or a multicast group of such.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct VerbsAddress {
     /// The how many-th peer it is that this end has learnt, from 0.
     pub peer: u32,
-    /// Where it listens for connections.
+    /// Where it listens for connections; of a group, its address.
     pub listens: SocketAddr,
 }
 
@@ -58,7 +58,8 @@ impl Address {
         match self {
             Self::Udp(address) => address.ip().is_multicast(),
             Self::Ethernet(address) => address.mac[0] & 1 == 1,
-            Self::Fabric(_) | Self::Verbs(_) => false,
+            Self::Verbs(address) => address.listens.ip().is_multicast(),
+            Self::Fabric(_) => false,
         }
     }
 }
@@ -268,6 +269,16 @@ pub trait Datagrams {
         None
     }
 
+    /// The largest packet that can be sent to a multicast group, in bytes.
+    fn group_packet_size(&self) -> usize {
+        self.packet_size()
+    }
+
+    /// Packets to groups that may arrive while nobody looks; more of one sender should not be under way. The largest number: the link does not know.
+    fn group_receives(&self) -> usize {
+        usize::MAX
+    }
+
     /// Packets may be sent to this multicast address from now on and, if it `receives`, arrive. Those of this process do not.
     ///
     /// # Errors
@@ -389,6 +400,14 @@ macro_rules! forward {
 
             fn group(&self, job: u64, group: u64) -> Option<Address> {
                 (**self).group(job, group)
+            }
+
+            fn group_packet_size(&self) -> usize {
+                (**self).group_packet_size()
+            }
+
+            fn group_receives(&self) -> usize {
+                (**self).group_receives()
             }
 
             fn join(&mut self, group: &Address, receives: bool) -> io::Result<()> {

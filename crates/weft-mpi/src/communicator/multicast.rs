@@ -22,7 +22,7 @@ const ATTEMPTS_RAW: u32 = 3;
 const ATTEMPTS: u32 = 8;
 const PATIENT_FROM: u32 = 2;
 const _: () = assert!(ATTEMPTS <= TESTS_MAX);
-/// Packets that may wait for acknowledgements in each stream.
+/// Packets that may wait for acknowledgements in each stream, at most.
 const WINDOW_PACKETS: u32 = 768;
 /// Hosts from which on the table chooses multicast: with fewer it is not tried unless somebody asks for it.
 const AUTO_NODES_MIN: u32 = 3;
@@ -61,17 +61,23 @@ impl Process {
     }
 
     /// What this process knows of a new group: the bytes of the longest packet in each way, 0 if it cannot have one, and a number that none of
-    /// its groups has had.
-    fn offer_group(&mut self) -> Result<(Ways<i64>, i64)> {
+    /// its groups has had; and how many packets may be under way to it.
+    fn offer_group(&mut self) -> Result<(Ways<i64>, i64, i64)> {
         let Ways { udp, raw } = self.engine()?.multicast_packet_sizes().map(|size| size as i64);
         let failed = self.multicast.failed;
         let sizes = Ways { udp: if failed.udp { 0 } else { udp }, raw: if failed.raw { 0 } else { raw } };
         let sizes = if self.multicast.fails { Ways::default() } else { sizes };
-        Ok((sizes, i64::from(self.multicast.next_generation)))
+        let window = self.engine()?.multicast_window().min(WINDOW_PACKETS);
+        Ok((sizes, i64::from(self.multicast.next_generation), i64::from(window)))
     }
 
     /// Joins the group of `communicator`; in which ways that was possible.
-    fn join_group(&mut self, communicator: usize, sizes: Ways<i64>, generation: i64) -> Result<Ways<bool>> {
+    fn join_group(
+        &mut self,
+        communicator: usize,
+        sizes: Ways<i64>,
+        (generation, window): (i64, i64),
+    ) -> Result<Ways<bool>> {
         self.multicast.next_generation = (generation as u32).wrapping_add(1);
         let object = self.objects.communicator(communicator)?;
         let (processes, context) = (object.group.clone(), object.collective_context());
@@ -90,7 +96,7 @@ impl Process {
             members,
             ways,
             packet_size: packet_size as usize,
-            window: WINDOW_PACKETS,
+            window: window as u32,
             scheme,
             peer_timeout: self.multicast.peer_timeout,
         };
@@ -164,11 +170,11 @@ pub fn prepare(communicator: usize) -> Result<()> {
     if !with(|process| process.has_hosts(communicator))? {
         return with(|process| process.conclude_multicast(communicator, false));
     }
-    let (sizes, generation) = with(|process| process.offer_group())?;
-    // The least sizes, and the highest number.
-    let mut offers = [-sizes.udp, -sizes.raw, generation];
+    let (sizes, generation, window) = with(|process| process.offer_group())?;
+    // The least sizes, the highest number, and the smallest window.
+    let mut offers = [-sizes.udp, -sizes.raw, generation, -window];
     agree(&mut offers)?;
-    let [udp, raw, generation] = offers;
+    let [udp, raw, generation, window] = offers;
     let sizes = Ways { udp: -udp, raw: -raw };
     if sizes == Ways::default() {
         return with(|process| {
@@ -178,7 +184,7 @@ pub fn prepare(communicator: usize) -> Result<()> {
             process.conclude_multicast(communicator, false)
         });
     }
-    let joined = with(|process| process.join_group(communicator, sizes, generation))?;
+    let joined = with(|process| process.join_group(communicator, sizes, (generation, -window)))?;
     let mut missing = [i64::from(!joined.udp), i64::from(!joined.raw)];
     agree(&mut missing)?;
     let tried = Ways { udp: missing[0] == 0, raw: missing[1] == 0 };

@@ -29,17 +29,17 @@ pub(super) struct Groups {
     turn: u32,
 }
 
-/// The address of group `group` of job `job`, on the segment that `best` is on: local to an organization (RFC 2365 §6.2) or a link (RFC 4291 §2.7).
-pub(super) fn address(best: &Candidate, job: u64, group: u64) -> SocketAddr {
+/// The address of group `group` of job `job`, on the segment of the interface with address `own`: local to an organization (RFC 2365 §6.2) or a link (RFC 4291 §2.7).
+pub(crate) fn address(own: IpAddr, interface: u32, job: u64, group: u64) -> SocketAddr {
     let port = PORTS.0 + (job % u64::from(PORTS.1)) as u16;
-    if best.ip.is_ipv4() {
+    if own.is_ipv4() {
         // 239.192.0.0/14 has 18 bits to choose. Only the last 23 bits of an address reach Ethernet, and these are among them.
         let chosen = (job ^ group.rotate_left(17)) as u32 & 0x0003_ffff;
         return (Ipv4Addr::from(0xefc0_0000 | chosen), port).into();
     }
     let chosen = u128::from(job) << 32 ^ u128::from(group);
     let ip = Ipv6Addr::from(0xff12_u128 << 112 | chosen & ((1 << 112) - 1) | 1 << 31);
-    SocketAddrV6::new(ip, port, 0, best.interface).into()
+    SocketAddrV6::new(ip, port, 0, interface).into()
 }
 
 impl Groups {
@@ -137,7 +137,7 @@ mod tests {
             let mut seen = std::collections::HashSet::new();
             for group in 0..100_u64 {
                 let hash = group.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                let address = address(&best, 77, hash);
+                let address = address(best.ip, best.interface, 77, hash);
                 assert!(address.ip().is_multicast() && seen.insert(address), "{address}");
                 assert!((PORTS.0..PORTS.0 + PORTS.1).contains(&address.port()));
                 let within = match address.ip() {

@@ -13,6 +13,7 @@ const VERBS: &CStr = c"libibverbs.so.1";
 const CM: &CStr = c"librdmacm.so.1";
 
 pub(super) const IBV_QPT_RC: c_int = 2;
+pub(super) const IBV_QPT_UD: c_int = 4;
 pub(super) const IBV_TRANSPORT_IB: c_int = 0;
 pub(super) const IBV_TRANSPORT_IWARP: c_int = 1;
 pub(super) const IBV_LINK_LAYER_ETHERNET: u8 = 2;
@@ -28,7 +29,10 @@ pub(super) const IBV_SEND_INLINE: c_uint = 1 << 3;
 pub(super) const IBV_WC_SUCCESS: c_int = 0;
 /// What was still to be done when the queue pair was closed.
 pub(super) const IBV_WC_WR_FLUSH_ERR: c_int = 5;
+/// A datagram's first bytes are a header of the network.
+pub(super) const IBV_WC_GRH: c_uint = 1;
 pub(super) const RDMA_PS_TCP: c_int = 0x0106;
+pub(super) const RDMA_PS_UDP: c_int = 0x0111;
 pub(super) const EVENT_ADDR_RESOLVED: c_int = 0;
 pub(super) const EVENT_ADDR_ERROR: c_int = 1;
 pub(super) const EVENT_ROUTE_RESOLVED: c_int = 2;
@@ -40,6 +44,8 @@ pub(super) const EVENT_REJECTED: c_int = 8;
 pub(super) const EVENT_ESTABLISHED: c_int = 9;
 pub(super) const EVENT_DISCONNECTED: c_int = 10;
 pub(super) const EVENT_DEVICE_REMOVAL: c_int = 11;
+pub(super) const EVENT_MULTICAST_JOIN: c_int = 12;
+pub(super) const EVENT_MULTICAST_ERROR: c_int = 13;
 
 /// What is not called: the place is all that matters.
 type Unused = *const c_void;
@@ -219,6 +225,40 @@ pub(super) struct Send {
     pub(super) unused: [u64; 9],
 }
 
+/// A [`Send`] of a datagram, which says itself where it goes.
+#[repr(C)]
+pub(super) struct Datagram {
+    pub(super) id: u64,
+    pub(super) next: *mut Send,
+    pub(super) pieces: *mut Piece,
+    pub(super) count: c_int,
+    pub(super) operation: c_int,
+    pub(super) flags: c_uint,
+    pub(super) immediate: u32,
+    pub(super) to: *mut Ah,
+    pub(super) qp: u32,
+    pub(super) qkey: u32,
+    pub(super) unused: [u64; 9],
+}
+
+/// An address handle.
+#[repr(C)]
+pub(super) struct Ah {
+    context: *mut Context,
+}
+
+/// The address of a datagram.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct AhWish {
+    pub(super) gid: [u64; 2],
+    flow_label: u32,
+    pub(super) own_gid: u8,
+    hops_and_class: [u8; 2],
+    lid: u16,
+    bytes: [u8; 5],
+}
+
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(super) struct Completion {
@@ -229,8 +269,8 @@ pub(super) struct Completion {
     pub(super) length: u32,
     immediate: u32,
     pub(super) qp: u32,
-    source: u32,
-    flags: c_uint,
+    pub(super) source: u32,
+    pub(super) flags: c_uint,
     rest: [u16; 3],
 }
 
@@ -271,6 +311,21 @@ pub(super) struct CmEvent {
     pub(super) status: c_int,
     pub(super) connection: ConnectionWish,
     rest: [u64; 4],
+}
+
+/// A [`CmEvent`] of a group.
+#[repr(C)]
+pub(super) struct GroupEvent {
+    id: *mut CmId,
+    listener: *mut CmId,
+    pub(super) event: c_int,
+    pub(super) status: c_int,
+    /// What the group was given when it was joined.
+    pub(super) given: *const c_void,
+    given_bytes: u8,
+    pub(super) address: AhWish,
+    pub(super) qp: u32,
+    pub(super) qkey: u32,
 }
 
 macro_rules! functions {
@@ -333,6 +388,10 @@ functions! {
     get_cm_event: c"rdma_get_cm_event" of cm, fn(*mut EventChannel, *mut *mut CmEvent) -> c_int;
     ack_cm_event: c"rdma_ack_cm_event" of cm, fn(*mut CmEvent) -> c_int;
     get_src_port: c"rdma_get_src_port" of cm, fn(*mut CmId) -> u16;
+    create_ah: c"ibv_create_ah" of verbs, fn(*mut Pd, *mut AhWish) -> *mut Ah;
+    destroy_ah: c"ibv_destroy_ah" of verbs, fn(*mut Ah) -> c_int;
+    join_multicast: c"rdma_join_multicast" of cm, fn(*mut CmId, *mut sockaddr, *mut c_void) -> c_int;
+    leave_multicast: c"rdma_leave_multicast" of cm, fn(*mut CmId, *mut sockaddr) -> c_int;
 }
 
 impl Library {
@@ -431,6 +490,26 @@ mod tests {
         ("offsetof(struct ibv_send_wr, wr.rdma.remote_addr)", offset_of!(Send, remote_address)),
         ("offsetof(struct ibv_send_wr, wr.rdma.rkey)", offset_of!(Send, remote_key)),
         ("sizeof(struct ibv_recv_wr)", size_of::<Receive>()),
+        ("sizeof(struct ibv_send_wr)", size_of::<Datagram>()),
+        ("offsetof(struct ibv_send_wr, wr.ud.ah)", offset_of!(Datagram, to)),
+        ("offsetof(struct ibv_send_wr, wr.ud.remote_qpn)", offset_of!(Datagram, qp)),
+        ("offsetof(struct ibv_send_wr, wr.ud.remote_qkey)", offset_of!(Datagram, qkey)),
+        ("sizeof(struct ibv_ah_attr)", size_of::<AhWish>()),
+        ("offsetof(struct ibv_ah_attr, grh.dgid)", offset_of!(AhWish, gid)),
+        ("offsetof(struct ibv_ah_attr, grh.sgid_index)", offset_of!(AhWish, own_gid)),
+        ("offsetof(struct rdma_cm_event, status)", offset_of!(GroupEvent, status)),
+        ("offsetof(struct rdma_cm_event, param.ud.private_data)", offset_of!(GroupEvent, given)),
+        ("offsetof(struct rdma_cm_event, param.ud.ah_attr)", offset_of!(GroupEvent, address)),
+        ("offsetof(struct rdma_cm_event, param.ud.qp_num)", offset_of!(GroupEvent, qp)),
+        ("offsetof(struct rdma_cm_event, param.ud.qkey)", offset_of!(GroupEvent, qkey)),
+        ("sizeof(struct rdma_cm_event)", size_of::<GroupEvent>()),
+        ("offsetof(struct ibv_wc, src_qp)", offset_of!(Completion, source)),
+        ("offsetof(struct ibv_wc, wc_flags)", offset_of!(Completion, flags)),
+        ("IBV_QPT_UD", IBV_QPT_UD as usize),
+        ("IBV_WC_GRH", IBV_WC_GRH as usize),
+        ("RDMA_PS_UDP", RDMA_PS_UDP as usize),
+        ("RDMA_CM_EVENT_MULTICAST_JOIN", EVENT_MULTICAST_JOIN as usize),
+        ("RDMA_CM_EVENT_MULTICAST_ERROR", EVENT_MULTICAST_ERROR as usize),
         ("offsetof(struct ibv_qp, qp_num)", offset_of!(Qp, number)),
         ("offsetof(struct ibv_comp_channel, fd)", offset_of!(CompletionChannel, fd)),
         ("offsetof(struct ibv_context, ops.poll_cq)", offset_of!(Context, poll_cq)),

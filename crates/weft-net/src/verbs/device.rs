@@ -5,6 +5,7 @@
 
 mod accesses;
 mod connections;
+mod groups;
 mod receiving;
 mod rings;
 mod sending;
@@ -64,7 +65,8 @@ fn socket_address(address: SocketAddr, scope: u32) -> libc::sockaddr_storage {
                 to.sin6_family = libc::AF_INET6 as libc::sa_family_t;
                 to.sin6_port = address.port().to_be();
                 to.sin6_addr.s6_addr = address.ip().octets();
-                to.sin6_scope_id = if address.ip().is_unicast_link_local() { scope } else { 0 };
+                to.sin6_scope_id =
+                    if address.ip().is_unicast_link_local() || address.ip().is_multicast() { scope } else { 0 };
             }
         }
     }
@@ -322,6 +324,10 @@ pub(super) struct Device {
     sleeps: u32,
     /// Packets that have been written to rings of peers.
     pub(super) written: u64,
+    /// Multicast groups, once one has been joined; what there is for datagrams to them, and why nothing.
+    groups: Option<Box<groups::Groups>>,
+    datagrams: Option<groups::Room>,
+    no_datagrams: Option<String>,
     /// For completions that are read.
     batch: Option<Box<[Completion; BATCH]>>,
 }
@@ -337,6 +343,7 @@ impl Drop for Device {
         if let Some(placing) = &mut self.placing {
             placing.close();
         }
+        self.groups = None;
         let library = self.library;
         // SAFETY: the queue pairs are closed, and each object before those that it was made of; packets' registrations before their domain.
         unsafe {
@@ -433,6 +440,9 @@ impl Device {
             sleep: rings::SLEEP_MIN,
             sleeps: 0,
             written: 0,
+            groups: None,
+            datagrams: groups::room(&facts, &port_facts, is_iwarp),
+            no_datagrams: None,
             batch: Some(Box::new([Completion::default(); BATCH])),
         };
         this.make()?;

@@ -32,7 +32,7 @@ use weft_engine::memory::UserData;
 use super::choice::{Chosen, choose};
 use super::memory::Access as Kind;
 use super::stripes::{STRIPE_MIN, stripes};
-use super::{Card, RAILS_MAX, Settings, Verbs, library};
+use super::{Card, GROUP, RAILS_MAX, Settings, Verbs, library};
 use crate::datagrams::{
     Address, Arrival, Begun, Datagrams, Exposure, Outcome, Placement, Proof, RemoteMemory, VerbsAddress, wrong_address,
 };
@@ -129,6 +129,14 @@ impl VerbsRails {
     /// Why registrations are not kept, if the settings wish for it: for all devices alike.
     pub fn warning(&self) -> Option<String> {
         self.rails.first()?.warning()
+    }
+
+    /// Bytes of the longest datagram that the device of the first rail multicasts: it is tried whether it has what that takes.
+    ///
+    /// # Errors
+    /// It has not: a clause that says why.
+    pub fn multicast(&mut self) -> Result<usize, String> {
+        self.rails.first_mut().map_or(Err("there is no device".to_owned()), Verbs::multicast)
     }
 
     /// From how many bytes on messages are written to the receiver's memory; none if they are not.
@@ -471,7 +479,12 @@ impl<R: Rail> Datagrams for VerbsRails<R> {
 
     #[inline]
     fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
-        let Some(peer) = self.table.find(to) else { return Err(wrong_address()) };
+        let Some(peer) = self.table.find(to) else {
+            return match (to, self.rails.first_mut()) {
+                (Address::Verbs(VerbsAddress { peer: GROUP, .. }), Some(rail)) => rail.send(to, packet),
+                _ => Err(wrong_address()),
+            };
+        };
         let peer = &mut self.table.peers[peer];
         let way = peer.first_way();
         let outcome = self.rails[way.rail].send(&way.address(), packet)?;
@@ -608,6 +621,14 @@ impl<R: Rail> Datagrams for VerbsRails<R> {
 
     fn group(&self, job: u64, group: u64) -> Option<Address> {
         self.rails.first()?.group(job, group)
+    }
+
+    fn group_packet_size(&self) -> usize {
+        self.rails.first().map_or(0, Datagrams::group_packet_size)
+    }
+
+    fn group_receives(&self) -> usize {
+        self.rails.first().map_or(0, Datagrams::group_receives)
     }
 
     fn join(&mut self, group: &Address, receives: bool) -> io::Result<()> {

@@ -392,7 +392,7 @@ impl Device {
     /// Whether a sleep on the descriptor ends when something arrives; `false`: something is here already.
     pub(in crate::verbs) fn arm(&mut self) -> bool {
         self.must_look = true;
-        if !self.found.is_empty() || !self.stop_rings() || !self.due.is_empty() {
+        if !self.found.is_empty() || !self.stop_rings() || !self.due.is_empty() || !self.arm_groups() {
             return false;
         }
         self.set_timer();

@@ -1,0 +1,89 @@
+//! Broadcasts by datagrams of a device, between guests. Over iWARP, which has none, they go down trees.
+
+use super::{Device, LIMIT, MODES, Mode, PEER_TIMEOUT, Settings, mpiexec, on, variables};
+use crate::suite::Case;
+use crate::suite::context::{Context, Expected};
+use crate::suite::guests::Guests;
+use crate::suite::process::Finished;
+
+/// The schemes by which broadcasts are made reliable, one of each kind.
+const SCHEMES: [(&str, &[(&str, &str)]); 4] = [
+    ("broadcasts, auto", &[]),
+    ("broadcasts, basic", &[("WEFT_BCAST", "basic")]),
+    ("broadcasts, window", &[("WEFT_BCAST", "window")]),
+    ("broadcasts, two levels", &[("WEFT_BCAST", CO_ROOTS)]),
+];
+/// Two levels of acknowledgements.
+const CO_ROOTS: &str = "coroot-2+aggregate-3";
+/// What each receiver does to the datagrams that come to it; connections are spared.
+const FAULTS: (&str, &str) = ("WEFT_FAULTS", "drop=5%,reorder=2%,duplicate=1%,corrupt=1%,seed=3");
+/// What `hardship gone` ends with.
+const HEARD: i32 = 42;
+/// What `mpiexec --stats` says where something was multicast. That broadcasts are right says nothing of how they came.
+const COUNTED: &str = "packets multicast: ";
+
+pub(super) fn cases(device: Device) -> Vec<Case> {
+    let Some(mode) = MODES.iter().find(|mode| mode.name == "verbs, auto") else { return Vec::new() };
+    let case = |what: &str, guests: u32, ranks: u32, words: &'static [&'static str], settings, expected| {
+        case(device, *mode, what, (guests, ranks), words, settings, expected)
+    };
+    if device == Device::Siw {
+        let trees = || Expected::code(0).never_says(COUNTED);
+        return vec![
+            case("asked for: trees", 4, 4, &["multicast"], &[("WEFT_BCAST", "window")], trees()),
+            case("by table: trees", 3, 3, &["hardship", "stream", "200", "2000"], &[], trees()),
+        ];
+    }
+    let counted = || Expected::code(0).says(COUNTED);
+    let schemes = SCHEMES.iter().map(|(what, settings)| case(what, 4, 4, &["multicast"], settings, counted()));
+    let mut cases: Vec<Case> = schemes.collect();
+    const LOSSY: &[(&str, &str)] = &[("WEFT_BCAST", "window"), FAULTS];
+    const LOSSY_CO_ROOTS: &[(&str, &str)] = &[("WEFT_BCAST", CO_ROOTS), FAULTS];
+    const GONE: &[(&str, &str)] = &[("WEFT_BCAST", "window"), ("WEFT_PEER_TIMEOUT", PEER_TIMEOUT)];
+    const OTHERS: &[(&str, &str)] =
+        &[("WEFT_BARRIER", "multicast"), ("WEFT_ALLREDUCE", "multicast"), ("WEFT_ALLGATHER", "multicast")];
+    let told = Expected::code(HEARD).says("rank 0 was told").says("MPI_ERR_PROC_ABORTED");
+    cases.extend([
+        case("interleaved, each guest loses 5%", 4, 4, &["hardship", "interleaved"], LOSSY, counted()),
+        case("the same by two levels", 4, 4, &["hardship", "interleaved"], LOSSY_CO_ROOTS, counted()),
+        case("a receiver is stopped for two seconds", 3, 3, &["hardship", "paused"], &[], counted()),
+        case("a receiver is gone: the root is told", 3, 3, &["hardship", "gone"], GONE, told),
+        case("two ranks on each guest", 3, 6, &["hardship", "interleaved"], &[("WEFT_BCAST", "window")], counted()),
+        case("barriers, reductions, allgather", 3, 3, &["multicast_others", "all"], OTHERS, counted()),
+    ]);
+    cases
+}
+
+fn case(
+    device: Device,
+    mode: Mode,
+    what: &str,
+    (guests, ranks): (u32, u32),
+    words: &'static [&'static str],
+    settings: &'static [(&'static str, &'static str)],
+    expected: Expected,
+) -> Case {
+    Case::new(format!("{}, multicast: {what}", device.name()), move |context| {
+        let settings: Vec<_> = mode.settings.iter().chain(settings).copied().collect();
+        let outcome = on(context, device, guests, &expected, |guests| run(context, guests, ranks, words, &settings));
+        if settings.iter().any(|(name, _)| *name == "WEFT_PEER_TIMEOUT") {
+            // A process that was stopped for good may be there still.
+            context.turn_guests_off();
+        }
+        outcome
+    })
+}
+
+fn run(
+    context: &Context,
+    guests: &Guests,
+    ranks: u32,
+    words: &[&str],
+    settings: Settings<'_>,
+) -> anyhow::Result<Finished> {
+    let (program, words) = words.split_first().ok_or_else(|| anyhow::anyhow!("no program"))?;
+    let program = context.compile(&format!("tests/c/{program}.c"))?.to_string_lossy().into_owned();
+    let line = mpiexec(context, guests, ranks).into_iter().chain(["--stats".to_owned(), program]);
+    let line = line.chain(words.iter().map(|word| (*word).to_owned()));
+    guests.start(1, &context.work, &variables(settings), line)?.finish(LIMIT)
+}
