@@ -118,18 +118,8 @@ impl Context {
         self.hosts_on_rails.get().context("just made")
     }
 
-    /// So many virtual machines with this device: those that are up, if they are like that, or else new ones.
-    pub(crate) fn guests(&self, device: Device, count: u32) -> anyhow::Result<Rc<Guests>> {
-        self.guests_like(device, count, guests::Machine::default())
-    }
-
-    /// The same of other machines.
-    pub(crate) fn guests_like(
-        &self,
-        device: Device,
-        count: u32,
-        machine: guests::Machine,
-    ) -> anyhow::Result<Rc<Guests>> {
+    /// So many virtual machines of this kind with this device: those that are up, if they are like that, or else new ones.
+    pub(crate) fn guests(&self, device: Device, count: u32, machine: guests::Machine) -> anyhow::Result<Rc<Guests>> {
         let mut guests = self.guests.borrow_mut();
         let fits =
             |up: &&Rc<Guests>| (up.device(), up.count(), up.machine()) == (device, count, machine) && up.are_up();

@@ -405,7 +405,7 @@ fn on_like(
     if let Some(why) = guests::missing() {
         return Outcome::Skipped(why);
     }
-    let finished = context.guests_like(device, count, machine).and_then(|guests| run(&guests));
+    let finished = context.guests(device, count, machine).and_then(|guests| run(&guests));
     if finished.is_err() {
         context.turn_guests_off();
     }

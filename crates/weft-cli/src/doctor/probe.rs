@@ -32,6 +32,8 @@ const POLL: Duration = Duration::from_millis(1);
 /// How long an answer of the network to a packet that did not arrive is waited for, and how often it is tried.
 const TRACE_WAIT: Duration = Duration::from_millis(300);
 const TRACE_ATTEMPTS: usize = 3;
+/// How long a link that takes no packet now may need: RDMA devices make a connection first, and then each peer has room for one packet until it has answered.
+const ROOM_WAIT: Duration = Duration::from_millis(1500);
 
 const _: () = assert!(HEAD_BYTES <= SHORT_BYTES && SHORT_BYTES <= udp::PACKET_SIZE_MIN);
 
@@ -280,9 +282,11 @@ impl Probe {
 
     /// Sends packets to the targets.
     pub(crate) fn send(&mut self, link: &str, targets: &[Target]) -> Result<Vec<SentTo>, String> {
-        let identity = self.identity;
-        let link = self.links.iter_mut().find(|one| one.name() == link).ok_or("this link is not open")?;
-        Ok(targets.iter().map(|target| send_to(link.as_mut(), identity, target)).collect())
+        let Self { identity, links, arrived, .. } = self;
+        let link = links.iter_mut().find(|one| one.name() == link).ok_or("this link is not open")?;
+        let name = link.name().to_owned();
+        let mut note = |bytes: &[u8]| note(*identity, arrived, &name, bytes);
+        Ok(targets.iter().map(|target| send_to(link.as_mut(), *identity, target, &mut note)).collect())
     }
 
     /// Sends to the multicast groups.
@@ -322,11 +326,7 @@ impl Probe {
     fn take(&mut self) -> usize {
         let (identity, arrived) = (self.identity, &mut self.arrived);
         let mut took = 0;
-        let mut note = |link: &str, bytes: &[u8]| {
-            if let Some(from) = sender(identity, bytes).filter(|_| arrived.len() < ARRIVED_MAX) {
-                arrived.insert(Arrived { link: link.to_owned(), from, bytes: bytes.len() });
-            }
-        };
+        let mut note = |link: &str, bytes: &[u8]| note(identity, arrived, link, bytes);
         for link in &mut self.links {
             let name = link.name().to_owned();
             let mut each = |train: Arrival<'_>| {
@@ -442,7 +442,34 @@ fn open_fabric(settings: &Settings, wanted: &udp::Settings) -> Vec<(String, Open
     all
 }
 
-fn send_to(link: &mut dyn Link, identity: Identity, target: &Target) -> SentTo {
+/// Remembers a packet that has arrived, if it is one of this run.
+fn note(identity: Identity, arrived: &mut BTreeSet<Arrived>, link: &str, bytes: &[u8]) {
+    if let Some(from) = sender(identity, bytes).filter(|_| arrived.len() < ARRIVED_MAX) {
+        arrived.insert(Arrived { link: link.to_owned(), from, bytes: bytes.len() });
+    }
+}
+
+/// Sends a packet; a link that has no room for it is given a moment, and looked at meanwhile.
+fn send_soon(
+    link: &mut dyn Link,
+    to: &Address,
+    packet: &[u8],
+    note: &mut dyn FnMut(&[u8]),
+) -> std::io::Result<Outcome> {
+    let deadline = Instant::now() + ROOM_WAIT;
+    loop {
+        match link.datagrams().send(to, packet) {
+            Ok(Outcome::WouldBlock) if Instant::now() < deadline => {
+                if link.datagrams().receive(note, BATCH) == 0 {
+                    std::thread::sleep(POLL);
+                }
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+fn send_to(link: &mut dyn Link, identity: Identity, target: &Target, note: &mut dyn FnMut(&[u8])) -> SentTo {
     let (way, to) = match link.way(&target.card) {
         Ok(found) => found,
         Err(why) => return SentTo { peer: target.peer, path: Err(why), refused: Vec::new(), cut: false },
@@ -453,7 +480,7 @@ fn send_to(link: &mut dyn Link, identity: Identity, target: &Target) -> SentTo {
     for &size in sizes {
         let packet = packet(identity, target.peer, size.clamp(SHORT_BYTES, most));
         for _ in 0..COPIES {
-            let outcome = link.datagrams().send(&to, &packet);
+            let outcome = send_soon(link, &to, &packet, note);
             let why = match outcome {
                 Ok(Outcome::Sent) => continue,
                 Ok(Outcome::WouldBlock) => "the send buffer is full".to_owned(),
