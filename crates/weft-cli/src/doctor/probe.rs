@@ -33,7 +33,7 @@ const POLL: Duration = Duration::from_millis(1);
 const TRACE_WAIT: Duration = Duration::from_millis(300);
 const TRACE_ATTEMPTS: usize = 3;
 /// How long a link that takes no packet now may need: RDMA devices make a connection first, and then each peer has room for one packet until it has answered.
-const ROOM_WAIT: Duration = Duration::from_millis(1500);
+const ROOM_WAIT: Duration = Duration::from_secs(2);
 
 const _: () = assert!(HEAD_BYTES <= SHORT_BYTES && SHORT_BYTES <= udp::PACKET_SIZE_MIN);
 
@@ -523,8 +523,6 @@ fn sender(identity: Identity, packet: &[u8]) -> Option<u16> {
 
 /// The link of an RDMA device.
 const VERBS: &str = "verbs";
-/// How long a packet to a group may wait until the device has room.
-const ROOM_WAIT: Duration = Duration::from_secs(2);
 const NO_MULTICAST: &str = "there is no multicast socket";
 
 /// How packets go to the run's multicast groups.
