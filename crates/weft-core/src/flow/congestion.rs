@@ -2,12 +2,15 @@
 //!
 //! The window starts full: all that the receiver takes. Once in each round trip in which the window was full, the delay decides. Where
 //! packets take longer than an empty round trip and a short queue, the window shrinks in proportion, as in Swift and
-//! HPCC, to rate × round trip and half as much; where they do not, it grows. Only the network's delay counts. If a packet
+//! HPCC, to rate × round trip and half as much; where they do not, it grows. Where the path is far, and holds more than the receiver takes
+//! at once, it grows to what the path holds: at first with each acknowledgement, as in slow start, until there is a queue; then by what
+//! the queue may still take, and twice that, and so on, as long as there is none. A queue there ends it, rather than shortens it: all who
+//! share it begin again without one, and see how long the empty path is. Only the network's delay counts. If a packet
 //! may have waited because a process was not looking (`HostDelay`), that is no sign of a queue, and a smaller window would not
 //! shorten that wait. Losses beyond what a bad cable explains, and marks of congestion (ECN), cut the window at once, at most by half in a
 //! round trip.
 
-use super::settings::{LOSS_SHARE, LOSSES_FREE, Settings, WINDOW_GROWTH, WINDOW_GROWTH_SHARE, WINDOW_MIN};
+use super::settings::{FAR, FAR_QUEUE, LOSS_SHARE, LOSSES_FREE, Settings, WINDOW_GROWTH, WINDOW_GROWTH_SHARE, WINDOW_MIN};
 use crate::time::Duration;
 use crate::wire::Number;
 
@@ -48,9 +51,25 @@ pub(super) struct Congestion {
     was_full: bool,
     /// A mark has cut the window in this round.
     mark_counted: bool,
+    far: Far,
+}
+
+/// How the window grows on a far path: [`Far::NEW`], [`Far::RAMPS`], or the rounds since the last that met a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Far(u8);
+
+impl Far {
+    /// No queue was ever met, and nothing has cut the window.
+    const NEW: Self = Self(u8::MAX);
+    /// Nor now, when the window grows with what arrives in this round.
+    const RAMPS: Self = Self(u8::MAX - 1);
+    /// A round has met a queue, or the window was cut.
+    const MET: Self = Self(0);
 }
 
 const UNKNOWN: u32 = u32::MAX;
+/// A window on a far path grows at most by so many doublings of what its queue may take: by then, a part of itself is less.
+const CALM_MAX: u8 = 16;
 
 impl Congestion {
     pub(super) const fn new(packets: u32) -> Self {
@@ -63,6 +82,7 @@ impl Congestion {
             full: false,
             was_full: false,
             mark_counted: false,
+            far: Far::NEW,
         }
     }
 
@@ -77,18 +97,26 @@ impl Congestion {
     }
 
     /// Nothing is in flight: what comes next says nothing about the path until the window is full again.
-    pub(super) const fn idle(&mut self, next: Number) {
+    pub(super) fn idle(&mut self, next: Number) {
         (self.full, self.was_full) = (false, false);
         self.round_end = next;
         (self.delay_ns, self.lost) = (UNKNOWN, 0);
+        if self.far == Far::RAMPS {
+            (self.far, self.before) = (Far::NEW, self.window);
+        }
     }
 
-    /// A packet and its answer took `sample`, of which up to `host_delay` may have passed because a process did not look.
-    pub(super) fn delayed(&mut self, sample: Duration, host_delay: Duration) {
+    /// A packet and its answer took `sample`, of which up to `host_delay` may have passed because a process did not look; `empty`: the shortest
+    /// round trip.
+    pub(super) fn delayed(&mut self, sample: Duration, host_delay: Duration, empty: Option<Duration>) {
         // Otherwise it says nothing.
         if host_delay.0 <= sample.0 / 2 {
             let delay = u32::try_from(sample.0 - host_delay.0).unwrap_or(UNKNOWN - 1);
             self.delay_ns = self.delay_ns.min(delay);
+            // What has been sent since is too much already: no waiting until the round ends.
+            if self.far == Far::RAMPS && u64::from(delay) > empty.unwrap_or_default().0 + FAR_QUEUE.0 {
+                self.far = Far::MET;
+            }
         }
     }
 
@@ -107,6 +135,7 @@ impl Congestion {
     fn cut(&mut self, parts: u32) -> bool {
         let floor = (self.before / 2).max(WINDOW_MIN).min(self.window);
         let cut = (self.window - self.window.div_ceil(parts)).max(floor);
+        self.far = Far::MET;
         core::mem::replace(&mut self.window, cut) > cut
     }
 
@@ -120,6 +149,12 @@ impl Congestion {
         let mut cut = None;
         if news.marked && !core::mem::replace(&mut self.mark_counted, true) && self.cut(4) {
             cut = Some(Cut::Mark);
+        }
+        if self.far == Far::RAMPS {
+            // When the round began the window was full.
+            let left = self.round_end.since(news.seen).max(0) as u32;
+            let grown = self.before.saturating_add(self.before.saturating_sub(left));
+            self.window = grown.min(settings.reach()).max(self.window);
         }
         if !self.round_ends(news) {
             return cut;
@@ -140,8 +175,11 @@ impl Congestion {
         if self.window < self.before {
             return false;
         }
-        let empty = round_trip.map_or(0, |round_trip| round_trip.0);
-        let target = empty + settings.delay_target.0.max(empty / 2);
+        let empty = round_trip.unwrap_or_default();
+        if empty >= FAR && self.delay_ns != UNKNOWN {
+            return self.adapt_far(empty, settings);
+        }
+        let target = empty.0 + settings.queue_target(empty).0;
         let delay = u64::from(self.delay_ns);
         if self.delay_ns == UNKNOWN || delay <= target {
             let grown = self.window + self.window / WINDOW_GROWTH_SHARE + WINDOW_GROWTH;
@@ -149,6 +187,30 @@ impl Congestion {
             return false;
         }
         let wanted = (u64::from(self.window) * target / delay) as u32 + WINDOW_GROWTH;
+        self.shrink(wanted)
+    }
+
+    /// The same on a path that holds much.
+    fn adapt_far(&mut self, empty: Duration, settings: &Settings) -> bool {
+        let (target, delay) = (empty.0 + settings.queue_target(empty).0, u64::from(self.delay_ns).max(1));
+        let window = u64::from(self.window);
+        if delay > target {
+            self.far = Far::MET;
+            return self.shrink((window * empty.0 / delay) as u32 + WINDOW_GROWTH);
+        }
+        if self.far == Far::NEW || self.far == Far::RAMPS {
+            self.far = Far::RAMPS;
+            return false;
+        }
+        let room = window * (target - delay) / delay + u64::from(WINDOW_GROWTH);
+        let growth = (room << self.far.0).min(window / u64::from(WINDOW_GROWTH_SHARE) + u64::from(WINDOW_GROWTH));
+        self.far.0 = (self.far.0 + 1).min(CALM_MAX);
+        self.window = (self.window + growth as u32).min(settings.reach()).max(self.window);
+        false
+    }
+
+    /// Makes the window so large, but no less than half of what it was when the round began. True if it is smaller then.
+    fn shrink(&mut self, wanted: u32) -> bool {
         let least = (self.before / 2).max(WINDOW_MIN).min(self.window);
         let shrunk = wanted.clamp(least, self.window);
         core::mem::replace(&mut self.window, shrunk) > shrunk
@@ -190,7 +252,7 @@ mod tests {
 
         fn round(&mut self, took: Duration, host_delay: Duration) {
             self.congestion.held_back();
-            self.congestion.delayed(took, host_delay);
+            self.congestion.delayed(took, host_delay, Some(self.empty));
             self.next = self.next.plus(1);
             let (seen, next, round_trip) = (self.next, self.next, Some(self.empty));
             self.congestion.acknowledged(&Acknowledged { marked: false, seen, next, round_trip }, &self.settings);

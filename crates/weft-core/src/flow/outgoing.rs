@@ -15,6 +15,10 @@ use alloc::collections::VecDeque;
 /// Records kept allocated by an idle flow.
 const KEPT_RECORDS: usize = 1;
 
+/// Bytes of what is noted of each packet that is not acknowledged, and of each that is to be sent again.
+pub(super) const RECORD_BYTES: usize = size_of::<Record>();
+pub(super) const LOST_BYTES: usize = size_of::<(Number, LossCause)>();
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     InFlight,
@@ -93,7 +97,9 @@ pub(super) struct Outgoing {
     pub(super) resent: u32,
     /// When a packet overtaken by an acknowledged one counts as lost.
     pub(super) loss_at: Option<Instant>,
-    resends_left: u32,
+    resends_left: u8,
+    /// Packets of messages among the records.
+    pub(super) message_packets: u16,
     pass_at: Instant,
     pub(super) probe_timeout: ProbeTimeout,
     pub(super) reordering: Reordering,
@@ -119,6 +125,7 @@ impl Outgoing {
             resent: 0,
             loss_at: None,
             resends_left: RESENDS_PER_PASS,
+            message_packets: 0,
             pass_at: Instant(0),
             probe_timeout: ProbeTimeout::new(),
             reordering: Reordering::new(),
@@ -154,12 +161,19 @@ impl Outgoing {
     /// Packets that may be in flight: bulk data where that has paths of its own.
     pub(super) fn window(&self, settings: &Settings) -> u32 {
         let sum: u32 = self.paths.bulk(settings).map(|path| self.paths[path].congestion.window()).sum();
-        sum.min(settings.window_packets)
+        sum.min(settings.reach())
     }
 
     /// Whether a packet may be sent for the first time on this path.
-    pub(super) fn window_is_open(&self, path: usize, settings: &Settings) -> bool {
-        (self.records.len() as u32) < settings.window_packets && !self.paths[path].is_full()
+    pub(super) fn window_is_open(&self, path: usize, data: bool, settings: &Settings) -> bool {
+        self.is_within_reach(data, settings) && !self.paths[path].is_full()
+    }
+
+    /// Whether the peer takes another packet behind the oldest that it may miss. It keeps packets of messages, and data goes where it belongs.
+    fn is_within_reach(&self, data: bool, settings: &Settings) -> bool {
+        let sent = self.records.len() as u32;
+        sent < settings.window_packets
+            || sent < settings.reach() && (data || u32::from(self.message_packets) < settings.window_packets)
     }
 
     /// The path of the next packet that may be sent for the first time, and whether it is data: messages come before it.
@@ -177,16 +191,14 @@ impl Outgoing {
     }
 
     fn peek_path(&self, now: Instant, settings: &Settings) -> Option<(usize, bool)> {
-        if self.records.len() as u32 >= settings.window_packets {
-            return None;
-        }
-        if self.queue.has_unsent_messages() {
+        if self.queue.has_unsent_messages() && self.is_within_reach(false, settings) {
             let path = self.messages_path(settings);
             if !self.paths[path].is_full() {
                 return Some((path, false));
             }
         }
-        let data = self.queue.has_unsent_data().then(|| self.paths.choose(now, settings, None));
+        let waits = self.queue.has_unsent_data() && self.is_within_reach(true, settings);
+        let data = waits.then(|| self.paths.choose(now, settings, None));
         data.filter(|path| !self.paths[*path].is_full()).map(|path| (path, true))
     }
 
@@ -199,7 +211,7 @@ impl Outgoing {
 
     /// Whether the unsent messages may be sent at once.
     pub(super) fn messages_may_leave(&self, settings: &Settings) -> bool {
-        self.window_is_open(self.messages_path(settings), settings)
+        self.window_is_open(self.messages_path(settings), false, settings)
     }
 
     /// Packets are waiting to be sent again, and may be.
@@ -274,11 +286,13 @@ impl Outgoing {
     ) -> Departure {
         let content = if data { self.queue.next_data(max) } else { Some(self.queue.next_messages(max)) };
         let content = content.expect("next_way says what there is");
+        self.message_packets += u16::from(!data);
         let number = self.base + self.records.len() as u64;
         if self.records.capacity() == 0 {
             self.records.reserve_exact(KEPT_RECORDS);
         }
         let order = self.paths.depart(now, path);
+        self.paths[path].newest = Number(number as u32);
         let (transmission, state) = (1, State::InFlight);
         self.records.push_back(Record { sent_at: now, content, order, transmission, path: path as u8, state });
         let request = self.wants_request(path, settings);
@@ -434,7 +448,7 @@ impl Outgoing {
         for path in self.paths.iter_mut() {
             path.in_flight = 0;
         }
-        (self.resent, self.in_vain) = (0, Duration(0));
+        (self.resent, self.message_packets, self.in_vain) = (0, 0, Duration(0));
         self.all_acknowledged();
         self.records = VecDeque::new();
     }
@@ -445,6 +459,6 @@ impl Outgoing {
             + self.paths.memory_bytes()
             + self.records.capacity() * size_of::<Record>()
             + self.lost.memory_bytes()
-            + self.has.as_ref().map_or(0, |has| size_of_val(&**has))
+            + self.has.as_ref().map_or(0, |has| has.memory_bytes())
     }
 }

@@ -32,6 +32,8 @@ pub(super) struct Path {
     pub(super) proved: Number,
     /// Packets of it in state `InFlight` or `Overtaken`.
     pub(super) in_flight: u32,
+    /// The newest packet that was sent on it for the first time.
+    pub(super) newest: Number,
     /// First transmissions since one asked for an acknowledgement.
     pub(super) since_request: u32,
     /// The last time anything left that wants an answer. An answer to earlier packets does not put the tail's probe off.
@@ -55,6 +57,7 @@ impl Path {
             order: Number::FIRST,
             proved: Number::FIRST,
             in_flight: 0,
+            newest: Number::FIRST,
             since_request: 0,
             asked_at: Instant(0),
             probes: OutstandingProbes::new(),
@@ -218,6 +221,19 @@ impl Paths {
 
     pub(super) fn in_flight(&self) -> u32 {
         self.iter().map(|path| path.in_flight).sum()
+    }
+
+    /// Paths on which something is in flight, one bit each.
+    pub(super) fn in_flight_mask(&self) -> u8 {
+        self.iter().enumerate().fold(0, |mask, (index, path)| mask | u8::from(path.in_flight > 0) << index)
+    }
+
+    /// One past the newest packet that was sent first on any of these paths, counted from `base`.
+    pub(super) fn end_of(&self, paths: u8, base: Number) -> u32 {
+        let of = |(index, path): (usize, &Path)| {
+            if paths & 1 << index == 0 { 0 } else { path.newest.plus(1).since(base).max(0) as u32 }
+        };
+        self.iter().enumerate().map(of).max().unwrap_or(0)
     }
 
     /// Bulk data is about to leave: where it may take several paths, there is room for them from now on.
