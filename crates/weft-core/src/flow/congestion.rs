@@ -63,7 +63,9 @@ impl Far {
     const NEW: Self = Self(u8::MAX);
     /// Nor now, when the window grows with what arrives in this round.
     const RAMPS: Self = Self(u8::MAX - 1);
-    /// A round has met a queue, or the window was cut.
+    /// The window was made smaller: the round trip that follows shows the queue of before.
+    const CUT: Self = Self(u8::MAX - 2);
+    /// A round has met a queue.
     const MET: Self = Self(0);
 }
 
@@ -91,6 +93,17 @@ impl Congestion {
         self.window
     }
 
+    /// How long a packet takes its turn on a far path, where the window is larger than what the receiver takes at once: a round trip is to be
+    /// as full at its end as at its beginning, so that the queue is no longer than the path needs. `None` elsewhere.
+    pub(super) fn pace(&self, empty: Option<Duration>, settings: &Settings) -> Option<Duration> {
+        if self.window <= settings.window_packets {
+            return None;
+        }
+        // While it doubles, twice as fast; otherwise somewhat faster than it is emptied.
+        let (parts, of) = if self.far == Far::RAMPS { (1, 2) } else { (4, 5) };
+        Some(Duration(empty?.0 * parts / (u64::from(self.window) * of)))
+    }
+
     /// Something waits because the window is full.
     pub(super) const fn held_back(&mut self) {
         self.full = true;
@@ -109,14 +122,27 @@ impl Congestion {
     /// A packet and its answer took `sample`, of which up to `host_delay` may have passed because a process did not look; `empty`: the shortest
     /// round trip.
     pub(super) fn delayed(&mut self, sample: Duration, host_delay: Duration, empty: Option<Duration>) {
-        // Otherwise it says nothing.
-        if host_delay.0 <= sample.0 / 2 {
-            let delay = u32::try_from(sample.0 - host_delay.0).unwrap_or(UNKNOWN - 1);
-            self.delay_ns = self.delay_ns.min(delay);
-            // What has been sent since is too much already: no waiting until the round ends.
-            if self.far == Far::RAMPS && u64::from(delay) > empty.unwrap_or_default().0 + FAR_QUEUE.0 {
-                self.far = Far::MET;
+        let (empty, told) = (empty.unwrap_or_default(), sample.0 - host_delay.0.min(sample.0));
+        let delay = if empty >= FAR {
+            // Who waits for a long path looks seldom. What is no queue even if nobody looked late is none, and what is one though they did is one.
+            let target = empty.0 + far_queue(empty).0;
+            if sample.0 <= target {
+                sample.0
+            } else if told > target {
+                told
+            } else {
+                return;
             }
+        } else if host_delay.0 <= sample.0 / 2 {
+            told
+        } else {
+            // It says nothing.
+            return;
+        };
+        self.delay_ns = self.delay_ns.min(u32::try_from(delay).unwrap_or(UNKNOWN - 1));
+        // What has been sent since is too much already: no waiting until the round ends.
+        if self.far == Far::RAMPS && delay > empty.0 + far_queue(empty).0 {
+            self.far = Far::MET;
         }
     }
 
@@ -135,7 +161,7 @@ impl Congestion {
     fn cut(&mut self, parts: u32) -> bool {
         let floor = (self.before / 2).max(WINDOW_MIN).min(self.window);
         let cut = (self.window - self.window.div_ceil(parts)).max(floor);
-        self.far = Far::MET;
+        self.far = Far::CUT;
         core::mem::replace(&mut self.window, cut) > cut
     }
 
@@ -176,10 +202,10 @@ impl Congestion {
             return false;
         }
         let empty = round_trip.unwrap_or_default();
-        if empty >= FAR && self.delay_ns != UNKNOWN {
-            return self.adapt_far(empty, settings);
+        if empty >= FAR {
+            return self.delay_ns != UNKNOWN && self.adapt_far(empty, settings);
         }
-        let target = empty.0 + settings.queue_target(empty).0;
+        let target = empty.0 + settings.delay_target.0.max(empty.0 / 2);
         let delay = u64::from(self.delay_ns);
         if self.delay_ns == UNKNOWN || delay <= target {
             let grown = self.window + self.window / WINDOW_GROWTH_SHARE + WINDOW_GROWTH;
@@ -192,10 +218,14 @@ impl Congestion {
 
     /// The same on a path that holds much.
     fn adapt_far(&mut self, empty: Duration, settings: &Settings) -> bool {
-        let (target, delay) = (empty.0 + settings.queue_target(empty).0, u64::from(self.delay_ns).max(1));
+        let (target, delay) = (empty.0 + far_queue(empty).0, u64::from(self.delay_ns).max(1));
         let window = u64::from(self.window);
-        if delay > target {
+        if self.far == Far::CUT {
             self.far = Far::MET;
+            return false;
+        }
+        if delay > target {
+            self.far = Far::CUT;
             return self.shrink((window * empty.0 / delay) as u32 + WINDOW_GROWTH);
         }
         if self.far == Far::NEW || self.far == Far::RAMPS {
@@ -215,6 +245,11 @@ impl Congestion {
         let shrunk = wanted.clamp(least, self.window);
         core::mem::replace(&mut self.window, shrunk) > shrunk
     }
+}
+
+/// The longest queue that a window fills on a far path.
+fn far_queue(empty: Duration) -> Duration {
+    Duration((empty.0 / 2).min(FAR_QUEUE.0))
 }
 
 #[cfg(test)]

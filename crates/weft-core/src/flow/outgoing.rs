@@ -5,7 +5,7 @@ use super::paths::{Path, Paths};
 use super::queue::{Content, KEPT_BYTES, Queue};
 use super::ring::Ring;
 use super::settings::{
-    AckScheme, BURST_PACKETS, PATH_DOUBTS, PATH_TRIES, RESEND_PASS, RESENDS_PER_PASS, SPACED_AFTER, Settings,
+    AckScheme, BURST_PACKETS, PACE_AHEAD, PATH_DOUBTS, PATH_TRIES, RESEND_PASS, RESENDS_PER_PASS, SPACED_AFTER, Settings,
 };
 use crate::time::{Duration, Instant};
 use crate::wire::Number;
@@ -169,6 +169,11 @@ impl Outgoing {
         self.is_within_reach(data, settings) && !self.paths[path].is_full()
     }
 
+    /// Whether it is the turn of bulk data on a path where it takes turns.
+    pub(super) fn is_turn(&self, now: Instant, path: usize, settings: &Settings) -> bool {
+        self.paths[path].turn_at(settings) <= now + PACE_AHEAD
+    }
+
     /// Whether the peer takes another packet behind the oldest that it may miss. It keeps packets of messages, and data goes where it belongs.
     fn is_within_reach(&self, data: bool, settings: &Settings) -> bool {
         let sent = self.records.len() as u32;
@@ -183,6 +188,9 @@ impl Outgoing {
             self.paths.prepare(settings);
         }
         let next = self.peek_path(now, settings);
+        if next.is_some_and(|(path, data)| data && !self.is_turn(now, path, settings)) {
+            return None;
+        }
         if next.is_none() && (messages || data) {
             let path = messages.then(|| self.messages_path(settings));
             self.paths.held_back(path, data, settings);
@@ -293,6 +301,7 @@ impl Outgoing {
         }
         let order = self.paths.depart(now, path);
         self.paths[path].newest = Number(number as u32);
+        self.paths[path].take_turn(now, settings);
         let (transmission, state) = (1, State::InFlight);
         self.records.push_back(Record { sent_at: now, content, order, transmission, path: path as u8, state });
         let request = self.wants_request(path, settings);
@@ -409,8 +418,13 @@ impl Outgoing {
 
     /// When something should leave though nothing arrives; a time in the past means now.
     pub(super) fn next_timeout(&self, watched: bool, settings: &Settings) -> Option<Instant> {
-        if self.peek_path(Instant(0), settings).is_some() {
-            return Some(Instant(0));
+        let turn = match self.peek_path(Instant(0), settings) {
+            Some((path, true)) => Some(self.paths[path].turn_at(settings)),
+            Some((_, false)) => Some(Instant(0)),
+            None => None,
+        };
+        if turn == Some(Instant(0)) {
+            return turn;
         }
         let resend = match (self.lost.is_empty(), self.resends_left) {
             (true, _) => None,
@@ -418,7 +432,7 @@ impl Outgoing {
             (false, _) => Some(Instant(0)),
         };
         let probe = self.probe_at(watched, settings).map(|(at, _)| at);
-        [resend, self.loss_at, probe].into_iter().flatten().min()
+        [turn, resend, self.loss_at, probe].into_iter().flatten().min()
     }
 
     /// The path of bulk data, if any went there.

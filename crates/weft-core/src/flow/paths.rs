@@ -7,7 +7,7 @@
 use super::congestion::Congestion;
 use super::loss_detection::OutstandingProbes;
 use super::round_trip::RoundTrip;
-use super::settings::{PATH_DOUBTS, Settings};
+use super::settings::{PACE_BEHIND, PATH_DOUBTS, Settings};
 use crate::time::{Duration, Instant};
 use crate::wire::{Number, PATHS_MAX};
 use alloc::boxed::Box;
@@ -38,6 +38,8 @@ pub(super) struct Path {
     pub(super) since_request: u32,
     /// The last time anything left that wants an answer. An answer to earlier packets does not put the tail's probe off.
     pub(super) asked_at: Instant,
+    /// When it is the next packet's turn on a far path.
+    turn_at: Instant,
     pub(super) probes: OutstandingProbes,
     /// Probes since a packet of this path was acknowledged, or a probe of it answered.
     pub(super) unanswered: u8,
@@ -60,6 +62,7 @@ impl Path {
             newest: Number::FIRST,
             since_request: 0,
             asked_at: Instant(0),
+            turn_at: Instant(0),
             probes: OutstandingProbes::new(),
             unanswered: 0,
             doubted: Number::FIRST,
@@ -83,6 +86,18 @@ impl Path {
     fn unpark(parked: ParkedPath, settings: &Settings) -> Self {
         let ParkedPath { order, proved, doubted, changed, round_trip, congestion } = parked;
         Self { order, proved, doubted, changed, lane_from: order, round_trip, congestion, ..Self::new(settings) }
+    }
+
+    /// Bulk data has to wait until then, where it takes turns.
+    pub(super) fn turn_at(&self, settings: &Settings) -> Instant {
+        if self.congestion.window() > settings.window_packets { self.turn_at } else { Instant(0) }
+    }
+
+    /// A packet leaves that takes its turn.
+    pub(super) fn take_turn(&mut self, now: Instant, settings: &Settings) {
+        if let Some(turn) = self.congestion.pace(self.round_trip.minimum(), settings) {
+            self.turn_at = self.turn_at.max(Instant(now.0.saturating_sub(PACE_BEHIND.0))) + turn;
+        }
     }
 
     /// As many packets are in flight as may be.

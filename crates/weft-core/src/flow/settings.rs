@@ -10,6 +10,10 @@ pub const WINDOW_MAX: u32 = 2048;
 pub const FAR: Duration = Duration::from_micros(500);
 /// Most packets between the oldest unacknowledged and the newest on a far path: such numbers are 19 bits apart.
 pub const FAR_PACKETS_MAX: u32 = 1 << 19;
+/// Packets of a far path leave ahead of their turn by so much at most, so that they leave in trains …
+pub const PACE_AHEAD: Duration = Duration::from_micros(100);
+/// … and what was late by more is not made up for.
+pub const PACE_BEHIND: Duration = Duration::from_millis(1);
 /// The longest queue that a window fills on a far path: the buffers there are not as long as the path.
 pub const FAR_QUEUE: Duration = Duration::from_millis(2);
 /// Fewest packets the congestion window shrinks to.
@@ -108,7 +112,8 @@ pub struct Settings {
     pub ack_packets: u32,
     /// An acknowledgement is deferred for at most this long, for data that more will follow `BULK_DELAY` times.
     pub ack_delay: Duration,
-    /// How long a queue on the path the window may fill, unless half an empty round trip is longer, which counts up to [`FAR_QUEUE`] where it is far.
+    /// How long a queue on the path the window may fill, unless half an empty round trip is longer; where it is far, see
+    /// [`FAR_QUEUE`].
     pub delay_target: Duration,
     /// The shortest wait before a probe.
     pub pto_min: Duration,
@@ -144,12 +149,6 @@ impl Settings {
         // What grows by doubling has half its room to spare.
         let packets = self.reach().next_power_of_two() as usize;
         packets * (RECORD_BYTES + LOST_BYTES) + 2 * packets.next_multiple_of(64) / 8
-    }
-
-    /// How long a queue the window may fill where an empty round trip takes so long.
-    pub(super) fn queue_target(&self, empty: Duration) -> Duration {
-        let half = if empty >= FAR { (empty.0 / 2).min(FAR_QUEUE.0) } else { empty.0 / 2 };
-        Duration(self.delay_target.0.max(half))
     }
 
     /// How long after a packet was sent for the time `transmission` it may count as lost at the earliest: nothing at first, more and
