@@ -378,11 +378,12 @@ impl World<'_> {
     /// Takes what the peer announces and grants, and notes what has come of what was granted to it.
     fn hear(&mut self, own: u32, index: usize) {
         let process = &mut self.processes[own as usize];
-        let Peer { there, back, .. } = process.peers[index];
+        let Peer { there, back, ref flow, .. } = process.peers[index];
+        let round_trip = flow.shortest_round_trip();
         let conversation = &mut self.conversations[back];
         let now = process.clock.read(self.now);
         for (region, bytes) in conversation.arrivals.drain(..) {
-            process.granting.arrived(now, index, region, bytes);
+            process.granting.arrived(now, index, region, bytes, round_trip);
         }
         for control in std::mem::take(&mut conversation.heard) {
             match control {
