@@ -387,10 +387,13 @@ fn trunk(random: &mut Random) -> Plan {
 /// Two clusters that one link joins, and one or several streams from one to the other, asked for or not: the link is full.
 fn clusters(random: &mut Random) -> Plan {
     let latency_us = random.pick(&[100, 300, 1_000, 3_000, 10_000, 30_000, 100_000]);
+    let rate = random.pick(&[1_000, 10_000]);
+    // Millions of packets take long to play.
+    let sizes: &[usize] = if latency_us * rate > 100_000_000 { &[8952] } else { &[1452, 8952] };
     Clusters {
         latency: Duration::from_micros(latency_us),
-        rate: random.pick(&[1_000, 10_000]),
-        packet_size: random.pick(&[1452, 8952]),
+        rate,
+        packet_size: random.pick(sizes),
         streams: random.pick(&[1, 1, 4]),
         fetched: random.chance(500_000),
         lost_per_million: random.pick(&[0, 0, 100]),

@@ -93,15 +93,18 @@ impl Congestion {
         self.window
     }
 
-    /// How long a packet takes its turn on a far path, where the window is larger than what the receiver takes at once: a round trip is to be
-    /// as full at its end as at its beginning, so that the queue is no longer than the path needs. `None` elsewhere.
-    pub(super) fn pace(&self, empty: Option<Duration>, settings: &Settings) -> Option<Duration> {
-        if self.window <= settings.window_packets {
-            return None;
-        }
-        // While it doubles, twice as fast; otherwise somewhat faster than it is emptied.
-        let (parts, of) = if self.far == Far::RAMPS { (1, 2) } else { (4, 5) };
-        Some(Duration(empty?.0 * parts / (u64::from(self.window) * of)))
+    /// How long a packet takes its turn on a far path with this round trip: a round is to be as full at its end as at its beginning, so that no queue
+    /// is longer than the path needs.
+    pub(super) fn turn(&self, empty: Duration) -> Duration {
+        // While the window doubles, twice as fast; otherwise somewhat faster than it is emptied.
+        let (parts, of) = if self.far == Far::NEW || self.far == Far::RAMPS { (1, 2) } else { (4, 5) };
+        Duration(empty.0 * parts / (u64::from(self.window) * of))
+    }
+
+    /// A window of so many packets, which nothing has cut.
+    #[cfg(test)]
+    pub(super) const fn widen(&mut self, packets: u32) {
+        self.window = packets;
     }
 
     /// Something waits because the window is full.

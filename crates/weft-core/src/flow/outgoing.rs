@@ -170,8 +170,8 @@ impl Outgoing {
     }
 
     /// Whether it is the turn of bulk data on a path where it takes turns.
-    pub(super) fn is_turn(&self, now: Instant, path: usize, settings: &Settings) -> bool {
-        self.paths[path].turn_at(settings) <= now + PACE_AHEAD
+    pub(super) fn is_turn(&self, now: Instant, path: usize) -> bool {
+        self.paths[path].turn_at() <= now + PACE_AHEAD
     }
 
     /// Whether the peer takes another packet behind the oldest that it may miss. It keeps packets of messages, and data goes where it belongs.
@@ -188,7 +188,7 @@ impl Outgoing {
             self.paths.prepare(settings);
         }
         let next = self.peek_path(now, settings);
-        if next.is_some_and(|(path, data)| data && !self.is_turn(now, path, settings)) {
+        if next.is_some_and(|(path, data)| data && !self.is_turn(now, path)) {
             return None;
         }
         if next.is_none() && (messages || data) {
@@ -301,7 +301,7 @@ impl Outgoing {
         }
         let order = self.paths.depart(now, path);
         self.paths[path].newest = Number(number as u32);
-        self.paths[path].take_turn(now, settings);
+        self.paths[path].take_turn(now);
         let (transmission, state) = (1, State::InFlight);
         self.records.push_back(Record { sent_at: now, content, order, transmission, path: path as u8, state });
         let request = self.wants_request(path, settings);
@@ -419,7 +419,7 @@ impl Outgoing {
     /// When something should leave though nothing arrives; a time in the past means now.
     pub(super) fn next_timeout(&self, watched: bool, settings: &Settings) -> Option<Instant> {
         let turn = match self.peek_path(Instant(0), settings) {
-            Some((path, true)) => Some(self.paths[path].turn_at(settings)),
+            Some((path, true)) => Some(self.paths[path].turn_at()),
             Some((_, false)) => Some(Instant(0)),
             None => None,
         };

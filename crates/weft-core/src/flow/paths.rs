@@ -89,13 +89,14 @@ impl Path {
     }
 
     /// Bulk data has to wait until then, where it takes turns.
-    pub(super) fn turn_at(&self, settings: &Settings) -> Instant {
-        if self.congestion.window() > settings.window_packets { self.turn_at } else { Instant(0) }
+    pub(super) fn turn_at(&self) -> Instant {
+        if self.round_trip.is_far() { self.turn_at } else { Instant(0) }
     }
 
     /// A packet leaves that takes its turn.
-    pub(super) fn take_turn(&mut self, now: Instant, settings: &Settings) {
-        if let Some(turn) = self.congestion.pace(self.round_trip.minimum(), settings) {
+    pub(super) fn take_turn(&mut self, now: Instant) {
+        if self.round_trip.is_far() {
+            let turn = self.congestion.turn(self.round_trip.minimum().unwrap_or_default());
             self.turn_at = self.turn_at.max(Instant(now.0.saturating_sub(PACE_BEHIND.0))) + turn;
         }
     }
