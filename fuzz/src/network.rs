@@ -41,6 +41,8 @@ pub(crate) fn packet_seeds() -> Vec<Vec<u8>> {
         for echo in [None, Some(echo)] {
             let payload: &[u8] = match kind {
                 Kind::Probe(_) => &[],
+                // Runs, and a map.
+                Kind::Acknowledgement(_) if echo.is_some() => &[3, 0x85, 1, 2, 4],
                 Kind::Acknowledgement(_) => &[0xff; 16],
                 Kind::Numbered { .. } => &[3, 0, b'a', b'b', b'c', 2, 0, b'd', b'e'],
             };

@@ -315,8 +315,8 @@ impl Outgoing {
             let Some(record) = self.records.get(at as usize) else { break };
             let path = &self.paths[usize::from(record.path)];
             let probe = probed.filter(|probed| probed.path == usize::from(record.path));
-            let is_proved = path.proved.is_after(record.order)
-                || probe.is_some_and(|probed| probed.order.is_after(record.order));
+            let is_proved =
+                path.proved.is_after(record.order) || probe.is_some_and(|probed| probed.order.is_after(record.order));
             if record.transmission == 1 && !is_proved && open & 1 << record.path != 0 {
                 open &= !(1 << record.path);
                 end = self.paths.end_of(open, base);

@@ -10,7 +10,9 @@
 //! shorten that wait. Losses beyond what a bad cable explains, and marks of congestion (ECN), cut the window at once, at most by half in a
 //! round trip.
 
-use super::settings::{FAR, FAR_QUEUE, LOSS_SHARE, LOSSES_FREE, Settings, WINDOW_GROWTH, WINDOW_GROWTH_SHARE, WINDOW_MIN};
+use super::settings::{
+    FAR, FAR_QUEUE, LOSS_SHARE, LOSSES_FREE, Settings, WINDOW_GROWTH, WINDOW_GROWTH_SHARE, WINDOW_MIN,
+};
 use crate::time::Duration;
 use crate::wire::Number;
 
@@ -315,6 +317,29 @@ mod tests {
     fn a_long_way_gets_one_and_a_half_times_its_product() {
         let window = Play::new(2048, 1_000).play(1, 300);
         assert!((1_400..=1_700).contains(&window), "{window}");
+    }
+
+    #[test]
+    fn a_far_way_is_filled_within_some_round_trips_and_its_queue_stays_short() {
+        // 20 ms at a packet a microsecond.
+        let mut path = Play::new(1024, 20_000);
+        assert!(path.play(1, 12) >= 20_000);
+        for _ in 0..200 {
+            let window = path.play(1, 1);
+            assert!((20_000..=20_000 + 20_000 / 8 + 4_000).contains(&window), "{window} packets");
+        }
+        // Losses have halved it.
+        path.congestion.widen(10_000);
+        assert!(path.play(1, 20) >= 20_000);
+    }
+
+    #[test]
+    fn a_window_grows_no_farther_than_far_bytes_and_not_on_a_short_way() {
+        let mut path = Play::new(1024, 50_000);
+        path.settings.far_bytes = 3_000 * path.settings.packet_size as u64;
+        assert_eq!(path.play(1_000, 60), 3_000);
+        let mut path = Play::new(1024, 400);
+        assert_eq!(path.play(1_000, 60), 1024);
     }
 
     #[test]

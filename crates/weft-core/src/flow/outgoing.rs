@@ -5,7 +5,8 @@ use super::paths::{Path, Paths};
 use super::queue::{Content, KEPT_BYTES, Queue};
 use super::ring::Ring;
 use super::settings::{
-    AckScheme, BURST_PACKETS, PACE_AHEAD, PATH_DOUBTS, PATH_TRIES, RESEND_PASS, RESENDS_PER_PASS, SPACED_AFTER, Settings,
+    AckScheme, BURST_PACKETS, PACE_AHEAD, PATH_DOUBTS, PATH_TRIES, RESEND_PASS, RESENDS_PER_PASS, SPACED_AFTER,
+    Settings,
 };
 use crate::time::{Duration, Instant};
 use crate::wire::Number;
