@@ -16,9 +16,14 @@ use alloc::collections::VecDeque;
 /// Records kept allocated by an idle flow.
 const KEPT_RECORDS: usize = 1;
 
-/// Bytes of what is noted of each packet that is not acknowledged, and of each that is to be sent again.
-pub(super) const RECORD_BYTES: usize = size_of::<Record>();
-pub(super) const LOST_BYTES: usize = size_of::<(Number, LossCause)>();
+impl Settings {
+    /// Most bytes that a flow holds to know what is on its way, however long the path is: it copies no bulk data.
+    pub const fn books_max(&self) -> usize {
+        // What grows by doubling has half its room to spare.
+        let packets = self.reach().next_power_of_two() as usize;
+        packets * (size_of::<Record>() + size_of::<(Number, LossCause)>()) + 2 * packets.next_multiple_of(64) / 8
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {

@@ -89,7 +89,7 @@ impl Ring {
 
     fn index(&self, number: Number) -> usize {
         // A power of two words: numbers go round in it.
-        number.0 as usize / 64 & (self.0.len() - 1)
+        (number.0 as usize / 64) & (self.0.len() - 1)
     }
 }
 

@@ -1,6 +1,5 @@
 //! The settings of a flow, and all its limits.
 
-use super::outgoing::{LOST_BYTES, RECORD_BYTES};
 use crate::time::Duration;
 use crate::wire;
 
@@ -142,13 +141,6 @@ impl Settings {
         let packets = self.far_bytes / self.packet_size as u64;
         let far = if packets < FAR_PACKETS_MAX as u64 { packets as u32 } else { FAR_PACKETS_MAX };
         if far > self.window_packets { far } else { self.window_packets }
-    }
-
-    /// Most bytes that a flow holds to know what is on its way, however long the path is: it copies no bulk data.
-    pub const fn books_max(&self) -> usize {
-        // What grows by doubling has half its room to spare.
-        let packets = self.reach().next_power_of_two() as usize;
-        packets * (RECORD_BYTES + LOST_BYTES) + 2 * packets.next_multiple_of(64) / 8
     }
 
     /// How long after a packet was sent for the time `transmission` it may count as lost at the earliest: nothing at first, more and
