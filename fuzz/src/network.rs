@@ -1,6 +1,6 @@
 //! What comes over the network: of strangers, and of members of the job that have gone mad.
 
-use weft_core::flow::{Deliver, Flow, Regions, Settings};
+use weft_core::flow::{Deliver, FAR_PACKETS_MAX, Flow, Regions, Settings};
 use weft_core::matching::Envelope;
 use weft_core::message::{Frame, Head};
 use weft_core::path_validation::{Ends, Keys, SIZE, is_path_frame};
@@ -21,8 +21,9 @@ fn secret() -> Secret {
 const OWN_MESSAGES: usize = 20;
 /// Packets asked of a flow after each that arrives.
 const ANSWERS_MAX: usize = 64;
-/// What a flow of these settings may keep, bytes: what it was given to send, a window of packets ahead of a missing one, its maps.
-const FLOW_BYTES_MAX: usize = 64 * 600 * 2 + (64 << 10);
+/// What a flow of these settings may keep, bytes: what it was given to send, a window of packets ahead of a missing one, its maps, which
+/// reach as far as on the longest path.
+const FLOW_BYTES_MAX: usize = 64 * 600 * 2 + (64 << 10) + FAR_PACKETS_MAX as usize / 8;
 
 /// Every form of packet, without a tag.
 pub(crate) fn packet_seeds() -> Vec<Vec<u8>> {
@@ -40,6 +41,8 @@ pub(crate) fn packet_seeds() -> Vec<Vec<u8>> {
         for echo in [None, Some(echo)] {
             let payload: &[u8] = match kind {
                 Kind::Probe(_) => &[],
+                // Runs, and a map.
+                Kind::Acknowledgement(_) if echo.is_some() => &[3, 0x85, 1, 2, 4],
                 Kind::Acknowledgement(_) => &[0xff; 16],
                 Kind::Numbered { .. } => &[3, 0, b'a', b'b', b'c', 2, 0, b'd', b'e'],
             };

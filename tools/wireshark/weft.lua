@@ -10,7 +10,7 @@ local weft = Proto("weft", "Weft")
 
 -- Sizes and bits of wire.rs.
 local HEADER, ECHO, MESSAGES_PREFIX, DATA_PREFIX = 28, 10, 8, 16
-local MAP_BYTES_MAX = 8 * 32
+local MAP_BYTES_MAX, RUN_BYTES, RUN_MAX = 8 * 32, 3, 1048576
 local KIND_MASK, WITH_ECHO = 7, 8
 local KINDS = { [0] = "Acknowledgement", [1] = "Probe", [2] = "Messages", [3] = "Data", [4] = "Data, end" }
 -- Added to the last three of these: an acknowledgement is wanted at once.
@@ -58,6 +58,8 @@ local f = {
     acknowledged = ProtoField.uint32("weft.acknowledged", "Acknowledged up to before", base.DEC),
     selective = ProtoField.uint64("weft.selective", "Arrived beyond the first missing", base.HEX),
     map = ProtoField.uint64("weft.map", "Arrived beyond that", base.HEX),
+    not_told = ProtoField.uint32("weft.runs.not_told", "Packets beyond that of which nothing is told", base.DEC),
+    run = ProtoField.uint32("weft.runs.arrived", "Packets beyond these that have arrived", base.DEC),
     echoed = ProtoField.uint32("weft.echo.number", "Echo of", base.DEC),
     echo_transmission = ProtoField.uint8("weft.echo.transmission", "Its transmission", base.DEC, { [0] = "it is a probe" }),
     hold = ProtoField.double("weft.echo.hold_us", "It waited for its answer, µs"),
@@ -123,6 +125,31 @@ local function payload(tvb, whole)
     return at, length, over == 16 and not filled
 end
 
+-- A number in runs that begins at this byte, and the byte behind it; nil: there is none.
+local function run_at(tvb, at)
+    local value = 0
+    for place = 0, RUN_BYTES - 1 do
+        if at + place >= tvb:len() then return nil end
+        local byte = tvb(at + place, 1):uint()
+        value = value + bit.lshift(bit.band(byte, 0x7f), 7 * place)
+        if byte < 0x80 then return value, at + place + 1 end
+    end
+    return nil
+end
+
+-- Whether runs stand there, to the end of the packet as it travelled; of a capture there may be fewer.
+local function is_runs(tvb, at, whole)
+    if (whole - at) % 8 == 0 then return false end
+    local packets, value = 0, nil
+    while at < tvb:len() do
+        value, at = run_at(tvb, at)
+        if not value then return tvb:len() < whole end
+        packets = packets + value
+        if packets > RUN_MAX then return false end
+    end
+    return true
+end
+
 -- Whether these bytes can be a packet of a flow. There is no magic number, so lengths must fit.
 local function is_packet(tvb, whole)
     if tvb:len() < HEADER then return false end
@@ -130,7 +157,7 @@ local function is_packet(tvb, whole)
     local kind = kind_of(flags)
     local echo = bit.band(flags, WITH_ECHO) ~= 0
     local rest = whole - HEADER - (echo and ECHO or 0)
-    if kind == 0 then return rest >= 0 and rest <= MAP_BYTES_MAX and rest % 8 == 0 end
+    if kind == 0 then return rest >= 0 and (rest <= MAP_BYTES_MAX and rest % 8 == 0 or is_runs(tvb, whole - rest, whole)) end
     if kind == 1 then return rest == 0 end
     return payload(tvb, whole) ~= nil
 end
@@ -221,6 +248,15 @@ local function dissect_packet(tvb, pinfo, tree, whole)
     end
     local info = string.format("%d: %s %u, ack %u", tvb(8, 3):le_uint(), KINDS[kind], tvb(12, 4):le_uint(), tvb(16, 4):le_uint())
     if kind == 0 then
+        if is_runs(tvb, at, whole) then
+            local arrived = false
+            while at < tvb:len() do
+                local value, behind = run_at(tvb, at)
+                if not value then break end
+                tree:add(arrived and f.run or f.not_told, tvb(at, behind - at), value)
+                at, arrived = behind, not arrived
+            end
+        end
         while at + 8 <= tvb:len() do
             tree:add_le(f.map, tvb(at, 8))
             at = at + 8

@@ -9,6 +9,10 @@
 //!
 //! A lone sender is limited by the congestion window of its flow alone (`flow`), so its messages get a larger allowance, in larger
 //! pieces, in the order in which they were taken.
+//!
+//! What a far sender has been granted is on its way for long, and fills no buffer here meanwhile. So it is granted besides, ahead, twice
+//! what has come from it in a round trip of late, which is what its path holds, and as much again so that it can become more (after
+//! Dynamic Right-Sizing, Fisk and Feng 2001). Grants hold no memory: a sender that reports nothing but its own data may as well be granted all of it.
 
 use crate::time::{Duration, Instant};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -26,6 +30,10 @@ pub const STALL: Duration = Duration::from_millis(1);
 pub const LONE_PIECE: u64 = 4 << 20;
 /// Bytes granted and under way to the only sender.
 pub const LONE_UNDER_WAY_MAX: u64 = 8 << 20;
+/// A sender is far whose empty round trip takes at least so long.
+pub const FAR: Duration = crate::flow::FAR;
+/// Bytes granted ahead to one far sender at most.
+pub const AHEAD_MAX: u64 = 512 << 20;
 /// One grant of so many goes to the oldest message, however long it is.
 pub const OLDEST_EVERY: u32 = 8;
 
@@ -54,6 +62,39 @@ struct Announced {
     moved_at: Instant,
     /// What is under way of it does not count.
     stalled: bool,
+    /// So many bytes under way are on a long path.
+    ahead: u64,
+}
+
+/// What has come from a far sender of late.
+#[derive(Clone, Copy, Debug)]
+struct FarSender {
+    /// Since then …
+    since: Instant,
+    /// … so many bytes.
+    arrived: u64,
+    /// Bytes that come in a round trip.
+    product: u64,
+}
+
+impl FarSender {
+    /// So many bytes come from it, over a path with this round trip.
+    fn receive(&mut self, now: Instant, bytes: u64, round_trip: Duration) {
+        self.arrived = self.arrived.saturating_add(bytes);
+        let span = now.since(self.since).0;
+        if span >= round_trip.0 {
+            // Saturating: what is too much is too much for `AHEAD_MAX`, too.
+            let product = self.arrived.saturating_mul(round_trip.0) / span.max(1);
+            // Who has paused goes on as before.
+            self.product = product.max(self.product - self.product / 8);
+            (self.since, self.arrived) = (now, 0);
+        }
+    }
+
+    /// Bytes granted ahead to it.
+    fn ahead(&self) -> u64 {
+        (2 * self.product.min(AHEAD_MAX)).min(AHEAD_MAX)
+    }
 }
 
 impl Announced {
@@ -69,7 +110,7 @@ impl Announced {
     /// What it takes of the share of all while several senders compete. What it was granted beyond its own share when
     /// its sender was the only one does not keep the others waiting.
     fn counted(&self) -> u64 {
-        if self.stalled { 0 } else { self.under_way().min(MESSAGE_UNDER_WAY_MAX) }
+        if self.stalled { 0 } else { self.under_way().saturating_sub(self.ahead).min(MESSAGE_UNDER_WAY_MAX) }
     }
 
     fn grant(&mut self, now: Instant, bytes: u64) {
@@ -92,7 +133,7 @@ impl Announced {
 
     /// It may get another grant while others compete. One that is stalled has enough that it does not use.
     const fn is_ready(&self) -> bool {
-        !self.stalled && self.left() > 0 && self.under_way() + PIECE <= MESSAGE_UNDER_WAY_MAX
+        !self.stalled && self.left() > 0 && self.under_way() + PIECE <= MESSAGE_UNDER_WAY_MAX + self.ahead
     }
 }
 
@@ -105,6 +146,8 @@ pub struct Grants {
     messages: BTreeMap<u32, Announced>,
     /// Messages of each sender that has any.
     senders: BTreeMap<u32, u32>,
+    /// Senders that are far, as long as they are known: one entry for each at most.
+    far: BTreeMap<u32, FarSender>,
     /// Those that may get grants while others compete: (bytes without a grant, age, name).
     by_need: BTreeSet<(u64, u64, u32)>,
     /// Those that have bytes without a grant.
@@ -140,7 +183,9 @@ impl Grants {
         }
         let age = self.next_age;
         self.next_age += 1;
-        let message = Announced { sender, age, total, granted: 0, arrived: 0, moved_at: Instant(0), stalled: false };
+        let moved_at = Instant(0);
+        let mut message = Announced { sender, age, total, granted: 0, arrived: 0, moved_at, stalled: false, ahead: 0 };
+        message.ahead = self.ahead_of(sender, 1);
         if self.is_empty() {
             self.only = Some((name, message));
             // It waits for nobody.
@@ -197,17 +242,65 @@ impl Grants {
         }
     }
 
-    /// So many more bytes of a message have arrived; a name that is not known, or more than was granted, changes nothing.
-    pub fn arrived(&mut self, now: Instant, name: u32, bytes: u64) {
+    /// Bytes granted ahead to each of so many messages of a sender.
+    fn ahead_of(&self, sender: u32, messages: u32) -> u64 {
+        if self.far.is_empty() {
+            return 0;
+        }
+        self.far.get(&sender).map_or(0, FarSender::ahead) / u64::from(messages.max(1))
+    }
+
+    /// The sender of a message is not far, or no more.
+    fn forget_far(&mut self, name: u32) {
+        let only = self.only.as_mut().filter(|(only, _)| *only == name).map(|(_, message)| message);
+        if let Some(message) = only {
+            message.ahead = 0;
+            self.far.remove(&message.sender);
+        } else if let Some(mut message) = self.remove(name) {
+            message.ahead = 0;
+            self.far.remove(&message.sender);
+            self.insert(name, message);
+        }
+    }
+
+    /// So many bytes have come from a sender with this round trip.
+    fn note_far(&mut self, now: Instant, sender: u32, bytes: u64, round_trip: Duration) {
+        let first = FarSender { since: now, arrived: 0, product: 0 };
+        self.far.entry(sender).or_insert(first).receive(now, bytes, round_trip);
+    }
+
+    /// So many more bytes of a message have arrived; a name that is not known, or more than was granted, changes nothing. `round_trip`: the shortest
+    /// to its sender, if that is known.
+    pub fn arrived(&mut self, now: Instant, name: u32, bytes: u64, round_trip: Option<Duration>) {
+        let far = round_trip.filter(|round_trip| *round_trip >= FAR);
+        if !self.far.is_empty() && round_trip.is_some() && far.is_none() {
+            self.forget_far(name);
+        }
         if let Some((only, message)) = &mut self.only {
-            if *only == name {
-                message.receive(now, bytes);
-                self.only.take_if(|(_, message)| message.arrived == message.total);
+            if *only != name {
+                return;
+            }
+            message.receive(now, bytes);
+            let (sender, is_over) = (message.sender, message.arrived == message.total);
+            if let Some(round_trip) = far {
+                self.note_far(now, sender, bytes, round_trip);
+                let ahead = self.ahead_of(sender, 1);
+                if let Some((_, message)) = &mut self.only {
+                    message.ahead = ahead;
+                }
+            }
+            if is_over {
+                self.only = None;
             }
             return;
         }
         let Some(mut message) = self.remove(name) else { return };
         message.receive(now, bytes);
+        if let Some(round_trip) = far {
+            self.note_far(now, message.sender, bytes, round_trip);
+            let messages = self.senders.get(&message.sender).copied().unwrap_or(1);
+            message.ahead = self.ahead_of(message.sender, messages);
+        }
         if message.arrived < message.total {
             self.insert(name, message);
         } else {
@@ -215,11 +308,19 @@ impl Grants {
         }
     }
 
-    /// The message will not come: its sender is gone, or it was taken back. A name that is not known changes nothing.
+    /// The message is over: all of it has come, its sender is gone, or it was taken back. A name that is not known changes nothing.
     pub fn cancel(&mut self, name: u32) {
-        self.only.take_if(|(only, _)| *only == name);
-        if let Some(message) = self.remove(name) {
+        let only = self.only.take_if(|(only, _)| *only == name).map(|(_, message)| message);
+        let message = only.or_else(|| {
+            let message = self.remove(name)?;
             self.leave(message.sender);
+            Some(message)
+        });
+        // As a rule it has come.
+        if let Some(message) = message.filter(|_| !self.far.is_empty())
+            && let Some(far) = self.far.get_mut(&message.sender)
+        {
+            far.arrived = far.arrived.saturating_add(message.under_way());
         }
     }
 
@@ -227,7 +328,7 @@ impl Grants {
     pub fn poll(&mut self, now: Instant) -> Option<Grant> {
         if let Some((name, message)) = &mut self.only {
             let bytes = message.left().min(LONE_PIECE);
-            if bytes == 0 || message.under_way() + bytes > LONE_UNDER_WAY_MAX {
+            if bytes == 0 || message.under_way() + bytes > LONE_UNDER_WAY_MAX + message.ahead {
                 return None;
             }
             message.grant(now, bytes);
@@ -246,7 +347,8 @@ impl Grants {
             self.by_need.first()?.2
         };
         let (piece, most, under_way) = if lone {
-            (LONE_PIECE, LONE_UNDER_WAY_MAX, self.outstanding)
+            let sender = self.messages[&oldest].sender;
+            (LONE_PIECE, LONE_UNDER_WAY_MAX + self.ahead_of(sender, 1), self.outstanding)
         } else {
             (PIECE, UNDER_WAY_MAX, self.under_way)
         };
@@ -324,12 +426,12 @@ mod tests {
         let mut grants = Grants::new();
         grants.submit(7, 0, 3 << 20);
         assert_eq!(all(&mut grants), [Grant { name: 7, limit: 3 << 20 }]);
-        grants.arrived(NOW, 7, 3 << 20);
+        grants.arrived(NOW, 7, 3 << 20, None);
         assert_eq!((grants.under_way(), grants.messages()), (0, 0));
         // A longer one gets the next piece while the one before is still arriving.
         grants.submit(8, 0, 1 << 30);
         assert_eq!(all(&mut grants), [4 << 20, 8 << 20].map(|limit| Grant { name: 8, limit }));
-        grants.arrived(NOW, 8, 4 << 20);
+        grants.arrived(NOW, 8, 4 << 20, None);
         assert_eq!(all(&mut grants), [Grant { name: 8, limit: 12 << 20 }]);
     }
 
@@ -341,7 +443,7 @@ mod tests {
         }
         let given: Vec<_> = all(&mut grants).iter().map(|grant| (grant.name, grant.limit)).collect();
         assert_eq!(given, [(1, 4 << 20), (1, 6 << 20), (2, 1 << 20)]);
-        grants.arrived(NOW, 1, 2 << 20);
+        grants.arrived(NOW, 1, 2 << 20, None);
         assert_eq!(all(&mut grants), [Grant { name: 3, limit: 2 << 20 }]);
     }
 
@@ -354,9 +456,9 @@ mod tests {
         grants.submit(2, 2, 2 * PIECE);
         assert_eq!(all(&mut grants).last(), Some(&Grant { name: 2, limit: 2 * PIECE }));
         assert_eq!(grants.under_way(), 2 * MESSAGE_UNDER_WAY_MAX);
-        grants.arrived(NOW, 1, 4 << 20);
+        grants.arrived(NOW, 1, 4 << 20, None);
         assert_eq!(grants.under_way(), 2 * MESSAGE_UNDER_WAY_MAX, "the first has its share still");
-        grants.arrived(NOW, 2, 2 * PIECE);
+        grants.arrived(NOW, 2, 2 * PIECE, None);
         // Alone again: the next piece, and not more than that.
         assert_eq!(all(&mut grants), [Grant { name: 1, limit: 12 << 20 }]);
     }
@@ -386,7 +488,7 @@ mod tests {
         let names: Vec<_> = first.iter().map(|grant| grant.name).collect();
         assert_eq!(names, [0, 0, 1, 1]);
         // The first goes on until it is complete.
-        grants.arrived(NOW, 0, PIECE);
+        grants.arrived(NOW, 0, PIECE, None);
         assert_eq!(all(&mut grants), [Grant { name: 0, limit: 3 * PIECE }]);
     }
 
@@ -395,7 +497,7 @@ mod tests {
         let mut grants = Grants::new();
         grants.submit(1, 1, 100 << 20);
         all(&mut grants);
-        grants.arrived(NOW, 1, LONE_UNDER_WAY_MAX);
+        grants.arrived(NOW, 1, LONE_UNDER_WAY_MAX, None);
         for name in 2..100 {
             grants.submit(name, name, 8 * PIECE);
         }
@@ -403,7 +505,7 @@ mod tests {
         for _ in 0..160 {
             let Some(Grant { name, .. }) = grants.poll(NOW) else { panic!("nothing is under way") };
             given[name as usize] += 1;
-            grants.arrived(NOW, name, PIECE);
+            grants.arrived(NOW, name, PIECE, None);
         }
         // One in eight went to the long one, and the others were served one after the other.
         assert_eq!((given[1], given[2], given[18], given[99]), (20, 8, 8, 0));
@@ -422,7 +524,7 @@ mod tests {
         assert_eq!(grants.poll(at).map(|grant| grant.name), Some(2));
         // One of them goes on.   Expect: what is under way of it counts again.
         let before = grants.under_way();
-        grants.arrived(at, 0, 1);
+        grants.arrived(at, 0, 1, None);
         assert_eq!(grants.under_way(), before + MESSAGE_UNDER_WAY_MAX - 1);
     }
 
@@ -437,7 +539,7 @@ mod tests {
         assert_eq!(grants.poll(at), Some(Grant { name: 5, limit: PIECE }));
         assert_eq!(grants.poll(at), Some(Grant { name: 5, limit: 2 * PIECE }));
         assert_eq!((grants.poll(at), grants.under_way()), (None, 2 * PIECE));
-        grants.arrived(at, 4, 1);
+        grants.arrived(at, 4, 1, None);
         assert_eq!(grants.poll(at), Some(Grant { name: 4, limit: 2 * PIECE }));
         assert_eq!((grants.poll(at), grants.under_way()), (None, UNDER_WAY_MAX - 1));
     }
@@ -454,9 +556,70 @@ mod tests {
         assert_eq!(grants.under_way(), 0);
         assert_eq!(all(&mut grants), [Grant { name: 5, limit: 1 << 20 }]);
         // Receive more than there is, and of what is not known.   Expect: nothing.
-        grants.arrived(NOW, 5, 1 << 40);
-        grants.arrived(NOW, 1, 5);
+        grants.arrived(NOW, 5, 1 << 40, None);
+        grants.arrived(NOW, 1, 5, None);
         assert_eq!((grants.under_way(), grants.messages()), (0, 0));
+    }
+
+    #[test]
+    fn a_far_sender_is_granted_ahead_what_its_path_holds_and_a_near_one_is_not() {
+        let (far, near) = (Duration::from_millis(20), Duration::from_micros(20));
+        // Bytes that come in a millisecond.
+        let most = 1_000_000;
+        let play = |round_trip: Duration| {
+            let mut grants = Grants::new();
+            grants.submit(1, 1, 1 << 40);
+            // What was granted comes a round trip later, as fast as the link carries it.
+            let (mut granted, mut arrived) = (Vec::new(), 0);
+            for ms in 0..2_000 {
+                let now = Instant(1 + ms * 1_000_000);
+                granted.extend(core::iter::from_fn(|| grants.poll(now)).map(|grant| (now + round_trip, grant.limit)));
+                let limit = granted.iter().filter(|(at, _)| *at <= now).map(|(_, limit)| *limit).max().unwrap_or(0);
+                let bytes = (limit - arrived).min(most);
+                arrived += bytes;
+                grants.arrived(now, 1, bytes, Some(round_trip));
+            }
+            let limit = granted.iter().map(|(_, limit)| *limit).max().unwrap_or(0);
+            (arrived, limit - arrived)
+        };
+        let (arrived, ahead) = play(far);
+        assert!(arrived > 2_000 * most / 100 * 97, "{arrived}");
+        assert!((20 * most..=LONE_UNDER_WAY_MAX + 42 * most).contains(&ahead), "{ahead}");
+        assert!(play(near).1 <= LONE_UNDER_WAY_MAX);
+    }
+
+    #[test]
+    fn far_and_near_senders_compete_and_what_is_on_a_long_path_keeps_no_near_one_waiting() {
+        let far = Some(Duration::from_millis(10));
+        let mut grants = Grants::new();
+        grants.submit(1, 1, 1 << 40);
+        for ms in 0..100 {
+            let now = Instant(1 + ms * 1_000_000);
+            let _ = core::iter::from_fn(|| grants.poll(now)).count();
+            grants.arrived(now, 1, 1_000_000, far);
+        }
+        let now = Instant(101_000_000);
+        let _ = core::iter::from_fn(|| grants.poll(now)).count();
+        grants.submit(2, 2, 4 * PIECE);
+        let given: Vec<_> = core::iter::from_fn(|| grants.poll(now)).map(|grant| grant.name).collect();
+        assert!(given.contains(&2), "{given:?}");
+        // A peer that is near has taken the number of the far one.   Expect: nothing is ahead of it.
+        grants.arrived(now, 1, 1, Some(Duration::from_micros(10)));
+        assert!(grants.far.is_empty() && grants.messages[&1].ahead == 0);
+    }
+
+    #[test]
+    fn a_sender_that_says_much_has_come_is_granted_no_more_than_the_most() {
+        let far = Some(Duration::from_secs(1));
+        let mut grants = Grants::new();
+        grants.submit(1, 1, u64::MAX);
+        for s in 0..100 {
+            let now = Instant(1 + s * 1_000_000_000);
+            let _ = core::iter::from_fn(|| grants.poll(now)).count();
+            let under_way = grants.only.as_ref().map_or(0, |(_, message)| message.under_way());
+            assert!(under_way <= LONE_UNDER_WAY_MAX + AHEAD_MAX, "{under_way}");
+            grants.arrived(now, 1, u64::MAX, far);
+        }
     }
 
     proptest! {
@@ -495,7 +658,7 @@ mod tests {
                 let name = open.expect("something is under way");
                 let bytes = bytes.min(granted[name] - arrived[name]);
                 arrived[name] += bytes;
-                grants.arrived(NOW, name as u32, bytes);
+                grants.arrived(NOW, name as u32, bytes, None);
             }
             prop_assert_eq!(arrived, sizes);
         }

@@ -60,7 +60,8 @@ fn spurious_allowed(plan: &Plan, report: &Report) -> u64 {
 
 /// What holds always, and what the plan demands.
 pub(crate) fn demands(plan: &Plan, report: &Report) -> Result<(), Violation> {
-    let Demands { packets_per_ack, wire_percent_max, share_percent_min, transfer_percent_max, .. } = plan.demands;
+    let Demands { packets_per_ack, wire_percent_max, share_percent_min, .. } = plan.demands;
+    let Demands { steady_percent_min, transfer_percent_max, .. } = plan.demands;
     let sum = &report.counters;
     let mut broken = Vec::new();
     let mut demand = |holds: bool, what: String| {
@@ -107,6 +108,10 @@ pub(crate) fn demands(plan: &Plan, report: &Report) -> Result<(), Violation> {
     if let Some(percent) = share_percent_min {
         let share = report.share_percent();
         demand(share >= percent as f64, format!("{share:.1} % of the busiest link"));
+    }
+    if let Some(percent) = steady_percent_min {
+        let share = report.steady_percent();
+        demand(share >= percent as f64, format!("{share:.1} % of the busiest link in the long run"));
     }
     if let Some(percent) = transfer_percent_max {
         let (slow, ideal) = (report.transfers.percentile(99).0, report.ideal.0);

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use weft_core::grants::Grants;
-use weft_core::time::Instant;
+use weft_core::time::{Duration, Instant};
 
 /// What travels in messages beside the workload's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,9 +45,9 @@ impl Granting {
     }
 
     /// So many granted bytes of a region have arrived.
-    pub(crate) fn arrived(&mut self, now: Instant, peer: usize, region: u32, bytes: u64) {
+    pub(crate) fn arrived(&mut self, now: Instant, peer: usize, region: u32, bytes: u64, round_trip: Option<Duration>) {
         let Some(&name) = self.names.get(&(peer, region)) else { return };
-        self.grants.arrived(now, name, bytes);
+        self.grants.arrived(now, name, bytes, round_trip);
         let Some(announced) = self.announced.get_mut(&name) else { return };
         announced.left = announced.left.saturating_sub(bytes);
         if announced.left == 0 {
@@ -86,7 +86,7 @@ mod tests {
         let mut of_seven = grants.iter().filter(|(peer, _)| *peer == 7).map(|(_, grant)| grant.clone());
         assert_eq!(of_seven.next(), Some(Control::Grant(3, 0..PIECE)));
         assert_eq!(of_seven.next(), Some(Control::Grant(3, PIECE..2 * PIECE)));
-        granting.arrived(now, 7, 3, 2 * PIECE);
+        granting.arrived(now, 7, 3, 2 * PIECE, None);
         assert_eq!((granting.names.len(), granting.announced.len()), (1, 1));
     }
 }

@@ -11,6 +11,7 @@ mod agenda;
 pub mod capture;
 pub mod check;
 pub mod clock;
+pub mod clusters;
 pub mod fabric;
 pub mod grants;
 pub mod job;

@@ -132,6 +132,8 @@ pub struct Demands {
     pub wire_percent_max: Option<u64>,
     /// Least payload, as a share of what the busiest link could carry in the time, in percent.
     pub share_percent_min: Option<u64>,
+    /// The same while the windows are as large as they get (`Report::steady_percent`).
+    pub steady_percent_min: Option<u64>,
     /// The slowest in a hundred transfers takes at most this many percent of the time the busiest link needs for all.
     pub transfer_percent_max: Option<u64>,
 }

@@ -309,7 +309,7 @@ impl World<'_> {
         let peer = &mut process.peers[index];
         let (there, back) = (peer.there, peer.back);
         let conversation = &mut self.conversations[back];
-        let messages = conversation.messages_received;
+        let (messages, arrived) = (conversation.messages_received, conversation.bytes);
         conversation.now = self.now;
         let (bytes, now) = (&flight.bytes, process.clock.read(self.now));
         peer.flow.handle_train(now, bytes, bytes.len(), flight.marked, conversation);
@@ -320,6 +320,7 @@ impl World<'_> {
             return Err(Violation(violation.clone()));
         }
         let answered = conversation.messages_received > messages;
+        self.report.deliver(self.now, conversation.bytes - arrived);
         // The program waits for what is still to come.
         peer.flow.watch(!conversation.has_arrived());
         let sending = &self.conversations[there];
@@ -377,11 +378,12 @@ impl World<'_> {
     /// Takes what the peer announces and grants, and notes what has come of what was granted to it.
     fn hear(&mut self, own: u32, index: usize) {
         let process = &mut self.processes[own as usize];
-        let Peer { there, back, .. } = process.peers[index];
+        let Peer { there, back, ref flow, .. } = process.peers[index];
+        let round_trip = flow.shortest_round_trip();
         let conversation = &mut self.conversations[back];
         let now = process.clock.read(self.now);
         for (region, bytes) in conversation.arrivals.drain(..) {
-            process.granting.arrived(now, index, region, bytes);
+            process.granting.arrived(now, index, region, bytes, round_trip);
         }
         for control in std::mem::take(&mut conversation.heard) {
             match control {

@@ -2,13 +2,16 @@
 
 use crate::ledger::Conversation;
 use crate::nuisance::Fates;
-use crate::plan::Plan;
+use crate::plan::{Plan, Traffic};
 use crate::topology::Topology;
 use crate::witness::Resends;
 use serde_json::{Value, json};
 use std::fmt;
 use weft_core::flow::Counters;
-use weft_core::time::Duration;
+use weft_core::time::{Duration, Instant};
+
+/// A run is steady from when the first so many percent of the payload have arrived, until the second.
+const STEADY: [u64; 2] = [50, 90];
 
 /// Spans of time, to be sorted.
 #[derive(Clone, Debug, Default)]
@@ -52,6 +55,10 @@ pub struct Report {
     pub delivered_at: Duration,
     /// The time the busiest link needs for the payload alone.
     pub ideal: Duration,
+    /// Payload bytes of the plan, those that have arrived so far, and when so many parts of all had: see `STEADY`.
+    payload: u64,
+    arrived: u64,
+    steady: [Duration; 2],
     /// Payload bytes that arrived.
     pub bytes: u64,
     /// Summed over all flows.
@@ -91,7 +98,27 @@ pub struct Report {
 impl Report {
     /// Nothing has happened yet.
     pub fn of(plan: &Plan) -> Self {
-        Self { ranks: plan.ranks, ideal: ideal(plan), ..Self::default() }
+        let payload = plan.workload.iter().map(Traffic::payload_bytes).sum();
+        Self { ranks: plan.ranks, ideal: ideal(plan), payload, ..Self::default() }
+    }
+
+    /// So many bytes of payload have arrived.
+    pub fn deliver(&mut self, now: Instant, bytes: u64) {
+        let before = self.arrived;
+        self.arrived += bytes;
+        for (at, percent) in self.steady.iter_mut().zip(STEADY) {
+            let mark = self.payload * percent / 100;
+            if before < mark && self.arrived >= mark {
+                *at = Duration(now.0);
+            }
+        }
+    }
+
+    /// Like `share_percent`, in the second half of the run but for its end: when the windows are as large as they get.
+    pub fn steady_percent(&self) -> f64 {
+        let [begin, end] = self.steady;
+        let share = STEADY[1] - STEADY[0];
+        self.ideal.0 as f64 * share as f64 / end.0.saturating_sub(begin.0).max(1) as f64
     }
 
     /// Payload in Mb/s of virtual time.
@@ -140,6 +167,7 @@ impl Report {
             "payload_bytes": self.bytes,
             "goodput_mbps": self.goodput(),
             "share_percent": self.share_percent(),
+            "steady_percent": self.steady_percent(),
             "messages": self.messages.json(),
             "transfers": self.transfers.json(),
             "round_trips": self.round_trips.json(),

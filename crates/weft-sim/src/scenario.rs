@@ -1,5 +1,6 @@
 //! The plans by name: each a topology, a workload, nuisances and demands. What a scenario chooses freely comes from its seed.
 
+use crate::clusters::Clusters;
 use crate::nuisance::Nuisance;
 use crate::plan::{Demands, Host, Plan, Traffic};
 use crate::random::Random;
@@ -9,7 +10,6 @@ use crate::topology::{Bucket, Buffer, Cable, Link, Spreading, Topology};
 use crate::workload;
 use crate::world::{self, Violation};
 use weft_core::flow::Settings;
-use weft_core::flow::WINDOW_MAX;
 use weft_core::time::{Duration, Instant};
 
 /// Makes a plan from a seed.
@@ -37,7 +37,7 @@ pub const SCENARIOS: &[(&str, &str, Scenario)] = &[
     ("tail_loss", "the last packet of a stream lost", tail_loss),
     ("flapping", "a cable that is cut again and again", flapping),
     ("trunk", "leaf and spine, and a trunk that is cut: a detour is found", trunk),
-    ("clusters", "bulk data over a link of 0.1 to 100 ms between two clusters: it is full, or the window is", clusters),
+    ("clusters", "bulk data over a link of 0.1 to 100 ms between two clusters: it is full", clusters),
     ("permutation", "leaf and spine, random pairs, one spine for each flow", permutation),
     ("spraying", "leaf and spine, random pairs, any spine for each packet", spraying),
     ("incast", "255 ranks want to send to one at the same time, and may when it grants it", incast),
@@ -120,7 +120,7 @@ pub(crate) fn quiet() -> Plan {
     }
 }
 
-const CLEAN: Demands = Demands {
+pub(crate) const CLEAN: Demands = Demands {
     no_lane_given_up: true,
     no_resend: true,
     no_resend_of_data: true,
@@ -129,6 +129,7 @@ const CLEAN: Demands = Demands {
     no_standalone_ack: false,
     wire_percent_max: None,
     share_percent_min: None,
+    steady_percent_min: None,
     transfer_percent_max: None,
 };
 
@@ -383,33 +384,22 @@ fn trunk(random: &mut Random) -> Plan {
     plan
 }
 
-/// Two clusters that one link joins, and a stream from one to the other. As much is on its way as the link holds, or as the window does.
+/// Two clusters that one link joins, and one or several streams from one to the other, asked for or not: the link is full.
 fn clusters(random: &mut Random) -> Plan {
-    let link_us = random.pick(&[100, 300, 1_000, 3_000, 10_000, 30_000, 100_000]);
-    long_stream(Duration::from_micros(link_us), random.pick(&[1452, 8952]), random.pick(&[1024, WINDOW_MAX]))
+    let latency_us = random.pick(&[100, 300, 1_000, 3_000, 10_000, 30_000, 100_000]);
+    let rate = random.pick(&[1_000, 10_000]);
+    // Millions of packets take long to play.
+    let sizes: &[usize] = if latency_us * rate > 100_000_000 { &[8952] } else { &[1452, 8952] };
+    Clusters {
+        latency: Duration::from_micros(latency_us),
+        rate,
+        packet_size: random.pick(sizes),
+        streams: random.pick(&[1, 1, 4]),
+        fetched: random.chance(500_000),
+        lost_per_million: random.pick(&[0, 0, 100]),
+    }
+    .plan()
 }
-
-fn long_stream(latency: Duration, packet_size: usize, window_packets: u32) -> Plan {
-    let mut plan = quiet();
-    let link = Link::default();
-    let trunk = Link { propagation: Duration(latency.0 / 2), ..link };
-    let buffer = Buffer::PerPort(64 << 20);
-    plan.topology = Topology::LeafSpine { link, trunk, leaves: 2, spines: 1, spreading: Spreading::PerFlow, buffer };
-    (plan.settings.packet_size, plan.settings.window_packets) = (packet_size, window_packets);
-    plan.host.receive_bytes = 64 << 20;
-    // Bytes that the link holds in a round trip, at 10 bits a nanosecond, and that the window does.
-    let (held, window) = (2 * (latency.0 + 40_000) * 10 / 8, u64::from(window_packets) * packet_size as u64);
-    let bytes = 60 * window.min(held).max(1 << 20);
-    plan.workload = workload::stream(vec![bytes]);
-    let share = (100 * window / held).min(100);
-    // Probes ask after the first packets while nobody knows yet how long the way is.
-    let share_percent_min = Some(share * SHARE_OF_LONG_STREAM / 100);
-    plan.demands = Demands { share_percent_min, no_resend: false, spurious_permille_max: Some(1), ..CLEAN };
-    plan
-}
-
-/// Of what the link or the window allows, in percent: some round trips go by until as much is on its way.
-const SHARE_OF_LONG_STREAM: u64 = 75;
 
 fn permutation(random: &mut Random) -> Plan {
     let mut plan = clos(64, Spreading::PerFlow);

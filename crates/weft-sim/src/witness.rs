@@ -2,6 +2,7 @@
 
 use crate::nuisance::Cause;
 use std::collections::VecDeque;
+use weft_core::flow::FAR_PACKETS_MAX;
 
 /// Why a packet was sent again, as somebody knows who sees the whole network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,7 +53,7 @@ pub struct Witness {
 }
 
 /// Numbers that a flow may be ahead of the oldest that has not arrived; more is a defect.
-const SPAN_MAX: usize = 1 << 16;
+const SPAN_MAX: usize = FAR_PACKETS_MAX as usize;
 
 impl Witness {
     /// A packet leaves. Returns an error if its number makes no sense.

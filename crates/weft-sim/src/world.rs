@@ -12,7 +12,7 @@ use crate::report::Report;
 use crate::topology::{Cable, Node};
 use std::collections::HashMap;
 use std::sync::Arc;
-use weft_core::flow::{Flow, Settings};
+use weft_core::flow::{FAR, Flow, Settings};
 use weft_core::rails::RAILS_MAX;
 use weft_core::time::{Duration, Instant};
 use weft_core::wire::{self, Kind, Secret};
@@ -149,7 +149,8 @@ impl<'a> World<'a> {
             packet: vec![0; settings.packet_size.max(TRAIN_BYTES_MAX)],
             flow_bytes_allowed: 2 * settings.queue_bytes
                 + 2 * settings.window_packets as usize * settings.packet_size
-                + FLOW_BYTES_SLACK,
+                + FLOW_BYTES_SLACK
+                + if plan.topology.round_trip(settings.packet_size as u64) < FAR { 0 } else { settings.books_max() },
             report: Report::default(),
         };
         world.open_conversations(seed)?;

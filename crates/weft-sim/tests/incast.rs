@@ -163,7 +163,7 @@ impl Incast {
         self.receiver[index].handle_packet(self.now, bytes, &mut inbox);
         if let Some(grants) = &mut self.grants {
             inbox.messages.iter().for_each(|total| grants.submit(peer, peer, *total));
-            grants.arrived(self.now, peer, inbox.bytes);
+            grants.arrived(self.now, peer, inbox.bytes, None);
         }
         self.arrived[index] += inbox.bytes;
         if inbox.bytes > 0 && self.arrived[index] == BYTES {

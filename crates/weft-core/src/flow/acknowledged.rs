@@ -7,7 +7,7 @@ use super::paths::Path;
 use super::queue::Content;
 use super::settings::{LANE_PATIENCE, Settings};
 use crate::time::{Duration, Instant};
-use crate::wire::{Echo, Echoed, Number, SELECTIVE_PACKETS, map_words};
+use crate::wire::{Echo, Echoed, Map, Number, SELECTIVE_PACKETS};
 
 /// What the peer says has arrived.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ pub(super) struct AckInfo<'a> {
     pub(super) first_missing: Number,
     pub(super) selective: u64,
     /// The rest of the map, as it stands in the packet.
-    pub(super) map: &'a [u8],
+    pub(super) map: Map<'a>,
     pub(super) echo: Option<Echo>,
     pub(super) marked: bool,
     /// The acknowledgement may have waited here so long before we looked.
@@ -169,8 +169,9 @@ impl Outgoing {
             if let Some(record) = self.records.pop_front() {
                 self.queue.forget(&record.content);
                 // Not before: until then it may have to be sent again.
-                if let Content::Data { region, length, .. } = record.content {
-                    acknowledged(region, u64::from(length));
+                match record.content {
+                    Content::Data { region, length, .. } => acknowledged(region, u64::from(length)),
+                    Content::Messages { .. } => self.message_packets -= 1,
                 }
             }
             if let Some(has) = &mut self.has {
@@ -193,9 +194,7 @@ impl Outgoing {
     fn acknowledge_map(&mut self, now: Instant, ack: &AckInfo<'_>, echoed: Option<EchoedPacket>) -> u32 {
         let mut newly = 0;
         let beyond = ack.first_missing.plus(SELECTIVE_PACKETS);
-        let aligned = Number(beyond.0 & !63);
-        let words = core::iter::once((ack.first_missing.plus(1), ack.selective));
-        let words = words.chain(map_words(ack.map).enumerate().map(|(i, word)| (aligned.plus(64 * i as u32), word)));
+        let words = core::iter::once((ack.first_missing.plus(1), ack.selective)).chain(ack.map.pieces(beyond));
         for (start, word) in words {
             let known = self.has.as_ref().map_or(0, |has| has.bits_from(start));
             let mut fresh = word & !known;
@@ -205,7 +204,7 @@ impl Outgoing {
                 // The first word of the map may begin before the window.
                 let Ok(index) = usize::try_from(number.since(self.base())) else { continue };
                 newly += self.acknowledge_one(now, index, echoed);
-                self.has.get_or_insert_default().set(number);
+                self.has.get_or_insert_default().set(Number(self.base as u32), number);
                 if number.plus(1).is_after(self.seen) {
                     self.seen = number.plus(1);
                 }
@@ -242,7 +241,7 @@ impl Outgoing {
         if let Some(EchoedPacket { hold: Some(hold), host_delay, .. }) = echo {
             let sample = Duration(took.0.saturating_sub(hold.0));
             path.round_trip.sample(now, sample);
-            path.congestion.delayed(sample, host_delay);
+            path.congestion.delayed(sample, host_delay, path.round_trip.minimum());
         }
         // Of a packet sent more than once only the echo tells which transmission arrived.
         if (record.transmission == 1 || echo.is_some()) && record.order.plus(1).is_after(path.proved) {
@@ -289,8 +288,8 @@ impl Outgoing {
         self.loss_at = None;
         let base = self.base();
         // Behind the newest that has arrived, only a resend or a probe can prove anything.
-        let everything = probed.is_some() || self.resent > 0;
-        let end = if everything { self.records.len() as u32 } else { self.seen.since(base).max(0) as u32 };
+        let seen = self.seen.since(base).max(0) as u32;
+        let end = if probed.is_some() || self.resent > 0 { self.end_of_overtaken(seen, probed) } else { seen };
         let mut at = 0;
         while at < end {
             let known = self.has.as_ref().map_or(0, |has| has.bits_from(base.plus(at)));
@@ -302,6 +301,29 @@ impl Outgoing {
             }
             at += 64;
         }
+    }
+
+    /// One past the last packet that a resend or a probe may prove lost, of those from `seen` on that nothing is known of. What was sent on a path
+    /// after a packet that went for the first time, and that nothing has overtaken, has not been overtaken either.
+    fn end_of_overtaken(&self, seen: u32, probed: Option<Probed>) -> u32 {
+        let base = self.base();
+        // Paths of which there may be more, and one past the last of them.
+        let mut open = self.paths.in_flight_mask();
+        let mut end = self.paths.end_of(open, base);
+        let mut at = seen;
+        while at < end {
+            let Some(record) = self.records.get(at as usize) else { break };
+            let path = &self.paths[usize::from(record.path)];
+            let probe = probed.filter(|probed| probed.path == usize::from(record.path));
+            let is_proved =
+                path.proved.is_after(record.order) || probe.is_some_and(|probed| probed.order.is_after(record.order));
+            if record.transmission == 1 && !is_proved && open & 1 << record.path != 0 {
+                open &= !(1 << record.path);
+                end = self.paths.end_of(open, base);
+            }
+            at += 1;
+        }
+        at
     }
 
     fn detect_loss(
@@ -382,15 +404,13 @@ fn earlier(known: Option<Instant>, at: Instant) -> Option<Instant> {
 
 /// How far the map speaks beyond the first missing packet.
 fn reach(ack: &AckInfo<'_>) -> usize {
-    let first = ack.first_missing;
-    let aligned = Number(first.plus(SELECTIVE_PACKETS).0 & !63);
-    let mut reach = match ack.selective {
+    let selective = match ack.selective {
         0 => 0,
-        bits => 65 - bits.leading_zeros() as usize,
+        bits => 65 - bits.leading_zeros(),
     };
-    for (i, word) in map_words(ack.map).enumerate().filter(|(_, word)| *word != 0) {
-        let last = aligned.plus(64 * i as u32 + 63 - word.leading_zeros());
-        reach = reach.max(last.since(first).max(0) as usize + 1);
-    }
-    reach
+    let map = match ack.map.end(ack.first_missing.plus(SELECTIVE_PACKETS)) {
+        0 => 0,
+        end => SELECTIVE_PACKETS + end,
+    };
+    selective.max(map) as usize
 }

@@ -2,12 +2,17 @@
 //!
 //! The window starts full: all that the receiver takes. Once in each round trip in which the window was full, the delay decides. Where
 //! packets take longer than an empty round trip and a short queue, the window shrinks in proportion, as in Swift and
-//! HPCC, to rate × round trip and half as much; where they do not, it grows. Only the network's delay counts. If a packet
+//! HPCC, to rate × round trip and half as much; where they do not, it grows. Where the path is far, and holds more than the receiver takes
+//! at once, it grows to what the path holds: at first with each acknowledgement, as in slow start, until there is a queue; then by what
+//! the queue may still take, and twice that, and so on, as long as there is none. A queue there ends it, rather than shortens it: all who
+//! share it begin again without one, and see how long the empty path is. Only the network's delay counts. If a packet
 //! may have waited because a process was not looking (`HostDelay`), that is no sign of a queue, and a smaller window would not
 //! shorten that wait. Losses beyond what a bad cable explains, and marks of congestion (ECN), cut the window at once, at most by half in a
 //! round trip.
 
-use super::settings::{LOSS_SHARE, LOSSES_FREE, Settings, WINDOW_GROWTH, WINDOW_GROWTH_SHARE, WINDOW_MIN};
+use super::settings::{
+    FAR, FAR_QUEUE, LOSS_SHARE, LOSSES_FREE, Settings, WINDOW_GROWTH, WINDOW_GROWTH_SHARE, WINDOW_MIN,
+};
 use crate::time::Duration;
 use crate::wire::Number;
 
@@ -48,9 +53,27 @@ pub(super) struct Congestion {
     was_full: bool,
     /// A mark has cut the window in this round.
     mark_counted: bool,
+    far: Far,
+}
+
+/// How the window grows on a far path: [`Far::NEW`], [`Far::RAMPS`], or the rounds since the last that met a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Far(u8);
+
+impl Far {
+    /// No queue was ever met, and nothing has cut the window.
+    const NEW: Self = Self(u8::MAX);
+    /// Nor now, when the window grows with what arrives in this round.
+    const RAMPS: Self = Self(u8::MAX - 1);
+    /// The window was made smaller: the round trip that follows shows the queue of before.
+    const CUT: Self = Self(u8::MAX - 2);
+    /// A round has met a queue.
+    const MET: Self = Self(0);
 }
 
 const UNKNOWN: u32 = u32::MAX;
+/// A window on a far path grows at most by so many doublings of what its queue may take: by then, a part of itself is less.
+const CALM_MAX: u8 = 16;
 
 impl Congestion {
     pub(super) const fn new(packets: u32) -> Self {
@@ -63,6 +86,7 @@ impl Congestion {
             full: false,
             was_full: false,
             mark_counted: false,
+            far: Far::NEW,
         }
     }
 
@@ -71,24 +95,59 @@ impl Congestion {
         self.window
     }
 
+    /// How long a packet takes its turn on a far path with this round trip: a round is to be as full at its end as at its beginning, so that no queue
+    /// is longer than the path needs.
+    pub(super) fn turn(&self, empty: Duration) -> Duration {
+        // While the window doubles, twice as fast; otherwise somewhat faster than it is emptied.
+        let (parts, of) = if self.far == Far::NEW || self.far == Far::RAMPS { (1, 2) } else { (4, 5) };
+        Duration(empty.0 * parts / (u64::from(self.window) * of))
+    }
+
+    /// A window of so many packets, which nothing has cut.
+    #[cfg(test)]
+    pub(super) const fn widen(&mut self, packets: u32) {
+        self.window = packets;
+    }
+
     /// Something waits because the window is full.
     pub(super) const fn held_back(&mut self) {
         self.full = true;
     }
 
     /// Nothing is in flight: what comes next says nothing about the path until the window is full again.
-    pub(super) const fn idle(&mut self, next: Number) {
+    pub(super) fn idle(&mut self, next: Number) {
         (self.full, self.was_full) = (false, false);
         self.round_end = next;
         (self.delay_ns, self.lost) = (UNKNOWN, 0);
+        if self.far == Far::RAMPS {
+            (self.far, self.before) = (Far::NEW, self.window);
+        }
     }
 
-    /// A packet and its answer took `sample`, of which up to `host_delay` may have passed because a process did not look.
-    pub(super) fn delayed(&mut self, sample: Duration, host_delay: Duration) {
-        // Otherwise it says nothing.
-        if host_delay.0 <= sample.0 / 2 {
-            let delay = u32::try_from(sample.0 - host_delay.0).unwrap_or(UNKNOWN - 1);
-            self.delay_ns = self.delay_ns.min(delay);
+    /// A packet and its answer took `sample`, of which up to `host_delay` may have passed because a process did not look; `empty`: the shortest
+    /// round trip.
+    pub(super) fn delayed(&mut self, sample: Duration, host_delay: Duration, empty: Option<Duration>) {
+        let (empty, told) = (empty.unwrap_or_default(), sample.0 - host_delay.0.min(sample.0));
+        let delay = if empty >= FAR {
+            // Who waits for a long path looks seldom. What is no queue even if nobody looked late is none, and what is one though they did is one.
+            let target = empty.0 + far_queue(empty).0;
+            if sample.0 <= target {
+                sample.0
+            } else if told > target {
+                told
+            } else {
+                return;
+            }
+        } else if host_delay.0 <= sample.0 / 2 {
+            told
+        } else {
+            // It says nothing.
+            return;
+        };
+        self.delay_ns = self.delay_ns.min(u32::try_from(delay).unwrap_or(UNKNOWN - 1));
+        // What has been sent since is too much already: no waiting until the round ends.
+        if self.far == Far::RAMPS && delay > empty.0 + far_queue(empty).0 {
+            self.far = Far::MET;
         }
     }
 
@@ -107,6 +166,7 @@ impl Congestion {
     fn cut(&mut self, parts: u32) -> bool {
         let floor = (self.before / 2).max(WINDOW_MIN).min(self.window);
         let cut = (self.window - self.window.div_ceil(parts)).max(floor);
+        self.far = Far::CUT;
         core::mem::replace(&mut self.window, cut) > cut
     }
 
@@ -120,6 +180,12 @@ impl Congestion {
         let mut cut = None;
         if news.marked && !core::mem::replace(&mut self.mark_counted, true) && self.cut(4) {
             cut = Some(Cut::Mark);
+        }
+        if self.far == Far::RAMPS {
+            // When the round began the window was full.
+            let left = self.round_end.since(news.seen).max(0) as u32;
+            let grown = self.before.saturating_add(self.before.saturating_sub(left));
+            self.window = grown.min(settings.reach()).max(self.window);
         }
         if !self.round_ends(news) {
             return cut;
@@ -140,8 +206,11 @@ impl Congestion {
         if self.window < self.before {
             return false;
         }
-        let empty = round_trip.map_or(0, |round_trip| round_trip.0);
-        let target = empty + settings.delay_target.0.max(empty / 2);
+        let empty = round_trip.unwrap_or_default();
+        if empty >= FAR {
+            return self.delay_ns != UNKNOWN && self.adapt_far(empty, settings);
+        }
+        let target = empty.0 + settings.delay_target.0.max(empty.0 / 2);
         let delay = u64::from(self.delay_ns);
         if self.delay_ns == UNKNOWN || delay <= target {
             let grown = self.window + self.window / WINDOW_GROWTH_SHARE + WINDOW_GROWTH;
@@ -149,10 +218,43 @@ impl Congestion {
             return false;
         }
         let wanted = (u64::from(self.window) * target / delay) as u32 + WINDOW_GROWTH;
+        self.shrink(wanted)
+    }
+
+    /// The same on a path that holds much.
+    fn adapt_far(&mut self, empty: Duration, settings: &Settings) -> bool {
+        let (target, delay) = (empty.0 + far_queue(empty).0, u64::from(self.delay_ns).max(1));
+        let window = u64::from(self.window);
+        if self.far == Far::CUT {
+            self.far = Far::MET;
+            return false;
+        }
+        if delay > target {
+            self.far = Far::CUT;
+            return self.shrink((window * empty.0 / delay) as u32 + WINDOW_GROWTH);
+        }
+        if self.far == Far::NEW || self.far == Far::RAMPS {
+            self.far = Far::RAMPS;
+            return false;
+        }
+        let room = window * (target - delay) / delay + u64::from(WINDOW_GROWTH);
+        let growth = (room << self.far.0).min(window / u64::from(WINDOW_GROWTH_SHARE) + u64::from(WINDOW_GROWTH));
+        self.far.0 = (self.far.0 + 1).min(CALM_MAX);
+        self.window = (self.window + growth as u32).min(settings.reach()).max(self.window);
+        false
+    }
+
+    /// Makes the window so large, but no less than half of what it was when the round began. True if it is smaller then.
+    fn shrink(&mut self, wanted: u32) -> bool {
         let least = (self.before / 2).max(WINDOW_MIN).min(self.window);
         let shrunk = wanted.clamp(least, self.window);
         core::mem::replace(&mut self.window, shrunk) > shrunk
     }
+}
+
+/// The longest queue that a window fills on a far path.
+fn far_queue(empty: Duration) -> Duration {
+    Duration((empty.0 / 2).min(FAR_QUEUE.0))
 }
 
 #[cfg(test)]
@@ -190,7 +292,7 @@ mod tests {
 
         fn round(&mut self, took: Duration, host_delay: Duration) {
             self.congestion.held_back();
-            self.congestion.delayed(took, host_delay);
+            self.congestion.delayed(took, host_delay, Some(self.empty));
             self.next = self.next.plus(1);
             let (seen, next, round_trip) = (self.next, self.next, Some(self.empty));
             self.congestion.acknowledged(&Acknowledged { marked: false, seen, next, round_trip }, &self.settings);
@@ -215,6 +317,29 @@ mod tests {
     fn a_long_way_gets_one_and_a_half_times_its_product() {
         let window = Play::new(2048, 1_000).play(1, 300);
         assert!((1_400..=1_700).contains(&window), "{window}");
+    }
+
+    #[test]
+    fn a_far_way_is_filled_within_some_round_trips_and_its_queue_stays_short() {
+        // 20 ms at a packet a microsecond.
+        let mut path = Play::new(1024, 20_000);
+        assert!(path.play(1, 12) >= 20_000);
+        for _ in 0..200 {
+            let window = path.play(1, 1);
+            assert!((20_000..=20_000 + 20_000 / 8 + 4_000).contains(&window), "{window} packets");
+        }
+        // Losses have halved it.
+        path.congestion.widen(10_000);
+        assert!(path.play(1, 20) >= 20_000);
+    }
+
+    #[test]
+    fn a_window_grows_no_farther_than_far_bytes_and_not_on_a_short_way() {
+        let mut path = Play::new(1024, 50_000);
+        path.settings.far_bytes = 3_000 * path.settings.packet_size as u64;
+        assert_eq!(path.play(1_000, 60), 3_000);
+        let mut path = Play::new(1024, 400);
+        assert_eq!(path.play(1_000, 60), 1024);
     }
 
     #[test]

@@ -1,13 +1,11 @@
 //! The receiving half: what has arrived, what is held until the messages before it are here, and when to acknowledge.
 
-use super::ring::{Ring, WORDS};
+use super::ring::Ring;
 use super::settings::{ANSWER_TIME, AckScheme, BULK_DELAY, BULK_PACKETS, GAP_ACKS, Settings, WINDOW_MAX};
 use crate::time::{Duration, Instant};
-use crate::wire::{Echo, Echoed, Frames, MAP_WORDS_MAX, Number, PATHS_MAX, SELECTIVE_PACKETS};
+use crate::wire::{Echo, Echoed, Frames, MAP_WORDS_MAX, Number, PATHS_MAX, RunWriter, SELECTIVE_PACKETS};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-
-const _: () = assert!(WORDS <= MAP_WORDS_MAX);
 
 /// What a numbered packet says about itself.
 #[derive(Clone, Copy, Debug)]
@@ -201,9 +199,9 @@ impl Incoming {
     }
 
     /// What the number means, before anything is changed.
-    pub(super) fn classify(&self, number: Number, window: u32) -> Arrival {
+    pub(super) fn classify(&self, number: Number, reach: u32) -> Arrival {
         let distance = number.since(self.expected());
-        if distance >= window as i32 || distance < -(WINDOW_MAX as i32) {
+        if distance >= reach as i32 || distance < -(reach.max(WINDOW_MAX) as i32) {
             Arrival::Outside
         } else if distance < 0 || self.arrived.as_ref().is_some_and(|arrived| arrived.has(number)) {
             Arrival::Duplicate
@@ -270,7 +268,8 @@ impl Incoming {
             self.horizon = number.plus(1);
         }
         if number != self.expected() {
-            self.arrived.get_or_insert_default().set(number);
+            let expected = self.expected();
+            self.arrived.get_or_insert_default().set(expected, number);
             return;
         }
         self.expected += 1;
@@ -332,7 +331,7 @@ impl Incoming {
     fn map_words(&self) -> usize {
         let first = self.expected().plus(SELECTIVE_PACKETS);
         match self.horizon.since(first) {
-            beyond @ 1.. => (beyond as usize + first.0 as usize % 64).div_ceil(64).min(WORDS),
+            beyond @ 1.. => (beyond as usize + first.0 as usize % 64).div_ceil(64),
             _ => 0,
         }
     }
@@ -340,8 +339,37 @@ impl Incoming {
     /// Writes as much of the map beyond the selective bits as there is and fits; returns its length in bytes.
     pub(super) fn write_map(&self, out: &mut [u8]) -> usize {
         let Some(arrived) = &self.arrived else { return 0 };
+        let (needed, most) = (self.map_words(), MAP_WORDS_MAX.min(out.len() / 8));
+        if needed > most {
+            let (told, length) = self.write_runs(arrived, out);
+            if told as usize > 64 * most {
+                return length;
+            }
+        }
+        self.write_words(arrived, needed.min(most), out)
+    }
+
+    /// Writes runs from the oldest packet on, so that nothing before what is told of seems missing that is not. Returns how many packets they
+    /// tell of, and their length in bytes.
+    fn write_runs(&self, arrived: &Ring, out: &mut [u8]) -> (u32, usize) {
         let first = self.expected().plus(SELECTIVE_PACKETS);
-        let words = self.map_words().min(out.len() / 8);
+        let all = self.horizon.since(first).max(0) as u32;
+        let mut writer = RunWriter::new(out);
+        let mut told = 0;
+        while told < all {
+            let missing =
+                if arrived.has(first.plus(told)) { 0 } else { arrived.alike_from(first.plus(told), all - told) };
+            let here = arrived.alike_from(first.plus(told + missing), all - told - missing);
+            if !writer.run(missing, here) {
+                break;
+            }
+            told += missing + here;
+        }
+        (told, writer.finish())
+    }
+
+    fn write_words(&self, arrived: &Ring, words: usize, out: &mut [u8]) -> usize {
+        let first = self.expected().plus(SELECTIVE_PACKETS);
         for (i, word) in out.chunks_exact_mut(8).take(words).enumerate() {
             // The ring is one window long: the last word may be the first again.
             let bits = arrived.word(first.plus(64 * i as u32));
@@ -442,7 +470,7 @@ impl Incoming {
 
     /// Bytes allocated.
     pub(super) fn memory_bytes(&self) -> usize {
-        let map = self.arrived.as_ref().map_or(0, |arrived| size_of_val(&**arrived));
+        let map = self.arrived.as_ref().map_or(0, |arrived| arrived.memory_bytes());
         self.held.capacity() * size_of::<Held>() + self.held_bytes + map
     }
 

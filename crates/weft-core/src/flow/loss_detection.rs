@@ -115,7 +115,8 @@ impl ProbeTimeout {
     /// The wait before the next probe: `delay`, doubled for each that went unanswered on the same path.
     pub(super) fn interval(delay: Duration, unanswered: u8, settings: &Settings) -> Duration {
         let doubled = delay.0.saturating_mul(1 << unanswered.min(20));
-        Duration(doubled.min(settings.pto_max.0.max(settings.pto_min.0)))
+        // Where an answer takes longer than that, it is waited for.
+        Duration(doubled.min(settings.pto_max.0.max(settings.pto_min.0).max(delay.0)))
     }
 
     /// A probe leaves.

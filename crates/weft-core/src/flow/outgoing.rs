@@ -5,7 +5,8 @@ use super::paths::{Path, Paths};
 use super::queue::{Content, KEPT_BYTES, Queue};
 use super::ring::Ring;
 use super::settings::{
-    AckScheme, BURST_PACKETS, PATH_DOUBTS, PATH_TRIES, RESEND_PASS, RESENDS_PER_PASS, SPACED_AFTER, Settings,
+    AckScheme, BURST_PACKETS, PACE_AHEAD, PATH_DOUBTS, PATH_TRIES, RESEND_PASS, RESENDS_PER_PASS, SPACED_AFTER,
+    Settings,
 };
 use crate::time::{Duration, Instant};
 use crate::wire::Number;
@@ -14,6 +15,15 @@ use alloc::collections::VecDeque;
 
 /// Records kept allocated by an idle flow.
 const KEPT_RECORDS: usize = 1;
+
+impl Settings {
+    /// Most bytes that a flow holds to know what is on its way, however long the path is: it copies no bulk data.
+    pub const fn books_max(&self) -> usize {
+        // What grows by doubling has half its room to spare.
+        let packets = self.reach().next_power_of_two() as usize;
+        packets * (size_of::<Record>() + size_of::<(Number, LossCause)>()) + 2 * packets.next_multiple_of(64) / 8
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -93,7 +103,9 @@ pub(super) struct Outgoing {
     pub(super) resent: u32,
     /// When a packet overtaken by an acknowledged one counts as lost.
     pub(super) loss_at: Option<Instant>,
-    resends_left: u32,
+    resends_left: u8,
+    /// Packets of messages among the records.
+    pub(super) message_packets: u16,
     pass_at: Instant,
     pub(super) probe_timeout: ProbeTimeout,
     pub(super) reordering: Reordering,
@@ -119,6 +131,7 @@ impl Outgoing {
             resent: 0,
             loss_at: None,
             resends_left: RESENDS_PER_PASS,
+            message_packets: 0,
             pass_at: Instant(0),
             probe_timeout: ProbeTimeout::new(),
             reordering: Reordering::new(),
@@ -154,12 +167,24 @@ impl Outgoing {
     /// Packets that may be in flight: bulk data where that has paths of its own.
     pub(super) fn window(&self, settings: &Settings) -> u32 {
         let sum: u32 = self.paths.bulk(settings).map(|path| self.paths[path].congestion.window()).sum();
-        sum.min(settings.window_packets)
+        sum.min(settings.reach())
     }
 
     /// Whether a packet may be sent for the first time on this path.
-    pub(super) fn window_is_open(&self, path: usize, settings: &Settings) -> bool {
-        (self.records.len() as u32) < settings.window_packets && !self.paths[path].is_full()
+    pub(super) fn window_is_open(&self, path: usize, data: bool, settings: &Settings) -> bool {
+        self.is_within_reach(data, settings) && !self.paths[path].is_full()
+    }
+
+    /// Whether it is the turn of bulk data on a path where it takes turns.
+    pub(super) fn is_turn(&self, now: Instant, path: usize) -> bool {
+        self.paths[path].turn_at() <= now + PACE_AHEAD
+    }
+
+    /// Whether the peer takes another packet behind the oldest that it may miss. It keeps packets of messages, and data goes where it belongs.
+    fn is_within_reach(&self, data: bool, settings: &Settings) -> bool {
+        let sent = self.records.len() as u32;
+        sent < settings.window_packets
+            || sent < settings.reach() && (data || u32::from(self.message_packets) < settings.window_packets)
     }
 
     /// The path of the next packet that may be sent for the first time, and whether it is data: messages come before it.
@@ -169,6 +194,9 @@ impl Outgoing {
             self.paths.prepare(settings);
         }
         let next = self.peek_path(now, settings);
+        if next.is_some_and(|(path, data)| data && !self.is_turn(now, path)) {
+            return None;
+        }
         if next.is_none() && (messages || data) {
             let path = messages.then(|| self.messages_path(settings));
             self.paths.held_back(path, data, settings);
@@ -177,16 +205,14 @@ impl Outgoing {
     }
 
     fn peek_path(&self, now: Instant, settings: &Settings) -> Option<(usize, bool)> {
-        if self.records.len() as u32 >= settings.window_packets {
-            return None;
-        }
-        if self.queue.has_unsent_messages() {
+        if self.queue.has_unsent_messages() && self.is_within_reach(false, settings) {
             let path = self.messages_path(settings);
             if !self.paths[path].is_full() {
                 return Some((path, false));
             }
         }
-        let data = self.queue.has_unsent_data().then(|| self.paths.choose(now, settings, None));
+        let waits = self.queue.has_unsent_data() && self.is_within_reach(true, settings);
+        let data = waits.then(|| self.paths.choose(now, settings, None));
         data.filter(|path| !self.paths[*path].is_full()).map(|path| (path, true))
     }
 
@@ -199,7 +225,7 @@ impl Outgoing {
 
     /// Whether the unsent messages may be sent at once.
     pub(super) fn messages_may_leave(&self, settings: &Settings) -> bool {
-        self.window_is_open(self.messages_path(settings), settings)
+        self.window_is_open(self.messages_path(settings), false, settings)
     }
 
     /// Packets are waiting to be sent again, and may be.
@@ -274,11 +300,14 @@ impl Outgoing {
     ) -> Departure {
         let content = if data { self.queue.next_data(max) } else { Some(self.queue.next_messages(max)) };
         let content = content.expect("next_way says what there is");
+        self.message_packets += u16::from(!data);
         let number = self.base + self.records.len() as u64;
         if self.records.capacity() == 0 {
             self.records.reserve_exact(KEPT_RECORDS);
         }
         let order = self.paths.depart(now, path);
+        self.paths[path].newest = Number(number as u32);
+        self.paths[path].take_turn(now);
         let (transmission, state) = (1, State::InFlight);
         self.records.push_back(Record { sent_at: now, content, order, transmission, path: path as u8, state });
         let request = self.wants_request(path, settings);
@@ -395,8 +424,13 @@ impl Outgoing {
 
     /// When something should leave though nothing arrives; a time in the past means now.
     pub(super) fn next_timeout(&self, watched: bool, settings: &Settings) -> Option<Instant> {
-        if self.peek_path(Instant(0), settings).is_some() {
-            return Some(Instant(0));
+        let turn = match self.peek_path(Instant(0), settings) {
+            Some((path, true)) => Some(self.paths[path].turn_at()),
+            Some((_, false)) => Some(Instant(0)),
+            None => None,
+        };
+        if turn == Some(Instant(0)) {
+            return turn;
         }
         let resend = match (self.lost.is_empty(), self.resends_left) {
             (true, _) => None,
@@ -404,7 +438,7 @@ impl Outgoing {
             (false, _) => Some(Instant(0)),
         };
         let probe = self.probe_at(watched, settings).map(|(at, _)| at);
-        [resend, self.loss_at, probe].into_iter().flatten().min()
+        [turn, resend, self.loss_at, probe].into_iter().flatten().min()
     }
 
     /// The path of bulk data, if any went there.
@@ -434,7 +468,7 @@ impl Outgoing {
         for path in self.paths.iter_mut() {
             path.in_flight = 0;
         }
-        (self.resent, self.in_vain) = (0, Duration(0));
+        (self.resent, self.message_packets, self.in_vain) = (0, 0, Duration(0));
         self.all_acknowledged();
         self.records = VecDeque::new();
     }
@@ -445,6 +479,6 @@ impl Outgoing {
             + self.paths.memory_bytes()
             + self.records.capacity() * size_of::<Record>()
             + self.lost.memory_bytes()
-            + self.has.as_ref().map_or(0, |has| size_of_val(&**has))
+            + self.has.as_ref().map_or(0, |has| has.memory_bytes())
     }
 }

@@ -7,7 +7,7 @@
 use super::congestion::Congestion;
 use super::loss_detection::OutstandingProbes;
 use super::round_trip::RoundTrip;
-use super::settings::{PATH_DOUBTS, Settings};
+use super::settings::{PACE_BEHIND, PATH_DOUBTS, Settings};
 use crate::time::{Duration, Instant};
 use crate::wire::{Number, PATHS_MAX};
 use alloc::boxed::Box;
@@ -32,10 +32,14 @@ pub(super) struct Path {
     pub(super) proved: Number,
     /// Packets of it in state `InFlight` or `Overtaken`.
     pub(super) in_flight: u32,
+    /// The newest packet that was sent on it for the first time.
+    pub(super) newest: Number,
     /// First transmissions since one asked for an acknowledgement.
     pub(super) since_request: u32,
     /// The last time anything left that wants an answer. An answer to earlier packets does not put the tail's probe off.
     pub(super) asked_at: Instant,
+    /// When it is the next packet's turn on a far path.
+    turn_at: Instant,
     pub(super) probes: OutstandingProbes,
     /// Probes since a packet of this path was acknowledged, or a probe of it answered.
     pub(super) unanswered: u8,
@@ -55,8 +59,10 @@ impl Path {
             order: Number::FIRST,
             proved: Number::FIRST,
             in_flight: 0,
+            newest: Number::FIRST,
             since_request: 0,
             asked_at: Instant(0),
+            turn_at: Instant(0),
             probes: OutstandingProbes::new(),
             unanswered: 0,
             doubted: Number::FIRST,
@@ -80,6 +86,19 @@ impl Path {
     fn unpark(parked: ParkedPath, settings: &Settings) -> Self {
         let ParkedPath { order, proved, doubted, changed, round_trip, congestion } = parked;
         Self { order, proved, doubted, changed, lane_from: order, round_trip, congestion, ..Self::new(settings) }
+    }
+
+    /// Bulk data has to wait until then, where it takes turns.
+    pub(super) fn turn_at(&self) -> Instant {
+        if self.round_trip.is_far() { self.turn_at } else { Instant(0) }
+    }
+
+    /// A packet leaves that takes its turn.
+    pub(super) fn take_turn(&mut self, now: Instant) {
+        if self.round_trip.is_far() {
+            let turn = self.congestion.turn(self.round_trip.minimum().unwrap_or_default());
+            self.turn_at = self.turn_at.max(Instant(now.0.saturating_sub(PACE_BEHIND.0))) + turn;
+        }
     }
 
     /// As many packets are in flight as may be.
@@ -218,6 +237,19 @@ impl Paths {
 
     pub(super) fn in_flight(&self) -> u32 {
         self.iter().map(|path| path.in_flight).sum()
+    }
+
+    /// Paths on which something is in flight, one bit each.
+    pub(super) fn in_flight_mask(&self) -> u8 {
+        self.iter().enumerate().fold(0, |mask, (index, path)| mask | u8::from(path.in_flight > 0) << index)
+    }
+
+    /// One past the newest packet that was sent first on any of these paths, counted from `base`.
+    pub(super) fn end_of(&self, paths: u8, base: Number) -> u32 {
+        let of = |(index, path): (usize, &Path)| {
+            if paths & 1 << index == 0 { 0 } else { path.newest.plus(1).since(base).max(0) as u32 }
+        };
+        self.iter().enumerate().map(of).max().unwrap_or(0)
     }
 
     /// Bulk data is about to leave: where it may take several paths, there is room for them from now on.

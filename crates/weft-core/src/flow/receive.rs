@@ -4,7 +4,7 @@ use super::acknowledged::AckInfo;
 use super::incoming::{Arrival, Arriving, BareArrival, Cause};
 use super::{AckScheme, Deliver, Event, Flow};
 use crate::time::Instant;
-use crate::wire::{Channel, Kind, Packet, peek_number};
+use crate::wire::{Channel, Kind, Map, Packet, peek_number};
 
 impl Flow {
     /// Takes a datagram that claims to be from this flow's peer (`wire::peek_sender`).
@@ -107,7 +107,7 @@ impl Flow {
     /// Whether the packet is taken: for the first time, and its turn may come.
     fn handle_numbered(&mut self, now: Instant, packet: &Packet, payload: &[u8], remote_key: &mut dyn Deliver) -> bool {
         let Kind::Numbered { number, transmission, order, channel } = packet.kind else { return false };
-        match self.incoming.classify(number, self.settings.window_packets) {
+        match self.incoming.classify(number, self.settings.reach()) {
             Arrival::Outside => {
                 self.counters.out_of_window += 1;
                 return false;
@@ -155,6 +155,7 @@ impl Flow {
 
     fn handle_acknowledgement(&mut self, now: Instant, packet: &Packet, map: &[u8]) {
         let &Packet { acknowledged: first_missing, selective, echo, marked, .. } = packet;
+        let map = Map(map);
         let ack = AckInfo { first_missing, selective, map, echo, marked, host_delay: self.host_delay.current() };
         if self.outgoing.is_known(&ack) {
             return;

@@ -1,56 +1,128 @@
-//! A bit set over the packets of a window; a packet number selects the bit.
+//! A bit set over the packets of a window; a packet number selects the bit. It is as long as the packets in it reach.
 
 use super::settings::WINDOW_MAX;
 use crate::wire::Number;
+use alloc::boxed::Box;
+use alloc::vec;
 
-/// Words of the ring.
-pub(super) const WORDS: usize = WINDOW_MAX as usize / 64;
+/// Words of a ring on a short path.
+const WORDS: usize = WINDOW_MAX as usize / 64;
 
-/// Bit `number % WINDOW_MAX` belongs to a packet.
+/// Bit `number % (64 × words)` belongs to a packet. At least one word beyond the packets that it holds is clear, so that reading across
+/// the end of them finds nothing of their beginning.
 #[derive(Debug)]
-pub(super) struct Ring([u64; WORDS]);
+pub(super) struct Ring(Box<[u64]>);
 
 impl Default for Ring {
     fn default() -> Self {
-        Self([0; WORDS])
+        Self(vec![0; WORDS].into())
     }
 }
 
 impl Ring {
-    pub(super) const fn has(&self, number: Number) -> bool {
+    pub(super) fn has(&self, number: Number) -> bool {
         self.word(number) & bit(number) != 0
     }
 
-    pub(super) const fn set(&mut self, number: Number) {
-        self.0[index(number)] |= bit(number);
+    /// Sets the bit of a number that is not before `base`, which no number of the set is.
+    pub(super) fn set(&mut self, base: Number, number: Number) {
+        let words = (number.since(base).max(0) as usize + 64) / 64 + 1;
+        if words > self.0.len() {
+            self.grow(base, words.next_power_of_two());
+        }
+        let index = self.index(number);
+        self.0[index] |= bit(number);
+    }
+
+    #[cold]
+    fn grow(&mut self, base: Number, words: usize) {
+        let mut longer = Self(vec![0; words].into());
+        let start = Number(base.0 & !63);
+        for number in (0..self.0.len() as u32).map(|word| start.plus(64 * word)) {
+            let index = longer.index(number);
+            longer.0[index] = self.word(number);
+        }
+        *self = longer;
     }
 
     /// Clears a bit; true if it was set.
-    pub(super) const fn take(&mut self, number: Number) -> bool {
-        let had = self.has(number);
-        self.0[index(number)] &= !bit(number);
+    pub(super) fn take(&mut self, number: Number) -> bool {
+        let index = self.index(number);
+        let had = self.0[index] & bit(number) != 0;
+        self.0[index] &= !bit(number);
         had
     }
 
     /// The word that holds a number's bit: bit 0 is that of the multiple of 64 at or below the number.
-    pub(super) const fn word(&self, number: Number) -> u64 {
-        self.0[index(number)]
+    pub(super) fn word(&self, number: Number) -> u64 {
+        self.0[self.index(number)]
     }
 
     /// The 64 bits from `first` on.
-    pub(super) const fn bits_from(&self, first: Number) -> u64 {
+    pub(super) fn bits_from(&self, first: Number) -> u64 {
         let shift = first.0 % 64;
         let low = self.word(first) >> shift;
         // Two shifts, because shifting by 64 in one is not defined.
         let high = self.word(first.plus(64)) << (63 - shift) << 1;
         low | high
     }
-}
 
-const fn index(number: Number) -> usize {
-    (number.0 % WINDOW_MAX / 64) as usize
+    /// So many numbers from `first` on, at most `most`, whose bits are all like that of `first`.
+    pub(super) fn alike_from(&self, first: Number, most: u32) -> u32 {
+        let set = self.has(first);
+        let mut alike = 0;
+        while alike < most {
+            let bits = self.bits_from(first.plus(alike));
+            let more = if set { bits.trailing_ones() } else { bits.trailing_zeros() };
+            alike += more;
+            if more < 64 {
+                break;
+            }
+        }
+        alike.min(most)
+    }
+
+    /// Bytes allocated.
+    pub(super) fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + size_of_val(&*self.0)
+    }
+
+    fn index(&self, number: Number) -> usize {
+        // A power of two words: numbers go round in it.
+        (number.0 as usize / 64) & (self.0.len() - 1)
+    }
 }
 
 const fn bit(number: Number) -> u64 {
     1 << (number.0 % 64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_grows_with_what_is_in_it_and_forgets_nothing() {
+        let mut ring = Ring::default();
+        let base = Number(u32::MAX - 1_000);
+        let kept: alloc::vec::Vec<u32> = (1..300_000).filter(|distance| distance % 7 == 3).collect();
+        for distance in &kept {
+            ring.set(base, base.plus(*distance));
+        }
+        assert_eq!(ring.memory_bytes(), size_of::<Ring>() + (1 << 19) / 8);
+        for distance in 0..300_000 {
+            assert_eq!(ring.take(base.plus(distance)), distance % 7 == 3, "{distance}");
+        }
+    }
+
+    #[test]
+    fn runs_are_measured_across_words_and_the_end_of_the_ring() {
+        let mut ring = Ring::default();
+        let base = Number(u32::MAX - 70);
+        (5..1_500).for_each(|distance| ring.set(base, base.plus(distance)));
+        assert_eq!(ring.alike_from(base, 2_000), 5);
+        assert_eq!(ring.alike_from(base.plus(5), 2_000), 1_495);
+        assert_eq!(ring.alike_from(base.plus(5), 100), 100);
+        assert_eq!(ring.alike_from(base.plus(1_500), 300), 300);
+    }
 }

@@ -1,5 +1,6 @@
 //! How long a round trip takes, without the time the receiver held its answer (RFC 6298, RFC 9002 §5).
 
+use super::settings::FAR;
 use crate::time::{Duration, Instant};
 
 /// Assumed before the first sample: nothing is resent because of it, only a probe leaves earlier or later.
@@ -57,6 +58,11 @@ impl RoundTrip {
     /// At least one round trip was measured.
     pub(super) const fn has_sample(&self) -> bool {
         self.minimum != UNKNOWN
+    }
+
+    /// The path is known to be far.
+    pub(super) const fn is_far(&self) -> bool {
+        self.has_sample() && self.minimum as u64 >= FAR.0
     }
 
     /// The shortest of late.

@@ -3,8 +3,18 @@
 use crate::time::Duration;
 use crate::wire;
 
-/// Most packets a flow may have between the oldest unacknowledged and the newest: the size of the bit rings.
+/// Most packets that a receiver takes in at once, and so the most in flight on a short path.
 pub const WINDOW_MAX: u32 = 2048;
+/// A path whose empty round trip is at least so long is far: what it holds on its way is not in any buffer, and the window may grow with it.
+pub const FAR: Duration = Duration::from_micros(500);
+/// Most packets between the oldest unacknowledged and the newest on a far path: such numbers are 19 bits apart.
+pub const FAR_PACKETS_MAX: u32 = 1 << 19;
+/// Packets of a far path leave ahead of their turn by so much at most, so that they leave in trains …
+pub const PACE_AHEAD: Duration = Duration::from_micros(100);
+/// … and what was late by more is not made up for.
+pub const PACE_BEHIND: Duration = Duration::from_millis(1);
+/// The longest queue that a window fills on a far path: the buffers there are not as long as the path.
+pub const FAR_QUEUE: Duration = Duration::from_millis(2);
 /// Fewest packets the congestion window shrinks to.
 pub const WINDOW_MIN: u32 = 16;
 /// Smallest packet a carrier may offer, bytes (IPv6's minimum link less IP and UDP headers leaves far more).
@@ -12,7 +22,7 @@ pub const PACKET_SIZE_MIN: usize = 256;
 /// Largest packet a carrier may offer, bytes: lengths on the wire are 16 bits.
 pub const PACKET_SIZE_MAX: usize = 65_507;
 /// Resends that may leave in one pass, so that a burst of losses is not answered with a burst.
-pub const RESENDS_PER_PASS: u32 = 16;
+pub const RESENDS_PER_PASS: u8 = 16;
 /// The shortest time between two passes of resends.
 pub const RESEND_PASS: Duration = Duration::from_micros(20);
 /// Later transmissions that must be acknowledged before a missing one counts as lost (RFC 9002 §6.1.1).
@@ -62,7 +72,8 @@ pub const LOSSES_FREE: u32 = 2;
 /// One packet of so many may be lost beside those before the window is cut: a bad cable is no congestion.
 pub const LOSS_SHARE: u32 = 32;
 
-const _: () = assert!(WINDOW_MIN <= WINDOW_MAX && WINDOW_MAX.is_power_of_two());
+const _: () = assert!(WINDOW_MIN <= WINDOW_MAX && WINDOW_MAX.is_power_of_two() && WINDOW_MAX <= FAR_PACKETS_MAX);
+const _: () = assert!(FAR_PACKETS_MAX <= wire::RUN_MAX);
 const _: () = assert!(wire::OVERHEAD_MAX < PACKET_SIZE_MIN && PACKET_SIZE_MAX <= u16::MAX as usize);
 const _: () = assert!(REORDER_PACKETS <= GAP_ACKS as u32);
 const _: () = assert!(REORDER_PACKETS_MAX < WINDOW_MAX && WINDOW_MAX as usize <= 64 * wire::MAP_WORDS_MAX);
@@ -88,8 +99,11 @@ pub struct Settings {
     /// Paths (sockets, carriers, interfaces) that bulk data takes, other than that of the packets around it: what overtakes a packet
     /// on another path proves nothing. 0: all packets go the same path; below `wire::PATHS_MAX`.
     pub bulk_paths: u8,
-    /// Most packets in flight, and how far ahead of a gap the receiver keeps packets; `1..=WINDOW_MAX`.
+    /// Most packets in flight on a short path, and most packets of messages that the receiver keeps behind a gap; `1..=WINDOW_MAX`.
     pub window_packets: u32,
+    /// Most bytes of packets between the oldest unacknowledged and the newest on a far path, at most [`FAR_PACKETS_MAX`] packets: twice what
+    /// the path holds, so that it stays full while a lost packet is sent again. 0: no more than elsewhere.
+    pub far_bytes: u64,
     /// When to acknowledge.
     pub ack_scheme: AckScheme,
     /// An acknowledgement is deferred over at most this many packets, of data that more will follow `BULK_PACKETS` times as many;
@@ -97,7 +111,8 @@ pub struct Settings {
     pub ack_packets: u32,
     /// An acknowledgement is deferred for at most this long, for data that more will follow `BULK_DELAY` times.
     pub ack_delay: Duration,
-    /// How long a queue on the path the window may fill, unless half an empty round trip is longer.
+    /// How long a queue on the path the window may fill, unless half an empty round trip is longer; where it is far, see
+    /// [`FAR_QUEUE`].
     pub delay_target: Duration,
     /// The shortest wait before a probe.
     pub pto_min: Duration,
@@ -119,6 +134,13 @@ impl Settings {
     /// Most bytes of messages, with their prefixes, that a packet takes.
     pub(super) const fn messages_max(&self) -> usize {
         self.packet_size - wire::MESSAGES_OVERHEAD - self.seal_size()
+    }
+
+    /// Most packets between the oldest unacknowledged and the newest, however long the path is.
+    pub(super) const fn reach(&self) -> u32 {
+        let packets = self.far_bytes / self.packet_size as u64;
+        let far = if packets < FAR_PACKETS_MAX as u64 { packets as u32 } else { FAR_PACKETS_MAX };
+        if far > self.window_packets { far } else { self.window_packets }
     }
 
     /// How long after a packet was sent for the time `transmission` it may count as lost at the earliest: nothing at first, more and
@@ -144,6 +166,7 @@ impl Default for Settings {
             packet_size: 1452,
             bulk_paths: 0,
             window_packets: 1024,
+            far_bytes: 512 << 20,
             ack_scheme: AckScheme::default(),
             ack_packets: 16,
             ack_delay: Duration::from_micros(50),

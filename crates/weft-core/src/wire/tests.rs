@@ -56,7 +56,16 @@ fn payloads() -> impl Strategy<Value = (Kind, Vec<u8>)> {
     let bare = (numbers(), map).prop_map(|(number, map)| {
         (Kind::Acknowledgement(number), map.iter().flat_map(|word| word.to_le_bytes()).collect())
     });
-    prop_oneof![bare, numbers().prop_map(|number| (Kind::Probe(number), vec![])), messages, data]
+    let runs = prop::collection::vec((0u32..5_000, 0u32..20_000), 1..30);
+    let runs = (numbers(), runs).prop_map(|(number, runs)| {
+        let mut out = vec![0; 300];
+        let mut writer = RunWriter::new(&mut out);
+        assert!(runs.into_iter().all(|(missing, arrived)| writer.run(missing, arrived)));
+        let length = writer.finish();
+        out.truncate(length);
+        (Kind::Acknowledgement(number), out)
+    });
+    prop_oneof![bare, runs, numbers().prop_map(|number| (Kind::Probe(number), vec![])), messages, data]
 }
 
 fn packets() -> impl Strategy<Value = (Packet, Vec<u8>)> {
@@ -166,4 +175,14 @@ fn a_long_hold_is_unknown_rather_than_wrong() {
     let (parsed, _) = Packet::open(&key(), EPOCH, &bytes).expect("authentic");
     let echo = parsed.echo.expect("an echo");
     assert_eq!((echo.hold, echo.host_delay.as_micros()), (None, 67_107));
+}
+
+#[test]
+fn runs_that_are_cut_too_long_or_of_too_many_packets_are_refused() {
+    let parses = |runs: &[u8]| Packet::parse(&emitted(&plain(Kind::Acknowledgement(Number(1))), runs)).is_some();
+    assert!(parses(&[5, 0x80 | 1, 2, 3, 4]), "5 missing, 257 there, 3 missing, 4 there");
+    assert!(!parses(&[5, 0x80 | 1]), "the end of a number is missing");
+    assert!(!parses(&[5, 0x80, 0x80, 0x80, 1]), "four bytes");
+    // 2²⁰ packets, and one more.
+    assert!(parses(&[0x80, 0x80, 0x40]) && !parses(&[0x80, 0x80, 0x40, 1]));
 }

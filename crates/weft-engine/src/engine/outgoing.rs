@@ -79,7 +79,11 @@ impl<P: Platform> Engine<P> {
     pub(super) fn drain_queues(&mut self) {
         while !self.messages.outbox.is_empty() || !self.backlog.is_empty() || self.messages.may_grant() {
             if self.messages.may_grant() {
-                self.messages.poll_grants(self.platform.now());
+                let Self { messages, peers, platform, .. } = self;
+                messages.poll_grants(platform.now(), |peer| match &peers.get(peer)?.route {
+                    Route::Remote(remote) => remote.current_flow()?.shortest_round_trip(),
+                    _ => None,
+                });
             }
             self.route_outbox();
             self.push_backlog();

@@ -6,7 +6,7 @@
 
 use weft_core::matching::Envelope;
 use weft_core::message::Head;
-use weft_core::time::Instant;
+use weft_core::time::{Duration, Instant};
 
 use super::EventKind;
 use super::{
@@ -136,15 +136,15 @@ impl Messages {
         self.regrant |= self.grants.next_timeout().is_some_and(|at| at <= now);
     }
 
-    /// Tells the grants what has arrived, and the senders what they may send now.
-    pub fn poll_grants(&mut self, now: Instant) {
+    /// Tells the grants what has arrived, and the senders what they may send now. `round_trip`: the shortest to a peer, if that is known.
+    pub fn poll_grants(&mut self, now: Instant, round_trip: impl Fn(PeerId) -> Option<Duration>) {
         self.regrant = false;
         for key in self.arrived.drain(..) {
             let Some(region) = self.regions.get(key) else { continue };
-            if let Some(State::Receiving { received, pulled: Some(pulled), .. }) =
+            if let Some(State::Receiving { peer, received, pulled: Some(pulled), .. }) =
                 self.requests.get_mut(region.owner).map(|entry| &mut entry.state)
             {
-                self.grants.arrived(now, key.wire(), *received - pulled.counted);
+                self.grants.arrived(now, key.wire(), *received - pulled.counted, round_trip(*peer));
                 pulled.counted = *received;
             }
         }
