@@ -159,10 +159,28 @@ mod tests {
     fn names_of_schemes_are_read_as_they_are_written() {
         let coroot = Scheme { co_roots: 3, ..Scheme::WINDOW };
         let both = Scheme { aggregate: 10, ..coroot };
-        for scheme in [Scheme::BASIC, Scheme::WINDOW, Scheme::WRITTEN, coroot, both, Scheme::for_members(8), Scheme::for_members(1024)] {
+        for scheme in [
+            Scheme::BASIC,
+            Scheme::WINDOW,
+            Scheme::WRITTEN,
+            coroot,
+            both,
+            Scheme::for_members(8),
+            Scheme::for_members(1024),
+        ] {
             assert_eq!(scheme.to_string().parse(), Ok(scheme));
         }
-        for wrong in ["", "coroot", "coroot-0", "aggregate-", "aggregate-1001", "basic+window", "written+coroot-2", "aggregate-x", "tree"] {
+        for wrong in [
+            "",
+            "coroot",
+            "coroot-0",
+            "aggregate-",
+            "aggregate-1001",
+            "basic+window",
+            "written+coroot-2",
+            "aggregate-x",
+            "tree",
+        ] {
             assert_eq!(wrong.parse::<Scheme>(), Err(UnknownScheme), "{wrong}");
         }
     }

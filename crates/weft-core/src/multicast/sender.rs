@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use super::keeper::{Keeper, Review};
-use super::wire::{self, Acknowledgement, Body, FRAME_PREFIX, HEADER_SIZE, Packet, StreamId};
 use super::slots::{Look, SLOT_BYTES, Slots};
+use super::wire::{self, Acknowledgement, Body, FRAME_PREFIX, HEADER_SIZE, Packet, StreamId};
 use super::{
     AckTree, Counters, Destination, FIRST, LOSS_SHARE, LOSSES_FREE, Settings, Timing, WINDOW_MAX, WINDOW_MIN, earlier,
 };
@@ -380,7 +380,10 @@ impl Sender {
     pub fn next_timeout(&self) -> Option<Instant> {
         let may_send = self.unsent < self.keeper.end()
             && self.unsent - self.keeper.acknowledged().min(self.unsent) < u64::from(self.congestion_window);
-        earlier((may_send || self.asks_all || !self.offers.is_empty()).then_some(Instant(0)), self.keeper.next_timeout())
+        earlier(
+            (may_send || self.asks_all || !self.offers.is_empty()).then_some(Instant(0)),
+            self.keeper.next_timeout(),
+        )
     }
 
     /// A member that has not answered for longer than the settings allow.

@@ -184,7 +184,8 @@ impl Group {
         let running = timeouts.enumerate().filter(|(member, _)| self.runs(*member)).filter_map(|(_, at)| at);
         let wakes = self.faults.paused.map(|(_, until)| until.0).filter(|until| *until > self.now.0);
         let looks = self.looks.filter(|_| !self.root.is_idle()).map(|often| (self.now + often).0);
-        let Some(next) = running.map(|at| at.0.max(self.now.0 + 1)).chain(arrival).chain(wakes).chain(looks).min() else {
+        let Some(next) = running.map(|at| at.0.max(self.now.0 + 1)).chain(arrival).chain(wakes).chain(looks).min()
+        else {
             return moved;
         };
         if next >= limit.0 {
@@ -337,7 +338,9 @@ fn one_lost_packet_costs_less_than_two_round_trips() {
     let round_trip = Duration::from_micros(200);
     let coroot = Scheme { co_roots: 2, ..Scheme::WINDOW };
     let aggregate = Scheme { aggregate: 10, ..Scheme::WINDOW };
-    for scheme in [Scheme::BASIC, Scheme::WINDOW, Scheme::WRITTEN, coroot, aggregate, Scheme { aggregate: 10, ..coroot }] {
+    for scheme in
+        [Scheme::BASIC, Scheme::WINDOW, Scheme::WRITTEN, coroot, aggregate, Scheme { aggregate: 10, ..coroot }]
+    {
         let (arrived, returned, repairs) = twelve_packets(scheme, &[]);
         for lost in [1, 6, 12] {
             for losers in [&[3][..], &[1], &[1, 2, 5, 7]] {
