@@ -519,7 +519,7 @@ mod tests {
         words[PEERS_AT + 1] = 12;
         words[PEERS_AT + PEER] = 99;
         words[CARRIED_AT] = Carried::Yes as u64;
-        let group = [3, WORLD_CONTEXT, 6, 10 << 32 | 2, 1, 500, 40, 30];
+        let group = [3, WORLD_CONTEXT, 6, 1 << 62 | 10 << 32 | 2, 1, 500, 40, 30];
         words[GROUPS_AT..GROUPS_AT + GROUP].copy_from_slice(&group);
         words
     }

@@ -170,6 +170,7 @@ const SELECTED: &[&str] = &[
     "rxe, verbs, one-sided: remote_access, 2 ranks on 2 guests",
     "rxe, verbs, auto: a device is gone before the first connection",
     "rxe, multicast: interleaved, each guest loses 5%",
+    "rxe, multicast: acknowledgements are written",
     "siw, multicast: by table: trees",
 ];
 
