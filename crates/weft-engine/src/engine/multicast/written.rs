@@ -102,9 +102,9 @@ impl Written {
         let memory = self.words.pop().unwrap_or_else(|| UserData::leaked(SLOT_BYTES as usize));
         memory.write(0, &word.to_ne_bytes());
         let number = self.numbers;
-        self.numbers = number.wrapping_add(1);
         match device.write(&hop.to, &memory, 0..SLOT_BYTES, target, OF_A_STREAM | u64::from(number)) {
             Begun::Yes => {
+                self.numbers = number.wrapping_add(1);
                 receiver.begun();
                 self.under_way.push(UnderWay { number, stream, word: memory });
             }
@@ -138,5 +138,210 @@ impl Written {
 
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.refused.map(|refused| refused + RETRY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::ops::Range;
+    use std::os::fd::RawFd;
+    use std::sync::{Arc, Mutex};
+
+    use weft_core::flow::Settings as FlowSettings;
+    use weft_core::multicast::{Destination, Scheme, Settings};
+    use weft_core::path_validation::Ends;
+    use weft_core::rails::{Carrier as Rail, CarrierKind};
+    use weft_core::wire::Secret;
+
+    use super::*;
+    use crate::carriers::Hop;
+    use crate::transport::{Address, Exposure, Outcome, Placement, Proof};
+
+    const STREAM: StreamId = StreamId { context: 5, first: 2, generation: 77, root: 0 };
+    const EXPOSED: RemoteMemory = RemoteMemory { key: 9, address: 4096 };
+
+    /// What has been written, with its number, and what becomes of the next write.
+    struct Seen {
+        written: Vec<(RemoteMemory, u64, u64)>,
+        next: fn() -> Begun,
+        exposed: u32,
+    }
+
+    struct Carrier(Arc<Mutex<Seen>>);
+
+    impl Datagrams for Carrier {
+        fn name(&self) -> &'static str {
+            "test"
+        }
+
+        fn send(&mut self, _: &Address, _: &[u8]) -> io::Result<Outcome> {
+            Ok(Outcome::Dropped)
+        }
+
+        fn receive(&mut self, _: &mut dyn FnMut(&[u8]), _: usize) -> usize {
+            0
+        }
+
+        fn fd(&self) -> RawFd {
+            -1
+        }
+
+        fn packet_size(&self) -> usize {
+            1024
+        }
+
+        fn placement(&self) -> Option<Placement> {
+            Some(placement())
+        }
+
+        fn expose(&mut self, data: &UserData, length: u64) -> Option<(Exposure, RemoteMemory)> {
+            assert_eq!(data.address().expect("one run") % 8, 0);
+            assert!(data.len() >= length);
+            self.0.lock().unwrap().exposed += 1;
+            Some((Exposure(0), EXPOSED))
+        }
+
+        fn write(
+            &mut self,
+            _: &Address,
+            data: &UserData,
+            range: Range<u64>,
+            target: RemoteMemory,
+            number: u64,
+        ) -> Begun {
+            let (mut word, mut seen) = ([0; 8], self.0.lock().unwrap());
+            assert_eq!(range, 0..8);
+            let begun = (seen.next)();
+            if matches!(begun, Begun::Yes) {
+                data.read(0, &mut word);
+                seen.written.push((target, u64::from_ne_bytes(word), number));
+            }
+            begun
+        }
+    }
+
+    fn placement() -> Placement {
+        let (bytes_max, bytes_min, one_sided_min) = (1 << 20, 1, 1);
+        Placement { writes: true, reads: true, bytes_max, bytes_min, one_sided_min, proof: Proof::Completion }
+    }
+
+    /// A root and one receiver, which knows where to write.
+    struct Pair {
+        sender: Sender,
+        receiver: Receiver,
+        slots: Slots,
+        written: Written,
+        devices: Devices,
+        seen: Arc<Mutex<Seen>>,
+        root: Remote,
+        now: Instant,
+    }
+
+    impl Pair {
+        fn new() -> Self {
+            let seen = Arc::new(Mutex::new(Seen { written: Vec::new(), next: || Begun::Yes, exposed: 0 }));
+            let mut devices = Devices { raw: Vec::new(), udp: Some(Box::new(Carrier(Arc::clone(&seen)))) };
+            let (scheme, secret) = (Scheme::WRITTEN, Secret::new([3; 16]));
+            let peer_timeout = Duration::from_secs(2);
+            let settings = Settings { members: 2, packet_size: 304, window: 64, scheme, peer_timeout };
+            let hop = Hop { slot: Slot::Udp, to: Address::Udp(([192, 0, 2, 1], 7).into()) };
+            let rail = Rail { kind: CarrierKind::Udp, rail: 0, ends: Ends::default() };
+            let mut written = Written::default();
+            let slots = written.open(2, Slot::Udp, &mut devices).expect("the carrier writes");
+            let mut sender = Sender::new(settings, STREAM, 0, &secret);
+            sender.open_slots(slots.target());
+            let mut pair = Self {
+                sender,
+                receiver: Receiver::new(settings, STREAM, 0, 1, &secret),
+                slots,
+                written,
+                devices,
+                seen,
+                root: Remote::connected(rail, hop, Some(placement()), FlowSettings::default()),
+                now: Instant(1000),
+            };
+            // The first acknowledgement is a packet, and its answer says where the next ones go.
+            pair.broadcast();
+            assert!(pair.sender.is_idle() && pair.receiver.to_write().is_none());
+            pair
+        }
+
+        /// A broadcast, and what the two say to each other.
+        fn broadcast(&mut self) {
+            self.sender.submit(1, |room| room[0] = 7).expect("there is room");
+            self.sender.end_broadcast();
+            let mut packet = Vec::new();
+            for _ in 0..4 {
+                while let Some(to) = self.sender.poll(self.now, &mut packet) {
+                    assert_ne!(to, Destination::Member(0));
+                    self.receiver.handle(self.now, &packet, &mut |_| ());
+                }
+                while self.receiver.poll(self.now, &mut packet).is_some() {
+                    self.sender.handle(self.now, &packet);
+                }
+            }
+        }
+
+        fn write(&mut self) -> usize {
+            let Self { written, receiver, root, devices, now, .. } = self;
+            written.begin();
+            written.write(*now, STREAM, receiver, root, devices);
+            self.seen.lock().unwrap().written.len()
+        }
+    }
+
+    #[test]
+    fn one_write_of_a_stream_is_under_way_and_the_next_one_says_all_that_it_did_not() {
+        let mut pair = Pair::new();
+        pair.broadcast();
+        assert_eq!(pair.write(), 1);
+        let (target, first, number) = pair.seen.lock().unwrap().written[0];
+        assert_eq!(target, RemoteMemory { address: EXPOSED.address + SLOT_BYTES, ..EXPOSED });
+        assert_eq!(number, OF_A_STREAM);
+        pair.broadcast();
+        pair.broadcast();
+        assert_eq!(pair.write(), 1, "the first one is under way");
+        pair.written.ended(0);
+        assert_eq!(pair.write(), 2);
+        let (_, second, _) = pair.seen.lock().unwrap().written[1];
+        assert_eq!(pair.written.words.len(), 0, "the memory of the first serves the second");
+        // The root finds them: the first leaves two broadcasts, the second none.
+        for (word, is_idle) in [(first, false), (second, true)] {
+            pair.slots.memory.write(SLOT_BYTES, &word.to_ne_bytes());
+            pair.slots.look(pair.now, &mut pair.sender, 2);
+            assert_eq!(pair.sender.is_idle(), is_idle);
+        }
+    }
+
+    #[test]
+    fn a_carrier_without_room_is_asked_again_and_one_that_does_not_write_is_not() {
+        let mut pair = Pair::new();
+        pair.broadcast();
+        pair.seen.lock().unwrap().next = || Begun::NotNow;
+        assert_eq!((pair.write(), pair.written.next_timeout()), (0, Some(pair.now + RETRY)));
+        pair.seen.lock().unwrap().next = || Begun::Yes;
+        assert_eq!((pair.write(), pair.written.next_timeout()), (1, None));
+        pair.written.ended(0);
+        pair.broadcast();
+        pair.seen.lock().unwrap().next = || Begun::Never;
+        assert_eq!(pair.write(), 1);
+        let mut packet = Vec::new();
+        assert_eq!(pair.receiver.poll(pair.now, &mut packet), Some(Destination::Member(0)));
+        pair.sender.handle(pair.now, &packet);
+        assert!(pair.sender.is_idle() && pair.receiver.is_idle());
+    }
+
+    #[test]
+    fn slots_serve_again_with_nothing_in_them() {
+        let mut pair = Pair::new();
+        pair.slots.memory.write(0, &[0xa5; 16]);
+        pair.written.close(pair.slots);
+        let again = pair.written.open(2, Slot::Udp, &mut pair.devices).expect("the carrier writes");
+        let mut bytes = [1; 16];
+        again.memory.read(0, &mut bytes);
+        assert_eq!((bytes, pair.seen.lock().unwrap().exposed), ([0; 16], 1));
+        let mut none = Devices::NONE;
+        assert!(pair.written.open(2, Slot::Udp, &mut none).is_none());
     }
 }
