@@ -9,6 +9,7 @@
 //! | [`wire`] | the bytes: packets of a stream, probes, acknowledgements |
 //! | [`Scheme`], [`AckTree`] | who acknowledges to whom, how often, and whether the root waits: the schemes of the paper |
 //! | [`Sender`] | a window of packets, which it keeps until all have them |
+//! | `slots` | acknowledgements that receivers write into the root's memory |
 //! | [`Receiver`] | puts packets in order, asks for what is missing (NACK), acknowledges; as a co-root it keeps packets and repairs as well |
 //! | [`model`], [`simulation`] | what broadcasts take in groups of any size: in formulas, and by these state machines in virtual time |
 //!
@@ -30,6 +31,7 @@ mod receiver;
 mod scheme;
 mod sender;
 pub mod simulation;
+mod slots;
 pub mod wire;
 
 #[cfg(test)]
@@ -38,6 +40,7 @@ mod tests;
 pub use receiver::Receiver;
 pub use scheme::{AGGREGATE_MAX, AckTree, Scheme, UnknownScheme};
 pub use sender::Sender;
+pub use slots::SLOT_BYTES;
 pub use wire::StreamId;
 
 use crate::time::{Duration, Instant};
@@ -113,6 +116,8 @@ pub struct Counters {
     pub probes: u64,
     /// Acknowledgements sent, those that ask for packets included.
     pub acknowledgements: u64,
+    /// Those that were written to the root's memory and are no packets.
+    pub written: u64,
     /// Those that ask for packets (NACK).
     pub negative: u64,
     /// Data packets that had arrived before.
@@ -129,6 +134,7 @@ impl Counters {
         self.repairs_by_unicast += other.repairs_by_unicast;
         self.probes += other.probes;
         self.acknowledgements += other.acknowledgements;
+        self.written += other.written;
         self.negative += other.negative;
         self.duplicates += other.duplicates;
         self.rejected += other.rejected;
@@ -156,6 +162,13 @@ impl Timing {
         let sample = sample.0.min(smoothed.0 + 8 * self.variance.0 + PROBE_MIN.0);
         self.variance = Duration(self.variance.0 - self.variance.0 / 4 + smoothed.0.abs_diff(sample) / 4);
         self.smoothed = Some(Duration(smoothed.0 - smoothed.0 / 8 + sample / 8));
+    }
+
+    /// A sample that may hold the time until somebody looked, and counts unless it is that: samples that grow by what waits grow by them would have no end.
+    fn sample_at_most(&mut self, sample: Duration) {
+        if sample.0 <= self.round_trip().0 + 2 * self.variance.0 {
+            self.sample(sample);
+        }
     }
 
     fn round_trip(&self) -> Duration {

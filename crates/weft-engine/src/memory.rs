@@ -215,10 +215,10 @@ impl UserData {
         Self { base, bytes, shape: Shape::Run }
     }
 
-    /// So many bytes that are never given back: a device may write to them at any time.
+    /// So many bytes that are never given back: a device may write to them at any time. They begin where a word of eight bytes may.
     pub fn leaked(bytes: usize) -> Self {
-        let memory: &'static mut [u8] = Box::leak(vec![0; bytes].into_boxed_slice());
-        Self { base: memory.as_mut_ptr(), bytes: bytes as u64, shape: Shape::Run }
+        let memory: &'static mut [u64] = Box::leak(vec![0; bytes.div_ceil(8)].into_boxed_slice());
+        Self { base: memory.as_mut_ptr().cast(), bytes: bytes as u64, shape: Shape::Run }
     }
 
     /// Packed length in bytes.

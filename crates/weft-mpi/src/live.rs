@@ -185,8 +185,9 @@ enum Told {
 impl View<'_> {
     /// The words of a group.
     fn group(&self, group: &GroupStanding) -> [u64; GROUP] {
-        let Scheme { blocking, co_roots, aggregate } = group.scheme;
-        let scheme = u64::from(blocking) << 63 | u64::from(aggregate) << 32 | u64::from(co_roots);
+        let Scheme { blocking, co_roots, aggregate, written } = group.scheme;
+        let flags = u64::from(blocking) << 63 | u64::from(written) << 62;
+        let scheme = flags | u64::from(aggregate) << 32 | u64::from(co_roots);
         let known = self.communicator(group.context);
         let ranks = known.map_or(0, |(_, object)| object.group.size());
         let Multicasts { packets, repairs_by_multicast, repairs_by_unicast, negative, .. } = group.counters;
@@ -478,7 +479,8 @@ impl Group {
             scheme: Scheme {
                 blocking: scheme >> 63 != 0,
                 co_roots: scheme as u32,
-                aggregate: (scheme >> 32) as u32 & 0x7fff_ffff,
+                aggregate: (scheme >> 32) as u32 & 0x3fff_ffff,
+                written: scheme >> 62 & 1 != 0,
             },
             goes_straight: straight != 0,
             packets: [packets, repairs, asked],
@@ -517,7 +519,7 @@ mod tests {
         words[PEERS_AT + 1] = 12;
         words[PEERS_AT + PEER] = 99;
         words[CARRIED_AT] = Carried::Yes as u64;
-        let group = [3, WORLD_CONTEXT, 6, 10 << 32 | 2, 1, 500, 40, 30];
+        let group = [3, WORLD_CONTEXT, 6, 1 << 62 | 10 << 32 | 2, 1, 500, 40, 30];
         words[GROUPS_AT..GROUPS_AT + GROUP].copy_from_slice(&group);
         words
     }
@@ -532,7 +534,7 @@ mod tests {
             (0, "network", 12, 99, 4)
         );
         let [group] = &snapshot.groups[..] else { panic!("{:?}", snapshot.groups) };
-        let scheme = Scheme { co_roots: 2, aggregate: 10, ..Scheme::WINDOW };
+        let scheme = Scheme { co_roots: 2, aggregate: 10, written: true, ..Scheme::WINDOW };
         assert_eq!((snapshot.carried, group.scheme, group.packets), (Carried::Yes, scheme, [500, 40, 30]));
         assert!(group.goes_straight && group.communicator == "MPI_COMM_WORLD");
     }

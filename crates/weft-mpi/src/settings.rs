@@ -205,11 +205,12 @@ pub const COLLECTIVES_TABLE: Setting = Setting {
 pub const BCAST: Setting = Setting {
     name: "WEFT_BCAST",
     default: "auto",
-    allowed: "auto, tree, multicast, basic, window, coroot-K, aggregate-M, coroot-K+aggregate-M; binomial, k-nomial:K, k-ary:K, chain, linear or \
+    allowed: "auto, tree, multicast, basic, window, written, coroot-K, aggregate-M, coroot-K+aggregate-M; binomial, k-nomial:K, k-ary:K, chain, linear or \
               double-tree, each with /S; scatter-dissemination, scatter-ring, shared, single-copy or two-level",
     meaning: "how broadcasts travel: `auto` (by table, and between three hosts or more by network multicast, if the third broadcast on a \
               communicator finds that it works), `tree` (by table, never multicast), `multicast` or a scheme of it (wherever it works, tried in the first broadcast; \
-              a scheme says who acknowledges: K members gather for the others, one acknowledgement for M broadcasts), or an algorithm for all cases; \
+              a scheme says who acknowledges: K members gather for the others, one acknowledgement for M broadcasts, `written` into the root's memory by an RDMA \
+              device, and where there is none as `auto`), or an algorithm for all cases; \
               the hint `weft_bcast` says the same of one communicator; the same for all ranks",
     reader: Reader::Library,
 };

@@ -195,6 +195,7 @@ const SELECTED: &[&str] = &[
     "siw, two rails: one goes down under traffic, and the job goes on",
     "rxe, IPv6 only: point_to_point",
     "rxe, multicast: interleaved, each guest loses 5%",
+    "rxe, multicast: acknowledgements are written",
     "siw, multicast: by table: trees",
 ];
 

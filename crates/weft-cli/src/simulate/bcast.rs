@@ -70,7 +70,11 @@ impl FromStr for Way {
         match name {
             "tree" => Ok(Self::Tree),
             "auto" => Ok(Self::Auto),
-            name => name.parse().map(Self::By).map_err(|_| format!("{name} is no scheme")),
+            name => match name.parse() {
+                Ok(Scheme { written: true, .. }) => Err(format!("{name}: writes to memory of peers are not simulated")),
+                Ok(scheme) => Ok(Self::By(scheme)),
+                Err(_) => Err(format!("{name} is no scheme")),
+            },
         }
     }
 }

@@ -4,8 +4,10 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::keeper::{Keeper, Review};
+use super::slots;
 use super::wire::{self, Acknowledgement, Body, Packet, StreamId};
 use super::{AckTree, Counters, Destination, FIRST, Settings, Timing, earlier};
+use crate::placement::RemoteMemory;
 use crate::time::{Duration, Instant};
 use crate::wire::{Key, Secret};
 
@@ -60,6 +62,9 @@ pub struct Receiver {
     /// … and how often that was done since something came.
     questions: u32,
     timing: Timing,
+    /// Where acknowledgements may be written, and whether one is to be.
+    slot: Option<RemoteMemory>,
+    writes: bool,
     counters: Counters,
 }
 
@@ -84,6 +89,8 @@ impl Receiver {
             ask_at: None,
             questions: 0,
             timing: Timing::new(),
+            slot: None,
+            writes: false,
             counters: Counters::default(),
             settings,
             stream,
@@ -112,7 +119,11 @@ impl Receiver {
                 self.keeper.handle(now, packet.from, number, &acknowledgement, sent, &self.timing);
                 self.pass_on();
             }
-            Body::Data | Body::Probe | Body::Acknowledgement(_) | Body::Test => self.counters.rejected += 1,
+            // What it leads to is checked there.
+            Body::Slot(slot) if packet.from == self.root && self.settings.scheme.written => self.slot = Some(slot),
+            Body::Data | Body::Probe | Body::Acknowledgement(_) | Body::Test | Body::Slot(_) => {
+                self.counters.rejected += 1;
+            }
         }
     }
 
@@ -199,6 +210,8 @@ impl Receiver {
         }
         self.note_asked(Asked { number: number.wrapping_sub(1), since: now, by: number });
         let to = if packet.from == self.root { self.parent } else { packet.from };
+        // A packet says more.
+        self.writes = false;
         // The root's question to everybody is for the co-roots to answer; whom it asks alone answers it as well, for its co-root may be gone.
         self.owe(to);
         if self.keeper.acknowledged() < self.expected {
@@ -223,7 +236,32 @@ impl Receiver {
 
     /// What has been asked for goes to the parent as soon as all behind this member have it.
     fn pass_on(&mut self) {
-        if self.asked.front().is_some_and(|asked| self.subtree() > asked.number) {
+        let subtree = self.subtree();
+        if self.asked.front().is_none_or(|asked| subtree <= asked.number) {
+            return;
+        }
+        if self.slot.is_none() {
+            return self.owe(self.parent);
+        }
+        self.asked.retain(|asked| subtree <= asked.number);
+        self.writes = true;
+    }
+
+    /// The word that is to be written to the root's memory, and where. It stays the same or is newer until [`Self::begun`].
+    pub fn to_write(&self) -> Option<(RemoteMemory, u64)> {
+        self.slot.filter(|_| self.writes).map(|slot| (slot, slots::word(self.subtree())))
+    }
+
+    /// The carrier has what [`Self::to_write`] said last.
+    pub fn begun(&mut self) {
+        self.writes = false;
+        self.counters.written += 1;
+    }
+
+    /// The carrier does not write: acknowledgements are packets from now on.
+    pub fn cannot_write(&mut self) {
+        self.slot = None;
+        if core::mem::take(&mut self.writes) {
             self.owe(self.parent);
         }
     }
@@ -296,7 +334,7 @@ impl Receiver {
 
     /// Whether nothing is known to be missing, here or at those whose acknowledgements this member gathers.
     pub fn is_idle(&self) -> bool {
-        self.end <= self.expected && self.due.is_empty() && self.keeper.is_empty()
+        self.end <= self.expected && self.due.is_empty() && !self.writes && self.keeper.is_empty()
     }
 
     /// When to call [`Self::poll`] although nothing arrives.

@@ -16,13 +16,17 @@ pub struct Scheme {
     pub co_roots: u32,
     /// One acknowledgement for so many broadcasts; at least 1.
     pub aggregate: u32,
+    /// Where the carrier writes to memory of peers by itself, acknowledgements are written into slots that the root looks at, and no packets.
+    pub written: bool,
 }
 
 impl Scheme {
     /// All acknowledge each broadcast to the root, which waits for that.
-    pub const BASIC: Self = Self { blocking: true, co_roots: 0, aggregate: 1 };
+    pub const BASIC: Self = Self { blocking: true, co_roots: 0, aggregate: 1, written: false };
     /// The root goes on while it has room in its window.
-    pub const WINDOW: Self = Self { blocking: false, co_roots: 0, aggregate: 1 };
+    pub const WINDOW: Self = Self { blocking: false, co_roots: 0, aggregate: 1, written: false };
+    /// The same, and acknowledgements are written.
+    pub const WRITTEN: Self = Self { written: true, ..Self::WINDOW };
 
     /// The one for a group of so many members that no setting asks for another: from so many on that the acknowledgements of all would keep the
     /// root busy, as many co-roots as each of them has members.
@@ -40,6 +44,7 @@ impl fmt::Display for Scheme {
         match *self {
             Self::BASIC => f.write_str("basic"),
             Self::WINDOW => f.write_str("window"),
+            Self { written: true, .. } => f.write_str("written"),
             Self { co_roots: 0, aggregate, .. } => write!(f, "aggregate-{aggregate}"),
             Self { co_roots, aggregate: 1, .. } => write!(f, "coroot-{co_roots}"),
             Self { co_roots, aggregate, .. } => write!(f, "coroot-{co_roots}+aggregate-{aggregate}"),
@@ -59,6 +64,7 @@ impl FromStr for Scheme {
         match name {
             "basic" => return Ok(Self::BASIC),
             "window" => return Ok(Self::WINDOW),
+            "written" => return Ok(Self::WRITTEN),
             _ => {}
         }
         let mut scheme = Self::WINDOW;
@@ -153,10 +159,28 @@ mod tests {
     fn names_of_schemes_are_read_as_they_are_written() {
         let coroot = Scheme { co_roots: 3, ..Scheme::WINDOW };
         let both = Scheme { aggregate: 10, ..coroot };
-        for scheme in [Scheme::BASIC, Scheme::WINDOW, coroot, both, Scheme::for_members(8), Scheme::for_members(1024)] {
+        for scheme in [
+            Scheme::BASIC,
+            Scheme::WINDOW,
+            Scheme::WRITTEN,
+            coroot,
+            both,
+            Scheme::for_members(8),
+            Scheme::for_members(1024),
+        ] {
             assert_eq!(scheme.to_string().parse(), Ok(scheme));
         }
-        for wrong in ["", "coroot", "coroot-0", "aggregate-", "aggregate-1001", "basic+window", "aggregate-x", "tree"] {
+        for wrong in [
+            "",
+            "coroot",
+            "coroot-0",
+            "aggregate-",
+            "aggregate-1001",
+            "basic+window",
+            "written+coroot-2",
+            "aggregate-x",
+            "tree",
+        ] {
             assert_eq!(wrong.parse::<Scheme>(), Err(UnknownScheme), "{wrong}");
         }
     }

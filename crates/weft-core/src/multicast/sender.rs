@@ -3,10 +3,12 @@
 use alloc::vec::Vec;
 
 use super::keeper::{Keeper, Review};
+use super::slots::{Look, SLOT_BYTES, Slots};
 use super::wire::{self, Acknowledgement, Body, FRAME_PREFIX, HEADER_SIZE, Packet, StreamId};
 use super::{
     AckTree, Counters, Destination, FIRST, LOSS_SHARE, LOSSES_FREE, Settings, Timing, WINDOW_MAX, WINDOW_MIN, earlier,
 };
+use crate::placement::RemoteMemory;
 use crate::time::{Duration, Instant};
 use crate::wire::{Key, Secret};
 
@@ -48,6 +50,10 @@ pub struct Sender {
     recovering: u64,
     /// Packets that each receiver has lost since the window was last looked at: only of the one that has lost most.
     losses: Losses,
+    /// Where receivers may write their acknowledgements, and what they have written.
+    slots: Option<(RemoteMemory, Slots)>,
+    /// Members that are to be told.
+    offers: Vec<u32>,
     counters: Counters,
 }
 
@@ -85,10 +91,35 @@ impl Sender {
             congestion_window: settings.window.min(4 * WINDOW_MIN),
             recovering: FIRST,
             losses: Losses::default(),
+            slots: None,
+            offers: Vec::new(),
             counters: Counters::default(),
             settings,
             stream,
             member,
+        }
+    }
+
+    /// Receivers may write their acknowledgements at `target`, each into a slot of [`SLOT_BYTES`] bytes in the order of the members. They are told when they acknowledge by packets.
+    pub fn open_slots(&mut self, target: RemoteMemory) {
+        self.slots = Some((target, Slots::new(self.settings.members)));
+    }
+
+    /// The slot of `member` has this word in it. What is written is a peer's: it counts if it goes forward, and not beyond what has been sent.
+    pub fn handle_written(&mut self, now: Instant, member: u32, word: u64) {
+        let Some((_, slots)) = self.slots.as_mut().filter(|_| member != self.member) else { return };
+        match slots.look(member, word, self.unsent) {
+            Look::Nothing => {}
+            Look::Progress(number) => {
+                if let Some((_, left)) = self.timed.take_if(|(timed, _)| *timed < number)
+                    && !self.is_repaired
+                {
+                    self.timing.sample_at_most(now.since(left));
+                }
+                let arrived = Acknowledgement { expected: number, end: number, ..Acknowledgement::default() };
+                self.acknowledge(now, member, number, &arrived);
+            }
+            Look::Wrong => self.counters.rejected += 1,
         }
     }
 
@@ -201,6 +232,13 @@ impl Sender {
         if self.send_next(now, out) {
             return Some(Destination::Group);
         }
+        if let (Some(member), Some((target, _))) = (self.offers.pop(), &self.slots) {
+            let address = target.address.wrapping_add(u64::from(member) * SLOT_BYTES);
+            let (number, body) = (self.unsent, Body::Slot(RemoteMemory { address, ..*target }));
+            Packet { from: self.member, request: false, number, body }.emit(&self.stream, out);
+            wire::seal(&self.key, number, out);
+            return Some(Destination::Member(member));
+        }
         let to = if core::mem::take(&mut self.asks_all) && !self.is_idle() {
             Destination::Group
         } else {
@@ -279,6 +317,9 @@ impl Sender {
                 if from < self.settings.members && from != self.member && acknowledgement.end <= self.unsent =>
             {
                 self.acknowledge(now, from, number, &acknowledgement);
+                if self.slots.as_mut().is_some_and(|(_, slots)| slots.offers(from)) && !self.offers.contains(&from) {
+                    self.offers.push(from);
+                }
             }
             // What a bridge has brought back to where it came from.
             Ok(Packet { from, .. }) if from == self.member => {}
@@ -339,7 +380,10 @@ impl Sender {
     pub fn next_timeout(&self) -> Option<Instant> {
         let may_send = self.unsent < self.keeper.end()
             && self.unsent - self.keeper.acknowledged().min(self.unsent) < u64::from(self.congestion_window);
-        earlier((may_send || self.asks_all).then_some(Instant(0)), self.keeper.next_timeout())
+        earlier(
+            (may_send || self.asks_all || !self.offers.is_empty()).then_some(Instant(0)),
+            self.keeper.next_timeout(),
+        )
     }
 
     /// A member that has not answered for longer than the settings allow.

@@ -2,6 +2,7 @@
 
 use super::wire::{Body, Packet};
 use super::*;
+use crate::placement::RemoteMemory;
 use alloc::collections::BinaryHeap;
 use alloc::format;
 use alloc::vec;
@@ -47,11 +48,19 @@ struct Group {
     lose: Vec<(usize, u64)>,
     /// How long a packet takes.
     path: Duration,
+    /// The slots in the root's memory, and what is on its way there: when, whose, and what.
+    slots: Vec<u64>,
+    writes: Vec<(Instant, usize, u64)>,
+    /// Something has come of them.
+    moved: bool,
+    /// The root does not sleep while it waits: it looks so often.
+    looks: Option<Duration>,
 }
 
 /// When, in which order of those at one time, at which member, and what.
 type Arrival = (u64, u64, usize, Vec<u8>);
 
+const SLOTS: RemoteMemory = RemoteMemory { key: 77, address: 4096 };
 const PATH: Duration = Duration::from_micros(20);
 
 impl Group {
@@ -70,7 +79,40 @@ impl Group {
             to_group: 0,
             lose: Vec::new(),
             path: PATH,
+            slots: vec![0; settings.members as usize],
+            writes: Vec::new(),
+            moved: false,
+            looks: None,
         }
+        .with_slots(settings.scheme.written)
+    }
+
+    fn with_slots(mut self, has_slots: bool) -> Self {
+        if has_slots {
+            self.root.open_slots(SLOTS);
+        }
+        self
+    }
+
+    /// What members write comes without a word to the root, which finds it when it looks.
+    fn move_slots(&mut self) {
+        for (at, other) in self.others.iter_mut().enumerate() {
+            let is_dead = self.faults.dead.is_some_and(|(who, from)| who as usize == at + 1 && self.now.0 >= from.0);
+            if let Some((RemoteMemory { key, address }, word)) = other.to_write().filter(|_| !is_dead) {
+                assert_eq!((key, address), (SLOTS.key, SLOTS.address + SLOT_BYTES * (at as u64 + 1)));
+                self.writes.push((self.now + self.path, at + 1, word));
+                other.begun();
+                self.moved = true;
+            }
+        }
+        let before = self.root.acknowledged();
+        for (_, member, word) in self.writes.extract_if(.., |(at, ..)| *at <= self.now) {
+            self.slots[member] = word;
+        }
+        for (member, word) in (0..).zip(&self.slots) {
+            self.root.handle_written(self.now, member, *word);
+        }
+        self.moved |= self.root.acknowledged() != before;
     }
 
     /// A number below `bound` (xorshift64*).
@@ -114,6 +156,7 @@ impl Group {
     }
 
     fn poll(&mut self) {
+        self.move_slots();
         let mut out = Vec::new();
         for member in 0..=self.others.len() {
             while self.runs(member) {
@@ -135,12 +178,15 @@ impl Group {
     /// The same; false as well when nothing happens before `limit`, which it is then.
     fn step_before(&mut self, limit: Instant) -> bool {
         self.poll();
+        let moved = core::mem::take(&mut self.moved);
         let arrival = self.arrivals.peek().map(|Reverse((at, ..))| *at);
         let timeouts = [self.root.next_timeout()].into_iter().chain(self.others.iter().map(Receiver::next_timeout));
         let running = timeouts.enumerate().filter(|(member, _)| self.runs(*member)).filter_map(|(_, at)| at);
         let wakes = self.faults.paused.map(|(_, until)| until.0).filter(|until| *until > self.now.0);
-        let Some(next) = running.map(|at| at.0.max(self.now.0 + 1)).chain(arrival).chain(wakes).min() else {
-            return false;
+        let looks = self.looks.filter(|_| !self.root.is_idle()).map(|often| (self.now + often).0);
+        let Some(next) = running.map(|at| at.0.max(self.now.0 + 1)).chain(arrival).chain(wakes).chain(looks).min()
+        else {
+            return moved;
         };
         if next >= limit.0 {
             self.now = limit;
@@ -164,10 +210,14 @@ impl Group {
         true
     }
 
+    fn is_settled(&self) -> bool {
+        self.root.is_idle() && self.others.iter().all(Receiver::is_idle)
+    }
+
     /// Until nothing is owed any more.
     fn settle(&mut self) {
         let limit = self.now + Duration::from_secs(60);
-        while !(self.root.is_idle() && self.others.iter().all(Receiver::is_idle)) {
+        while !self.is_settled() {
             assert!(self.step(), "somebody waits, and nothing will happen");
             assert!(self.now < limit, "still busy after a minute");
         }
@@ -204,6 +254,7 @@ fn schemes() -> impl Strategy<Value = Scheme> {
     prop_oneof![
         Just(Scheme::BASIC),
         Just(Scheme::WINDOW),
+        Just(Scheme::WRITTEN),
         (1u32..4).prop_map(|co_roots| Scheme { co_roots, ..Scheme::WINDOW }),
         (2u32..20).prop_map(|aggregate| Scheme { aggregate, ..Scheme::WINDOW }),
         (1u32..4, 2u32..20).prop_map(|(co_roots, aggregate)| Scheme { co_roots, aggregate, ..Scheme::WINDOW }),
@@ -249,6 +300,7 @@ fn the_root_sends_as_many_packets_to_two_receivers_as_to_twenty() {
 fn twelve_packets(scheme: Scheme, lose: &[(usize, u64)]) -> (Duration, Duration, u64) {
     let mut group = Group::new(settings(8, scheme), Faults::default(), 1);
     group.path = Duration::from_micros(100);
+    group.looks = scheme.written.then_some(Duration::from_micros(5));
     // So that the round trip is known.
     for frame in &frames(40, 100, 9) {
         group.broadcast(core::slice::from_ref(frame));
@@ -286,7 +338,9 @@ fn one_lost_packet_costs_less_than_two_round_trips() {
     let round_trip = Duration::from_micros(200);
     let coroot = Scheme { co_roots: 2, ..Scheme::WINDOW };
     let aggregate = Scheme { aggregate: 10, ..Scheme::WINDOW };
-    for scheme in [Scheme::BASIC, Scheme::WINDOW, coroot, aggregate, Scheme { aggregate: 10, ..coroot }] {
+    for scheme in
+        [Scheme::BASIC, Scheme::WINDOW, Scheme::WRITTEN, coroot, aggregate, Scheme { aggregate: 10, ..coroot }]
+    {
         let (arrived, returned, repairs) = twelve_packets(scheme, &[]);
         for lost in [1, 6, 12] {
             for losers in [&[3][..], &[1], &[1, 2, 5, 7]] {
@@ -393,7 +447,7 @@ fn broadcasts_that_wait_for_all_of_seven_do_not_collapse_under_loss() {
 #[test]
 fn a_network_without_multicast_is_slow_and_nothing_worse() {
     let faults = Faults { filtered: true, ..Faults::default() };
-    for scheme in [Scheme::WINDOW, Scheme { co_roots: 2, ..Scheme::WINDOW }] {
+    for scheme in [Scheme::WINDOW, Scheme::WRITTEN, Scheme { co_roots: 2, ..Scheme::WINDOW }] {
         let mut group = Group::new(settings(5, scheme), faults, 1);
         let frames = frames(300, 200, 1);
         group.broadcast(&frames);
@@ -444,6 +498,59 @@ fn one_gap_however_long_is_no_reason_to_give_multicast_up() {
 fn is_beyond_use(group: &mut Group) -> bool {
     let others = group.others.iter_mut().fold(false, |any, other| any | other.review());
     group.root.review() || others
+}
+
+/// Expect: once the receivers know where, next to nothing is acknowledged by packets, and nobody but the root's own clock makes it look.
+#[test]
+fn acknowledgements_that_are_written_are_no_packets() {
+    let count = |scheme| {
+        let mut group = Group::new(settings(8, scheme), Faults::default(), 1);
+        let frames = frames(300, 200, 1);
+        for frame in &frames {
+            group.broadcast(core::slice::from_ref(frame));
+            for _ in 0..8 {
+                group.step();
+            }
+        }
+        group.settle();
+        group.check(&frames);
+        let sum = |of: &dyn Fn(&Counters) -> u64| group.others.iter().map(|other| of(other.counters())).sum::<u64>();
+        (sum(&|counters| counters.acknowledgements), sum(&|counters| counters.written), group.root.counters().packets)
+    };
+    let (sent, none, packets) = count(Scheme::WINDOW);
+    assert!(sent >= 7 * packets && none == 0, "{sent} of {packets}");
+    let (sent, written, packets) = count(Scheme::WRITTEN);
+    assert!(sent < packets && written > 4 * packets, "{sent} sent and {written} written of {packets}");
+}
+
+/// A receiver dies whose acknowledgements were written. Expect: it is named all the same.
+#[test]
+fn a_receiver_that_writes_and_dies_is_named() {
+    let dead = Some((2, Duration::from_millis(1)));
+    let mut group = Group::new(settings(4, Scheme::WRITTEN), Faults { dead, ..Faults::default() }, 5);
+    for frame in &frames(60, 100, 1) {
+        assert!(group.root.submit(frame.len(), |room| room.copy_from_slice(frame)).is_some());
+        group.root.end_broadcast();
+        (0..50).for_each(|_| _ = group.step());
+    }
+    let limit = group.now + Duration::from_secs(10);
+    while group.root.silent(group.now).is_none() {
+        assert!(group.step() && group.now < limit, "nobody is named");
+    }
+    assert_eq!(group.root.silent(group.now), Some(2));
+}
+
+/// A receiver whose carrier refuses to write. Expect: it acknowledges by packets.
+#[test]
+fn who_cannot_write_acknowledges_by_packets() {
+    let mut group = Group::new(settings(3, Scheme::WRITTEN), Faults::default(), 1);
+    let frames = frames(100, 200, 1);
+    for frame in &frames {
+        group.broadcast(core::slice::from_ref(frame));
+        group.others.iter_mut().for_each(Receiver::cannot_write);
+    }
+    group.settle();
+    group.check(&frames);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! ```text
 //!  0  tag          8   keyed hash of all that follows, and of its length (`wire/key.rs`); the key is that of the stream
 //!  8  mark         3   0xffffff: where packets of flows have the number of a process, which none has
-//! 11  kind         1   1 data, 2 probe, 3 acknowledgement, 4 test; bit 7: an acknowledgement is wanted at once
+//! 11  kind         1   1 data, 2 probe, 3 acknowledgement, 4 test, 5 slot; bit 7: an acknowledgement is wanted at once
 //! 12  context      4   the communicator's
 //! 16  generation   4   which of the groups that have had this context
 //! 20  root         4   rank of the process whose stream it is
@@ -14,6 +14,7 @@
 //! 32  number       4   data: its own; probe: one past the last that has been sent; acknowledgement: the first that does not count as
 //!                      arrived at its sender and at all whose acknowledgements its sender gathers; test: which attempt
 //!     data: frames, each as length 2 and bytes
+//!     slot: key 8, address 8: where the receiver's acknowledgements are to be written
 //!     test: zeros, so that it is as long as the longest packet
 //!     acknowledgement:
 //!       expected   4   the first packet that has not arrived at the sender itself
@@ -29,6 +30,7 @@
 
 use alloc::vec::Vec;
 
+use crate::placement::RemoteMemory;
 use crate::time::Duration;
 use crate::wire::{Key, Secret};
 
@@ -50,6 +52,7 @@ mod kind {
     pub(super) const PROBE: u8 = 2;
     pub(super) const ACKNOWLEDGEMENT: u8 = 3;
     pub(super) const TEST: u8 = 4;
+    pub(super) const SLOT: u8 = 5;
 }
 
 /// What tells the streams of a process apart.
@@ -106,6 +109,8 @@ pub enum Body {
     Acknowledgement(Acknowledgement),
     /// Does the network carry packets to this group?
     Test,
+    /// Where the receiver's acknowledgements may be written.
+    Slot(RemoteMemory),
 }
 
 /// What has arrived at one member.
@@ -182,6 +187,10 @@ impl Packet {
             kind::DATA => Body::Data,
             kind::PROBE if bytes.len() == HEADER_SIZE => Body::Probe,
             kind::TEST => Body::Test,
+            kind::SLOT if bytes.len() == HEADER_SIZE + 16 => {
+                let [key, address] = [u64_at(bytes, HEADER_SIZE), u64_at(bytes, HEADER_SIZE + 8)];
+                Body::Slot(RemoteMemory { key, address })
+            }
             kind::ACKNOWLEDGEMENT => {
                 Body::Acknowledgement(parse_acknowledgement(number, bytes).ok_or(Reject::Malformed)?)
             }
@@ -197,6 +206,7 @@ impl Packet {
             Body::Probe => kind::PROBE,
             Body::Acknowledgement(_) => kind::ACKNOWLEDGEMENT,
             Body::Test => kind::TEST,
+            Body::Slot(_) => kind::SLOT,
         };
         let flags = kind | if self.request { REQUEST } else { 0 };
         out.clear();
@@ -204,6 +214,9 @@ impl Packet {
         out.extend_from_slice(&(MARK | u32::from(flags) << 24).to_le_bytes());
         for word in [stream.context, stream.generation, stream.root, self.from, stream.first, self.number as u32] {
             out.extend_from_slice(&word.to_le_bytes());
+        }
+        if let Body::Slot(RemoteMemory { key, address }) = &self.body {
+            [key, address].iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
         }
         let Body::Acknowledgement(acknowledgement) = &self.body else { return };
         let hold = |hold: Duration| u32::try_from(hold.0 / HOLD_UNIT_NS).unwrap_or(HOLD_UNKNOWN);
@@ -264,6 +277,10 @@ fn nearest(near: u64, low: u32) -> u64 {
     near.wrapping_add_signed(i64::from(low.wrapping_sub(near as u32) as i32))
 }
 
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes[at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
+}
+
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes[at..].first_chunk().map_or(0, |word| u32::from_le_bytes(*word))
 }
@@ -287,6 +304,7 @@ mod tests {
             Just(Body::Data),
             Just(Body::Probe),
             Just(Body::Test),
+            (any::<u64>(), any::<u64>()).prop_map(|(key, address)| Body::Slot(RemoteMemory { key, address })),
             acknowledgement.prop_map(|(expected, end, echo, map)| {
                 let echo = echo.map(|(echo, hold)| ((1 << 40) + echo, Duration(hold * HOLD_UNIT_NS)));
                 let (expected, end) = ((1 << 40) + expected, (1 << 40) + end);

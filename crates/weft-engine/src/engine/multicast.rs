@@ -5,6 +5,7 @@
 //! other. Acknowledgements and repairs go to processes' own addresses, as packets of their own beside the flows.
 
 mod singly;
+mod written;
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,10 +25,11 @@ use crate::carriers::{Coalescing, Devices, Hop, Slot};
 use crate::group::{Group as Processes, PeerId};
 use crate::memory::UserData;
 use crate::messages::{self, CREDIT_BYTES, CREDIT_PER_MESSAGE, Messages, Stream};
-use crate::peers::{Peers, Route};
+use crate::peers::{Peer, Peers, Route};
 use crate::request::{Request, Send, State};
 use crate::transport::{Datagrams, Platform};
 use singly::Singly;
+use written::Written;
 
 /// Most packets of one train.
 const TRAIN_PACKETS_MAX: usize = 64;
@@ -133,6 +135,10 @@ struct Group {
     /// Makes and verifies packets that are of no stream.
     key: Key,
     sender: Option<Box<Sender>>,
+    /// Where its receivers write.
+    slots: Option<written::Slots>,
+    /// A member has failed: it may be late with what it writes.
+    has_lost: bool,
     /// By the rank of the root, with the number of the stream.
     receivers: Vec<(u32, Stream, Box<Receiver>)>,
     queue: VecDeque<Queued>,
@@ -159,6 +165,8 @@ pub(super) struct Groups {
     train: Vec<u8>,
     /// What waits for the carriers to single peers.
     singly: Singly,
+    /// What is written to memory of roots, and by receivers to ours.
+    written: Written,
     /// What happened in groups that are no more.
     past: Counters,
     /// Groups that are used no more because the network carried them no more.
@@ -204,6 +212,15 @@ impl Group {
         all
     }
 
+    /// What receivers have written counts as what they have sent.
+    fn look_at_slots(&mut self, now: Instant) {
+        if let (Some(slots), Some(sender)) = (&self.slots, &mut self.sender)
+            && !sender.is_idle()
+        {
+            slots.look(now, sender, self.settings.members);
+        }
+    }
+
     fn next_timeout(&self) -> Option<Instant> {
         let sender = self.sender.as_ref().and_then(|sender| sender.next_timeout());
         self.receivers.iter().filter_map(|(.., receiver)| receiver.next_timeout()).chain(sender).min()
@@ -227,7 +244,17 @@ impl Groups {
 
     /// When something is due although nothing arrives.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
-        self.groups.iter().filter_map(Group::next_timeout).chain(self.singly.next_timeout()).min()
+        self.groups
+            .iter()
+            .filter_map(Group::next_timeout)
+            .chain(self.singly.next_timeout())
+            .chain(self.written.next_timeout())
+            .min()
+    }
+
+    /// The carrier has written something to memory of a root.
+    pub(super) fn note_written(&mut self, number: u32) {
+        self.written.ended(number);
     }
 
     /// Whether something is to be sent, or waited for.
@@ -302,6 +329,12 @@ impl<P: Platform> Engine<P> {
         least.map_or(WINDOW_MAX, |least| (least.min(WINDOW_MAX as usize) as u32).max(1))
     }
 
+    /// Whether acknowledgements to this process can be written, and those to others.
+    pub fn multicast_writes(&self) -> bool {
+        let device = self.network.devices.get(WAYS.udp).filter(|device| device.group(0, 0).is_some());
+        device.and_then(|device| device.placement()).is_some_and(|placement| placement.writes)
+    }
+
     /// Joins a group: what its members multicast arrives from now on. In which of the ways that are asked for: where the machine refuses, or there is no
     /// carrier with multicast, not.
     ///
@@ -348,6 +381,8 @@ impl<P: Platform> Engine<P> {
             settings,
             key,
             sender: None,
+            slots: None,
+            has_lost: false,
             receivers: Vec::new(),
             queue: VecDeque::new(),
             unacknowledged: VecDeque::new(),
@@ -378,12 +413,15 @@ impl<P: Platform> Engine<P> {
 
     /// Leaves the groups of a context: what is still owed to them is forgotten.
     pub fn leave_groups(&mut self, context: u32) {
-        let Self { groups: Groups { groups, past, .. }, network, peers, .. } = self;
-        groups.retain(|group| {
+        let Self { groups: Groups { groups, past, written, .. }, network, peers, .. } = self;
+        groups.retain_mut(|group| {
             if group.context != context {
                 return true;
             }
             past.add(&group.counters());
+            if let Some(slots) = group.slots.take().filter(|_| !group.has_lost) {
+                written.close(slots);
+            }
             for (root, stream, _) in &group.receivers {
                 let peer = group.processes.members[*root as usize];
                 if let Some(peer) = peers.get_mut(peer) {
@@ -482,6 +520,7 @@ impl<P: Platform> Engine<P> {
             ("sent-again-to-one", all.repairs_by_unicast),
             ("probes", all.probes),
             ("acknowledgements", all.acknowledgements),
+            ("written-acknowledgements", all.written),
             ("asking", all.negative),
             ("duplicate", all.duplicates),
             ("rejected", all.rejected),
@@ -504,7 +543,13 @@ impl<P: Platform> Engine<P> {
                 .fail(handle, crate::error::Error::new(crate::error::OTHER, "there is no multicast group"));
         };
         if group.sender.is_none() {
-            let sender = Sender::new(group.settings, group.stream(group.rank), group.own, &network.secret);
+            let mut sender = Sender::new(group.settings, group.stream(group.rank), group.own, &network.secret);
+            if group.settings.scheme.written {
+                group.slots = groups.written.open(group.settings.members, WAYS.udp, &mut network.devices);
+            }
+            if let Some(slots) = &group.slots {
+                sender.open_slots(slots.target());
+            }
             group.sender = Some(Box::new(sender));
         }
         group.queue.push_back(Queued { request: handle, offset: 0 });
@@ -630,7 +675,8 @@ impl<P: Platform> Engine<P> {
     /// Sends what the streams of all groups have for others.
     pub(super) fn transmit_groups(&mut self, now: Instant) {
         let mut silent = None;
-        let Self { groups: Groups { groups, packet, train, singly, .. }, network, peers, .. } = self;
+        let Self { groups: Groups { groups, packet, train, singly, written, .. }, network, peers, .. } = self;
+        written.begin();
         for group in groups {
             let mut sent = 0;
             let sender = group.sender.take();
@@ -677,6 +723,10 @@ impl<P: Platform> Engine<P> {
                         }
                     }
                 }
+                if let Some(Route::Remote(remote)) = peers.get(group.processes.members[*root as usize]).map(Peer::route)
+                {
+                    written.write(now, group.stream(*root), receiver, remote, &mut network.devices);
+                }
                 silent = silent.or_else(|| group.process(receiver.silent(now)?, *root));
             }
             group.receivers = receivers;
@@ -698,6 +748,7 @@ impl<P: Platform> Engine<P> {
         }
         network::send_stalled(&mut self.network.devices, &mut self.network.stalled);
         self.groups.singly.send_waiting(now, &mut self.network.devices);
+        self.groups.groups.iter_mut().for_each(|group| group.look_at_slots(now));
         self.push_multicasts();
         self.groups.groups.iter_mut().for_each(|group| group.coalescing.end(true));
         self.transmit_groups(now);
@@ -705,10 +756,13 @@ impl<P: Platform> Engine<P> {
 
     /// `peer` is gone: what is multicast to it fails, and nobody waits for its acknowledgements.
     pub(super) fn leave_failed_peer(&mut self, peer: PeerId) {
-        let Self { groups, messages, peers, .. } = self;
-        for group in &mut groups.groups {
+        let Self { groups: Groups { groups, written, .. }, messages, peers, .. } = self;
+        for group in groups {
             let Some(rank) = group.processes.members.iter().position(|process| *process == peer) else { continue };
             let (rank, member) = (rank as u32, group.members[rank]);
+            group.has_lost = true;
+            let stream = group.stream(rank);
+            written.forget(|other| *other == stream);
             if group.receiving[member as usize] != rank {
                 continue;
             }

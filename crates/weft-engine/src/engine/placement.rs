@@ -16,6 +16,8 @@ use crate::transport::{Begun, Datagrams, Platform, RemoteMemory};
 
 /// Set in the names of pieces of one-sided operations, which end with what these are called.
 pub(super) const OF_A_WINDOW: u64 = 1 << 63;
+/// Set in the names of acknowledgements of streams.
+pub(super) const OF_A_STREAM: u64 = 1 << 62;
 
 /// The name under which a carrier is given a piece of a message: whose it is, and its number.
 fn name(peer: PeerId, number: u32) -> u64 {
@@ -79,6 +81,10 @@ impl<P: Platform> Engine<P> {
         while let Some(done) = self.network.devices.get_mut(slot).and_then(|device| device.poll_placed()) {
             if done & OF_A_WINDOW != 0 {
                 self.note_piece(done as u32);
+                continue;
+            }
+            if done & OF_A_STREAM != 0 {
+                self.groups.note_written(done as u32);
                 continue;
             }
             let Some(peer) = self.peers.at((done >> 32) as usize) else { continue };

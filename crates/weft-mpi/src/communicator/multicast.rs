@@ -61,14 +61,15 @@ impl Process {
     }
 
     /// What this process knows of a new group: the bytes of the longest packet in each way, 0 if it cannot have one, and a number that none of
-    /// its groups has had; and how many packets may be under way to it.
-    fn offer_group(&mut self) -> Result<(Ways<i64>, i64, i64)> {
+    /// its groups has had; how many packets may be under way to it; and whether acknowledgements
+    /// can only be sent.
+    fn offer_group(&mut self) -> Result<(Ways<i64>, i64, i64, bool)> {
         let Ways { udp, raw } = self.engine()?.multicast_packet_sizes().map(|size| size as i64);
         let failed = self.multicast.failed;
         let sizes = Ways { udp: if failed.udp { 0 } else { udp }, raw: if failed.raw { 0 } else { raw } };
         let sizes = if self.multicast.fails { Ways::default() } else { sizes };
         let window = self.engine()?.multicast_window().min(WINDOW_PACKETS);
-        Ok((sizes, i64::from(self.multicast.next_generation), i64::from(window)))
+        Ok((sizes, i64::from(self.multicast.next_generation), i64::from(window), !self.engine()?.multicast_writes()))
     }
 
     /// Joins the group of `communicator`; in which ways that was possible.
@@ -76,7 +77,7 @@ impl Process {
         &mut self,
         communicator: usize,
         sizes: Ways<i64>,
-        (generation, window): (i64, i64),
+        (generation, window, sends): (i64, i64, bool),
     ) -> Result<Ways<bool>> {
         self.multicast.next_generation = (generation as u32).wrapping_add(1);
         let object = self.objects.communicator(communicator)?;
@@ -84,8 +85,9 @@ impl Process {
         let members = self.nodes_of(&processes.members);
         let count = members.iter().max().map_or(0, |most| most + 1);
         let scheme = match self.multicast.wanted(&object.info) {
-            Wanted::By(Some(scheme)) => scheme,
-            Wanted::Off | Wanted::Auto | Wanted::By(None) => Scheme::for_members(count),
+            // Where somebody has no carrier that writes, it is as if nothing had been asked for.
+            Wanted::By(Some(scheme)) if !(scheme.written && sends) => scheme,
+            Wanted::Off | Wanted::Auto | Wanted::By(_) => Scheme::for_members(count),
         };
         let ways = sizes.map(|size| size > 0);
         let packet_size = [sizes.udp, sizes.raw].into_iter().filter(|size| *size > 0).min().unwrap_or(0);
@@ -170,11 +172,11 @@ pub fn prepare(communicator: usize) -> Result<()> {
     if !with(|process| process.has_hosts(communicator))? {
         return with(|process| process.conclude_multicast(communicator, false));
     }
-    let (sizes, generation, window) = with(|process| process.offer_group())?;
-    // The least sizes, the highest number, and the smallest window.
-    let mut offers = [-sizes.udp, -sizes.raw, generation, -window];
+    let (sizes, generation, window, sends) = with(|process| process.offer_group())?;
+    // The least sizes, the highest number, the smallest window, and what all can.
+    let mut offers = [-sizes.udp, -sizes.raw, generation, -window, i64::from(sends)];
     agree(&mut offers)?;
-    let [udp, raw, generation, window] = offers;
+    let [udp, raw, generation, window, sends] = offers;
     let sizes = Ways { udp: -udp, raw: -raw };
     if sizes == Ways::default() {
         return with(|process| {
@@ -184,7 +186,7 @@ pub fn prepare(communicator: usize) -> Result<()> {
             process.conclude_multicast(communicator, false)
         });
     }
-    let joined = with(|process| process.join_group(communicator, sizes, (generation, -window)))?;
+    let joined = with(|process| process.join_group(communicator, sizes, (generation, -window, sends != 0)))?;
     let mut missing = [i64::from(!joined.udp), i64::from(!joined.raw)];
     agree(&mut missing)?;
     let tried = Ways { udp: missing[0] == 0, raw: missing[1] == 0 };

@@ -57,7 +57,7 @@ pub(super) fn remote(
             Ok(found) => (found, None),
             Err(reason) => (raw_only(own, peer), Some(reason)),
         },
-        _ if links.verbs.is_some() => match by_verbs(settings, own, peer, links, ranks) {
+        _ if links.verbs.is_some() => match by_verbs(own, peer, links, ranks) {
             Ok(found) => (found, None),
             Err(reason) => (raw_only(own, peer), Some(reason)),
         },
@@ -155,14 +155,8 @@ fn by_fabric(own: &Card, peer: &Card, links: &mut Opened, first: bool) -> Result
     Ok(found)
 }
 
-/// RDMA devices, and raw frames beside them where both ends have them. A carrier into which faults are injected keeps no promise.
-fn by_verbs(
-    settings: &Settings,
-    own: &Card,
-    peer: &Card,
-    links: &mut Opened,
-    (rank, other): (u32, u32),
-) -> Result<Vec<Found>, String> {
+/// RDMA devices, and raw frames beside them where both ends have them. Faults spare connections, so they keep their promise.
+fn by_verbs(own: &Card, peer: &Card, links: &mut Opened, (rank, other): (u32, u32)) -> Result<Vec<Found>, String> {
     let missing = || "it has no RDMA device: WEFT_LINK must name verbs at both ends".to_owned();
     let (Some(here), Some(there), Some(verbs)) = (&own.verbs, &peer.verbs, &mut links.verbs) else {
         return Err(missing());
@@ -175,7 +169,7 @@ fn by_verbs(
         packet_size: usize::from(here.packet_size.min(there.packet_size)),
         window_packets: FlowSettings::default().window_packets,
         decides: true,
-        ordered: settings.faults.is_clean(),
+        ordered: true,
         placement: verbs.placement().filter(|_| here.places && there.places),
     });
     Ok(found)

@@ -223,6 +223,8 @@ fn multicast(random: &mut Random) -> Multicast {
         blocking: random.chance(200_000),
         co_roots: random.pick(&[0, 0, 1, 2]),
         aggregate: random.pick(&[1, 1, 3, 10]),
+        // The simulator's carriers with groups do not write.
+        written: false,
     };
     Multicast { scheme, window: random.pick(&[16, 64, 768]), filtered: random.chance(50_000) }
 }

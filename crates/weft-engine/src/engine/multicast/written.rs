@@ -1,0 +1,347 @@
+//! Acknowledgements that go from the receivers' carriers straight into the root's memory (`weft_core::multicast`, scheme `written`): eight bytes for each member, at which the root looks
+//! while it waits.
+//!
+//! What a peer may write to is never given back: whoever is late writes to memory that nobody reads.
+
+use weft_core::multicast::{Receiver, SLOT_BYTES, Sender, StreamId};
+use weft_core::placement::RemoteMemory;
+use weft_core::time::{Duration, Instant};
+
+use crate::carriers::{Devices, Remote, Slot};
+use crate::engine::placement::OF_A_STREAM;
+use crate::memory::UserData;
+use crate::transport::{Begun, Datagrams};
+
+/// Writes of all streams that may be under way; one of each stream.
+const WRITES_MAX: usize = 64;
+/// What the carrier has no room for is offered again after this long.
+const RETRY: Duration = Duration::from_micros(100);
+
+/// Where receivers of this process's stream write.
+pub(super) struct Slots {
+    memory: UserData,
+    target: RemoteMemory,
+}
+
+impl Slots {
+    /// Hands what has been written to the sender.
+    pub(super) fn look(&self, now: Instant, sender: &mut Sender, members: u32) {
+        let mut word = [0; SLOT_BYTES as usize];
+        for member in 0..members {
+            self.memory.read(u64::from(member) * SLOT_BYTES, &mut word);
+            sender.handle_written(now, member, u64::from_ne_bytes(word));
+        }
+    }
+
+    pub(super) fn target(&self) -> RemoteMemory {
+        self.target
+    }
+}
+
+/// A write that the carrier has begun.
+struct UnderWay {
+    number: u32,
+    stream: StreamId,
+    word: UserData,
+}
+
+/// What this process writes, and where others do.
+#[derive(Default)]
+pub(super) struct Written {
+    under_way: Vec<UnderWay>,
+    /// Memory of writes that are complete, and slots of groups that are no more.
+    words: Vec<UserData>,
+    slots: Vec<Slots>,
+    numbers: u32,
+    /// When the carrier had no room last, and something waits for it since.
+    refused: Option<Instant>,
+}
+
+impl Written {
+    /// Slots for so many members, in memory that peers may write to; none where the carrier does not let them.
+    pub(super) fn open(&mut self, members: u32, slot: Slot, devices: &mut Devices) -> Option<Slots> {
+        let bytes = u64::from(members) * SLOT_BYTES;
+        if let Some(at) = self.slots.iter().position(|slots| slots.memory.len() >= bytes) {
+            return Some(self.slots.swap_remove(at));
+        }
+        let device = devices.get_mut(slot)?;
+        device.placement().filter(|placement| placement.writes)?;
+        let memory = UserData::leaked(bytes as usize);
+        let (_, target) = device.expose(&memory, bytes)?;
+        Some(Slots { memory, target })
+    }
+
+    /// Nobody writes to these slots any more: they are for another group.
+    pub(super) fn close(&mut self, slots: Slots) {
+        slots.memory.write(0, &vec![0; slots.memory.len() as usize]);
+        self.slots.push(slots);
+    }
+
+    /// Writes what a receiver has to say to its root.
+    pub(super) fn write(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+        receiver: &mut Receiver,
+        root: &Remote,
+        devices: &mut Devices,
+    ) {
+        let Some((target, word)) = receiver.to_write() else { return };
+        // The next one says more.
+        if self.under_way.iter().any(|under_way| under_way.stream == stream) {
+            return;
+        }
+        let (_, hop) = root.hop(0);
+        let Some(device) = devices.get_mut(hop.slot).filter(|_| root.accessing().is_some()) else {
+            return receiver.cannot_write();
+        };
+        if self.under_way.len() >= WRITES_MAX {
+            self.refused = Some(now);
+            return;
+        }
+        let memory = self.words.pop().unwrap_or_else(|| UserData::leaked(SLOT_BYTES as usize));
+        memory.write(0, &word.to_ne_bytes());
+        let number = self.numbers;
+        match device.write(&hop.to, &memory, 0..SLOT_BYTES, target, OF_A_STREAM | u64::from(number)) {
+            Begun::Yes => {
+                self.numbers = number.wrapping_add(1);
+                receiver.begun();
+                self.under_way.push(UnderWay { number, stream, word: memory });
+            }
+            Begun::NotNow => {
+                self.words.push(memory);
+                self.refused = Some(now);
+            }
+            Begun::Never => {
+                self.words.push(memory);
+                receiver.cannot_write();
+            }
+        }
+    }
+
+    /// A write is complete.
+    pub(super) fn ended(&mut self, number: u32) {
+        if let Some(at) = self.under_way.iter().position(|under_way| under_way.number == number) {
+            self.words.push(self.under_way.swap_remove(at).word);
+        }
+    }
+
+    /// The root of these streams is gone, and its carrier tells of no write any more.
+    pub(super) fn forget(&mut self, is_of: impl Fn(&StreamId) -> bool) {
+        self.under_way.retain(|under_way| !is_of(&under_way.stream));
+    }
+
+    /// A pass begins, which offers everything again.
+    pub(super) fn begin(&mut self) {
+        self.refused = None;
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        self.refused.map(|refused| refused + RETRY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::ops::Range;
+    use std::os::fd::RawFd;
+    use std::sync::{Arc, Mutex};
+
+    use weft_core::flow::Settings as FlowSettings;
+    use weft_core::multicast::{Destination, Scheme, Settings};
+    use weft_core::path_validation::Ends;
+    use weft_core::rails::{Carrier as Rail, CarrierKind};
+    use weft_core::wire::Secret;
+
+    use super::*;
+    use crate::carriers::Hop;
+    use crate::transport::{Address, Exposure, Outcome, Placement, Proof};
+
+    const STREAM: StreamId = StreamId { context: 5, first: 2, generation: 77, root: 0 };
+    const EXPOSED: RemoteMemory = RemoteMemory { key: 9, address: 4096 };
+
+    /// What has been written, with its number, and what becomes of the next write.
+    struct Seen {
+        written: Vec<(RemoteMemory, u64, u64)>,
+        next: fn() -> Begun,
+        exposed: u32,
+    }
+
+    struct Carrier(Arc<Mutex<Seen>>);
+
+    impl Datagrams for Carrier {
+        fn name(&self) -> &'static str {
+            "test"
+        }
+
+        fn send(&mut self, _: &Address, _: &[u8]) -> io::Result<Outcome> {
+            Ok(Outcome::Dropped)
+        }
+
+        fn receive(&mut self, _: &mut dyn FnMut(&[u8]), _: usize) -> usize {
+            0
+        }
+
+        fn fd(&self) -> RawFd {
+            -1
+        }
+
+        fn packet_size(&self) -> usize {
+            1024
+        }
+
+        fn placement(&self) -> Option<Placement> {
+            Some(placement())
+        }
+
+        fn expose(&mut self, data: &UserData, length: u64) -> Option<(Exposure, RemoteMemory)> {
+            assert_eq!(data.address().expect("one run") % 8, 0);
+            assert!(data.len() >= length);
+            self.0.lock().unwrap().exposed += 1;
+            Some((Exposure(0), EXPOSED))
+        }
+
+        fn write(
+            &mut self,
+            _: &Address,
+            data: &UserData,
+            range: Range<u64>,
+            target: RemoteMemory,
+            number: u64,
+        ) -> Begun {
+            let (mut word, mut seen) = ([0; 8], self.0.lock().unwrap());
+            assert_eq!(range, 0..8);
+            let begun = (seen.next)();
+            if matches!(begun, Begun::Yes) {
+                data.read(0, &mut word);
+                seen.written.push((target, u64::from_ne_bytes(word), number));
+            }
+            begun
+        }
+    }
+
+    fn placement() -> Placement {
+        let (bytes_max, bytes_min, one_sided_min) = (1 << 20, 1, 1);
+        Placement { writes: true, reads: true, bytes_max, bytes_min, one_sided_min, proof: Proof::Completion }
+    }
+
+    /// A root and one receiver, which knows where to write.
+    struct Pair {
+        sender: Sender,
+        receiver: Receiver,
+        slots: Slots,
+        written: Written,
+        devices: Devices,
+        seen: Arc<Mutex<Seen>>,
+        root: Remote,
+        now: Instant,
+    }
+
+    impl Pair {
+        fn new() -> Self {
+            let seen = Arc::new(Mutex::new(Seen { written: Vec::new(), next: || Begun::Yes, exposed: 0 }));
+            let mut devices = Devices { raw: Vec::new(), udp: Some(Box::new(Carrier(Arc::clone(&seen)))) };
+            let (scheme, secret) = (Scheme::WRITTEN, Secret::new([3; 16]));
+            let peer_timeout = Duration::from_secs(2);
+            let settings = Settings { members: 2, packet_size: 304, window: 64, scheme, peer_timeout };
+            let hop = Hop { slot: Slot::Udp, to: Address::Udp(([192, 0, 2, 1], 7).into()) };
+            let rail = Rail { kind: CarrierKind::Udp, rail: 0, ends: Ends::default() };
+            let mut written = Written::default();
+            let slots = written.open(2, Slot::Udp, &mut devices).expect("the carrier writes");
+            let mut sender = Sender::new(settings, STREAM, 0, &secret);
+            sender.open_slots(slots.target());
+            let mut pair = Self {
+                sender,
+                receiver: Receiver::new(settings, STREAM, 0, 1, &secret),
+                slots,
+                written,
+                devices,
+                seen,
+                root: Remote::connected(rail, hop, Some(placement()), FlowSettings::default()),
+                now: Instant(1000),
+            };
+            // The first acknowledgement is a packet, and its answer says where the next ones go.
+            pair.broadcast();
+            assert!(pair.sender.is_idle() && pair.receiver.to_write().is_none());
+            pair
+        }
+
+        /// A broadcast, and what the two say to each other.
+        fn broadcast(&mut self) {
+            self.sender.submit(1, |room| room[0] = 7).expect("there is room");
+            self.sender.end_broadcast();
+            let mut packet = Vec::new();
+            for _ in 0..4 {
+                while let Some(to) = self.sender.poll(self.now, &mut packet) {
+                    assert_ne!(to, Destination::Member(0));
+                    self.receiver.handle(self.now, &packet, &mut |_| ());
+                }
+                while self.receiver.poll(self.now, &mut packet).is_some() {
+                    self.sender.handle(self.now, &packet);
+                }
+            }
+        }
+
+        fn write(&mut self) -> usize {
+            let Self { written, receiver, root, devices, now, .. } = self;
+            written.begin();
+            written.write(*now, STREAM, receiver, root, devices);
+            self.seen.lock().unwrap().written.len()
+        }
+    }
+
+    #[test]
+    fn one_write_of_a_stream_is_under_way_and_the_next_one_says_all_that_it_did_not() {
+        let mut pair = Pair::new();
+        pair.broadcast();
+        assert_eq!(pair.write(), 1);
+        let (target, first, number) = pair.seen.lock().unwrap().written[0];
+        assert_eq!(target, RemoteMemory { address: EXPOSED.address + SLOT_BYTES, ..EXPOSED });
+        assert_eq!(number, OF_A_STREAM);
+        pair.broadcast();
+        pair.broadcast();
+        assert_eq!(pair.write(), 1, "the first one is under way");
+        pair.written.ended(0);
+        assert_eq!(pair.write(), 2);
+        let (_, second, _) = pair.seen.lock().unwrap().written[1];
+        assert_eq!(pair.written.words.len(), 0, "the memory of the first serves the second");
+        // The root finds them: the first leaves two broadcasts, the second none.
+        for (word, is_idle) in [(first, false), (second, true)] {
+            pair.slots.memory.write(SLOT_BYTES, &word.to_ne_bytes());
+            pair.slots.look(pair.now, &mut pair.sender, 2);
+            assert_eq!(pair.sender.is_idle(), is_idle);
+        }
+    }
+
+    #[test]
+    fn a_carrier_without_room_is_asked_again_and_one_that_does_not_write_is_not() {
+        let mut pair = Pair::new();
+        pair.broadcast();
+        pair.seen.lock().unwrap().next = || Begun::NotNow;
+        assert_eq!((pair.write(), pair.written.next_timeout()), (0, Some(pair.now + RETRY)));
+        pair.seen.lock().unwrap().next = || Begun::Yes;
+        assert_eq!((pair.write(), pair.written.next_timeout()), (1, None));
+        pair.written.ended(0);
+        pair.broadcast();
+        pair.seen.lock().unwrap().next = || Begun::Never;
+        assert_eq!(pair.write(), 1);
+        let mut packet = Vec::new();
+        assert_eq!(pair.receiver.poll(pair.now, &mut packet), Some(Destination::Member(0)));
+        pair.sender.handle(pair.now, &packet);
+        assert!(pair.sender.is_idle() && pair.receiver.is_idle());
+    }
+
+    #[test]
+    fn slots_serve_again_with_nothing_in_them() {
+        let mut pair = Pair::new();
+        pair.slots.memory.write(0, &[0xa5; 16]);
+        pair.written.close(pair.slots);
+        let again = pair.written.open(2, Slot::Udp, &mut pair.devices).expect("the carrier writes");
+        let mut bytes = [1; 16];
+        again.memory.read(0, &mut bytes);
+        assert_eq!((bytes, pair.seen.lock().unwrap().exposed), ([0; 16], 1));
+        let mut none = Devices::NONE;
+        assert!(pair.written.open(2, Slot::Udp, &mut none).is_none());
+    }
+}
