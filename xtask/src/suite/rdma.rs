@@ -48,6 +48,12 @@ const PEERS: (&str, &str) = ("FI_UNIVERSE_SIZE", "16");
 
 const VERBS: (&str, &str) = ("WEFT_LINK", "shared,verbs");
 
+/// Also between ranks of one guest.
+const DEVICE_ONLY: (&str, &str) = ("WEFT_LINK", "verbs");
+/// KiB that a peer takes that is hardly talked to, and KiB for all of them together; the same with a ring for each.
+const PEER_KIB: &[&str] = &["8", "256"];
+const PEER_WITH_RING_KIB: &[&str] = &["64", "256"];
+
 const MODES: &[Mode] = &[
     Mode {
         name: "fabric, remote writes",
@@ -144,6 +150,7 @@ fn all() -> Vec<Case> {
             cases.push(registration_cache(device, mode, setting, kept));
         }
         cases.extend(multicast::cases(device));
+        cases.extend(peers_of_many(device));
         cases.push(peers::mpi4py_build(&format!("{}: mpi4py is built for it", device.name())));
         for mode in MODES.iter().filter(|mode| mode.thorough) {
             cases.push(on_guests(device, *mode, 4, "collectives", 4, &[]));
@@ -182,6 +189,8 @@ const SELECTED: &[&str] = &[
     "siw, verbs, rdma: collectives, 4 ranks on 2 guests",
     "siw, verbs, sendrecv: fast_path, 2 ranks on 2 guests",
     "siw, verbs, one-sided: remote_access, 2 ranks on 2 guests",
+    "siw, verbs, one connection at a time: many_peers, 4 ranks on 2 guests",
+    "siw, verbs, sendrecv, the device only: many_peers, 12 ranks on 2 guests",
     "siw, verbs, auto: registration_cache, registrations are kept",
     "siw, verbs, auto: no memory may be locked",
     "siw, verbs, auto: a link goes down under traffic",
@@ -189,6 +198,7 @@ const SELECTED: &[&str] = &[
     "rxe, verbs, auto: point_to_point, 2 ranks on 2 guests",
     "rxe, verbs, rdma: fast_path, 2 ranks on 2 guests",
     "rxe, verbs, one-sided: remote_access, 2 ranks on 2 guests",
+    "rxe, verbs, two connections at a time: many_peers, 4 ranks on 2 guests",
     "rxe, verbs, auto: registration_cache, registrations are kept",
     "rxe, verbs, auto: a device is gone before the first connection",
     "siw, two rails: both carry bytes of large messages",
@@ -254,6 +264,18 @@ fn mpi4py(device: Device, mode: Mode, what: &str, pattern: &'static str) -> Case
         };
         on(context, device, 2, &Expected::code(0).says("OK").never_says("FAILED ("), run)
     })
+}
+
+/// All ranks talk to all others by the device: with so few connections that each closes another one, and as many as there are peers, of which each may take
+/// so much registered memory.
+fn peers_of_many(device: Device) -> Vec<Case> {
+    let mode = |name, settings| Mode { name, devices: DEVICES, settings, writes: None, thorough: false };
+    let one = mode("verbs, one connection at a time", &[DEVICE_ONLY, ("WEFT_VERBS_CONNECTIONS", "1")]);
+    let two = mode("verbs, two connections at a time", &[DEVICE_ONLY, ("WEFT_VERBS_CONNECTIONS", "2")]);
+    let sent = mode("verbs, sendrecv, the device only", &[DEVICE_ONLY, ("WEFT_VERBS_MODE", "sendrecv")]);
+    let rings = mode("verbs, rdma, the device only", &[DEVICE_ONLY, ("WEFT_VERBS_MODE", "rdma")]);
+    let of = |mode, ranks, words| on_guests(device, mode, 2, "many_peers", ranks, words);
+    vec![of(one, 4, &[]), of(two, 4, &[]), of(sent, 12, PEER_KIB), of(rings, 12, PEER_WITH_RING_KIB)]
 }
 
 /// The doctor between the guests finds that packets of all sizes get through.
