@@ -23,9 +23,9 @@ use super::process::{self, Finished, MARK, Run};
 pub(crate) use machine::Machine;
 use machine::{EMULATOR, Place};
 
-const HOW: &str = "usage: cargo xtask rdma [--guests N] [--device siw|rxe] [--interfaces N] [--ipv6] [--memory MIB] [--limit SECONDS] [--instructions] [--console] -- PROGRAM [ARGUMENT …]
+const HOW: &str = "usage: cargo xtask rdma [--guests N] [--device siw|rxe] [--interfaces N] [--ipv6] [--large-segments] [--memory MIB] [--limit SECONDS] [--instructions] [--console] -- PROGRAM [ARGUMENT …]
   boots N guests (2), each with a device of RDMA in software (siw) on each of its interfaces (1), with addresses of IPv4 or of IPv6 only, and runs PROGRAM in the first of them, in this directory and with the
-  variables of this environment that concern MPI; --instructions: their clocks go on by a nanosecond with each instruction, and by the time that passes while they
+  variables of this environment that concern MPI; --large-segments: siw hands on segments of up to 64 KB, which the kernel cuts, as TCP does; --instructions: their clocks go on by a nanosecond with each instruction, and by the time that passes while they
   are idle; WEFT_HOSTS and WEFT_AGENT lead to all guests:
   cargo xtask rdma -- sh -c 'mpiexec --hosts $WEFT_HOSTS -n 2 ./program'";
 /// What makes kernel and initramfs.
@@ -394,6 +394,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
             "--device" => device = Device::parse(value()?)?,
             "--interfaces" => machine.interfaces = value()?.parse().context("--interfaces needs a number")?,
             "--ipv6" => machine.is_v6 = true,
+            "--large-segments" => machine.has_large_segments = true,
             "--memory" => machine.memory_mib = value()?.parse().context("--memory needs a number of MiB")?,
             "--limit" => limit = value()?.parse().context("--limit needs a number of seconds")?,
             "--instructions" => machine.counts = true,

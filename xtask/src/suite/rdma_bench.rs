@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use super::guests::{Device, Guests, Machine};
 use super::process::{self, Run};
 
-const HOW: &str = "usage: cargo xtask bench-rdma [--prefix DIR] [--only NAME] [--json]
+const HOW: &str = "usage: cargo xtask bench-rdma [--prefix DIR] [--only NAME] [--over ROAD] [--json]
+  (--only: operations with this in their names; --over: roads with this in theirs)
   instructions and packets of each operation over RDMA devices that the kernel plays, and over TCP and UDP; the tables, and with --json the figures;
   both stay in build/bench/";
 /// A run in a guest takes a few seconds.
@@ -45,25 +46,34 @@ struct Road {
     name: &'static str,
     device: Device,
     settings: &'static [(&'static str, &'static str)],
+    /// As TCP has them. `siw` is made without.
+    has_large_segments: bool,
+}
+
+const fn road(name: &'static str, device: Device, settings: &'static [(&'static str, &'static str)]) -> Road {
+    Road { name, device, settings, has_large_segments: false }
 }
 
 const VERBS: (&str, &str) = ("WEFT_LINK", "verbs");
+const RDMA: (&str, &str) = ("WEFT_VERBS_MODE", "rdma");
+const SENT: (&str, &str) = ("WEFT_VERBS_MODE", "sendrecv");
+const ONE_SIDED: (&str, &str) = ("WEFT_VERBS_MODE", "one-sided");
 const ROADS: &[Road] = &[
-    Road {
-        name: "TCP (libfabric's tcp)",
-        device: Device::Siw,
-        settings: &[("WEFT_LINK", "fabric"), ("WEFT_FABRIC_PROVIDER", "tcp")],
-    },
-    Road { name: "UDP", device: Device::Siw, settings: &[("WEFT_LINK", "udp"), ("WEFT_INTERFACE", "lo")] },
-    Road { name: "siw, auto", device: Device::Siw, settings: &[VERBS] },
-    Road { name: "siw, rdma", device: Device::Siw, settings: &[VERBS, ("WEFT_VERBS_MODE", "rdma")] },
-    Road { name: "siw, sendrecv", device: Device::Siw, settings: &[VERBS, ("WEFT_VERBS_MODE", "sendrecv")] },
-    Road { name: "siw, one-sided", device: Device::Siw, settings: &[VERBS, ("WEFT_VERBS_MODE", "one-sided")] },
-    Road { name: "rxe, auto", device: Device::Rxe, settings: &[VERBS] },
-    Road { name: "rxe, rdma", device: Device::Rxe, settings: &[VERBS, ("WEFT_VERBS_MODE", "rdma")] },
-    Road { name: "rxe, sendrecv", device: Device::Rxe, settings: &[VERBS, ("WEFT_VERBS_MODE", "sendrecv")] },
-    Road { name: "rxe, one-sided", device: Device::Rxe, settings: &[VERBS, ("WEFT_VERBS_MODE", "one-sided")] },
+    road("TCP (libfabric's tcp)", Device::Siw, &[("WEFT_LINK", "fabric"), ("WEFT_FABRIC_PROVIDER", "tcp")]),
+    road("UDP", Device::Siw, &[("WEFT_LINK", "udp"), ("WEFT_INTERFACE", "lo")]),
+    road("siw, auto", Device::Siw, &[VERBS]),
+    road("siw, rdma", Device::Siw, &[VERBS, RDMA]),
+    road("siw, sendrecv", Device::Siw, &[VERBS, SENT]),
+    road("siw, one-sided", Device::Siw, &[VERBS, ONE_SIDED]),
+    Road { has_large_segments: true, ..road("siw with large segments, auto", Device::Siw, &[VERBS]) },
+    Road { has_large_segments: true, ..road("siw with large segments, sendrecv", Device::Siw, &[VERBS, SENT]) },
+    road("rxe, auto", Device::Rxe, &[VERBS]),
+    road("rxe, rdma", Device::Rxe, &[VERBS, RDMA]),
+    road("rxe, sendrecv", Device::Rxe, &[VERBS, SENT]),
+    road("rxe, one-sided", Device::Rxe, &[VERBS, ONE_SIDED]),
 ];
+/// The guests that they take.
+const MACHINES: [(Device, bool); 3] = [(Device::Siw, false), (Device::Siw, true), (Device::Rxe, false)];
 
 /// A program of `bench/programs`, and what of it is counted.
 struct Program {
@@ -116,13 +126,15 @@ struct Cost {
 /// `cargo xtask bench-rdma`.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the project")?;
-    let (mut prefix, mut only, mut is_json) = (root.join("build/prefix"), String::new(), false);
+    let (mut prefix, mut only, mut over, mut is_json) =
+        (root.join("build/prefix"), String::new(), String::new(), false);
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         let mut value = || rest.next().with_context(|| format!("{argument} needs a value\n{HOW}"));
         match argument.as_str() {
             "--prefix" => prefix = value()?.into(),
             "--only" => only = value()?.clone(),
+            "--over" => over = value()?.clone(),
             "--json" => is_json = true,
             other => anyhow::bail!("{other} is no option\n{HOW}"),
         }
@@ -135,8 +147,8 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     process::catch_interrupts()?;
     let bench = Bench { work: root.join("build/bench/rdma"), root: root.to_owned(), prefix };
     std::fs::create_dir_all(&bench.work)?;
-    let (costs, mut failed) = bench.operations(&only)?;
-    let counts = if only.is_empty() { bench.counts() } else { Ok(Vec::new()) };
+    let (costs, mut failed) = bench.operations(&only, &over)?;
+    let counts = if only.is_empty() && over.is_empty() { bench.counts() } else { Ok(Vec::new()) };
     let counts = counts.unwrap_or_else(|error| {
         failed.push(format!("{error:#}"));
         Vec::new()
@@ -163,14 +175,21 @@ struct Bench {
 
 impl Bench {
     /// What could be counted, and why the rest could not.
-    fn operations(&self, only: &str) -> anyhow::Result<(Costs, Vec<String>)> {
+    fn operations(&self, only: &str, over: &str) -> anyhow::Result<(Costs, Vec<String>)> {
         for program in PROGRAMS.iter().filter(|program| program.name.contains(only)) {
             self.build(program.file)?;
         }
         let (mut costs, mut failed) = (Costs::new(), Vec::new());
-        for device in [Device::Siw, Device::Rxe] {
-            let guests = Guests::boot(&self.root, 1, device, Machine { counts: true, ..Machine::default() })?;
-            for (road, of_it) in ROADS.iter().enumerate().filter(|(_, road)| road.device == device) {
+        for (device, has_large_segments) in MACHINES {
+            let is_of_it = |road: &Road| {
+                (road.device, road.has_large_segments) == (device, has_large_segments) && road.name.contains(over)
+            };
+            if !ROADS.iter().any(is_of_it) {
+                continue;
+            }
+            let machine = Machine { counts: true, has_large_segments, ..Machine::default() };
+            let guests = Guests::boot(&self.root, 1, device, machine)?;
+            for (road, of_it) in ROADS.iter().enumerate().filter(|(_, road)| is_of_it(road)) {
                 for (place, program) in PROGRAMS.iter().enumerate().filter(|(_, program)| program.name.contains(only)) {
                     tell(&format!("{}: {}", of_it.name, program.name));
                     match self.cost(&guests, of_it, program) {
@@ -355,13 +374,12 @@ fn sides(name: &str, output: &str) -> anyhow::Result<Counts> {
 
 fn operations_table(costs: &Costs) -> String {
     let places: Vec<usize> = (0..PROGRAMS.len()).filter(|place| costs.keys().any(|(_, of)| of == place)).collect();
-    let mut table = format!(
-        "| instructions (packets) | {} |\n",
-        ROADS.iter().map(|road| road.name).collect::<Vec<_>>().join(" | ")
-    );
-    table += &format!("|---|{}\n", "---|".repeat(ROADS.len()));
+    let roads: Vec<usize> = (0..ROADS.len()).filter(|road| costs.keys().any(|(of, _)| of == road)).collect();
+    let names: Vec<&str> = roads.iter().map(|road| ROADS[*road].name).collect();
+    let mut table = format!("| instructions (packets) | {} |\n", names.join(" | "));
+    table += &format!("|---|{}\n", "---|".repeat(roads.len()));
     for place in places {
-        let cells = (0..ROADS.len()).map(|road| match costs.get(&(road, place)) {
+        let cells = roads.iter().map(|&road| match costs.get(&(road, place)) {
             // What RoCE sends to itself passes no interface.
             Some(cost) if ROADS[road].device == Device::Rxe => thousands(cost.instructions),
             Some(cost) => format!("{} ({:.1})", thousands(cost.instructions), cost.packets),

@@ -25,11 +25,13 @@ pub(crate) struct Machine {
     pub(crate) interfaces: u32,
     /// Its interfaces have no addresses but those of IPv6.
     pub(crate) is_v6: bool,
+    /// `siw` hands on segments of up to 64 KB, which the kernel cuts.
+    pub(crate) has_large_segments: bool,
 }
 
 impl Default for Machine {
     fn default() -> Self {
-        Self { memory_mib: MEMORY_MIB, counts: false, interfaces: 1, is_v6: false }
+        Self { memory_mib: MEMORY_MIB, counts: false, interfaces: 1, is_v6: false, has_large_segments: false }
     }
 }
 
@@ -49,7 +51,8 @@ impl Machine {
             let path = path.display().to_string().replace(',', ",,");
             format!("local,id={id},mount_tag={id},path={path},security_model=none,multidevs=remap{options}")
         };
-        let kernel = format!("console=ttyS0 quiet panic=-1 weft.guest={node}");
+        let segments = if self.has_large_segments { " weft.large_segments" } else { "" };
+        let kernel = format!("console=ttyS0 quiet panic=-1 weft.guest={node}{segments}");
         // The machine ends with this process, however that ends.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", EMULATOR]);
