@@ -408,6 +408,9 @@ fn reach(ack: &AckInfo<'_>) -> usize {
         0 => 0,
         bits => 65 - bits.leading_zeros(),
     };
+    if ack.map.is_empty() {
+        return selective as usize;
+    }
     let map = match ack.map.end(ack.first_missing.plus(SELECTIVE_PACKETS)) {
         0 => 0,
         end => SELECTIVE_PACKETS + end,

@@ -127,26 +127,27 @@ impl Congestion {
     /// A packet and its answer took `sample`, of which up to `host_delay` may have passed because a process did not look; `empty`: the shortest
     /// round trip.
     pub(super) fn delayed(&mut self, sample: Duration, host_delay: Duration, empty: Option<Duration>) {
-        let (empty, told) = (empty.unwrap_or_default(), sample.0 - host_delay.0.min(sample.0));
-        let delay = if empty >= FAR {
-            // Who waits for a long path looks seldom. What is no queue even if nobody looked late is none, and what is one though they did is one.
-            let target = empty.0 + far_queue(empty).0;
-            if sample.0 <= target {
-                sample.0
-            } else if told > target {
-                told
-            } else {
-                return;
-            }
+        if let Some(empty) = empty.filter(|empty| *empty >= FAR) {
+            self.delayed_far(sample, host_delay, empty);
         } else if host_delay.0 <= sample.0 / 2 {
-            told
-        } else {
-            // It says nothing.
+            // Otherwise it says nothing.
+            let delay = u32::try_from(sample.0 - host_delay.0).unwrap_or(UNKNOWN - 1);
+            self.delay_ns = self.delay_ns.min(delay);
+        }
+    }
+
+    /// The same on a far path. Who waits for it looks seldom: what is no queue even if nobody looked late is none, and what is one though they did
+    /// is one.
+    #[cold]
+    fn delayed_far(&mut self, sample: Duration, host_delay: Duration, empty: Duration) {
+        let (target, told) = (empty.0 + far_queue(empty).0, sample.0.saturating_sub(host_delay.0));
+        let delay = if sample.0 <= target { sample.0 } else { told };
+        if sample.0 > target && told <= target {
             return;
-        };
+        }
         self.delay_ns = self.delay_ns.min(u32::try_from(delay).unwrap_or(UNKNOWN - 1));
         // What has been sent since is too much already: no waiting until the round ends.
-        if self.far == Far::RAMPS && delay > empty.0 + far_queue(empty).0 {
+        if self.far == Far::RAMPS && delay > target {
             self.far = Far::MET;
         }
     }
@@ -222,6 +223,7 @@ impl Congestion {
     }
 
     /// The same on a path that holds much.
+    #[cold]
     fn adapt_far(&mut self, empty: Duration, settings: &Settings) -> bool {
         let (target, delay) = (empty.0 + far_queue(empty).0, u64::from(self.delay_ns).max(1));
         let window = u64::from(self.window);

@@ -127,6 +127,12 @@ pub(super) struct Parked {
     control: SeenControl,
 }
 
+/// Whether a packet so far from the one expected is one that the peer may send, or has sent of late.
+const fn is_within(distance: i32, reach: u32) -> bool {
+    let past = if reach > WINDOW_MAX { reach } else { WINDOW_MAX };
+    distance < reach as i32 && distance >= -(past as i32)
+}
+
 impl Incoming {
     /// Whether nothing is missing, held or owed.
     pub(super) fn can_park(&self) -> bool {
@@ -199,9 +205,11 @@ impl Incoming {
     }
 
     /// What the number means, before anything is changed.
-    pub(super) fn classify(&self, number: Number, reach: u32) -> Arrival {
+    pub(super) fn classify(&self, number: Number, settings: &Settings) -> Arrival {
         let distance = number.since(self.expected());
-        if distance >= reach as i32 || distance < -(reach.max(WINDOW_MAX) as i32) {
+        // As good as always it is the one expected, or near it.
+        let is_near = distance >= 0 && distance < settings.window_packets as i32;
+        if !is_near && !is_within(distance, settings.reach()) {
             Arrival::Outside
         } else if distance < 0 || self.arrived.as_ref().is_some_and(|arrived| arrived.has(number)) {
             Arrival::Duplicate

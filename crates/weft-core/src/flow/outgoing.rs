@@ -274,7 +274,7 @@ impl Outgoing {
             record.state = State::InFlight;
             self.resent += u32::from(record.transmission == 1);
             record.transmission = transmission;
-            record.order = self.paths.depart(now, path);
+            record.order = self.paths.depart(now, path, None);
             record.sent_at = now;
             record.path = path as u8;
             let (order, content) = (record.order.0 as u8, record.content);
@@ -305,9 +305,7 @@ impl Outgoing {
         if self.records.capacity() == 0 {
             self.records.reserve_exact(KEPT_RECORDS);
         }
-        let order = self.paths.depart(now, path);
-        self.paths[path].newest = Number(number as u32);
-        self.paths[path].take_turn(now);
+        let order = self.paths.depart(now, path, Some(Number(number as u32)));
         let (transmission, state) = (1, State::InFlight);
         self.records.push_back(Record { sent_at: now, content, order, transmission, path: path as u8, state });
         let request = self.wants_request(path, settings);

@@ -94,11 +94,10 @@ impl Path {
     }
 
     /// A packet leaves that takes its turn.
-    pub(super) fn take_turn(&mut self, now: Instant) {
-        if self.round_trip.is_far() {
-            let turn = self.congestion.turn(self.round_trip.minimum().unwrap_or_default());
-            self.turn_at = self.turn_at.max(Instant(now.0.saturating_sub(PACE_BEHIND.0))) + turn;
-        }
+    #[cold]
+    fn take_turn(&mut self, now: Instant) {
+        let turn = self.congestion.turn(self.round_trip.minimum().unwrap_or_default());
+        self.turn_at = self.turn_at.max(Instant(now.0.saturating_sub(PACE_BEHIND.0))) + turn;
     }
 
     /// As many packets are in flight as may be.
@@ -302,8 +301,8 @@ impl Paths {
         }
     }
 
-    /// A numbered packet leaves; its place.
-    pub(super) fn depart(&mut self, now: Instant, index: usize) -> Number {
+    /// A numbered packet leaves; its place. `first`: its number, if it was not sent before.
+    pub(super) fn depart(&mut self, now: Instant, index: usize, first: Option<Number>) -> Number {
         if self[index].in_flight == 0
             && let Some(stripes) = &mut self.stripes
         {
@@ -314,6 +313,12 @@ impl Paths {
         path.in_flight += 1;
         path.order = order.plus(1);
         path.asked_at = now;
+        if let Some(number) = first {
+            path.newest = number;
+            if path.round_trip.is_far() {
+                path.take_turn(now);
+            }
+        }
         order
     }
 

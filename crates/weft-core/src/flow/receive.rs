@@ -107,7 +107,7 @@ impl Flow {
     /// Whether the packet is taken: for the first time, and its turn may come.
     fn handle_numbered(&mut self, now: Instant, packet: &Packet, payload: &[u8], remote_key: &mut dyn Deliver) -> bool {
         let Kind::Numbered { number, transmission, order, channel } = packet.kind else { return false };
-        match self.incoming.classify(number, self.settings.reach()) {
+        match self.incoming.classify(number, &self.settings) {
             Arrival::Outside => {
                 self.counters.out_of_window += 1;
                 return false;
