@@ -31,7 +31,7 @@ help:
 	@echo 'make miri                  memory errors in the rings and in the program'\''s buffers, by an interpreter (needs Rust nightly)'
 	@echo 'make bench                 measure beside MPICH, Open MPI and Intel MPI (7 minutes); docs/performance.md'
 	@echo 'make bench-multicast       broadcasts by each scheme of multicast and down trees, on eight virtual hosts and in simulation (10 minutes); docs/book/multicast.md'
-	@echo 'make bench-rdma            what MPI costs over iWARP, RoCE, TCP and UDP in a virtual machine, in instructions and packets (ten minutes)'
+	@echo 'make bench-rdma            what MPI costs over iWARP, RoCE, TCP and UDP in a virtual machine, in instructions and packets (twenty minutes)'
 	@echo 'make instructions [BEFORE=DIR]  what a message of 8 bytes costs, beside the Weft in DIR (half a minute for each)'
 	@echo 'make build                 only build (target/release)'
 	@echo 'make install PREFIX=DIR    mpicc, mpiexec, libmpi_abi.so.1, mpi.h, weft-netd into DIR (now $(PREFIX))'
@@ -43,7 +43,7 @@ help:
 	@echo 'make fuzz [SECONDS=N] [TARGETS="NAME"]  hostile input for everything that reads foreign bytes (12 minutes)'
 	@echo 'make test-applications [APPLICATIONS="NAME"]  programs that others wrote, fetched by package name, with their own tests (an hour)'
 	@echo 'make test-large            mpi4py'\''s own tests with 1 to 5 ranks and on two hosts, those of collectives with up to 8 on up to four, conformance programs on MPICH and Weft, libfabric on four hosts (an hour)'
-	@echo 'make test-rdma [RDMA="NAME"]  iWARP and RoCE between virtual machines: builds their kernel the first time, and boots them (half an hour)'
+	@echo 'make test-rdma [RDMA="NAME"]  iWARP and RoCE between virtual machines: builds their kernel the first time, and boots them (an hour and more)'
 	@echo 'make clean                 remove build/ and target/'
 
 setup:
