@@ -1,12 +1,12 @@
 //! Connections: what RDMA CM tells of, and the queues of each.
 #![allow(unsafe_code)]
 
-use super::{Device, Peer, failed, socket_address};
+use super::{Device, Peer, failed, make_queue_pair, socket_address};
 use crate::clock;
 use crate::verbs::api::{
     CmEvent, CmId, ConnectionWish, EVENT_ADDR_ERROR, EVENT_ADDR_RESOLVED, EVENT_CONNECT_ERROR, EVENT_CONNECT_REQUEST,
     EVENT_DEVICE_REMOVAL, EVENT_DISCONNECTED, EVENT_ESTABLISHED, EVENT_REJECTED, EVENT_ROUTE_ERROR,
-    EVENT_ROUTE_RESOLVED, EVENT_UNREACHABLE, IBV_QPT_RC, QpCapacity, QpWish, RDMA_PS_TCP,
+    EVENT_ROUTE_RESOLVED, EVENT_UNREACHABLE, IBV_QPT_RC, RDMA_PS_TCP,
 };
 use crate::verbs::credits::{Credits, Grants, RESERVE};
 use crate::verbs::limits::{self, CHUNK, INLINE_LEAST, INLINE_WANTED};
@@ -135,37 +135,14 @@ impl Device {
         let receives = grants.receives();
         self.reserve(receives)?;
         let own_receives = if self.limits.shared { 0 } else { receives };
-        let mut inline = if self.inline_max > 0 { self.inline_max as u32 } else { INLINE_WANTED };
-        let operations = self.limits.operations;
-        loop {
-            let capacity = QpCapacity {
-                max_send_wr: operations,
-                max_recv_wr: own_receives,
-                max_send_sge: 1,
-                max_recv_sge: 1,
-                max_inline_data: inline,
-            };
-            let mut wish = QpWish {
-                context: ptr::null_mut(),
-                send_cq: self.cq,
-                recv_cq: self.cq,
-                srq: self.srq,
-                capacity,
-                kind: IBV_QPT_RC,
-                signal_all: 0,
-            };
-            // SAFETY: all objects are open and of this device.
-            if unsafe { (self.library.create_qp)(id, self.pd, &raw mut wish) } == 0 {
-                // What is granted counts, not what was asked for.
-                self.inline_max = wish.capacity.max_inline_data as usize;
-                break;
-            }
-            if inline == 0 {
-                return Err(failed("rdma_create_qp"));
-            }
-            // Some refuse what is too much instead of granting less.
-            inline = if inline > INLINE_LEAST { inline / 2 } else { 0 };
-        }
+        let first = if self.inline_max > 0 { self.inline_max as u32 } else { INLINE_WANTED };
+        let less = |inline: &u32| (*inline > 0).then_some(if *inline > INLINE_LEAST { *inline / 2 } else { 0 });
+        let inlines = std::iter::successors(Some(first), less);
+        let room = (self.limits.operations, own_receives);
+        // SAFETY: all objects are open and of this device.
+        let granted =
+            unsafe { make_queue_pair(self.library, (id, self.pd), IBV_QPT_RC, (self.cq, self.srq), room, inlines) };
+        self.inline_max = granted.ok_or_else(|| failed("rdma_create_qp"))? as usize;
         // SAFETY: it has just been made.
         let qp = unsafe { (*(*id).qp).number };
         self.by_qp.insert(qp, peer);

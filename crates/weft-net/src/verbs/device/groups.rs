@@ -4,13 +4,15 @@
 //! the first group is joined. iWARP has no datagrams.
 #![allow(unsafe_code)]
 
-use super::{BATCH, Device, RECEIVED, SENT, failed, nonblocking, number, socket_address};
+use super::{
+    BATCH, Device, RECEIVED, SENT, arm_queue, failed, make_queue_pair, nonblocking, number, poll_queue, socket_address,
+};
 use crate::datagrams::Outcome;
 use crate::verbs::api::{
     Ah, AhWish, CmEvent, CmId, Completion, CompletionChannel, Context, Cq, Datagram, DeviceFacts, EVENT_DEVICE_REMOVAL,
     EVENT_MULTICAST_ERROR, EVENT_MULTICAST_JOIN, EventChannel, GroupEvent, IBV_LINK_LAYER_ETHERNET, IBV_QPT_UD,
     IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WC_GRH, IBV_WC_SUCCESS, IBV_WC_WR_FLUSH_ERR, IBV_WR_SEND, Library, Pd,
-    PortFacts, QpCapacity, QpWish, RDMA_PS_UDP, Receive,
+    PortFacts, RDMA_PS_UDP, Receive,
 };
 use crate::verbs::limits::{INLINE_WANTED, locked_memory};
 use crate::verbs::memory::Packets;
@@ -248,33 +250,13 @@ impl Groups {
     }
 
     fn make_queues(&mut self) -> Result<(), String> {
-        let mut refusal = String::new();
-        // Some refuse what is too much instead of granting less.
-        for inline in [INLINE_WANTED, 0] {
-            let capacity = QpCapacity {
-                max_send_wr: SENDS as u32,
-                max_recv_wr: self.receives.count() as u32,
-                max_send_sge: 1,
-                max_recv_sge: 1,
-                max_inline_data: inline,
-            };
-            let mut wish = QpWish {
-                context: ptr::null_mut(),
-                send_cq: self.cq,
-                recv_cq: self.cq,
-                srq: ptr::null_mut(),
-                capacity,
-                kind: IBV_QPT_UD,
-                signal_all: 0,
-            };
-            // SAFETY: all objects are open and of this device.
-            if unsafe { (self.library.create_qp)(self.id, self.pd, &raw mut wish) } == 0 {
-                self.inline_max = wish.capacity.max_inline_data as usize;
-                return Ok(());
-            }
-            refusal = failed("rdma_create_qp of datagrams");
-        }
-        Err(refusal)
+        let queues = (self.cq, ptr::null_mut());
+        let room = (SENDS as u32, self.receives.count() as u32);
+        // SAFETY: all objects are open and of this device.
+        let granted =
+            unsafe { make_queue_pair(self.library, (self.id, self.pd), IBV_QPT_UD, queues, room, [INLINE_WANTED, 0]) };
+        self.inline_max = granted.ok_or_else(|| failed("rdma_create_qp of datagrams"))? as usize;
+        Ok(())
     }
 
     fn descriptors(&self) -> [RawFd; 2] {
@@ -479,10 +461,8 @@ impl Groups {
     }
 
     fn poll(&mut self, completions: &mut [Completion]) -> usize {
-        let most = completions.len();
-        // SAFETY: the queue is open, and there is room for so many.
-        let read = unsafe { ((*(*self.cq).context).poll_cq)(self.cq, most as c_int, completions.as_mut_ptr()) };
-        usize::try_from(read).unwrap_or(0).min(most)
+        // SAFETY: the queue is open.
+        unsafe { poll_queue(self.cq, completions) }
     }
 
     fn complete_send(&mut self, completion: &Completion) {
@@ -565,20 +545,9 @@ impl Groups {
     /// Whether a sleep on the descriptors ends when something arrives; `false`: something is here already.
     fn arm(&mut self) -> bool {
         self.take_events();
-        let library = self.library;
-        // SAFETY: the channel does not block; each of its events is acknowledged.
-        unsafe {
-            let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
-            let mut events = 0;
-            while events < BATCH as u32 && (library.get_cq_event)(self.channel, &raw mut cq, &raw mut context) == 0 {
-                events += 1;
-            }
-            if events > 0 {
-                (library.ack_cq_events)(self.cq, events);
-            }
-            if ((*(*self.cq).context).req_notify_cq)(self.cq, 0) != 0 {
-                return false;
-            }
+        // SAFETY: both are open, and the channel does not block.
+        if !unsafe { arm_queue(self.library, self.channel, self.cq) } {
+            return false;
         }
         // What came before that is not told of.
         self.look();

@@ -1,13 +1,12 @@
 //! What arrives, and sleeping until something does.
 #![allow(unsafe_code)]
 
-use super::{ACCESSED, BATCH, Device, Leaving, Peer, RECEIVED, SENT, number};
+use super::{ACCESSED, BATCH, Device, Leaving, Peer, RECEIVED, SENT, arm_queue, number, poll_queue};
 use crate::verbs::api::{Completion, IBV_WC_SUCCESS, IBV_WC_WR_FLUSH_ERR, Receive};
 use crate::verbs::limits::{CHUNK, MESSAGE_BYTES};
 use crate::verbs::pairing::{Event, State};
 use crate::verbs::ring;
 use crate::verbs::wire::{self, HEADER, Header, Kind};
-use std::ffi::c_int;
 use std::ptr;
 
 /// Completions are looked at once in so many looks that found something in rings: those of what was sent are needed to send more.
@@ -56,10 +55,8 @@ impl Device {
 
     /// Completions that the device has.
     pub(super) fn poll_device(&mut self, completions: &mut [Completion]) -> usize {
-        let most = completions.len();
-        // SAFETY: there is room for so many.
-        let read = unsafe { ((*(*self.cq).context).poll_cq)(self.cq, most as c_int, completions.as_mut_ptr()) };
-        usize::try_from(read).unwrap_or(0).min(most)
+        // SAFETY: the queue is open.
+        unsafe { poll_queue(self.cq, completions) }
     }
 
     /// Hands on at most `limit` packets that have arrived; how many.
@@ -396,23 +393,11 @@ impl Device {
             return false;
         }
         self.set_timer();
-        let library = self.library;
-        let Some(mut batch) = self.batch.take() else { return false };
-        // SAFETY: the channel does not block; each of its events is acknowledged.
-        unsafe {
-            let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
-            let mut events = 0;
-            while events < BATCH as u32 && (library.get_cq_event)(self.channel, &raw mut cq, &raw mut context) == 0 {
-                events += 1;
-            }
-            if events > 0 {
-                (library.ack_cq_events)(self.cq, events);
-            }
-            if ((*(*self.cq).context).req_notify_cq)(self.cq, 0) != 0 {
-                self.batch = Some(batch);
-                return false;
-            }
+        // SAFETY: both are open, and the channel does not block.
+        if !unsafe { arm_queue(self.library, self.channel, self.cq) } {
+            return false;
         }
+        let Some(mut batch) = self.batch.take() else { return false };
         // What came before that is not told of.
         let count = self.poll_device(&mut *batch);
         self.found.extend(&batch[..count]);
