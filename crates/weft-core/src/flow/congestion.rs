@@ -56,7 +56,7 @@ pub(super) struct Congestion {
     far: Far,
 }
 
-/// How the window grows on a far path: [`Far::NEW`], [`Far::RAMPS`], or the rounds since the last that met a queue.
+/// How the window grows on a far path: [`Far::NEW`], [`Far::SLOW_START`], or the rounds since the last that met a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Far(u8);
 
@@ -64,7 +64,7 @@ impl Far {
     /// No queue was ever met, and nothing has cut the window.
     const NEW: Self = Self(u8::MAX);
     /// Nor now, when the window grows with what arrives in this round.
-    const RAMPS: Self = Self(u8::MAX - 1);
+    const SLOW_START: Self = Self(u8::MAX - 1);
     /// The window was made smaller: the round trip that follows shows the queue of before.
     const CUT: Self = Self(u8::MAX - 2);
     /// A round has met a queue.
@@ -95,11 +95,11 @@ impl Congestion {
         self.window
     }
 
-    /// How long a packet takes its turn on a far path with this round trip: a round is to be as full at its end as at its beginning, so that no queue
+    /// The time between two packets on a far path with this round trip: a round is to be as full at its end as at its beginning, so that no queue
     /// is longer than the path needs.
-    pub(super) fn turn(&self, empty: Duration) -> Duration {
+    pub(super) fn pacing_interval(&self, empty: Duration) -> Duration {
         // While the window doubles, twice as fast; otherwise somewhat faster than it is emptied.
-        let (parts, of) = if self.far == Far::NEW || self.far == Far::RAMPS { (1, 2) } else { (4, 5) };
+        let (parts, of) = if self.far == Far::NEW || self.far == Far::SLOW_START { (1, 2) } else { (4, 5) };
         Duration(empty.0 * parts / (u64::from(self.window) * of))
     }
 
@@ -119,7 +119,7 @@ impl Congestion {
         (self.full, self.was_full) = (false, false);
         self.round_end = next;
         (self.delay_ns, self.lost) = (UNKNOWN, 0);
-        if self.far == Far::RAMPS {
+        if self.far == Far::SLOW_START {
             (self.far, self.before) = (Far::NEW, self.window);
         }
     }
@@ -147,7 +147,7 @@ impl Congestion {
         }
         self.delay_ns = self.delay_ns.min(u32::try_from(delay).unwrap_or(UNKNOWN - 1));
         // What has been sent since is too much already: no waiting until the round ends.
-        if self.far == Far::RAMPS && delay > target {
+        if self.far == Far::SLOW_START && delay > target {
             self.far = Far::MET;
         }
     }
@@ -182,7 +182,7 @@ impl Congestion {
         if news.marked && !core::mem::replace(&mut self.mark_counted, true) && self.cut(4) {
             cut = Some(Cut::Mark);
         }
-        if self.far == Far::RAMPS {
+        if self.far == Far::SLOW_START {
             // When the round began the window was full.
             let left = self.round_end.since(news.seen).max(0) as u32;
             let grown = self.before.saturating_add(self.before.saturating_sub(left));
@@ -235,8 +235,8 @@ impl Congestion {
             self.far = Far::CUT;
             return self.shrink((window * empty.0 / delay) as u32 + WINDOW_GROWTH);
         }
-        if self.far == Far::NEW || self.far == Far::RAMPS {
-            self.far = Far::RAMPS;
+        if self.far == Far::NEW || self.far == Far::SLOW_START {
+            self.far = Far::SLOW_START;
             return false;
         }
         let room = window * (target - delay) / delay + u64::from(WINDOW_GROWTH);

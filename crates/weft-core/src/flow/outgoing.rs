@@ -175,9 +175,9 @@ impl Outgoing {
         self.is_within_reach(data, settings) && !self.paths[path].is_full()
     }
 
-    /// Whether it is the turn of bulk data on a path where it takes turns.
-    pub(super) fn is_turn(&self, now: Instant, path: usize) -> bool {
-        self.paths[path].turn_at() <= now + PACE_AHEAD
+    /// Whether bulk data may leave now on a path where it is paced.
+    pub(super) fn pacing_allows(&self, now: Instant, path: usize) -> bool {
+        self.paths[path].paced_until() <= now + PACE_AHEAD
     }
 
     /// Whether the peer takes another packet behind the oldest that it may miss. It keeps packets of messages, and data goes where it belongs.
@@ -194,7 +194,7 @@ impl Outgoing {
             self.paths.prepare(settings);
         }
         let next = self.peek_path(now, settings);
-        if next.is_some_and(|(path, data)| data && !self.is_turn(now, path)) {
+        if next.is_some_and(|(path, data)| data && !self.pacing_allows(now, path)) {
             return None;
         }
         if next.is_none() && (messages || data) {
@@ -422,13 +422,13 @@ impl Outgoing {
 
     /// When something should leave though nothing arrives; a time in the past means now.
     pub(super) fn next_timeout(&self, watched: bool, settings: &Settings) -> Option<Instant> {
-        let turn = match self.peek_path(Instant(0), settings) {
-            Some((path, true)) => Some(self.paths[path].turn_at()),
+        let paced = match self.peek_path(Instant(0), settings) {
+            Some((path, true)) => Some(self.paths[path].paced_until()),
             Some((_, false)) => Some(Instant(0)),
             None => None,
         };
-        if turn == Some(Instant(0)) {
-            return turn;
+        if paced == Some(Instant(0)) {
+            return paced;
         }
         let resend = match (self.lost.is_empty(), self.resends_left) {
             (true, _) => None,
@@ -436,7 +436,7 @@ impl Outgoing {
             (false, _) => Some(Instant(0)),
         };
         let probe = self.probe_at(watched, settings).map(|(at, _)| at);
-        [turn, resend, self.loss_at, probe].into_iter().flatten().min()
+        [paced, resend, self.loss_at, probe].into_iter().flatten().min()
     }
 
     /// The path of bulk data, if any went there.

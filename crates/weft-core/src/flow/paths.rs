@@ -38,8 +38,8 @@ pub(super) struct Path {
     pub(super) since_request: u32,
     /// The last time anything left that wants an answer. An answer to earlier packets does not put the tail's probe off.
     pub(super) asked_at: Instant,
-    /// When it is the next packet's turn on a far path.
-    turn_at: Instant,
+    /// When pacing lets the next packet leave on a far path.
+    paced_until: Instant,
     pub(super) probes: OutstandingProbes,
     /// Probes since a packet of this path was acknowledged, or a probe of it answered.
     pub(super) unanswered: u8,
@@ -62,7 +62,7 @@ impl Path {
             newest: Number::FIRST,
             since_request: 0,
             asked_at: Instant(0),
-            turn_at: Instant(0),
+            paced_until: Instant(0),
             probes: OutstandingProbes::new(),
             unanswered: 0,
             doubted: Number::FIRST,
@@ -88,16 +88,16 @@ impl Path {
         Self { order, proved, doubted, changed, lane_from: order, round_trip, congestion, ..Self::new(settings) }
     }
 
-    /// Bulk data has to wait until then, where it takes turns.
-    pub(super) fn turn_at(&self) -> Instant {
-        if self.round_trip.is_far() { self.turn_at } else { Instant(0) }
+    /// Bulk data has to wait until then, where it is paced.
+    pub(super) fn paced_until(&self) -> Instant {
+        if self.round_trip.is_far() { self.paced_until } else { Instant(0) }
     }
 
-    /// A packet leaves that takes its turn.
+    /// A packet leaves that is paced.
     #[cold]
-    fn take_turn(&mut self, now: Instant) {
-        let turn = self.congestion.turn(self.round_trip.minimum().unwrap_or_default());
-        self.turn_at = self.turn_at.max(Instant(now.0.saturating_sub(PACE_BEHIND.0))) + turn;
+    fn pace(&mut self, now: Instant) {
+        let interval = self.congestion.pacing_interval(self.round_trip.minimum().unwrap_or_default());
+        self.paced_until = self.paced_until.max(Instant(now.0.saturating_sub(PACE_BEHIND.0))) + interval;
     }
 
     /// As many packets are in flight as may be.
@@ -316,7 +316,7 @@ impl Paths {
         if let Some(number) = first {
             path.newest = number;
             if path.round_trip.is_far() {
-                path.take_turn(now);
+                path.pace(now);
             }
         }
         order

@@ -9,7 +9,7 @@ pub const WINDOW_MAX: u32 = 2048;
 pub const FAR: Duration = Duration::from_micros(500);
 /// Most packets between the oldest unacknowledged and the newest on a far path: such numbers are 19 bits apart.
 pub const FAR_PACKETS_MAX: u32 = 1 << 19;
-/// Packets of a far path leave ahead of their turn by so much at most, so that they leave in trains …
+/// Packets of a far path leave ahead of their pace by so much at most, so that they leave in trains …
 pub const PACE_AHEAD: Duration = Duration::from_micros(100);
 /// … and what was late by more is not made up for.
 pub const PACE_BEHIND: Duration = Duration::from_millis(1);

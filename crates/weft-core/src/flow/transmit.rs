@@ -157,7 +157,7 @@ impl Flow {
     /// The next packet is new, of the same kind as `content`, and at most `segment` bytes long.
     fn next_extends(&mut self, now: Instant, path: usize, content: &Content, segment: usize) -> bool {
         if !self.outgoing.window_is_open(path, content.is_data(), &self.settings)
-            || content.is_data() && !self.outgoing.is_turn(now, path)
+            || content.is_data() && !self.outgoing.pacing_allows(now, path)
             || self.must_acknowledge_first()
             || self.outgoing.may_resend(now)
         {
