@@ -148,7 +148,7 @@ fn interrupted(context: &Context, signal: Signal, code: i32, hosts: &str) -> Out
     let attempt = || {
         let running = run.args(["--hosts", hosts]).arg("--output").arg(&path).start()?;
         let deadline = Instant::now() + FIRST_SAMPLE;
-        while !has_sample(&path) && Instant::now() < deadline && !running.processes().is_empty() {
+        while !has_sample(&path) && Instant::now() < deadline && !running.has_ended() {
             std::thread::sleep(POLL);
         }
         let _ = kill_process(running.pid(), signal);

@@ -215,12 +215,13 @@ impl Running {
     }
 
     /// Whether the command has ended; it can still be waited for.
-    fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         waitid(WaitId::Pid(self.pid()), look).is_ok_and(|ended| ended.is_some())
     }
 
-    /// The processes of this run that live now, as `pid command`.
+    /// The processes of this run that live now, as `pid command`. One that begins has no environment for a moment and
+    /// is not found: whether the command goes on is said by `has_ended`.
     pub(crate) fn processes(&self) -> Vec<(Pid, String)> {
         marked(&self.mark)
     }
