@@ -15,7 +15,7 @@ use super::{Case, Outcome};
 const DEVICES: &[Device] = &[Device::Siw, Device::Rxe];
 /// An emulated processor is slower by some ten times, and two of them may share one.
 const LIMIT: Duration = Duration::from_secs(120);
-const MPI4PY_LIMIT: Duration = Duration::from_secs(900);
+const MPI4PY_LIMIT: Duration = Duration::from_secs(1800);
 const START: Duration = Duration::from_secs(40);
 /// Seconds after which a silent peer counts as failed where one is to fail.
 const PEER_TIMEOUT: &str = "4";

@@ -81,8 +81,9 @@ struct Program {
     file: &'static str,
     words: &'static [&'static str],
     ranks: u32,
-    /// Few and many; none: the whole program is counted.
-    iterations: Option<[u32; 2]>,
+    /// The option that repeats what is counted, few times and many.
+    repeats: &'static str,
+    times: [u32; 2],
     /// Operations of an iteration.
     operations: u32,
 }
@@ -97,8 +98,8 @@ const PROGRAMS: &[Program] = &[
     of("barrier, 4 ranks", "barrier", &[], RANKS_COLLECTIVE, [50, 250], 1),
     of("allreduce of 8 B, 4 ranks", "allreduce", &["--sizes", "8"], RANKS_COLLECTIVE, [50, 250], 1),
     of("allgather of 8 B, 4 ranks", "allgather", &["--sizes", "8"], RANKS_COLLECTIVE, [50, 250], 1),
-    whole("NAS IS, class S, 4 ranks", "nas_is"),
-    whole("NAS CG, class S, 4 ranks", "nas_cg"),
+    kernel("NAS IS, class S, 4 ranks", "nas_is", [1, 9]),
+    kernel("NAS CG, class S, 4 ranks", "nas_cg", [1, 3]),
 ];
 
 const fn of(
@@ -106,14 +107,23 @@ const fn of(
     file: &'static str,
     words: &'static [&'static str],
     ranks: u32,
-    iterations: [u32; 2],
+    times: [u32; 2],
     operations: u32,
 ) -> Program {
-    Program { name, file, words, ranks, iterations: Some(iterations), operations }
+    Program { name, file, words, ranks, repeats: "--iterations", times, operations }
 }
 
-const fn whole(name: &'static str, file: &'static str) -> Program {
-    Program { name, file, words: &["--class", "S"], ranks: RANKS_COLLECTIVE, iterations: None, operations: 1 }
+/// A benchmark of NAS, which begins anew for each sample.
+const fn kernel(name: &'static str, file: &'static str, times: [u32; 2]) -> Program {
+    Program {
+        name,
+        file,
+        words: &["--class", "S"],
+        ranks: RANKS_COLLECTIVE,
+        repeats: "--samples",
+        times,
+        operations: 1,
+    }
 }
 
 /// Instructions and packets of an operation.
@@ -214,37 +224,16 @@ impl Bench {
     }
 
     fn cost(&self, guests: &Guests, road: &Road, program: &Program) -> anyhow::Result<Cost> {
-        let Some([few, many]) = program.iterations else {
-            let [all, start] = [self.once(guests, road, program, None)?, self.nothing(guests, road, program.ranks)?];
-            return Ok(difference(start, all, 1.0));
-        };
-        let [first, second] =
-            [self.once(guests, road, program, Some(few))?, self.once(guests, road, program, Some(many))?];
+        let [few, many] = program.times;
+        let [first, second] = [self.once(guests, road, program, few)?, self.once(guests, road, program, many)?];
         Ok(difference(first, second, f64::from((many - few) * program.operations)))
     }
 
-    /// What beginning and ending a job costs.
-    fn nothing(&self, guests: &Guests, road: &Road, ranks: u32) -> anyhow::Result<[f64; 2]> {
-        self.build("barrier")?;
-        let nothing = Program { ranks, ..of("", "barrier", &[], ranks, [1, 2], 1) };
-        self.once(guests, road, &nothing, Some(1))
-    }
-
-    fn once(
-        &self,
-        guests: &Guests,
-        road: &Road,
-        program: &Program,
-        iterations: Option<u32>,
-    ) -> anyhow::Result<[f64; 2]> {
+    fn once(&self, guests: &Guests, road: &Road, program: &Program, times: u32) -> anyhow::Result<[f64; 2]> {
         let mut words = self.mpiexec(program.ranks);
         words.push(self.work.join(program.file).display().to_string());
         words.extend(program.words.iter().map(|word| (*word).to_owned()));
-        words.extend(["--samples", "1"].map(str::to_owned));
-        if let Some(iterations) = iterations {
-            let iterations = iterations.to_string();
-            words.extend(["--warmup", "10", "--iterations", &iterations].map(str::to_owned));
-        }
+        words.extend(["--samples", "1", "--warmup", "10", program.repeats, &times.to_string()].map(str::to_owned));
         let words = ["sh", "-c", COUNT, "count"].into_iter().map(str::to_owned).chain(words);
         let finished = guests.start(1, &self.work, &self.variables(road.settings), words)?.finish(LIMIT)?;
         let failed = || format!("{}, {}: {}", road.name, program.name, finished.report());
