@@ -233,6 +233,7 @@ impl Datagrams for Verbs {
         "verbs"
     }
 
+    #[inline]
     fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
         let Address::Verbs(to) = to else { return Err(wrong_address()) };
         if to.peer == GROUP {

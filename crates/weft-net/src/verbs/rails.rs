@@ -479,17 +479,21 @@ impl<R: Rail> Datagrams for VerbsRails<R> {
 
     #[inline]
     fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
-        let Some(peer) = self.table.find(to) else {
-            return match (to, self.rails.first_mut()) {
-                (Address::Verbs(VerbsAddress { peer: GROUP, .. }), Some(rail)) => rail.send(to, packet),
-                _ => Err(wrong_address()),
-            };
+        let peer = self.table.find(to);
+        let (rail, address) = match peer {
+            Some(peer) => {
+                let way = self.table.peers[peer].first_way();
+                (way.rail, way.address())
+            }
+            // Groups are the first rail's.
+            None if matches!(to, Address::Verbs(VerbsAddress { peer: GROUP, .. })) => (0, *to),
+            None => return Err(wrong_address()),
         };
-        let peer = &mut self.table.peers[peer];
-        let way = peer.first_way();
-        let outcome = self.rails[way.rail].send(&way.address(), packet)?;
-        peer.has_used |= outcome == Outcome::Sent;
-        Ok(outcome)
+        let outcome = self.rails[rail].send(&address, packet);
+        if let (Some(peer), Ok(Outcome::Sent)) = (peer, &outcome) {
+            self.table.peers[peer].has_used = true;
+        }
+        outcome
     }
 
     #[inline]
@@ -541,12 +545,14 @@ impl<R: Rail> Datagrams for VerbsRails<R> {
         self.last_error.clone().or_else(|| self.refusals())
     }
 
+    #[inline]
     fn under_way(&self, to: &Address) -> usize {
         let Some(peer) = self.table.find(to) else { return 0 };
-        let Peer { ways, stripes, .. } = &self.table.peers[peer];
-        let of_rails: usize = ways.iter().map(|way| self.rails[way.rail].under_way(&way.address())).sum();
+        let peer = &self.table.peers[peer];
+        let of_way = |way: &Way| self.rails[way.rail].under_way(&way.address());
+        let of_rails = if peer.ways.len() == 1 { of_way(peer.first_way()) } else { peer.ways.iter().map(of_way).sum() };
         // Those that no rail has count, too.
-        of_rails.max(*stripes)
+        of_rails.max(peer.stripes)
     }
 
     fn take_broken(&mut self) -> Option<Address> {
@@ -602,7 +608,11 @@ impl<R: Rail> Datagrams for VerbsRails<R> {
         self.access(to, Kind::Read, (data, range), target, number)
     }
 
+    #[inline]
     fn poll_placed(&mut self) -> Option<u64> {
+        if self.accesses.are_over() {
+            return None;
+        }
         if let Some(done) = self.accesses.poll() {
             return Some(done);
         }

@@ -128,6 +128,7 @@ impl Device {
     }
 
     /// Writes nothing to a server, so that its kernel looks at what has come before.
+    #[cold]
     pub(super) fn nudge(&mut self, to: usize) {
         if !self.has_room(to, false) {
             return;
@@ -149,6 +150,7 @@ impl Device {
     }
 
     /// Hands an operation to the device that uses a place of what leaves; whether it was taken.
+    #[inline(always)]
     fn hand_on(&mut self, to: usize, (place, is_packet): (usize, bool), send: &mut Send) -> bool {
         let peer = &mut self.peers[to];
         // SAFETY: the identifier is open and has a queue pair whenever the pair may send.

@@ -99,6 +99,10 @@ impl<T> Slots<T> {
         self.slots.get(place).filter(|(uses, value)| u64::from(*uses) == number >> 32 && value.is_some()).map(|_| place)
     }
 
+    fn is_empty(&self) -> bool {
+        self.free.len() == self.slots.len()
+    }
+
     fn places(&self) -> Range<usize> {
         0..self.slots.len()
     }
@@ -246,6 +250,12 @@ impl Accesses {
     pub(super) fn are_under_way(&self) -> bool {
         let mut stripes = self.stripes.places().filter_map(|place| self.stripes.get(place));
         stripes.any(|stripe| matches!(stripe.phase, Phase::Moving | Phase::Proving))
+    }
+
+    /// Nothing is under way, waits, or is to be told.
+    #[inline]
+    pub(super) fn are_over(&self) -> bool {
+        self.done.is_empty() && self.stripes.is_empty()
     }
 
     /// What the engine calls an access that is complete.
