@@ -310,8 +310,9 @@ fn failures(device: Device, mode: Mode) -> Vec<Case> {
         case("no memory may be locked", little_locked, Expected::failure().says("may lock 64 KiB here (`ulimit -l`)")),
         case("locked memory is exhausted by endpoints", exhausted, names_the_peer()),
     ];
-    // Packets of RoCE are no packets of the guest's own: its routes let them pass.
+    // Packets of RoCE are no packets of the guest's own: its routes let them pass, and its ports are not those of TCP.
     if device == Device::Siw {
+        cases.push(case("most ports belong to others", ports_taken, Expected::code(0)));
         cases.push(case("a connection is refused", refused, names_the_peer()));
     }
     cases
@@ -338,6 +339,16 @@ fn refused(context: &Context, guests: &Guests, settings: Settings<'_>) -> anyhow
         do_on(context, guests, 1, &["busybox", "ip", "route", "add", "prohibit", "192.0.2.2"])
     })
     .map(out_of_reach)
+}
+
+/// TCP has three quarters of the ports that the first guest's kernel chooses from.
+fn ports_taken(context: &Context, guests: &Guests, settings: Settings<'_>) -> anyhow::Result<Finished> {
+    let take = "echo 40000 40063 >/proc/sys/net/ipv4/ip_local_port_range
+        for port in $(seq 40000 40047); do busybox nc -l -p $port </dev/null >/dev/null 2>&1 & done
+        until [ $(cat /proc/net/tcp /proc/net/tcp6 | grep -c ':9C[4-6][0-9A-F] [0:]* 0A') -ge 48 ]; do sleep 0.1; done";
+    do_on(context, guests, 1, &["sh", "-c", take])?;
+    // The listeners stay.
+    start_program(context, guests, settings, 4, &[], "many_peers", &[])?.finish(LIMIT).map(out_of_reach)
 }
 
 /// Two ranks that begin to talk when something has happened.

@@ -32,6 +32,8 @@ use weft_core::time::Duration;
 
 /// Requests for connections that the kernel keeps.
 const BACKLOG: c_int = 1024;
+/// Ports that are tried to listen at.
+const PORTS_TRIED_MAX: usize = 64;
 /// Operations of one peer that only what this end has to say by itself may use.
 const OPERATIONS_RESERVED: u32 = 4;
 /// Completions that are read in one go.
@@ -98,6 +100,7 @@ fn scope_of(address: SocketAddr) -> u32 {
 /// Where an address leads to a device: the identifier that is bound there.
 pub(super) struct Bound {
     library: &'static Library,
+    address: SocketAddr,
     channel: *mut EventChannel,
     id: *mut CmId,
 }
@@ -119,27 +122,65 @@ impl Drop for Bound {
 impl Bound {
     /// The device behind an address of this machine, or why there is none.
     pub(super) fn new(library: &'static Library, address: SocketAddr) -> Result<Self, String> {
-        let mut this = Self { library, channel: ptr::null_mut(), id: ptr::null_mut() };
-        let ip = address.ip();
-        let mut address = socket_address((ip, 0).into(), scope_of(address));
-        // SAFETY: what is passed lives while the calls run, and each object is made of those before.
+        let mut this = Self { library, address, channel: ptr::null_mut(), id: ptr::null_mut() };
+        // SAFETY: no memory is involved.
+        this.channel = unsafe { (library.create_event_channel)() };
+        if this.channel.is_null() {
+            return Err(failed("rdma_create_event_channel"));
+        }
+        this.id = this.identifier()?;
+        Ok(this)
+    }
+
+    /// An identifier that is bound to the address, with a port that the kernel chooses.
+    fn identifier(&self) -> Result<*mut CmId, String> {
+        let (library, ip) = (self.library, self.address.ip());
+        let mut address = socket_address((ip, 0).into(), scope_of(self.address));
+        let mut id = ptr::null_mut();
+        // SAFETY: what is passed lives while the calls run, and the channel as long as its identifiers.
         unsafe {
-            this.channel = (library.create_event_channel)();
-            if this.channel.is_null() {
-                return Err(failed("rdma_create_event_channel"));
-            }
-            if (library.create_id)(this.channel, &raw mut this.id, ptr::null_mut(), RDMA_PS_TCP) != 0 {
-                this.id = ptr::null_mut();
+            if (library.create_id)(self.channel, &raw mut id, ptr::null_mut(), RDMA_PS_TCP) != 0 {
                 return Err(failed("rdma_create_id"));
             }
-            if (library.bind_addr)(this.id, (&raw mut address).cast()) != 0 {
-                return Err(failed(&format!("rdma_bind_addr to {ip}")));
-            }
-            if (*this.id).verbs.is_null() {
-                return Err(format!("no RDMA device has the address {ip}"));
-            }
+            let why = if (library.bind_addr)(id, (&raw mut address).cast()) != 0 {
+                failed(&format!("rdma_bind_addr to {ip}"))
+            } else if (*id).verbs.is_null() {
+                format!("no RDMA device has the address {ip}")
+            } else {
+                return Ok(id);
+            };
+            (library.destroy_id)(id);
+            Err(why)
         }
-        Ok(this)
+    }
+
+    /// Accepts connections from now on, at a port which it returns. Over iWARP ports are those of TCP, and the kernel's RDMA CM chooses one without asking
+    /// whether TCP has it: another one is tried then. Nothing has been told of the port before.
+    fn listen(&mut self) -> Result<u16, String> {
+        // Each keeps its port, so that the next one has another.
+        let mut taken = Vec::new();
+        let outcome = loop {
+            // SAFETY: the identifier is bound; its port is read while it is open.
+            unsafe {
+                if (self.library.listen)(self.id, BACKLOG) == 0 {
+                    break Ok(u16::from_be((self.library.get_src_port)(self.id)));
+                }
+            }
+            let is_taken = io::Error::last_os_error().kind() == io::ErrorKind::AddrInUse;
+            let why = failed("rdma_listen");
+            if !is_taken || taken.len() == PORTS_TRIED_MAX {
+                break Err(why);
+            }
+            match self.identifier() {
+                Ok(id) => taken.push(std::mem::replace(&mut self.id, id)),
+                Err(why) => break Err(why),
+            }
+        };
+        // SAFETY: each was made here, and nobody else has it. The one that listens keeps the device open, which they share.
+        taken.into_iter().for_each(|id| unsafe {
+            (self.library.destroy_id)(id);
+        });
+        outcome
     }
 
     fn context(&self) -> *mut Context {
@@ -480,11 +521,8 @@ impl Device {
             let wakes = [descriptors[0], descriptors[1], timer.as_raw_fd()];
             self.wake = Some(watch::any_of(&wakes).map_err(|error| format!("epoll_create: {error}"))?);
             self.timer = Some(timer);
-            if (library.listen)(self.bound.id, BACKLOG) != 0 {
-                return Err(failed("rdma_listen"));
-            }
-            self.name.set_port(u16::from_be((library.get_src_port)(self.bound.id)));
         }
+        self.name.set_port(self.bound.listen()?);
         self.sends = Some(self.packets(SENDS_MAX)?);
         if self.places {
             self.placing = Some(Placing::new(library, self.pd, self.is_iwarp, self.kept.monitor()));
