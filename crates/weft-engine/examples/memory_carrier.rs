@@ -131,7 +131,7 @@ fn engine(own: usize, wire: &Wire, time: &Arc<AtomicU64>, loss_percent: u64, see
         node: None,
         devices: Devices { raw: vec![Box::new(device)], udp: None },
         secret: weft_core::wire::Secret::new([7; 16]),
-        eager_limit: 64 << 10,
+        eager_limit: None,
         unexpected_bytes: 0,
         peer_timeout: settings.peer_timeout,
     });

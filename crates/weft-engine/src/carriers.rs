@@ -315,6 +315,11 @@ impl Remote {
         self.writing().map_or(u64::MAX, |placement| placement.bytes_min)
     }
 
+    /// Longer messages are better announced, and then written by the sender's carrier, than sent unasked; never: the largest number.
+    pub(crate) fn placed_above(&self) -> u64 {
+        self.writing().map_or(u64::MAX, |placement| placement.eager_max)
+    }
+
     /// What it is to write to the peer's memory; `None` where it does not do that.
     pub(crate) fn placements(&mut self) -> Option<&mut Placements> {
         let bytes_max = self.writing()?.bytes_max;

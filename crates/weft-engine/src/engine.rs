@@ -63,8 +63,8 @@ pub struct Parts<P: Platform> {
     pub devices: Devices,
     /// The job's secret, which tags every packet.
     pub secret: Secret,
-    /// Largest message that is sent without asking, in bytes.
-    pub eager_limit: u64,
+    /// Largest message that is sent without asking, in bytes; `None`: what suits the route.
+    pub eager_limit: Option<u64>,
     /// Memory for small messages that nobody has asked for, beyond the credit of their senders, bytes.
     pub unexpected_bytes: u64,
     /// After so much silence a peer of another node counts as failed; zero: never.
@@ -86,6 +86,9 @@ pub struct Engine<P: Platform> {
     groups: multicast::Groups,
     /// Windows of one-sided operations.
     pub windows: Windows,
+    /// What the user has said it is.
+    said_eager_limit: Option<u64>,
+    /// Largest message that is sent without asking where the route does not say less, in bytes.
     eager_limit: u64,
     frame_max: u64,
     /// Largest message that goes into a ring without a request, in bytes.
@@ -105,6 +108,7 @@ impl<P: Platform> Engine<P> {
     pub fn new(parts: Parts<P>) -> Self {
         let frame_max = parts.node.as_ref().map_or(0, |node| (node.frame_max() - HEAD_MAX) as u64);
         let peers = Peers::new(parts.number, parts.host, parts.memory, protocols::is_wide(frame_max));
+        let eager_limit = protocols::eager_limit(parts.eager_limit, u64::MAX);
         let mut messages = Messages::new();
         messages.set_unexpected_max(parts.unexpected_bytes);
         Self {
@@ -118,9 +122,10 @@ impl<P: Platform> Engine<P> {
             awaited: awaited::Awaited::new(parts.peer_timeout),
             groups: multicast::Groups::default(),
             windows: Windows::default(),
-            eager_limit: parts.eager_limit,
+            said_eager_limit: parts.eager_limit,
+            eager_limit,
             frame_max,
-            immediate_max: parts.eager_limit.min(frame_max).min(RING_PIECE_BYTES),
+            immediate_max: eager_limit.min(frame_max).min(RING_PIECE_BYTES),
             myself: VecDeque::new(),
             backlog: Vec::new(),
             scratch: Vec::new(),

@@ -7,7 +7,7 @@
 //! | [`Protocol::WriteToPosted`] | on a node: a receive that it matches is posted where senders see it, and its process computes | one copy, by the sender |
 //! | [`Protocol::Announce`] | everything else: the data stays here until the receiver asks for it, or fetches it | a round trip, and one copy on a node |
 //!
-//! Thresholds and their reasons are in docs/decisions/0107 (a node), 0069 and 0079 (between nodes).
+//! Thresholds and their reasons are in docs/decisions/0107 (a node), 0069 and 0079 (between nodes), 0193 (what carriers write by themselves).
 
 use crate::transport::Wish;
 
@@ -32,6 +32,9 @@ const PIPE_BYTES_MAX: u64 = 512 << 10;
 const STREAMED_PIPE_BYTES_MAX: u64 = 128 << 10;
 /// Largest frame of the smallest ring in which two sides do not hinder each other.
 const PIPE_FRAME_MIN: u64 = 64 << 10;
+
+/// Largest message that is sent unasked where neither `WEFT_EAGER_LIMIT` nor the route says another, bytes.
+pub const EAGER_LIMIT: u64 = 64 << 10;
 
 // What goes through a ring in one piece is written to no posted receive.
 const _: () = assert!(RING_PIECE_BYTES < SINGLE_COPY_BYTES_MIN && SINGLE_COPY_BYTES_MIN <= COOPERATIVE_BYTES_MIN);
@@ -88,7 +91,7 @@ pub struct Facts {
     pub is_blocking: bool,
     /// Its data is one run of memory.
     pub is_contiguous: bool,
-    /// What it may be to be sent unasked (`WEFT_EAGER_LIMIT`).
+    /// What it may be to be sent unasked on this route: [`eager_limit`].
     pub eager_limit: u64,
     /// The receiver has room for it unasked at present.
     pub has_credit: bool,
@@ -147,6 +150,12 @@ impl std::fmt::Display for Reason {
             Self::Fetched => "the receiver waits inside MPI, and fetches it",
         })
     }
+}
+
+/// Largest message that is sent unasked on a route, bytes: what the user has `said`, or what suits the route. `placed_above`: longer ones are
+/// better announced there, since the carrier writes them to where they belong ([`crate::transport::Placement::eager_max`]).
+pub fn eager_limit(said: Option<u64>, placed_above: u64) -> u64 {
+    said.unwrap_or(EAGER_LIMIT.min(placed_above))
 }
 
 /// Largest message of this kind that is sent unasked, in bytes.

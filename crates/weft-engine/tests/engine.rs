@@ -305,7 +305,7 @@ fn a_peer_that_never_answers_fails_what_waits_for_it() {
         node: None,
         devices: Devices { raw: Vec::new(), udp: Some(Box::new(Queue { own: 0, wire })) },
         secret: weft_core::wire::Secret::new([7; 16]),
-        eager_limit: 1_000,
+        eager_limit: Some(1_000),
         unexpected_bytes: 0,
         peer_timeout: weft_core::time::Duration::default(),
     });
@@ -355,7 +355,7 @@ fn node_engines(count: usize, single_copy: bool) -> Vec<Engine> {
                 node: Some(node),
                 devices: Devices::NONE,
                 secret: weft_core::wire::Secret::new([7; 16]),
-                eager_limit: 64 << 10,
+                eager_limit: None,
                 unexpected_bytes: 0,
                 peer_timeout: weft_core::time::Duration::default(),
             });
@@ -979,7 +979,7 @@ fn who_sleeps_before_it_has_looked_at_the_network_wakes_to_ask_those_it_waits_fo
         node: Some(shared::Node::create(&key, 0, 2, &shared::Settings::default()).unwrap()),
         devices: Devices { raw: Vec::new(), udp: Some(Box::new(Queue { own: 0, wire })) },
         secret: weft_core::wire::Secret::new([7; 16]),
-        eager_limit: 1_000,
+        eager_limit: Some(1_000),
         unexpected_bytes: 0,
         peer_timeout: SECOND,
     });

@@ -69,7 +69,7 @@ fn together(count: usize) -> Vec<Engine> {
             node: Some(shared::Node::create(&key, own, count, &settings).unwrap()),
             devices: Devices::NONE,
             secret: weft_core::wire::Secret::new([7; 16]),
-            eager_limit: 64 << 10,
+            eager_limit: None,
             unexpected_bytes: 0,
             peer_timeout: weft_core::time::Duration::default(),
         });

@@ -144,9 +144,10 @@ pub const CLUSTERS: Setting = Setting {
 /// Largest message that is sent without asking.
 pub const EAGER_LIMIT: Setting = Setting {
     name: "WEFT_EAGER_LIMIT",
-    default: "65536",
-    allowed: "bytes from 0 to 262144",
-    meaning: "bytes up to which a message is sent without asking the receiver first",
+    default: "auto",
+    allowed: "auto, or bytes from 0 to 262144",
+    meaning: "bytes up to which a message is sent without asking the receiver first; `auto`: 65536, and 20480 where an RDMA device (`verbs`) writes longer ones to \
+              where they belong",
     reader: Reader::Library,
 };
 /// Memory for messages that nobody has asked for.
@@ -543,8 +544,8 @@ pub struct Settings {
     pub registration_cache: u64,
     /// `WEFT_NETD`: where `weft-netd` listens.
     pub netd: Option<PathBuf>,
-    /// `WEFT_EAGER_LIMIT`: largest message that is sent without asking, in bytes.
-    pub eager_limit: u64,
+    /// `WEFT_EAGER_LIMIT`: largest message that is sent without asking, in bytes; `None`: what suits the route.
+    pub eager_limit: Option<u64>,
     /// `WEFT_COMMUNICATORS`: how many this process may have at a time.
     pub communicators: u32,
     /// `WEFT_UNEXPECTED_BYTES`: memory for small messages that have come before their receives, beside each peer's credit, bytes.
@@ -584,6 +585,7 @@ const REGISTRATION_CACHE_MAX: u64 = 1 << 40;
 const _: () = assert!(verbs::REGISTRATION_CACHE == 268_435_456);
 /// What [`EAGER_LIMIT`] says of itself.
 const _: () = assert!(EAGER_LIMIT_MAX == 262_144);
+const _: () = assert!(weft_engine::protocols::EAGER_LIMIT == 65_536 && verbs::EAGER_MAX == 20_480);
 
 /// Every link of this version: its name in `WEFT_LINK` and what it is.
 pub const LINKS: [(&str, &str); 6] = [
@@ -644,7 +646,10 @@ impl Settings {
             verbs_connections: connections(&variable)?,
             registration_cache: number(&REGISTRATION_CACHE, &variable, REGISTRATION_CACHE_MAX)?,
             netd: NETD.value(&variable).map(PathBuf::from),
-            eager_limit: number(&EAGER_LIMIT, &variable, EAGER_LIMIT_MAX)?,
+            eager_limit: match EAGER_LIMIT.value(&variable).as_deref() {
+                None | Some("auto") => None,
+                Some(_) => Some(number(&EAGER_LIMIT, &variable, EAGER_LIMIT_MAX)?),
+            },
             unexpected_bytes: number(&UNEXPECTED_BYTES, &variable, UNEXPECTED_BYTES_MAX)?,
             ack: scheme(&ACK.value(&variable).unwrap_or_default())?,
             ack_delay: match ACK_DELAY.value(&variable).as_deref() {
@@ -821,7 +826,8 @@ mod tests {
         assert!(settings.faults.is_clean());
         assert_eq!(settings.ack_delay, None);
         assert_eq!(read(&[("WEFT_ACK_DELAY", "70")]).unwrap().ack_delay, Some(Duration::from_micros(70)));
-        assert_eq!((settings.eager_limit, settings.ack, settings.single_copy), (65536, AckScheme::Immediate, true));
+        assert_eq!((settings.eager_limit, settings.ack, settings.single_copy), (None, AckScheme::Immediate, true));
+        assert_eq!(read(&[("WEFT_EAGER_LIMIT", "0")]).unwrap().eager_limit, Some(0));
         assert!(!settings.sealed && read(&[("WEFT_SEALED", "1")]).unwrap().sealed);
         assert_eq!((settings.peer_timeout, settings.shm_dir), (Duration::from_secs(30), None));
     }

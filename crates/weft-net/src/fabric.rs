@@ -139,8 +139,8 @@ pub struct Considered {
     pub chosen: Result<Vec<usize>, String>,
     /// Why interfaces that would do are not used.
     pub left_out: Option<String>,
-    /// From how many bytes on messages are written to the receiver's memory by its provider, or why they are not.
-    pub placed_min: Result<u64, &'static str>,
+    /// What its provider writes to the receiver's memory, or why it writes nothing.
+    pub placement: Result<Placement, &'static str>,
 }
 
 /// What the settings would make of the libfabric of this machine.
@@ -155,13 +155,28 @@ pub fn consider(settings: &Settings) -> Result<Considered, Error> {
         Ok(Choice { rails, left_out }) => (Ok(rails.iter().map(|rail| rail.place).collect()), left_out),
         Err(error) => (Err(error.to_string()), None),
     };
-    let placed_min = match chosen.as_ref().map(|places: &Vec<usize>| &offers[places[0]]) {
+    let placement = match chosen.as_ref().map(|places: &Vec<usize>| &offers[places[0]]) {
         Ok(offer) if offer.kind != Kind::Ordered => Err("it does not keep the order of messages"),
         Ok(_) if settings.without_placement => Err("WEFT_FABRIC_PLACEMENT or WEFT_SEALED says so"),
         Ok(offer) if Offers::placing(library, offer).is_none() => Err("it has no remote writes (FI_RMA)"),
-        _ => Ok(PLACED_MIN),
+        Ok(offer) => Ok(placing(offer)),
+        Err(_) => Err("no provider is chosen"),
     };
-    Ok(Considered { version: library.version(), offers, chosen, left_out, placed_min })
+    Ok(Considered { version: library.version(), offers, chosen, left_out, placement })
+}
+
+/// What the endpoints of this provider do by themselves, if it has remote writes and keeps the order of messages.
+fn placing(offer: &Offer) -> Placement {
+    Placement {
+        writes: true,
+        reads: true,
+        bytes_max: offer.message_max as u64,
+        bytes_min: PLACED_MIN,
+        // Over `tcp` there is nothing to gain below the limit that all have (docs/decisions/0193).
+        eager_max: u64::MAX,
+        one_sided_min: ONE_SIDED_MIN,
+        proof: Proof::Answer,
+    }
 }
 
 fn library() -> Result<&'static Library, Error> {
@@ -389,15 +404,7 @@ impl Datagrams for Fabric {
     }
 
     fn placement(&self) -> Option<Placement> {
-        let bytes_max = self.endpoint.offer.message_max as u64;
-        self.endpoint.places().then_some(Placement {
-            writes: true,
-            reads: true,
-            bytes_max,
-            bytes_min: PLACED_MIN,
-            one_sided_min: ONE_SIDED_MIN,
-            proof: Proof::Answer,
-        })
+        self.endpoint.places().then(|| placing(&self.endpoint.offer))
     }
 
     fn expose(&mut self, data: &UserData, length: u64) -> Option<(Exposure, RemoteMemory)> {

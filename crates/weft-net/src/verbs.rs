@@ -67,6 +67,9 @@ pub use status::{DeviceStatus, PortStatus, locked_memory, status};
 
 /// Smaller messages are as quick as packets: what is announced costs a key more to tell, and a frame at the end.
 const PLACED_MIN: u64 = 16 << 10;
+/// Larger messages are announced rather than sent unasked: written they take fewer instructions also where nothing else is on its way, and half as
+/// many where several are (docs/decisions/0193).
+pub const EAGER_MAX: u64 = 20 << 10;
 /// All one-sided operations that can be: each is one work request then, and neither a message nor the target's processor is needed.
 const ONE_SIDED_MIN: u64 = 1;
 /// Bytes of one access, at most.
@@ -305,6 +308,8 @@ impl Datagrams for Verbs {
             reads: true,
             bytes_max,
             bytes_min: self.bytes_min,
+            // Never announced to be written where nothing is.
+            eager_max: EAGER_MAX.max(self.bytes_min),
             one_sided_min: ONE_SIDED_MIN,
             proof: if self.device.is_iwarp { Proof::Read } else { Proof::Completion },
         })

@@ -9,7 +9,7 @@ use rustix::process::{Signal, kill_process};
 use super::context::{Context, Expected};
 use super::process::Run;
 use super::virtual_hosts::{judge, namespaces};
-use super::{Case, Outcome};
+use super::{Case, Outcome, libfabric};
 
 /// Seconds for one case; the longest wait inside one is a few seconds.
 const LIMIT: u64 = 30;
@@ -32,8 +32,18 @@ fn info() -> Vec<Case> {
             let run = Run::new(context.bin("weft")).arg("info").env("WEFT_EAGER_LIMIT", "0");
             let expected =
                 Expected::code(0).says("the same as this command").says("WEFT_EAGER_LIMIT").says("there are");
-            let expected = expected.says("from the environment; the default is 65536").says("a ring of");
+            let expected = expected.says("from the environment; the default is auto").says("a ring of");
             finish(run, expected.says("How messages travel").says("it is longer than what is sent unasked"))
+        }),
+        Case::new("info: how messages travel over libfabric", |context| {
+            if let Some(skipped) = libfabric::missing(context) {
+                return skipped;
+            }
+            let run = Run::new(context.bin("weft")).arg("info");
+            let run =
+                run.env("WEFT_LINK", "shared,fabric").env("WEFT_FABRIC_PROVIDER", "tcp").env("WEFT_INTERFACE", "lo");
+            let expected = Expected::code(0).says("eager: libfabric").never_says("no link leads there");
+            finish(run, expected.says("announced: written to where it belongs by libfabric"))
         }),
         Case::new("info: a name that is no setting", |context| {
             let run = Run::new(context.bin("weft")).arg("info").env("WEFT_EAGR_LIMIT", "0");

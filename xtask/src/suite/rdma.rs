@@ -158,6 +158,7 @@ fn all() -> Vec<Case> {
                 cases.push(mpi4py(device, *mode, what, pattern));
             }
             cases.push(doctor(device, *mode));
+            cases.push(info(device, *mode));
             cases.extend(failures(device, *mode));
         }
     }
@@ -286,6 +287,24 @@ fn doctor(device: Device, mode: Mode) -> Case {
             start(context, guests, 1, mode.settings, &[&program, "doctor", "node1", "node2"])?.finish(LIMIT)
         };
         on(context, device, 2, &Expected::code(0).says("packets of 64 and").says(" 0 faults"), run)
+    })
+}
+
+/// The page of a machine says how messages travel over the device.
+fn info(device: Device, mode: Mode) -> Case {
+    Case::new(format!("{}, {}: weft info", device.name(), mode.name), move |context| {
+        let run = |guests: &Guests| {
+            let program = context.bin("weft").to_string_lossy().into_owned();
+            start(context, guests, 1, mode.settings, &[&program, "info"])?.finish(LIMIT)
+        };
+        let expected = Expected::code(0).never_says("no link leads there");
+        let expected = match mode.settings.contains(&VERBS) {
+            true => expected
+                .says("up to 20 KiB     eager: the RDMA device")
+                .says("written to where it belongs by the RDMA device"),
+            false => expected.says("eager: libfabric"),
+        };
+        on(context, device, 2, &expected, run)
     })
 }
 

@@ -1,6 +1,7 @@
 //! Which links, addresses and memory programs would use here, and why not the others: as the library decides it.
 
 use serde::Serialize;
+use weft_mpi::engine::Placement;
 use weft_mpi::settings::{self, LINKS, Settings};
 use weft_net::ethernet::Ethernet;
 use weft_net::xdp::{self, Outlook};
@@ -20,6 +21,35 @@ pub(crate) struct Link {
     pub(crate) used: bool,
     /// How it would be used, or why not.
     pub(crate) why: String,
+    /// Which messages it writes to where they belong by itself.
+    pub(crate) written: Option<Written>,
+}
+
+/// Which messages a link writes to the memory of their receivers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Written {
+    /// Those that are announced and have so many bytes.
+    pub(crate) bytes_min: u64,
+    /// All that have more: they are announced.
+    pub(crate) eager_max: u64,
+}
+
+impl Written {
+    fn of(placement: Placement) -> Written {
+        Written { bytes_min: placement.bytes_min, eager_max: placement.eager_max }
+    }
+}
+
+/// How a link would be used.
+struct Use {
+    how: String,
+    written: Option<Written>,
+}
+
+impl From<String> for Use {
+    fn from(how: String) -> Use {
+        Use { how, written: None }
+    }
 }
 
 /// The addresses of this machine.
@@ -81,16 +111,17 @@ impl Addresses {
 pub(crate) fn all(settings: &Settings, machine: &Machine, addresses: &Addresses) -> Vec<Link> {
     let built_in = LINKS.iter().map(|&(name, what)| {
         let verdict = match name {
-            "shared" => judge_shared(settings, machine),
-            "udp" => judge_udp(settings, addresses),
-            "ethernet" => judge_ethernet(settings),
-            "xdp" => judge_xdp(settings),
+            "shared" => judge_shared(settings, machine).map(Use::from),
+            "udp" => judge_udp(settings, addresses).map(Use::from),
+            "ethernet" => judge_ethernet(settings).map(Use::from),
+            "xdp" => judge_xdp(settings).map(Use::from),
             "fabric" => judge_fabric(settings),
             "verbs" => judge_verbs(settings),
-            _ => judge_other(name),
+            _ => judge_other(name).map(Use::from),
         };
         let used = verdict.is_ok();
-        Link { name, what, built_in: true, used, why: verdict.unwrap_or_else(|why| why) }
+        let Use { how: why, written } = verdict.unwrap_or_else(Use::from);
+        Link { name, what, built_in: true, used, why, written }
     });
     built_in.collect()
 }
@@ -116,7 +147,7 @@ fn judge_shared(settings: &Settings, machine: &Machine) -> Result<String, String
     Ok(format!("between ranks of this host; memory in the first that has room of {}; {copies}", places.join(", ")))
 }
 
-fn judge_fabric(settings: &Settings) -> Result<String, String> {
+fn judge_fabric(settings: &Settings) -> Result<Use, String> {
     let wanted = weft_mpi::settings::fabric(settings);
     let found = fabric::consider(&wanted).map_err(|error| error.to_string());
     if !settings.links.fabric {
@@ -138,21 +169,23 @@ fn judge_fabric(settings: &Settings) -> Result<String, String> {
     let others: Vec<&str> = chosen[1..].iter().map(|place| found.offers[*place].domain.as_str()).collect();
     let others = if others.is_empty() { String::new() } else { format!(" and on {}", others.join(", ")) };
     let left_out = found.left_out.map(|why| format!("; {why}")).unwrap_or_default();
-    let large = match found.placed_min {
+    let written = found.placement.ok().map(Written::of);
+    let large = match found.placement.map(|placement| placement.bytes_min) {
         Ok(least) => format!("; the provider writes large ones, from {least} bytes on, to the receiver's memory"),
         Err(why) => format!("; large ones are cut into packets, since {why}"),
     };
     // Opened for a moment, as a rank would.
     let opened = fabric::Fabric::open(&wanted).map_err(|error| error.to_string())?;
     let awake = opened.warning().map(|why| format!("; {why}")).unwrap_or_default();
-    Ok(format!(
+    let how = format!(
         "to ranks of other hosts, in the place of UDP, by libfabric {major}.{minor}, provider {first}{others}, messages of up to {} bytes\
          {large}{left_out}{awake}",
         first.message_max
-    ))
+    );
+    Ok(Use { how, written })
 }
 
-fn judge_verbs(settings: &Settings) -> Result<String, String> {
+fn judge_verbs(settings: &Settings) -> Result<Use, String> {
     let devices = match verbs::status() {
         Ok(devices) if devices.is_empty() => "this machine has no RDMA device".to_owned(),
         Ok(devices) => {
@@ -171,8 +204,11 @@ fn judge_verbs(settings: &Settings) -> Result<String, String> {
         Ok(bytes) => format!("multicast of datagrams of up to {bytes} bytes"),
         Err(why) => format!("no multicast, since {why}"),
     };
-    let large = match opened.placed_min() {
-        Some(least) => format!("large messages, from {least} bytes on, are written to the receiver's memory"),
+    let written = opened.written().map(Written::of);
+    let large = match written {
+        Some(Written { bytes_min, .. }) => {
+            format!("large messages, from {bytes_min} bytes on, are written to the receiver's memory")
+        }
         None => "large messages are cut into packets, as WEFT_VERBS_MODE or WEFT_SEALED says".to_owned(),
     };
     let locked = match verbs::locked_memory() {
@@ -180,9 +216,10 @@ fn judge_verbs(settings: &Settings) -> Result<String, String> {
         Some(bytes) => format!("{} KiB of memory may be locked (`ulimit -l`)", bytes / 1024),
     };
     let (what, kept) = (opened.describe(), opened.registration_cache());
-    Ok(format!(
+    let how = format!(
         "to ranks of other hosts, in the place of UDP, by {what}; {large}; {multicast}; {kept}; {locked}; {devices}"
-    ))
+    );
+    Ok(Use { how, written })
 }
 
 fn judge_udp(settings: &Settings, addresses: &Addresses) -> Result<String, String> {

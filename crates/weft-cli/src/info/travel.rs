@@ -2,23 +2,26 @@
 //! those of the function that every rank asks for each message (`weft_mpi::engine::protocols`), so no threshold stands here.
 
 use serde::Serialize;
-use weft_mpi::engine::protocols::{Facts, Protocol, Receiver, RouteFacts, choose};
+use weft_mpi::engine::protocols::{Facts, Protocol, Receiver, RouteFacts, choose, eager_limit};
 use weft_mpi::engine::{CREDIT_BYTES, CREDIT_PER_MESSAGE, HEAD_MAX, RUN_PACKETS, Wish};
 use weft_mpi::settings::Settings;
 use weft_net::shared;
 
-use super::links::{Addresses, Link};
+use super::links::{Addresses, Link, Written};
 use super::machine::Machine;
 
 /// Sizes are looked at up to two to the power of this.
 const BYTES_LOG_MAX: u32 = 40;
+/// The links that carry what raw frames do not, and their names in sentences.
+const BULK: [(&str, &str); 3] = [("udp", "UDP"), ("fabric", "libfabric"), ("verbs", "the RDMA device")];
 /// Ranks of this host for which rings are meant: with more they may be smaller.
 const RANKS: usize = 2;
 
 /// What the choice depends on, here.
 #[derive(Clone, Debug)]
 pub(crate) struct Here {
-    eager_limit: u64,
+    /// What `WEFT_EAGER_LIMIT` says; none where it leaves that to the route.
+    eager_limit: Option<u64>,
     /// Payload of the largest frame of a ring, bytes; none where ranks of this host share no memory.
     frame_max: Option<u64>,
     /// Whether ranks of this host copy directly from each other's memory.
@@ -30,28 +33,39 @@ pub(crate) struct Here {
 
 /// What leads to other hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Network {
-    None,
-    Udp,
-    Raw,
-    Both,
+struct Network {
+    /// Raw frames do.
+    raw: bool,
+    /// What else does.
+    bulk: Option<Bulk>,
+}
+
+/// What carries what raw frames do not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Bulk {
+    name: &'static str,
+    written: Option<Written>,
+}
+
+impl Network {
+    /// What its carrier writes to where it belongs; where there are raw frames beside it, that is left alone.
+    fn written(self) -> Option<Written> {
+        self.bulk.filter(|_| !self.raw)?.written
+    }
 }
 
 impl Here {
     pub(crate) fn of(settings: &Settings, machine: &Machine, links: &[Link], addresses: &Addresses) -> Here {
-        let uses = |name: &str| links.iter().any(|link| link.used && link.name == name);
+        let used = |name: &str| links.iter().find(|link| link.used && link.name == name);
+        let uses = |name: &str| used(name).is_some();
+        let bulk = |(link, name)| used(link).map(|link| Bulk { name, written: link.written });
         let wanted = shared::Settings { directory: settings.shm_dir.clone(), ..shared::Settings::default() };
         let memory = shared::memory(RANKS, &wanted).filter(|_| uses("shared"));
         Here {
             eager_limit: settings.eager_limit,
             frame_max: memory.map(|memory| (memory.frame_max - HEAD_MAX) as u64),
             single_copy: settings.single_copy && machine.single_copy.allowed,
-            network: match (uses("ethernet") || uses("xdp"), uses("udp")) {
-                (false, false) => Network::None,
-                (false, true) => Network::Udp,
-                (true, false) => Network::Raw,
-                (true, true) => Network::Both,
-            },
+            network: Network { raw: uses("ethernet") || uses("xdp"), bulk: BULK.into_iter().find_map(bulk) },
             packet_size: addresses.packet_size,
         }
     }
@@ -146,7 +160,8 @@ pub(crate) fn journeys(here: &Here) -> Vec<Journey> {
 /// What happens to messages of each size.
 fn stretches(here: &Here, situation: &Situation) -> Vec<Stretch> {
     let mut probes: Vec<u64> = (0..=BYTES_LOG_MAX).map(|log| 1 << log).collect();
-    probes.extend([here.eager_limit, here.eager_limit + 1]);
+    probes.extend(here.eager_limit.into_iter().flat_map(|limit| [limit, limit + 1]));
+    probes.extend(here.network.written().into_iter().flat_map(|written| [written.eager_max, written.bytes_min]));
     probes.sort_unstable();
     let found = changes(&probes, |bytes| travel(here, situation, bytes));
     let ends = found.iter().skip(1).map(|(start, _)| Some(start - 1)).chain([None]);
@@ -200,15 +215,17 @@ fn travel(here: &Here, situation: &Situation, bytes: u64) -> Travel {
         RouteFacts::Ring { .. } => {}
         _ => receiver = Receiver::UNKNOWN,
     }
-    if matches!((route, here.network), (RouteFacts::Network { .. }, Network::None)) {
+    let is_network = matches!(route, RouteFacts::Network { .. });
+    if is_network && here.network == (Network { raw: false, bulk: None }) {
         return ("not at all", "none".into(), "no link leads there".into());
     }
+    let placed_above = here.network.written().filter(|_| is_network).map_or(u64::MAX, |written| written.eager_max);
     let (protocol, reason) = choose(&Facts {
         bytes,
         is_synchronous: false,
         is_blocking,
         is_contiguous: true,
-        eager_limit: here.eager_limit,
+        eager_limit: eager_limit(here.eager_limit, placed_above),
         has_credit: bytes + CREDIT_PER_MESSAGE <= CREDIT_BYTES,
         route,
         receiver,
@@ -222,7 +239,7 @@ fn travel(here: &Here, situation: &Situation, bytes: u64) -> Travel {
     let carrier = match route {
         RouteFacts::Myself => by_itself(protocol).to_owned(),
         RouteFacts::Ring { .. } => on_node(protocol, here.single_copy).to_owned(),
-        RouteFacts::Network { .. } => over_network(here, protocol),
+        RouteFacts::Network { .. } => over_network(here, protocol, bytes),
     };
     (name, carrier, reason.to_string())
 }
@@ -249,15 +266,19 @@ fn on_node(protocol: Protocol, single_copy: bool) -> &'static str {
     }
 }
 
-fn over_network(here: &Here, protocol: Protocol) -> String {
-    match (here.network, protocol) {
-        (Network::None, _) => "none".into(),
-        (Network::Udp, _) => "UDP".into(),
-        (Network::Raw, _) => "raw frames".into(),
-        (Network::Both, Protocol::Eager) => {
-            format!("raw frames; UDP, if it fills more than {RUN_PACKETS} packets of {} bytes", here.packet_size)
+fn over_network(here: &Here, protocol: Protocol, bytes: u64) -> String {
+    let is_written = here.network.written().is_some_and(|written| bytes >= written.bytes_min);
+    match (here.network.raw, here.network.bulk, protocol) {
+        (false, None, _) => "none".into(),
+        (true, None, _) => "raw frames".into(),
+        (false, Some(Bulk { name, .. }), Protocol::Announce { .. }) if is_written => {
+            format!("written to where it belongs by {name}")
         }
-        (Network::Both, _) => "its announcement in a raw frame, its data by UDP".into(),
+        (false, Some(Bulk { name, .. }), _) => name.into(),
+        (true, Some(Bulk { name, .. }), Protocol::Eager) => {
+            format!("raw frames; {name}, if it fills more than {RUN_PACKETS} packets of {} bytes", here.packet_size)
+        }
+        (true, Some(Bulk { name, .. }), _) => format!("its announcement in a raw frame, its data by {name}"),
     }
 }
 
@@ -266,10 +287,10 @@ mod tests {
     use super::*;
 
     const HERE: Here = Here {
-        eager_limit: 65_536,
+        eager_limit: None,
         frame_max: Some(300_000),
         single_copy: true,
-        network: Network::Both,
+        network: Network { raw: true, bulk: Some(Bulk { name: "UDP", written: None }) },
         packet_size: 1472,
     };
 
@@ -298,7 +319,7 @@ mod tests {
             for (frame_max, single_copy) in
                 [(Some(300_000), true), (Some(5_000), true), (Some(300_000), false), (None, true)]
             {
-                let here = Here { eager_limit, frame_max, single_copy, ..HERE };
+                let here = Here { eager_limit: Some(eager_limit), frame_max, single_copy, ..HERE };
                 for Journey { sizes, .. } in journeys(&here) {
                     assert_eq!((sizes[0].bytes_min, sizes.last().unwrap().bytes_max), (0, None));
                     for pair in sizes.windows(2) {
@@ -314,7 +335,7 @@ mod tests {
     #[test]
     fn the_eager_limit_is_where_the_setting_says() {
         for eager_limit in [0, 5_000, 65_536, 200_000] {
-            let here = Here { eager_limit, ..HERE };
+            let here = Here { eager_limit: Some(eager_limit), ..HERE };
             for (peer, situation) in [(MYSELF, "MPI_Isend"), (NODE, "nothing is known"), (HOST, "MPI_Isend, whatever")]
             {
                 assert_eq!(limits(&here, peer, situation)[0], (Some(eager_limit), "eager"), "{peer}");
@@ -348,7 +369,7 @@ mod tests {
         let of =
             |here: &Here, peer| journeys(here).into_iter().filter(|one| one.peer == peer).map(|one| one.sizes).next();
         assert_eq!(of(&here, NODE), of(&here, HOST));
-        let here = Here { network: Network::None, ..HERE };
+        let here = Here { network: Network { raw: false, bulk: None }, ..HERE };
         assert_eq!(limits(&here, HOST, "MPI_Send"), [(None, "not at all")]);
         assert!(limits(&here, NODE, "computes").len() > 1);
     }
@@ -360,8 +381,36 @@ mod tests {
             let sizes = all.into_iter().filter(|one| one.peer == HOST).flat_map(|one| one.sizes);
             sizes.map(|one| one.carrier).collect::<Vec<String>>()
         };
-        assert!(carriers(Network::Udp).iter().all(|carrier| carrier == "UDP"));
-        assert!(carriers(Network::Raw).iter().all(|carrier| carrier == "raw frames"));
-        assert!(carriers(Network::Both).iter().all(|carrier| carrier.contains("raw frame") && carrier.contains("UDP")));
+        let network = |raw, names: &str| {
+            let bulk = BULK.into_iter().find(|(link, _)| *link == names);
+            Network { raw, bulk: bulk.map(|(_, name)| Bulk { name, written: None }) }
+        };
+        assert!(carriers(network(false, "udp")).iter().all(|carrier| carrier == "UDP"));
+        assert!(carriers(network(true, "")).iter().all(|carrier| carrier == "raw frames"));
+        let both = carriers(network(true, "udp"));
+        assert!(both.iter().all(|carrier| carrier.contains("raw frame") && carrier.contains("UDP")));
+        assert!(carriers(network(false, "fabric")).iter().all(|carrier| carrier == "libfabric"));
+    }
+
+    /// A device that writes messages from 16000 bytes on, and those that are longer than 20000 rather than packets.   Expect: the page says so,
+    /// unless the user has said another limit, or raw frames lead there as well.
+    #[test]
+    fn what_an_rdma_device_writes_is_said_with_the_size_from_which_on() {
+        let written = Some(Written { bytes_min: 16_000, eager_max: 20_000 });
+        let network = Network { raw: false, bulk: Some(Bulk { name: "the RDMA device", written }) };
+        let device = Here { network, ..HERE };
+        let sizes = |here: &Here| {
+            let all = journeys(here);
+            let found = all.into_iter().find(|one| one.situations.iter().any(|name| name.contains("whatever")));
+            found.unwrap().sizes.into_iter().map(|size| (size.bytes_max, size.carrier)).collect::<Vec<_>>()
+        };
+        let (packets, writes) =
+            ("the RDMA device".to_owned(), "written to where it belongs by the RDMA device".to_owned());
+        assert_eq!(sizes(&device), [(Some(20_000), packets.clone()), (None, writes.clone())]);
+        let said = Here { eager_limit: Some(200), ..device.clone() };
+        let expected = [(Some(200), packets.clone()), (Some(15_999), packets), (None, writes)];
+        assert_eq!(sizes(&said), expected);
+        let beside_frames = Here { network: Network { raw: true, ..network }, ..HERE };
+        assert_eq!(limits(&beside_frames, HOST, "MPI_Isend, whatever")[0], (Some(65_536), "eager"));
     }
 }

@@ -221,6 +221,17 @@ impl<P: Platform> Engine<P> {
         }
     }
 
+    /// Largest message that is sent without asking to `peer`, in bytes.
+    pub(super) fn eager_limit(&self, peer: PeerId, data: &UserData) -> u64 {
+        match &self.peers[peer].route {
+            // Carriers write from one run of memory only.
+            Route::Remote(remote) if data.address().is_some() => {
+                protocols::eager_limit(self.said_eager_limit, remote.placed_above())
+            }
+            _ => self.eager_limit,
+        }
+    }
+
     /// What is known of a send, its route and its receiver.
     fn facts(&mut self, peer: PeerId, send: &Send) -> Facts {
         let bytes = send.data.len();
@@ -239,7 +250,7 @@ impl<P: Platform> Engine<P> {
             is_synchronous: send.mode == Mode::Synchronous,
             is_blocking: send.blocking,
             is_contiguous: send.data.address().is_some(),
-            eager_limit: self.eager_limit,
+            eager_limit: self.eager_limit(peer, &send.data),
             has_credit: bytes + CREDIT_PER_MESSAGE <= state.matching.credit,
             route: match &state.route {
                 Route::Shared(_) => RouteFacts::Ring { frame_max: self.frame_max, is_near: state.writer.is_plain() },

@@ -36,9 +36,9 @@ impl<P: Platform> Engine<P> {
 
     /// Whether a send would leave unasked, but its receiver has no room: messages before it wait there for their receives.
     pub fn waits_for_room(&self, send: &Send) -> bool {
-        let peer = send.peer.and_then(|peer| self.peers.get(peer));
-        let cost = send.data.len() + CREDIT_PER_MESSAGE;
-        send.data.len() <= self.eager_limit && peer.is_some_and(|peer| peer.matching.credit < cost)
+        let Some((peer, state)) = send.peer.and_then(|peer| Some((peer, self.peers.get(peer)?))) else { return false };
+        let bytes = send.data.len();
+        bytes <= self.eager_limit(peer, &send.data) && state.matching.credit < bytes + CREDIT_PER_MESSAGE
     }
 
     /// The flow to each peer of another node that has been talked to of late.

@@ -106,6 +106,17 @@ fn small_messages_ignore_the_receiver() {
     });
 }
 
+/// What a carrier would rather write is announced from there on, unless the user has said a limit; no route has more than others by itself.
+#[test]
+fn a_carrier_that_writes_lowers_the_limit_where_nobody_has_said_one() {
+    assert_eq!(eager_limit(None, u64::MAX), EAGER_LIMIT);
+    assert_eq!(eager_limit(None, 20 << 10), 20 << 10);
+    assert_eq!(eager_limit(None, 1 << 20), EAGER_LIMIT);
+    for said in LIMITS {
+        assert!([0, 20 << 10, u64::MAX].into_iter().all(|above| eager_limit(Some(said), above) == said));
+    }
+}
+
 /// The table as people know it, one line for each kind of message.
 #[test]
 fn the_choices_that_users_meet_most_often() {

@@ -20,8 +20,10 @@ pub struct Placement {
     pub reads: bool,
     /// Bytes of one access, at most.
     pub bytes_max: u64,
-    /// Messages of fewer bytes are quicker as packets.
+    /// Messages of fewer bytes are quicker as packets, also those that are announced.
     pub bytes_min: u64,
+    /// Messages of more bytes are better announced, and then written, than sent unasked.
+    pub eager_max: u64,
     /// One-sided operations of fewer bytes are quicker as records in packets.
     pub one_sided_min: u64,
     /// What shows that what it has written for a one-sided operation is in its place.

@@ -108,7 +108,7 @@ pub(crate) fn engine(
         node: None,
         devices,
         secret: weft_core::wire::Secret::new([7; 16]),
-        eager_limit,
+        eager_limit: Some(eager_limit),
         unexpected_bytes: 0,
         peer_timeout,
     });

@@ -299,7 +299,7 @@ mod tests {
     /// Two endpoints that place, and where the first finds the second; none where the provider has none.
     fn pair() -> Option<(Fabric, Fabric, Address)> {
         let settings = Settings { provider: Some("tcp".into()), interfaces: Some("lo".into()), ..Settings::default() };
-        if !consider(&settings).is_ok_and(|found| found.chosen.is_ok() && found.placed_min.is_ok()) {
+        if !consider(&settings).is_ok_and(|found| found.chosen.is_ok() && found.placement.is_ok()) {
             eprintln!("left out: no provider that writes to memory of peers");
             return None;
         }

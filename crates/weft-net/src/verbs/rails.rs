@@ -139,9 +139,9 @@ impl VerbsRails {
         self.rails.first_mut().map_or(Err("there is no device".to_owned()), Verbs::multicast)
     }
 
-    /// From how many bytes on messages are written to the receiver's memory; none if they are not.
-    pub fn placed_min(&self) -> Option<u64> {
-        self.placement.map(|placement| placement.bytes_min).filter(|least| *least < u64::MAX)
+    /// Which messages are written to the receiver's memory; `None` if none are.
+    pub fn written(&self) -> Option<Placement> {
+        self.placement.filter(|placement| placement.bytes_min < u64::MAX)
     }
 }
 
@@ -466,6 +466,7 @@ fn weaker(one: Placement, other: Placement) -> Placement {
         reads: one.reads && other.reads,
         bytes_max: one.bytes_max.min(other.bytes_max),
         bytes_min: one.bytes_min.max(other.bytes_min),
+        eager_max: one.eager_max.max(other.eager_max),
         one_sided_min: one.one_sided_min.max(other.one_sided_min),
         // Which of them proves nothing by a completion makes no difference then: what that one carries beside packets is proved by itself.
         proof: if one.proof == other.proof { one.proof } else { Proof::Read },

@@ -17,6 +17,7 @@ use weft_engine::engine::{Engine, NewGroup, Parts, Ways};
 use weft_engine::group::{Group, PeerId};
 use weft_engine::memory::InProcess;
 use weft_engine::peers::{NewPeer, Route};
+use weft_engine::protocols::EAGER_LIMIT;
 
 /// Memory for messages before their receives, beyond credit: little, so that senders get it and run out of it.
 pub(super) const UNEXPECTED_BYTES: u64 = 64 << 10;
@@ -168,7 +169,8 @@ impl Carriers {
             memory: self.memory.clone(),
             devices,
             secret,
-            eager_limit: machine.eager_limit,
+            // What is said when nothing is: carriers that write may have a limit of their own then.
+            eager_limit: (machine.eager_limit != EAGER_LIMIT).then_some(machine.eager_limit),
             unexpected_bytes: UNEXPECTED_BYTES,
             peer_timeout: machine.peer_timeout,
         });

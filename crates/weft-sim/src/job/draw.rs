@@ -208,6 +208,7 @@ fn connect(machine: &mut Machine, random: &mut Random, breaks: bool) {
         breaks: (breaks && is_apart).then_some(Break { from, to, at }),
         placing: random.chance(600_000).then(|| Placing {
             bytes_min: random.pick(&[1, 1_000, 32 << 10]),
+            eager_max: random.pick(&[100, 5_000, 64 << 10]),
             bytes_max: random.pick(&[500, 10_000, 1 << 20]),
             one_sided_min: random.pick(&[0, 1, 500, 10_000]),
             unexposed: random.pick(&[0, 100_000]),

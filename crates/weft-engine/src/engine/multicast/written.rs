@@ -222,8 +222,16 @@ mod tests {
     }
 
     fn placement() -> Placement {
-        let (bytes_max, bytes_min, one_sided_min) = (1 << 20, 1, 1);
-        Placement { writes: true, reads: true, bytes_max, bytes_min, one_sided_min, proof: Proof::Completion }
+        let (bytes_max, bytes_min, eager_max, one_sided_min) = (1 << 20, 1, u64::MAX, 1);
+        Placement {
+            writes: true,
+            reads: true,
+            bytes_max,
+            bytes_min,
+            eager_max,
+            one_sided_min,
+            proof: Proof::Completion,
+        }
     }
 
     /// A root and one receiver, which knows where to write.

@@ -159,7 +159,8 @@ impl Datagrams for Played {
 
     fn placement(&self) -> Option<Placement> {
         let Self { proof, .. } = *self;
-        Some(Placement { writes: true, reads: true, bytes_max: 1 << 30, bytes_min: 1 << 14, one_sided_min: 1, proof })
+        let (bytes_max, bytes_min, eager_max, one_sided_min) = (1 << 30, 1 << 14, 1 << 15, 1);
+        Some(Placement { writes: true, reads: true, bytes_max, bytes_min, eager_max, one_sided_min, proof })
     }
 
     fn expose(&mut self, _data: &UserData, _length: u64) -> Option<(Exposure, RemoteMemory)> {

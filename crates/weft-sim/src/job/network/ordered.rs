@@ -31,6 +31,7 @@ pub(in crate::job) struct Ordered {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::job) struct Placing {
     pub(in crate::job) bytes_min: u64,
+    pub(in crate::job) eager_max: u64,
     pub(in crate::job) bytes_max: u64,
     /// It reads as well, and does one-sided operations of at least so many bytes; 0: it only writes.
     pub(in crate::job) one_sided_min: u64,
@@ -51,6 +52,7 @@ impl Placing {
             reads: self.one_sided_min > 0,
             bytes_max: self.bytes_max,
             bytes_min: self.bytes_min,
+            eager_max: self.eager_max,
             one_sided_min: self.one_sided_min,
             proof: self.proof,
         }
