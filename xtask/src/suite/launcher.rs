@@ -209,7 +209,7 @@ fn starts() -> Vec<Case> {
             let finished = run.and_then(|run| run.env("WEFT_EAGER_LIMIT", "lots").limit(40).finish());
             let lines = finished.as_ref().map_or(0, |finished| finished.output.lines().count());
             let expected =
-                Expected::failure().says("WEFT_EAGER_LIMIT=lots is not such a whole number: it may say bytes");
+                Expected::failure().says("WEFT_EAGER_LIMIT=lots is not such a whole number: it may say auto, or bytes");
             match (expected.judge(finished), lines) {
                 (Outcome::Passed, 1) => Outcome::Passed,
                 (Outcome::Passed, _) => Outcome::Failed(format!("{lines} lines are said")),
