@@ -86,7 +86,7 @@ pub struct Engine<P: Platform> {
     groups: multicast::Groups,
     /// Windows of one-sided operations.
     pub windows: Windows,
-    /// What the user has said it is.
+    /// The eager limit that the user has said, for all routes.
     said_eager_limit: Option<u64>,
     /// Largest message that is sent without asking where the route does not say less, in bytes.
     eager_limit: u64,

@@ -646,16 +646,10 @@ impl Settings {
             verbs_connections: connections(&variable)?,
             registration_cache: number(&REGISTRATION_CACHE, &variable, REGISTRATION_CACHE_MAX)?,
             netd: NETD.value(&variable).map(PathBuf::from),
-            eager_limit: match EAGER_LIMIT.value(&variable).as_deref() {
-                None | Some("auto") => None,
-                Some(_) => Some(number(&EAGER_LIMIT, &variable, EAGER_LIMIT_MAX)?),
-            },
+            eager_limit: number_or_auto(&EAGER_LIMIT, &variable, EAGER_LIMIT_MAX)?,
             unexpected_bytes: number(&UNEXPECTED_BYTES, &variable, UNEXPECTED_BYTES_MAX)?,
             ack: scheme(&ACK.value(&variable).unwrap_or_default())?,
-            ack_delay: match ACK_DELAY.value(&variable).as_deref() {
-                None | Some("auto") => None,
-                Some(_) => Some(Duration::from_micros(number(&ACK_DELAY, &variable, ACK_DELAY_US_MAX)?)),
-            },
+            ack_delay: number_or_auto(&ACK_DELAY, &variable, ACK_DELAY_US_MAX)?.map(Duration::from_micros),
             peer_timeout: Duration::from_secs(number(&PEER_TIMEOUT, &variable, u64::from(u32::MAX))?),
             capture: match CAPTURE.value(&variable) {
                 Some(path) if !path.contains(CAPTURE_RANK) => {
@@ -808,6 +802,18 @@ fn number(setting: &Setting, variable: &impl Fn(&str) -> Option<String>, max: u6
     match value.parse::<u64>() {
         Ok(number) if number <= max => Ok(number),
         _ => Err(setting.says(&value, "is not such a whole number")),
+    }
+}
+
+/// The same of a setting that may say `auto`: `None` then.
+fn number_or_auto(
+    setting: &Setting,
+    variable: &impl Fn(&str) -> Option<String>,
+    max: u64,
+) -> Result<Option<u64>, String> {
+    match setting.value(variable).as_deref() {
+        None | Some("auto") => Ok(None),
+        Some(_) => number(setting, variable, max).map(Some),
     }
 }
 

@@ -308,7 +308,7 @@ impl Datagrams for Verbs {
             reads: true,
             bytes_max,
             bytes_min: self.bytes_min,
-            // Never announced to be written where nothing is.
+            // Where messages are never written (mode `one-sided`) none is announced for that.
             eager_max: EAGER_MAX.max(self.bytes_min),
             one_sided_min: ONE_SIDED_MIN,
             proof: if self.device.is_iwarp { Proof::Read } else { Proof::Completion },

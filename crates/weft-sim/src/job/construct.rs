@@ -169,7 +169,7 @@ impl Carriers {
             memory: self.memory.clone(),
             devices,
             secret,
-            // What is said when nothing is: carriers that write may have a limit of their own then.
+            // This one stands for a setting of `auto`: carriers that write may then have a limit of their own.
             eager_limit: (machine.eager_limit != EAGER_LIMIT).then_some(machine.eager_limit),
             unexpected_bytes: UNEXPECTED_BYTES,
             peer_timeout: machine.peer_timeout,
