@@ -18,6 +18,8 @@ SECONDS = 60
 TARGETS =
 # What `make instructions` compares with: where another Weft is installed.
 BEFORE =
+# How long `make soak` makes and frees all kinds of objects.
+MINUTES = 60
 # What `make test-rdma` runs; everything unless a part of a case's name is given.
 RDMA =
 # What `make test-applications` runs; all of them unless some are named.
@@ -43,6 +45,7 @@ help:
 	@echo 'make fuzz [SECONDS=N] [TARGETS="NAME"]  hostile input for everything that reads foreign bytes (12 minutes)'
 	@echo 'make test-applications [APPLICATIONS="NAME"]  programs that others wrote, fetched by package name, with their own tests (an hour)'
 	@echo 'make test-large            mpi4py'\''s own tests with 1 to 5 ranks and on two hosts, those of collectives with up to 8 on up to four, conformance programs on MPICH and Weft, libfabric on four hosts (an hour)'
+	@echo 'make soak [MINUTES=N]      all kinds of objects, made and freed for an hour between two hosts that lose packets: whether memory, descriptors, threads or time grow'
 	@echo 'make test-rdma [RDMA="NAME"]  iWARP and RoCE between virtual machines: builds their kernel the first time, and boots them (an hour and more)'
 	@echo 'make clean                 remove build/ and target/'
 
@@ -102,7 +105,11 @@ test-applications: setup-tests own
 # The suites that take too long for every change: mpi4py's own tests in all runs, the conformance programs with 1 to 5 ranks, and all programs over libfabric
 # on four hosts.
 test-large: setup-tests own
-	$(CARGO) xtask suite mpi4py-all conformance-all fabric-all
+	$(CARGO) xtask suite mpi4py-all conformance-all fabric-all lifetimes-all
+
+# Nothing grows, however long it runs.
+soak: setup-tests own
+	$(CARGO) xtask soak --minutes "$(MINUTES)" --json build/soak.json
 
 # MPI over RDMA devices that the kernel plays in virtual machines.
 test-rdma: setup-rdma own
@@ -138,4 +145,4 @@ bench-rdma: setup-rdma own
 clean:
 	rm -rf build target
 
-.PHONY: bench-multicast bench-rdma test-applications test-large test-rdma help setup setup-bench setup-demo setup-rdma setup-tests build install own demo collectives check suite test loom miri mutants swarm fuzz instructions bench clean
+.PHONY: bench-multicast bench-rdma test-applications test-large test-rdma soak help setup setup-bench setup-demo setup-rdma setup-tests build install own demo collectives check suite test loom miri mutants swarm fuzz instructions bench clean

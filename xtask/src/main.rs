@@ -18,6 +18,7 @@ const USAGE: &str = "usage: cargo xtask <command>
   suite [NAME ...]    run the integration suites (all of them without a name)
   applications [NAME ...]
                       programs that others wrote, fetched, built, and run with their own tests
+  soak [--minutes N]  make and free all kinds of objects between two hosts for an hour, and judge whether anything grows
   rdma -- PROGRAM …   run a program in virtual machines with RDMA devices that the kernel plays
   bench-rdma          count what MPI costs in them, over RDMA, TCP and UDP
   instructions        count what a message of 8 bytes costs, or compare it between installed prefixes";
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Some("tidy") => tidy::run(rest),
         Some("suite") => suite::run(rest),
         Some("applications") => applications::run(rest),
+        Some("soak") => suite::soak::run(rest),
         Some("rdma") => suite::guests::run(rest),
         Some("bench-rdma") => suite::rdma_bench::run(rest),
         Some("guest") => suite::guests::run_inside(rest),

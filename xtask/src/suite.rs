@@ -11,6 +11,7 @@ pub(crate) mod context;
 mod doctor;
 mod fabric;
 mod gone;
+mod growth;
 pub(crate) mod guests;
 mod hangs;
 mod hostile;
@@ -29,6 +30,7 @@ mod rails;
 mod rdma;
 pub(crate) mod rdma_bench;
 mod report;
+pub(crate) mod soak;
 mod tools;
 mod trace;
 mod user;
@@ -106,6 +108,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "memory", what: "little shared memory, and no copies between processes", cases: memory::cases },
     Suite { name: "virtual-hosts", what: "weft hosts cleans up whatever happens", cases: virtual_hosts::cases },
     Suite { name: "doctor", what: "weft info and weft doctor find what is broken", cases: doctor::cases },
+    Suite { name: "lifetimes", what: "objects that are made and freed leave nothing behind", cases: soak::cases },
     Suite { name: "conformance", what: "programs for each chapter, on MPICH and on Weft", cases: conformance::cases },
     Suite { name: "hydra", what: "Weft's programs under Hydra and MPICH's under Weft", cases: peers::hydra },
     Suite { name: "porting", what: "what programs and their configure scripts ask for", cases: porting::cases },
@@ -128,6 +131,11 @@ const LARGE: &[Suite] = &[
         cases: conformance::all_cases,
     },
     Suite { name: "fabric-all", what: "all programs over libfabric on four hosts", cases: fabric::all_cases },
+    Suite {
+        name: "lifetimes-all",
+        what: "ten minutes of everything, and 100,000 turns of each kind of object: nothing grows",
+        cases: soak::all_cases,
+    },
     Suite { name: "mpi4py-all", what: "mpi4py's own tests in all runs", cases: peers::mpi4py_all },
     Suite { name: "rdma", what: "iWARP and RoCE between virtual machines", cases: rdma::cases },
 ];

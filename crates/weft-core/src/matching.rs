@@ -43,6 +43,9 @@ pub struct Matcher<P, M> {
     free: Vec<u32>,
     /// The context looked up last and its place: mostly the next one too. No context at first.
     last: (u64, u32),
+    /// Entries of all queues, so that nobody who asks for them walks through these.
+    posted: usize,
+    unexpected: usize,
 }
 
 struct Queues<P, M> {
@@ -77,7 +80,14 @@ impl<P, M> Default for Matcher<P, M> {
 impl<P, M> Matcher<P, M> {
     /// A matcher with nothing queued.
     pub fn new() -> Matcher<P, M> {
-        Matcher { contexts: Vec::new(), places: Table::default(), free: Vec::new(), last: NO_CONTEXT }
+        Matcher {
+            contexts: Vec::new(),
+            places: Table::default(),
+            free: Vec::new(),
+            last: NO_CONTEXT,
+            posted: 0,
+            unexpected: 0,
+        }
     }
 
     /// A receive is posted: the earliest matching unexpected message, else the receive is queued.
@@ -89,9 +99,11 @@ impl<P, M> Matcher<P, M> {
         if queues.unexpected.len() > 0
             && let Some(found) = queues.take_unexpected(context, &wanted)
         {
+            self.unexpected -= 1;
             return Some(found);
         }
         queues.posted.push(wanted, posted);
+        self.posted += 1;
         None
     }
 
@@ -103,10 +115,13 @@ impl<P, M> Matcher<P, M> {
         if let Some(id) = queues.posted.find(&arrived) {
             #[cfg(weft_mutant = "receive_matched_out_of_order")]
             let id = queues.posted.newest_where(|wanted, _| wanted.matches(&arrived)).unwrap_or(id);
-            return queues.posted.take(id);
+            let found = queues.posted.take(id);
+            self.posted -= 1;
+            return found;
         }
         if let Some(message) = make() {
             queues.keep(arrived, message);
+            self.unexpected += 1;
         }
         None
     }
@@ -122,7 +137,7 @@ impl<P, M> Matcher<P, M> {
     pub fn extract(&mut self, context: u32, source: Option<u32>, tag: Option<i32>) -> Option<(Envelope, M)> {
         let queues = self.existing(context)?;
         let id = queues.unexpected.find(&Pattern::new(source, tag))?;
-        queues.unexpected.remove(id).map(|(found, message)| (envelope(context, &found), message))
+        self.take_out(context, id)
     }
 
     /// Whether there is a message that a receive posted now would take.
@@ -178,14 +193,22 @@ impl<P, M> Matcher<P, M> {
     pub fn cancel(&mut self, context: u32, pred: impl Fn(&P) -> bool) -> Option<P> {
         let posted = &mut self.existing(context)?.posted;
         let id = posted.oldest_where(|_, posted| pred(posted))?;
-        posted.remove(id).map(|(_, posted)| posted)
+        let (_, posted) = posted.remove(id)?;
+        self.posted -= 1;
+        Some(posted)
     }
 
     /// Removes the earliest unexpected message of which `pred` holds: its sender has cancelled it. Looks at all of them.
     pub fn retract(&mut self, context: u32, mut pred: impl FnMut(&Envelope, &M) -> bool) -> Option<(Envelope, M)> {
         let unexpected = &mut self.existing(context)?.unexpected;
         let id = unexpected.oldest_where(|found, message| pred(&envelope(context, found), message))?;
-        unexpected.remove(id).map(|(found, message)| (envelope(context, &found), message))
+        self.take_out(context, id)
+    }
+
+    fn take_out(&mut self, context: u32, id: u32) -> Option<(Envelope, M)> {
+        let (found, message) = self.existing(context)?.unexpected.remove(id)?;
+        self.unexpected -= 1;
+        Some((envelope(context, &found), message))
     }
 
     /// The latest unexpected message of which `pred` holds, for example to append a later piece to it. Looks at all of
@@ -194,6 +217,14 @@ impl<P, M> Matcher<P, M> {
         let unexpected = &mut self.existing(context)?.unexpected;
         let id = unexpected.newest_where(|found, message| pred(&envelope(context, found), message))?;
         unexpected.get_mut(id)
+    }
+
+    /// Forgets a context in which nothing is queued: it is made anew when something is. Its communicator is gone, and what has
+    /// begun on that goes on.
+    pub fn release_context(&mut self, context: u32) {
+        if self.counts_in(context) == (0, 0) {
+            self.drop_context(context);
+        }
     }
 
     /// Forgets a context and hands over what was queued in it.
@@ -205,6 +236,8 @@ impl<P, M> Matcher<P, M> {
         self.free.push(place);
         let fresh = Queues { posted: Queue::new(), unexpected: Queue::new() };
         let mut queues = core::mem::replace(&mut self.contexts[place as usize], fresh);
+        self.posted -= queues.posted.len();
+        self.unexpected -= queues.unexpected.len();
         let messages = queues.unexpected.drain().into_iter();
         Leftovers {
             posted: queues.posted.drain().into_iter().map(|(_, posted)| posted).collect(),
@@ -212,14 +245,19 @@ impl<P, M> Matcher<P, M> {
         }
     }
 
+    /// The contexts that have queues.
+    pub fn contexts(&self) -> impl Iterator<Item = u32> {
+        self.places.keys().copied()
+    }
+
     /// Receives queued in all contexts.
     pub fn posted_count(&self) -> usize {
-        self.contexts.iter().map(|queues| queues.posted.len()).sum()
+        self.posted
     }
 
     /// Messages queued in all contexts.
     pub fn unexpected_count(&self) -> usize {
-        self.contexts.iter().map(|queues| queues.unexpected.len()).sum()
+        self.unexpected
     }
 
     /// The messages queued in each context, oldest first: for those who look on.

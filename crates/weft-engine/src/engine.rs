@@ -220,6 +220,12 @@ impl<P: Platform> Engine<P> {
         self.flush();
     }
 
+    /// Forgets the messages in contexts of which `is_over` holds ([`Messages::discard_contexts`]).
+    pub fn discard_contexts(&mut self, is_over: impl Fn(u32) -> bool) {
+        self.messages.discard_contexts(is_over, &mut self.peers);
+        self.flush();
+    }
+
     /// Asks for a started operation to be cancelled (MPI-5.0 §3.8.4).
     pub fn cancel(&mut self, handle: usize) {
         if !self.withdraw_receive(handle) || self.messages.cancel_receive(handle) {

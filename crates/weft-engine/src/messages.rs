@@ -4,6 +4,7 @@
 //! what must leave is left in the outbox for the engine. The protocol is described in `weft_core::message`.
 
 mod awaited;
+mod contexts;
 mod eager;
 mod given_up;
 mod rendezvous;

@@ -49,6 +49,35 @@ fn a_peer_that_ignores_its_credit_fills_no_memory() {
     assert_eq!((messages.0.matcher.unexpected_count() as u64, messages.0.nonsense), (room, 3 * room));
 }
 
+/// Expect: what nobody can receive any more makes room for what the same peer sends in other contexts; what is not over stays.
+#[test]
+fn messages_of_a_context_that_is_over_leave_their_room_behind() {
+    let mut messages = (Messages::new(), Peer::new(|| 0));
+    let payload = vec![3; CREDIT_BYTES as usize / 2];
+    for context in 100..200 {
+        let envelope = Envelope { context, ..ENVELOPE };
+        arrives(&mut messages, Head::eager(envelope, None), &payload);
+        arrives(&mut messages, Head::rendezvous(envelope, 9, 1 << 20, None), &[]);
+        messages.0.discard_contexts(|context| context < 100, &mut messages.1);
+        assert_eq!(messages.0.matcher.counts_in(context), (0, 2), "it is not over");
+        messages.0.discard_contexts(|other| other == context, &mut messages.1);
+        let left = (messages.0.matcher.contexts().count(), messages.0.unexpected.len(), messages.0.nonsense);
+        assert_eq!(left, (0, 0, 0), "context {context}");
+    }
+}
+
+/// Expect: a message that is still arriving is forgotten when all of it is here.
+#[test]
+fn a_context_that_is_over_stays_until_its_messages_have_arrived() {
+    let mut messages = (Messages::new(), Peer::new(|| 0));
+    arrives(&mut messages, Head::eager_first(ENVELOPE, None, 2000), &[1]);
+    messages.0.discard_contexts(|_| true, &mut messages.1);
+    assert_eq!(messages.0.matcher.unexpected_count(), 1);
+    arrives(&mut messages, Head::eager_more(), &[2; 1999]);
+    messages.0.discard_contexts(|_| true, &mut messages.1);
+    assert_eq!((messages.0.matcher.contexts().count(), messages.0.unexpected.len(), messages.0.nonsense), (0, 0, 0));
+}
+
 #[test]
 fn pieces_count_as_the_message_that_they_promise() {
     let mut messages = (Messages::new(), Peer::new(|| 0));

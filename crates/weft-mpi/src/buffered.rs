@@ -68,6 +68,11 @@ impl Buffer {
         Ok((attached.address, attached.bytes))
     }
 
+    /// Its holder is gone, and this one keeps the messages that have not left yet.
+    pub fn take_over(&mut self, mut gone: Buffer) {
+        self.waiting.append(&mut gone.waiting);
+    }
+
     /// Whether a buffer is attached.
     pub fn is_attached(&self) -> bool {
         self.attached.is_some()
@@ -112,6 +117,11 @@ impl Buffer {
             ));
         }
         Ok(())
+    }
+
+    /// Whether a message of `bytes` bytes fits once all others have left.
+    pub fn could_hold(&self, bytes: u64) -> bool {
+        self.attached.as_ref().is_some_and(|attached| attached.automatic || cost(bytes) <= attached.bytes)
     }
 
     /// Keeps `bytes` until `request` is complete; `length` of them are the program's.

@@ -300,6 +300,10 @@ impl Process {
         communicator: Option<usize>,
         creation: Creation,
     ) -> Result<usize> {
+        if self.contexts.is_short() {
+            // What is complete without this process knowing uses no context any more.
+            self.progress();
+        }
         let request = self.messages()?.add_collective(place.communicator)?;
         let agreement = Agreement {
             layout: self.agreement_layout(&place),
@@ -406,19 +410,21 @@ impl Process {
     /// Whether nothing is here of a communicator that had these contexts before.
     fn is_clear(&mut self, context: u32) -> bool {
         let Ok(messages) = self.messages() else { return true };
-        messages.forget_given_up(context..context + CONTEXTS_EACH);
+        messages.forget_given_up(|other| (context..context + CONTEXTS_EACH).contains(&other));
         (context..context + CONTEXTS_EACH).all(|context| messages.matcher.counts_in(context) == (0, 0))
     }
 
     /// Contexts of communicators that have been freed can be given again, but for those with operations under way (MPI-5.0 §7.4.3).
+    /// Messages that are left in them, or have come since, are forgotten: nobody can receive them.
     fn sweep_contexts(&mut self) {
-        let Some(engine) = self.engine.as_deref() else { return };
+        let Some(engine) = self.engine.as_deref_mut() else { return };
         let requests = engine.messages.requests.iter();
         let busy: BTreeSet<usize> = requests
             .filter(|(_, request)| request.persistent.is_some() || !request.is_complete())
             .map(|(_, request)| request.communicator)
             .collect();
         self.contexts.sweep(|handle| busy.contains(&handle));
+        engine.discard_contexts(|context| self.contexts.is_over(context));
     }
 
     /// Takes the slot of a communicator with this number; false: another one has it.
@@ -458,6 +464,10 @@ impl Process {
         if let Some(object) = self.objects.communicators.remove(handle) {
             self.objects.release_error_handler(object.error_handler);
             object.slot.into_iter().for_each(|slot| self.slots.release(slot));
+            self.temporaries.take_over(object.buffer);
+            if let Some(engine) = &mut self.engine {
+                engine.messages.release_contexts(object.context..object.context + CONTEXTS_EACH);
+            }
             if self.contexts.end_use(handle, object.context) {
                 self.sweep_contexts();
             }

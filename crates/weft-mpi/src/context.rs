@@ -50,8 +50,9 @@ pub const COMMUNICATORS_MAX: u32 = (CONTEXT_MAX - CONTEXT_FIRST) / CONTEXTS_EACH
 /// Offers of a repeated agreement spread over at most so many bits of numbers.
 const SPREAD_BITS_MAX: u32 = 12;
 
-/// Communicators that have been freed, and of which it has not been looked whether anything still uses them, at most.
-const FREED_MAX: usize = 1024;
+/// After so many communicators have been freed, or after twice as many as were still used when it was looked last, it is looked whether
+/// anything still uses them: so this costs each of them little, however many are.
+const FREED_MIN: usize = 64;
 
 /// What processes agree on: a number that only grows. Contexts are given in turn, the same again after [`COMMUNICATORS_MAX`] others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,6 +96,8 @@ pub struct Contexts {
     used: BTreeSet<u32>,
     /// Those that have been freed lately: handle, and place among the contexts.
     freed: Vec<(usize, u32)>,
+    /// With so many it is time to look which of them nothing uses any more.
+    freed_max: usize,
     /// Numbers reserved by agreements, as long as one is under way that could end with them.
     taken: BTreeSet<Serial>,
     /// Offers of agreements that are under way, and how many have made them.
@@ -109,6 +112,7 @@ impl Contexts {
             limit: COMMUNICATORS_MAX,
             used: BTreeSet::new(),
             freed: Vec::new(),
+            freed_max: FREED_MIN,
             taken: BTreeSet::new(),
             offers: BTreeMap::new(),
         }
@@ -169,7 +173,7 @@ impl Contexts {
         if (CONTEXT_FIRST..CONTEXT_MAX).contains(&context) {
             self.freed.push((handle, (context - CONTEXT_FIRST) / CONTEXTS_EACH));
         }
-        self.freed.len() >= FREED_MAX
+        self.freed.len() >= self.freed_max
     }
 
     /// Whether contexts are about to be given again, so that it must be known which of them are free.
@@ -187,6 +191,14 @@ impl Contexts {
             }
             busy
         });
+        self.freed_max = FREED_MIN.max(2 * self.freed.len());
+    }
+
+    /// Whether a communicator had this context, and neither has one it now nor can get it by an agreement that is under way. No message comes
+    /// in the context of a communicator before this process has reserved it: so what is there is left from one that is gone.
+    pub fn is_over(&self, context: u32) -> bool {
+        let Some(slot) = context.checked_sub(CONTEXT_FIRST).map(|distance| distance / CONTEXTS_EACH) else { return false };
+        context < CONTEXT_MAX && !self.used.contains(&slot) && self.taken.iter().all(|taken| taken.slot() != slot)
     }
 
     /// The attempt in which this process offered `offer` is over. Numbers that no other attempt can end with, since its
@@ -302,6 +314,42 @@ mod tests {
         for (context, tag) in others.into_iter().chain([one]) {
             assert!(context > FINALIZE_CONTEXT && context < CONTEXT_NONE && tag >= 0);
         }
+    }
+
+    /// Expect: contexts are over from when nothing uses them any more until an agreement takes them again; others never are.
+    #[test]
+    fn contexts_are_over_when_nothing_uses_them() {
+        let mut contexts = Contexts::new();
+        let offer = contexts.offer(1, 0).unwrap();
+        let context = offer.context() + 3;
+        assert_eq!(contexts.reserve(offer, true), Reserved::Ours);
+        assert!(!contexts.is_over(context), "it may be agreed upon");
+        contexts.begin_use(offer);
+        contexts.withdraw(offer);
+        assert!(!contexts.is_over(context), "a communicator has it");
+        contexts.end_use(5, offer.context());
+        contexts.sweep(|handle| handle == 5);
+        assert!(!contexts.is_over(context), "something is under way with it");
+        contexts.sweep(|_| false);
+        assert!(contexts.is_over(context));
+        assert!(![0, CONTEXTS_EACH, CONTEXT_FIRST - 1, FINALIZE_CONTEXT, NAMED_FIRST].map(|other| contexts.is_over(other)).contains(&true));
+    }
+
+    /// Expect: however many communicators that have been freed are still used, few are looked at for each that is freed.
+    #[test]
+    fn what_is_still_used_is_not_looked_at_each_time() {
+        let mut contexts = Contexts::new();
+        let (mut sweeps, mut looks) = (0, std::cell::Cell::new(0));
+        for handle in 0..10_000 {
+            if contexts.end_use(handle, CONTEXT_FIRST + handle as u32 * CONTEXTS_EACH) {
+                sweeps += 1;
+                contexts.sweep(|_| {
+                    looks.set(looks.get() + 1);
+                    true
+                });
+            }
+        }
+        assert!(sweeps < 10 && *looks.get_mut() < 20_000, "{sweeps} sweeps looked at {}", looks.get());
     }
 
     /// Two processes, two agreements, each process going through the steps in its own order: both end, with numbers

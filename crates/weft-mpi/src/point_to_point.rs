@@ -2,6 +2,8 @@
 
 use weft_core::layout::Layout;
 use weft_core::matching::Envelope;
+use weft_core::time::Duration;
+use weft_net::clock;
 
 use crate::buffered::{Buffer, Holder};
 use crate::constants::{
@@ -13,6 +15,10 @@ use crate::memory::{SharedBuffer, UserData};
 use crate::object::{Communicator, Extracted, PeerId, full};
 use crate::process::Process;
 use crate::request::{Generalized, Mode, Persistent, Receive, Request, Send, State, Status};
+
+/// How long a buffered send that has no room waits to learn of messages that have been received: longer than the network usually takes to say so,
+/// also when what says so is lost once.
+const ROOM_PATIENCE: Duration = Duration::from_millis(50);
 
 /// Which messages a receive takes.
 struct Wanted {
@@ -222,8 +228,8 @@ impl Process {
         match operation {
             Persistent::Send(send) if send.mode == Mode::Buffered => {
                 let communicator = request.communicator;
-                request.state = State::Complete;
                 self.buffered_send(send, communicator)?;
+                self.request(handle)?.state = State::Complete;
             }
             Persistent::Send(send) => {
                 engine.messages.restart(handle, State::Queued(send));
@@ -253,16 +259,40 @@ impl Process {
     /// # Errors
     /// `MPI_ERR_BUFFER` when it does not fit.
     pub fn buffered_send(&mut self, send: Send, communicator: usize) -> Result<()> {
-        self.reclaim_buffers();
         let holder = self.buffer_for(communicator)?;
         let length = send.data.len() - self.label_bytes();
-        self.buffer_of(holder)?.check(length)?;
+        self.make_room(holder, length)?;
         let bytes = SharedBuffer::packed(&send.data);
         let data = bytes.describe_all();
         let request = self.start_send(Send { data, mode: Mode::Standard, blocking: false, ..send }, communicator)?;
         self.buffer_of(holder)?.keep(request, bytes, length);
         self.reclaim_buffers();
         Ok(())
+    }
+
+    /// Sees to it that a message of `bytes` bytes fits into the buffer of `holder`. Where there is no room, messages may have been received
+    /// already without this process knowing: that they have left is learned by making progress, and may be on its way (MPI-5.0 §3.6: what
+    /// counts are the messages that are pending).
+    ///
+    /// # Errors
+    /// `MPI_ERR_BUFFER` when it does not fit.
+    fn make_room(&mut self, holder: Holder, bytes: u64) -> Result<()> {
+        let mut began = None;
+        loop {
+            self.reclaim_buffers();
+            let buffer = self.buffer_of(holder)?;
+            let fits = buffer.check(bytes);
+            if fits.is_ok() || !buffer.could_hold(bytes) {
+                return fits;
+            }
+            let now = clock::now();
+            if now.since(*began.get_or_insert(now)) >= ROOM_PATIENCE {
+                self.signal();
+                return fits;
+            }
+            self.progress();
+            std::thread::yield_now();
+        }
     }
 
     /// Gives back the space of buffered messages that have left.

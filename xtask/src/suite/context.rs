@@ -70,11 +70,11 @@ impl Context {
         let name = source.file_stem().context("a source has a name")?.to_string_lossy().into_owned();
         let program = self.work.join(name + suffix);
         let changed = |path: &Path| path.metadata().and_then(|data| data.modified()).ok();
-        let header = source.with_file_name("check.h");
-        let newest = [source.as_path(), &header, compiler, &self.prefix.join("include/mpi.h")]
-            .into_iter()
-            .filter_map(changed)
-            .max();
+        // Headers that it includes lie beside it.
+        let beside = std::fs::read_dir(source.parent().context("a source has a directory")?)?.flatten().map(|entry| entry.path());
+        let headers = beside.filter(|path| path.extension().is_some_and(|extension| extension == "h"));
+        let others = [source.clone(), compiler.to_path_buf(), self.prefix.join("include/mpi.h")];
+        let newest = headers.chain(others).filter_map(|path| changed(&path)).max();
         if changed(&program) > newest {
             return Ok(program);
         }

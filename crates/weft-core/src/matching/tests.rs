@@ -169,6 +169,25 @@ proptest! {
     }
 }
 
+/// Expect: contexts come and go, and what is kept for them is no more than those need that are there at a time.
+#[test]
+fn contexts_that_are_gone_leave_nothing_behind() {
+    let mut matcher: Matcher<u64, u64> = Matcher::new();
+    for context in 0..1000 {
+        matcher.post(context, Some(1), Some(2), 3);
+        matcher.release_context(context);
+        assert_eq!(matcher.contexts().collect::<Vec<_>>(), [context], "a receive is posted in it");
+        assert_eq!(matcher.arrive(Envelope { context, source: 1, tag: 2 }, || None), Some(3));
+        matcher.arrive(Envelope { context, source: 1, tag: 2 }, || Some(4));
+        matcher.release_context(context);
+        assert_eq!(matcher.counts_in(context), (0, 1), "a message is kept in it");
+        assert_eq!(matcher.extract(context, None, None).map(|(_, message)| message), Some(4));
+        matcher.release_context(context);
+        assert_eq!(matcher.contexts().count(), 0);
+    }
+    assert_eq!((matcher.contexts.len(), matcher.free.len()), (1, 1));
+}
+
 fn from(source: u32, tag: i32) -> Envelope {
     Envelope { context: 7, source, tag }
 }

@@ -78,9 +78,9 @@ impl Messages {
         Some(Error::new(class, message))
     }
 
-    /// The communicator whose contexts these are is gone.
-    pub fn forget_given_up(&mut self, contexts: std::ops::Range<u32>) {
-        self.given_up.retain(|given_up| !contexts.contains(&given_up.context));
+    /// The communicators are gone that had the contexts of which `is_over` holds.
+    pub fn forget_given_up(&mut self, is_over: impl Fn(u32) -> bool) {
+        self.given_up.retain(|given_up| !is_over(given_up.context));
     }
 
     /// This process has given an operation up for a `cause`. Who hears of it: everybody, if it is the first to know and they are
