@@ -42,6 +42,7 @@ static void leak(const char *what)
 
 int main(int argc, char **argv)
 {
+    count_exactly(argv);
     begin(&argc, &argv);
     double seconds = argc > 1 ? atof(argv[1]) : 5, samples = argc > 2 ? atof(argv[2]) : 50;
     const char *leaks = argc > 3 ? argv[3] : NULL;
