@@ -281,6 +281,70 @@ static void communicators_do_not_mix(void)
     MPI_Comm_free(&other);
 }
 
+/* What a buffered send needs is free again once its receiver has the message, whether or not its sender has made progress since. Even ranks send to the
+ * next one. `form`: 0 MPI_Bsend, 1 MPI_Ibsend, 2 a persistent one. The buffer has room for one message. */
+static void room_again(int form, int bytes, MPI_Comm comm)
+{
+    enum { TIMES = 10 };
+    unsigned char *data = memory((size_t)bytes + 1);
+    int room = bytes + MPI_BSEND_OVERHEAD, own = comm != MPI_COMM_WORLD, refused = 0;
+    int sends = rank % 2 == 0 && rank + 1 < ranks, receives = rank % 2 == 1;
+    void *buffer = memory((size_t)room), *detached;
+    MPI_Request send = MPI_REQUEST_NULL;
+    if (own)
+        MPI_Comm_attach_buffer(comm, buffer, room);
+    else
+        MPI_Buffer_attach(buffer, room);
+    if (form == 2)
+        MPI_Bsend_init(data, bytes, MPI_BYTE, next, 3, comm, &send);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    for (int i = 0; i < TIMES; i++) {
+        if (sends) {
+            int code = form == 0   ? MPI_Bsend(data, bytes, MPI_BYTE, next, 3, comm)
+                       : form == 1 ? MPI_Ibsend(data, bytes, MPI_BYTE, next, 3, comm, &send)
+                                   : MPI_Start(&send);
+            if (code != MPI_SUCCESS) {
+                refused++;
+                MPI_Send(data, bytes, MPI_BYTE, next, 3, comm);
+            } else if (form > 0) {
+                MPI_Wait(&send, MPI_STATUS_IGNORE);
+            }
+            /* The receiver is done before this process looks again: that makes a refusal likely, and is no condition for its absence. */
+            usleep(2000);
+        } else if (receives) {
+            MPI_Recv(data, bytes, MPI_BYTE, previous, 3, comm, MPI_STATUS_IGNORE);
+        }
+        MPI_Barrier(comm);
+    }
+    CHECK(refused == 0, "%d of %d messages of %d bytes were refused, form %d, %s", refused, TIMES, bytes, form,
+          own ? "buffer of the communicator" : "buffer of the process");
+    /* More than all of the buffer is refused as ever. */
+    CHECK_CLASS(MPI_Bsend(data, bytes + 1, MPI_BYTE, rank, 4, comm), MPI_ERR_BUFFER);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL);
+    if (form == 2)
+        MPI_Request_free(&send);
+    if (own)
+        MPI_Comm_detach_buffer(comm, &detached, &room);
+    else
+        MPI_Buffer_detach(&detached, &room);
+    free(buffer);
+    free(data);
+}
+
+static void buffers_have_room_again(void)
+{
+    STORY("§3.6 the room of a buffered message that has been received is free");
+    static const int sizes[] = {8, 100000};
+    MPI_Comm copy;
+    MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+    for (int form = 0; form < 3; form++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            room_again(form, sizes[i], MPI_COMM_WORLD);
+            room_again(form, sizes[i], copy);
+        }
+    MPI_Comm_free(&copy);
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
@@ -296,5 +360,6 @@ int main(int argc, char **argv)
     self();
     synchronous_waits_for_the_receiver();
     communicators_do_not_mix();
+    buffers_have_room_again();
     return end();
 }

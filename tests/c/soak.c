@@ -2,7 +2,9 @@
  * Everything at once for a long time: in each round all kinds of objects are made and freed, and messages of all sizes travel. Now and then each
  * process prints what it has; `cargo xtask soak` judges whether that grows.
  *
- *     soak SECONDS SAMPLES [memory|descriptors]   the last word: something leaks in each round, which must be found
+ *     soak SECONDS SAMPLES [memory|descriptors]
+ *
+ * It takes so many seconds, and as many rounds as samples at least. The last word makes something leak in each round, which must be found.
  */
 #include "kinds.h"
 
@@ -61,7 +63,7 @@ int main(int argc, char **argv)
             leak(leaks);
         /* Rank 0 says whether everybody looks at what it has, and whether it was the last round. */
         double elapsed = MPI_Wtime() - began;
-        int todo[2] = {elapsed >= next_sample, elapsed >= seconds};
+        int todo[2] = {elapsed >= next_sample, elapsed >= seconds && (double)round >= samples};
         MPI_Bcast(todo, 2, MPI_INT, 0, MPI_COMM_WORLD);
         if (todo[0]) {
             next_sample = elapsed + seconds / samples;

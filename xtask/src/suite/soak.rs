@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
-use super::context::{Context, Expected};
+use super::context::Context;
 use super::growth::Growth;
 use super::process::{self, Finished, Run};
 use super::programs::attempt;
