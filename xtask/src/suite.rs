@@ -20,6 +20,7 @@ mod instrument;
 mod lanes;
 mod launcher;
 mod libfabric;
+mod lifetimes;
 mod memory;
 mod multicast;
 mod peers;
@@ -108,7 +109,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "memory", what: "little shared memory, and no copies between processes", cases: memory::cases },
     Suite { name: "virtual-hosts", what: "weft hosts cleans up whatever happens", cases: virtual_hosts::cases },
     Suite { name: "doctor", what: "weft info and weft doctor find what is broken", cases: doctor::cases },
-    Suite { name: "lifetimes", what: "objects that are made and freed leave nothing behind", cases: soak::cases },
+    Suite { name: "lifetimes", what: "objects that are made and freed leave nothing behind", cases: lifetimes::cases },
     Suite { name: "conformance", what: "programs for each chapter, on MPICH and on Weft", cases: conformance::cases },
     Suite { name: "hydra", what: "Weft's programs under Hydra and MPICH's under Weft", cases: peers::hydra },
     Suite { name: "porting", what: "what programs and their configure scripts ask for", cases: porting::cases },
@@ -134,7 +135,7 @@ const LARGE: &[Suite] = &[
     Suite {
         name: "lifetimes-all",
         what: "ten minutes of everything, and 100,000 turns of each kind of object: nothing grows",
-        cases: soak::all_cases,
+        cases: lifetimes::all_cases,
     },
     Suite { name: "mpi4py-all", what: "mpi4py's own tests in all runs", cases: peers::mpi4py_all },
     Suite { name: "rdma", what: "iWARP and RoCE between virtual machines", cases: rdma::cases },

@@ -9,6 +9,8 @@ mod eager;
 mod given_up;
 mod rendezvous;
 
+pub use awaited::Unfinished;
+
 use weft_core::grants::Grants;
 use weft_core::matching::{Envelope, Matcher};
 use weft_core::message::{Frame, Head};

@@ -197,7 +197,9 @@ impl Contexts {
     /// Whether a communicator had this context, and neither has one it now nor can get it by an agreement that is under way. No message comes
     /// in the context of a communicator before this process has reserved it: so what is there is left from one that is gone.
     pub fn is_over(&self, context: u32) -> bool {
-        let Some(slot) = context.checked_sub(CONTEXT_FIRST).map(|distance| distance / CONTEXTS_EACH) else { return false };
+        let Some(slot) = context.checked_sub(CONTEXT_FIRST).map(|distance| distance / CONTEXTS_EACH) else {
+            return false;
+        };
         context < CONTEXT_MAX && !self.used.contains(&slot) && self.taken.iter().all(|taken| taken.slot() != slot)
     }
 
@@ -332,7 +334,11 @@ mod tests {
         assert!(!contexts.is_over(context), "something is under way with it");
         contexts.sweep(|_| false);
         assert!(contexts.is_over(context));
-        assert!(![0, CONTEXTS_EACH, CONTEXT_FIRST - 1, FINALIZE_CONTEXT, NAMED_FIRST].map(|other| contexts.is_over(other)).contains(&true));
+        assert!(
+            ![0, CONTEXTS_EACH, CONTEXT_FIRST - 1, FINALIZE_CONTEXT, NAMED_FIRST]
+                .map(|other| contexts.is_over(other))
+                .contains(&true)
+        );
     }
 
     /// Expect: however many communicators that have been freed are still used, few are looked at for each that is freed.

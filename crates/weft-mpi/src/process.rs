@@ -12,11 +12,13 @@
 //! | `helped` | what is left to the progress thread |
 //! | `running` | collectives under way |
 //! | `finalizing` | who waits for a process that has called MPI_Finalize |
+//! | `settling` | what is left to complete in this process's own |
 
 mod finalizing;
 mod helped;
 mod parked;
 mod running;
+mod settling;
 mod waiting;
 
 use std::cell::Cell;

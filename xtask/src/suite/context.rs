@@ -71,7 +71,9 @@ impl Context {
         let program = self.work.join(name + suffix);
         let changed = |path: &Path| path.metadata().and_then(|data| data.modified()).ok();
         // Headers that it includes lie beside it.
-        let beside = std::fs::read_dir(source.parent().context("a source has a directory")?)?.flatten().map(|entry| entry.path());
+        let beside = std::fs::read_dir(source.parent().context("a source has a directory")?)?
+            .flatten()
+            .map(|entry| entry.path());
         let headers = beside.filter(|path| path.extension().is_some_and(|extension| extension == "h"));
         let others = [source.clone(), compiler.to_path_buf(), self.prefix.join("include/mpi.h")];
         let newest = headers.chain(others).filter_map(|path| changed(&path)).max();

@@ -17,7 +17,9 @@ impl Slope {
     pub(crate) fn through(points: &[(f64, f64)]) -> Option<Slope> {
         let mut slopes: Vec<f64> = Vec::with_capacity(points.len() * points.len() / 2);
         for (at, (x, y)) in points.iter().enumerate() {
-            slopes.extend(points[at + 1..].iter().filter(|(other, _)| other != x).map(|(other, high)| (high - y) / (other - x)));
+            slopes.extend(
+                points[at + 1..].iter().filter(|(other, _)| other != x).map(|(other, high)| (high - y) / (other - x)),
+            );
         }
         slopes.sort_unstable_by(f64::total_cmp);
         let n = points.len() as f64;
@@ -76,7 +78,8 @@ mod tests {
     /// So many points around 1000 that grow by `slope` each, with noise of `amplitude`; every eighth lies anywhere above.
     fn points(count: usize, slope: f64, amplitude: f64, seed: u64) -> Vec<(f64, f64)> {
         let outlier = |at: usize| if at % 8 == 3 { 5000.0 } else { 0.0 };
-        let value = |(at, noise): (usize, f64)| (at as f64, 1000.0 + slope * at as f64 + amplitude * noise + outlier(at));
+        let value =
+            |(at, noise): (usize, f64)| (at as f64, 1000.0 + slope * at as f64 + amplitude * noise + outlier(at));
         noise(seed).take(count).enumerate().map(value).collect()
     }
 

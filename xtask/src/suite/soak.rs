@@ -1,5 +1,4 @@
-//! `cargo xtask soak`: all kinds of objects, made and freed for an hour between two hosts that lose packets, and whether anything grows; and the
-//! suites that ask the same of each kind by itself.
+//! `cargo xtask soak`: all kinds of objects, made and freed for an hour between two hosts that lose packets, and whether anything grows.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
@@ -12,33 +11,24 @@ use serde_json::{Value, json};
 use super::context::Context;
 use super::growth::Growth;
 use super::process::{self, Finished, Run};
-use super::programs::attempt;
-use super::{Case, Outcome};
 
 const HOW: &str = "usage: cargo xtask soak [--minutes N] [--prefix DIR] [--json FILE]";
-const RANKS: u32 = 4;
+pub(crate) const RANKS: u32 = 4;
 /// What a network loses on a good day.
 const FAULTS: &str = "drop=0.1%,duplicate=0.05%,reorder=0.1%,seed=34";
-const SAMPLES: u32 = 400;
+pub(crate) const SAMPLES: u32 = 400;
 /// The part of the samples that is not looked at: caches fill.
 const WARMING_UP: f64 = 0.2;
 /// How much longer than it was told a run may take: to start, to end its last round, to leave.
-const SPARE_SECONDS: u64 = 180;
-/// Rounds of a run that is only to show that nothing leaks at once, or that a leak is found.
-const ROUNDS_SHORT: u32 = 40;
-const LIMIT_SHORT_SECONDS: u64 = 300;
-/// Turns of each kind of object in the suite of all of them, and their limit.
-const TURNS_ALL: &str = "100000";
-const LIMIT_ALL_SECONDS: u64 = 3600;
-const MINUTES_LARGE: u64 = 10;
+pub(crate) const SPARE_SECONDS: u64 = 180;
 const BAR: usize = 30;
 /// The last sample is looked for in so many characters.
 const LOOKED_BACK: usize = 2000;
 
 /// Something that must not grow.
-struct Quantity {
+pub(crate) struct Quantity {
     name: &'static str,
-    field: &'static str,
+    pub(crate) field: &'static str,
     /// By so much it may grow in a run, whatever its length, …
     tolerance: f64,
     /// … or by this part of its median.
@@ -53,20 +43,22 @@ const QUANTITIES: [Quantity; 6] = [
     Quantity { name: "descriptors", field: "descriptors", tolerance: 0.9, share: 0.0, takes_long: false },
     Quantity { name: "mappings", field: "mappings", tolerance: 8.0, share: 0.0, takes_long: false },
     Quantity { name: "threads", field: "threads", tolerance: 0.9, share: 0.0, takes_long: false },
-    Quantity { name: "processor time a turn, µs", field: "processor_us", tolerance: 2.0, share: 0.2, takes_long: true },
+    Quantity {
+        name: "processor time a turn, µs", field: "processor_us", tolerance: 2.0, share: 0.2, takes_long: true
+    },
 ];
 
 /// What has become of one quantity of one rank.
-struct Row {
+pub(crate) struct Row {
     of: String,
     rank: u64,
-    quantity: &'static Quantity,
+    pub(crate) quantity: &'static Quantity,
     growth: Growth,
     tolerance: f64,
 }
 
 impl Row {
-    fn grows(&self) -> bool {
+    pub(crate) fn grows(&self) -> bool {
         self.growth.exceeds(self.tolerance)
     }
 
@@ -113,7 +105,7 @@ fn judge(samples: &[Value], is_long: bool) -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn table(rows: &[Row]) -> String {
+pub(crate) fn table(rows: &[Row]) -> String {
     let mut text = format!(
         "{:4}  {:26} {:>12} {:>12} {:>27} {:>12}\n",
         "rank", "quantity", "median", "growth", "99 % sure between", "tolerated"
@@ -134,7 +126,7 @@ fn table(rows: &[Row]) -> String {
 }
 
 /// The program that does everything, on two hosts.
-fn soak(context: &Context, seconds: u64, samples: u32, leak: Option<&str>) -> anyhow::Result<Run> {
+pub(crate) fn soak(context: &Context, seconds: u64, samples: u32, leak: Option<&str>) -> anyhow::Result<Run> {
     let run = context.mpiexec_on_hosts(RANKS)?.arg(context.compile("tests/c/soak.c")?);
     let run = run.args([seconds.to_string(), samples.to_string()]).args(leak);
     Ok(run.env("WEFT_FAULTS", FAULTS))
@@ -148,7 +140,13 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     while let Some(argument) = rest.next() {
         let mut value = || rest.next().with_context(|| format!("{argument} needs a value\n{HOW}"));
         match argument.as_str() {
-            "--minutes" => minutes = value()?.parse().ok().filter(|minutes| *minutes > 0).context("--minutes takes a whole number from 1 on")?,
+            "--minutes" => {
+                minutes = value()?
+                    .parse()
+                    .ok()
+                    .filter(|minutes| *minutes > 0)
+                    .context("--minutes takes a whole number from 1 on")?
+            }
             "--prefix" => prefix = value()?.into(),
             "--json" => file = Some(PathBuf::from(value()?)),
             _ => anyhow::bail!("{argument} is not understood\n{HOW}"),
@@ -193,7 +191,12 @@ fn watch(run: &Run, seconds: u64) -> anyhow::Result<Finished> {
         let rounds = samples(&output[from..]).last().and_then(|sample| sample["turn"].as_u64()).unwrap_or_default();
         let full = (part * BAR as f64) as usize;
         let minutes = began.elapsed().as_secs_f64() / 60.0;
-        let line = format!("{}{} {minutes:.1} of {} min, round {rounds}", "█".repeat(full), "░".repeat(BAR - full), seconds / 60);
+        let line = format!(
+            "{}{} {minutes:.1} of {} min, round {rounds}",
+            "█".repeat(full),
+            "░".repeat(BAR - full),
+            seconds / 60
+        );
         if terminal {
             print!("\r\x1b[K{line}");
             let _ = std::io::stdout().flush();
@@ -208,78 +211,10 @@ fn watch(run: &Run, seconds: u64) -> anyhow::Result<Finished> {
 }
 
 /// Runs a program that prints samples; what it grows by.
-fn judged(run: anyhow::Result<Run>, limit_seconds: u64, is_long: bool) -> anyhow::Result<Vec<Row>> {
+pub(crate) fn judged(run: anyhow::Result<Run>, limit_seconds: u64, is_long: bool) -> anyhow::Result<Vec<Row>> {
     let finished = run?.limit(limit_seconds).finish()?;
     anyhow::ensure!(finished.code == Some(0), "the program failed\n{}", finished.report());
     judge(&samples(&finished.output), is_long)
-}
-
-fn nothing_grows(rows: anyhow::Result<Vec<Row>>) -> Outcome {
-    match rows {
-        Ok(rows) if rows.iter().any(Row::grows) => Outcome::Failed(table(&rows)),
-        Ok(_) => Outcome::Passed,
-        Err(error) => Outcome::Failed(format!("{error:#}")),
-    }
-}
-
-/// The judge finds what leaks, at every rank, and nothing else.
-fn leak_is_found(context: &Context, leak: &str, field: &str) -> Outcome {
-    match judged(soak(context, 0, ROUNDS_SHORT, Some(leak)), LIMIT_SHORT_SECONDS, false) {
-        Ok(rows) => match rows.iter().all(|row| row.grows() == (row.quantity.field == field)) {
-            true => Outcome::Passed,
-            false => Outcome::Failed(format!("{leak} leaks, and:\n{}", table(&rows))),
-        },
-        Err(error) => Outcome::Failed(format!("{error:#}")),
-    }
-}
-
-pub(crate) fn cases(_: &Context) -> Vec<Case> {
-    let lifetimes = |hosts: u32| {
-        move |context: &Context| {
-            attempt(|| {
-                let run = if hosts == 1 { context.mpiexec(2) } else { context.mpiexec_on_hosts(2)? };
-                Ok(run.arg(context.compile("tests/c/lifetimes.c")?))
-            })
-        }
-    };
-    vec![
-        Case::new("each kind of object leaves nothing, 2 ranks on one host", lifetimes(1)),
-        Case::new("each kind of object leaves nothing, 2 ranks on two hosts", lifetimes(2)),
-        Case::new(format!("{ROUNDS_SHORT} rounds of all kinds, {RANKS} ranks on two hosts: nothing grows"), |context| {
-            nothing_grows(judged(soak(context, 0, ROUNDS_SHORT, None), LIMIT_SHORT_SECONDS, false))
-        }),
-        Case::new("memory that leaks is found", |context| leak_is_found(context, "memory", "heap")),
-        Case::new("descriptors that leak are found", |context| leak_is_found(context, "descriptors", "descriptors")),
-    ]
-}
-
-/// What takes long: each kind of object, 100,000 times, and ten minutes of everything.
-pub(crate) fn all_cases(context: &Context) -> Vec<Case> {
-    let seconds = MINUTES_LARGE * 60;
-    let mut cases = vec![Case::new(format!("{MINUTES_LARGE} minutes of all kinds, {RANKS} ranks on two hosts"), move |context| {
-        nothing_grows(judged(soak(context, seconds, SAMPLES, None), seconds + SPARE_SECONDS, true))
-    })];
-    for kind in kinds(context) {
-        for hosts in [1, 2] {
-            let name = format!("{TURNS_ALL} turns of {kind}, 2 ranks on {hosts} of the hosts");
-            let kind = kind.clone();
-            cases.push(Case::new(name, move |context| {
-                let run = || {
-                    let run = if hosts == 1 { context.mpiexec(2) } else { context.mpiexec_on_hosts(2)? };
-                    Ok(run.arg(context.compile("tests/c/lifetimes.c")?).args([TURNS_ALL, "samples", &kind]))
-                };
-                nothing_grows(judged(run(), LIMIT_ALL_SECONDS, true))
-            }));
-        }
-    }
-    cases
-}
-
-/// The names of the kinds in `tests/c/kinds.h`.
-fn kinds(context: &Context) -> Vec<String> {
-    let text = std::fs::read_to_string(context.root.join("tests/c/kinds.h")).unwrap_or_default();
-    let name = |line: &str| Some(line.trim().strip_prefix("{\"")?.split_once('"')?.0.to_owned());
-    text.lines().filter_map(name).collect()
 }
 
 #[cfg(test)]
@@ -289,7 +224,8 @@ mod tests {
     /// What rank 0 prints in 60 rounds; the heap grows by `heap` in each, and the processor time by `time`.
     fn output(heap: u64, time: f64) -> String {
         let line = |turn: u64| {
-            let (heap, time) = (1_000_000 + heap * turn + turn % 7 * 1000, 5000.0 + time * turn as f64 + (turn % 5) as f64 * 400.0);
+            let (heap, time) =
+                (1_000_000 + heap * turn + turn % 7 * 1000, 5000.0 + time * turn as f64 + (turn % 5) as f64 * 400.0);
             format!(
                 "[0] sample {{\"of\":\"soak\",\"rank\":0,\"turn\":{turn},\"heap\":{heap},\"resident_kb\":9000,\"descriptors\":12,\
                  \"mappings\":80,\"threads\":2,\"processor_us\":{time}}}\n"
@@ -314,6 +250,8 @@ mod tests {
     #[test]
     fn without_samples_there_is_no_verdict() {
         assert!(judge(&[], true).is_err());
-        assert!(judge(&samples(output(0, 0.0).split_inclusive('\n').take(4).collect::<String>().as_str()), true).is_err());
+        assert!(
+            judge(&samples(output(0, 0.0).split_inclusive('\n').take(4).collect::<String>().as_str()), true).is_err()
+        );
     }
 }

@@ -17,7 +17,7 @@ use weft_mpi::collective::CollectiveScope;
 use weft_mpi::communicator::{Creation, agree_on_context, gather_all, open_creation};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::object::{Attributes, Class, Communicator, Group, Info, Inter, PeerId};
-use weft_mpi::process::{Process, lock, with};
+use weft_mpi::process::{Process, block_until, lock, with};
 use weft_mpi::topology::Topology;
 use weft_mpi::{hardware, hints};
 
@@ -421,12 +421,13 @@ pub(crate) unsafe fn comm_free(comm: *mut MPI_Comm) -> Result<()> {
     Ok(())
 }
 
-/// MPI_Comm_disconnect (MPI-5.0 §11.10.4): pending messages complete by themselves, so it is a collective free.
+/// MPI_Comm_disconnect (MPI-5.0 §11.10.4): waits for what is under way on the communicator, also where the program has freed its request.
 pub(crate) unsafe fn comm_disconnect(comm: *mut MPI_Comm) -> Result<()> {
     // SAFETY: the caller's pointer.
     let handle = unsafe { *comm };
     compared(handle)?;
     let place = with(|process| process.agreement_scope(handle.0))?;
+    block_until(|process| process.messages().map_or(Some(()), |messages| (!messages.is_used(handle.0)).then_some(())));
     weft_mpi::communicator::highest(place, &mut [0])?;
     // SAFETY: the caller's pointer.
     unsafe { comm_free(comm) }

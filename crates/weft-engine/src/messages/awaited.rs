@@ -7,6 +7,21 @@ use crate::error::{Error, Result};
 use crate::group::PeerId;
 use crate::request::{Receive, Request, State};
 
+/// An operation that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unfinished {
+    /// Its request.
+    pub request: usize,
+    /// Whether it sends.
+    pub is_send: bool,
+    /// The process that it goes to or comes from; `None`: anybody.
+    pub peer: Option<PeerId>,
+    /// Its tag; `None`: any.
+    pub tag: Option<i32>,
+    /// No message of the other side belongs to it yet, as far as is known here.
+    pub is_unmatched: bool,
+}
+
 impl Peer {
     /// Whether a probe has looked for a message of it in vain since this was last asked.
     pub fn take_probed(&mut self) -> bool {
@@ -101,24 +116,83 @@ impl Messages {
         peers
     }
 
-    /// `peer` sends and receives nothing any more but in `context`: what calls wait for that block, and `requests`, for which
-    /// one waits as well, fail with `error` if they need `peer`. Whether there are any.
-    pub fn nothing_more_from(&mut self, peer: PeerId, context: u32, requests: &[usize], error: &Error) -> bool {
-        let is_affected = |(handle, request): &(usize, &Request)| {
-            partner(request) == Some(peer) && waits(request, context, requests.contains(handle))
-        };
-        let affected: Vec<usize> = self.requests.iter().filter(is_affected).map(|(handle, _)| handle).collect();
-        let any = !affected.is_empty();
-        for handle in affected {
-            if let Some(State::Posted(Receive { context: Some(context), .. })) =
-                self.requests.get(handle).map(|entry| &entry.state)
-            {
-                let context = *context;
-                self.matcher.cancel(context, |posted| *posted == handle);
-            }
-            self.fail(handle, error.clone());
+    /// `peer` sends nothing any more but in `context`: receives that block, and those of `requests`, which a call waits for as well, fail
+    /// with `error` if they need `peer`. Whether there are any.
+    pub fn no_message_from(&mut self, peer: PeerId, context: u32, requests: &[usize], error: &Error) -> bool {
+        let affected: Vec<(usize, u32)> = self
+            .unmatched_with(peer, context, requests)
+            .filter_map(|(handle, request)| match &request.state {
+                State::Posted(receive) => Some((handle, receive.context?)),
+                _ => None,
+            })
+            .collect();
+        for (handle, context) in &affected {
+            self.matcher.cancel(*context, |posted| posted == handle);
+            self.fail(*handle, error.clone());
         }
-        any
+        !affected.is_empty()
+    }
+
+    /// The sends to `peer` that block, and those of `requests`, that no receive of `peer` has matched, as far as is known here.
+    pub fn unmatched_sends(&self, peer: PeerId, context: u32, requests: &[usize]) -> Vec<usize> {
+        let sends = self.unmatched_with(peer, context, requests);
+        sends.filter(|(_, request)| !matches!(request.state, State::Posted(_))).map(|(handle, _)| handle).collect()
+    }
+
+    fn unmatched_with(
+        &self,
+        peer: PeerId,
+        context: u32,
+        requests: &[usize],
+    ) -> impl Iterator<Item = (usize, &Request)> {
+        self.requests.iter().filter(move |(handle, request)| {
+            partner(request) == Some(peer) && waits(request, context, requests.contains(handle))
+        })
+    }
+
+    /// Nothing will match these `sends`: those that still nothing has matched fail with `error`. Whether there are any.
+    pub fn fail_unmatched(&mut self, sends: &[usize], error: &Error) -> bool {
+        let is_unmatched =
+            |handle: &&usize| self.requests.get(**handle).is_some_and(|request| partner(request).is_some());
+        let unmatched: Vec<usize> = sends.iter().filter(is_unmatched).copied().collect();
+        unmatched.iter().for_each(|handle| self.fail(*handle, error.clone()));
+        !unmatched.is_empty()
+    }
+
+    /// Whether a message of `peer` is on its way to a receive.
+    pub fn is_receiving_from(&self, peer: PeerId) -> bool {
+        self.requests
+            .iter()
+            .any(|(_, request)| matches!(&request.state, State::Receiving { peer: from, .. } if *from == peer))
+    }
+
+    /// Whether sends, receives or collective operations on `communicator` are under way.
+    pub fn is_used(&self, communicator: usize) -> bool {
+        let is_of = |request: &Request| request.communicator == communicator && !request.is_complete();
+        self.requests.iter().any(|(_, request)| is_of(request) && !matches!(request.state, State::Generalized))
+    }
+
+    /// The sends and receives under way that the program has freed, or that are `lent` to it: it cannot complete them itself.
+    pub fn unfinished(&self, lent: &[usize]) -> Vec<Unfinished> {
+        let stage = |(handle, request): (usize, &Request)| {
+            let found = |is_send, peer, tag, is_unmatched| {
+                Some(Unfinished { request: handle, is_send, peer, tag, is_unmatched })
+            };
+            if !request.freed && !lent.contains(&handle) {
+                return None;
+            }
+            match &request.state {
+                State::Queued(send) | State::Sending { send, .. } => {
+                    found(true, send.peer, Some(send.envelope.tag), false)
+                }
+                State::Announced(send) => found(true, send.peer, Some(send.envelope.tag), true),
+                State::AwaitingMatch { peer, .. } => found(true, Some(*peer), None, true),
+                State::Posted(Receive { context: Some(_), peer, tag, .. }) => found(false, *peer, *tag, true),
+                State::Receiving { peer, .. } => found(false, Some(*peer), None, false),
+                _ => None,
+            }
+        };
+        self.requests.iter().filter_map(stage).collect()
     }
 
     /// Everything that waits for `peer` fails: it is gone, for `reason`.

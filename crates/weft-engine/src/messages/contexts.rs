@@ -23,9 +23,8 @@ impl Messages {
                 continue;
             }
             let unexpected = &self.unexpected;
-            let is_arriving = |id: usize| {
-                unexpected.get(id).is_some_and(|message| matches!(message.body, Body::Arriving { .. }))
-            };
+            let is_arriving =
+                |id: usize| unexpected.get(id).is_some_and(|message| matches!(message.body, Body::Arriving { .. }));
             let arrives = self.matcher.unexpected_mut(context, |_, id| is_arriving(*id)).is_some();
             if arrives || self.matcher.counts_in(context).0 > 0 {
                 continue;

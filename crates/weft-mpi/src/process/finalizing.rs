@@ -3,6 +3,9 @@
 //! Who calls MPI_Finalize sends messages to some of the others in a context that is nobody else's; what that one sent before is here then,
 //! since its messages to this process keep their order. The others hear nothing by themselves: who has waited for a while asks the process
 //! that it waits for, once, and whoever is in MPI_Finalize answers. So nobody who does not wait long sends anything.
+//!
+//! That says nothing of what is sent *to* such a process: a receive that it has freed may still take it (MPI-5.0 §3.7.3). Who waits for a send asks
+//! once more, and is answered when all that it sent before has been looked at, and what a receive has taken of that has come.
 
 use weft_core::matching::Envelope;
 use weft_core::time::{Duration, Instant};
@@ -19,6 +22,10 @@ use crate::object::PeerId;
 const QUESTION: i32 = 100;
 /// The answer: yes.
 const ANSWER: i32 = 101;
+/// A question to a process that is there: have you looked at all that I have sent?
+const QUESTION_OF_SENDER: i32 = 102;
+/// The answer: yes, and no message of yours is on its way to a receive.
+const ANSWER_TO_SENDER: i32 = 103;
 /// How long a call sleeps before it asks.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Where there are more requests, they are looked through only as often as somebody is asked, not whenever a call sleeps.
@@ -35,6 +42,10 @@ pub(crate) struct Finalizing {
     asked: Vec<PeerId>,
     /// Who is known to be there.
     known: Vec<PeerId>,
+    /// Who of them has been asked about sends, and about which.
+    sends: Vec<(PeerId, Vec<usize>)>,
+    /// What is known of operations that are still under way in this process's own MPI_Finalize.
+    pub(super) settling: super::settling::Settling,
     /// This process is.
     is_own: bool,
 }
@@ -42,7 +53,15 @@ pub(crate) struct Finalizing {
 impl Finalizing {
     /// Nobody is.
     pub(super) const fn new() -> Self {
-        Self { since: None, looked: None, asked: Vec::new(), known: Vec::new(), is_own: false }
+        Self {
+            since: None,
+            looked: None,
+            asked: Vec::new(),
+            known: Vec::new(),
+            sends: Vec::new(),
+            settling: super::settling::Settling::new(),
+            is_own: false,
+        }
     }
 
     /// No call waits any more.
@@ -102,13 +121,59 @@ impl Process {
             let error = self.nothing_comes_from(peer);
             let requests = self.awaited_requests();
             let Some(engine) = &mut self.engine else { return false };
-            any |= engine.messages.nothing_more_from(peer, FINALIZE_CONTEXT, &requests, &error);
+            any |= engine.messages.no_message_from(peer, FINALIZE_CONTEXT, &requests, &error);
             any |= engine.nothing_more_published_by(peer, &error);
+            self.ask_about_sends(peer, &requests, timeout);
         }
+        any |= self.fail_sends();
         if !any {
             self.ask(&waited_for, timeout);
         }
         any
+    }
+
+    /// Asks `peer`, which is in MPI_Finalize, about the sends to it that a call waits for.
+    fn ask_about_sends(&mut self, peer: PeerId, requests: &[usize], timeout: &mut Option<Duration>) {
+        let Some(engine) = &self.engine else { return };
+        let sends = engine.messages.unmatched_sends(peer, FINALIZE_CONTEXT, requests);
+        if sends.is_empty() || self.finalizing.sends.iter().any(|(asked, _)| *asked == peer) {
+            return;
+        }
+        if self.say(peer, QUESTION_OF_SENDER) {
+            self.finalizing.sends.push((peer, sends));
+        } else {
+            *timeout = Some(timeout.map_or(PATIENCE, |timeout| timeout.min(PATIENCE)));
+        }
+    }
+
+    /// Sends fail that no receive has taken of processes that have answered. Whether there are any.
+    fn fail_sends(&mut self) -> bool {
+        let mut any = false;
+        for peer in self.take_answers() {
+            let error = self.nothing_comes_from(peer);
+            let Some(at) = self.finalizing.sends.iter().position(|(asked, _)| *asked == peer) else { continue };
+            let (_, sends) = self.finalizing.sends.swap_remove(at);
+            any |= self.engine.as_mut().is_some_and(|engine| engine.messages.fail_unmatched(&sends, &error));
+        }
+        any
+    }
+
+    /// Who has answered a question of this process as a sender.
+    pub(super) fn take_answers(&mut self) -> Vec<PeerId> {
+        let (Some(engine), Some(job)) = (&mut self.engine, &self.job) else { return Vec::new() };
+        let mut peers = Vec::new();
+        for (rank, tag) in engine.messages.unasked_in(FINALIZE_CONTEXT) {
+            if let Some(peer) = job.members.get(rank as usize).filter(|_| tag == ANSWER_TO_SENDER) {
+                engine.messages.drop_unasked(FINALIZE_CONTEXT, rank, tag);
+                peers.push(*peer);
+            }
+        }
+        peers
+    }
+
+    /// Asks `peer`, which is in MPI_Finalize as this process is; false: not at this time.
+    pub(super) fn ask_as_sender(&mut self, peer: PeerId) -> bool {
+        self.say(peer, QUESTION_OF_SENDER)
     }
 
     /// Whether it is too early to look through many requests for those whom to ask: then the call sleeps until it is time.
@@ -131,7 +196,7 @@ impl Process {
     fn learn(&mut self) {
         let (Some(engine), Some(job)) = (&mut self.engine, &self.job) else { return };
         for (rank, tag) in engine.messages.unasked_in(FINALIZE_CONTEXT) {
-            if let Some(peer) = job.members.get(rank as usize).filter(|_| tag != QUESTION)
+            if let Some(peer) = job.members.get(rank as usize).filter(|_| tag != QUESTION && tag != QUESTION_OF_SENDER)
                 && !self.finalizing.known.contains(peer)
             {
                 self.finalizing.known.push(*peer);
@@ -181,16 +246,23 @@ impl Process {
     }
 
     /// Answers all who have asked.
-    fn answer(&mut self) {
+    pub(super) fn answer(&mut self) {
         let (Some(engine), Some(job)) = (&mut self.engine, &self.job) else { return };
-        let asking = engine.messages.unasked_in(FINALIZE_CONTEXT).into_iter().filter(|(_, tag)| *tag == QUESTION);
-        let asking: Vec<(u32, PeerId)> =
-            asking.filter_map(|(rank, _)| Some((rank, *job.members.get(rank as usize)?))).collect();
-        for (rank, peer) in asking {
-            if self.say(peer, ANSWER)
+        let mut answers = Vec::new();
+        for (rank, question) in engine.messages.unasked_in(FINALIZE_CONTEXT) {
+            let Some(peer) = job.members.get(rank as usize).copied() else { continue };
+            let answer = match question {
+                QUESTION => ANSWER,
+                QUESTION_OF_SENDER if !engine.messages.is_receiving_from(peer) => ANSWER_TO_SENDER,
+                _ => continue,
+            };
+            answers.push((rank, peer, question, answer));
+        }
+        for (rank, peer, question, answer) in answers {
+            if self.say(peer, answer)
                 && let Some(engine) = &mut self.engine
             {
-                engine.messages.drop_unasked(FINALIZE_CONTEXT, rank, QUESTION);
+                engine.messages.drop_unasked(FINALIZE_CONTEXT, rank, question);
             }
         }
     }

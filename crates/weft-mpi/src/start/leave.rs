@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use weft_launch::Origin;
 
-use super::other;
+use super::{other, warn};
 use crate::blocking::wait;
 use crate::check::Call;
 use crate::collective::{CollectiveScope, run};
@@ -38,13 +38,26 @@ pub fn finalize() -> Result<()> {
         ))
     })?;
     // The barrier comes first: its messages go straight to those who may wait for this process.
-    let mut sessions = [i64::from(used)];
+    let mut told = [i64::from(used), 0];
     meet(scope.clone())
-        .and_then(|()| highest(CollectiveScope { tag: 1, ..scope }, &mut sessions))
+        .and_then(|()| {
+            told[1] = i64::from(process::with(|process| !process.unfinished().is_empty()));
+            highest(CollectiveScope { tag: 1, ..scope.clone() }, &mut told)
+        })
+        .and_then(|()| if told[1] == 0 { Ok(()) } else { settle(scope) })
         // The World Model ends whoever hears of the error.
         .map_err(|error| Error::new(error.class, error.message.clone()))?;
     process::block_until(|process| process.engine().map_or(Some(()), |engine| engine.is_quiet().then_some(())));
-    if sessions[0] == 0 { leave() } else { stay() }
+    if told[0] == 0 { leave() } else { stay() }
+}
+
+/// Some process has left operations to MPI that are under way: all wait for what comes of theirs, and for each other, since both sides of a
+/// message must be there.
+fn settle(scope: CollectiveScope) -> Result<()> {
+    let given_up = process::block_until(Process::settle);
+    let sentences = process::with(|process| process.describe_unfinished(&given_up));
+    sentences.iter().for_each(|sentence| warn(scope.rank, sentence));
+    highest(CollectiveScope { tag: 2, ..scope }, &mut [0])
 }
 
 /// A barrier in `scope`; with `WEFT_CHECK`, once all are found to call the same.

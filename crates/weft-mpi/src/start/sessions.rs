@@ -32,7 +32,7 @@ pub fn open_session(session: Session, names: &'static [&'static str]) -> Result<
 }
 
 /// Closes the session of `handle`, when what was sent through its buffer has left. With the last one, outside of the World Model,
-/// everything that is on its way arrives first.
+/// everything that is on its way arrives first, and what the program has left to MPI is complete (MPI-5.0 §3.7.3).
 ///
 /// # Errors
 /// `MPI_ERR_SESSION`; the launcher is gone.
@@ -52,7 +52,10 @@ pub fn close_session(handle: usize) -> Result<()> {
     if !is_last {
         return Ok(());
     }
-    process::block_until(|process| process.engine().map_or(Some(()), |engine| engine.is_quiet().then_some(())));
+    process::block_until(|process| {
+        let is_complete = process.unfinished().is_empty();
+        process.engine().map_or(Some(()), |engine| (is_complete && engine.is_quiet()).then_some(()))
+    });
     let mut process = process::lock();
     if process.objects.sessions.is_empty() && process.phase != Phase::Active {
         process::ACTIVE.store(false, Ordering::Relaxed);

@@ -1,0 +1,98 @@
+//! Operations that the program has left to MPI are complete before MPI_Finalize returns: those whose requests it has freed, and messages of its
+//! buffers (MPI-5.0 §3.6, §3.7.3, §11.2.2).
+//!
+//! All processes are in MPI_Finalize by then, so nothing new begins: a message that has found its receive arrives, and one that has not
+//! never will, once the process on the other side has answered. Each asks those with whom something is open, and nobody waits for anything else.
+
+use weft_engine::messages::{PeerAccess, Unfinished};
+
+use super::Process;
+use crate::buffered::Buffer;
+use crate::object::PeerId;
+
+/// What is known of them.
+#[derive(Default)]
+pub(super) struct Settling {
+    /// Whom this process has asked.
+    asked: Vec<PeerId>,
+    /// Who has answered.
+    answered: Vec<PeerId>,
+    /// All have, one pass of progress ago: what they had sent before has been looked at.
+    is_last_look: bool,
+}
+
+impl Settling {
+    /// Nobody has been asked.
+    pub(super) const fn new() -> Self {
+        Self { asked: Vec::new(), answered: Vec::new(), is_last_look: false }
+    }
+}
+
+impl Process {
+    /// The sends and receives under way that the program has left to MPI.
+    pub(crate) fn unfinished(&mut self) -> Vec<Unfinished> {
+        let Self { objects, engine: Some(engine), buffer, temporaries, .. } = self else { return Vec::new() };
+        let mut lent = Vec::new();
+        let mut note = |buffer: &mut Buffer| lent.extend(buffer.requests());
+        objects.for_each_buffer(&mut note);
+        [buffer, temporaries].into_iter().for_each(&mut note);
+        engine.messages.unfinished(&lent)
+    }
+
+    /// Looks whether all that can come of them has come: then, what has not. Called once in each pass of a wait.
+    pub(crate) fn settle(&mut self) -> Option<Vec<Unfinished>> {
+        self.answer();
+        let unfinished = self.unfinished();
+        let answered = self.take_answers();
+        self.finalizing.settling.answered.extend(answered);
+        let mut is_open = unfinished.iter().any(|operation| !operation.is_unmatched);
+        for peer in self.partners(&unfinished) {
+            let Settling { asked, answered, .. } = &self.finalizing.settling;
+            let (is_asked, has_answered) = (asked.contains(&peer), answered.contains(&peer));
+            // What has not left yet would come after the question.
+            let moves = unfinished.iter().any(|operation| !operation.is_unmatched && operation.peer == Some(peer));
+            if !is_asked && !moves && self.ask_as_sender(peer) {
+                self.finalizing.settling.asked.push(peer);
+            }
+            is_open |= !has_answered;
+        }
+        let is_last = std::mem::replace(&mut self.finalizing.settling.is_last_look, !is_open);
+        (!is_open && (is_last || unfinished.is_empty())).then_some(unfinished)
+    }
+
+    /// The processes on the other side of those that are not matched: all, where one is from anybody. This process knows by itself what it has sent
+    /// itself, and of those that are gone nothing comes.
+    fn partners(&self, unfinished: &[Unfinished]) -> Vec<PeerId> {
+        let (Some(job), Some(engine)) = (&self.job, &self.engine) else { return Vec::new() };
+        let unmatched = || unfinished.iter().filter(|operation| operation.is_unmatched);
+        let any = unmatched().any(|operation| operation.peer.is_none());
+        let others = job.members.iter().copied().filter(|peer| *peer != self.own() && !engine.peers.has_failed(*peer));
+        others.filter(|peer| any || unmatched().any(|operation| operation.peer == Some(*peer))).collect()
+    }
+
+    /// What is said of operations of which nothing has come.
+    pub(crate) fn describe_unfinished(&self, unfinished: &[Unfinished]) -> Vec<String> {
+        let kind = |is_send: bool| {
+            let mut all = unfinished.iter().filter(|operation| operation.is_send == is_send);
+            let first = all.next()?;
+            let members = self.job.as_ref().map_or(&[][..], |job| &job.members);
+            let place = |peer| members.iter().position(|member| *member == peer);
+            let rank = first.peer.and_then(place).map_or("any rank".to_owned(), |rank| format!("rank {rank}"));
+            let tag = first.tag.map_or(String::new(), |tag| format!(" with tag {tag}"));
+            let more = match all.count() {
+                0 => String::new(),
+                more => format!(", and {more} more"),
+            };
+            Some(match is_send {
+                true => format!(
+                    "MPI_Finalize gives up a message to {rank}{tag}{more}: its request was freed, or MPI_Bsend sent it, and no receive has taken it; \
+                     every message must be received (MPI-5.0 §11.2.2)"
+                ),
+                false => format!(
+                    "MPI_Finalize gives up a receive from {rank}{tag}{more}: MPI_Request_free has freed it, and no message has come; cancel what may not come"
+                ),
+            })
+        };
+        [true, false].into_iter().filter_map(kind).collect()
+    }
+}

@@ -1,0 +1,117 @@
+//! Objects that are made and freed leave nothing behind, each kind by itself and all together; and what the program has freed while it was under
+//! way is complete before a process leaves.
+
+use super::context::{Context, Expected};
+use super::programs::attempt;
+use super::soak::{RANKS, Row, SAMPLES, SPARE_SECONDS, judged, soak, table};
+use super::{Case, Outcome};
+
+/// Rounds of a run that is only to show that nothing leaks at once, or that a leak is found.
+const ROUNDS_SHORT: u32 = 40;
+const LIMIT_SHORT_SECONDS: u64 = 300;
+/// Turns of each kind of object in the suite of all of them, and their limit.
+const TURNS_ALL: &str = "100000";
+const LIMIT_ALL_SECONDS: u64 = 3600;
+const MINUTES_LARGE: u64 = 10;
+/// Operations that `tests/c/left_to_finalize.c` leaves to MPI_Finalize, and lengths of their messages: one for each protocol.
+const LEFT: [&str; 9] = ["isend", "issend", "ibsend", "bsend", "persistent", "irecv", "any", "recv_init", "disconnect"];
+const LEFT_BYTES: [&str; 3] = ["4", "40000", "2000000"];
+
+/// An operation is left to MPI_Finalize, on one host and on two.
+fn left(context: &Context, operation: &str, expected: &Expected) -> Outcome {
+    for (bytes, hosts) in LEFT_BYTES.into_iter().flat_map(|bytes| [(bytes, 1), (bytes, 2)]) {
+        let run = || {
+            let run = if hosts == 1 { context.mpiexec(3) } else { context.mpiexec_on_hosts(4)? };
+            run.arg(context.compile("tests/c/left_to_finalize.c")?).args([operation, bytes]).finish()
+        };
+        match expected.judge(run()) {
+            Outcome::Passed => {}
+            other => return other,
+        }
+    }
+    Outcome::Passed
+}
+
+fn nothing_grows(rows: anyhow::Result<Vec<Row>>) -> Outcome {
+    match rows {
+        Ok(rows) if rows.iter().any(Row::grows) => Outcome::Failed(table(&rows)),
+        Ok(_) => Outcome::Passed,
+        Err(error) => Outcome::Failed(format!("{error:#}")),
+    }
+}
+
+/// The judge finds what leaks, at every rank, and nothing else.
+fn leak_is_found(context: &Context, leak: &str, field: &str) -> Outcome {
+    match judged(soak(context, 0, ROUNDS_SHORT, Some(leak)), LIMIT_SHORT_SECONDS, false) {
+        Ok(rows) => match rows.iter().all(|row| row.grows() == (row.quantity.field == field)) {
+            true => Outcome::Passed,
+            false => Outcome::Failed(format!("{leak} leaks, and:\n{}", table(&rows))),
+        },
+        Err(error) => Outcome::Failed(format!("{error:#}")),
+    }
+}
+
+pub(crate) fn cases(_: &Context) -> Vec<Case> {
+    let lifetimes = |hosts: u32| {
+        move |context: &Context| {
+            attempt(|| {
+                let run = if hosts == 1 { context.mpiexec(2) } else { context.mpiexec_on_hosts(2)? };
+                Ok(run.arg(context.compile("tests/c/lifetimes.c")?))
+            })
+        }
+    };
+    let mut cases = vec![
+        Case::new("each kind of object leaves nothing, 2 ranks on one host", lifetimes(1)),
+        Case::new("each kind of object leaves nothing, 2 ranks on two hosts", lifetimes(2)),
+        Case::new(
+            format!("{ROUNDS_SHORT} rounds of all kinds, {RANKS} ranks on two hosts: nothing grows"),
+            |context| nothing_grows(judged(soak(context, 0, ROUNDS_SHORT, None), LIMIT_SHORT_SECONDS, false)),
+        ),
+        Case::new("memory that leaks is found", |context| leak_is_found(context, "memory", "heap")),
+        Case::new("descriptors that leak are found", |context| leak_is_found(context, "descriptors", "descriptors")),
+    ];
+    for operation in LEFT {
+        cases.push(Case::new(format!("{operation} left to MPI_Finalize is complete"), move |context| {
+            left(context, operation, &Expected::code(0).never_says("gives up"))
+        }));
+    }
+    for (operation, sentence) in [
+        ("unmatched-send", "MPI_Finalize gives up a message to rank 1 with tag 7"),
+        ("unmatched-receive", "MPI_Finalize gives up a receive from rank 1 with tag 7"),
+    ] {
+        cases.push(Case::new(format!("{operation} left to MPI_Finalize is said in a sentence"), move |context| {
+            left(context, operation, &Expected::code(0).says(sentence))
+        }));
+    }
+    cases
+}
+
+/// What takes long: each kind of object, 100,000 times, and ten minutes of everything.
+pub(crate) fn all_cases(context: &Context) -> Vec<Case> {
+    let seconds = MINUTES_LARGE * 60;
+    let mut cases =
+        vec![Case::new(format!("{MINUTES_LARGE} minutes of all kinds, {RANKS} ranks on two hosts"), move |context| {
+            nothing_grows(judged(soak(context, seconds, SAMPLES, None), seconds + SPARE_SECONDS, true))
+        })];
+    for kind in kinds(context) {
+        for hosts in [1, 2] {
+            let name = format!("{TURNS_ALL} turns of {kind}, 2 ranks on {hosts} of the hosts");
+            let kind = kind.clone();
+            cases.push(Case::new(name, move |context| {
+                let run = || {
+                    let run = if hosts == 1 { context.mpiexec(2) } else { context.mpiexec_on_hosts(2)? };
+                    Ok(run.arg(context.compile("tests/c/lifetimes.c")?).args([TURNS_ALL, "samples", &kind]))
+                };
+                nothing_grows(judged(run(), LIMIT_ALL_SECONDS, true))
+            }));
+        }
+    }
+    cases
+}
+
+/// The names of the kinds in `tests/c/kinds.h`.
+fn kinds(context: &Context) -> Vec<String> {
+    let text = std::fs::read_to_string(context.root.join("tests/c/kinds.h")).unwrap_or_default();
+    let name = |line: &str| Some(line.trim().strip_prefix("{\"")?.split_once('"')?.0.to_owned());
+    text.lines().filter_map(name).collect()
+}
