@@ -23,10 +23,10 @@ static int leaves_receive(const char *operation)
 static void send_to(int next, const char *operation, unsigned char *out, int bytes)
 {
     MPI_Request request;
-    if (is(operation, "isend") || is(operation, "unmatched-send")) {
+    if (is(operation, "isend")) {
         MPI_Isend(out, bytes, MPI_BYTE, next, TAG, MPI_COMM_WORLD, &request);
         MPI_Request_free(&request);
-    } else if (is(operation, "issend")) {
+    } else if (is(operation, "issend") || is(operation, "unmatched-send")) {
         MPI_Issend(out, bytes, MPI_BYTE, next, TAG, MPI_COMM_WORLD, &request);
         MPI_Request_free(&request);
     } else if (is(operation, "ibsend")) {

@@ -76,7 +76,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         }));
     }
     for (operation, sentence) in [
-        ("unmatched-send", "MPI_Finalize gives up a message to rank 1 with tag 7"),
+        ("unmatched-send", "MPI_Finalize gives up a message to rank 1"),
         ("unmatched-receive", "MPI_Finalize gives up a receive from rank 1 with tag 7"),
     ] {
         cases.push(Case::new(format!("{operation} left to MPI_Finalize is said in a sentence"), move |context| {
