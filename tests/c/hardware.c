@@ -38,6 +38,8 @@ static void kinds(void)
         MPI_Info_get_string(hardware, name, &length, value, &flag);
         int is_bound = strcmp(value, "true") == 0;
         CHECK(is_bound || strcmp(value, "false") == 0, "%s is %s", name, value);
+        /* 9.1.2: each key is a URI. */
+        CHECK(strstr(name, "://") > name, "%s is no URI", name);
         const int types[] = {MPI_COMM_TYPE_HW_GUIDED, MPI_COMM_TYPE_RESOURCE_GUIDED};
         for (int t = 0; t < 2; t++) {
             MPI_Comm found = part(types[t], "mpi_hw_resource_type", name, MPI_COMM_WORLD);

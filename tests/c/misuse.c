@@ -17,6 +17,9 @@ static double in[8], out[8], exposed[8];
 static int ones[4] = {1, 1, 1, 1}, zeros[4], negative[4] = {-1, 1, 1, 1}, number;
 static MPI_Count ones_c[4] = {1, 1, 1, 1}, zeros_c[4], negative_c[4] = {-1, 1, 1, 1}, wide;
 static MPI_Aint zeros_a[4], address;
+/* No address is so far from another one, and no memory so large. */
+static MPI_Aint far_a[4] = {INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX};
+static MPI_Count far_c[4] = {INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX};
 /* Times the size of a double this is 8 in 64 bits. */
 static const MPI_Count wraps = ((MPI_Count)1 << 61) + 1;
 static MPI_Count wrapping_c[4] = {((MPI_Count)1 << 61) + 1, 1, 1, 1};
@@ -33,7 +36,7 @@ static int keyval, type_keyval, win_keyval, freed_keyval, null_keyval = MPI_KEYV
 static int ranges[1][3] = {{0, 0, 1}}, far_ranges[1][3] = {{0, 9, 1}}, far[4] = {9, 9, 9, 9}, dims[4], numbers[8];
 static void *found;
 static char text[MPI_MAX_LIBRARY_VERSION_STRING], long_text[2 * MPI_MAX_INFO_VAL];
-static int room = MPI_MAX_PSET_NAME_LEN;
+static int room = MPI_MAX_PSET_NAME_LEN, no_room = -2;
 
 static int calls, is_careful;
 
@@ -438,6 +441,41 @@ static void free_objects(void)
     MPI_Info_free(&info);
 }
 
+/* The values of MPICH's own ABI, which is not the standard's: it is said whose they are, and what to do. */
+static void handles_of_mpich(void)
+{
+    if (!is_careful)
+        return;
+    STORY("handles of MPICH's own ABI");
+    static const struct {
+        int expected;
+        const char *call;
+    } refused[] = {{MPI_ERR_COMM, "MPI_Comm_size"},   {MPI_ERR_TYPE, "MPI_Type_size"}, {MPI_ERR_TYPE, "MPI_Send"},
+                   {MPI_ERR_OP, "MPI_Reduce_local"},  {MPI_ERR_GROUP, "MPI_Group_size"}, {MPI_ERR_WIN, "MPI_Win_fence"},
+                   {MPI_ERR_REQUEST, "MPI_Wait"},     {MPI_ERR_INFO, "MPI_Info_get_nkeys"},
+                   {MPI_ERR_ERRHANDLER, "MPI_Comm_set_errhandler"}, {MPI_ERR_KEYVAL, "MPI_Comm_get_attr"}};
+    MPI_Request mpichs = (MPI_Request)(uintptr_t)0x2c000000;
+    int codes[] = {MPI_Comm_size((MPI_Comm)(uintptr_t)0x44000000, &number),
+                   MPI_Type_size((MPI_Datatype)(uintptr_t)0x4c00080b, &number),
+                   MPI_Send(out, 1, (MPI_Datatype)(uintptr_t)0x8c000000, 0, 1, comm),
+                   MPI_Reduce_local(out, in, 1, MPI_DOUBLE, (MPI_Op)(uintptr_t)0x58000003),
+                   MPI_Group_size((MPI_Group)(uintptr_t)0x48000000, &number),
+                   MPI_Win_fence(0, (MPI_Win)(uintptr_t)0x20000000),
+                   MPI_Wait(&mpichs, MPI_STATUS_IGNORE),
+                   MPI_Info_get_nkeys((MPI_Info)(uintptr_t)0x1c000000, &number),
+                   MPI_Comm_set_errhandler(comm, (MPI_Errhandler)(uintptr_t)0x54000001),
+                   MPI_Comm_get_attr(comm, 0x64400001, &found, &number)};
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
+        int length;
+        char said[MPI_MAX_ERROR_STRING] = "";
+        CHECK_CLASS(codes[i], refused[i].expected);
+        MPI_Error_string(codes[i], said, &length);
+        CHECK(strstr(said, refused[i].call) && strstr(said, "MPICH's own ABI") && strstr(said, "compile it again"),
+              "%s is explained by \"%s\"", refused[i].call, said);
+    }
+}
+
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
@@ -486,6 +524,7 @@ int main(int argc, char **argv)
     sizes_that_wrap();
     bottom();
     whose_handler();
+    handles_of_mpich();
     STORY("communication goes on after errors");
     CHECK(calls > (is_careful ? 3000 : 400), "only %d wrong calls were made", calls);
     int total = 0, flag = -1;

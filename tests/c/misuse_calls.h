@@ -73,6 +73,7 @@ static void misuse_point_to_point(void)
     REFUSED(MPI_ERR_BUFFER, MPI_Buffer_attach_c(NULL, 8));
     REFUSED_HERE(MPI_ERR_BUFFER, MPI_Buffer_attach_c(MPI_IN_PLACE, 8));
     REFUSED(MPI_ERR_ARG, MPI_Buffer_attach_c(in, -1));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Buffer_attach_c(in, INT64_MAX));
     REFUSED(MPI_ERR_ARG, MPI_Buffer_iflush(NULL));
     REFUSED(MPI_ERR_COMM, MPI_Comm_attach_buffer(MPI_COMM_NULL, in, 8));
     REFUSED_HERE(MPI_ERR_COMM, MPI_Comm_attach_buffer(freed_comm, in, 8));
@@ -84,6 +85,7 @@ static void misuse_point_to_point(void)
     REFUSED(MPI_ERR_BUFFER, MPI_Comm_attach_buffer_c(comm, NULL, 8));
     REFUSED_HERE(MPI_ERR_BUFFER, MPI_Comm_attach_buffer_c(comm, MPI_IN_PLACE, 8));
     REFUSED(MPI_ERR_ARG, MPI_Comm_attach_buffer_c(comm, in, -1));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Comm_attach_buffer_c(comm, in, INT64_MAX));
     REFUSED(MPI_ERR_COMM, MPI_Comm_flush_buffer(MPI_COMM_NULL));
     REFUSED_HERE(MPI_ERR_COMM, MPI_Comm_flush_buffer(freed_comm));
     REFUSED(MPI_ERR_COMM, MPI_Comm_iflush_buffer(MPI_COMM_NULL, &request));
@@ -655,6 +657,7 @@ static void misuse_point_to_point(void)
     REFUSED(MPI_ERR_BUFFER, MPI_Session_attach_buffer_c(session, NULL, 8));
     REFUSED_HERE(MPI_ERR_BUFFER, MPI_Session_attach_buffer_c(session, MPI_IN_PLACE, 8));
     REFUSED(MPI_ERR_ARG, MPI_Session_attach_buffer_c(session, in, -1));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Session_attach_buffer_c(session, in, INT64_MAX));
     REFUSED_HERE(MPI_ERR_SESSION, MPI_Session_flush_buffer(MPI_SESSION_NULL));
     REFUSED_HERE(MPI_ERR_SESSION, MPI_Session_flush_buffer(freed_session));
     REFUSED_HERE(MPI_ERR_SESSION, MPI_Session_iflush_buffer(MPI_SESSION_NULL, &request));
@@ -792,6 +795,7 @@ static void misuse_datatypes(void)
     REFUSED(MPI_ERR_BUFFER, MPI_Pack_c(NULL, 1, MPI_DOUBLE, in, 8, &wide, comm));
     REFUSED_HERE(MPI_ERR_BUFFER, MPI_Pack_c(MPI_IN_PLACE, 1, MPI_DOUBLE, in, 8, &wide, comm));
     REFUSED(MPI_ERR_COUNT, MPI_Pack_c(out, -1, MPI_DOUBLE, in, 8, &wide, comm));
+    REFUSED_HERE(MPI_ERR_COUNT, MPI_Pack_c(out, INT64_MAX, MPI_DOUBLE, in, 8, &wide, comm));
     REFUSED(MPI_ERR_TYPE, MPI_Pack_c(out, 1, MPI_DATATYPE_NULL, in, 8, &wide, comm));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Pack_c(out, 1, freed_type, in, 8, &wide, comm));
     REFUSED(MPI_ERR_TYPE, MPI_Pack_c(out, 1, uncommitted, in, 8, &wide, comm));
@@ -816,6 +820,7 @@ static void misuse_datatypes(void)
     REFUSED(MPI_ERR_BUFFER, MPI_Pack_external_c("external32", NULL, 1, MPI_DOUBLE, in, 8, &wide));
     REFUSED_HERE(MPI_ERR_BUFFER, MPI_Pack_external_c("external32", MPI_IN_PLACE, 1, MPI_DOUBLE, in, 8, &wide));
     REFUSED(MPI_ERR_COUNT, MPI_Pack_external_c("external32", out, -1, MPI_DOUBLE, in, 8, &wide));
+    REFUSED_HERE(MPI_ERR_COUNT, MPI_Pack_external_c("external32", out, INT64_MAX, MPI_DOUBLE, in, 8, &wide));
     REFUSED(MPI_ERR_TYPE, MPI_Pack_external_c("external32", out, 1, MPI_DATATYPE_NULL, in, 8, &wide));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Pack_external_c("external32", out, 1, freed_type, in, 8, &wide));
     REFUSED(MPI_ERR_BUFFER, MPI_Pack_external_c("external32", out, 1, MPI_DOUBLE, NULL, 8, &wide));
@@ -830,6 +835,7 @@ static void misuse_datatypes(void)
     REFUSED_HERE(MPI_ERR_ARG, MPI_Pack_external_size_c(NULL, 1, MPI_DOUBLE, &wide));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Pack_external_size_c("external", 1, MPI_DOUBLE, &wide));
     REFUSED(MPI_ERR_COUNT, MPI_Pack_external_size_c("external32", -1, MPI_DOUBLE, &wide));
+    REFUSED_HERE(MPI_ERR_COUNT, MPI_Pack_external_size_c("external32", INT64_MAX, MPI_DOUBLE, &wide));
     REFUSED(MPI_ERR_TYPE, MPI_Pack_external_size_c("external32", 1, MPI_DATATYPE_NULL, &wide));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Pack_external_size_c("external32", 1, freed_type, &wide));
     REFUSED(MPI_ERR_ARG, MPI_Pack_external_size_c("external32", 1, MPI_DOUBLE, NULL));
@@ -840,6 +846,7 @@ static void misuse_datatypes(void)
     REFUSED_HERE(MPI_ERR_COMM, MPI_Pack_size(1, MPI_DOUBLE, freed_comm, &number));
     REFUSED(MPI_ERR_ARG, MPI_Pack_size(1, MPI_DOUBLE, comm, NULL));
     REFUSED(MPI_ERR_COUNT, MPI_Pack_size_c(-1, MPI_DOUBLE, comm, &wide));
+    REFUSED_HERE(MPI_ERR_COUNT, MPI_Pack_size_c(INT64_MAX, MPI_DOUBLE, comm, &wide));
     REFUSED(MPI_ERR_TYPE, MPI_Pack_size_c(1, MPI_DATATYPE_NULL, comm, &wide));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Pack_size_c(1, freed_type, comm, &wide));
     REFUSED(MPI_ERR_COMM, MPI_Pack_size_c(1, MPI_DOUBLE, MPI_COMM_NULL, &wide));
@@ -852,28 +859,36 @@ static void misuse_datatypes(void)
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Type_contiguous(1, freed_type, &new_type));
     REFUSED(MPI_ERR_ARG, MPI_Type_contiguous(1, MPI_DOUBLE, NULL));
     REFUSED(MPI_ERR_COUNT, MPI_Type_contiguous_c(-1, MPI_DOUBLE, &new_type));
+    REFUSED_HERE(MPI_ERR_COUNT, MPI_Type_contiguous_c(INT64_MAX, MPI_DOUBLE, &new_type));
     REFUSED(MPI_ERR_TYPE, MPI_Type_contiguous_c(1, MPI_DATATYPE_NULL, &new_type));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Type_contiguous_c(1, freed_type, &new_type));
     REFUSED(MPI_ERR_ARG, MPI_Type_contiguous_c(1, MPI_DOUBLE, NULL));
     REFUSED(MPI_ERR_COUNT, MPI_Type_create_hindexed(-1, ones, zeros_a, MPI_DOUBLE, &new_type));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_hindexed(1, NULL, zeros_a, MPI_DOUBLE, &new_type));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_hindexed(1, ones, NULL, MPI_DOUBLE, &new_type));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_hindexed(1, ones, far_a, MPI_DOUBLE, &new_type));
     REFUSED(MPI_ERR_TYPE, MPI_Type_create_hindexed(1, ones, zeros_a, MPI_DATATYPE_NULL, &new_type));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Type_create_hindexed(1, ones, zeros_a, freed_type, &new_type));
     REFUSED(MPI_ERR_ARG, MPI_Type_create_hindexed(1, ones, zeros_a, MPI_DOUBLE, NULL));
     REFUSED(MPI_ERR_COUNT, MPI_Type_create_hindexed_c(-1, ones_c, zeros_c, MPI_DOUBLE, &new_type));
+    REFUSED_HERE(MPI_ERR_COUNT, MPI_Type_create_hindexed_c(INT64_MAX, ones_c, zeros_c, MPI_DOUBLE, &new_type));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_hindexed_c(1, NULL, zeros_c, MPI_DOUBLE, &new_type));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_hindexed_c(1, far_c, zeros_c, MPI_DOUBLE, &new_type));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_hindexed_c(1, ones_c, NULL, MPI_DOUBLE, &new_type));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_hindexed_c(1, ones_c, far_c, MPI_DOUBLE, &new_type));
     REFUSED(MPI_ERR_TYPE, MPI_Type_create_hindexed_c(1, ones_c, zeros_c, MPI_DATATYPE_NULL, &new_type));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Type_create_hindexed_c(1, ones_c, zeros_c, freed_type, &new_type));
     REFUSED(MPI_ERR_ARG, MPI_Type_create_hindexed_c(1, ones_c, zeros_c, MPI_DOUBLE, NULL));
     REFUSED(MPI_ERR_COUNT, MPI_Type_create_hindexed_block(-1, 1, zeros_a, MPI_DOUBLE, &new_type));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_hindexed_block(1, 1, NULL, MPI_DOUBLE, &new_type));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_hindexed_block(1, 1, far_a, MPI_DOUBLE, &new_type));
     REFUSED(MPI_ERR_TYPE, MPI_Type_create_hindexed_block(1, 1, zeros_a, MPI_DATATYPE_NULL, &new_type));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Type_create_hindexed_block(1, 1, zeros_a, freed_type, &new_type));
     REFUSED(MPI_ERR_ARG, MPI_Type_create_hindexed_block(1, 1, zeros_a, MPI_DOUBLE, NULL));
     REFUSED(MPI_ERR_COUNT, MPI_Type_create_hindexed_block_c(-1, 1, zeros_c, MPI_DOUBLE, &new_type));
+    REFUSED_HERE(MPI_ERR_COUNT, MPI_Type_create_hindexed_block_c(INT64_MAX, 1, zeros_c, MPI_DOUBLE, &new_type));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_hindexed_block_c(1, 1, NULL, MPI_DOUBLE, &new_type));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_hindexed_block_c(1, 1, far_c, MPI_DOUBLE, &new_type));
     REFUSED(MPI_ERR_TYPE, MPI_Type_create_hindexed_block_c(1, 1, zeros_c, MPI_DATATYPE_NULL, &new_type));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Type_create_hindexed_block_c(1, 1, zeros_c, freed_type, &new_type));
     REFUSED(MPI_ERR_ARG, MPI_Type_create_hindexed_block_c(1, 1, zeros_c, MPI_DOUBLE, NULL));
@@ -882,6 +897,7 @@ static void misuse_datatypes(void)
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Type_create_hvector(1, 1, 8, freed_type, &new_type));
     REFUSED(MPI_ERR_ARG, MPI_Type_create_hvector(1, 1, 8, MPI_DOUBLE, NULL));
     REFUSED(MPI_ERR_COUNT, MPI_Type_create_hvector_c(-1, 1, 8, MPI_DOUBLE, &new_type));
+    REFUSED_HERE(MPI_ERR_COUNT, MPI_Type_create_hvector_c(INT64_MAX, 1, 8, MPI_DOUBLE, &new_type));
     REFUSED(MPI_ERR_TYPE, MPI_Type_create_hvector_c(1, 1, 8, MPI_DATATYPE_NULL, &new_type));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Type_create_hvector_c(1, 1, 8, freed_type, &new_type));
     REFUSED(MPI_ERR_ARG, MPI_Type_create_hvector_c(1, 1, 8, MPI_DOUBLE, NULL));
@@ -891,25 +907,35 @@ static void misuse_datatypes(void)
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Type_create_indexed_block(1, 1, zeros, freed_type, &new_type));
     REFUSED(MPI_ERR_ARG, MPI_Type_create_indexed_block(1, 1, zeros, MPI_DOUBLE, NULL));
     REFUSED(MPI_ERR_COUNT, MPI_Type_create_indexed_block_c(-1, 1, zeros_c, MPI_DOUBLE, &new_type));
+    REFUSED_HERE(MPI_ERR_COUNT, MPI_Type_create_indexed_block_c(INT64_MAX, 1, zeros_c, MPI_DOUBLE, &new_type));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_indexed_block_c(1, 1, NULL, MPI_DOUBLE, &new_type));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_indexed_block_c(1, 1, far_c, MPI_DOUBLE, &new_type));
     REFUSED(MPI_ERR_TYPE, MPI_Type_create_indexed_block_c(1, 1, zeros_c, MPI_DATATYPE_NULL, &new_type));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Type_create_indexed_block_c(1, 1, zeros_c, freed_type, &new_type));
     REFUSED(MPI_ERR_ARG, MPI_Type_create_indexed_block_c(1, 1, zeros_c, MPI_DOUBLE, NULL));
     REFUSED(MPI_ERR_TYPE, MPI_Type_create_resized(MPI_DATATYPE_NULL, 8, 8, &new_type));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Type_create_resized(freed_type, 8, 8, &new_type));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_resized(MPI_DOUBLE, INT64_MAX, 8, &new_type));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_resized(MPI_DOUBLE, 8, INT64_MAX, &new_type));
     REFUSED(MPI_ERR_ARG, MPI_Type_create_resized(MPI_DOUBLE, 8, 8, NULL));
     REFUSED(MPI_ERR_TYPE, MPI_Type_create_resized_c(MPI_DATATYPE_NULL, 8, 8, &new_type));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Type_create_resized_c(freed_type, 8, 8, &new_type));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_resized_c(MPI_DOUBLE, INT64_MAX, 8, &new_type));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_resized_c(MPI_DOUBLE, 8, INT64_MAX, &new_type));
     REFUSED(MPI_ERR_ARG, MPI_Type_create_resized_c(MPI_DOUBLE, 8, 8, NULL));
     REFUSED(MPI_ERR_COUNT, MPI_Type_create_struct(-1, ones, zeros_a, doubles, &new_type));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_struct(1, NULL, zeros_a, doubles, &new_type));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_struct(1, ones, NULL, doubles, &new_type));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_struct(1, ones, far_a, doubles, &new_type));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_struct(1, ones, zeros_a, NULL, &new_type));
     REFUSED(MPI_ERR_TYPE, MPI_Type_create_struct(1, ones, zeros_a, null_types, &new_type));
     REFUSED(MPI_ERR_ARG, MPI_Type_create_struct(1, ones, zeros_a, doubles, NULL));
     REFUSED(MPI_ERR_COUNT, MPI_Type_create_struct_c(-1, ones_c, zeros_c, doubles, &new_type));
+    REFUSED_HERE(MPI_ERR_COUNT, MPI_Type_create_struct_c(INT64_MAX, ones_c, zeros_c, doubles, &new_type));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_struct_c(1, NULL, zeros_c, doubles, &new_type));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_struct_c(1, far_c, zeros_c, doubles, &new_type));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_struct_c(1, ones_c, NULL, doubles, &new_type));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_struct_c(1, ones_c, far_c, doubles, &new_type));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_struct_c(1, ones_c, zeros_c, NULL, &new_type));
     REFUSED(MPI_ERR_TYPE, MPI_Type_create_struct_c(1, ones_c, zeros_c, null_types, &new_type));
     REFUSED(MPI_ERR_ARG, MPI_Type_create_struct_c(1, ones_c, zeros_c, doubles, NULL));
@@ -921,8 +947,11 @@ static void misuse_datatypes(void)
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Type_create_subarray(1, ones, ones, ones, MPI_ORDER_C, freed_type, &new_type));
     REFUSED(MPI_ERR_ARG, MPI_Type_create_subarray(1, ones, ones, ones, MPI_ORDER_C, MPI_DOUBLE, NULL));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_subarray_c(1, NULL, ones_c, ones_c, MPI_ORDER_C, MPI_DOUBLE, &new_type));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_subarray_c(1, far_c, ones_c, ones_c, MPI_ORDER_C, MPI_DOUBLE, &new_type));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_subarray_c(1, ones_c, NULL, ones_c, MPI_ORDER_C, MPI_DOUBLE, &new_type));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_subarray_c(1, ones_c, far_c, ones_c, MPI_ORDER_C, MPI_DOUBLE, &new_type));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_subarray_c(1, ones_c, ones_c, NULL, MPI_ORDER_C, MPI_DOUBLE, &new_type));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_subarray_c(1, ones_c, ones_c, far_c, MPI_ORDER_C, MPI_DOUBLE, &new_type));
     REFUSED(MPI_ERR_ARG, MPI_Type_create_subarray_c(1, ones_c, ones_c, ones_c, -77, MPI_DOUBLE, &new_type));
     REFUSED(MPI_ERR_TYPE, MPI_Type_create_subarray_c(1, ones_c, ones_c, ones_c, MPI_ORDER_C, MPI_DATATYPE_NULL, &new_type));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Type_create_subarray_c(1, ones_c, ones_c, ones_c, MPI_ORDER_C, freed_type, &new_type));
@@ -960,8 +989,11 @@ static void misuse_datatypes(void)
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Type_indexed(1, ones, zeros, freed_type, &new_type));
     REFUSED(MPI_ERR_ARG, MPI_Type_indexed(1, ones, zeros, MPI_DOUBLE, NULL));
     REFUSED(MPI_ERR_COUNT, MPI_Type_indexed_c(-1, ones_c, zeros_c, MPI_DOUBLE, &new_type));
+    REFUSED_HERE(MPI_ERR_COUNT, MPI_Type_indexed_c(INT64_MAX, ones_c, zeros_c, MPI_DOUBLE, &new_type));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Type_indexed_c(1, NULL, zeros_c, MPI_DOUBLE, &new_type));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Type_indexed_c(1, far_c, zeros_c, MPI_DOUBLE, &new_type));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Type_indexed_c(1, ones_c, NULL, MPI_DOUBLE, &new_type));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Type_indexed_c(1, ones_c, far_c, MPI_DOUBLE, &new_type));
     REFUSED(MPI_ERR_TYPE, MPI_Type_indexed_c(1, ones_c, zeros_c, MPI_DATATYPE_NULL, &new_type));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Type_indexed_c(1, ones_c, zeros_c, freed_type, &new_type));
     REFUSED(MPI_ERR_ARG, MPI_Type_indexed_c(1, ones_c, zeros_c, MPI_DOUBLE, NULL));
@@ -976,6 +1008,7 @@ static void misuse_datatypes(void)
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Type_vector(1, 1, 1, freed_type, &new_type));
     REFUSED(MPI_ERR_ARG, MPI_Type_vector(1, 1, 1, MPI_DOUBLE, NULL));
     REFUSED(MPI_ERR_COUNT, MPI_Type_vector_c(-1, 1, 1, MPI_DOUBLE, &new_type));
+    REFUSED_HERE(MPI_ERR_COUNT, MPI_Type_vector_c(INT64_MAX, 1, 1, MPI_DOUBLE, &new_type));
     REFUSED(MPI_ERR_TYPE, MPI_Type_vector_c(1, 1, 1, MPI_DATATYPE_NULL, &new_type));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Type_vector_c(1, 1, 1, freed_type, &new_type));
     REFUSED(MPI_ERR_ARG, MPI_Type_vector_c(1, 1, 1, MPI_DOUBLE, NULL));
@@ -998,6 +1031,7 @@ static void misuse_datatypes(void)
     REFUSED(MPI_ERR_BUFFER, MPI_Unpack_c(out, 8, &wide, NULL, 1, MPI_DOUBLE, comm));
     REFUSED_HERE(MPI_ERR_BUFFER, MPI_Unpack_c(out, 8, &wide, MPI_IN_PLACE, 1, MPI_DOUBLE, comm));
     REFUSED(MPI_ERR_COUNT, MPI_Unpack_c(out, 8, &wide, in, -1, MPI_DOUBLE, comm));
+    REFUSED_HERE(MPI_ERR_COUNT, MPI_Unpack_c(out, 8, &wide, in, INT64_MAX, MPI_DOUBLE, comm));
     REFUSED(MPI_ERR_TYPE, MPI_Unpack_c(out, 8, &wide, in, 1, MPI_DATATYPE_NULL, comm));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Unpack_c(out, 8, &wide, in, 1, freed_type, comm));
     REFUSED(MPI_ERR_TYPE, MPI_Unpack_c(out, 8, &wide, in, 1, uncommitted, comm));
@@ -1021,6 +1055,7 @@ static void misuse_datatypes(void)
     REFUSED(MPI_ERR_BUFFER, MPI_Unpack_external_c("external32", out, 8, &wide, NULL, 1, MPI_DOUBLE));
     REFUSED_HERE(MPI_ERR_BUFFER, MPI_Unpack_external_c("external32", out, 8, &wide, MPI_IN_PLACE, 1, MPI_DOUBLE));
     REFUSED(MPI_ERR_COUNT, MPI_Unpack_external_c("external32", out, 8, &wide, in, -1, MPI_DOUBLE));
+    REFUSED_HERE(MPI_ERR_COUNT, MPI_Unpack_external_c("external32", out, 8, &wide, in, INT64_MAX, MPI_DOUBLE));
     REFUSED(MPI_ERR_TYPE, MPI_Unpack_external_c("external32", out, 8, &wide, in, 1, MPI_DATATYPE_NULL));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Unpack_external_c("external32", out, 8, &wide, in, 1, freed_type));
 }
@@ -1132,6 +1167,7 @@ static void misuse_collectives(void)
     REFUSED(MPI_ERR_COUNT, MPI_Allgatherv_c(out, 1, MPI_DOUBLE, in, negative_c, zeros_a, MPI_DOUBLE, comm));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Allgatherv_c(out, 1, MPI_DOUBLE, in, wrapping_c, zeros_a, MPI_DOUBLE, comm));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Allgatherv_c(out, 1, MPI_DOUBLE, in, ones_c, NULL, MPI_DOUBLE, comm));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Allgatherv_c(out, 1, MPI_DOUBLE, in, ones_c, far_a, MPI_DOUBLE, comm));
     REFUSED(MPI_ERR_TYPE, MPI_Allgatherv_c(out, 1, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DATATYPE_NULL, comm));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Allgatherv_c(out, 1, MPI_DOUBLE, in, ones_c, zeros_a, freed_type, comm));
     REFUSED(MPI_ERR_TYPE, MPI_Allgatherv_c(out, 1, MPI_DOUBLE, in, ones_c, zeros_a, uncommitted, comm));
@@ -1171,6 +1207,7 @@ static void misuse_collectives(void)
     REFUSED(MPI_ERR_COUNT, MPI_Allgatherv_init_c(out, 1, MPI_DOUBLE, in, negative_c, zeros_a, MPI_DOUBLE, comm, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Allgatherv_init_c(out, 1, MPI_DOUBLE, in, wrapping_c, zeros_a, MPI_DOUBLE, comm, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Allgatherv_init_c(out, 1, MPI_DOUBLE, in, ones_c, NULL, MPI_DOUBLE, comm, MPI_INFO_NULL, &request));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Allgatherv_init_c(out, 1, MPI_DOUBLE, in, ones_c, far_a, MPI_DOUBLE, comm, MPI_INFO_NULL, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Allgatherv_init_c(out, 1, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DATATYPE_NULL, comm, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Allgatherv_init_c(out, 1, MPI_DOUBLE, in, ones_c, zeros_a, freed_type, comm, MPI_INFO_NULL, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Allgatherv_init_c(out, 1, MPI_DOUBLE, in, ones_c, zeros_a, uncommitted, comm, MPI_INFO_NULL, &request));
@@ -1343,6 +1380,7 @@ static void misuse_collectives(void)
     REFUSED(MPI_ERR_COUNT, MPI_Alltoallv_c(out, negative_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DOUBLE, comm));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Alltoallv_c(out, wrapping_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DOUBLE, comm));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Alltoallv_c(out, ones_c, NULL, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DOUBLE, comm));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Alltoallv_c(out, ones_c, far_a, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DOUBLE, comm));
     REFUSED(MPI_ERR_TYPE, MPI_Alltoallv_c(out, ones_c, zeros_a, MPI_DATATYPE_NULL, in, ones_c, zeros_a, MPI_DOUBLE, comm));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Alltoallv_c(out, ones_c, zeros_a, freed_type, in, ones_c, zeros_a, MPI_DOUBLE, comm));
     REFUSED(MPI_ERR_TYPE, MPI_Alltoallv_c(out, ones_c, zeros_a, uncommitted, in, ones_c, zeros_a, MPI_DOUBLE, comm));
@@ -1353,6 +1391,7 @@ static void misuse_collectives(void)
     REFUSED(MPI_ERR_COUNT, MPI_Alltoallv_c(out, ones_c, zeros_a, MPI_DOUBLE, in, negative_c, zeros_a, MPI_DOUBLE, comm));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Alltoallv_c(out, ones_c, zeros_a, MPI_DOUBLE, in, wrapping_c, zeros_a, MPI_DOUBLE, comm));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Alltoallv_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, NULL, MPI_DOUBLE, comm));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Alltoallv_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, far_a, MPI_DOUBLE, comm));
     REFUSED(MPI_ERR_TYPE, MPI_Alltoallv_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DATATYPE_NULL, comm));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Alltoallv_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, freed_type, comm));
     REFUSED(MPI_ERR_TYPE, MPI_Alltoallv_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, uncommitted, comm));
@@ -1385,6 +1424,7 @@ static void misuse_collectives(void)
     REFUSED(MPI_ERR_COUNT, MPI_Alltoallv_init_c(out, negative_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DOUBLE, comm, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Alltoallv_init_c(out, wrapping_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DOUBLE, comm, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Alltoallv_init_c(out, ones_c, NULL, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DOUBLE, comm, MPI_INFO_NULL, &request));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Alltoallv_init_c(out, ones_c, far_a, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DOUBLE, comm, MPI_INFO_NULL, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Alltoallv_init_c(out, ones_c, zeros_a, MPI_DATATYPE_NULL, in, ones_c, zeros_a, MPI_DOUBLE, comm, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Alltoallv_init_c(out, ones_c, zeros_a, freed_type, in, ones_c, zeros_a, MPI_DOUBLE, comm, MPI_INFO_NULL, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Alltoallv_init_c(out, ones_c, zeros_a, uncommitted, in, ones_c, zeros_a, MPI_DOUBLE, comm, MPI_INFO_NULL, &request));
@@ -1395,6 +1435,7 @@ static void misuse_collectives(void)
     REFUSED(MPI_ERR_COUNT, MPI_Alltoallv_init_c(out, ones_c, zeros_a, MPI_DOUBLE, in, negative_c, zeros_a, MPI_DOUBLE, comm, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Alltoallv_init_c(out, ones_c, zeros_a, MPI_DOUBLE, in, wrapping_c, zeros_a, MPI_DOUBLE, comm, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Alltoallv_init_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, NULL, MPI_DOUBLE, comm, MPI_INFO_NULL, &request));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Alltoallv_init_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, far_a, MPI_DOUBLE, comm, MPI_INFO_NULL, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Alltoallv_init_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DATATYPE_NULL, comm, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Alltoallv_init_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, freed_type, comm, MPI_INFO_NULL, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Alltoallv_init_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, uncommitted, comm, MPI_INFO_NULL, &request));
@@ -1425,6 +1466,7 @@ static void misuse_collectives(void)
     REFUSED(MPI_ERR_COUNT, MPI_Alltoallw_c(out, negative_c, zeros_a, doubles, in, ones_c, zeros_a, doubles, comm));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Alltoallw_c(out, wrapping_c, zeros_a, doubles, in, ones_c, zeros_a, doubles, comm));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Alltoallw_c(out, ones_c, NULL, doubles, in, ones_c, zeros_a, doubles, comm));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Alltoallw_c(out, ones_c, far_a, doubles, in, ones_c, zeros_a, doubles, comm));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Alltoallw_c(out, ones_c, zeros_a, NULL, in, ones_c, zeros_a, doubles, comm));
     REFUSED(MPI_ERR_TYPE, MPI_Alltoallw_c(out, ones_c, zeros_a, null_types, in, ones_c, zeros_a, doubles, comm));
     REFUSED(MPI_ERR_BUFFER, MPI_Alltoallw_c(out, ones_c, zeros_a, doubles, NULL, ones_c, zeros_a, doubles, comm));
@@ -1434,6 +1476,7 @@ static void misuse_collectives(void)
     REFUSED(MPI_ERR_COUNT, MPI_Alltoallw_c(out, ones_c, zeros_a, doubles, in, negative_c, zeros_a, doubles, comm));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Alltoallw_c(out, ones_c, zeros_a, doubles, in, wrapping_c, zeros_a, doubles, comm));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Alltoallw_c(out, ones_c, zeros_a, doubles, in, ones_c, NULL, doubles, comm));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Alltoallw_c(out, ones_c, zeros_a, doubles, in, ones_c, far_a, doubles, comm));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Alltoallw_c(out, ones_c, zeros_a, doubles, in, ones_c, zeros_a, NULL, comm));
     REFUSED(MPI_ERR_TYPE, MPI_Alltoallw_c(out, ones_c, zeros_a, doubles, in, ones_c, zeros_a, null_types, comm));
     REFUSED(MPI_ERR_COMM, MPI_Alltoallw_c(out, ones_c, zeros_a, doubles, in, ones_c, zeros_a, doubles, MPI_COMM_NULL));
@@ -1463,6 +1506,7 @@ static void misuse_collectives(void)
     REFUSED(MPI_ERR_COUNT, MPI_Alltoallw_init_c(out, negative_c, zeros_a, doubles, in, ones_c, zeros_a, doubles, comm, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Alltoallw_init_c(out, wrapping_c, zeros_a, doubles, in, ones_c, zeros_a, doubles, comm, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Alltoallw_init_c(out, ones_c, NULL, doubles, in, ones_c, zeros_a, doubles, comm, MPI_INFO_NULL, &request));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Alltoallw_init_c(out, ones_c, far_a, doubles, in, ones_c, zeros_a, doubles, comm, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Alltoallw_init_c(out, ones_c, zeros_a, NULL, in, ones_c, zeros_a, doubles, comm, MPI_INFO_NULL, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Alltoallw_init_c(out, ones_c, zeros_a, null_types, in, ones_c, zeros_a, doubles, comm, MPI_INFO_NULL, &request));
     REFUSED(MPI_ERR_BUFFER, MPI_Alltoallw_init_c(out, ones_c, zeros_a, doubles, NULL, ones_c, zeros_a, doubles, comm, MPI_INFO_NULL, &request));
@@ -1472,6 +1516,7 @@ static void misuse_collectives(void)
     REFUSED(MPI_ERR_COUNT, MPI_Alltoallw_init_c(out, ones_c, zeros_a, doubles, in, negative_c, zeros_a, doubles, comm, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Alltoallw_init_c(out, ones_c, zeros_a, doubles, in, wrapping_c, zeros_a, doubles, comm, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Alltoallw_init_c(out, ones_c, zeros_a, doubles, in, ones_c, NULL, doubles, comm, MPI_INFO_NULL, &request));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Alltoallw_init_c(out, ones_c, zeros_a, doubles, in, ones_c, far_a, doubles, comm, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Alltoallw_init_c(out, ones_c, zeros_a, doubles, in, ones_c, zeros_a, NULL, comm, MPI_INFO_NULL, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Alltoallw_init_c(out, ones_c, zeros_a, doubles, in, ones_c, zeros_a, null_types, comm, MPI_INFO_NULL, &request));
     REFUSED(MPI_ERR_COMM, MPI_Alltoallw_init_c(out, ones_c, zeros_a, doubles, in, ones_c, zeros_a, doubles, MPI_COMM_NULL, MPI_INFO_NULL, &request));
@@ -1714,6 +1759,7 @@ static void misuse_collectives(void)
     REFUSED(MPI_ERR_COUNT, MPI_Gatherv_c(out, 1, MPI_DOUBLE, in, negative_c, zeros_a, MPI_DOUBLE, 0, comm));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Gatherv_c(out, 1, MPI_DOUBLE, in, wrapping_c, zeros_a, MPI_DOUBLE, 0, comm));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Gatherv_c(out, 1, MPI_DOUBLE, in, ones_c, NULL, MPI_DOUBLE, 0, comm));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Gatherv_c(out, 1, MPI_DOUBLE, in, ones_c, far_a, MPI_DOUBLE, 0, comm));
     REFUSED(MPI_ERR_TYPE, MPI_Gatherv_c(out, 1, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DATATYPE_NULL, 0, comm));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Gatherv_c(out, 1, MPI_DOUBLE, in, ones_c, zeros_a, freed_type, 0, comm));
     REFUSED(MPI_ERR_TYPE, MPI_Gatherv_c(out, 1, MPI_DOUBLE, in, ones_c, zeros_a, uncommitted, 0, comm));
@@ -1757,6 +1803,7 @@ static void misuse_collectives(void)
     REFUSED(MPI_ERR_COUNT, MPI_Gatherv_init_c(out, 1, MPI_DOUBLE, in, negative_c, zeros_a, MPI_DOUBLE, 0, comm, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Gatherv_init_c(out, 1, MPI_DOUBLE, in, wrapping_c, zeros_a, MPI_DOUBLE, 0, comm, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Gatherv_init_c(out, 1, MPI_DOUBLE, in, ones_c, NULL, MPI_DOUBLE, 0, comm, MPI_INFO_NULL, &request));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Gatherv_init_c(out, 1, MPI_DOUBLE, in, ones_c, far_a, MPI_DOUBLE, 0, comm, MPI_INFO_NULL, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Gatherv_init_c(out, 1, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DATATYPE_NULL, 0, comm, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Gatherv_init_c(out, 1, MPI_DOUBLE, in, ones_c, zeros_a, freed_type, 0, comm, MPI_INFO_NULL, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Gatherv_init_c(out, 1, MPI_DOUBLE, in, ones_c, zeros_a, uncommitted, 0, comm, MPI_INFO_NULL, &request));
@@ -1835,6 +1882,7 @@ static void misuse_collectives(void)
     REFUSED(MPI_ERR_COUNT, MPI_Iallgatherv_c(out, 1, MPI_DOUBLE, in, negative_c, zeros_a, MPI_DOUBLE, comm, &request));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Iallgatherv_c(out, 1, MPI_DOUBLE, in, wrapping_c, zeros_a, MPI_DOUBLE, comm, &request));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Iallgatherv_c(out, 1, MPI_DOUBLE, in, ones_c, NULL, MPI_DOUBLE, comm, &request));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Iallgatherv_c(out, 1, MPI_DOUBLE, in, ones_c, far_a, MPI_DOUBLE, comm, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Iallgatherv_c(out, 1, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DATATYPE_NULL, comm, &request));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Iallgatherv_c(out, 1, MPI_DOUBLE, in, ones_c, zeros_a, freed_type, comm, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Iallgatherv_c(out, 1, MPI_DOUBLE, in, ones_c, zeros_a, uncommitted, comm, &request));
@@ -1937,6 +1985,7 @@ static void misuse_collectives(void)
     REFUSED(MPI_ERR_COUNT, MPI_Ialltoallv_c(out, negative_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DOUBLE, comm, &request));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Ialltoallv_c(out, wrapping_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DOUBLE, comm, &request));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Ialltoallv_c(out, ones_c, NULL, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DOUBLE, comm, &request));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Ialltoallv_c(out, ones_c, far_a, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DOUBLE, comm, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Ialltoallv_c(out, ones_c, zeros_a, MPI_DATATYPE_NULL, in, ones_c, zeros_a, MPI_DOUBLE, comm, &request));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Ialltoallv_c(out, ones_c, zeros_a, freed_type, in, ones_c, zeros_a, MPI_DOUBLE, comm, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Ialltoallv_c(out, ones_c, zeros_a, uncommitted, in, ones_c, zeros_a, MPI_DOUBLE, comm, &request));
@@ -1947,6 +1996,7 @@ static void misuse_collectives(void)
     REFUSED(MPI_ERR_COUNT, MPI_Ialltoallv_c(out, ones_c, zeros_a, MPI_DOUBLE, in, negative_c, zeros_a, MPI_DOUBLE, comm, &request));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Ialltoallv_c(out, ones_c, zeros_a, MPI_DOUBLE, in, wrapping_c, zeros_a, MPI_DOUBLE, comm, &request));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Ialltoallv_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, NULL, MPI_DOUBLE, comm, &request));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Ialltoallv_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, far_a, MPI_DOUBLE, comm, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Ialltoallv_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DATATYPE_NULL, comm, &request));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Ialltoallv_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, freed_type, comm, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Ialltoallv_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, uncommitted, comm, &request));
@@ -1977,6 +2027,7 @@ static void misuse_collectives(void)
     REFUSED(MPI_ERR_COUNT, MPI_Ialltoallw_c(out, negative_c, zeros_a, doubles, in, ones_c, zeros_a, doubles, comm, &request));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Ialltoallw_c(out, wrapping_c, zeros_a, doubles, in, ones_c, zeros_a, doubles, comm, &request));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Ialltoallw_c(out, ones_c, NULL, doubles, in, ones_c, zeros_a, doubles, comm, &request));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Ialltoallw_c(out, ones_c, far_a, doubles, in, ones_c, zeros_a, doubles, comm, &request));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Ialltoallw_c(out, ones_c, zeros_a, NULL, in, ones_c, zeros_a, doubles, comm, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Ialltoallw_c(out, ones_c, zeros_a, null_types, in, ones_c, zeros_a, doubles, comm, &request));
     REFUSED(MPI_ERR_BUFFER, MPI_Ialltoallw_c(out, ones_c, zeros_a, doubles, NULL, ones_c, zeros_a, doubles, comm, &request));
@@ -1986,6 +2037,7 @@ static void misuse_collectives(void)
     REFUSED(MPI_ERR_COUNT, MPI_Ialltoallw_c(out, ones_c, zeros_a, doubles, in, negative_c, zeros_a, doubles, comm, &request));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Ialltoallw_c(out, ones_c, zeros_a, doubles, in, wrapping_c, zeros_a, doubles, comm, &request));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Ialltoallw_c(out, ones_c, zeros_a, doubles, in, ones_c, NULL, doubles, comm, &request));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Ialltoallw_c(out, ones_c, zeros_a, doubles, in, ones_c, far_a, doubles, comm, &request));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Ialltoallw_c(out, ones_c, zeros_a, doubles, in, ones_c, zeros_a, NULL, comm, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Ialltoallw_c(out, ones_c, zeros_a, doubles, in, ones_c, zeros_a, null_types, comm, &request));
     REFUSED(MPI_ERR_COMM, MPI_Ialltoallw_c(out, ones_c, zeros_a, doubles, in, ones_c, zeros_a, doubles, MPI_COMM_NULL, &request));
@@ -2127,6 +2179,7 @@ static void misuse_collectives(void)
     REFUSED(MPI_ERR_COUNT, MPI_Igatherv_c(out, 1, MPI_DOUBLE, in, negative_c, zeros_a, MPI_DOUBLE, 0, comm, &request));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Igatherv_c(out, 1, MPI_DOUBLE, in, wrapping_c, zeros_a, MPI_DOUBLE, 0, comm, &request));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Igatherv_c(out, 1, MPI_DOUBLE, in, ones_c, NULL, MPI_DOUBLE, 0, comm, &request));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Igatherv_c(out, 1, MPI_DOUBLE, in, ones_c, far_a, MPI_DOUBLE, 0, comm, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Igatherv_c(out, 1, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DATATYPE_NULL, 0, comm, &request));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Igatherv_c(out, 1, MPI_DOUBLE, in, ones_c, zeros_a, freed_type, 0, comm, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Igatherv_c(out, 1, MPI_DOUBLE, in, ones_c, zeros_a, uncommitted, 0, comm, &request));
@@ -2343,6 +2396,7 @@ static void misuse_collectives(void)
     REFUSED(MPI_ERR_COUNT, MPI_Iscatterv_c(out, negative_c, zeros_a, MPI_DOUBLE, in, 1, MPI_DOUBLE, 0, comm, &request));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Iscatterv_c(out, wrapping_c, zeros_a, MPI_DOUBLE, in, 1, MPI_DOUBLE, 0, comm, &request));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Iscatterv_c(out, ones_c, NULL, MPI_DOUBLE, in, 1, MPI_DOUBLE, 0, comm, &request));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Iscatterv_c(out, ones_c, far_a, MPI_DOUBLE, in, 1, MPI_DOUBLE, 0, comm, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Iscatterv_c(out, ones_c, zeros_a, MPI_DATATYPE_NULL, in, 1, MPI_DOUBLE, 0, comm, &request));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Iscatterv_c(out, ones_c, zeros_a, freed_type, in, 1, MPI_DOUBLE, 0, comm, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Iscatterv_c(out, ones_c, zeros_a, uncommitted, in, 1, MPI_DOUBLE, 0, comm, &request));
@@ -2777,6 +2831,7 @@ static void misuse_collectives(void)
     REFUSED(MPI_ERR_COUNT, MPI_Scatterv_c(out, negative_c, zeros_a, MPI_DOUBLE, in, 1, MPI_DOUBLE, 0, comm));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Scatterv_c(out, wrapping_c, zeros_a, MPI_DOUBLE, in, 1, MPI_DOUBLE, 0, comm));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Scatterv_c(out, ones_c, NULL, MPI_DOUBLE, in, 1, MPI_DOUBLE, 0, comm));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Scatterv_c(out, ones_c, far_a, MPI_DOUBLE, in, 1, MPI_DOUBLE, 0, comm));
     REFUSED(MPI_ERR_TYPE, MPI_Scatterv_c(out, ones_c, zeros_a, MPI_DATATYPE_NULL, in, 1, MPI_DOUBLE, 0, comm));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Scatterv_c(out, ones_c, zeros_a, freed_type, in, 1, MPI_DOUBLE, 0, comm));
     REFUSED(MPI_ERR_TYPE, MPI_Scatterv_c(out, ones_c, zeros_a, uncommitted, in, 1, MPI_DOUBLE, 0, comm));
@@ -2820,6 +2875,7 @@ static void misuse_collectives(void)
     REFUSED(MPI_ERR_COUNT, MPI_Scatterv_init_c(out, negative_c, zeros_a, MPI_DOUBLE, in, 1, MPI_DOUBLE, 0, comm, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Scatterv_init_c(out, wrapping_c, zeros_a, MPI_DOUBLE, in, 1, MPI_DOUBLE, 0, comm, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Scatterv_init_c(out, ones_c, NULL, MPI_DOUBLE, in, 1, MPI_DOUBLE, 0, comm, MPI_INFO_NULL, &request));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Scatterv_init_c(out, ones_c, far_a, MPI_DOUBLE, in, 1, MPI_DOUBLE, 0, comm, MPI_INFO_NULL, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Scatterv_init_c(out, ones_c, zeros_a, MPI_DATATYPE_NULL, in, 1, MPI_DOUBLE, 0, comm, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Scatterv_init_c(out, ones_c, zeros_a, freed_type, in, 1, MPI_DOUBLE, 0, comm, MPI_INFO_NULL, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Scatterv_init_c(out, ones_c, zeros_a, uncommitted, in, 1, MPI_DOUBLE, 0, comm, MPI_INFO_NULL, &request));
@@ -3281,6 +3337,7 @@ static void misuse_topologies(void)
     REFUSED(MPI_ERR_COUNT, MPI_Ineighbor_allgatherv_c(out, 1, MPI_DOUBLE, in, negative_c, zeros_a, MPI_DOUBLE, cart, &request));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Ineighbor_allgatherv_c(out, 1, MPI_DOUBLE, in, wrapping_c, zeros_a, MPI_DOUBLE, cart, &request));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Ineighbor_allgatherv_c(out, 1, MPI_DOUBLE, in, ones_c, NULL, MPI_DOUBLE, cart, &request));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Ineighbor_allgatherv_c(out, 1, MPI_DOUBLE, in, ones_c, far_a, MPI_DOUBLE, cart, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Ineighbor_allgatherv_c(out, 1, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DATATYPE_NULL, cart, &request));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Ineighbor_allgatherv_c(out, 1, MPI_DOUBLE, in, ones_c, zeros_a, freed_type, cart, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Ineighbor_allgatherv_c(out, 1, MPI_DOUBLE, in, ones_c, zeros_a, uncommitted, cart, &request));
@@ -3353,6 +3410,7 @@ static void misuse_topologies(void)
     REFUSED(MPI_ERR_COUNT, MPI_Ineighbor_alltoallv_c(out, negative_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DOUBLE, cart, &request));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Ineighbor_alltoallv_c(out, wrapping_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DOUBLE, cart, &request));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Ineighbor_alltoallv_c(out, ones_c, NULL, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DOUBLE, cart, &request));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Ineighbor_alltoallv_c(out, ones_c, far_a, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DOUBLE, cart, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Ineighbor_alltoallv_c(out, ones_c, zeros_a, MPI_DATATYPE_NULL, in, ones_c, zeros_a, MPI_DOUBLE, cart, &request));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Ineighbor_alltoallv_c(out, ones_c, zeros_a, freed_type, in, ones_c, zeros_a, MPI_DOUBLE, cart, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Ineighbor_alltoallv_c(out, ones_c, zeros_a, uncommitted, in, ones_c, zeros_a, MPI_DOUBLE, cart, &request));
@@ -3363,6 +3421,7 @@ static void misuse_topologies(void)
     REFUSED(MPI_ERR_COUNT, MPI_Ineighbor_alltoallv_c(out, ones_c, zeros_a, MPI_DOUBLE, in, negative_c, zeros_a, MPI_DOUBLE, cart, &request));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Ineighbor_alltoallv_c(out, ones_c, zeros_a, MPI_DOUBLE, in, wrapping_c, zeros_a, MPI_DOUBLE, cart, &request));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Ineighbor_alltoallv_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, NULL, MPI_DOUBLE, cart, &request));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Ineighbor_alltoallv_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, far_a, MPI_DOUBLE, cart, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Ineighbor_alltoallv_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DATATYPE_NULL, cart, &request));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Ineighbor_alltoallv_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, freed_type, cart, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Ineighbor_alltoallv_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, uncommitted, cart, &request));
@@ -3519,6 +3578,7 @@ static void misuse_topologies(void)
     REFUSED(MPI_ERR_COUNT, MPI_Neighbor_allgatherv_c(out, 1, MPI_DOUBLE, in, negative_c, zeros_a, MPI_DOUBLE, cart));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Neighbor_allgatherv_c(out, 1, MPI_DOUBLE, in, wrapping_c, zeros_a, MPI_DOUBLE, cart));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Neighbor_allgatherv_c(out, 1, MPI_DOUBLE, in, ones_c, NULL, MPI_DOUBLE, cart));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Neighbor_allgatherv_c(out, 1, MPI_DOUBLE, in, ones_c, far_a, MPI_DOUBLE, cart));
     REFUSED(MPI_ERR_TYPE, MPI_Neighbor_allgatherv_c(out, 1, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DATATYPE_NULL, cart));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Neighbor_allgatherv_c(out, 1, MPI_DOUBLE, in, ones_c, zeros_a, freed_type, cart));
     REFUSED(MPI_ERR_TYPE, MPI_Neighbor_allgatherv_c(out, 1, MPI_DOUBLE, in, ones_c, zeros_a, uncommitted, cart));
@@ -3560,6 +3620,7 @@ static void misuse_topologies(void)
     REFUSED(MPI_ERR_COUNT, MPI_Neighbor_allgatherv_init_c(out, 1, MPI_DOUBLE, in, negative_c, zeros_a, MPI_DOUBLE, cart, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Neighbor_allgatherv_init_c(out, 1, MPI_DOUBLE, in, wrapping_c, zeros_a, MPI_DOUBLE, cart, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Neighbor_allgatherv_init_c(out, 1, MPI_DOUBLE, in, ones_c, NULL, MPI_DOUBLE, cart, MPI_INFO_NULL, &request));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Neighbor_allgatherv_init_c(out, 1, MPI_DOUBLE, in, ones_c, far_a, MPI_DOUBLE, cart, MPI_INFO_NULL, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Neighbor_allgatherv_init_c(out, 1, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DATATYPE_NULL, cart, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Neighbor_allgatherv_init_c(out, 1, MPI_DOUBLE, in, ones_c, zeros_a, freed_type, cart, MPI_INFO_NULL, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Neighbor_allgatherv_init_c(out, 1, MPI_DOUBLE, in, ones_c, zeros_a, uncommitted, cart, MPI_INFO_NULL, &request));
@@ -3670,6 +3731,7 @@ static void misuse_topologies(void)
     REFUSED(MPI_ERR_COUNT, MPI_Neighbor_alltoallv_c(out, negative_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DOUBLE, cart));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Neighbor_alltoallv_c(out, wrapping_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DOUBLE, cart));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Neighbor_alltoallv_c(out, ones_c, NULL, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DOUBLE, cart));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Neighbor_alltoallv_c(out, ones_c, far_a, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DOUBLE, cart));
     REFUSED(MPI_ERR_TYPE, MPI_Neighbor_alltoallv_c(out, ones_c, zeros_a, MPI_DATATYPE_NULL, in, ones_c, zeros_a, MPI_DOUBLE, cart));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Neighbor_alltoallv_c(out, ones_c, zeros_a, freed_type, in, ones_c, zeros_a, MPI_DOUBLE, cart));
     REFUSED(MPI_ERR_TYPE, MPI_Neighbor_alltoallv_c(out, ones_c, zeros_a, uncommitted, in, ones_c, zeros_a, MPI_DOUBLE, cart));
@@ -3680,6 +3742,7 @@ static void misuse_topologies(void)
     REFUSED(MPI_ERR_COUNT, MPI_Neighbor_alltoallv_c(out, ones_c, zeros_a, MPI_DOUBLE, in, negative_c, zeros_a, MPI_DOUBLE, cart));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Neighbor_alltoallv_c(out, ones_c, zeros_a, MPI_DOUBLE, in, wrapping_c, zeros_a, MPI_DOUBLE, cart));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Neighbor_alltoallv_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, NULL, MPI_DOUBLE, cart));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Neighbor_alltoallv_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, far_a, MPI_DOUBLE, cart));
     REFUSED(MPI_ERR_TYPE, MPI_Neighbor_alltoallv_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DATATYPE_NULL, cart));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Neighbor_alltoallv_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, freed_type, cart));
     REFUSED(MPI_ERR_TYPE, MPI_Neighbor_alltoallv_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, uncommitted, cart));
@@ -3714,6 +3777,7 @@ static void misuse_topologies(void)
     REFUSED(MPI_ERR_COUNT, MPI_Neighbor_alltoallv_init_c(out, negative_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DOUBLE, cart, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Neighbor_alltoallv_init_c(out, wrapping_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DOUBLE, cart, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Neighbor_alltoallv_init_c(out, ones_c, NULL, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DOUBLE, cart, MPI_INFO_NULL, &request));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Neighbor_alltoallv_init_c(out, ones_c, far_a, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DOUBLE, cart, MPI_INFO_NULL, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init_c(out, ones_c, zeros_a, MPI_DATATYPE_NULL, in, ones_c, zeros_a, MPI_DOUBLE, cart, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init_c(out, ones_c, zeros_a, freed_type, in, ones_c, zeros_a, MPI_DOUBLE, cart, MPI_INFO_NULL, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init_c(out, ones_c, zeros_a, uncommitted, in, ones_c, zeros_a, MPI_DOUBLE, cart, MPI_INFO_NULL, &request));
@@ -3724,6 +3788,7 @@ static void misuse_topologies(void)
     REFUSED(MPI_ERR_COUNT, MPI_Neighbor_alltoallv_init_c(out, ones_c, zeros_a, MPI_DOUBLE, in, negative_c, zeros_a, MPI_DOUBLE, cart, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_COUNT, MPI_Neighbor_alltoallv_init_c(out, ones_c, zeros_a, MPI_DOUBLE, in, wrapping_c, zeros_a, MPI_DOUBLE, cart, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Neighbor_alltoallv_init_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, NULL, MPI_DOUBLE, cart, MPI_INFO_NULL, &request));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Neighbor_alltoallv_init_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, far_a, MPI_DOUBLE, cart, MPI_INFO_NULL, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, MPI_DATATYPE_NULL, cart, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, freed_type, cart, MPI_INFO_NULL, &request));
     REFUSED(MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init_c(out, ones_c, zeros_a, MPI_DOUBLE, in, ones_c, zeros_a, uncommitted, cart, MPI_INFO_NULL, &request));
@@ -3828,6 +3893,7 @@ static void misuse_environment(void)
     REFUSED_HERE(MPI_ERR_ARG, MPI_Add_error_string(INT_MAX, "name"));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Add_error_string(MPI_ERR_OTHER, NULL));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Alloc_mem(-1, MPI_INFO_NULL, &found));
+    REFUSED_HERE(MPI_ERR_NO_MEM, MPI_Alloc_mem(INT64_MAX, MPI_INFO_NULL, &found));
     REFUSED_HERE(MPI_ERR_INFO, MPI_Alloc_mem(1, freed_info, &found));
     REFUSED(MPI_ERR_ARG, MPI_Alloc_mem(1, MPI_INFO_NULL, NULL));
     REFUSED(MPI_ERR_COMM, MPI_Comm_call_errhandler(MPI_COMM_NULL, MPI_ERR_OTHER));
@@ -3851,6 +3917,8 @@ static void misuse_environment(void)
     REFUSED(MPI_ERR_ARG, MPI_Error_string(MPI_ERR_OTHER, NULL, &number));
     REFUSED(MPI_ERR_ARG, MPI_Error_string(MPI_ERR_OTHER, text, NULL));
     REFUSED_HERE(MPI_ERR_ARG, MPI_File_create_errhandler(NULL, &new_handler));
+    REFUSED_HERE(MPI_ERR_BASE, MPI_Free_mem((void *)0x1234));
+    REFUSED_HERE(MPI_ERR_BASE, MPI_Free_mem(in));
     REFUSED(MPI_ERR_ARG, MPI_Get_hw_resource_info(NULL));
     REFUSED(MPI_ERR_ARG, MPI_Get_library_version(NULL, &number));
     REFUSED(MPI_ERR_ARG, MPI_Get_library_version(text, NULL));
@@ -3911,7 +3979,8 @@ static void misuse_info(void)
     REFUSED_HERE(MPI_ERR_INFO, MPI_Info_get_string(MPI_INFO_NULL, "present", &room, text, &number));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Info_get_string(info, NULL, &room, text, &number));
     REFUSED_HERE(MPI_ERR_INFO_KEY, MPI_Info_get_string(info, long_text, &room, text, &number));
-    REFUSED(MPI_ERR_ARG, MPI_Info_get_string(info, "present", NULL, text, &number));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Info_get_string(info, "present", NULL, text, &number));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Info_get_string(info, "present", &no_room, text, &number));
     REFUSED(MPI_ERR_ARG, MPI_Info_get_string(info, "present", &room, NULL, &number));
     REFUSED(MPI_ERR_ARG, MPI_Info_get_string(info, "present", &room, text, NULL));
     REFUSED_HERE(MPI_ERR_INFO, MPI_Info_set(freed_info, "present", "name"));
@@ -3941,7 +4010,8 @@ static void misuse_processes(void)
     REFUSED_HERE(MPI_ERR_SESSION, MPI_Session_get_nth_pset(freed_session, MPI_INFO_NULL, 0, &room, text));
     REFUSED_HERE(MPI_ERR_INFO, MPI_Session_get_nth_pset(session, freed_info, 0, &room, text));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Session_get_nth_pset(session, MPI_INFO_NULL, -1, &room, text));
-    REFUSED(MPI_ERR_ARG, MPI_Session_get_nth_pset(session, MPI_INFO_NULL, 0, NULL, text));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Session_get_nth_pset(session, MPI_INFO_NULL, 0, NULL, text));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Session_get_nth_pset(session, MPI_INFO_NULL, 0, &no_room, text));
     REFUSED(MPI_ERR_ARG, MPI_Session_get_nth_pset(session, MPI_INFO_NULL, 0, &room, NULL));
     REFUSED_HERE(MPI_ERR_SESSION, MPI_Session_get_num_psets(MPI_SESSION_NULL, MPI_INFO_NULL, &number));
     REFUSED_HERE(MPI_ERR_SESSION, MPI_Session_get_num_psets(freed_session, MPI_INFO_NULL, &number));
@@ -4377,6 +4447,7 @@ static void misuse_one_sided(void)
     REFUSED_HERE(MPI_ERR_WIN, MPI_Rput_c(in, 1, MPI_DOUBLE, 0, 0, 1, MPI_DOUBLE, freed_win, &request));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Rput_c(in, 1, MPI_DOUBLE, 0, 0, 1, MPI_DOUBLE, locked_win, NULL));
     REFUSED_HERE(MPI_ERR_SIZE, MPI_Win_allocate(-1, 1, MPI_INFO_NULL, comm, &found, &new_win));
+    REFUSED_HERE(MPI_ERR_SIZE, MPI_Win_allocate(INT64_MAX, 1, MPI_INFO_NULL, comm, &found, &new_win));
     REFUSED_HERE(MPI_ERR_DISP, MPI_Win_allocate(8, 0, MPI_INFO_NULL, comm, &found, &new_win));
     REFUSED_HERE(MPI_ERR_DISP, MPI_Win_allocate(8, -1, MPI_INFO_NULL, comm, &found, &new_win));
     REFUSED_HERE(MPI_ERR_INFO, MPI_Win_allocate(8, 1, freed_info, comm, &found, &new_win));
@@ -4385,6 +4456,7 @@ static void misuse_one_sided(void)
     REFUSED_HERE(MPI_ERR_ARG, MPI_Win_allocate(8, 1, MPI_INFO_NULL, comm, NULL, &new_win));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Win_allocate(8, 1, MPI_INFO_NULL, comm, &found, NULL));
     REFUSED_HERE(MPI_ERR_SIZE, MPI_Win_allocate_c(-1, 1, MPI_INFO_NULL, comm, &found, &new_win));
+    REFUSED_HERE(MPI_ERR_SIZE, MPI_Win_allocate_c(INT64_MAX, 1, MPI_INFO_NULL, comm, &found, &new_win));
     REFUSED_HERE(MPI_ERR_DISP, MPI_Win_allocate_c(8, 0, MPI_INFO_NULL, comm, &found, &new_win));
     REFUSED_HERE(MPI_ERR_DISP, MPI_Win_allocate_c(8, -1, MPI_INFO_NULL, comm, &found, &new_win));
     REFUSED_HERE(MPI_ERR_INFO, MPI_Win_allocate_c(8, 1, freed_info, comm, &found, &new_win));
@@ -4393,6 +4465,7 @@ static void misuse_one_sided(void)
     REFUSED_HERE(MPI_ERR_ARG, MPI_Win_allocate_c(8, 1, MPI_INFO_NULL, comm, NULL, &new_win));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Win_allocate_c(8, 1, MPI_INFO_NULL, comm, &found, NULL));
     REFUSED_HERE(MPI_ERR_SIZE, MPI_Win_allocate_shared(-1, 1, MPI_INFO_NULL, comm, &found, &new_win));
+    REFUSED_HERE(MPI_ERR_SIZE, MPI_Win_allocate_shared(INT64_MAX, 1, MPI_INFO_NULL, comm, &found, &new_win));
     REFUSED_HERE(MPI_ERR_DISP, MPI_Win_allocate_shared(8, 0, MPI_INFO_NULL, comm, &found, &new_win));
     REFUSED_HERE(MPI_ERR_DISP, MPI_Win_allocate_shared(8, -1, MPI_INFO_NULL, comm, &found, &new_win));
     REFUSED_HERE(MPI_ERR_INFO, MPI_Win_allocate_shared(8, 1, freed_info, comm, &found, &new_win));
@@ -4401,6 +4474,7 @@ static void misuse_one_sided(void)
     REFUSED_HERE(MPI_ERR_ARG, MPI_Win_allocate_shared(8, 1, MPI_INFO_NULL, comm, NULL, &new_win));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Win_allocate_shared(8, 1, MPI_INFO_NULL, comm, &found, NULL));
     REFUSED_HERE(MPI_ERR_SIZE, MPI_Win_allocate_shared_c(-1, 1, MPI_INFO_NULL, comm, &found, &new_win));
+    REFUSED_HERE(MPI_ERR_SIZE, MPI_Win_allocate_shared_c(INT64_MAX, 1, MPI_INFO_NULL, comm, &found, &new_win));
     REFUSED_HERE(MPI_ERR_DISP, MPI_Win_allocate_shared_c(8, 0, MPI_INFO_NULL, comm, &found, &new_win));
     REFUSED_HERE(MPI_ERR_DISP, MPI_Win_allocate_shared_c(8, -1, MPI_INFO_NULL, comm, &found, &new_win));
     REFUSED_HERE(MPI_ERR_INFO, MPI_Win_allocate_shared_c(8, 1, freed_info, comm, &found, &new_win));
@@ -4412,10 +4486,12 @@ static void misuse_one_sided(void)
     REFUSED_HERE(MPI_ERR_WIN, MPI_Win_attach(freed_win, in, 8));
     REFUSED_HERE(MPI_ERR_BASE, MPI_Win_attach(dynamic_win, NULL, 8));
     REFUSED_HERE(MPI_ERR_SIZE, MPI_Win_attach(dynamic_win, in, -1));
+    REFUSED_HERE(MPI_ERR_SIZE, MPI_Win_attach(dynamic_win, in, INT64_MAX));
     REFUSED_HERE(MPI_ERR_WIN, MPI_Win_complete(MPI_WIN_NULL));
     REFUSED_HERE(MPI_ERR_WIN, MPI_Win_complete(freed_win));
     REFUSED_HERE(MPI_ERR_BASE, MPI_Win_create(NULL, 8, 1, MPI_INFO_NULL, comm, &new_win));
     REFUSED_HERE(MPI_ERR_SIZE, MPI_Win_create(in, -1, 1, MPI_INFO_NULL, comm, &new_win));
+    REFUSED_HERE(MPI_ERR_SIZE, MPI_Win_create(in, INT64_MAX, 1, MPI_INFO_NULL, comm, &new_win));
     REFUSED_HERE(MPI_ERR_DISP, MPI_Win_create(in, 8, 0, MPI_INFO_NULL, comm, &new_win));
     REFUSED_HERE(MPI_ERR_DISP, MPI_Win_create(in, 8, -1, MPI_INFO_NULL, comm, &new_win));
     REFUSED_HERE(MPI_ERR_INFO, MPI_Win_create(in, 8, 1, freed_info, comm, &new_win));
@@ -4424,6 +4500,7 @@ static void misuse_one_sided(void)
     REFUSED_HERE(MPI_ERR_ARG, MPI_Win_create(in, 8, 1, MPI_INFO_NULL, comm, NULL));
     REFUSED_HERE(MPI_ERR_BASE, MPI_Win_create_c(NULL, 8, 1, MPI_INFO_NULL, comm, &new_win));
     REFUSED_HERE(MPI_ERR_SIZE, MPI_Win_create_c(in, -1, 1, MPI_INFO_NULL, comm, &new_win));
+    REFUSED_HERE(MPI_ERR_SIZE, MPI_Win_create_c(in, INT64_MAX, 1, MPI_INFO_NULL, comm, &new_win));
     REFUSED_HERE(MPI_ERR_DISP, MPI_Win_create_c(in, 8, 0, MPI_INFO_NULL, comm, &new_win));
     REFUSED_HERE(MPI_ERR_DISP, MPI_Win_create_c(in, 8, -1, MPI_INFO_NULL, comm, &new_win));
     REFUSED_HERE(MPI_ERR_INFO, MPI_Win_create_c(in, 8, 1, freed_info, comm, &new_win));
@@ -4585,12 +4662,17 @@ static void misuse_deprecated(void)
 static void misuse_fortran(void)
 {
     REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_f90_complex(99999, 4, &new_type));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_f90_complex(-3, 4, &new_type));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_f90_complex(4, 99999, &new_type));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_f90_complex(4, -3, &new_type));
     REFUSED(MPI_ERR_ARG, MPI_Type_create_f90_complex(4, 4, NULL));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_f90_integer(99999, &new_type));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_f90_integer(-3, &new_type));
     REFUSED(MPI_ERR_ARG, MPI_Type_create_f90_integer(4, NULL));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_f90_real(99999, 4, &new_type));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_f90_real(-3, 4, &new_type));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_f90_real(4, 99999, &new_type));
+    REFUSED_HERE(MPI_ERR_ARG, MPI_Type_create_f90_real(4, -3, &new_type));
     REFUSED(MPI_ERR_ARG, MPI_Type_create_f90_real(4, 4, NULL));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Type_match_size(-77, 8, &new_type));
     REFUSED_HERE(MPI_ERR_ARG, MPI_Type_match_size(MPI_TYPECLASS_REAL, -1, &new_type));

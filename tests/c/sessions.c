@@ -149,6 +149,19 @@ static void buffers(MPI_Session session, MPI_Comm comm)
     CHECK(address == space && bytes == sizeof space, "not what was attached: %d bytes", bytes);
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     CHECK_CLASS(MPI_Bsend(&out, 1, MPI_INT, mine, 1, comm), MPI_ERR_BUFFER);
+    /* The process's buffer is for communicators of a session that has none. */
+    MPI_Buffer_attach(space, sizeof space);
+    int next = (mine + 1) % size;
+    CHECK_EQUAL(MPI_Bsend(&mine, 1, MPI_INT, next, 2, comm), MPI_SUCCESS);
+    MPI_Recv(&got, 1, MPI_INT, (mine + size - 1) % size, 2, comm, MPI_STATUS_IGNORE);
+    CHECK_EQUAL(got, (mine + size - 1) % size);
+    /* Where the session has one, that of the process is not used. */
+    static char little[1];
+    MPI_Session_attach_buffer(session, little, sizeof little);
+    CHECK_CLASS(MPI_Bsend(&out, 1, MPI_INT, mine, 1, comm), MPI_ERR_BUFFER);
+    MPI_Session_detach_buffer(session, &address, &bytes);
+    MPI_Buffer_detach(&address, &bytes);
+    CHECK(address == space && bytes == sizeof space, "not what was attached: %d bytes", bytes);
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL);
 }
 

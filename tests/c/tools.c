@@ -41,6 +41,47 @@ static void settings_before_init(void)
     free(value);
 }
 
+/* §15.3.6: the scope of each variable is true: what can be set takes its own value again, what is constant takes none. Whether any can. */
+static int scopes_are_true(void)
+{
+    int count, settable = 0;
+    TOOL(MPI_T_cvar_get_num(&count));
+    for (int index = 0; index < count; index++) {
+        int length, scope, name_length = 64;
+        char name[64];
+        MPI_T_cvar_handle handle;
+        TOOL(MPI_T_cvar_get_info(index, name, &name_length, NULL, NULL, NULL, NULL, NULL, NULL, &scope));
+        TOOL(MPI_T_cvar_handle_alloc(index, NULL, &handle, &length));
+        char *value = malloc((size_t)length);
+        TOOL(MPI_T_cvar_read(handle, value));
+        int code = MPI_T_cvar_write(handle, value);
+        int is_constant = scope == MPI_T_SCOPE_CONSTANT || scope == MPI_T_SCOPE_READONLY;
+        CHECK(code == (is_constant ? MPI_T_ERR_CVAR_SET_NEVER : MPI_SUCCESS), "%s has scope %d, and a write gives %d", name,
+              scope, code);
+        settable += !is_constant;
+        TOOL(MPI_T_cvar_handle_free(&handle));
+        free(value);
+    }
+    return settable;
+}
+
+static void wrong_values(void)
+{
+    STORY("a value that a setting may not have is refused, and the one before stays");
+    int index, length;
+    char value[256];
+    MPI_T_cvar_handle handle;
+    TOOL(MPI_T_cvar_get_index("WEFT_EAGER_LIMIT", &index));
+    TOOL(MPI_T_cvar_handle_alloc(index, NULL, &handle, &length));
+    HOLDS(length <= 256);
+    CHECK_EQUAL(MPI_T_cvar_write(handle, "as much as you can"), MPI_T_ERR_INVALID);
+    TOOL(MPI_T_cvar_read(handle, value));
+    HOLDS(strcmp(value, "4096") == 0);
+    TOOL(MPI_T_cvar_handle_free(&handle));
+    length = -2;
+    CHECK_EQUAL(MPI_T_cvar_get_info(index, value, &length, NULL, NULL, NULL, NULL, NULL, NULL, NULL), MPI_T_ERR_INVALID);
+}
+
 /* Writes a setting; before MPI_Init it counts. */
 static void set(const char *name, const char *value)
 {
@@ -178,9 +219,14 @@ int main(int argc, char **argv)
 {
     watch_the_clock();
     settings_before_init();
+    STORY("scopes before MPI_Init");
+    HOLDS(scopes_are_true() > 5);
+    wrong_values();
     set("WEFT_VERBOSE_ERRORS", "1");
     begin(&argc, &argv);
     settings_after_init();
+    STORY("scopes after MPI_Init");
+    CHECK_EQUAL(scopes_are_true(), 0);
     what_was_written_counts();
     counters();
     categories();

@@ -674,6 +674,53 @@ static void linked_list(void)
     free(elements);
 }
 
+/* §12.2.3: segments of no bytes, too, have an address, from which a neighbour computes others where the memory is contiguous. */
+static void segments_of_no_bytes(void)
+{
+    STORY("shared windows in which some processes have no bytes");
+    MPI_Comm node;
+    int size, mine;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+    MPI_Comm_size(node, &size);
+    MPI_Comm_rank(node, &mine);
+    enum { ALL, LAST, FIRST, NOBODY, UNEVEN, ODD, PATTERNS };
+    for (int which = 0; which < PATTERNS; which++)
+        for (int apart = 0; apart < 2; apart++) {
+            MPI_Aint bytes[64], found;
+            for (int i = 0; i < size; i++)
+                bytes[i] = which == ALL      ? 1024
+                           : which == LAST   ? (i == size - 1) * 100
+                           : which == FIRST  ? (i == 0) * 12288
+                           : which == NOBODY ? 0
+                           : which == UNEVEN ? 17 * i + 3
+                                             : i % 2 * 8;
+            MPI_Info info;
+            MPI_Info_create(&info);
+            MPI_Info_set(info, "alloc_shared_noncontig", apart ? "true" : "false");
+            char *base = NULL, *end = NULL;
+            MPI_Win win;
+            MPI_Win_allocate_shared(bytes[mine], 1, info, node, &base, &win);
+            CHECK(base != NULL, "pattern %d: no address for %ld bytes", which, (long)bytes[mine]);
+            memset(base, mine + 1, (size_t)bytes[mine]);
+            MPI_Win_fence(0, win);
+            for (int i = 0; i < size; i++) {
+                int unit;
+                char *part;
+                MPI_Win_shared_query(win, i, &found, &unit, &part);
+                CHECK(found == bytes[i], "pattern %d, rank %d: %ld bytes", which, i, (long)found);
+                CHECK(i != mine || part == base, "pattern %d: own segment at %p and %p", which, (void *)part, (void *)base);
+                CHECK(apart || !end || part == end, "pattern %d: rank %d is at %p, what is before ends at %p", which, i,
+                      (void *)part, (void *)end);
+                CHECK(found == 0 || (part[0] == i + 1 && part[found - 1] == i + 1), "pattern %d: bytes of rank %d", which, i);
+                end = part + found;
+            }
+            MPI_Win_fence(0, win);
+            MPI_Win_free(&win);
+            MPI_Info_free(&info);
+        }
+    MPI_Comm_free(&node);
+}
+
 int main(int argc, char **argv)
 {
     int provided = begin_threads(&argc, &argv);
@@ -693,6 +740,7 @@ int main(int argc, char **argv)
         random_accesses(which / 2, which % 2);
     many_windows();
     freed_with_traffic();
+    segments_of_no_bytes();
     threads(provided);
     passive_target(0);
     passive_target(1);

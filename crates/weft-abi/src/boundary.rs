@@ -115,8 +115,7 @@ fn failed(function: Function, scope: Scope, cause: Result<Box<dyn Any + Send>, E
             Ok(panic) => Error::new(MPI_ERR_INTERN, format!("defect in Weft: {}", panic_message(&*panic))),
         };
         let scope = error.communicator.map_or(scope, |handle| Scope::Comm(MPI_Comm(handle)));
-        let error = Error::new(error.class, format!("{}: {}", function.name(), error.message));
-        crate::calls::error_handlers::invoke(scope, &error)
+        crate::calls::error_handlers::invoke(scope, &error.in_procedure(function.name()))
     }));
     handled.unwrap_or(MPI_ERR_INTERN)
 }

@@ -5,19 +5,33 @@
 
 use crate::generated::constants::{MPI_ERR_ARG, MPI_ERR_COUNT, MPI_ERR_DIMS, MPI_ERR_SIZE, MPI_IN_PLACE};
 use crate::types::MPI_Info;
+use std::ffi::c_int;
 use weft_mpi::error::Error;
 use weft_mpi::process::with;
 
-/// A count is not negative: MPI_ERR_COUNT.
+/// No memory holds more elements, not even of one byte.
+const ELEMENTS_MAX: i64 = 1 << 56;
+
+/// A count is not negative, nor larger than any memory: MPI_ERR_COUNT.
 #[inline(always)]
 pub(crate) fn count(name: &'static str, value: i64) -> Result<(), Error> {
-    if value < 0 { Err(negative(MPI_ERR_COUNT, name, value)) } else { Ok(()) }
+    if (0..=ELEMENTS_MAX).contains(&value) { Ok(()) } else { Err(no_count(name, value)) }
 }
 
 /// A length or size is not negative: MPI_ERR_ARG.
 #[inline(always)]
 pub(crate) fn natural(name: &'static str, value: i64) -> Result<(), Error> {
     if value < 0 { Err(negative(MPI_ERR_ARG, name, value)) } else { Ok(()) }
+}
+
+/// A length that says how much room there is, and is set to what is needed, is not negative: MPI_ERR_ARG.
+///
+/// # Safety
+/// `length` can be read, or is null.
+#[inline(always)]
+pub(crate) unsafe fn room(name: &'static str, length: *const c_int) -> Result<(), Error> {
+    // SAFETY: the caller's promise.
+    unsafe { length.as_ref() }.map_or(Ok(()), |length| natural(name, i64::from(*length)))
 }
 
 /// The size of a window is not negative: MPI_ERR_SIZE.
@@ -50,10 +64,16 @@ pub(crate) fn pointer<T>(name: &'static str, pointer: *const T) -> Result<(), Er
     if pointer.is_null() { Err(null(name)) } else { Ok(()) }
 }
 
-/// An array that has elements is not null: MPI_ERR_ARG.
+/// An array that has elements is not null, and not longer than any memory: MPI_ERR_ARG.
 #[inline(always)]
 pub(crate) fn array<T>(name: &'static str, array: *const T, length: i64) -> Result<(), Error> {
-    if array.is_null() && length > 0 { Err(null_array(name, length)) } else { Ok(()) }
+    if array.is_null() && length > 0 {
+        Err(null_array(name, length))
+    } else if length > ELEMENTS_MAX {
+        Err(endless(MPI_ERR_ARG, name, length))
+    } else {
+        Ok(())
+    }
 }
 
 /// Is this buffer the address that stands for "where the result goes" (MPI-5.0 §6.2.2)?
@@ -86,6 +106,18 @@ fn null_array(name: &'static str, length: i64) -> Error {
     Error::new(MPI_ERR_ARG, format!("{name} is a null pointer; it must have {length} elements"))
 }
 
+#[cold]
+#[inline(never)]
+fn endless(class: i32, name: &'static str, value: i64) -> Error {
+    Error::new(class, format!("{name} says {value} elements, more than any memory holds"))
+}
+
+#[cold]
+#[inline(never)]
+fn no_count(name: &'static str, value: i64) -> Error {
+    if value < 0 { negative(MPI_ERR_COUNT, name, value) } else { endless(MPI_ERR_COUNT, name, value) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,6 +127,7 @@ mod tests {
         assert!(count("count", 0).is_ok());
         let error = count("count", -3).expect_err("a negative count");
         assert_eq!((error.class, error.message.as_ref()), (MPI_ERR_COUNT, "count is -3; it must not be negative"));
+        assert_eq!(count("count", i64::MAX).expect_err("an endless count").class, MPI_ERR_COUNT);
         let error = natural("size", -1).expect_err("a negative size");
         assert_eq!(error.class, MPI_ERR_ARG);
         let error = positive("maxprocs", 0).expect_err("zero");
@@ -108,6 +141,7 @@ mod tests {
         assert_eq!(pointer("newcomm", none).expect_err("null").message, "newcomm is a null pointer");
         assert!(array("ranks", none, 0).is_ok());
         assert!(array("ranks", none, 2).is_err());
+        assert!(array("ranks", &raw const SOME, i64::MAX).is_err());
         assert!(array("ranks", &raw const SOME, 2).is_ok());
     }
 }

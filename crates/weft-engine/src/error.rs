@@ -32,6 +32,8 @@ pub struct Error(Box<Details>);
 pub struct Details {
     /// One of the `MPI_ERR_*` classes, or a code the program added itself (MPI-5.0 §9.5).
     pub class: i32,
+    /// What the program gets in place of a code of that class: a function of its own returned it.
+    pub code: Option<i32>,
     /// What was wrong: names the argument and its value; the boundary adds the function and the rank.
     pub message: Cow<'static, str>,
     /// Handle of the communicator whose error handler must hear of it, where the call itself names none.
@@ -40,11 +42,17 @@ pub struct Details {
     pub finalized: Option<u32>,
 }
 
+impl Details {
+    fn other(message: Cow<'static, str>) -> Self {
+        Self { class: OTHER, code: None, message, communicator: None, finalized: None }
+    }
+}
+
 impl Error {
     /// An error of `class` explained by `message`.
     #[cold]
     pub fn new(class: i32, message: impl Into<Cow<'static, str>>) -> Self {
-        Self(Box::new(Details { class, message: message.into(), communicator: None, finalized: None }))
+        Self(Box::new(Details { class, ..Details::other(message.into()) }))
     }
 
     /// Nothing comes of an operation because the process of this number has called MPI_Finalize.
@@ -52,7 +60,19 @@ impl Error {
     pub fn finalized(number: u32) -> Self {
         let message =
             format!("rank {number} of MPI_COMM_WORLD has called MPI_Finalize, and never sends what is waited for");
-        Self(Box::new(Details { class: OTHER, message: message.into(), communicator: None, finalized: Some(number) }))
+        Self(Box::new(Details { finalized: Some(number), ..Details::other(message.into()) }))
+    }
+
+    /// A function of the program returned `code`, which says nothing to us but that it failed: any integer, passed on as it is.
+    #[cold]
+    pub fn returned(code: i32, message: impl Into<Cow<'static, str>>) -> Self {
+        Self(Box::new(Details { code: Some(code), ..Details::other(message.into()) }))
+    }
+
+    /// The same, with the name of the procedure before the sentence.
+    pub fn in_procedure(mut self, name: &str) -> Self {
+        self.0.message = format!("{name}: {}", self.message).into();
+        self
     }
 
     /// What others need to know of it.

@@ -36,7 +36,7 @@ pub use bound::{
 };
 pub(crate) use checkers::note_written;
 pub use checkers::{Access, FindPoison, Report, Sanitizer, attach, label_messages, runs_one_thread};
-pub use described::{Divisible, Footprint, check_bytes, check_items, packed_size};
+pub use described::{Divisible, Footprint, check_bytes, check_distance, check_items, check_size, packed_size};
 pub use exposed::Exposed;
 pub use in_process::InProcess;
 pub use label::{LABEL_BYTES, LABEL_WORDS, Label};

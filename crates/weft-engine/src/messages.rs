@@ -488,7 +488,15 @@ impl Messages {
     /// # Errors
     /// As for [`Self::add`].
     pub fn add_collective(&mut self, communicator: usize) -> Result<usize> {
-        let handle = self.add(State::Collective, communicator)?;
+        self.add_lasting(State::Collective, communicator)
+    }
+
+    /// Adds the request of an operation on `communicator` that can be neither cancelled nor freed while it is active.
+    ///
+    /// # Errors
+    /// As for [`Self::add`].
+    pub fn add_lasting(&mut self, state: State, communicator: usize) -> Result<usize> {
+        let handle = self.add(state, communicator)?;
         if let Some(request) = self.requests.get_mut(handle) {
             request.cancellation = Cancellation::Excluded;
         }

@@ -193,9 +193,11 @@ pub enum Cancellation {
     Possible,
     /// It has been asked for, and the peer has not answered.
     Asked,
-    /// Not at all: collective operations can be neither cancelled nor freed while they are active (MPI-5.0 §6.12), and
-    /// partitioned ones not be cancelled (§4.2).
+    /// Not at all: collective and one-sided operations can be neither cancelled nor freed while they are active (MPI-5.0 §6.12, §12.3.5),
+    /// and partitioned ones not be cancelled (§4.2).
     Excluded,
+    /// It can be freed, but not cancelled, for it is no communication: a flush of a buffer (MPI-5.0 §3.6).
+    OnlyFreed,
 }
 
 /// Of requests that are on no communicator.

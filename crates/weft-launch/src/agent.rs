@@ -54,7 +54,7 @@ pub(crate) fn serve_remote() -> i32 {
     match serve() {
         Ok(()) => 0,
         Err(error) => {
-            crate::say(&format!("mpiexec: the agent cannot work: {error}"));
+            crate::say(&format!("mpiexec: the agent cannot work: {}", sys::reason(&error)));
             1
         }
     }

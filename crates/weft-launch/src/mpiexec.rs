@@ -23,6 +23,7 @@ use std::ffi::OsString;
 
 /// Runs `mpiexec` with these arguments (without the program's own name) and returns its exit status; `debugger` hears of the job.
 pub fn run(arguments: Vec<OsString>, debugger: &'static dyn Debugger) -> i32 {
+    crate::sys::expect_full_files();
     debugger::use_debugger(debugger);
     match options::parse(arguments, &|name| std::env::var_os(name)) {
         Ok(Request::Help) => {

@@ -9,7 +9,7 @@ pub(crate) use affinity::affinity;
 pub(crate) use poll::{Poll, READ, WRITE};
 pub(crate) use process::{Ended, Fork, Spawn, clear_death_signal, exit_now, fork, is_foreground, on_fork, reap};
 pub(crate) use process::{SpawnError, Step, become_subreaper, kill, kill_group, new_group, spawn};
-pub(crate) use signals::{Mask, Signals, is_ignored};
+pub(crate) use signals::{Mask, Signals, expect_full_files, is_ignored};
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -107,6 +107,11 @@ pub(crate) fn reason(error: &io::Error) -> String {
             format!("{error}: `ulimit -n` says how many a process may have, and `ulimit -n NUMBER` raises it")
         }
         Some(libc::ENFILE) => format!("{error}: the whole machine has no more, see /proc/sys/fs/file-max"),
+        Some(libc::EFBIG) => {
+            format!(
+                "{error}: `ulimit -f` says how large a file may be, one in memory too; `ulimit -f unlimited` raises it"
+            )
+        }
         _ => error.to_string(),
     }
 }
@@ -121,6 +126,20 @@ pub(crate) fn raise_descriptor_limit(wanted: u64) {
         // SAFETY: the pointer is to a local. A refusal shows later, as a descriptor that cannot be opened.
         unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
     }
+}
+
+/// Gives `file` so many bytes, if this process may have so large a file (`ulimit -f`): else the system would end it by a signal.
+///
+/// # Errors
+/// EFBIG; the system's.
+fn set_length(file: &File, bytes: u64) -> io::Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to a local.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } == 0;
+    if known && bytes > limit.rlim_cur {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    }
+    file.set_len(bytes)
 }
 
 /// The user on whose behalf this process acts.
@@ -168,7 +187,7 @@ pub(crate) fn memory_file(length: usize) -> io::Result<File> {
     let fd = check(unsafe { libc::memfd_create(c"weft-calls".as_ptr(), libc::MFD_CLOEXEC) })?;
     // SAFETY: the descriptor is new and nobody else's.
     let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
-    file.set_len(length as u64)?;
+    set_length(&file, length as u64)?;
     Ok(file)
 }
 
@@ -182,7 +201,7 @@ pub(crate) fn memory_words(name: &CStr, words: usize) -> io::Result<(File, &'sta
     // SAFETY: the descriptor is new and nobody else's.
     let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
     let bytes = words * size_of::<AtomicU64>();
-    file.set_len(bytes as u64)?;
+    set_length(&file, bytes as u64)?;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
     let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, fd, 0) };

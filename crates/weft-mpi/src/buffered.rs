@@ -10,7 +10,7 @@ use crate::memory::SharedBuffer;
 /// What a buffer is attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// The process: for communicators of the World Model.
+    /// The process: for communicators that neither have a buffer nor come from a session that has one.
     Process,
     /// A communicator, by its handle.
     Communicator(usize),

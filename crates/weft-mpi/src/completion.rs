@@ -135,8 +135,8 @@ impl Process {
     /// `MPI_ERR_REQUEST`.
     pub fn free_request(&mut self, handle: usize) -> Result<Option<Generalized>> {
         let request = self.request(handle)?;
-        if is_collective(request) && !matches!(request.state, State::Inactive) {
-            let message = "a collective operation cannot be freed before a test or wait has completed it";
+        if is_lasting(request) && !matches!(request.state, State::Inactive) {
+            let message = "a collective or one-sided operation cannot be freed before a test or wait has completed it";
             return Err(Error::new(MPI_ERR_REQUEST, message).on(request.communicator));
         }
         if let Some(Persistent::Partitioned) = request.persistent.as_deref() {
@@ -182,7 +182,8 @@ impl Process {
             return Ok(Some((*callbacks, request.is_complete())));
         }
         let is_partitioned = matches!(request.persistent.as_deref(), Some(Persistent::Partitioned));
-        if is_partitioned || is_collective(request) || matches!(request.state, State::Inactive | State::Flush(_)) {
+        let is_flush = request.cancellation == Cancellation::OnlyFreed;
+        if is_partitioned || is_lasting(request) || is_flush || matches!(request.state, State::Inactive) {
             let message = "only active point-to-point operations can be cancelled, and of those no partitioned ones";
             return Err(Error::new(MPI_ERR_REQUEST, message).on(request.communicator));
         }
@@ -225,8 +226,8 @@ impl Process {
     }
 }
 
-/// Whether it is a collective operation, started or persistent.
-fn is_collective(request: &Request) -> bool {
+/// Whether it is a collective operation, started or persistent, or a one-sided one: none of them can be given up (MPI-5.0 §6.12, §12.3.5).
+fn is_lasting(request: &Request) -> bool {
     match request.persistent.as_deref() {
         Some(operation) => matches!(operation, Persistent::Collective(_)),
         None => request.cancellation == Cancellation::Excluded,
@@ -235,5 +236,9 @@ fn is_collective(request: &Request) -> bool {
 
 #[cold]
 fn wrong_request(handle: usize) -> Error {
-    Error::new(MPI_ERR_REQUEST, format!("{handle:#x} is no request, or one that is complete already"))
+    let sentence = crate::foreign::explain(handle, MPI_ERR_REQUEST);
+    Error::new(
+        MPI_ERR_REQUEST,
+        sentence.unwrap_or_else(|| format!("{handle:#x} is no request, or one that is complete already")),
+    )
 }

@@ -160,7 +160,9 @@ impl ErrorCodes {
             return Ok(code);
         }
         let added = self.added.get(&code).map(|added| added.class);
-        added.or_else(|| class_within(code)).ok_or_else(|| Error::new(MPI_ERR_ARG, format!("{code} is no error code")))
+        added
+            .or_else(|| self.class_within(code))
+            .ok_or_else(|| Error::new(MPI_ERR_ARG, format!("{code} is no error code")))
     }
 
     /// The text of `code`.
@@ -174,7 +176,7 @@ impl ErrorCodes {
         if let Some(happened) = self.sentence(code) {
             return Ok(happened.to_owned());
         }
-        match standard(class_within(code).unwrap_or(code)) {
+        match standard(self.class_within(code).unwrap_or(code)) {
             Some((name, text)) => Ok(format!("{name}: {text}")),
             None => Err(Error::new(MPI_ERR_ARG, format!("{code} is no error code"))),
         }
@@ -183,22 +185,27 @@ impl ErrorCodes {
 
 impl ErrorCodes {
     fn sentence(&self, code: i32) -> Option<&str> {
-        let class = class_within(code)?;
-        let at = usize::try_from(code >> CLASS_BITS).ok()?.checked_sub(1)?;
-        self.happened.get(at).filter(|error| error.class == class).map(|error| error.sentence.as_str())
+        let class = self.class_within(code)?;
+        let error = self.happened.get(place_within(code)?).filter(|error| error.class == class)?;
+        Some(&error.sentence)
     }
+
+    /// The class in the code of an error that has happened: no other number has one, whatever its lowest bits are.
+    fn class_within(&self, code: i32) -> Option<i32> {
+        let class = code & CLASS_MASK;
+        (place_within(code)? < self.happened.len() && standard(class).is_some()).then_some(class)
+    }
+}
+
+/// The place of the sentence of a code.
+fn place_within(code: i32) -> Option<usize> {
+    usize::try_from(code >> CLASS_BITS).ok()?.checked_sub(1)
 }
 
 impl Default for ErrorCodes {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// The class in the code of an error that has happened.
-fn class_within(code: i32) -> Option<i32> {
-    let class = code & CLASS_MASK;
-    (code > CLASS_MASK && code <= MPI_ERR_LASTCODE && standard(class).is_some()).then_some(class)
 }
 
 fn standard(class: i32) -> Option<(&'static str, &'static str)> {
@@ -232,6 +239,19 @@ mod tests {
             codes.set_text(code, "no").is_err() && codes.add_code(code).is_err() && codes.remove_code(code).is_err()
         );
         assert!(codes.class_of(CLASS_MASK).is_err() && codes.class_of(-code).is_err());
+    }
+
+    #[test]
+    fn numbers_that_were_never_given_are_no_codes() {
+        let mut codes = ErrorCodes::new();
+        let given = codes.note(MPI_ERR_OTHER, "the loom is jammed");
+        // The lowest bits of each say MPI_ERR_OTHER or another class.
+        for number in (given + 1..=MPI_ERR_LASTCODE).chain([-1, i32::MIN, i32::MAX]) {
+            let is_known = codes.class_of(number).is_ok();
+            let was_given = number >> CLASS_BITS == 1 && standard(number & CLASS_MASK).is_some();
+            assert_eq!(is_known, was_given || standard(number).is_some(), "{number}");
+            assert_eq!(codes.text(number).is_ok(), is_known, "{number}");
+        }
     }
 
     #[test]

@@ -198,7 +198,7 @@ fn item_size(of: &Constituent) -> Result<u64> {
 }
 
 fn check(layout: &Layout, count: u64) -> Result<u64> {
-    layout.packed_size(count).map_err(|why| Error::new(MPI_ERR_ARG, why.to_string()))
+    layout.packed_size(count).map_err(|why| Error::new(MPI_ERR_COUNT, why.to_string()))
 }
 
 /// `count` items, packed as they are in memory, in `external32`.

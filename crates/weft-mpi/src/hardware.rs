@@ -10,7 +10,9 @@ pub const RESOURCE_KEY: &str = "mpi_hw_resource_type";
 pub const SET_KEY: &str = "mpi_pset_name";
 /// … and the type that every library knows: what shares memory, the node.
 pub const NODE: &str = "mpi_shared_memory";
-const NODE_ALIASES: [&str; 3] = ["hwloc://Machine", "machine", "node"];
+/// Its name where every name is a URI.
+const NODE_URI: &str = "hwloc://Machine";
+const NODE_ALIASES: [&str; 3] = [NODE_URI, "machine", "node"];
 
 /// Numbers of parts of one machine are below this: two to this power.
 const PART_BITS: u32 = 24;
@@ -63,9 +65,9 @@ pub fn part(bindings: &Bindings, level: usize) -> Option<i64> {
     Some(bindings[level]).filter(|part| *part != UNBOUND)
 }
 
-/// Which types of hardware there are, and whether this process is bound to one of each.
+/// Which types of hardware there are, and whether this process is bound to one of each. The names are URIs (MPI-5.0 §9.1.2).
 pub fn info() -> Info {
-    let mut info = vec![(NODE.to_owned(), "true".to_owned())];
+    let mut info = vec![(NODE_URI.to_owned(), "true".to_owned())];
     for (kind, resource) in RESOURCE_KINDS.iter().zip(resources()) {
         let value = match resource {
             Resource::Unknown => continue,
@@ -121,7 +123,15 @@ mod tests {
 
     #[test]
     fn this_process_is_told_of_its_node_at_least() {
-        assert_eq!(info()[0], (NODE.to_owned(), "true".to_owned()));
+        assert_eq!(info()[0], (NODE_URI.to_owned(), "true".to_owned()));
         assert!(info().iter().all(|(_, value)| ["true", "false"].contains(&value.as_str())));
+    }
+
+    #[test]
+    fn types_of_hardware_are_named_by_uris_that_can_be_asked_for() {
+        for (name, _) in info() {
+            assert!(name.starts_with("hwloc://"), "{name}");
+            assert!(guided(&bound(0, 1, 2), &name).is_some(), "{name}");
+        }
     }
 }

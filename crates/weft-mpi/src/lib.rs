@@ -10,7 +10,7 @@
 //! | [`multicast`] | what is wanted and known of multicast between the nodes of a communicator |
 //! | [`datatypes`], [`external`] | making datatypes; the portable representation of data |
 //! | [`topology`], [`placement`] | grids and graphs of processes; who gets which place in them |
-//! | [`object`], [`predefined`] | objects and how they are found |
+//! | [`object`], [`predefined`], `foreign` | objects and how they are found; handles of other binary interfaces |
 //! | [`communicator`], [`intercommunicator`], [`hints`] | how processes agree on new communicators; what programs assert of them |
 //! | [`hardware`] | parts of a communicator by what hardware its processes are bound to |
 //! | [`one_sided`], [`window`] | one-sided communication: making windows and synchronizing on them; the windows and their epochs |
@@ -34,6 +34,7 @@ mod description;
 pub mod engine;
 pub mod error_codes;
 pub mod external;
+mod foreign;
 pub mod hardware;
 pub mod hints;
 pub mod intercommunicator;

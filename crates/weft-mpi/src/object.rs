@@ -187,6 +187,19 @@ pub struct Keyval {
     pub freed: bool,
 }
 
+/// A copy or delete function of the program that runs (MPI-5.0 §7.7.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Callback {
+    /// What kind of object it runs for …
+    pub class: Class,
+    /// … and which one.
+    pub handle: usize,
+    /// The keyval of its attribute.
+    pub keyval: i32,
+    /// It deletes the attribute; else it copies it.
+    pub deletes: bool,
+}
+
 /// A message taken out of the matcher by `MPI_Mprobe` (MPI-5.0 §3.8.2).
 #[derive(Clone, Copy)]
 pub struct Extracted {
@@ -233,6 +246,8 @@ pub struct Objects {
     /// Keyvals made by the program.
     pub keyvals: BTreeMap<i32, Keyval>,
     keyval_next: i32,
+    /// Copy and delete functions that run now.
+    pub callbacks: Vec<Callback>,
 }
 
 impl Objects {
@@ -256,6 +271,7 @@ impl Objects {
             extracted: Slab::new(Kind::Message),
             keyvals: BTreeMap::new(),
             keyval_next: KEYVAL_FIRST,
+            callbacks: Vec::new(),
         }
     }
 
@@ -373,9 +389,7 @@ impl Objects {
     #[inline]
     pub fn communicator(&self, handle: usize) -> Result<&Communicator> {
         let key = self.communicator_key(handle);
-        self.communicators
-            .get(key)
-            .ok_or_else(|| wrong(handle, "communicator", MPI_ERR_COMM, MPI_COMM_NULL, "MPI_COMM_NULL"))
+        self.communicators.get(key).ok_or_else(|| wrong_communicator(handle))
     }
 
     /// The same, to change it.
@@ -385,9 +399,7 @@ impl Objects {
     #[inline]
     pub fn communicator_mut(&mut self, handle: usize) -> Result<&mut Communicator> {
         let key = self.communicator_key(handle);
-        self.communicators
-            .get_mut(key)
-            .ok_or_else(|| wrong(handle, "communicator", MPI_ERR_COMM, MPI_COMM_NULL, "MPI_COMM_NULL"))
+        self.communicators.get_mut(key).ok_or_else(|| wrong_communicator(handle))
     }
 
     /// The datatype of `handle`, committed or not.
@@ -501,7 +513,11 @@ impl Objects {
         match self.keyvals.get(&number) {
             Some(keyval) if keyval.class == class => Ok(*keyval),
             _ if number == MPI_KEYVAL_INVALID => Err(Error::new(MPI_ERR_KEYVAL, "the keyval is MPI_KEYVAL_INVALID")),
-            _ => Err(Error::new(MPI_ERR_KEYVAL, format!("{number} is no keyval for this kind of object"))),
+            _ => Err(Error::new(
+                MPI_ERR_KEYVAL,
+                crate::foreign::explain(number as u32 as usize, MPI_ERR_KEYVAL)
+                    .unwrap_or_else(|| format!("{number} is no keyval for this kind of object")),
+            )),
         }
     }
 
@@ -587,6 +603,20 @@ pub fn full(what: &str) -> Error {
 }
 
 #[cold]
+fn wrong_communicator(handle: usize) -> Error {
+    let name = match handle {
+        MPI_COMM_WORLD => "MPI_COMM_WORLD",
+        MPI_COMM_SELF => "MPI_COMM_SELF",
+        _ => return wrong(handle, "communicator", MPI_ERR_COMM, MPI_COMM_NULL, "MPI_COMM_NULL"),
+    };
+    let sentence = format!(
+        "{name} exists only from MPI_Init to MPI_Finalize: where only sessions are open, make a communicator by \
+         MPI_Group_from_session_pset and MPI_Comm_create_from_group"
+    );
+    Error::new(MPI_ERR_COMM, sentence)
+}
+
+#[cold]
 fn wrong_type(handle: usize) -> Error {
     wrong(handle, "datatype", MPI_ERR_TYPE, MPI_DATATYPE_NULL, "MPI_DATATYPE_NULL")
 }
@@ -611,9 +641,10 @@ fn wrong_info(handle: usize) -> Error {
 
 /// The sentence about a handle that is none.
 #[cold]
-pub fn wrong(handle: usize, what: &str, class: i32, null: usize, null_name: &str) -> Error {
+pub(crate) fn wrong(handle: usize, what: &str, class: i32, null: usize, null_name: &str) -> Error {
     if handle == null {
         return Error::new(class, format!("the {what} is {null_name}"));
     }
-    Error::new(class, format!("{handle:#x} is no {what}, or one that has been freed"))
+    let sentence = crate::foreign::explain(handle, class);
+    Error::new(class, sentence.unwrap_or_else(|| format!("{handle:#x} is no {what}, or one that has been freed")))
 }

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::memory::{SharedBuffer, UserData};
 use crate::object::{Communicator, Extracted, PeerId, full};
 use crate::process::Process;
-use crate::request::{Generalized, Mode, Persistent, Receive, Request, Send, State, Status};
+use crate::request::{Cancellation, Generalized, Mode, Persistent, Receive, Request, Send, State, Status};
 
 /// How long a buffered send that has no room waits to learn of messages that have been received: longer than the network usually takes to say so,
 /// also when what says so is lost once.
@@ -342,7 +342,12 @@ impl Process {
     pub fn start_flush(&mut self, holder: Holder) -> Result<usize> {
         let waiting = self.buffer_of(holder)?.requests().collect();
         let communicator = if let Holder::Communicator(handle) = holder { handle } else { MPI_COMM_SELF };
-        self.messages()?.add(State::Flush(waiting), communicator)
+        let messages = self.messages()?;
+        let handle = messages.add(State::Flush(waiting), communicator)?;
+        if let Some(request) = messages.requests.get_mut(handle) {
+            request.cancellation = Cancellation::OnlyFreed;
+        }
+        Ok(handle)
     }
 
     /// Looks for a message without receiving it (MPI-5.0 §3.8.1).
@@ -429,13 +434,14 @@ impl Process {
     }
 
     /// Whose buffer a buffered send on `communicator` goes through (MPI-5.0 §3.6): its own if it has one, else that of the session it
-    /// comes from, else that of the process.
+    /// comes from if that has one, else that of the process (decision 0200).
     ///
     /// # Errors
     /// `MPI_ERR_COMM`.
     pub(crate) fn buffer_for(&self, communicator: usize) -> Result<Holder> {
         let object = self.objects.communicator(communicator)?;
-        let session = object.group.session.filter(|session| self.objects.sessions.get(*session).is_some());
+        let has_buffer = |session: &usize| self.objects.sessions.get(*session).is_some_and(|s| s.buffer.is_attached());
+        let session = object.group.session.filter(has_buffer);
         Ok(match session {
             _ if object.buffer.is_attached() => Holder::Communicator(communicator),
             Some(session) => Holder::Session(session),

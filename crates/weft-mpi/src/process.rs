@@ -250,7 +250,8 @@ pub fn returns_errors() -> bool {
 
 /// Has MPI been initialized, whether or not it has been finalized since?
 pub fn has_started() -> bool {
-    lock().phase != Phase::Before
+    let process = lock();
+    process.phase != Phase::Before || process.job.is_some()
 }
 
 /// Looks once, and if there is nothing, once more after a pass of the progress loop.

@@ -428,6 +428,14 @@ impl std::fmt::Display for Unknown {
     }
 }
 
+/// Whether `setting` may say `value`, as far as it can be known of the one without the others.
+///
+/// # Errors
+/// A sentence that says why not.
+pub fn check(setting: &Setting, value: &str) -> Result<(), String> {
+    Settings::read(|name| (name == setting.name).then(|| value.to_owned())).map(drop)
+}
+
 /// Those of `names` that look like settings and are none.
 pub fn unknown(names: impl Iterator<Item = String>) -> Vec<Unknown> {
     let is_known = |name: &String| TABLE.iter().any(|one| one.name == name) || OTHER_NAMES.contains(&name.as_str());

@@ -125,6 +125,11 @@ pub fn control(at: i32) -> Result<&'static Setting> {
     Ok(settings::TABLE[index(at, settings::TABLE.len(), "control variables")?])
 }
 
+/// Whether a control variable can be set now: what the library reads, until it has (MPI-5.0 §15.3.6).
+pub fn is_settable(setting: &Setting) -> bool {
+    setting.reader == settings::Reader::Library && !process::has_started()
+}
+
 /// The type of event of an index.
 ///
 /// # Errors
@@ -207,15 +212,15 @@ impl Tools {
         Ok(self.written.get(&at).cloned().or_else(said).unwrap_or_else(|| setting.default.to_owned()))
     }
 
-    /// MPI_T_cvar_write, before MPI_Init, which reads it.
+    /// MPI_T_cvar_write, of what [can be set](is_settable).
     ///
     /// # Errors
     /// MPI_T_ERR_INVALID_HANDLE; MPI_T_ERR_CVAR_SET_NEVER once the library has started; MPI_T_ERR_INVALID for a value that
-    /// is too long.
+    /// is too long, or that the setting may not have.
     pub fn write_control(&mut self, handle: usize, value: &str) -> Result<()> {
         let at = self.setting(handle)?;
         let setting = settings::TABLE[at];
-        if setting.reader != settings::Reader::Library || process::has_started() {
+        if !is_settable(setting) {
             let why = format!("{} is read once, when a job or a process starts", setting.name);
             return Err(wrong(MPI_T_ERR_CVAR_SET_NEVER, why));
         }
@@ -223,6 +228,7 @@ impl Tools {
             let why = format!("a value of {} characters; {} are allowed", value.len(), VALUE_LENGTH - 1);
             return Err(wrong(MPI_T_ERR_INVALID, why));
         }
+        settings::check(setting, value).map_err(|why| wrong(MPI_T_ERR_INVALID, why))?;
         self.written.insert(at, value.to_owned());
         Ok(())
     }

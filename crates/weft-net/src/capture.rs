@@ -20,7 +20,8 @@ use weft_core::wire::{self, Channel, Kind, Packet};
 
 use crate::clock;
 use crate::datagrams::{Address, Arrival, Datagrams, FabricAddress, Outcome, VerbsAddress};
-use crate::ethernet;
+use crate::error::reason;
+use crate::{ethernet, sys};
 
 /// Bytes that are kept of a packet without messages that can be read: all headers, and the beginning of what they announce.
 pub const PACKET_BYTES_MAX: usize = 256;
@@ -104,8 +105,8 @@ impl Recorder {
     /// Writes what waits.
     fn flush(&mut self) {
         let Some(file) = &mut self.file else { return };
-        let done = file.write_all(&self.pending);
         self.written += self.pending.len() as u64;
+        let done = sys::check_file_size(self.written).and_then(|()| file.write_all(&self.pending));
         self.pending.clear();
         let done = done.and_then(|()| if self.written < self.file_bytes_max { Ok(()) } else { self.turn_over() });
         if let Err(why) = done {
@@ -113,7 +114,8 @@ impl Recorder {
             self.pending = Vec::new();
             let path = self.path.display();
             (self.on_problem)(&format!(
-                "{path} cannot be written ({why}): no more packets are captured; the job goes on"
+                "{path} cannot be written ({}): no more packets are captured; the job goes on",
+                reason(&why)
             ));
         }
     }

@@ -34,6 +34,11 @@ pub fn reason(cause: &io::Error) -> String {
             format!("{cause}: `ulimit -n` says how many a process may have, and `ulimit -n NUMBER` raises it")
         }
         Some(libc::ENFILE) => format!("{cause}: the whole machine has no more, see /proc/sys/fs/file-max"),
+        Some(libc::EFBIG) => {
+            format!(
+                "{cause}: `ulimit -f` says how large a file may be, one in memory too; `ulimit -f unlimited` raises it"
+            )
+        }
         _ => cause.to_string(),
     }
 }

@@ -41,6 +41,21 @@ pub(crate) fn locked_memory_max() -> Option<u64> {
     Some(limit.rlim_cur).filter(|limit| known && *limit != libc::RLIM_INFINITY)
 }
 
+/// Whether this process may have a file of so many bytes, one in memory too: the system ends by a signal who makes a larger one.
+pub(crate) fn check_file_size(bytes: u64) -> io::Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is ours to write.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } == 0;
+    if known && bytes > limit.rlim_cur { Err(io::Error::from_raw_os_error(libc::EFBIG)) } else { Ok(()) }
+}
+
+/// Gives a file so many bytes, if this process may have so large a one.
+pub(crate) fn set_length(file: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
+    check_file_size(bytes)?;
+    // SAFETY: the descriptor is open, no memory is involved.
+    check(unsafe { libc::ftruncate(file.as_raw_fd(), bytes as libc::off_t) })
+}
+
 /// ppoll(2) with a timeout in nanoseconds.
 pub(crate) fn ppoll(fds: &mut [libc::pollfd], timeout_ns: Option<u64>) -> io::Result<()> {
     let time = timeout_ns.map(|ns| libc::timespec {

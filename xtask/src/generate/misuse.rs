@@ -150,6 +150,10 @@ fn is_about_info(procedure: &Procedure) -> bool {
     procedure.name.starts_with("MPI_Info_")
 }
 
+fn is_large(form: Form) -> bool {
+    form == Form::Large
+}
+
 /// The variable for an output number of a C type.
 fn number(c_type: &str) -> Option<&'static str> {
     match c_type {
@@ -178,8 +182,11 @@ fn wrongs(procedure: &Procedure, parameter: &Parameter, form: Form) -> Vec<Wrong
         ("BUFFER", _) if procedure.name == "MPI_Win_create" => vec![wrong_here("MPI_ERR_BASE", "NULL")],
         ("BUFFER", _) if procedure.name == "MPI_Win_attach" => vec![wrong_here("MPI_ERR_BASE", "NULL")],
         ("BUFFER", _) if procedure.name == "MPI_Win_detach" => vec![wrong_here("MPI_ERR_RMA_ATTACH", "in")],
-        // Any address may be asked for, and what is no memory of MPI's may be null memory.
-        ("BUFFER", _) if ["MPI_Get_address", "MPI_Free_mem"].contains(&procedure.name.as_str()) => Vec::new(),
+        // Any address may be asked for; null memory may be freed.
+        ("BUFFER", _) if procedure.name == "MPI_Get_address" => Vec::new(),
+        ("BUFFER", _) if procedure.name == "MPI_Free_mem" => {
+            vec![wrong_here("MPI_ERR_BASE", "(void *)0x1234"), wrong_here("MPI_ERR_BASE", "in")]
+        }
         ("RANK" | "TAG", Direction::In) if procedure.name.starts_with("MPI_Status_set") => Vec::new(),
         // The part of an attached buffer that is not asked for may have any size.
         ("BUFFER", _) => wrong_buffers(procedure, parameter),
@@ -255,9 +262,16 @@ fn wrongs(procedure: &Procedure, parameter: &Parameter, form: Form) -> Vec<Wrong
             wrongs
         }
         ("POLYDTYPE_NUM_ELEM_NNI" | "POLYDTYPE_NUM_ELEM", Direction::In) if parameter.name.contains("count") => {
-            vec![wrong("MPI_ERR_COUNT", "-1")]
+            let mut wrongs = vec![wrong("MPI_ERR_COUNT", "-1")];
+            wrongs.extend(is_large(form).then(|| wrong_here("MPI_ERR_COUNT", "INT64_MAX")));
+            wrongs
+        }
+        // How much room there is may be any number; how large memory is that MPI uses may not.
+        ("POLYNUM_BYTES_NNI", Direction::In) if procedure.name.contains("ttach") && is_large(form) => {
+            vec![wrong("MPI_ERR_ARG", "-1"), wrong_here("MPI_ERR_ARG", "INT64_MAX")]
         }
         ("POLYNUM_BYTES_NNI" | "PARTITION", Direction::In) => vec![wrong("MPI_ERR_ARG", "-1")],
+        ("POLYDISPLACEMENT_AINT_COUNT", Direction::In) => vec![wrong_here("MPI_ERR_ARG", "INT64_MAX")],
         ("ORDER", Direction::In) => vec![wrong("MPI_ERR_ARG", "-77")],
         ("STRING", Direction::In) => vec![wrong_here("MPI_ERR_ARG", "NULL"), wrong_here("MPI_ERR_ARG", "\"external\"")],
         ("DATATYPE", Direction::InOut) => vec![wrong("MPI_ERR_TYPE", "&null_type"), wrong("MPI_ERR_ARG", "NULL")],
@@ -292,6 +306,11 @@ fn wrong_buffers(procedure: &Procedure, parameter: &Parameter) -> Vec<Wrong> {
 fn wrong_arrays(parameter: &Parameter, form: Form) -> Vec<Wrong> {
     let negative = if form == Form::Large { "negative_c" } else { "negative" };
     match parameter.kind.as_str() {
+        "POLYDTYPE_NUM_ELEM_NNI" | "POLYDTYPE_NUM_ELEM_PI" => {
+            let mut wrongs = vec![wrong_here("MPI_ERR_ARG", "NULL")];
+            wrongs.extend(is_large(form).then(|| wrong_here("MPI_ERR_ARG", "far_c")));
+            wrongs
+        }
         "POLYXFER_NUM_ELEM_NNI" => {
             let mut wrongs = vec![wrong_here("MPI_ERR_ARG", "NULL"), wrong("MPI_ERR_COUNT", negative)];
             if form == Form::Large {
@@ -299,7 +318,18 @@ fn wrong_arrays(parameter: &Parameter, form: Form) -> Vec<Wrong> {
             }
             wrongs
         }
-        "POLYDISPLACEMENT" => vec![wrong_here("MPI_ERR_ARG", "NULL")],
+        "POLYDISPLACEMENT" | "POLYDISPLACEMENT_COUNT" | "POLYDISPLACEMENT_AINT_COUNT"
+            if parameter.direction == Direction::In =>
+        {
+            let mut wrongs = vec![wrong_here("MPI_ERR_ARG", "NULL")];
+            match parameter.kind.as_str() {
+                "POLYDISPLACEMENT_AINT_COUNT" if !is_large(form) => wrongs.push(wrong_here("MPI_ERR_ARG", "far_a")),
+                "POLYDISPLACEMENT" if is_large(form) => wrongs.push(wrong_here("MPI_ERR_ARG", "far_a")),
+                _ if is_large(form) => wrongs.push(wrong_here("MPI_ERR_ARG", "far_c")),
+                _ => {}
+            }
+            wrongs
+        }
         "DATATYPE" => vec![wrong_here("MPI_ERR_ARG", "NULL"), wrong("MPI_ERR_TYPE", "null_types")],
         _ => objects::wrong_arrays(parameter),
     }

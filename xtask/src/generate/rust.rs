@@ -357,6 +357,7 @@ impl Entry<'_> {
             {
                 lines.push(line);
             }
+            lines.extend(room_check(parameter));
         }
         Ok(lines)
     }
@@ -444,6 +445,13 @@ fn invocation(path: &str, arguments: &[String]) -> String {
         "unsafe {{\n            {path}(\n                {},\n            )\n        }}",
         arguments.join(",\n                ")
     )
+}
+
+/// What a program says of its room, where the call says how much is needed.
+fn room_check(parameter: &Parameter) -> Option<String> {
+    let says_room = matches!(parameter.kind.as_str(), "STRING_LENGTH" | "INFO_VALUE_LENGTH" | "ARRAY_LENGTH_NNI");
+    let is_asked = says_room && parameter.direction == Direction::InOut && parameter.lengths.is_empty();
+    is_asked.then(|| format!("unsafe {{ check::room(\"{}\", {})? }};", parameter.name, rust_name(parameter)))
 }
 
 /// Is a parameter of a scalar kind passed by address?

@@ -9,6 +9,8 @@ use super::context::{Context, Expected};
 use super::process::{Finished, Run};
 use super::{Case, Outcome};
 
+mod limits;
+
 const READY: Duration = Duration::from_secs(20);
 const END: Duration = Duration::from_secs(10);
 /// One line that mpiexec must get through whole, 5 × 40 letters.
@@ -28,6 +30,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     cases.extend(starts());
     cases.extend(options());
     cases.extend(processors());
+    cases.extend(limits::cases());
     cases.push(silent_host());
     cases
 }

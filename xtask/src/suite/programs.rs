@@ -98,7 +98,9 @@ pub(crate) fn one_host(_: &Context) -> Vec<Case> {
         runs.find(|outcome| !matches!(outcome, Outcome::Passed)).unwrap_or(Outcome::Passed)
     }));
     for ranks in [1, 2] {
-        cases.push(program("misuse", ranks, Where::OneHost, None));
+        for name in ["misuse", "callbacks", "given_up"] {
+            cases.push(program(name, ranks, Where::OneHost, None));
+        }
     }
     for ranks in [1, 2, 4] {
         for (name, limit) in [("run_out", "60"), ("contexts", "80")] {
@@ -142,6 +144,7 @@ pub(crate) fn two_hosts(_: &Context) -> Vec<Case> {
         cases.push(multicast(ranks, scheme, None));
     }
     cases.push(program("misuse", 2, Where::TwoHosts, None));
+    cases.push(program("given_up", 2, Where::TwoHosts, None));
     cases.push(program("large", 2, Where::TwoHosts, None));
     cases.push(program("flood", 2, Where::TwoHosts, None));
     // As it comes, small packets are raw frames where the privilege is there, and bulk data goes by UDP; here each has to do both.

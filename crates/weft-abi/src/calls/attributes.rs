@@ -1,13 +1,15 @@
 //! Attributes and their keys (MPI-5.0 §7.7).
 //!
-//! Copy and delete functions are the program's and may call MPI: they always run while the process lock is free.
+//! Copy and delete functions are the program's and may call MPI: they always run while the process lock is free. While one runs, its object
+//! cannot be freed, and the attribute that is being deleted can be neither deleted nor set: each would call the same function for ever.
+//! The code that a function returns is what the call returns (decision 0200).
 
 use crate::types::{MPI_Comm, MPI_Datatype, MPI_Win};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 use weft_mpi::constants::*;
 use weft_mpi::error::Error;
-use weft_mpi::object::{Attributes, Class, Keyval, Objects};
+use weft_mpi::object::{Attributes, Callback, Class, Keyval, Objects};
 use weft_mpi::process;
 use weft_mpi::window::Window;
 
@@ -20,7 +22,7 @@ type DeleteFunction = unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_voi
 /// called in the order in which the attributes were set. The keyvals are held for the result.
 ///
 /// # Errors
-/// What a copy function returned, as the error's class; the copies made so far are forgotten.
+/// What a copy function returned; the copies made so far are forgotten.
 ///
 /// # Safety
 /// The process lock is free.
@@ -59,10 +61,11 @@ unsafe fn copy_one(keyval: &Keyval, old: usize, number: i32, value: usize) -> Re
     let function = unsafe { std::mem::transmute::<usize, CopyFunction>(keyval.copy) };
     let (mut copy, mut flag) = (0_usize, 0);
     let state = keyval.extra_state as *mut c_void;
+    let _running = Running::begin(Callback { class: keyval.class, handle: old, keyval: number, deletes: false })?;
     // SAFETY: the call that MPI-5.0 §7.7.2 describes; both places can be written.
     let code = unsafe { function(old, number, state, value as *mut c_void, (&raw mut copy).cast(), &raw mut flag) };
     if code != MPI_SUCCESS {
-        return Err(Error::new(code, format!("the copy function of keyval {number} returned {code}")));
+        return Err(Error::returned(code, format!("the copy function of keyval {number} returned {code}")));
     }
     Ok((flag != 0).then_some(copy))
 }
@@ -75,11 +78,13 @@ fn release(attributes: &Attributes) {
 /// of MPI_COMM_SELF; delete functions are called.
 ///
 /// # Errors
-/// What a delete function returned, as the error's class: that attribute and those set before it are still there.
+/// What a delete function returned: that attribute and those set before it are still there. `MPI_ERR_COMM`, `MPI_ERR_TYPE`, `MPI_ERR_WIN`
+/// when a function of the program runs for the object: it cannot go from under that.
 ///
 /// # Safety
 /// The process lock is free.
 pub(crate) unsafe fn delete_attributes(handle: usize, class: Class) -> Result<(), Error> {
+    process::with(|process| check_at_rest(&process.objects, handle, class))?;
     // A delete function may set further attributes, but not forever.
     let mut left = DELETIONS_MAX;
     while let Some((number, value)) =
@@ -105,12 +110,13 @@ const DELETIONS_MAX: u32 = 1 << 24;
 unsafe fn delete_one(handle: usize, class: Class, number: i32, value: usize) -> Result<(), Error> {
     let keyval = process::with(|process| process.objects.keyval(number, class))?;
     if keyval.delete != MPI_COMM_NULL_DELETE_FN {
+        let _running = Running::begin(Callback { class, handle, keyval: number, deletes: true })?;
         // SAFETY: the program gave a function of this type when it made the keyval.
         let function = unsafe { std::mem::transmute::<usize, DeleteFunction>(keyval.delete) };
         // SAFETY: the call that MPI-5.0 §7.7.2 describes.
         let code = unsafe { function(handle, number, value as *mut c_void, keyval.extra_state as *mut c_void) };
         if code != MPI_SUCCESS {
-            return Err(Error::new(code, format!("the delete function of keyval {number} returned {code}")));
+            return Err(Error::returned(code, format!("the delete function of keyval {number} returned {code}")));
         }
     }
     process::with(|process| {
@@ -121,6 +127,79 @@ unsafe fn delete_one(handle: usize, class: Class, number: i32, value: usize) -> 
         }
         Ok(())
     })
+}
+
+/// Calls of a function for one attribute of one object that may be inside each other: a copy function may copy its object, but not for ever.
+const CALLS_WITHIN_MAX: usize = 64;
+
+/// A function of the program that runs; while it lives, [`Objects::callbacks`] says so.
+struct Running(Callback);
+
+impl Running {
+    fn begin(callback: Callback) -> Result<Self, Error> {
+        let Callback { keyval, deletes, .. } = callback;
+        process::with(|process| {
+            let callbacks = &mut process.objects.callbacks;
+            let within = callbacks.iter().filter(|running| **running == callback).count();
+            if deletes && within > 0 {
+                let sentence = format!("the attribute of keyval {keyval} is being deleted: its delete function runs");
+                return Err(Error::new(MPI_ERR_KEYVAL, sentence));
+            }
+            if within >= CALLS_WITHIN_MAX {
+                let sentence = format!(
+                    "the copy function of keyval {keyval} has copied its own object {within} times within itself"
+                );
+                return Err(Error::new(MPI_ERR_OTHER, sentence));
+            }
+            callbacks.push(callback);
+            Ok(Self(callback))
+        })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        process::with(|process| {
+            let callbacks = &mut process.objects.callbacks;
+            if let Some(place) = callbacks.iter().rposition(|running| *running == self.0) {
+                callbacks.swap_remove(place);
+            }
+        });
+    }
+}
+
+/// No copy or delete function runs for an object that is to be freed.
+fn check_at_rest(objects: &Objects, handle: usize, class: Class) -> Result<(), Error> {
+    let Some(running) = objects.callbacks.iter().find(|running| running.handle == handle && running.class == class)
+    else {
+        return Ok(());
+    };
+    let (error, what) = match class {
+        Class::Communicator => (MPI_ERR_COMM, "communicator"),
+        Class::Datatype => (MPI_ERR_TYPE, "datatype"),
+        Class::Window => (MPI_ERR_WIN, "window"),
+        Class::File => (MPI_ERR_FILE, "file"),
+        Class::Session => (MPI_ERR_SESSION, "session"),
+    };
+    let (kind, keyval) = (if running.deletes { "delete" } else { "copy" }, running.keyval);
+    let sentence =
+        format!("the {kind} function of keyval {keyval} runs for this {what}, which cannot be freed meanwhile");
+    Err(Error::new(error, sentence))
+}
+
+/// No copy or delete function runs for any object: what they work on is about to go.
+///
+/// # Errors
+/// `MPI_ERR_OTHER`.
+pub(crate) fn check_all_at_rest(objects: &Objects) -> Result<(), Error> {
+    match objects.callbacks.first() {
+        None => Ok(()),
+        Some(Callback { keyval, deletes, .. }) => {
+            let kind = if *deletes { "delete" } else { "copy" };
+            let sentence = format!("called while the {kind} function of keyval {keyval} runs, which may not end MPI");
+            Err(Error::new(MPI_ERR_OTHER, sentence))
+        }
+    }
 }
 
 /// The attributes of an object.

@@ -9,13 +9,14 @@ use crate::types::*;
 use std::ffi::c_void;
 use weft_mpi::buffered::Holder;
 use weft_mpi::error::Result;
-use weft_mpi::memory::check_bytes;
+use weft_mpi::memory::{check_bytes, check_size};
 use weft_mpi::process::{block_until, with};
 
 fn attach(holder: Holder, buffer: *mut c_void, size: i64) -> Result<()> {
     let automatic = buffer.addr() == MPI_BUFFER_AUTOMATIC;
     if !automatic {
         check_bytes(buffer.addr(), size as u64)?;
+        check_size(buffer.addr(), size as u64, MPI_ERR_ARG)?;
     }
     with(|process| process.buffer_of(holder)?.attach(buffer.addr(), size, automatic))
 }

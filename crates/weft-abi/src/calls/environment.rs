@@ -4,13 +4,15 @@
 //! Every function here is called by its generated wrapper with the arguments of the C prototype; output pointers can be
 //! written.
 
-use crate::calls::attributes::delete_attributes;
+use crate::calls::attributes::{check_all_at_rest, delete_attributes};
 use crate::calls::text;
 use crate::generated::constants::*;
 use crate::generated::functions::NAMES;
 use crate::types::*;
+use std::alloc::Layout;
+use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 use weft_mpi::error::{Error, Result};
 use weft_mpi::object::{Class, Info};
@@ -103,6 +105,7 @@ fn initialize(level: c_int) -> Result<()> {
 
 /// MPI_Finalize (MPI-5.0 §11.2.2). The attributes of MPI_COMM_SELF are deleted first (MPI-5.0 §11.2.4).
 pub(crate) unsafe fn finalize() -> Result<()> {
+    with(|process| check_all_at_rest(&process.objects))?;
     // SAFETY: the callbacks are the program's.
     unsafe { delete_attributes(weft_mpi::constants::MPI_COMM_SELF, Class::Communicator)? };
     start::finalize()
@@ -173,24 +176,27 @@ pub(crate) fn pcontrol(_level: c_int) -> Result<()> {
 /// Alignment in bytes of memory from MPI_Alloc_mem: a cache line.
 const MEMORY_ALIGNMENT: usize = 64;
 
+/// The memory that MPI_Alloc_mem gave and MPI_Free_mem has not taken back, by address. No other address is freed.
+static ALLOCATED: Mutex<BTreeMap<usize, Layout>> = Mutex::new(BTreeMap::new());
+
+fn allocated() -> MutexGuard<'static, BTreeMap<usize, Layout>> {
+    ALLOCATED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// MPI_Alloc_mem (MPI-5.0 §9.2).
 pub(crate) unsafe fn alloc_mem(size: MPI_Aint, _info: MPI_Info, baseptr: *mut c_void) -> Result<()> {
-    // A line before the memory holds its size, which MPI_Free_mem is not told.
-    let layout = usize::try_from(size)
-        .ok()
-        .and_then(|size| size.checked_add(MEMORY_ALIGNMENT))
-        .and_then(|size| std::alloc::Layout::from_size_align(size, MEMORY_ALIGNMENT).ok())
-        .ok_or_else(|| Error::new(MPI_ERR_ARG, format!("size is {size}, which no memory can have")))?;
+    let no_memory = || Error::new(MPI_ERR_NO_MEM, format!("size is {size}: there is not so much memory left"));
+    // Memory of no bytes has an address of its own, too.
+    let bytes = usize::try_from(size).unwrap_or(0).max(1);
+    let layout = Layout::from_size_align(bytes, MEMORY_ALIGNMENT).map_err(|_| no_memory())?;
     // SAFETY: the size is not zero.
     let memory = unsafe { std::alloc::alloc(layout) };
     if memory.is_null() {
-        return Err(Error::new(MPI_ERR_NO_MEM, format!("there are no {size} bytes of memory left")));
+        return Err(no_memory());
     }
-    // SAFETY: the first line of the memory, which is aligned for it; then the caller's pointer to a pointer.
-    unsafe {
-        memory.cast::<usize>().write(layout.size());
-        *baseptr.cast::<*mut u8>() = memory.add(MEMORY_ALIGNMENT);
-    }
+    allocated().insert(memory.expose_provenance(), layout);
+    // SAFETY: the caller's pointer to a pointer.
+    unsafe { *baseptr.cast::<*mut u8>() = memory };
     Ok(())
 }
 
@@ -199,11 +205,11 @@ pub(crate) unsafe fn free_mem(base: *mut c_void) -> Result<()> {
     if base.is_null() {
         return Ok(());
     }
-    // SAFETY: the caller got this address from MPI_Alloc_mem, which left the size in the line before it.
-    unsafe {
-        let memory = base.cast::<u8>().sub(MEMORY_ALIGNMENT);
-        let size = memory.cast::<usize>().read();
-        std::alloc::dealloc(memory, std::alloc::Layout::from_size_align_unchecked(size, MEMORY_ALIGNMENT));
-    }
+    let Some(layout) = allocated().remove(&base.addr()) else {
+        let sentence = format!("base is {base:p}, which MPI_Alloc_mem has not given, or which has been freed already");
+        return Err(Error::new(MPI_ERR_BASE, sentence));
+    };
+    // SAFETY: memory of this layout, which nobody has freed: it was in the table.
+    unsafe { std::alloc::dealloc(base.cast(), layout) };
     Ok(())
 }

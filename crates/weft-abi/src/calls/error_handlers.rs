@@ -35,8 +35,11 @@ pub(crate) fn invoke(scope: Scope, error: &Error) -> c_int {
     code
 }
 
-/// The code of an error that has happened, on `communicator` if on any.
+/// The code of an error that has happened, on `communicator` if on any. What a function of the program returned stays as it is.
 pub(crate) fn code_of(process: &mut Process, error: &Error, communicator: Option<usize>) -> c_int {
+    if let Some(code) = error.code {
+        return code;
+    }
     let found = communicator.and_then(|handle| Some((handle, process.objects.find_communicator(handle)?)));
     let on = found.map_or_else(String::new, |(handle, object)| {
         let name = if object.name.is_empty() { format!("{handle:#x}") } else { object.name.clone() };
@@ -345,12 +348,8 @@ pub(crate) unsafe fn session_get_errhandler(
 /// # Safety
 /// The process lock is free.
 pub(crate) unsafe fn session_call_errhandler(session: MPI_Session, errorcode: c_int) -> Result<(), Error> {
-    let text = process::with(|process| {
-        process.objects.session(session.0)?;
-        process.errors.text(errorcode)
-    })?;
-    react(Scope::Session(session), &Error::new(errorcode, format!("MPI_Session_call_errhandler: {text}")), errorcode);
-    Ok(())
+    process::with(|process| process.objects.session(session.0).map(drop))?;
+    call(Scope::Session(session), "MPI_Session_call_errhandler", errorcode)
 }
 
 /// MPI_Error_string (MPI-5.0 §9.3.5).

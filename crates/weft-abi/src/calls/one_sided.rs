@@ -21,6 +21,7 @@ use weft_mpi::object::{Class, Operation, full};
 use weft_mpi::one_sided::{self, Access, Attached, Exposed, Exposure, Spot, Wish};
 use weft_mpi::process::{Guard, Process, lock, with};
 use weft_mpi::reduce::{self, Op};
+use weft_mpi::request::State;
 
 /// Makes a window; the address of this process's part of it.
 ///
@@ -165,6 +166,7 @@ pub(crate) unsafe fn win_attach(win: MPI_Win, base: *mut c_void, size: MPI_Aint)
     if base.is_null() && bytes > 0 {
         return Err(Error::new(MPI_ERR_BASE, format!("base is a null pointer; it must have {bytes} bytes")));
     }
+    memory::check_size(base.addr(), bytes, MPI_ERR_SIZE)?;
     // SAFETY: the caller's memory, until it is detached.
     one_sided::attach(win.0, unsafe { Exposed::new(base.cast(), bytes) })
 }
@@ -503,14 +505,17 @@ fn out_of_range(target: &Target, size: u64) -> Error {
 /// # Safety
 /// `request` is null or can be written.
 #[inline]
-unsafe fn hand_out(process: &mut Process, made: Made, request: *mut MPI_Request) -> Result<()> {
+unsafe fn hand_out(process: &mut Process, made: Made, win: MPI_Win, request: *mut MPI_Request) -> Result<()> {
     if !made.is_over {
         process.signal();
     }
     if !request.is_null() {
+        let (objects, engine) = process.parts()?;
+        let messages = &mut engine.messages;
         let handle = match made.request {
-            Some(handle) => handle,
-            None => process.messages()?.sent,
+            Some(handle) if handle != messages.sent => handle,
+            // What is over already has a request of its own kind, too.
+            _ => messages.add_lasting(State::Complete, objects.window(win.0)?.communicator)?,
         };
         // SAFETY: the caller's promise.
         unsafe { *request = MPI_Request(handle) };
@@ -544,7 +549,7 @@ unsafe fn start_put(origin: Buffer, target: Target, win: MPI_Win, request: *mut 
         None => Made::NOTHING,
     };
     // SAFETY: the caller's pointer.
-    unsafe { hand_out(&mut process, made, request) }
+    unsafe { hand_out(&mut process, made, win, request) }
 }
 
 /// MPI_Get, and MPI_Rget if there is a `request`.
@@ -563,7 +568,7 @@ unsafe fn start_get(origin: Buffer, target: Target, win: MPI_Win, request: *mut 
         None => Made::NOTHING,
     };
     // SAFETY: the caller's pointer.
-    unsafe { hand_out(&mut process, made, request) }
+    unsafe { hand_out(&mut process, made, win, request) }
 }
 
 /// The predefined operation of an accumulate.
@@ -638,7 +643,7 @@ unsafe fn start_accumulate(
         _ => Made::NOTHING,
     };
     // SAFETY: the caller's pointer.
-    unsafe { hand_out(&mut process, made, request) }
+    unsafe { hand_out(&mut process, made, win, request) }
 }
 
 /// MPI_Put (MPI-5.0 §12.3.1).
@@ -886,5 +891,5 @@ pub(crate) unsafe fn compare_and_swap(
     let Some(Found { index, access, engine, is_mapped }) = found else { return Ok(()) };
     engine.compare_and_swap(index, (access.target, access.offset), element, &compare, &value, &result)?;
     // SAFETY: there is no request.
-    unsafe { hand_out(&mut process, Made { request: None, is_over: is_mapped }, std::ptr::null_mut()) }
+    unsafe { hand_out(&mut process, Made { request: None, is_over: is_mapped }, win, std::ptr::null_mut()) }
 }

@@ -55,7 +55,7 @@ unsafe fn report_by(
         let code = unsafe { complete_generalized(&callbacks, &mut local) };
         if code != MPI_SUCCESS {
             let sentence = format!("a callback of the generalized request returned error code {code}");
-            error.get_or_insert_with(|| Error::new(code, sentence));
+            error.get_or_insert_with(|| Error::returned(code, sentence));
         }
     }
     if !status.is_null() {
@@ -658,7 +658,7 @@ pub(crate) unsafe fn request_free(request: *mut MPI_Request) -> Result<()> {
         *request = MPI_Request::NULL;
         match callbacks.map(|callbacks| free_generalized(&callbacks)) {
             None | Some(MPI_SUCCESS) => Ok(()),
-            Some(code) => Err(Error::new(code, format!("the free callback returned error code {code}"))),
+            Some(code) => Err(Error::returned(code, format!("the free callback returned error code {code}"))),
         }
     }
 }
@@ -674,7 +674,7 @@ pub(crate) unsafe fn cancel(request: *mut MPI_Request) -> Result<()> {
             cancel(callbacks.extra_state as *mut c_void, c_int::from(complete))
         };
         if code != MPI_SUCCESS {
-            return Err(Error::new(code, format!("the cancel callback returned error code {code}")));
+            return Err(Error::returned(code, format!("the cancel callback returned error code {code}")));
         }
     }
     Ok(())

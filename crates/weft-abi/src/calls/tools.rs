@@ -103,7 +103,7 @@ pub(crate) unsafe fn t_cvar_get_info(
             set_text(desc, desc_len, &format!("{}; it may say {}", setting.meaning, setting.allowed));
             set(bind, MPI_T_BIND_NO_OBJECT);
             // The job's processes must agree on what they say to each other.
-            set(scope, MPI_T_SCOPE_ALL_EQ);
+            set(scope, if tools::is_settable(setting) { MPI_T_SCOPE_ALL_EQ } else { MPI_T_SCOPE_CONSTANT });
         }
         Ok(())
     })

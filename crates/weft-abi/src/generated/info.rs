@@ -75,6 +75,7 @@ entry! { MPI_Info_get_string PMPI_Info_get_string(
         check::info("info", info)?;
         check::pointer("key", key)?;
         check::pointer("buflen", buflen)?;
+        unsafe { check::room("buflen", buflen)? };
         check::pointer("flag", flag)?;
         unsafe { crate::calls::info::info_get_string(info, key, buflen, value, flag) }
     })

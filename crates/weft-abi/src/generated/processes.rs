@@ -176,6 +176,7 @@ entry! { MPI_Session_get_nth_pset PMPI_Session_get_nth_pset(
     call(Function::SessionGetNthPset, Scope::Session(session), || {
         check::info("info", info)?;
         check::pointer("pset_len", pset_len)?;
+        unsafe { check::room("pset_len", pset_len)? };
         unsafe { crate::calls::sessions::session_get_nth_pset(session, info, n, pset_len, pset_name) }
     })
 } }

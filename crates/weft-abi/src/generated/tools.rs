@@ -76,6 +76,8 @@ entry! { MPI_T_category_get_info PMPI_T_category_get_info(
     num_categories: *mut c_int,
 ) -> c_int {
     call_anytime(Function::TCategoryGetInfo, Scope::Tool, || {
+        unsafe { check::room("name_len", name_len)? };
+        unsafe { check::room("desc_len", desc_len)? };
         unsafe {
             crate::calls::tools::t_category_get_info(
                 cat_index, name, name_len, desc, desc_len, num_cvars, num_pvars, num_categories
@@ -133,6 +135,8 @@ entry! { MPI_T_cvar_get_info PMPI_T_cvar_get_info(
     scope: *mut c_int,
 ) -> c_int {
     call_anytime(Function::TCvarGetInfo, Scope::Tool, || {
+        unsafe { check::room("name_len", name_len)? };
+        unsafe { check::room("desc_len", desc_len)? };
         unsafe {
             crate::calls::tools::t_cvar_get_info(
                 cvar_index, name, name_len, verbosity, datatype, enumtype, desc, desc_len, bind, scope
@@ -183,6 +187,7 @@ entry! { MPI_T_enum_get_info PMPI_T_enum_get_info(
     name_len: *mut c_int,
 ) -> c_int {
     call_anytime(Function::TEnumGetInfo, Scope::Tool, || {
+        unsafe { check::room("name_len", name_len)? };
         unsafe { crate::calls::tools::t_enum_get_info(enumtype, num, name, name_len) }
     })
 } }
@@ -197,6 +202,7 @@ entry! { MPI_T_enum_get_item PMPI_T_enum_get_item(
     call_anytime(Function::TEnumGetItem, Scope::Tool, || {
         check::pointer("value", value)?;
         check::pointer("name_len", name_len)?;
+        unsafe { check::room("name_len", name_len)? };
         unsafe { crate::calls::tools::t_enum_get_item(enumtype, index, value, name, name_len) }
     })
 } }
@@ -252,6 +258,9 @@ entry! { MPI_T_event_get_info PMPI_T_event_get_info(
     bind: *mut c_int,
 ) -> c_int {
     call_anytime(Function::TEventGetInfo, Scope::Tool, || {
+        unsafe { check::room("name_len", name_len)? };
+        unsafe { check::room("num_elements", num_elements)? };
+        unsafe { check::room("desc_len", desc_len)? };
         unsafe {
             crate::calls::tools::events::t_event_get_info(
                 event_index,
@@ -420,6 +429,8 @@ entry! { MPI_T_pvar_get_info PMPI_T_pvar_get_info(
     atomic: *mut c_int,
 ) -> c_int {
     call_anytime(Function::TPvarGetInfo, Scope::Tool, || {
+        unsafe { check::room("name_len", name_len)? };
+        unsafe { check::room("desc_len", desc_len)? };
         unsafe {
             crate::calls::tools::t_pvar_get_info(
                 pvar_index,
@@ -539,6 +550,8 @@ entry! { MPI_T_source_get_info PMPI_T_source_get_info(
     info: *mut MPI_Info,
 ) -> c_int {
     call_anytime(Function::TSourceGetInfo, Scope::Tool, || {
+        unsafe { check::room("name_len", name_len)? };
+        unsafe { check::room("desc_len", desc_len)? };
         unsafe {
             crate::calls::tools::events::t_source_get_info(
                 source_index, name, name_len, desc, desc_len, ordering, ticks_per_second, max_ticks, info

@@ -25,7 +25,34 @@ pub fn check_items(base: usize, count: u64, layout: &Layout) -> Result<u64> {
     if lowest < PROGRAM_START && bytes > 0 { Err(nowhere(base, bytes)) } else { Ok(bytes) }
 }
 
-/// The same for `bytes` bytes.
+/// No program has so much memory: processors and Linux leave it addresses of 56 bits at most.
+const PROGRAM_BYTES: u64 = 1 << 56;
+
+/// Checks that a program may have `bytes` bytes from address `base` on, which a call gives by their `size`.
+///
+/// # Errors
+/// Of `class`.
+pub fn check_size(base: usize, bytes: u64, class: i32) -> Result<()> {
+    let end = usize::try_from(bytes).ok().and_then(|bytes| base.checked_add(bytes));
+    if bytes <= PROGRAM_BYTES && end.is_some() {
+        return Ok(());
+    }
+    let message = format!("size is {bytes}; no memory has so many bytes from address {base:#x} on");
+    Err(Error::new(class, message))
+}
+
+/// Checks that something may lie so many bytes from a program's buffer.
+///
+/// # Errors
+/// The sentence about a displacement that leads nowhere.
+pub fn check_distance(displacement: i64) -> std::result::Result<(), String> {
+    if displacement.unsigned_abs() <= PROGRAM_BYTES {
+        return Ok(());
+    }
+    Err(format!("it would be {displacement} bytes from the buffer, farther than any memory reaches"))
+}
+
+/// Checks that there can be memory for `bytes` bytes at address `base`.
 ///
 /// # Errors
 /// `MPI_ERR_BUFFER`.
@@ -184,6 +211,17 @@ mod tests {
         assert!(check_items(0, 1, &absolute).is_ok());
         assert_eq!(check_items(0usize.wrapping_sub(0x10_0000), 1, &absolute).unwrap_err().class, BUFFER);
         assert!(check_bytes(0, 0).is_ok() && check_bytes(0, 1).is_err());
+    }
+
+    #[test]
+    fn what_no_address_can_name_has_no_size() {
+        for (base, bytes) in [(1 << 20, i64::MAX as u64), (0, u64::MAX), (usize::MAX - 7, 8), (0, PROGRAM_BYTES + 1)] {
+            assert_eq!(check_size(base, bytes, COUNT).unwrap_err().class, COUNT, "{base} {bytes}");
+        }
+        assert!(
+            check_distance(i64::MIN).is_err() && check_distance(i64::MAX).is_err() && check_distance(-4096).is_ok()
+        );
+        assert!(check_size(1 << 47, 1 << 40, COUNT).is_ok() && check_size(usize::MAX, 0, COUNT).is_ok());
     }
 
     #[test]

@@ -97,7 +97,10 @@ impl Agent {
                 let status = match agent::serve_local(agent_input, agent_output, *mask) {
                     Ok(()) => 0,
                     Err(error) => {
-                        crate::say(&format!("mpiexec: the agent of this host cannot work: {error}"));
+                        crate::say(&format!(
+                            "mpiexec: the agent of this host cannot work: {}",
+                            crate::sys::reason(&error)
+                        ));
                         1
                     }
                 };

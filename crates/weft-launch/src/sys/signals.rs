@@ -53,6 +53,14 @@ impl Signals {
     }
 }
 
+/// A file that this process writes and that grows larger than it may (`ulimit -f`) is an error of the write from now on, no signal that ends
+/// the process. Programs that it starts have the signal as they should: a handler does not survive execve(2).
+pub(crate) fn expect_full_files() {
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: the handler does nothing, which is safe at any time; the signal exists on every Linux.
+    unsafe { libc::signal(libc::SIGXFSZ, nothing as *const () as libc::sighandler_t) };
+}
+
 /// Whether this process was started with this signal ignored.
 pub(crate) fn is_ignored(signal: i32) -> bool {
     // SAFETY: an all-zero sigaction is a valid value to be overwritten.

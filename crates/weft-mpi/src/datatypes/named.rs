@@ -61,11 +61,20 @@ fn real(p: i32, r: i32) -> Result<(Element, Element)> {
     if p == MPI_UNDEFINED && r == MPI_UNDEFINED {
         return Err(Error::new(MPI_ERR_ARG, "p and r are both MPI_UNDEFINED"));
     }
+    for (name, digits) in [("p", p), ("r", r)] {
+        if digits < 0 && digits != MPI_UNDEFINED {
+            return Err(negative(name, digits));
+        }
+    }
     let fits = |wanted: i32, has: i32| wanted == MPI_UNDEFINED || wanted <= has;
     let found = REALS.iter().find(|(digits, range, ..)| fits(p, *digits) && fits(r, *range));
     found.map(|(.., real, complex)| (*real, *complex)).ok_or_else(|| {
         Error::new(MPI_ERR_ARG, format!("p is {p} and r is {r}: no datatype has such a precision and range"))
     })
+}
+
+fn negative(name: &str, digits: i32) -> Error {
+    Error::new(MPI_ERR_ARG, format!("{name} is {digits}; it must not be negative"))
 }
 
 /// `MPI_Type_create_f90_real`.
@@ -89,6 +98,9 @@ pub fn complex_type(objects: &mut Objects, p: i32, r: i32) -> Result<usize> {
 /// # Errors
 /// `MPI_ERR_ARG` when no datatype has range `r`.
 pub fn integer_type(objects: &mut Objects, r: i32) -> Result<usize> {
+    if r < 0 {
+        return Err(negative("r", r));
+    }
     let found = INTEGERS.iter().find(|(digits, _)| r <= *digits);
     let (_, element) =
         found.ok_or_else(|| Error::new(MPI_ERR_ARG, format!("r is {r}: no datatype has such a range")))?;

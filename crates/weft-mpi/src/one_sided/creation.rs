@@ -2,7 +2,7 @@
 
 use weft_net::shared::{self, WindowMemory};
 
-use weft_engine::memory::Exposed;
+use weft_engine::memory::{self, Exposed};
 use weft_engine::transport::RemoteMemory;
 use weft_engine::windows::{Exposure, NewWindow, Reach};
 
@@ -46,7 +46,7 @@ impl Wish {
             let message = format!("base is a null pointer; it must have {} bytes", self.size);
             return Err(Error::new(MPI_ERR_BASE, message));
         }
-        Ok(())
+        memory::check_size(self.base, self.size as u64, MPI_ERR_SIZE)
     }
 
     fn is_set(&self, key: &str) -> bool {
@@ -218,7 +218,11 @@ fn allocate(
     parts: &mut [Part],
     locks: &mut [usize],
 ) -> Result<Option<WindowMemory>> {
-    let shares = Shares::of(near, parts, contiguous)?;
+    let shares = match Shares::of(near, parts, contiguous) {
+        Ok(shares) => shares,
+        // Other nodes wait to hear of it.
+        Err(error) => return agree(handle, &Err::<(), _>(error)).map(|()| None),
+    };
     let leads = shares.near.first() == Some(&rank);
     let alone = shares.near.len() < 2;
     let (name, settings) = with(|process| {
@@ -249,9 +253,7 @@ fn allocate(
     if let Some(memory) = &memory {
         let base = memory.base().addr();
         for (place, rank) in shares.near.iter().enumerate() {
-            if parts[*rank as usize].size == 0 {
-                continue;
-            }
+            // A part of no bytes has an address, too: that of contiguous memory is where the next part begins (MPI-5.0 §12.2.3).
             parts[*rank as usize].here = base + shares.begins[place] as usize;
             if !alone {
                 locks[*rank as usize] = base + shares.locks + place * LOCK_STRIDE;

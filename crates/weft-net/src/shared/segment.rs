@@ -217,8 +217,10 @@ impl Segment {
     fn create_smaller(directory: &Path, job_key: &str, mut geometry: Geometry, processors: usize) -> io::Result<Self> {
         loop {
             let result = Self::create_in(directory, job_key, geometry, processors);
-            let full =
-                |cause: &io::Error| matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+            let full = |cause: &io::Error| {
+                use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+                matches!(cause.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+            };
             match (result, geometry.smaller()) {
                 (Err(cause), Some(smaller)) if full(&cause) => geometry = smaller,
                 (result, _) => return result,
@@ -232,7 +234,7 @@ impl Segment {
         let file = create_locked(&path)?;
         // From here on `path` is removed again whatever happens, by Drop.
         let mut unfinished = Unfinished(Some(path));
-        file.set_len(geometry.total() as u64)?;
+        sys::set_length(file.as_fd(), geometry.total() as u64)?;
         for (start, end) in geometry.eager_ranges() {
             sys::reserve(file.as_fd(), start as u64, (end - start) as u64)?;
         }
@@ -451,8 +453,10 @@ fn warnings(refused: &[String], used: &Path, wanted: Geometry, found: Geometry) 
     }
     if found != wanted {
         let (less, full) = (found.ring_bytes >> 10, wanted.ring_bytes >> 10);
-        warnings
-            .push(format!("{} is nearly full: rings between local ranks have {less} KiB, not {full}", used.display()));
+        let used = used.display();
+        warnings.push(format!(
+            "{used} has little room (`df {used}`, `ulimit -f`): rings between local ranks have {less} KiB, not {full}"
+        ));
     }
     warnings
 }

@@ -61,7 +61,8 @@ impl WindowMemory {
 
     fn create_at(path: PathBuf, bytes: usize) -> io::Result<Self> {
         let file = create_locked(&path)?;
-        let made = file.set_len(bytes as u64).and_then(|()| sys::reserve(file.as_fd(), 0, bytes as u64));
+        let made =
+            sys::set_length(file.as_fd(), bytes as u64).and_then(|()| sys::reserve(file.as_fd(), 0, bytes as u64));
         match made.and_then(|()| map(Some(&file), bytes)) {
             Ok(base) => Ok(Self { base, bytes, _file: Some(file), path: Some(path) }),
             Err(cause) => {

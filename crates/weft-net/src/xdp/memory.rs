@@ -47,8 +47,7 @@ impl Memory {
         check(fd)?;
         // SAFETY: the descriptor is new and ours.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        // SAFETY: no memory is involved.
-        check(unsafe { libc::ftruncate(fd.as_raw_fd(), (FRONT + geometry.bytes()) as libc::off_t) })?;
+        crate::sys::set_length(fd.as_fd(), (FRONT + geometry.bytes()) as u64)?;
         let memory = Self::attach(fd, geometry)?;
         // SAFETY: the memory is new, so nobody uses the lock yet.
         unsafe { initialize(memory.lock()) }?;

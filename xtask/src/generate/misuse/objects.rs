@@ -178,7 +178,15 @@ pub(super) fn wrongs(procedure: &Procedure, parameter: &Parameter) -> Vec<Wrong>
         ("WINDOW", Direction::In) if name.ends_with("_get_name") => one("MPI_ERR_WIN", "freed_win"),
         ("WINDOW", Direction::In) => no_object("MPI_ERR_WIN", "MPI_WIN_NULL", "freed_win"),
         ("WINDOW", Direction::InOut) => in_place_of_handle("MPI_ERR_WIN", "&null_win"),
-        ("WINDOW_SIZE" | "WIN_ATTACH_SIZE", Direction::In) => one("MPI_ERR_SIZE", "-1"),
+        ("WINDOW_SIZE" | "WIN_ATTACH_SIZE", Direction::In) => {
+            vec![wrong_here("MPI_ERR_SIZE", "-1"), wrong_here("MPI_ERR_SIZE", "INT64_MAX")]
+        }
+        ("ALLOC_MEM_NUM_BYTES", Direction::In) => {
+            vec![wrong_here("MPI_ERR_ARG", "-1"), wrong_here("MPI_ERR_NO_MEM", "INT64_MAX")]
+        }
+        ("STRING_LENGTH" | "INFO_VALUE_LENGTH", Direction::InOut) => {
+            vec![wrong_here("MPI_ERR_ARG", "NULL"), wrong_here("MPI_ERR_ARG", "&no_room")]
+        }
         ("POLYRMA_DISPLACEMENT", Direction::In) => {
             vec![wrong_here("MPI_ERR_DISP", "0"), wrong_here("MPI_ERR_DISP", "-1")]
         }
@@ -213,21 +221,14 @@ pub(super) fn wrongs(procedure: &Procedure, parameter: &Parameter) -> Vec<Wrong>
         ("NUM_DIMS", Direction::In) => one("MPI_ERR_DIMS", "-1"),
         ("COMM_SIZE", Direction::In) if name == "MPI_Dims_create" => one("MPI_ERR_DIMS", "-1"),
         (
-            "ARRAY_LENGTH"
-            | "ARRAY_LENGTH_NNI"
-            | "ALLOC_MEM_NUM_BYTES"
-            | "COMM_SIZE"
-            | "KEY_INDEX"
-            | "DEGREE"
-            | "TYPECLASS_SIZE"
-            | "INFO_VALUE_LENGTH"
-            | "INDEX",
+            "ARRAY_LENGTH" | "ARRAY_LENGTH_NNI" | "COMM_SIZE" | "KEY_INDEX" | "DEGREE" | "TYPECLASS_SIZE"
+            | "INFO_VALUE_LENGTH" | "INDEX",
             Direction::In,
         ) => one("MPI_ERR_ARG", "-1"),
         ("ERROR_CODE" | "ERROR_CLASS", Direction::In) if name.contains("_error_") || name.contains("Error_") => {
             vec![wrong_here("MPI_ERR_ARG", "-1"), wrong_here("MPI_ERR_ARG", "INT_MAX")]
         }
-        ("MATH", Direction::In) => one("MPI_ERR_ARG", "99999"),
+        ("MATH", Direction::In) => vec![wrong_here("MPI_ERR_ARG", "99999"), wrong_here("MPI_ERR_ARG", "-3")],
         ("FUNCTION", Direction::In) if name.ends_with("create_errhandler") => one("MPI_ERR_ARG", "NULL"),
         ("STRING", Direction::In) if name.contains("external") => Vec::new(),
         ("STRING", Direction::In) if parameter.name == "key" => {

@@ -124,6 +124,11 @@ pub(super) unsafe fn counts_of(counts: Counts, size: usize, name: &str) -> Resul
 
 /// Block `rank` of a buffer, `displacement` bytes from its beginning, can be counted and can be there.
 fn check_block(buffer: *const c_void, displacement: i64, count: u64, layout: &Layout, rank: usize) -> Result<()> {
+    // From no address at all, displacements are addresses.
+    if !buffer.is_null() && count > 0 {
+        memory::check_distance(displacement)
+            .map_err(|why| Error::new(MPI_ERR_ARG, format!("the block of rank {rank}: {why}")))?;
+    }
     let start = buffer.addr().wrapping_add_signed(displacement as isize);
     memory::check_items(start, count, layout)
         .map_err(|error| Error::new(error.class, format!("the block of rank {rank}: {}", error.message)))?;

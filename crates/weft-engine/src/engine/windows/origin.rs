@@ -63,11 +63,7 @@ impl Told {
 impl<P: Platform> Engine<P> {
     /// The request of an operation that waits for something, or of one that is complete.
     pub(super) fn one_sided_request(&mut self, communicator: usize) -> Result<usize> {
-        let request = self.messages.add(State::OneSided, communicator)?;
-        if let Some(added) = self.messages.requests.get_mut(request) {
-            added.cancellation = crate::request::Cancellation::Excluded;
-        }
-        Ok(request)
+        self.messages.add_lasting(State::OneSided, communicator)
     }
 
     /// `MPI_Put`, of the packed bytes of `origin`. The request of it, if one is wanted: it completes when `origin` may be used again.
