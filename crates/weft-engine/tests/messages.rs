@@ -4,8 +4,8 @@ use weft_core::matching::Envelope;
 use weft_core::message::Head;
 use weft_engine::group::PeerId;
 use weft_engine::memory::SharedBuffer;
-use weft_engine::messages::{CREDIT_BYTES, CREDIT_PER_MESSAGE, Messages, Peer};
-use weft_engine::request::{Receive, Request, State};
+use weft_engine::messages::{CREDIT_BYTES, CREDIT_PER_MESSAGE, Messages, Peer, Unfinished};
+use weft_engine::request::{Mode, Receive, Request, Send, State};
 
 const ENVELOPE: Envelope = Envelope { context: 2, source: 1, tag: 5 };
 
@@ -76,6 +76,44 @@ fn a_context_that_is_over_stays_until_its_messages_have_arrived() {
     arrives(&mut messages, Head::eager_more(), &[2; 1999]);
     messages.0.discard_contexts(|_| true, &mut messages.1);
     assert_eq!((messages.0.matcher.contexts().count(), messages.0.unexpected.len(), messages.0.nonsense), (0, 0, 0));
+}
+
+/// Expect (MPI-5.0 §3.7.3): what the program has freed, or lent a buffer to, is told of until it is complete; its other requests are its own affair.
+#[test]
+fn what_the_program_has_left_is_told_of_until_it_is_complete() {
+    let (mut messages, mut peers) = (Messages::new(), Peer::new(|| 0));
+    let shared = SharedBuffer::new(16);
+    let receive = Receive {
+        context: Some(2),
+        source: Some(1),
+        peer: Some(peer()),
+        tag: Some(5),
+        data: shared.describe_all(),
+        blocking: false,
+    };
+    let send = Send {
+        peer: Some(peer()),
+        envelope: ENVELOPE,
+        data: shared.describe_all(),
+        mode: Mode::Standard,
+        blocking: false,
+    };
+    let freed = messages.add(State::Posted(receive.clone()), 0).unwrap();
+    let lent = messages.add(State::Announced(send), 0).unwrap();
+    messages.post(freed, &mut peers);
+    assert_eq!(messages.unfinished(&[]), [], "the program can complete both");
+    messages.requests.get_mut(freed).unwrap().freed = true;
+    let receives = Unfinished { request: freed, is_send: false, peer: Some(peer()), tag: Some(5), is_unmatched: true };
+    let sends = Unfinished { request: lent, is_send: true, ..receives };
+    assert_eq!(messages.unfinished(&[lent]), [receives, sends]);
+    assert!(!messages.is_receiving_from(peer()));
+    // The first piece of its message: it has found its receive, and the rest is on its way.
+    messages.handle_frame(peer(), &[Head::eager_first(ENVELOPE, None, 16).as_bytes(), &[1; 8]].concat(), &mut peers);
+    assert_eq!(messages.unfinished(&[]), [Unfinished { is_unmatched: false, tag: None, ..receives }]);
+    assert!(messages.is_receiving_from(peer()));
+    messages.handle_frame(peer(), &[Head::eager_more().as_bytes(), &[1; 8]].concat(), &mut peers);
+    assert_eq!(messages.unfinished(&[lent]), [sends]);
+    assert!(!messages.is_receiving_from(peer()));
 }
 
 #[test]

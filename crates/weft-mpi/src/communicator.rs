@@ -418,6 +418,8 @@ impl Process {
     /// Messages that are left in them, or have come since, are forgotten: nobody can receive them.
     fn sweep_contexts(&mut self) {
         let Some(engine) = self.engine.as_deref_mut() else { return };
+        // A program that never waits has not looked at what it has sent itself.
+        engine.progress();
         let requests = engine.messages.requests.iter();
         let busy: BTreeSet<usize> = requests
             .filter(|(_, request)| request.persistent.is_some() || !request.is_complete())
