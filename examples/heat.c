@@ -3,9 +3,9 @@
  *
  *   mpicc -O2 -o heat heat.c && mpiexec -n 4 ./heat --input heat.pgm --output heat.png
  *
- * The plate is a grey image (PGM): black is cold, white is hot, its edge keeps its temperature. Every rank owns one
- * rectangle and a rim of one cell around it, which it exchanges with its four neighbours before every step; rows are
- * contiguous in memory, columns are a derived datatype. With `--puts` each rank puts its cells into the rims of its
+ * The plate is a grey image (PGM): black is cold, white is hot, its edge keeps its temperature. Without an image it is
+ * cold, with a hot disc. Every rank owns one rectangle and a rim of one cell around it, which it exchanges with its four
+ * neighbours before every step; rows are contiguous in memory, columns are a derived datatype. With `--puts` each rank puts its cells into the rims of its
  * neighbours instead (post, start, complete, wait) and no messages are sent for them. Rank 0 computes the same by itself afterwards and compares both
  * to the last bit. The result is a PNG.
  *
@@ -340,6 +340,19 @@ static int header_number(FILE *file)
     return fscanf(file, "%d", &number) == 1 ? number : -1;
 }
 
+/* The plate without an image: cold, with a hot disc beside its middle. */
+static void make_plate(int scale, struct plate *plate)
+{
+    plate->width = 240 * scale;
+    plate->height = 180 * scale;
+    plate->cell = cells((size_t)plate->width * plate->height);
+    for (int y = 0; y < plate->height; y++)
+        for (int x = 0; x < plate->width; x++) {
+            int right = x - plate->width / 3, down = y - plate->height / 2, radius = plate->height / 4;
+            plate->cell[(size_t)y * plate->width + x] = right * right + down * down < radius * radius;
+        }
+}
+
 /* Reads a binary PGM (P5, up to 255 greys), each of its pixels becoming scale x scale cells. Returns what is wrong. */
 static const char *read_plate(const char *path, int scale, struct plate *plate)
 {
@@ -485,7 +498,7 @@ static int number(const char *text, int most)
 /* Returns 0, or the argument that is not understood. */
 static const char *parse(int argc, char **argv, struct options *options)
 {
-    *options = (struct options){"examples/heat.pgm", "heat.png", 2, 500, 1, 0};
+    *options = (struct options){NULL, "heat.png", 2, 500, 1, 0};
     for (int i = 1; i < argc; i++) {
         const char *name = argv[i];
         if (strcmp(name, "--no-check") == 0) {
@@ -566,7 +579,9 @@ int main(int argc, char **argv)
         return 2;
     }
     /* Rank 0 reads; a size of 0 x 0 tells the others that it could not. */
-    if (rank == 0 && (wrong = read_plate(options.input, options.scale, &start)) != NULL) {
+    if (rank == 0 && options.input == NULL)
+        make_plate(options.scale, &start);
+    else if (rank == 0 && (wrong = read_plate(options.input, options.scale, &start)) != NULL) {
         fprintf(stderr, "heat: cannot read %s: %s\n", options.input, wrong);
         start.width = start.height = 0;
     }

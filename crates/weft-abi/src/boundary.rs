@@ -91,6 +91,27 @@ pub(crate) fn unsupported(function: Function, scope: Scope) -> c_int {
     failed(function, scope, Err(Error::new(class, "not implemented yet")))
 }
 
+/// The body of a function of chapter 11 that is not implemented yet: all of these lead to processes of another start or another job.
+///
+/// A thread that is not the main one was made to get such processes, and the others wait for what these would do: an error that only
+/// this thread sees leaves them waiting for ever (`MPIPoolExecutor` of mpi4py does exactly that). So there the job ends, whatever the error
+/// handler says (decision 0201).
+#[cold]
+#[inline(never)]
+pub(crate) fn unsupported_processes(function: Function, scope: Scope) -> c_int {
+    let error = Error::new(MPI_ERR_UNSUPPORTED_OPERATION, NO_OTHER_PROCESSES);
+    let is_forked = weft_mpi::process::FORKED.load(Ordering::Relaxed);
+    if !is_forked && crate::calls::environment::is_beside_main_thread() {
+        let error = Error::new(error.class, format!("{}: {}", function.name(), error.message));
+        crate::calls::error_handlers::end_job(&error);
+    }
+    failed(function, scope, Err(error))
+}
+
+/// What is so, and what to do instead.
+const NO_OTHER_PROCESSES: &str = "not implemented yet: a job has the processes that mpiexec started, and reaches no others; start all of \
+                                  them at once (a Python program with MPIPoolExecutor: mpiexec -n 4 python -m mpi4py.futures PROGRAM)";
+
 /// The body of a function that returns a value and is not implemented yet.
 // At times there is none.
 #[allow(dead_code)]

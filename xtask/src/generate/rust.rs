@@ -64,7 +64,7 @@ fn chapter_module(spec: &Spec, implemented: &Implemented, chapter: &Chapter) -> 
 // prototype says. Null pointers are refused by `check` before anything is read through them.
 #![allow(clippy::undocumented_unsafe_blocks, unused_imports, unused_unsafe, unused_variables)]
 
-use crate::boundary::{{Scope, {calls}, scope_at, unsupported, unsupported_value, value}};
+use crate::boundary::{{Scope, {calls}, scope_at, unsupported, unsupported_processes, unsupported_value, value}};
 use crate::check;
 use crate::generated::functions::Function;
 use crate::types::*;
@@ -72,10 +72,14 @@ use std::ffi::{{c_char, c_int, c_void}};
 ",
         chapter.number, chapter.title
     );
+    // What leads to other processes has an end of its own.
+    let unsupported = if chapter.module == "processes" { "unsupported_processes" } else { "unsupported" };
     for procedure in chapter.procedures.iter().filter(|procedure| !procedure.callback) {
         for &form in procedure.forms() {
             out.push('\n');
-            out.push_str(&entry(spec, implemented, procedure, form).with_context(|| procedure.symbol(form))?);
+            out.push_str(
+                &entry(spec, implemented, procedure, form, unsupported).with_context(|| procedure.symbol(form))?,
+            );
         }
     }
     Ok(out)
@@ -96,6 +100,8 @@ struct Entry<'a> {
     returns: Option<&'a str>,
     anytime: bool,
     implementation: Option<Implementation>,
+    /// The body of what nothing implements.
+    unsupported: &'static str,
 }
 
 /// The function that implements a procedure.
@@ -105,7 +111,13 @@ pub(super) struct Implementation {
     form: Option<&'static str>,
 }
 
-fn entry(spec: &Spec, implemented: &Implemented, procedure: &Procedure, form: Form) -> Result<String> {
+fn entry(
+    spec: &Spec,
+    implemented: &Implemented,
+    procedure: &Procedure,
+    form: Form,
+    unsupported: &'static str,
+) -> Result<String> {
     // `MPI_Type_size_x` is the large form of `MPI_Type_size` under another name.
     let (source, source_form) = match &procedure.same_as {
         Some((base, form)) => (spec.procedure(base)?, *form),
@@ -119,6 +131,7 @@ fn entry(spec: &Spec, implemented: &Implemented, procedure: &Procedure, form: Fo
         returns: source.returns.as_deref(),
         anytime: procedure.anytime,
         implementation: implementation(implemented, source, source_form),
+        unsupported,
     };
     entry.text()
 }
@@ -195,7 +208,7 @@ impl Entry<'_> {
         let function = variant(&self.symbol);
         let scope = self.scope();
         let Some(Implementation { path, form }) = &self.implementation else {
-            return Ok(format!("    unsupported(Function::{function}, {scope})\n"));
+            return Ok(format!("    {}(Function::{function}, {scope})\n", self.unsupported));
         };
         let mut lines = self.checks()?;
         let mut arguments: Vec<String> = form.iter().map(|&form| form.to_owned()).collect();

@@ -9,6 +9,8 @@ use super::{Case, Outcome};
 /// mpi4py's tests with one rank take a minute here; with five ranks on two processors longer, and on a busy machine ten minutes.
 const MPI4PY_LIMIT_SECONDS: u64 = 900;
 const MPI4PY_BUILD_LIMIT_SECONDS: u64 = 300;
+/// Python starts in a second, and in many on a busy machine.
+const POOL_LIMIT_SECONDS: u64 = 120;
 /// The demonstration takes half a minute; without the build of mpi4py at hand one more.
 const DEMO_LIMIT_SECONDS: u64 = 300;
 /// What is left out of mpi4py's tests, one a line: `module reason` or `pattern reason`; with `>N` before it, only where
@@ -168,6 +170,29 @@ fn mpi4py_runs(one_host: &[u32], two_hosts: &[u32]) -> Vec<Case> {
     }));
     cases.push(Case::new("mpi4py.futures with its own tests, 3 ranks on two hosts", |context| {
         Expected::code(0).says("OK").never_says("FAILED (").judge(futures(context, context.mpiexec_on_hosts(3)))
+    }));
+    // Outside of its run mode it spawns.
+    cases.push(Case::new("MPIPoolExecutor outside of its run mode ends, and says what helps", |context| {
+        let script = "from mpi4py.futures import MPIPoolExecutor\nprint(MPIPoolExecutor(2).submit(pow, 2, 3).result())";
+        for run in [Run::new(context.python("python")), context.mpiexec(1).arg(context.python("python"))] {
+            let run = run.args(["-c", script]).env("PYTHONPATH", context.root.join("build/mpi4py/site"));
+            let expected = Expected::failure().says("MPI_Comm_spawn: not implemented yet").says("-m mpi4py.futures");
+            match expected.judge(run.limit(POOL_LIMIT_SECONDS).finish()) {
+                Outcome::Passed => {}
+                outcome => return outcome,
+            }
+        }
+        Outcome::Passed
+    }));
+    cases.push(Case::new("MPIPoolExecutor in its run mode works, 3 ranks", |context| {
+        let program = context.work.join("pool.py");
+        let script = "from mpi4py.futures import MPIPoolExecutor\nif __name__ == '__main__':\n    print('sum', sum(MPIPoolExecutor().map(abs, range(-5, 5))))\n";
+        let attempt = || -> anyhow::Result<Finished> {
+            std::fs::write(&program, script)?;
+            let run = context.mpiexec(3).arg(context.python("python")).args(["-m", "mpi4py.futures"]).arg(&program);
+            run.env("PYTHONPATH", context.root.join("build/mpi4py/site")).limit(POOL_LIMIT_SECONDS).finish()
+        };
+        Expected::code(0).says("sum 25").judge(attempt())
     }));
     for provider in ["udp", "tcp"] {
         let name = format!("its tests, 2 ranks on two hosts, by libfabric's provider {provider}");

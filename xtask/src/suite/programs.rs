@@ -102,6 +102,14 @@ pub(crate) fn one_host(_: &Context) -> Vec<Case> {
             cases.push(program(name, ranks, Where::OneHost, None));
         }
     }
+    cases.push(Case::new("unimplemented, without mpiexec", |context| {
+        attempt(|| Ok(Run::new(context.compile(&source("unimplemented"))?)))
+    }));
+    cases.push(Case::new("a thread spawns while all others wait, 2 ranks", |context| {
+        let run = || Ok(context.mpiexec(2).arg(context.compile(&source("unimplemented"))?).arg("spawn-in-a-thread"));
+        let finished = run().and_then(|run| run.limit(LIMIT_SECONDS).finish());
+        Expected::failure().says("rank 0").says("MPI_Comm_spawn: not implemented yet").judge(finished)
+    }));
     for ranks in [1, 2, 4] {
         for (name, limit) in [("run_out", "60"), ("contexts", "80")] {
             cases.push(Case::new(
@@ -252,6 +260,11 @@ pub(crate) fn examples(_: &Context) -> Vec<Case> {
         cases.push(heat(4, exchange, Where::TwoHosts, None));
         cases.push(heat(4, exchange, Where::TwoHosts, Some(FAULTS[0])));
     }
+    cases.push(Case::new("heat makes a plate of its own where it gets none, 4 ranks", |context| {
+        let run = || Ok(context.mpiexec(4).arg(context.compile("examples/heat.c")?).args(["--scale", "1"]));
+        let finished = run().and_then(|run| run.args(["--steps", "50"]).directory(&context.work).finish());
+        Expected::code(0).says("equal to the serial solution").judge(finished)
+    }));
     cases.push(Case::new("heat without its input says so", |context| {
         let run = || Ok(context.mpiexec(2).arg(context.compile("examples/heat.c")?).args(["--input", "no.pgm"]));
         Expected::code(1).says("cannot read no.pgm: No such file").judge(run().and_then(|run| run.finish()))

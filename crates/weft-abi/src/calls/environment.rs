@@ -135,6 +135,11 @@ pub(crate) unsafe fn query_thread(provided: *mut c_int) -> Result<()> {
     Ok(())
 }
 
+/// Whether MPI was initialized by another thread than this one.
+pub(crate) fn is_beside_main_thread() -> bool {
+    with(|process| process.main_thread).is_some_and(|main| main != weft_mpi::process::thread_number())
+}
+
 /// MPI_Is_thread_main (MPI-5.0 §11.2.1).
 pub(crate) unsafe fn is_thread_main(flag: *mut c_int) -> Result<()> {
     let main = with(|process| process.main_thread == Some(weft_mpi::process::thread_number()));

@@ -58,9 +58,7 @@ fn react(scope: Scope, error: &Error, code: c_int) {
             weft_mpi::say(&format!("weft: {place}: {error} [{}]", class_name(error.class)));
         }
         Reaction::Return => {}
-        Reaction::Fatal => {
-            weft_mpi::start::abort(exit_code(error.class), &format!("{place}: {error} [{}]", class_name(error.class)))
-        }
+        Reaction::Fatal => end_job_at(&place, error),
         Reaction::Call { function, object } => {
             let (mut object, mut code) = (object, code);
             // SAFETY: the program gave a function of this type when it made the handler.
@@ -69,6 +67,15 @@ fn react(scope: Scope, error: &Error, code: c_int) {
             unsafe { function(&raw mut object, &raw mut code) };
         }
     }
+}
+
+/// Ends the job with the sentence of `error`, whatever any error handler says. The process lock is free.
+pub(crate) fn end_job(error: &Error) -> ! {
+    end_job_at(&process::with(|process| place(process)), error)
+}
+
+fn end_job_at(place: &str, error: &Error) -> ! {
+    weft_mpi::start::abort(exit_code(error.class), &format!("{place}: {error} [{}]", class_name(error.class)))
 }
 
 fn reaction(process: &Process, scope: Scope) -> Reaction {
