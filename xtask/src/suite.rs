@@ -31,6 +31,7 @@ mod rails;
 mod rdma;
 pub(crate) mod rdma_bench;
 mod report;
+mod scripts;
 pub(crate) mod soak;
 mod tools;
 mod trace;

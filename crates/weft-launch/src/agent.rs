@@ -15,7 +15,7 @@ mod search;
 pub(crate) mod server;
 
 use crate::call_site::Board;
-use crate::control::{Channel, GREETING, OUTPUT_WINDOW, Order, Plan, Report, State, VERSION, Watch};
+use crate::control::{Channel, GREETING, OUTPUT_WINDOW, Order, Phase, Plan, Report, State, VERSION, Watch};
 use crate::processors::{self, Hold, Registry, Set, Topology};
 use crate::sys::{self, Mask, Poll, READ, Signals, WRITE};
 use binding::Bound;
@@ -104,6 +104,7 @@ fn serve(mut channel: Channel, mut signals: Signals, mask: Mask, null: File) -> 
         hold: Hold::default(),
         watch: (plan.patience_ms > 0).then(|| Watch::new(Duration::from_millis(plan.patience_ms), Instant::now())),
         suspended: false,
+        looks_for_strangers: plan.size > 1,
     };
     let bound = agent.bind(&plan, &allowed);
     agent.launch(&plan, &bound, &mask, &null, status.as_raw_fd());
@@ -165,6 +166,8 @@ struct Agent {
     watch: Option<Watch>,
     /// `mpiexec` has stopped the ranks, and then itself: it says nothing until it goes on.
     suspended: bool,
+    /// Whether it was not asked yet what the program of a rank that never spoke PMI is.
+    looks_for_strangers: bool,
 }
 
 /// What a poll entry belongs to.
@@ -439,6 +442,22 @@ impl Agent {
         }
     }
 
+    /// A rank of a job of several has ended well and never spoken PMI: if its program is another library's, each rank was a job of its own.
+    fn note_stranger(&mut self, slot: usize) {
+        if !std::mem::take(&mut self.looks_for_strangers) {
+            return;
+        }
+        let file = &self.ranks[slot].file;
+        if let Some(library) = executable::other_library(file) {
+            let name = file.display();
+            let text = format!(
+                "{name} is linked with {library}, another MPI library, which has not spoken to this mpiexec: each process was a job of one \
+                 rank; use that library's mpiexec, or compile the program with Weft's mpicc"
+            );
+            self.report(&Report::Note(text));
+        }
+    }
+
     /// A rank has ended: hears its last words, then reports.
     fn rank_ended(&mut self, slot: usize, ended: sys::Ended) {
         self.silent_since = Instant::now();
@@ -448,6 +467,9 @@ impl Agent {
         }
         self.ranks[slot].input = None;
         let position = self.position(slot);
+        if position.phase == Phase::Silent && ended == sys::Ended::Exit(0) {
+            self.note_stranger(slot);
+        }
         self.report(&Report::Ended { position, ended });
     }
 }

@@ -17,7 +17,7 @@ use crate::sys::Ended;
 use codec::{Decode, Encode, Reader};
 
 /// Version of the messages; both sides must have the same.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
 /// What an agent says first; the version, a blank, the name of its machine ([`crate::processors::machine`]) and a newline
 /// follow.
 pub(crate) const GREETING: &str = "WEFT-AGENT ";
@@ -108,6 +108,8 @@ pub(crate) struct Program {
     pub(crate) directory: Vec<u8>,
     /// Whether the user named the directory: then it must exist.
     pub(crate) directory_required: bool,
+    /// Directories where it is looked for before those of PATH, with colons between.
+    pub(crate) search_path: Vec<u8>,
 }
 
 /// Everything an agent needs to know to start its ranks.
@@ -351,7 +353,7 @@ codec::enumeration!(Phase { Silent, Joined, Waiting, Finalized });
 codec::enumeration!(BindTo { None, Thread, Core, Socket, Numa });
 codec::enumeration!(MapBy { Slot, Socket, Numa });
 codec::structure!(Binding { to, by, each, report, machine_ranks });
-codec::structure!(Program { number, words, inherit, variables, directory, directory_required });
+codec::structure!(Program { number, words, inherit, variables, directory, directory_required, search_path });
 codec::structure!(Plan {
     job,
     secret,

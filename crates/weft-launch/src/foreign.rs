@@ -100,6 +100,7 @@ pub(crate) fn plan() -> Plan {
         variables: vec![(b"A".to_vec(), b"b".to_vec())],
         directory: b"/".to_vec(),
         directory_required: false,
+        search_path: Vec::new(),
     };
     Plan {
         job: "weft-job".into(),

@@ -38,6 +38,7 @@ pub use error::LaunchError;
 pub use processors::{
     Load, REGISTRY, RESOURCE_KINDS, Resource, ResourceKind, named_processors, resources, usable_processors,
 };
+pub(crate) use say::print;
 pub use say::say;
 pub use secret::JobSecret;
 

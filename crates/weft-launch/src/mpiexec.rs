@@ -1,5 +1,6 @@
 //! The program `mpiexec`: from a command line to a job that has ended.
 
+mod allocation;
 mod binding;
 mod console;
 mod debugger;
@@ -27,11 +28,11 @@ pub fn run(arguments: Vec<OsString>, debugger: &'static dyn Debugger) -> i32 {
     debugger::use_debugger(debugger);
     match options::parse(arguments, &|name| std::env::var_os(name)) {
         Ok(Request::Help) => {
-            print!("{}", help::TEXT);
+            crate::print(&help::text());
             0
         }
         Ok(Request::Version) => {
-            println!("mpiexec (Weft) {}", env!("CARGO_PKG_VERSION"));
+            crate::print(&format!("mpiexec (Weft) {}\n", env!("CARGO_PKG_VERSION")));
             0
         }
         Ok(Request::Agent) => crate::agent::serve_remote(),

@@ -32,6 +32,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     cases.extend(processors());
     cases.extend(limits::cases());
     cases.push(silent_host());
+    cases.extend(super::scripts::cases());
     cases
 }
 

@@ -1,7 +1,13 @@
 //! Cuts a rank's output into whole lines, so that lines of different ranks never mix.
 
-/// A longer line is handed on in pieces of this size, in bytes; other ranks' lines may come between the pieces.
-pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
+use crate::control::FRAME_MAX;
+
+/// A longer line is handed on in pieces of this size, in bytes; other ranks' lines may come between the pieces. A line up to here leaves
+/// as one message to `mpiexec`, which writes it whole before any other.
+pub(crate) const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// A message holds a line, its label, and the complete lines that were read before it.
+const _: () = assert!(LINE_BYTES_MAX * 2 < FRAME_MAX);
 
 /// Collects bytes and gives out whole lines, each with its label in front.
 pub(crate) struct Lines {
@@ -109,6 +115,17 @@ mod tests {
         assert_eq!(run(&mut lines, &["name? ", "ok"]), ["name? ", "ok", ""]);
         let mut lines = Lines::new("[0] ", true);
         assert_eq!(run(&mut lines, &["name? "]), ["", "[0] name? \n"]);
+    }
+
+    #[test]
+    fn a_long_line_leaves_whole() {
+        let mut lines = Lines::new("[0] ", false);
+        let piece = "x".repeat(64 * 1024);
+        let mut pieces = vec![piece.as_str(); 100];
+        pieces.push("\n");
+        let given = run(&mut lines, &pieces);
+        let whole = format!("[0] {}\n", piece.repeat(100));
+        assert_eq!(given.iter().filter(|text| !text.is_empty()).collect::<Vec<_>>(), [&whole]);
     }
 
     #[test]

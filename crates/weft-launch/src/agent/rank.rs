@@ -49,6 +49,8 @@ pub(crate) struct Rank {
     pub(crate) outputs: [Option<Output>; 2],
     pub(crate) input: Option<Input>,
     pub(crate) conversation: Option<Conversation>,
+    /// The program it was started with.
+    pub(crate) file: PathBuf,
 }
 
 /// What is the same for all ranks of one program.
@@ -78,7 +80,11 @@ impl<'a> Starter<'a> {
         let variables = merge_environment(program);
         let path = variables.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_bytes());
         let own_path = std::env::var_os("PATH");
-        let file = search::find(&program.words[0], path.or(own_path.as_ref().map(|p| p.as_bytes())), &directory)?;
+        let path = path.or(own_path.as_ref().map(|path| path.as_bytes()));
+        let first = Some(&program.search_path[..]).filter(|path| !path.is_empty());
+        let path =
+            first.map(|first| [first, path.unwrap_or(search::PATH_DEFAULT)].join(&b':')).or(path.map(<[u8]>::to_vec));
+        let file = search::find(&program.words[0], path.as_deref(), &directory)?;
         if let Some(reason) = executable::truncated(&file) {
             return Err(Unusable { status: search::STATUS_UNUSABLE, reason });
         }
@@ -157,6 +163,7 @@ impl<'a> Starter<'a> {
             ],
             input: input.map(|file| Input { file, taken: 0 }),
             conversation: Some(Conversation { file: conversation, replies: VecDeque::new(), written: 0 }),
+            file: PathBuf::from(OsStr::from_bytes(self.file.as_bytes())),
         })
     }
 

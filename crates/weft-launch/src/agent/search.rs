@@ -11,7 +11,7 @@ pub(crate) const STATUS_MISSING: i32 = 127;
 /// Exit status for a program that exists but cannot be executed.
 pub(crate) const STATUS_UNUSABLE: i32 = 126;
 /// Where programs are looked for when the environment has no PATH.
-const PATH_DEFAULT: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
+pub(crate) const PATH_DEFAULT: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
 
 /// Why a program cannot be run.
 #[derive(Debug, PartialEq, Eq)]

@@ -11,6 +11,7 @@ fn server(ranks: &[u32]) -> Server {
         variables: vec![],
         directory: vec![],
         directory_required: false,
+        search_path: Vec::new(),
     };
     let plan = Plan {
         job: "weft-job".into(),

@@ -23,6 +23,7 @@ fn plan() -> Plan {
             variables: vec![(b"K".to_vec(), b"v".to_vec())],
             directory: b"/".to_vec(),
             directory_required: true,
+            search_path: b"/opt/bin:/srv".to_vec(),
         }],
         ranks: vec![(0, 0), (2, 0)],
     }

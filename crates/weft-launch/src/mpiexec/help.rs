@@ -1,61 +1,122 @@
-//! What `mpiexec --help` says.
+//! What `mpiexec --help` says, and the page of the book: made from the table of options.
 
-/// The text.
-pub(crate) const TEXT: &str = "\
+use super::table::{Action, Entry, OPTIONS, Section, Takes};
+
+/// Where the texts of options begin.
+const COLUMN: usize = 27;
+/// The longest line.
+const WIDTH: usize = 110;
+
+const INTRODUCTION: &str = "\
 mpiexec starts the ranks of an MPI job, on this host or on several.
 
   mpiexec -n 4 ./program ARGUMENT…
   mpiexec --hosts h0,h1 -n 8 ./program
   mpiexec -n 1 ./first : -n 3 ./second          several programs, one MPI_COMM_WORLD
 
-How many, and where
-  -n, -np COUNT            ranks of the program that follows (default 1)
-  --hosts H0,H1:2          hosts, each with its number of slots if it matters
-  -f, --hostfile FILE      the same, a line each: `h0`, `h0:2` or `h0 slots=2`
-  --host H0,H1             hosts for the program that follows only
-  -ppn, -N COUNT           ranks per host
-  --map-by slot|node       fill a host before the next (default), or deal in turn; also ppr:N:node
-  --oversubscribe          more ranks than slots are allowed; so they are without it
-  --no-oversubscribe       … are refused
-                           Without slots, ranks are spread over the hosts evenly, in blocks.
-
-Which processors
-  --bind-to WHAT           none (default), hwthread, core, socket or numa: a rank runs on one of those only
-  --map-by core|socket|numa
-                           deal the ranks of a host to cores in order, or to sockets or memory nodes in turn;
-                           :PE=2 behind any --map-by gives each rank two cores. Both bind to cores unless said otherwise.
-  --print-rank-map         say which ranks are on which host, as (host:rank,rank)
-  --report-bindings        say for each rank which processors it has, or why it is not bound
-                           A core is never given to two ranks, of whatever job; if there are too few, none is bound.
-
-How hosts are reached
-  --agent TEMPLATE         command that runs something on a host (default `ssh -o BatchMode=yes {host}`, or the
-                           variable WEFT_AGENT), for example 'ip netns exec {host}'. One agent runs on each host;
-                           everything goes through its standard input and output.
-  --agent-program PATH     where mpiexec is found on the hosts (default: where it is here)
-  --agent-timeout SECONDS  how long an agent may take to answer (default 20)
-  --host-timeout SECONDS   how long a host may be silent before the job ends (default 30; 0: for ever)
-
-What ranks see
-  -genv, -env NAME VALUE   set a variable for all programs, or for the one that follows
-  -x NAME[=VALUE]          the same for all, with the value from here if none is given
-  -genvlist, -envlist A,B  pass only these variables; -genvnone, -envnone: pass none; -genvall, -envall: all (default)
-                           Other hosts get all but those that describe this host or login (HOME, DISPLAY, SSH_*…).
-                           Settings of Weft (WEFT_*) always pass.
-  -wdir DIRECTORY          where the program that follows starts
-  --stdin RANK|all|none    who reads standard input (default 0)
-
-What you see
-  -l, --tag-output         every line begins with [rank], or [rank on host]
-  --merge-stderr-to-stdout
-  --timeout SECONDS        end the job then, say where every rank was, and exit with 124
-  --stats, --stats=json    at the end, on standard error: pairs of ranks, their link, messages, bytes and resends;
-                           and packets that were dropped, by cause
-  -v, --verbose            say what is done and which options have no effect
-  -q, --quiet              say nothing but why a job failed
-  -h, --help; -V, --version
-
-Lines of different ranks never mix; a line of more than 64 KiB is passed in pieces.
-The exit status is that of the first rank that failed, 128 + the signal if it was killed; all others are ended.
-Accepted without effect: --mca KEY VALUE, --rank-by WORD, --allow-run-as-root.
+One dash or two may stand before the name of any option.
 ";
+
+/// Which options are shown.
+type Wanted = fn(&Entry) -> bool;
+
+/// The text.
+pub(crate) fn text() -> String {
+    let mut out = INTRODUCTION.to_owned();
+    for section in Section::ALL {
+        out.push_str(&format!("\n{}\n", section.title()));
+        for entry in of(section, works) {
+            let names = format!("  {}", label(entry));
+            // What does not fit gets a line of its own.
+            let is_short = names.chars().count() + 1 < COLUMN;
+            let begin = if is_short { format!("{names:COLUMN$}") } else { format!("{names}\n{:COLUMN$}", "") };
+            out.push_str(&format!("{begin}{}\n", wrapped(entry.text)));
+        }
+        out.push_str(&format!("{:COLUMN$}{}\n", "", wrapped(section.remark())));
+    }
+    let lists: [(&str, Wanted); 2] =
+        [("Accepted, without effect", is_ignored), ("Not here: what is used instead is said", is_elsewhere)];
+    for (title, is_wanted) in lists {
+        let names = Section::ALL.into_iter().flat_map(|section| of(section, is_wanted)).flat_map(|entry| entry.names);
+        let names: Vec<&str> = names.copied().collect();
+        out.push_str(&format!("\n{title}\n{:COLUMN$}{}\n", "", wrapped(&names.join(" "))));
+    }
+    out
+}
+
+/// The page of the book.
+#[cfg(test)]
+pub(crate) fn page() -> String {
+    let mut out = String::from(
+        "# Options of `mpiexec`\n\n\
+         `mpiexec --help` says the same: a test compares this page with the table that options are read by. One dash or two may stand before\n\
+         the name of any option. A value follows its option, or stands behind `=`.\n",
+    );
+    let escaped = |text: &str| text.replace('|', "\\|");
+    let row = |entry: &Entry| {
+        let names: Vec<String> = entry.names.iter().map(|name| format!("`{name}`")).collect();
+        format!("| {}{} | {} |\n", names.join(", "), escaped(&value(entry)), escaped(entry.text))
+    };
+    for section in Section::ALL {
+        out.push_str(&format!("\n## {}\n\n| option | what it does |\n|---|---|\n", section.title()));
+        of(section, works).for_each(|entry| out.push_str(&row(entry)));
+        out.push_str(&format!("\n{}\n", section.remark()));
+    }
+    let lists: [(&str, &str, Wanted); 2] = [
+        ("Accepted, without effect", "why", is_ignored),
+        ("Refused, because the job would be another one", "what is used instead", is_elsewhere),
+    ];
+    for (title, column, is_wanted) in lists {
+        out.push_str(&format!("\n## {title}\n\n| option | {column} |\n|---|---|\n"));
+        Section::ALL.into_iter().flat_map(|section| of(section, is_wanted)).for_each(|entry| out.push_str(&row(entry)));
+    }
+    out
+}
+
+fn of(section: Section, is_wanted: Wanted) -> impl Iterator<Item = &'static Entry> {
+    OPTIONS.iter().filter(move |entry| entry.section == section && is_wanted(entry))
+}
+
+fn works(entry: &Entry) -> bool {
+    !is_ignored(entry) && !is_elsewhere(entry)
+}
+
+fn is_ignored(entry: &Entry) -> bool {
+    matches!(entry.action, Action::Ignored(_))
+}
+
+fn is_elsewhere(entry: &Entry) -> bool {
+    entry.action == Action::Instead
+}
+
+/// The names, and what follows them.
+fn label(entry: &Entry) -> String {
+    format!("{}{}", entry.names.join(", "), value(entry))
+}
+
+fn value(entry: &Entry) -> String {
+    match entry.takes {
+        Takes::Nothing => String::new(),
+        Takes::Maybe => format!("[={}]", entry.value),
+        Takes::One | Takes::Two | Takes::Pair => format!(" {}", entry.value),
+    }
+}
+
+/// The text in lines that begin at the column.
+fn wrapped(text: &str) -> String {
+    let mut out = String::new();
+    let mut at = COLUMN;
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if at > COLUMN && at + 1 + length > WIDTH {
+            out.push_str(&format!("\n{:COLUMN$}", ""));
+            at = COLUMN;
+        } else if at > COLUMN {
+            out.push(' ');
+            at += 1;
+        }
+        out.push_str(word);
+        at += length;
+    }
+    out
+}

@@ -12,6 +12,8 @@ pub(crate) struct Host {
     pub(crate) name: String,
     /// How many ranks it shall hold, when the user said so.
     pub(crate) slots: Option<u32>,
+    /// The network interface of its ranks, when the user said so.
+    pub(crate) interface: Option<String>,
 }
 
 /// In which order ranks are dealt to hosts.
@@ -35,36 +37,44 @@ pub(crate) fn parse_list(text: &str) -> Result<Vec<Host>, String> {
     if hosts.is_empty() { Err(format!("`{text}` names no host")) } else { Ok(hosts) }
 }
 
-/// Hosts from the lines of a hostfile: `h0`, `h0:2` or `h0 slots=2`, comments after `#`.
+/// Hosts from the lines of a hostfile: `h0`, `h0:2` or `h0 slots=2`, comments after `#`; and what of it has no effect.
 ///
 /// # Errors
 /// One sentence that says the line.
-pub(crate) fn parse_file(text: &str) -> Result<Vec<Host>, String> {
-    let mut hosts = Vec::new();
+pub(crate) fn parse_file(text: &str) -> Result<(Vec<Host>, Vec<String>), String> {
+    let (mut hosts, mut notes) = (Vec::new(), Vec::new());
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.split('#').next().unwrap_or("").trim();
         let mut words = line.split_whitespace();
         let Some(first) = words.next() else { continue };
-        let mut host = parse_host(first).map_err(|why| format!("line {number}: {why}"))?;
+        let explain = |why: String| format!("line {number}: {why}");
+        let mut host = parse_host(first).map_err(explain)?;
         for word in words {
             match word.split_once('=') {
-                Some(("slots", value)) => {
-                    host.slots = Some(parse_slots(value).map_err(|why| format!("line {number}: {why}"))?);
+                Some(("slots" | "maxprocs", value)) => host.slots = Some(parse_slots(value).map_err(explain)?),
+                Some(("ifname", value)) if !value.is_empty() => host.interface = Some(value.to_owned()),
+                // Hydra's `map=` and the like follow in the same field.
+                Some(("binding", _)) => {
+                    notes
+                        .push(format!("line {number}: `{word}` has no effect; --bind-to says what ranks are bound to"));
                 }
                 // Other launchers' words about a host that change nothing here.
-                Some(("max_slots" | "max-slots" | "user" | "maxprocs" | "binding" | "ifhn", _)) => {}
-                _ => return Err(format!("line {number}: `{word}` is not understood; write `{} slots=2`", host.name)),
+                Some(("max_slots" | "max-slots" | "user" | "ifhn", _)) => {}
+                _ => return Err(explain(format!("`{word}` is not understood; write `{} slots=2`", host.name))),
             }
         }
         add(&mut hosts, host);
     }
-    if hosts.is_empty() { Err("it names no host".into()) } else { Ok(hosts) }
+    if hosts.is_empty() { Err("it names no host".into()) } else { Ok((hosts, notes)) }
 }
 
 /// A host that is named again has so many slots more.
 pub(crate) fn add(hosts: &mut Vec<Host>, host: Host) {
     match hosts.iter_mut().find(|other| other.name == host.name) {
-        Some(other) => other.slots = Some(other.slots.unwrap_or(1) + host.slots.unwrap_or(1)),
+        Some(other) => {
+            other.slots = Some(other.slots.unwrap_or(1) + host.slots.unwrap_or(1));
+            other.interface = host.interface.or(other.interface.take());
+        }
         None => hosts.push(host),
     }
 }
@@ -82,14 +92,19 @@ fn parse_host(text: &str) -> Result<Host, String> {
     if name.is_empty() || name.starts_with('-') || name.len() > NAME_BYTES_MAX || !name.chars().all(plain) {
         return Err(format!("`{text}` is no host name"));
     }
-    Ok(Host { name: name.to_string(), slots: slots.map(parse_slots).transpose()? })
+    Ok(Host { name: name.to_string(), slots: slots.map(parse_slots).transpose()?, interface: None })
 }
 
-fn parse_slots(text: &str) -> Result<u32, String> {
+pub(crate) fn parse_slots(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(slots) if (1..=SLOTS_MAX).contains(&slots) => Ok(slots),
         _ => Err(format!("`{text}` is no number of slots between 1 and {SLOTS_MAX}")),
     }
+}
+
+/// How many ranks fill the hosts: one where nothing is said of a host.
+pub(crate) fn filled(hosts: &[Host]) -> u32 {
+    hosts.iter().fold(0, |sum: u32, host| sum.saturating_add(host.slots.unwrap_or(1)))
 }
 
 /// How many ranks the hosts hold before they are oversubscribed; `None` when no host says.
@@ -140,7 +155,7 @@ mod tests {
     }
 
     fn named(name: &str, slots: Option<u32>) -> Host {
-        Host { name: name.into(), slots }
+        Host { name: name.into(), slots, interface: None }
     }
 
     #[test]
@@ -149,7 +164,14 @@ mod tests {
         assert_eq!(hosts("fe80::1,[::1]:3,[::2]"), [named("fe80::1", None), named("::1", Some(3)), named("::2", None)]);
         assert_eq!(hosts("h0,h0,h1"), [named("h0", Some(2)), named("h1", None)]);
         let file = "# all\nh0 slots=2 max_slots=4\n\nh1:3 # two\nh2\n";
-        assert_eq!(parse_file(file), Ok(vec![named("h0", Some(2)), named("h1", Some(3)), named("h2", None)]));
+        let listed = vec![named("h0", Some(2)), named("h1", Some(3)), named("h2", None)];
+        assert_eq!(parse_file(file), Ok((listed, Vec::new())));
+        let file = "h0:2 ifname=eth1 binding=user:0,1\nh1 ifname=eth2\nh1\nh2 maxprocs=3\n";
+        let (hosts, notes) = parse_file(file).expect("hosts");
+        let interfaces: Vec<_> = hosts.iter().map(|host| host.interface.as_deref()).collect();
+        assert_eq!(interfaces, [Some("eth1"), Some("eth2"), None]);
+        assert_eq!(filled(&hosts), 7);
+        assert!(matches!(&notes[..], [note] if note.contains("line 1") && note.contains("--bind-to")), "{notes:?}");
     }
 
     #[test]

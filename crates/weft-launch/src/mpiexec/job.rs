@@ -69,7 +69,7 @@ pub(crate) fn run(job: Job) -> Result<i32, String> {
         running.turn().map_err(|error| format!("the system refuses to wait: {}", sys::reason(&error)))?;
     }
     running.finish();
-    Ok(running.verdict.unwrap_or(0))
+    Ok(running.failed.or(running.verdict).unwrap_or(0))
 }
 
 /// Starts one agent for each host, the local one first. The text says which could not be.
@@ -120,6 +120,8 @@ struct Running {
     processes: Vec<Option<i32>>,
     /// The exit status, once the job has failed.
     verdict: Option<i32>,
+    /// The status of the first rank that failed while the others go on.
+    failed: Option<i32>,
     /// When agents are given up.
     give_up_at: Option<Instant>,
     time_limit_at: Option<Instant>,
@@ -156,6 +158,7 @@ impl Running {
             ended: vec![None; size],
             processes: vec![None; size],
             verdict: None,
+            failed: None,
             give_up_at: None,
             look_at: None,
             survey: None,

@@ -5,6 +5,7 @@ use super::hosts::{self, Host, Order};
 use super::{binding, stats, table};
 use crate::control::InputTo;
 use crate::{reach, words};
+use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
@@ -37,6 +38,8 @@ pub(crate) struct Block {
     pub(crate) words: Vec<OsString>,
     pub(crate) wish: Wish,
     pub(crate) directory: Option<OsString>,
+    /// Directories where it is looked for before those of PATH, with colons between.
+    pub(crate) search_path: Option<OsString>,
     /// Hosts of this program alone.
     pub(crate) hosts: Vec<Host>,
 }
@@ -53,8 +56,12 @@ pub(crate) struct Settings {
     pub(crate) labels: bool,
     pub(crate) merge: bool,
     pub(crate) input: InputTo,
+    /// Whether the others go on when a rank fails.
+    pub(crate) keep_others: bool,
     pub(crate) time_limit: Option<Duration>,
     pub(crate) agent: Option<String>,
+    /// The command template for hosts that are not this one, where `agent` is not given.
+    pub(crate) launcher: Option<String>,
     pub(crate) agent_program: Option<String>,
     pub(crate) agent_timeout: Duration,
     /// How long a host may be silent once its ranks run; `None`: for ever.
@@ -82,20 +89,64 @@ pub(crate) enum Loudness {
 /// One sentence.
 pub(crate) fn parse(arguments: Vec<OsString>, variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Request, String> {
     let mut parser = Parser::new(variable);
-    let mut arguments = arguments.into_iter();
-    while let Some(argument) = arguments.next() {
-        if argument == table::AGENT_OPTION {
+    let mut words = VecDeque::from(arguments);
+    let mut is_file_read = false;
+    while let Some(word) = words.pop_front() {
+        if word == table::AGENT_OPTION {
             return Ok(Request::Agent);
         }
-        if let Some(option) = is_option(&argument) {
-            match parser.option(&option, &mut arguments)? {
-                Some(request) => return Ok(request),
-                None => continue,
+        let mut rest = std::iter::from_fn(|| words.pop_front());
+        let Some(option) = is_option(&word) else {
+            parser.program(word, &mut rest)?;
+            continue;
+        };
+        match parser.option(&option, &mut rest)? {
+            Next::Word => {}
+            Next::Answer(request) => return Ok(request),
+            Next::File(file) => {
+                let name = file.to_string_lossy().into_owned();
+                if let Some(word) = words.front() {
+                    let word = word.to_string_lossy();
+                    return Err(format!("{option} {name} must come last: `{word}` behind it would not be read"));
+                }
+                if std::mem::replace(&mut is_file_read, true) {
+                    return Err(format!(
+                        "the file {name} is named in a file of programs, which may not name another one"
+                    ));
+                }
+                let text = std::fs::read_to_string(&file)
+                    .map_err(|error| format!("the file {name} of programs cannot be read: {error}"))?;
+                words = words_of_programs(&text).map_err(|why| format!("the file {name} of programs: {why}"))?;
             }
         }
-        parser.program(argument, &mut arguments)?;
     }
     parser.finish().map(|settings| Request::Run(Box::new(settings)))
+}
+
+/// What follows an option.
+enum Next {
+    /// The next word.
+    Word,
+    Answer(Request),
+    /// The words of this file.
+    File(OsString),
+}
+
+/// The words of a file that has a program and its options in each line, as they would stand on a command line (MPI-5.0 §11.5): with `:`
+/// between programs. A line that begins with `#` is a comment; one that ends with a backslash goes on in the next.
+fn words_of_programs(text: &str) -> Result<VecDeque<OsString>, String> {
+    let joined = text.replace("\\\n", " ");
+    let mut words: VecDeque<OsString> = VecDeque::new();
+    for line in joined.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let line = line.strip_suffix(':').filter(|rest| rest.ends_with(char::is_whitespace)).unwrap_or(line);
+        if !words.is_empty() {
+            words.push_back(":".into());
+        }
+        words.extend(
+            words::split(line).map_err(|why| format!("{why} in the line `{line}`"))?.into_iter().map(OsString::from),
+        );
+    }
+    if words.is_empty() { Err("it names no program".into()) } else { Ok(words) }
 }
 
 /// The text of an option; `None`: a program's name.
@@ -109,6 +160,8 @@ struct Parser<'a> {
     settings: Settings,
     /// The block that is being read.
     block: Block,
+    /// Numbers of ranks that would do for it.
+    soft: Option<String>,
     base: Base,
     set: Variables,
     /// Whether the block that is being read sees the environment its own way.
@@ -120,7 +173,7 @@ struct Parser<'a> {
 
 fn new_block() -> Block {
     let wish = Wish { base: Base::All, set: Vec::new() };
-    Block { count: None, words: Vec::new(), wish, directory: None, hosts: Vec::new() }
+    Block { count: None, words: Vec::new(), wish, directory: None, search_path: None, hosts: Vec::new() }
 }
 
 impl<'a> Parser<'a> {
@@ -135,8 +188,10 @@ impl<'a> Parser<'a> {
             labels: false,
             merge: false,
             input: InputTo::Rank(0),
+            keep_others: false,
             time_limit: None,
             agent: None,
+            launcher: None,
             agent_program: None,
             agent_timeout: AGENT_TIMEOUT_DEFAULT,
             host_timeout: Some(HOST_TIMEOUT_DEFAULT),
@@ -147,20 +202,17 @@ impl<'a> Parser<'a> {
             quiet: false,
             notes: Vec::new(),
         };
-        Self { settings, block: new_block(), base: Base::All, set: Vec::new(), own_base: None, more: false, variable }
+        let (block, base, set) = (new_block(), Base::All, Vec::new());
+        Self { settings, block, soft: None, base, set, own_base: None, more: false, variable }
     }
 
     /// Reads one option with its values.
-    fn option(
-        &mut self,
-        option: &str,
-        arguments: &mut dyn Iterator<Item = OsString>,
-    ) -> Result<Option<Request>, String> {
+    fn option(&mut self, option: &str, arguments: &mut dyn Iterator<Item = OsString>) -> Result<Next, String> {
         let (name, attached) = match option.split_once('=') {
             Some((name, value)) => (name, Some(OsString::from(value))),
             None => (option, None),
         };
-        let Some((entry, _)) = table::find(name) else { return Err(table::unknown(name)) };
+        let Some(entry) = table::find(name) else { return Err(table::unknown(name)) };
         let mut value = |attached: Option<OsString>| {
             attached.or_else(|| arguments.next()).ok_or_else(|| format!("the option {name} needs a value"))
         };
@@ -180,17 +232,20 @@ impl<'a> Parser<'a> {
             }
         }
         match entry.action {
-            Action::Help => return Ok(Some(Request::Help)),
-            Action::Version => return Ok(Some(Request::Version)),
+            Action::Help => return Ok(Next::Answer(Request::Help)),
+            Action::Version => return Ok(Next::Answer(Request::Version)),
+            Action::ConfigFile => return Ok(Next::File(values.remove(0))),
+            Action::Instead => return Err(format!("there is no option {name} here: {}", entry.text)),
             Action::Global(global) => self.global(global, name, &values)?,
             Action::Local(local) => self.local(local, name, &values)?,
             Action::Ignored(loudness) => {
                 let words: Vec<_> = values.iter().map(|value| value.to_string_lossy().into_owned()).collect();
                 let text = format!("{name} {}", words.join(" "));
-                self.settings.notes.push((loudness, format!("`{}` has no effect here", text.trim_end())));
+                let note = format!("`{}` has no effect here: {}", text.trim_end(), entry.text);
+                self.settings.notes.push((loudness, note));
             }
         }
-        Ok(None)
+        Ok(Next::Word)
     }
 
     fn global(&mut self, option: Global, name: &str, values: &[OsString]) -> Result<(), String> {
@@ -202,10 +257,14 @@ impl<'a> Parser<'a> {
             Global::HostFile => {
                 let text = std::fs::read_to_string(&values[0])
                     .map_err(|error| format!("the hostfile {} cannot be read: {error}", first()))?;
-                let listed = hosts::parse_file(&text).map_err(|why| format!("the hostfile {}: {why}", first()))?;
+                let (listed, notes) =
+                    hosts::parse_file(&text).map_err(|why| format!("the hostfile {}: {why}", first()))?;
+                let loud = |note: String| (Loudness::Everybody, format!("the hostfile {}: {note}", first()));
+                settings.notes.extend(notes.into_iter().map(loud));
                 add_all(&mut settings.hosts, listed);
             }
             Global::RanksPerHost => settings.ranks_per_host = Some(number(name, &first())?),
+            Global::OnePerHost => settings.ranks_per_host = Some(1),
             Global::MapBy => binding::map_by(settings, name, &first())?,
             Global::BindTo => binding::bind_to(settings, name, &first())?,
             Global::BindToFixed(word) => binding::bind_to(settings, name, word)?,
@@ -218,6 +277,12 @@ impl<'a> Parser<'a> {
             Global::NoOversubscribe => settings.oversubscribe = false,
             Global::Labels => settings.labels = true,
             Global::Merge => settings.merge = true,
+            Global::Display => display(settings, name, &first()),
+            Global::Output => output(settings, name, &first())?,
+            Global::KeepOthers => settings.keep_others = true,
+            Global::Launcher => settings.launcher = launcher(name, &first())?,
+            Global::LauncherProgram => settings.launcher = Some(launcher_program(name, &first())?),
+            Global::Prefix => settings.agent_program = Some(format!("{}/bin/mpiexec", first().trim_end_matches('/'))),
             Global::Input => settings.input = input_to(name, &first())?,
             Global::TimeLimit => settings.time_limit = Some(seconds(name, &first())?),
             Global::Agent => settings.agent = Some(template(name, &first())?),
@@ -243,7 +308,10 @@ impl<'a> Parser<'a> {
         let first = || values.first().map(|value| value.to_string_lossy().into_owned()).unwrap_or_default();
         match option {
             Local::Count => self.block.count = Some(number(name, &first())?),
+            Local::Soft => self.soft = Some(first()),
             Local::Directory => self.block.directory = Some(values[0].clone()),
+            Local::SearchPath => self.block.search_path = Some(values[0].clone()),
+            Local::Architecture => architecture(name, &first())?,
             Local::Host => {
                 let listed = hosts::parse_list(&first()).map_err(|why| format!("{name}: {why}"))?;
                 add_all(&mut self.block.hosts, listed);
@@ -275,6 +343,9 @@ impl<'a> Parser<'a> {
     fn program(&mut self, name: OsString, arguments: &mut dyn Iterator<Item = OsString>) -> Result<(), String> {
         let mut block = std::mem::replace(&mut self.block, new_block());
         block.wish.base = self.own_base.take().unwrap_or(Base::All);
+        if let Some(soft) = self.soft.take() {
+            block.count = Some(largest(&soft, block.count.unwrap_or(RANKS_MAX))?);
+        }
         if name == ":" {
             return Err("a program is missing before `:`".into());
         }
@@ -318,6 +389,91 @@ impl<'a> Parser<'a> {
         }
         Ok(self.settings)
     }
+}
+
+/// The largest number of triplets `a:b:c` (from a to b in steps of c, MPI-5.0 §11.8.4) that is not above `limit`.
+fn largest(triplets: &str, limit: u32) -> Result<u32, String> {
+    let wrong = || format!("-soft needs numbers such as 2:8:2 or 1,4, not `{triplets}`");
+    let limit = i64::from(limit);
+    let mut best = 0;
+    for triplet in triplets.split(',') {
+        let numbers: Result<Vec<i32>, _> = triplet.split(':').map(|number| number.trim().parse()).collect();
+        let (first, last, step) = match numbers.map_err(|_| wrong())?[..] {
+            [only] => (only, only, 1),
+            [first, last] => (first, last, 1),
+            [first, last, step] if step != 0 => (first, last, step),
+            _ => return Err(wrong()),
+        };
+        let (first, last, step) = (i64::from(first), i64::from(last), i64::from(step));
+        // The two ends of what is not above the limit.
+        let (low, high) = if step > 0 { (first, last.min(limit)) } else { (last, first) };
+        if low > high {
+            continue;
+        }
+        let found = if step > 0 {
+            first + (high - first) / step * step
+        } else {
+            first + ((first - limit).max(0) + -step - 1) / -step * step
+        };
+        if (low..=high).contains(&found) {
+            best = best.max(found);
+        }
+    }
+    let found = u32::try_from(best).ok().filter(|&number| number > 0);
+    found.ok_or_else(|| format!("-soft {triplets}: none of these numbers is between 1 and {limit}"))
+}
+
+/// Ranks run on processors like those of this host.
+fn architecture(name: &str, text: &str) -> Result<(), String> {
+    let own = std::env::consts::ARCH;
+    let asked = match text.to_ascii_lowercase().as_str() {
+        "amd64" | "x86-64" | "x64" => "x86_64".to_owned(),
+        "arm64" => "aarch64".to_owned(),
+        other => other.to_owned(),
+    };
+    if asked == own { Ok(()) } else { Err(format!("{name} {text}: hosts have processors like this one's, {own}")) }
+}
+
+/// `--display map,bind`.
+fn display(settings: &mut Settings, name: &str, text: &str) {
+    for word in text.split(',') {
+        match word {
+            "map" | "map-devel" | "allocation" => settings.print_rank_map = true,
+            "bind" | "bindings" => settings.binding.report = true,
+            _ => settings.notes.push((Loudness::Everybody, format!("`{word}` of `{name} {text}` has no effect here"))),
+        }
+    }
+}
+
+/// `--output tag,merge`.
+fn output(settings: &mut Settings, name: &str, text: &str) -> Result<(), String> {
+    for word in text.split(',') {
+        match word {
+            "tag" | "rank" | "tag-detailed" | "tag-fullname" => settings.labels = true,
+            "merge" | "merge-stderr-to-stdout" => settings.merge = true,
+            _ => {
+                return Err(format!("{name} says tag or merge here, not `{word}`; redirect standard output to a file"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The command template for what Hydra calls a launcher.
+fn launcher(name: &str, text: &str) -> Result<Option<String>, String> {
+    match text {
+        // This host needs no command.
+        "ssh" | "fork" => Ok(None),
+        "rsh" => Ok(Some("rsh {host}".into())),
+        _ => Err(format!("{name} says ssh or rsh here, not `{text}`; --agent 'COMMAND {{host}}' says any other way")),
+    }
+}
+
+fn launcher_program(name: &str, text: &str) -> Result<String, String> {
+    if text.is_empty() || text.contains('\'') {
+        return Err(format!("{name} needs the name of a program, not `{text}`; --agent says a whole command"));
+    }
+    Ok(format!("'{text}' {{host}}"))
 }
 
 fn add_all(list: &mut Vec<Host>, more: Vec<Host>) {

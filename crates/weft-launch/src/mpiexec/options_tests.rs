@@ -80,6 +80,94 @@ fn where_ranks_go_can_be_said() {
     assert_eq!(settings("--agent 'ip netns exec {host}' a").agent.as_deref(), Some("ip netns exec {host}"));
 }
 
+/// Every option by each of its names, with values that make sense: it is accepted and does something, or is refused by its own sentence.
+#[test]
+fn every_option_is_read() {
+    for entry in table::OPTIONS {
+        let values = match (entry.takes, entry.action) {
+            (Takes::Nothing | Takes::Maybe, _) => "",
+            (Takes::Two, _) => "a b",
+            (Takes::Pair, _) => "A=b",
+            (Takes::One, Action::ConfigFile) => "/no/such/file",
+            (Takes::One, Action::Global(Global::HostFile)) => "/dev/null",
+            (Takes::One, Action::Global(Global::BindTo)) => "core",
+            (Takes::One, Action::Global(Global::Launcher)) => "ssh",
+            (Takes::One, Action::Global(Global::Output)) => "tag",
+            (Takes::One, Action::Local(Local::Architecture)) => std::env::consts::ARCH,
+            (Takes::One, _) => "1",
+        };
+        for name in entry.names {
+            let program = if entry.action == Action::ConfigFile { "" } else { "a" };
+            let line = format!("{name} {values} {program}");
+            match (entry.action, read(&line)) {
+                (Action::Help, Ok(Request::Help)) | (Action::Version, Ok(Request::Version)) => {}
+                (Action::ConfigFile, Err(why)) => assert!(why.contains("cannot be read"), "{why}"),
+                (Action::Global(Global::HostFile), Err(why)) => assert!(why.contains("names no host"), "{why}"),
+                (Action::Instead, Err(why)) => assert!(why.contains(name) && why.ends_with(entry.text), "{why}"),
+                (Action::Ignored(loudness), Ok(Request::Run(settings))) => {
+                    let noted =
+                        matches!(&settings.notes[..], [(loud, note)] if *loud == loudness && note.contains(name));
+                    assert!(noted, "{:?}", settings.notes);
+                }
+                (Action::Global(_) | Action::Local(_), Ok(Request::Run(settings))) => {
+                    assert_eq!(settings.blocks[0].words, ["a"], "{line}");
+                }
+                (_, other) => panic!("{line}: {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_names_programs() {
+    let file = std::env::temp_dir().join(format!("weft-programs-{}", std::process::id()));
+    std::fs::write(&file, "# two\n-n 2 ./a 'x y' :\n\n-n 1 -env B 2 \\\n  ./b\n").expect("a temporary file");
+    let name = file.to_str().expect("text");
+    let read_file = settings(&format!("-l -configfile {name}"));
+    assert!(read_file.labels);
+    let [a, b] = &read_file.blocks[..] else { panic!("two programs") };
+    assert_eq!((a.count, &a.words[..]), (Some(2), &["./a".into(), OsString::from("x y")][..]));
+    assert_eq!((b.count, &b.words[..], b.wish.set.len()), (Some(1), &[OsString::from("./b")][..], 1));
+    assert!(refused(&format!("--app {name} ./c")).contains("must come last"));
+    std::fs::write(&file, format!("-configfile {name}\n")).expect("a temporary file");
+    assert!(refused(&format!("-configfile {name}")).contains("may not name another one"));
+    std::fs::write(&file, "# nothing\n").expect("a temporary file");
+    assert!(refused(&format!("-configfile {name}")).contains("names no program"));
+    let _ = std::fs::remove_file(&file);
+}
+
+#[test]
+fn numbers_of_ranks_may_be_soft() {
+    for (line, count) in [
+        ("-n 7 -soft 2:8:2", 6),
+        ("-soft 1,4 -n 4", 4),
+        ("-soft 1,4 -n 3", 1),
+        ("-soft 3:5", 5),
+        ("-n 6 -soft 9:1:-4", 5),
+        ("-n 4 -soft 9:1:-2,2", 3),
+    ] {
+        assert_eq!(settings(&format!("{line} a")).blocks[0].count, Some(count), "{line}");
+    }
+    for line in ["-n 2 -soft 3:5 a", "-soft 1:2:0 a", "-soft x a", "-soft 1:2:3:4 a"] {
+        assert!(refused(line).contains("-soft"), "{line}");
+    }
+}
+
+#[test]
+fn what_other_launchers_say_is_understood() {
+    assert_eq!(settings("--pernode a").ranks_per_host, Some(1));
+    assert_eq!(settings("--prefix /opt/weft/ a").agent_program.as_deref(), Some("/opt/weft/bin/mpiexec"));
+    assert_eq!(settings("-launcher rsh a").launcher.as_deref(), Some("rsh {host}"));
+    assert_eq!(settings("-bootstrap ssh a").launcher, None);
+    assert_eq!(settings("-bootstrap-exec /usr/bin/ssh a").launcher.as_deref(), Some("'/usr/bin/ssh' {host}"));
+    assert_eq!(settings("-path /a:/b a").blocks[0].search_path.as_deref(), Some(OsStr::new("/a:/b")));
+    let shown = settings("--display map,bind a");
+    assert!(shown.print_rank_map && shown.binding.report);
+    let output = settings("--output tag,merge a");
+    assert!(output.labels && output.merge);
+    assert!(settings("-disable-auto-cleanup a").keep_others);
+}
+
 #[test]
 fn what_is_wrong_is_said_in_one_sentence() {
     for (line, part) in [
@@ -98,6 +186,12 @@ fn what_is_wrong_is_said_in_one_sentence() {
         ("--labels=1 a", "not known"),
         ("-l=1 a", "takes no value"),
         ("--stdin some a", "`some`"),
+        ("-arch mips a", "hosts have processors like"),
+        ("-launcher slurm a", "--agent"),
+        ("--output dir=x a", "tag or merge"),
+        ("--output-filename x a", "sh -c"),
+        ("--rankfile x a", "--hosts"),
+        ("-gdb a", "weft attach"),
     ] {
         let text = refused(line);
         assert!(text.contains(part), "{line}: {text}");

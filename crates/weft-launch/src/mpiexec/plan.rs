@@ -1,5 +1,6 @@
 //! From settings to a plan: which ranks each host's agent starts, and with what.
 
+use super::allocation;
 use super::environment;
 use super::hosts::{self, Host};
 use super::options::{Block, RANKS_MAX, Settings};
@@ -48,9 +49,16 @@ pub(crate) fn make(settings: Settings) -> Result<Job, String> {
         }
     }
     if all.is_empty() {
-        all.push(Host { name: own_name.clone(), slots: None });
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let read =
+            |path: &str| std::fs::read_to_string(path).map_err(|error| format!("{path} cannot be read: {error}"));
+        all = allocation::hosts(&variable, &read, &own_name)?;
     }
-    let counts = counts(&settings, &all)?;
+    let named = !all.is_empty();
+    if !named {
+        all.push(Host { name: own_name.clone(), slots: None, interface: None });
+    }
+    let counts = counts(&settings, &all, named)?;
     let size: u32 = counts.iter().sum();
     if let InputTo::Rank(rank) = settings.input
         && rank >= size
@@ -59,8 +67,8 @@ pub(crate) fn make(settings: Settings) -> Result<Job, String> {
     }
     let placed = place(&settings, &all, &counts)?;
     let explicit_agent = settings.agent.is_some();
-    let template = settings.agent.clone().unwrap_or_else(|| reach::TEMPLATE.to_string());
-    let named = settings.blocks.iter().any(|block| !block.hosts.is_empty()) || !settings.hosts.is_empty();
+    let template = settings.agent.clone().or_else(|| settings.launcher.clone());
+    let template = template.unwrap_or_else(|| reach::TEMPLATE.to_string());
     let is_remote = |host: &str| named && (explicit_agent || !reach::is_local(host, &own_name));
     let mut shares: Vec<Share> = Vec::new();
     let mut share_of_rank = Vec::new();
@@ -80,14 +88,20 @@ pub(crate) fn make(settings: Settings) -> Result<Job, String> {
     complete(job)
 }
 
-/// How many ranks each program has.
-fn counts(settings: &Settings, all: &[Host]) -> Result<Vec<u32>, String> {
+/// How many ranks each program has. A single program fills the hosts that are `named`.
+fn counts(settings: &Settings, all: &[Host], named: bool) -> Result<Vec<u32>, String> {
     let only = settings.blocks.len() == 1;
-    let default = match settings.ranks_per_host {
-        Some(each) if only => each * u32::try_from(all.len()).unwrap_or(RANKS_MAX),
-        _ => 1,
+    let fill = |hosts: &[Host]| match settings.ranks_per_host {
+        Some(each) => each.saturating_mul(u32::try_from(hosts.len()).unwrap_or(RANKS_MAX)),
+        None if named => hosts::filled(hosts),
+        None => 1,
     };
-    let counts: Vec<u32> = settings.blocks.iter().map(|block| block.count.unwrap_or(default)).collect();
+    let default = |block: &Block| match &block.hosts[..] {
+        [] if only => fill(all),
+        [] => 1,
+        own => fill(own),
+    };
+    let counts: Vec<u32> = settings.blocks.iter().map(|block| block.count.unwrap_or_else(|| default(block))).collect();
     let total: u64 = counts.iter().map(|&count| u64::from(count)).sum();
     if total > u64::from(RANKS_MAX) {
         return Err(format!("{total} ranks are more than {RANKS_MAX}"));
@@ -180,6 +194,9 @@ fn complete(mut job: Job) -> Result<Job, String> {
     let silence = job.settings.host_timeout.map_or(0, |limit| limit.as_millis());
     let patience_ms = u64::try_from(silence).unwrap_or(u64::MAX).saturating_mul(AGENT_PATIENCE);
     for share in &mut job.shares {
+        let blocks = job.settings.blocks.iter().flat_map(|block| &block.hosts);
+        let interface = job.settings.hosts.iter().chain(blocks).find(|host| host.name == share.host);
+        let interface = interface.and_then(|host| host.interface.clone());
         let plan = &mut share.plan;
         plan.patience_ms = if share.remote { patience_ms } else { 0 };
         plan.job.clone_from(&name);
@@ -189,12 +206,25 @@ fn complete(mut job: Job) -> Result<Job, String> {
             plan.mapping.clone_from(&mapping);
         }
         for (number, block) in (0..).zip(&job.settings.blocks) {
-            let (inherit, variables) = environment::for_host(&block.wish, &own, share.remote);
+            let (inherit, mut variables) = environment::for_host(&block.wish, &own, share.remote);
+            if let Some(interface) = &interface {
+                variables.retain(|(name, _)| name != b"WEFT_INTERFACE");
+                variables.push((b"WEFT_INTERFACE".to_vec(), interface.clone().into_bytes()));
+            }
             let words = block.words.iter().map(|word| word.clone().into_vec()).collect();
             let asked = block.directory.clone().map(OsString::into_vec);
             let directory_required = asked.is_some();
             let directory = absolute(&directory, asked);
-            plan.programs.push(Program { number, words, inherit, variables, directory, directory_required });
+            let search_path = block.search_path.clone().map(OsString::into_vec).unwrap_or_default();
+            plan.programs.push(Program {
+                number,
+                words,
+                inherit,
+                variables,
+                directory,
+                directory_required,
+                search_path,
+            });
         }
     }
     Ok(job)

@@ -40,6 +40,31 @@ fn ranks_go_to_hosts_in_blocks_or_in_turn() {
 }
 
 #[test]
+fn without_a_number_ranks_fill_the_hosts() {
+    assert_eq!(placed("--hosts x0:2,x1 a"), [on("x0", &[0, 1]), on("x1", &[2])]);
+    assert_eq!(placed("--hosts x0,x1 a"), [on("x0", &[0]), on("x1", &[1])]);
+    assert_eq!(placed("--host x0:2,x1 a"), [on("x0", &[0, 1]), on("x1", &[2])]);
+    assert_eq!(placed("--hosts x0:2,x1:3 --pernode a"), [on("x0", &[0]), on("x1", &[1])]);
+    assert_eq!(placed("--host x0:2 a : --host x1 -n 3 b"), [on("x0", &[0, 1]), on("x1", &[2, 3, 4])]);
+    assert_eq!(placed("--hosts x0:4,x1 a : b"), [on("x0", &[0, 1])]);
+    assert_eq!(job("a").expect("a job").size, 1);
+}
+
+#[test]
+fn the_interface_of_a_host_is_for_its_ranks() {
+    let file = std::env::temp_dir().join(format!("weft-hosts-{}", std::process::id()));
+    std::fs::write(&file, "x0 ifname=eth1\nx1\n").expect("a temporary file");
+    let job = job(&format!("-iface eth9 -f {} a", file.display())).expect("a job");
+    let _ = std::fs::remove_file(&file);
+    let interface = |share: &Share| {
+        let variables = &share.plan.programs[0].variables;
+        let found = variables.iter().filter(|(name, _)| name == b"WEFT_INTERFACE");
+        found.map(|(_, value)| String::from_utf8_lossy(value).into_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(job.shares.iter().map(interface).collect::<Vec<_>>(), [["eth1"], ["eth9"]]);
+}
+
+#[test]
 fn programs_share_hosts_or_have_their_own() {
     assert_eq!(placed("--hosts x0:2,x1:2 -n 1 a : -n 3 b"), [on("x0", &[0, 1]), on("x1", &[2, 3])]);
     assert_eq!(placed("--host x0 -n 2 a : --host x1 -n 1 b"), [on("x0", &[0, 1]), on("x1", &[2])]);

@@ -4,7 +4,7 @@ use super::survey::Seen;
 use super::verdict;
 use crate::call_site::Whereabouts;
 use crate::control::Phase;
-use crate::standing::{Needs, Operation, Range, Standing, WAIT_NS_MIN, Wait, ranks, seconds};
+use crate::standing::{Arrived, Needs, Operation, Range, Standing, WAIT_NS_MIN, Wait, ranks, seconds};
 use crate::wait_for::{self, Doing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -179,7 +179,11 @@ fn near_miss(seen: &Seen) -> Option<String> {
     let wait = told(standing)
         .into_iter()
         .find(|wait| wait.tag.is_some() && wait.peer.is_some() && wait.what == Operation::Receive.words())?;
-    let near = standing.arrived.iter().find(|message| message.tag.is_some() && Some(message.peer) == wait.peer)?;
+    // Where the communicator has no name, nobody knows whether the program could receive it.
+    let is_near = |message: &&Arrived| {
+        message.tag.is_some() && !message.communicator.is_empty() && Some(message.peer) == wait.peer
+    };
+    let near = standing.arrived.iter().find(is_near)?;
     let other = if near.communicator == wait.communicator {
         format!("with tag {}", near.tag?)
     } else {
@@ -271,6 +275,22 @@ mod tests {
         let expected = "  ranks 0-1 on h0: in MPI_Recv for 3.0 s: receive from ranks 0-1, tag 7, 8 bytes on MPI_COMM_WORLD; 2 posted, 0 unexpected\n  \
             why: deadlock: rank 0 (receive from rank 1, tag 7, 8 bytes on MPI_COMM_WORLD) → rank 1 (receive from rank 0, tag 7, 8 bytes on MPI_COMM_WORLD) → rank 0\n";
         assert_eq!(describe(&all, &[]), expected);
+    }
+
+    #[test]
+    fn a_message_that_is_there_under_another_name_is_told_and_one_without_a_name_is_not() {
+        let arrived = |communicator: &str, tag| Arrived { peer: 1, tag, bytes: 4, communicator: communicator.into() };
+        let with = |message: Arrived| {
+            let mut seen = receives(0, 1, 7);
+            seen.1.as_mut().expect("a standing").arrived = vec![message];
+            describe(&[seen, at(1, Whereabouts::Outside)], &[])
+        };
+        assert!(with(arrived("MPI_COMM_WORLD", Some(8))).contains("but a message from it with tag 8 is there"));
+        assert!(with(arrived("halo", Some(7))).contains("but a message from it on halo (tag 7) is there"));
+        for message in [arrived("", Some(100)), arrived("halo", None)] {
+            let text = with(message);
+            assert!(!text.contains("is there") && !text.contains("on ,") && !text.contains("  ("), "{text}");
+        }
     }
 
     #[test]

@@ -101,7 +101,12 @@ impl Stats {
             let [messages, bytes, resends] = numbers;
             [from.to_string(), to.to_string(), link.clone(), messages, bytes, resends]
         };
-        let mut text = table(&[head].into_iter().chain(self.pairs.iter().map(row)).collect::<Vec<_>>());
+        let mut text = String::new();
+        if self.pairs.is_empty() {
+            text += "no statistics: no rank has sent a message and come to MPI_Finalize\n";
+        } else {
+            text += &table(&[head].into_iter().chain(self.pairs.iter().map(row)).collect::<Vec<_>>());
+        }
         if !self.rails.is_empty() {
             let head = ["from", "to", "interface", "packets", "bytes", "failures", "state"].map(String::from);
             let row = |((from, to, name), rail): (&(u32, u32, String), &Rail)| {
@@ -118,7 +123,8 @@ impl Stats {
             }
         }
         if self.unreadable > 0 {
-            let _ = writeln!(text, "({} unreadable lines of statistics)", self.unreadable);
+            let lines = if self.unreadable == 1 { "line" } else { "lines" };
+            let _ = writeln!(text, "({} unreadable {lines} of statistics)", self.unreadable);
         }
         text
     }
@@ -203,6 +209,8 @@ mod tests {
         assert!(json.contains(r#"{"from": 1, "to": 0, "link": "udp", "messages": 11, "bytes": 1001, "resends": 3}"#));
         assert_eq!(json.matches("\"from\"").count(), 2);
         assert_eq!(Stats::default().print(Format::Json), "[\n]\n");
+        let nothing = Stats::default().print(Format::Text);
+        assert!(nothing.starts_with("no statistics: ") && nothing.lines().count() == 1, "{nothing}");
     }
 
     #[test]
@@ -227,7 +235,7 @@ mod tests {
         let mut stats = Stats::default();
         stats.add("0 1 ethernet+udp 1 9 0\nrail 0 1 e1 7 900 1 down\nrail 0 1 e0 8 1000 0 up\nrail 0 1 e2 1 1 1 ill\n");
         let text = stats.print(Format::Text);
-        let expected = "\nfrom  to  interface  packets  bytes  failures  state\n   0   1         e0        8   1000         0     up\n   0   1         e1        7    900         1   down\n(1 unreadable lines of statistics)\n";
+        let expected = "\nfrom  to  interface  packets  bytes  failures  state\n   0   1         e0        8   1000         0     up\n   0   1         e1        7    900         1   down\n(1 unreadable line of statistics)\n";
         assert!(text.ends_with(expected), "{text}");
         let json = stats.print(Format::Json);
         assert!(json.contains(

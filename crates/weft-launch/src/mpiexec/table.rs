@@ -1,4 +1,5 @@
-//! The table of options: their names in both families, what they take, what they do.
+//! The table of options: their names in all families, what they take, what they do or what is used instead. The parser, `--help`, the
+//! suggestions and the page of the book (`docs/book/mpiexec.md`) are made from it.
 
 use super::options::Loudness;
 
@@ -23,6 +24,7 @@ pub(crate) enum Global {
     Hosts,
     HostFile,
     RanksPerHost,
+    OnePerHost,
     MapBy,
     /// The same, with the word in the option's name.
     MapByFixed(&'static str),
@@ -31,17 +33,23 @@ pub(crate) enum Global {
     ProcessorsPerRank,
     ReportBindings,
     PrintRankMap,
+    Display,
+    Output,
     ByHost,
     Oversubscribe,
     NoOversubscribe,
     Labels,
     Merge,
+    KeepOthers,
     Input,
     TimeLimit,
     Agent,
     AgentProgram,
     AgentTimeout,
     HostTimeout,
+    Launcher,
+    LauncherProgram,
+    Prefix,
     Stats,
     Universe,
     Verbose,
@@ -58,7 +66,10 @@ pub(crate) enum Global {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Local {
     Count,
+    Soft,
     Directory,
+    SearchPath,
+    Architecture,
     Host,
     Set,
     BaseAll,
@@ -71,157 +82,512 @@ pub(crate) enum Local {
 pub(crate) enum Action {
     Help,
     Version,
+    /// The rest of the command line is in a file.
+    ConfigFile,
     Global(Global),
     Local(Local),
+    /// Accepted: what it asks for is so anyway, or changes nothing that a program sees.
     Ignored(Loudness),
+    /// Refused: its text says what is used instead.
+    Instead,
+}
+
+/// Where `--help` and the book show an option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Section {
+    Places,
+    Processors,
+    Reach,
+    Environment,
+    Output,
+    Ending,
+}
+
+impl Section {
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Places, Self::Processors, Self::Reach, Self::Environment, Self::Output, Self::Ending];
+
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Places => "How many, and where",
+            Self::Processors => "Which processors",
+            Self::Reach => "How hosts are reached",
+            Self::Environment => "What ranks see",
+            Self::Output => "What you see",
+            Self::Ending => "How a job ends",
+        }
+    }
+
+    /// What is so without any option.
+    pub(crate) fn remark(self) -> &'static str {
+        match self {
+            Self::Places => {
+                "Without slots, ranks are spread over the hosts evenly, in blocks. Without any host, those of an allocation of Slurm, PBS, \
+                 LSF or Grid Engine are used, else this one."
+            }
+            Self::Processors => {
+                "A core is never given to two ranks, of whatever job; if there are too few, none is bound."
+            }
+            Self::Reach => "One agent runs on each host; everything goes through its standard input and output.",
+            Self::Environment => {
+                "Other hosts get all variables but those that describe this host or login (HOME, DISPLAY, SSH_*…). Settings of Weft (WEFT_*) \
+                 always pass."
+            }
+            Self::Output => "Lines of different ranks never mix; a line of more than 16 MiB is passed in pieces.",
+            Self::Ending => {
+                "The exit status is that of the first rank that failed, 128 + the signal if it was killed; all others are ended."
+            }
+        }
+    }
 }
 
 /// One option.
 pub(crate) struct Entry {
-    /// Names without dashes; one dash or two may stand before any of them.
-    names: &'static [&'static str],
+    /// Its names as people write them; one dash or two may stand before any of them.
+    pub(crate) names: &'static [&'static str],
     pub(crate) takes: Takes,
+    /// What its values are called.
+    pub(crate) value: &'static str,
     pub(crate) action: Action,
+    pub(crate) section: Section,
+    /// What it does; why it has no effect; or what is used instead.
+    pub(crate) text: &'static str,
 }
 
-const fn entry(names: &'static [&'static str], takes: Takes, action: Action) -> Entry {
-    Entry { names, takes, action }
+type Names = &'static [&'static str];
+
+const fn entry(
+    section: Section,
+    names: Names,
+    (takes, value): (Takes, &'static str),
+    action: Action,
+    text: &'static str,
+) -> Entry {
+    Entry { names, takes, value, action, section, text }
 }
 
-const fn global(names: &'static [&'static str], takes: Takes, option: Global) -> Entry {
-    entry(names, takes, Action::Global(option))
+const fn global(
+    section: Section,
+    names: Names,
+    takes: (Takes, &'static str),
+    option: Global,
+    text: &'static str,
+) -> Entry {
+    entry(section, names, takes, Action::Global(option), text)
 }
 
-const fn local(names: &'static [&'static str], takes: Takes, option: Local) -> Entry {
-    entry(names, takes, Action::Local(option))
+const fn local(
+    section: Section,
+    names: Names,
+    takes: (Takes, &'static str),
+    option: Local,
+    text: &'static str,
+) -> Entry {
+    entry(section, names, takes, Action::Local(option), text)
 }
 
-const fn quiet(names: &'static [&'static str], takes: Takes) -> Entry {
-    entry(names, takes, Action::Ignored(Loudness::Verbose))
+/// An option that only who wants to know hears about.
+const fn quiet(section: Section, names: Names, takes: (Takes, &'static str), text: &'static str) -> Entry {
+    entry(section, names, takes, Action::Ignored(Loudness::Verbose), text)
 }
 
-/// All options, MPICH's names (Hydra) beside Open MPI's.
-static OPTIONS: &[Entry] = &[
-    entry(&["h", "help", "?"], Takes::Nothing, Action::Help),
-    entry(&["V", "version", "info"], Takes::Nothing, Action::Version),
-    local(&["n", "np", "c"], Takes::One, Local::Count),
-    local(&["wdir", "wd", "dir"], Takes::One, Local::Directory),
-    local(&["host", "H"], Takes::One, Local::Host),
-    local(&["env"], Takes::Pair, Local::Set),
-    local(&["envall"], Takes::Nothing, Local::BaseAll),
-    local(&["envnone"], Takes::Nothing, Local::BaseNone),
-    local(&["envlist"], Takes::One, Local::BaseList),
-    global(&["hosts"], Takes::One, Global::Hosts),
-    global(&["f", "hostfile", "machinefile", "machine", "default-hostfile"], Takes::One, Global::HostFile),
-    global(&["ppn", "N", "perhost", "npernode", "grr"], Takes::One, Global::RanksPerHost),
-    global(&["map-by"], Takes::One, Global::MapBy),
-    global(&["byslot"], Takes::Nothing, Global::MapByFixed("slot")),
-    global(&["bycore"], Takes::Nothing, Global::MapByFixed("core")),
-    global(&["bysocket"], Takes::Nothing, Global::MapByFixed("socket")),
-    global(&["bind-to"], Takes::One, Global::BindTo),
-    global(&["bind-to-none"], Takes::Nothing, Global::BindToFixed("none")),
-    global(&["bind-to-core"], Takes::Nothing, Global::BindToFixed("core")),
-    global(&["bind-to-socket"], Takes::Nothing, Global::BindToFixed("socket")),
-    global(&["cpus-per-proc", "cpus-per-rank"], Takes::One, Global::ProcessorsPerRank),
-    global(&["print-rank-map"], Takes::Nothing, Global::PrintRankMap),
-    global(&["report-bindings"], Takes::Nothing, Global::ReportBindings),
-    global(&["rr", "bynode"], Takes::Nothing, Global::ByHost),
-    global(&["oversubscribe"], Takes::Nothing, Global::Oversubscribe),
-    global(&["nooversubscribe", "no-oversubscribe"], Takes::Nothing, Global::NoOversubscribe),
-    global(&["l", "prepend-rank", "tag-output"], Takes::Nothing, Global::Labels),
-    global(&["merge-stderr-to-stdout"], Takes::Nothing, Global::Merge),
-    global(&["stdin", "s"], Takes::One, Global::Input),
-    global(&["timeout"], Takes::One, Global::TimeLimit),
-    global(&["agent"], Takes::One, Global::Agent),
-    global(&["agent-program"], Takes::One, Global::AgentProgram),
-    global(&["agent-timeout"], Takes::One, Global::AgentTimeout),
-    global(&["host-timeout"], Takes::One, Global::HostTimeout),
-    global(&["stats"], Takes::Maybe, Global::Stats),
-    global(&["usize"], Takes::One, Global::Universe),
-    global(&["v", "verbose"], Takes::Nothing, Global::Verbose),
-    global(&["q", "quiet"], Takes::Nothing, Global::Quiet),
-    global(&["iface"], Takes::One, Global::Interface),
-    global(&["genv"], Takes::Pair, Global::Set),
-    global(&["x"], Takes::One, Global::Export),
-    global(&["genvall"], Takes::Nothing, Global::BaseAll),
-    global(&["genvnone"], Takes::Nothing, Global::BaseNone),
-    global(&["genvlist"], Takes::One, Global::BaseList),
-    entry(&["mca", "gmca", "omca", "prtemca", "pmixmca"], Takes::Two, Action::Ignored(Loudness::Everybody)),
-    quiet(&["allow-run-as-root"], Takes::Nothing),
-    quiet(&["binding", "rank-by", "order-nodes", "membind"], Takes::One),
-    quiet(&["display-map", "use-hwthread-cpus", "use-hwthreads"], Takes::Nothing),
-    quiet(&["nolocal"], Takes::Nothing),
+/// An option whose user hears that it has no effect.
+const fn loud(section: Section, names: Names, takes: (Takes, &'static str), text: &'static str) -> Entry {
+    entry(section, names, takes, Action::Ignored(Loudness::Everybody), text)
+}
+
+const fn instead(section: Section, names: Names, takes: (Takes, &'static str), text: &'static str) -> Entry {
+    entry(section, names, takes, Action::Instead, text)
+}
+
+const NOTHING: (Takes, &str) = (Takes::Nothing, "");
+
+const fn one(value: &'static str) -> (Takes, &'static str) {
+    (Takes::One, value)
+}
+
+use Section::{Ending, Environment, Output, Places, Processors, Reach};
+
+/// All options: the standard's (MPI-5.0 §11.5), MPICH's (Hydra), Intel's and Open MPI's.
+pub(crate) static OPTIONS: &[Entry] = &[
+    local(
+        Places,
+        &["-n", "-np", "-c"],
+        one("COUNT"),
+        Local::Count,
+        "ranks of the program that follows; without it as many as the hosts that are named, or allocated, have slots (a host without slots \
+         counts as one), else 1",
+    ),
+    local(
+        Places,
+        &["-soft"],
+        one("TRIPLETS"),
+        Local::Soft,
+        "numbers of ranks that would do, such as 2:8:2 or 1,4: the largest that is not above -n is taken",
+    ),
+    global(Places, &["--hosts"], one("H0,H1:2"), Global::Hosts, "hosts, each with its number of slots if it matters"),
+    global(
+        Places,
+        &["-f", "--hostfile", "--machinefile", "--default-hostfile", "-machine"],
+        one("FILE"),
+        Global::HostFile,
+        "the same, a line each: `h0`, `h0:2` or `h0 slots=2`; ifname=eth1 names the interface of a host",
+    ),
+    local(Places, &["--host", "-H"], one("H0,H1"), Local::Host, "hosts for the program that follows only"),
+    global(
+        Places,
+        &["-ppn", "-N", "-perhost", "--npernode", "-grr"],
+        one("COUNT"),
+        Global::RanksPerHost,
+        "ranks per host",
+    ),
+    global(Places, &["--pernode"], NOTHING, Global::OnePerHost, "one rank per host"),
+    global(
+        Places,
+        &["--map-by"],
+        one("slot|node"),
+        Global::MapBy,
+        "fill a host before the next (default), or deal in turn; also ppr:N:node",
+    ),
+    global(Places, &["--byslot"], NOTHING, Global::MapByFixed("slot"), "--map-by slot"),
+    global(Places, &["-rr", "--bynode"], NOTHING, Global::ByHost, "--map-by node"),
+    global(Places, &["--oversubscribe"], NOTHING, Global::Oversubscribe, "more ranks than slots are allowed (default)"),
+    global(
+        Places,
+        &["--no-oversubscribe", "--nooversubscribe"],
+        NOTHING,
+        Global::NoOversubscribe,
+        "more ranks than slots are refused",
+    ),
+    entry(
+        Places,
+        &["-configfile", "--app"],
+        one("FILE"),
+        Action::ConfigFile,
+        "read programs and their options from a file, a program a line (`-n 2 ./a x`; a line that begins with # is a comment); the last option",
+    ),
+    local(
+        Places,
+        &["-arch"],
+        one("NAME"),
+        Local::Architecture,
+        "refuse to start where processors are of another kind (x86_64, aarch64)",
+    ),
+    global(Places, &["-usize"], one("COUNT"), Global::Universe, "the value of MPI_UNIVERSE_SIZE (default: all ranks)"),
+    global(
+        Processors,
+        &["--bind-to"],
+        one("WHAT"),
+        Global::BindTo,
+        "none (default), hwthread, core, socket or numa: a rank runs on one of those only",
+    ),
+    global(Processors, &["--bind-to-none"], NOTHING, Global::BindToFixed("none"), "--bind-to none"),
+    global(Processors, &["--bind-to-core"], NOTHING, Global::BindToFixed("core"), "--bind-to core"),
+    global(Processors, &["--bind-to-socket"], NOTHING, Global::BindToFixed("socket"), "--bind-to socket"),
+    global(
+        Processors,
+        &["--bycore"],
+        NOTHING,
+        Global::MapByFixed("core"),
+        "--map-by core: deal the ranks of a host to cores in order; :PE=2 behind any --map-by gives each rank two cores",
+    ),
+    global(
+        Processors,
+        &["--bysocket"],
+        NOTHING,
+        Global::MapByFixed("socket"),
+        "--map-by socket: deal them to sockets in turn, or with --map-by numa to memory nodes; they are bound to cores unless said otherwise",
+    ),
+    global(
+        Processors,
+        &["--cpus-per-rank", "--cpus-per-proc"],
+        one("COUNT"),
+        Global::ProcessorsPerRank,
+        "cores for each rank",
+    ),
+    global(
+        Processors,
+        &["--report-bindings"],
+        NOTHING,
+        Global::ReportBindings,
+        "say for each rank which processors it has, or why it is not bound",
+    ),
+    global(
+        Processors,
+        &["-print-rank-map", "--display-map", "--display-allocation"],
+        NOTHING,
+        Global::PrintRankMap,
+        "say which ranks are on which host, as (host:rank,rank)",
+    ),
+    global(
+        Processors,
+        &["--display"],
+        one("map|bind"),
+        Global::Display,
+        "the same as --print-rank-map or --report-bindings",
+    ),
+    global(
+        Reach,
+        &["--agent"],
+        one("TEMPLATE"),
+        Global::Agent,
+        "command that runs something on a host (default `ssh -o BatchMode=yes {host}`, or the variable WEFT_AGENT), for example \
+         'ip netns exec {host}'",
+    ),
+    global(
+        Reach,
+        &["--agent-program"],
+        one("PATH"),
+        Global::AgentProgram,
+        "where mpiexec is found on the hosts (default: where it is here)",
+    ),
+    global(Reach, &["--prefix"], one("DIRECTORY"), Global::Prefix, "--agent-program DIRECTORY/bin/mpiexec"),
+    global(
+        Reach,
+        &["--agent-timeout"],
+        one("SECONDS"),
+        Global::AgentTimeout,
+        "how long an agent may take to answer (default 20)",
+    ),
+    global(
+        Reach,
+        &["--host-timeout"],
+        one("SECONDS"),
+        Global::HostTimeout,
+        "how long a host may be silent before the job ends (default 30; 0: for ever)",
+    ),
+    global(
+        Reach,
+        &["-launcher", "-bootstrap"],
+        one("ssh|rsh"),
+        Global::Launcher,
+        "how hosts are reached: by ssh (default) or rsh; --agent says any other way",
+    ),
+    global(
+        Reach,
+        &["-launcher-exec", "-bootstrap-exec"],
+        one("PROGRAM"),
+        Global::LauncherProgram,
+        "--agent 'PROGRAM {host}'",
+    ),
+    global(
+        Reach,
+        &["-iface"],
+        one("NAME"),
+        Global::Interface,
+        "the network interface of all hosts, as WEFT_INTERFACE says it",
+    ),
+    global(Environment, &["-genv"], (Takes::Pair, "NAME VALUE"), Global::Set, "set a variable for all programs"),
+    local(Environment, &["-env"], (Takes::Pair, "NAME VALUE"), Local::Set, "the same for the program that follows"),
+    global(
+        Environment,
+        &["-x"],
+        one("NAME[=VALUE]"),
+        Global::Export,
+        "the same for all, with the value from here if none is given",
+    ),
+    global(Environment, &["-genvlist"], one("A,B"), Global::BaseList, "pass only these variables"),
+    global(Environment, &["-genvnone"], NOTHING, Global::BaseNone, "pass none"),
+    global(Environment, &["-genvall"], NOTHING, Global::BaseAll, "pass all (default)"),
+    local(Environment, &["-envlist"], one("A,B"), Local::BaseList, "-genvlist for the program that follows"),
+    local(Environment, &["-envnone"], NOTHING, Local::BaseNone, "-genvnone for the program that follows"),
+    local(Environment, &["-envall"], NOTHING, Local::BaseAll, "-genvall for the program that follows"),
+    local(
+        Environment,
+        &["-wdir", "-wd", "-dir"],
+        one("DIRECTORY"),
+        Local::Directory,
+        "where the program that follows starts",
+    ),
+    local(
+        Environment,
+        &["-path"],
+        one("A:B"),
+        Local::SearchPath,
+        "directories where the program that follows is looked for, before those of PATH",
+    ),
+    global(
+        Environment,
+        &["--stdin", "-s"],
+        one("RANK|all|none"),
+        Global::Input,
+        "who reads standard input (default 0)",
+    ),
+    global(
+        Output,
+        &["-l", "--tag-output", "-prepend-rank"],
+        NOTHING,
+        Global::Labels,
+        "every line begins with [rank], or [rank on host]",
+    ),
+    global(
+        Output,
+        &["--merge-stderr-to-stdout"],
+        NOTHING,
+        Global::Merge,
+        "what ranks write to standard error comes out of standard output",
+    ),
+    global(Output, &["--output"], one("tag|merge"), Global::Output, "--tag-output or --merge-stderr-to-stdout"),
+    global(
+        Output,
+        &["--stats"],
+        (Takes::Maybe, "json"),
+        Global::Stats,
+        "at the end, on standard error: pairs of ranks, their link, messages, bytes and resends; and packets that were dropped, by cause",
+    ),
+    global(Output, &["-v", "--verbose"], NOTHING, Global::Verbose, "say what is done and which options have no effect"),
+    global(Output, &["-q", "--quiet"], NOTHING, Global::Quiet, "say nothing but why a job failed"),
+    entry(Output, &["-h", "--help", "-?"], NOTHING, Action::Help, "say this"),
+    entry(Output, &["-V", "--version", "-info"], NOTHING, Action::Version, "say which version this is"),
+    global(
+        Ending,
+        &["--timeout"],
+        one("SECONDS"),
+        Global::TimeLimit,
+        "end the job then, say where every rank was, and exit with 124; so does the variable MPIEXEC_TIMEOUT",
+    ),
+    global(
+        Ending,
+        &["-disable-auto-cleanup", "--enable-recovery"],
+        NOTHING,
+        Global::KeepOthers,
+        "a rank that fails does not end the others",
+    ),
+    // What is accepted and changes nothing.
+    loud(
+        Reach,
+        &["--mca", "--gmca", "--omca", "--prtemca", "--pmixmca"],
+        (Takes::Two, "KEY VALUE"),
+        "parameters of Open MPI; `weft info` shows the settings of Weft",
+    ),
+    quiet(Reach, &["-rmk"], one("NAME"), "allocations are found by themselves"),
+    quiet(Reach, &["--noprefix", "-enable-x", "-disable-x"], NOTHING, "agents need nothing of it"),
+    quiet(Reach, &["-localhost"], one("NAME"), "hosts are told apart by what they share"),
+    quiet(Reach, &["-nameserver"], one("HOST"), "mpiexec serves names itself"),
+    quiet(Reach, &["-disable-hostname-propagation"], NOTHING, "names are not needed"),
+    quiet(Reach, &["-demux", "-topolib", "-branch-count", "-pmi-port"], one("WHAT"), "an inner matter of Hydra"),
+    quiet(Reach, &["--allow-run-as-root"], NOTHING, "root may start jobs"),
+    quiet(Reach, &["--personality", "-tune", "-am", "-tmpdir"], one("WHAT"), "an inner matter of other launchers"),
+    quiet(Places, &["--rank-by", "-order-nodes"], one("WORD"), "ranks are numbered in the order of hosts"),
+    quiet(Places, &["--nolocal", "-skip-launch-node"], NOTHING, "only the hosts that are named have ranks"),
+    loud(Processors, &["-binding"], one("WORDS"), "--bind-to says what ranks are bound to"),
+    quiet(Processors, &["-membind"], one("WORD"), "memory is taken where a rank runs"),
+    quiet(Processors, &["--use-hwthread-cpus", "--use-hwthreads"], NOTHING, "--bind-to hwthread says it"),
+    quiet(Output, &["-ordered-output"], NOTHING, "lines of different ranks never mix"),
+    quiet(Output, &["-silent-abort"], NOTHING, "one line says why a job failed"),
+    loud(Output, &["-print-all-exitcodes"], NOTHING, "one line says which rank failed first, and how"),
+    quiet(
+        Ending,
+        &["-cleanup", "--disable-recovery", "-enable-auto-cleanup"],
+        NOTHING,
+        "a rank that fails ends the others",
+    ),
+    // What would be another job than the one that was asked for, without it.
+    instead(
+        Output,
+        &["--output-filename", "-outfile-pattern", "-errfile-pattern", "--output-directory"],
+        one("NAME"),
+        "let each rank open a file of its own: mpiexec … sh -c 'exec ./program >out.$PMI_RANK 2>&1'; or divide what -l labels",
+    ),
+    instead(Output, &["-prepend-pattern"], one("PATTERN"), "-l puts [rank], or [rank on host], before each line"),
+    instead(Output, &["--timestamp-output"], NOTHING, "pipe the output through `ts`"),
+    instead(
+        Output,
+        &["-gdb", "-gdba", "-tv", "--debug", "--debugger", "--xterm"],
+        NOTHING,
+        "attach gdb to the ranks of a running job: `source share/weft/weft-gdb.py`, `weft attach`",
+    ),
+    instead(Output, &["-trace", "-check-mpi", "-check_mpi"], NOTHING, "WEFT_CHECK=1 compares what ranks call"),
+    instead(
+        Places,
+        &["--rankfile", "-rf", "-rankmap"],
+        one("FILE"),
+        "name the hosts in the order of ranks (--hosts h1,h0:2), or a program for each with its --host and `:` between",
+    ),
+    instead(Places, &["-file"], one("FILE"), "-configfile reads programs and their options from a file, -f hosts"),
+    instead(Places, &["--do-not-launch"], NOTHING, "-print-rank-map with the program `true` says where ranks would be"),
+    instead(Places, &["--preload-binary"], NOTHING, "copy the program to the same path of each host"),
+    instead(
+        Processors,
+        &["--cpu-list", "--cpu-set"],
+        one("LIST"),
+        "taskset -c LIST mpiexec … leaves these processors to the ranks of this host; --bind-to core binds each",
+    ),
+    instead(
+        Processors,
+        &["--npersocket", "--persocket"],
+        one("COUNT"),
+        "--map-by socket deals the ranks of a host to its sockets in turn; -ppn says how many there are",
+    ),
+    instead(
+        Ending,
+        &["-initial-errhandler"],
+        one("NAME"),
+        "a program says it: MPI_Comm_set_errhandler, first thing after MPI_Init",
+    ),
+    instead(Ending, &["--max-restarts"], one("COUNT"), "ranks are not started again"),
 ];
 
-/// Names are told apart by few letters; a suggestion further away than this would only confuse.
-const DISTANCE_MAX: usize = 2;
-
-/// The option with this name (dashes included), and the name without dashes.
-pub(crate) fn find(option: &str) -> Option<(&'static Entry, &str)> {
-    let name = option.strip_prefix("--").or_else(|| option.strip_prefix('-'))?;
-    let entry = OPTIONS.iter().find(|entry| entry.names.contains(&name))?;
-    Some((entry, name))
+/// The option with this name (dashes included).
+pub(crate) fn find(option: &str) -> Option<&'static Entry> {
+    let bare = |name: &str| name.strip_prefix("--").or_else(|| name.strip_prefix('-')).map(str::to_owned);
+    let name = bare(option)?;
+    OPTIONS.iter().find(|entry| entry.names.iter().any(|known| bare(known).as_deref() == Some(&name)))
 }
 
 /// What to say about an option that is not known.
 pub(crate) fn unknown(option: &str) -> String {
-    let name = option.trim_start_matches('-');
-    let names = OPTIONS.iter().flat_map(|entry| entry.names).filter(|known| known.len() > 1);
-    let begins = |known: &str| name.len() > 2 && (known.starts_with(name) || name.starts_with(known));
-    let rated =
-        names.map(|known| (distance(name, known).min(if begins(known) { DISTANCE_MAX } else { usize::MAX }), known));
-    // Of two that are as far, the one that was begun: people leave out the end.
-    let nearest = rated
-        .filter(|&(far, known)| far <= DISTANCE_MAX && far < known.len())
-        .min_by_key(|&(far, known)| (far, !known.starts_with(name)));
-    let dashes = &option[..option.len() - name.len()];
-    match nearest {
-        Some((_, known)) => format!("the option {option} is not known; did you mean {dashes}{known}?"),
-        None if name.starts_with("launcher") || name.starts_with("bootstrap") || name == "rmk" => {
-            format!("the option {option} is not known; how hosts are reached is said by --agent")
-        }
+    match suggestion(option) {
+        Some(known) => format!("the option {option} is not known; did you mean {known}?"),
         None => format!("the option {option} is not known; `mpiexec --help` lists those that are"),
     }
 }
 
-/// How many letters must be inserted, removed or replaced to make `one` of `other`.
+/// The option that was probably meant: one that does something, whose name was begun or gone beyond, or differs in a letter (in two if it
+/// is long).
+fn suggestion(option: &str) -> Option<&'static str> {
+    let name = option.trim_start_matches('-');
+    let works = |entry: &&Entry| !matches!(entry.action, Action::Ignored(_) | Action::Instead);
+    let names = OPTIONS.iter().filter(works).flat_map(|entry| entry.names);
+    let rate = |known: &&'static str| {
+        let known = *known;
+        let bare = known.trim_start_matches('-');
+        let begun = name.len() > 2 && bare.starts_with(name);
+        let exceeded = bare.len() > 1 && name.starts_with(bare) && bare.len() * 2 >= name.len();
+        let far = distance(name, bare);
+        let allowed = match bare.len() {
+            0..=2 => 0,
+            3..=6 => 1,
+            _ => 2,
+        };
+        // Of two that are as far, the one that was begun: people leave out the end.
+        let rating = if far <= allowed { far } else { allowed + 1 };
+        (begun || exceeded || far <= allowed).then_some((rating, !begun, known))
+    };
+    names.filter_map(rate).min_by_key(|&(rating, later, _)| (rating, later)).map(|(_, _, known)| known)
+}
+
+/// How many letters must be inserted, removed, replaced or exchanged with their neighbour to make `one` of `other`.
 fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (line, letter) in one.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = line + 1;
-        for column in 0..other.len() {
-            let replaced = diagonal + usize::from(letter != other[column]);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(row[column] + 1).min(diagonal + 1);
+    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+    let mut rows = vec![vec![0; other.len() + 1]; one.len() + 1];
+    for line in 0..=one.len() {
+        for column in 0..=other.len() {
+            rows[line][column] = if line == 0 || column == 0 {
+                line + column
+            } else {
+                let replaced = rows[line - 1][column - 1] + usize::from(one[line - 1] != other[column - 1]);
+                let shifted = (rows[line - 1][column] + 1).min(rows[line][column - 1] + 1);
+                let is_exchange =
+                    line > 1 && column > 1 && one[line - 1] == other[column - 2] && one[line - 2] == other[column - 1];
+                let exchanged = if is_exchange { rows[line - 2][column - 2] + 1 } else { usize::MAX };
+                replaced.min(shifted).min(exchanged)
+            };
         }
     }
-    row[other.len()]
+    rows[one.len()][other.len()]
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_name_stands_for_two_options() {
-        let mut names: Vec<&str> = OPTIONS.iter().flat_map(|entry| entry.names).copied().collect();
-        names.sort_unstable();
-        let count = names.len();
-        names.dedup();
-        assert_eq!(names.len(), count);
-    }
-
-    #[test]
-    fn the_nearest_name_is_suggested() {
-        assert!(unknown("--tmeout").contains("did you mean --timeout?"));
-        assert!(unknown("-hostfil").contains("did you mean -hostfile?"));
-        assert!(unknown("-pp").contains("did you mean -ppn?"));
-        assert!(unknown("--agnt").contains("did you mean --agent?"));
-        assert!(unknown("-launcher").contains("--agent"));
-        assert!(unknown("--frobnicate").contains("--help"));
-        assert!(unknown("-z").contains("--help"));
-        assert_eq!((distance("", "abc"), distance("abc", "abc"), distance("kitten", "sitting")), (3, 0, 3));
-    }
-}
+#[path = "table_tests.rs"]
+mod tests;

@@ -212,7 +212,8 @@ impl Running {
         let waiting = living.iter().filter(|(position, _)| position.phase == Phase::Waiting);
         let waiting: Vec<u32> = waiting.map(|(position, _)| position.rank).collect();
         let ended = || (0..).zip(&self.ended).filter_map(|(rank, phase)| Some((rank, (*phase)?)));
-        let unfinalized = self.unfinalized().first().map(|&rank| (rank, Phase::Joined));
+        let keeps = self.job.settings.keep_others;
+        let unfinalized = self.unfinalized().first().filter(|_| !keeps).map(|&rank| (rank, Phase::Joined));
         let missed = unfinalized.or_else(|| ended().next()).filter(|_| unfinalized.is_some() || !waiting.is_empty());
         let Some((rank, phase)) = missed else {
             self.check_at = Some(Instant::now() + EARLY_END_GRACE);
@@ -228,7 +229,8 @@ impl Running {
             1 => format!(" while {} waits for it", verdict::named(&waiting)),
             _ => format!(" while {} wait for it", verdict::named(&waiting)),
         };
-        let clause = format!("rank {rank} on {} exited with status 0 {how}{what}", self.host_of(rank));
+        let end = if keeps { "ended" } else { "exited with status 0" };
+        let clause = format!("rank {rank} on {} {end} {how}{what}", self.host_of(rank));
         self.fail(Verdict::new(verdict::STATUS_LAUNCHER, clause));
     }
 }

@@ -148,6 +148,11 @@ impl Running {
         let Some(state) = self.ended.get_mut(position.rank as usize) else { return };
         *state = Some(position.phase);
         match verdict::of_rank(position, self.host_of(position.rank), ended) {
+            Some(verdict) if self.job.settings.keep_others && self.living() > 0 => {
+                self.console.say(&format!("{}; the others go on", verdict.clause));
+                self.failed.get_or_insert(verdict.status);
+                self.check_at = Some(Instant::now() + EARLY_END_GRACE);
+            }
             Some(verdict) => self.fail(verdict),
             None if self.living() > 0 && self.check_at.is_none() => {
                 self.check_at = Some(Instant::now() + EARLY_END_GRACE);
