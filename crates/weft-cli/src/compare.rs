@@ -50,7 +50,7 @@ pub(crate) fn keep(command: &str, name: &str, request: &Request, wanted: &Wanted
     let code = session(command, request, wanted, common, &path);
     if !common.quiet && path.exists() {
         let at = std::path::absolute(&path).unwrap_or(path);
-        eprintln!("the run is in {0}; `weft report {0} --output FILE.html` draws it", at.display());
+        crate::out::say!("the run is in {0}; `weft report {0} --output FILE.html` draws it", at.display());
     }
     code
 }
@@ -61,7 +61,7 @@ pub(crate) fn named(common: &Common) -> Vec<Spec> {
 }
 
 pub(crate) fn refuse(command: &str, why: &str) -> ExitCode {
-    eprintln!("weft {command}: {why}");
+    crate::out::say!("weft {command}: {why}");
     ExitCode::from(EXIT_USAGE)
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn session(command: &str, request: &Request, wanted: &Wanted, common:
         Ok(Ended::Nothing) => ExitCode::FAILURE,
         Ok(Ended::Interrupted(signal)) => exit_by_signal(signal),
         Err(Refused::Unsupported(why)) => {
-            eprintln!("weft {command}: {why}");
+            crate::out::say!("weft {command}: {why}");
             return ExitCode::from(EXIT_SKIPPED);
         }
         Err(Refused::Wrong(why)) => return refuse(command, &why),

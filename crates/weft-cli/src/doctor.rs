@@ -66,24 +66,23 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let plan = match plan(options) {
         Ok(plan) => plan,
         Err(why) => {
-            eprintln!("weft doctor: {why}");
+            crate::out::say!("weft doctor: {why}");
             return ExitCode::from(EXIT_USAGE);
         }
     };
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         if let Err(error) = signal_hook::flag::register(signal, Arc::clone(&interrupted)) {
-            eprintln!("weft doctor: cannot catch signals: {error}");
+            crate::out::say!("weft doctor: cannot catch signals: {error}");
             return ExitCode::from(EXIT_USAGE);
         }
     }
     let Some(report) = examine::run(&plan, &interrupted) else {
-        eprintln!("weft doctor: interrupted");
+        crate::out::say!("weft doctor: interrupted");
         return ExitCode::from(EXIT_INTERRUPTED);
     };
     let written = if options.json { page::json(&report) } else { page::text(&report) };
-    // A reader that has seen enough closes the pipe.
-    let _ = std::io::Write::write_all(&mut std::io::stdout(), written.as_bytes());
+    crate::out::write(format_args!("{written}"));
     ExitCode::from(u8::from(report.findings.iter().any(|finding| finding.level == Level::Fault)))
 }
 

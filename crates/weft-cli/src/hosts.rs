@@ -74,12 +74,12 @@ pub(crate) fn main(arguments: Arguments) -> ExitCode {
             run(&Plan { count: count.into(), interfaces: interfaces.into(), rates, loss }, &command)
         }
         Action::Enter { host, command } => {
-            eprintln!("weft hosts: {}", fabric::enter(&host, &command));
+            crate::out::say!("weft hosts: {}", fabric::enter(&host, &command));
             ExitCode::from(EXIT_NOT_STARTED)
         }
         Action::Sweep => {
             for name in fabric::sweep() {
-                println!("removed {name}");
+                crate::out::print_line!("removed {name}");
             }
             ExitCode::SUCCESS
         }
@@ -91,18 +91,18 @@ fn run(plan: &Plan, command: &[String]) -> ExitCode {
     let mut signals = match supervise::Caught::new() {
         Ok(signals) => signals,
         Err(error) => {
-            eprintln!("weft hosts: cannot catch signals: {error}");
+            crate::out::say!("weft hosts: cannot catch signals: {error}");
             return ExitCode::from(EXIT_NOT_STARTED);
         }
     };
     // From inside a user namespace of its own this process would not see what others have left.
     for name in fabric::sweep() {
-        eprintln!("weft hosts: removed {name}, left by a process that is gone");
+        crate::out::say!("weft hosts: removed {name}, left by a process that is gone");
     }
     match namespaces::prepare() {
-        Ok(ground) => ground.remark().iter().for_each(|remark| eprintln!("weft hosts: {remark}")),
+        Ok(ground) => ground.remark().iter().for_each(|remark| crate::out::say!("weft hosts: {remark}")),
         Err(why) => {
-            eprintln!("weft hosts: {why}; run it as root, or use hosts you have with --hosts");
+            crate::out::say!("weft hosts: {why}; run it as root, or use hosts you have with --hosts");
             return ExitCode::from(EXIT_SKIPPED);
         }
     }
@@ -110,11 +110,11 @@ fn run(plan: &Plan, command: &[String]) -> ExitCode {
         Ok(fabric) => fabric,
         Err(Failure::Interrupted) => return supervise::exit_by_signal(signals.terminated().unwrap_or(0)),
         Err(Failure::Unsupported(why)) => {
-            eprintln!("weft hosts: network namespaces cannot be made here: {why}");
+            crate::out::say!("weft hosts: network namespaces cannot be made here: {why}");
             return ExitCode::from(EXIT_SKIPPED);
         }
         Err(Failure::Step(why)) => {
-            eprintln!("weft hosts: cannot make the virtual hosts: {why}");
+            crate::out::say!("weft hosts: cannot make the virtual hosts: {why}");
             return ExitCode::FAILURE;
         }
     };

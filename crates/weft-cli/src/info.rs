@@ -77,8 +77,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         return live::run(below, options.json, options.once);
     }
     if options.collectives {
-        // A reader that has seen enough closes the pipe.
-        let _ = std::io::Write::write_all(&mut std::io::stdout(), weft_mpi::algorithms::choice::BUILT_IN.as_bytes());
+        crate::out::write(format_args!("{}", weft_mpi::algorithms::choice::BUILT_IN));
         return ExitCode::SUCCESS;
     }
     let info = collect();
@@ -87,8 +86,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     } else {
         text::page(&info, text::Style::of_output())
     };
-    // A reader that has seen enough closes the pipe.
-    let _ = std::io::Write::write_all(&mut std::io::stdout(), written.as_bytes());
+    crate::out::write(format_args!("{written}"));
     ExitCode::from(u8::from(!info.is_usable()))
 }
 

@@ -1,5 +1,7 @@
 //! The `weft` command: tools around the library that are no part of an MPI program.
 #![forbid(unsafe_code)]
+// What is said goes through `out`, which knows what to do when nobody reads any more.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod availability;
 mod bench;
@@ -9,6 +11,7 @@ mod hosts;
 mod info;
 mod lines;
 mod measure;
+mod out;
 mod record;
 mod report;
 mod show;
@@ -54,7 +57,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match Line::parse().command {
+    out::run(|| match Line::parse().command {
         Command::Hosts(arguments) => hosts::main(arguments),
         Command::Compare(arguments) => compare::main(&arguments),
         Command::Bench(arguments) => bench::main(&arguments),
@@ -65,8 +68,8 @@ fn main() -> ExitCode {
         Command::Simulate(arguments) => simulate::main(&arguments),
         Command::Tune(arguments) => tune::main(&arguments),
         Command::Version => {
-            println!("weft {}", env!("CARGO_PKG_VERSION"));
+            crate::out::print_line!("weft {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
         }
-    }
+    })
 }

@@ -52,7 +52,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("weft report: {error:#}");
+            crate::out::say!("weft report: {error:#}");
             ExitCode::FAILURE
         }
     }
@@ -81,7 +81,7 @@ fn report(options: &Options) -> anyhow::Result<()> {
 fn write_files(options: &Options, summaries: &[Summary]) -> anyhow::Result<()> {
     if let Some(path) = &options.output {
         write(path, html::page(summaries).as_bytes())?;
-        eprintln!("wrote {}", path.display());
+        crate::out::say!("wrote {}", path.display());
     }
     if let Some(directory) = &options.charts {
         let charts = all_charts(summaries);
@@ -90,7 +90,7 @@ fn write_files(options: &Options, summaries: &[Summary]) -> anyhow::Result<()> {
             write(&directory.join(format!("{name}.svg")), chart.svg().as_bytes())?;
             write(&directory.join(format!("{name}.png")), &chart.png()?)?;
         }
-        eprintln!("wrote {} charts into {}", charts.len(), directory.display());
+        crate::out::say!("wrote {} charts into {}", charts.len(), directory.display());
     }
     if let Some(path) = &options.markdown {
         let folder = path.file_stem().context("--markdown needs the name of a file")?.to_string_lossy().into_owned();
@@ -100,7 +100,7 @@ fn write_files(options: &Options, summaries: &[Summary]) -> anyhow::Result<()> {
             write(&directory.join(format!("{name}.svg")), chart.svg().as_bytes())?;
         }
         write(path, markdown::document(summaries, Some(&folder)).as_bytes())?;
-        eprintln!("wrote {} and its charts", path.display());
+        crate::out::say!("wrote {} and its charts", path.display());
     }
     Ok(())
 }

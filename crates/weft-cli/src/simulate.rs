@@ -66,17 +66,17 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let (operations, choices) = match operations(&arguments.operation).and_then(|o| Ok((o, choices(arguments)?))) {
         Ok(wanted) => wanted,
         Err(why) => {
-            eprintln!("weft simulate: {why}");
+            crate::out::say!("weft simulate: {why}");
             return ExitCode::from(2);
         }
     };
-    println!("operation        bytes   ranks   microseconds  algorithm");
+    crate::out::print_line!("operation        bytes   ranks   microseconds  algorithm");
     for operation in operations {
         let curves = simulate(arguments, &choices, operation);
         let drawn =
             arguments.charts.as_ref().map_or(Ok(()), |directory| draw(arguments, operation, &curves, directory));
         if let Err(why) = drawn {
-            eprintln!("weft simulate: {why}");
+            crate::out::say!("weft simulate: {why}");
             return ExitCode::FAILURE;
         }
     }
@@ -122,7 +122,7 @@ fn simulate(arguments: &Collectives, choices: &Choices, operation: Operation) ->
             let Some(nanoseconds) = case.time(&Network::LEAF_SPINE, choices, &layout, STEPS_MAX) else { break };
             let microseconds = nanoseconds as f64 / 1000.0;
             let algorithm = case.algorithm(choices, &layout);
-            println!("{:<15} {bytes:>8} {ranks:>7} {microseconds:>14.1}  {algorithm}", operation.name());
+            crate::out::print_line!("{:<15} {bytes:>8} {ranks:>7} {microseconds:>14.1}  {algorithm}", operation.name());
             points.push((f64::from(ranks), microseconds));
         }
         curves.push(((*name).to_owned(), points));

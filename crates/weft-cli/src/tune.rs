@@ -62,14 +62,14 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let operations = match crate::simulate::operations(&arguments.operation) {
         Ok(operations) => operations,
         Err(why) => {
-            eprintln!("weft tune: {why}");
+            crate::out::say!("weft tune: {why}");
             return ExitCode::from(2);
         }
     };
     match tune(arguments, &operations) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            eprintln!("weft tune: {why}");
+            crate::out::say!("weft tune: {why}");
             ExitCode::FAILURE
         }
     }
@@ -107,7 +107,7 @@ fn tune(arguments: &Arguments, operations: &[Operation]) -> Result<(), String> {
     Table::parse(&text).map_err(|why| format!("the table would not be understood: {why}"))?;
     std::fs::write(&arguments.output, text).map_err(|error| format!("{}: {error}", arguments.output.display()))?;
     if !arguments.quiet {
-        eprintln!("WEFT_COLLECTIVES_TABLE={} uses it", arguments.output.display());
+        crate::out::say!("WEFT_COLLECTIVES_TABLE={} uses it", arguments.output.display());
     }
     Ok(())
 }

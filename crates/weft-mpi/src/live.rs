@@ -351,7 +351,9 @@ impl View<'_> {
         let messages = &self.engine.messages;
         for (envelope, unexpected) in messages.matcher.unexpected().take(SEEN_MAX) {
             let Some(message) = messages.unexpected.get(*unexpected) else { continue };
-            let tag = Some(envelope.tag).filter(|_| envelope.context % CONTEXTS_EACH == 0);
+            // What belongs to no communicator of this process is the library's own, and its tag means nothing to a user.
+            let is_told = envelope.context % CONTEXTS_EACH == 0 && self.communicator(envelope.context).is_some();
+            let tag = Some(envelope.tag).filter(|_| is_told);
             let peer = self.number(message.peer).unwrap_or(u32::MAX);
             if !draft.arrived(peer, tag, message.total, &self.name(envelope.context)) {
                 break;

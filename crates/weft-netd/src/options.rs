@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::io::Write;
 use std::path::PathBuf;
 
 pub(crate) const USAGE: &str = "usage: weft-netd [--socket PATH] [--group NAME] [--interfaces NAME,…]
@@ -24,11 +25,11 @@ impl Options {
             let mut value = || rest.next().cloned().ok_or(format!("{argument} needs a value"));
             match argument.as_str() {
                 "--help" | "-h" => {
-                    println!("{USAGE}");
+                    say(USAGE);
                     return Ok(None);
                 }
                 "--version" => {
-                    println!("weft-netd {}", env!("CARGO_PKG_VERSION"));
+                    say(&format!("weft-netd {}", env!("CARGO_PKG_VERSION")));
                     return Ok(None);
                 }
                 "--socket" => options.socket = Some(value()?.into()),
@@ -47,6 +48,11 @@ impl Options {
         }
         Ok(Some(options))
     }
+}
+
+/// Says a line on standard output; who has stopped reading misses nothing.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stdout().lock(), "{text}");
 }
 
 #[cfg(test)]

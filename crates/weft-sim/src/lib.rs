@@ -6,6 +6,8 @@
 //! acknowledged that has not arrived, nothing sent again without cause, memory within bounds, and nothing left to do at the end.
 //! [`scenario`] has the plans by name, and draws random ones.
 #![forbid(unsafe_code)]
+// What is said goes through `out`, which knows what to do when nobody reads any more.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod agenda;
 pub mod capture;
@@ -17,6 +19,7 @@ pub mod grants;
 pub mod job;
 pub mod ledger;
 pub mod nuisance;
+pub mod out;
 pub mod plan;
 pub mod port;
 mod process;

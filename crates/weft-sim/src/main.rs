@@ -74,7 +74,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(why) => {
-            eprintln!("weft-sim: {why}");
+            weft_sim::out::remark(format_args!("weft-sim: {why}"));
             ExitCode::from(2)
         }
     }
@@ -115,7 +115,7 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     })?;
     let failed = failed.into_inner();
     if arguments.quiet || runs > 1 {
-        eprintln!("{runs} runs, {failed} failed");
+        weft_sim::out::remark(format_args!("{runs} runs, {failed} failed"));
     }
     Ok(failed == 0)
 }
@@ -128,17 +128,17 @@ fn once(arguments: &Arguments, name: &str, scenario: Scenario, seed: u64) -> Res
     let outcome = world::run_watched(&plan, seed, &mut watch);
     if let Some(capture) = watch.capture {
         let missing = capture.missing;
-        eprintln!("{} packets captured, {missing} more were not", capture.finish()?);
+        weft_sim::out::remark(format_args!("{} packets captured, {missing} more were not", capture.finish()?));
     }
     let text = match &outcome {
         Ok(report) => success(arguments, name, seed, &plan, report),
         Err(violation) => {
-            eprintln!("{}", failure(arguments, name, seed, &plan, violation));
+            weft_sim::out::remark(format_args!("{}", failure(arguments, name, seed, &plan, violation)));
             arguments.json.then(|| json!({ "scenario": name, "seed": hex(seed), "violation": violation.0 }).to_string())
         }
     };
     if let Some(text) = text {
-        println!("{text}");
+        weft_sim::out::line(format_args!("{text}"));
     }
     Ok(outcome.is_ok())
 }

@@ -49,9 +49,13 @@ fn many(arguments: &Arguments, wanted: Wanted) -> bool {
                 Err(what) => {
                     if failed.fetch_add(1, Ordering::Relaxed) < FAILURES_TOLD {
                         let options = options(wanted);
-                        eprintln!("program --seed {seed:#x}{options}: {what}");
-                        eprintln!("replay: cargo run -p weft-sim -- program --seed {seed:#x}{options}");
-                        eprintln!("shrink: cargo run -p weft-sim -- shrink --seed {seed:#x}{options}");
+                        weft_sim::out::remark(format_args!("program --seed {seed:#x}{options}: {what}"));
+                        weft_sim::out::remark(format_args!(
+                            "replay: cargo run -p weft-sim -- program --seed {seed:#x}{options}"
+                        ));
+                        weft_sim::out::remark(format_args!(
+                            "shrink: cargo run -p weft-sim -- shrink --seed {seed:#x}{options}"
+                        ));
                     }
                 }
             }
@@ -66,19 +70,22 @@ fn many(arguments: &Arguments, wanted: Wanted) -> bool {
     let (failed, seconds) = (failed.into_inner(), began.elapsed().as_secs_f64());
     let rate = arguments.runs as f64 / seconds / arguments.jobs as f64;
     let sum = sum.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    println!("{} programs, {failed} failed; {rate:.0} a second and processor\n  {sum}", arguments.runs);
+    weft_sim::out::line(format_args!(
+        "{} programs, {failed} failed; {rate:.0} a second and processor\n  {sum}",
+        arguments.runs
+    ));
     failed == 0
 }
 
 fn one(arguments: &Arguments, wanted: Wanted) -> bool {
-    println!("{}", job::describe(arguments.seed, wanted));
+    weft_sim::out::line(format_args!("{}", job::describe(arguments.seed, wanted)));
     match job::play_seed(arguments.seed, wanted, !arguments.quiet) {
         Ok(played) => {
-            println!("{played}");
+            weft_sim::out::line(format_args!("{played}"));
             true
         }
         Err(what) => {
-            println!("fails: {what}");
+            weft_sim::out::line(format_args!("fails: {what}"));
             false
         }
     }
@@ -88,11 +95,11 @@ fn shrink(arguments: &Arguments, wanted: Wanted) -> bool {
     std::panic::set_hook(Box::new(|_| {}));
     match job::shrink_seed(arguments.seed, wanted) {
         Some(smallest) => {
-            println!("{smallest}");
+            weft_sim::out::line(format_args!("{smallest}"));
             false
         }
         None => {
-            println!("program --seed {:#x} does not fail", arguments.seed);
+            weft_sim::out::line(format_args!("program --seed {:#x} does not fail", arguments.seed));
             true
         }
     }

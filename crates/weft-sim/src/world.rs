@@ -231,7 +231,7 @@ impl<'a> World<'a> {
             }
             if self.watch.trace {
                 let (from, to, bytes) = (flight.from, flight.to, payload.len());
-                println!("{:>12} ns  {from} -> {to}  {bytes} bytes {packet:?}", self.now.0);
+                crate::out::line(format_args!("{:>12} ns  {from} -> {to}  {bytes} bytes {packet:?}", self.now.0));
             }
         } else {
             return Err(Violation(format!("{} makes a packet that {} cannot open", flight.from, flight.to)));

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::facts::{Address, Facts};
 use super::protocol::{Arrived, BURST, Fate, LinkPath, MULTICAST, MULTICAST_OF_LINK, OpenedLink, SHORT_BYTES};
-use crate::info::text::bytes;
+use crate::info::text::{bytes, counted};
 
 /// How bad it is, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -254,12 +254,13 @@ fn single_copy(host: &str, facts: &Facts) -> Finding {
 fn processors(host: &str, facts: &Facts) -> Finding {
     let (usable, all) = (facts.machine.processors_usable, facts.machine.processors);
     if usable < all {
-        let what = format!("{usable} of {all} processors may be used, by affinity or a control group");
+        let what = format!("{usable} of {} may be used, by affinity or a control group", counted(all, "processor"));
         let cure =
             "start no more ranks than that here; `taskset -p $$` and the file cpu.max of the control group say why";
         return Finding::new(Level::Note, "processors-limited", host, what, cure);
     }
-    Finding::ok("processors", host, format!("all {all} processors may be used"))
+    let whole = if all == 1 { "the only processor".to_owned() } else { format!("all {all} processors") };
+    Finding::ok("processors", host, format!("{whole} may be used"))
 }
 
 fn receive_buffer(host: &str, facts: &Facts) -> Finding {
@@ -369,7 +370,8 @@ fn firewall(host: &str, facts: &Facts) -> Finding {
         ("", _) => Finding::ok("firewall", host, "no tool here tells of rules (not installed, or not allowed)"),
         (tool, 0) => Finding::ok("firewall", host, format!("{tool} knows no rule that stops packets")),
         (tool, count) => {
-            let what = format!("{tool} has {count} rules that stop packets, such as `{}`", firewall.example);
+            let (rules, stop) = (counted(count, "rule"), if count == 1 { "stops" } else { "stop" });
+            let what = format!("{tool} has {rules} that {stop} packets, such as `{}`", firewall.example);
             let cure = "nothing if packets below arrive; else let UDP from the other hosts pass";
             Finding::new(Level::Note, "firewall-rules", host, what, cure)
         }
@@ -657,7 +659,8 @@ fn of_multicast_from(from: &HostSeen, hosts: &[&HostSeen], names: &[String]) -> 
         note("multicast-full-size-lost", what, "one MTU on all hosts and switches");
     }
     for (name, count) in limited {
-        let what = format!("of {BURST} multicast packets in a row {count} arrive at {name}");
+        let arrive = if count == 1 { "arrives" } else { "arrive" };
+        let what = format!("of {BURST} multicast packets in a row {count} {arrive} at {name}");
         note(
             "multicast-limited",
             what,

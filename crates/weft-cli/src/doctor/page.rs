@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::examine::{ALL_PAIRS_HOSTS_MAX, Report};
 use super::findings::{Finding, Level};
-use crate::info::text::{GREEN, GREY, RED, Style, YELLOW};
+use crate::info::text::{GREEN, GREY, RED, Style, YELLOW, counted};
 
 /// Subjects named in one line; more are counted.
 const SUBJECTS_SHOWN: usize = 4;
@@ -86,12 +86,15 @@ fn merged(findings: &[Finding]) -> Vec<Row<'_>> {
 fn summary(report: &Report) -> String {
     let count = |level: Level| report.findings.iter().filter(|finding| finding.level == level).count();
     let hosts = report.hosts.len();
-    let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let how = if hosts > ALL_PAIRS_HOSTS_MAX { " (in a ring)" } else { "" };
+    // A host by itself has nobody to send to.
+    let directions = match report.directions {
+        0 => String::new(),
+        count => format!(", {}{how}", counted(count, "direction")),
+    };
     format!(
-        "{}, {}{how} in {:.1} s: {}, {}, {}",
+        "{}{directions} in {:.1} s: {}, {}, {}",
         counted(hosts, "host"),
-        counted(report.directions, "direction"),
         report.seconds,
         counted(count(Level::Fault), "fault"),
         counted(count(Level::Warning), "warning"),
@@ -112,6 +115,10 @@ mod tests {
         Report { hosts, findings, facts: Default::default(), directions: 2, seconds: 0.5 }
     }
 
+    fn report_of_nothing() -> Report {
+        report(Vec::new())
+    }
+
     #[test]
     fn what_is_the_same_is_said_once_and_the_worst_comes_last() {
         let report = report(vec![
@@ -124,6 +131,8 @@ mod tests {
         assert_eq!(lines[0], "ok       shm             h0, h1: 1 GiB free");
         assert!(lines[1].starts_with("fault    full-size-lost  h0 → h1: packets"));
         assert_eq!(*lines.last().unwrap(), "2 hosts, 2 directions in 0.5 s: 1 fault, 0 warnings, 0 notes");
+        let alone = Report { hosts: vec!["h0".into()], directions: 0, ..report_of_nothing() };
+        assert_eq!(summary(&alone), "1 host in 0.5 s: 0 faults, 0 warnings, 0 notes");
         assert!(!page.contains('\x1b'));
         assert!(table(&report, Style::Coloured).contains("\x1b[31mfault"));
     }

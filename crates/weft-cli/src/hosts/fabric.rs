@@ -162,7 +162,7 @@ impl Drop for Fabric {
         let existing = existing(Path::new(NAMES));
         for name in self.hosts.iter().chain([&self.switch]).filter(|name| existing.contains(name)) {
             if let Err(why) = remove(name) {
-                eprintln!("weft hosts: {name} could not be removed: {why}");
+                crate::out::say!("weft hosts: {name} could not be removed: {why}");
             }
         }
     }

@@ -43,7 +43,7 @@ pub(crate) fn run(command: &[String], environment: &[(&'static str, OsString)], 
     let mut child = match Command::new(&command[0]).args(&command[1..]).envs(environment.iter().cloned()).spawn() {
         Ok(child) => child,
         Err(error) => {
-            eprintln!("weft hosts: cannot run {}: {error}", command[0]);
+            crate::out::say!("weft hosts: cannot run {}: {error}", command[0]);
             return ExitCode::from(super::EXIT_NOT_STARTED);
         }
     };

@@ -8,6 +8,7 @@ use weft_net::xdp::{self, Outlook};
 use weft_net::{fabric, node, shared, udp, verbs};
 
 use super::machine::Machine;
+use super::text::counted;
 
 /// Numbers of ranks on one host for which the shared memory is shown, beside the number of processors.
 const LOCAL_SIZES: [usize; 3] = [2, 16, 64];
@@ -147,6 +148,9 @@ fn judge_shared(settings: &Settings, machine: &Machine) -> Result<String, String
     Ok(format!("between ranks of this host; memory in the first that has room of {}; {copies}", places.join(", ")))
 }
 
+/// Endpoints of libfabric that are named; more are counted.
+const OFFERS_SHOWN: usize = 6;
+
 fn judge_fabric(settings: &Settings) -> Result<Use, String> {
     let wanted = weft_mpi::settings::fabric(settings);
     let found = fabric::consider(&wanted).map_err(|error| error.to_string());
@@ -157,7 +161,10 @@ fn judge_fabric(settings: &Settings) -> Result<Use, String> {
                 let (major, minor) = found.version;
                 let mut offers: Vec<String> = found.offers.iter().map(fabric::Offer::to_string).collect();
                 offers.dedup();
-                format!("libfabric {major}.{minor} has endpoints of {}", offers.join(", "))
+                let more = counted(offers.len().saturating_sub(OFFERS_SHOWN), "other");
+                offers.truncate(OFFERS_SHOWN);
+                let more = if more.starts_with("0 ") { String::new() } else { format!(", and {more}") };
+                format!("libfabric {major}.{minor} has endpoints of {}{more}", offers.join(", "))
             },
         );
         return Err(format!("it is used only where WEFT_LINK names it; {has}"));

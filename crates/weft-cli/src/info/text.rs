@@ -39,6 +39,8 @@ pub(crate) const GREY: u8 = 90;
 
 /// Letters of the names before the values.
 const NAME_LETTERS: usize = 20;
+/// Letters of the longest line.
+const LINE_LETTERS: usize = 118;
 /// Letters of the sizes of messages.
 const SIZE_LETTERS: usize = 16;
 
@@ -56,17 +58,15 @@ impl Page {
     }
 
     fn line(&mut self, name: &str, value: &str) {
-        let _ = writeln!(self.text, "  {name:NAME_LETTERS$} {value}");
+        self.put(&format!("  {name:NAME_LETTERS$} "), None, value);
     }
 
     fn remark(&mut self, text: &str) {
-        let text = self.style.paint(GREY, text);
-        let _ = writeln!(self.text, "  {:NAME_LETTERS$} {text}", "");
+        self.put(&format!("  {:NAME_LETTERS$} ", ""), Some(GREY), text);
     }
 
     fn fault(&mut self, text: &str) {
-        let text = self.style.paint(RED, text);
-        let _ = writeln!(self.text, "  {:NAME_LETTERS$} {text}", "");
+        self.put(&format!("  {:NAME_LETTERS$} ", ""), Some(RED), text);
     }
 
     fn choice(&mut self, name: &str, chosen: bool, text: &str) {
@@ -74,6 +74,39 @@ impl Page {
         let word = self.style.paint(code, &format!("{word:8}"));
         let _ = writeln!(self.text, "  {name:NAME_LETTERS$} {word}  {text}");
     }
+
+    /// Writes `text` behind `front`, in lines that are not too long, each further one as far to the right as the first; blanks that
+    /// `text` begins with count.
+    fn put(&mut self, front: &str, code: Option<u8>, text: &str) {
+        let own = text.len() - text.trim_start().len();
+        let column = front.chars().count() + own;
+        for (at, line) in wrapped(&text[own..], LINE_LETTERS - column).iter().enumerate() {
+            let line = format!("{:own$}{line}", "");
+            let line = code.map_or_else(|| line.clone(), |code| self.style.paint(code, &line));
+            let front = if at == 0 { front } else { &format!("{:width$}", "", width = column - own) };
+            let _ = writeln!(self.text, "{front}{line}");
+        }
+    }
+}
+
+/// `text` in lines of at most so many letters, but for words that are longer; blanks within a line stay. What is coloured counts as longer
+/// than it looks.
+fn wrapped(text: &str, letters: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("one at least");
+        let is_full = line.chars().count() + 1 + word.chars().count() > letters;
+        if line.is_empty() {
+            line.push_str(word);
+        } else if is_full && !word.is_empty() {
+            line.truncate(line.trim_end().len());
+            lines.push(word.to_owned());
+        } else {
+            line.push(' ');
+            line.push_str(word);
+        }
+    }
+    lines
 }
 
 /// The whole page.
@@ -227,6 +260,11 @@ fn settings(page: &mut Page, info: &Info) {
     }
 }
 
+/// So many things, in words: `1 rule`, `2 rules`.
+pub(crate) fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// A number of bytes with the largest unit that leaves it at least 1.
 pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
@@ -258,6 +296,22 @@ mod tests {
         assert_eq!(limits.map(up_to), said);
         // Others would be rounded.
         assert_eq!([67_072, 1025 << 10].map(up_to), ["up to 67072 bytes", "up to 1049600 bytes"]);
+    }
+
+    #[test]
+    fn no_line_is_too_long() {
+        let mut page = Page { text: String::new(), style: Style::Plain };
+        let many = vec!["udp on eth0 (datagrams)"; 300].join(", ");
+        page.line("fabric", &many);
+        page.remark(&format!("  {many}"));
+        page.fault("short");
+        let lines: Vec<&str> = page.text.lines().collect();
+        assert!(lines.len() > 100 && lines.iter().all(|line| line.chars().count() <= LINE_LETTERS), "{}", page.text);
+        assert!(lines[0].starts_with("  fabric               udp") && lines[1].starts_with("                       "));
+        assert_eq!(page.text.matches("eth0").count(), 600);
+        assert_eq!(lines.last(), Some(&"                       short"));
+        assert_eq!(wrapped("a  b", 10), ["a  b"]);
+        assert_eq!(wrapped("", 10), [""]);
     }
 
     #[test]

@@ -84,9 +84,9 @@ pub(crate) fn find(name: &str) -> Result<&'static Measurement, String> {
     }
     let near = MEASUREMENTS.iter().max_by(|a, b| strsim::jaro(a.name, name).total_cmp(&strsim::jaro(b.name, name)));
     let near = near.filter(|near| strsim::jaro(near.name, name) > 0.7);
-    let near = near.map(|near| format!("did you mean {}? ", near.name)).unwrap_or_default();
+    let near = near.map(|near| format!(" (did you mean {}?)", near.name)).unwrap_or_default();
     let all: Vec<&str> = MEASUREMENTS.iter().map(|known| known.name).collect();
-    Err(format!("no measurement is called {name:?}; {near}There are {}", all.join(", ")))
+    Err(format!("no measurement is called {name:?}{near}; there are {}", all.join(", ")))
 }
 
 #[cfg(test)]
@@ -96,7 +96,11 @@ mod tests {
     #[test]
     fn a_wrong_name_is_told_the_nearest() {
         assert_eq!(find("barrier").unwrap().program, "barrier");
-        assert!(find("pinpong").unwrap_err().contains("did you mean pingpong?"));
+        let near = find("pinpong").unwrap_err();
+        assert!(
+            near.starts_with("no measurement is called \"pinpong\" (did you mean pingpong?); there are "),
+            "{near}"
+        );
         let strange = find("xyzzy").unwrap_err();
         assert!(!strange.contains("did you mean") && strange.contains("nas_cg"));
     }

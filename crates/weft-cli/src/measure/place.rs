@@ -85,7 +85,7 @@ pub(crate) fn ground(places: &[PlannedPlace], is_quiet: bool) -> Result<Ground, 
     }
     let ground = namespaces::prepare().map_err(|why| format!("{why}; run it as root, or with --hosts 1"))?;
     if let (Some(remark), false) = (ground.remark(), is_quiet) {
-        eprintln!("{remark}");
+        crate::out::say!("{remark}");
     }
     Ok(ground)
 }

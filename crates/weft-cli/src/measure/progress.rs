@@ -39,8 +39,8 @@ impl Progress {
                 }
                 bar.inc(1);
             }
-            (None, Some(why)) if !self.is_quiet => eprintln!("{job}: {why}"),
-            (None, None) if !self.is_quiet => eprintln!("{job}: {:.1} s", took.as_secs_f64()),
+            (None, Some(why)) if !self.is_quiet => crate::out::say!("{job}: {why}"),
+            (None, None) if !self.is_quiet => crate::out::say!("{job}: {:.1} s", took.as_secs_f64()),
             (None, _) => {}
         }
     }

@@ -134,10 +134,10 @@ fn libraries(wanted: &Wanted, cache: &Path, is_quiet: bool) -> Result<Vec<Mpi>, 
     if wanted.fetch {
         for kind in fetch::PEERS.into_iter().filter(is_wanted) {
             if fetch::fetched(cache, kind).is_none() && !is_quiet {
-                eprintln!("fetching {} into {}", kind.name(), cache.join("peers").display());
+                crate::out::say!("fetching {} into {}", kind.name(), cache.join("peers").display());
             }
             if let Err(why) = fetch::fetch(cache, kind) {
-                eprintln!("{} cannot be fetched ({why}); the comparison goes on without it", kind.name());
+                crate::out::say!("{} cannot be fetched ({why}); the comparison goes on without it", kind.name());
                 absent.push(kind.name());
             }
         }
@@ -301,7 +301,7 @@ impl Session<'_> {
                 }
             };
             if let Some(why) = &broken {
-                eprintln!("{why}; the others go on");
+                crate::out::say!("{why}; the others go on");
             }
             let is_subject = index == subject_of(mpi.within_host);
             let record = record::Library {

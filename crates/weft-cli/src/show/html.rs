@@ -130,7 +130,7 @@ fn facts(page: &mut String, summary: &Summary) {
     for library in &summary.libraries {
         let variables: Vec<String> =
             library.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let mut parts = vec![library.version.replace('\n', " ")];
+        let mut parts = vec![words::version(library)];
         parts.extend(library.prefix.clone());
         parts.extend((!variables.is_empty()).then(|| variables.join(" ")));
         parts.retain(|part| !part.is_empty());

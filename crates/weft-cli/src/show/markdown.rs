@@ -77,8 +77,9 @@ fn facts(text: &mut String, summary: &Summary) {
     facts.push(("rounds".to_owned(), summary.run.rounds.to_string()));
     facts.extend(summary.run.machine.iter().cloned());
     facts.extend(summary.libraries.iter().filter(|library| library.title != library.version).map(|library| {
-        let version = if library.version.is_empty() { words::of_role(library.role) } else { &library.version };
-        (library.title.clone(), version.to_owned())
+        let version = words::version(library);
+        let version = if version.is_empty() { words::of_role(library.role).to_owned() } else { version };
+        (library.title.clone(), version)
     }));
     text.push_str("\n### Machine and versions\n\n| what | value |\n|---|---|\n");
     for (name, value) in facts {

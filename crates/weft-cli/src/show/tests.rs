@@ -124,6 +124,15 @@ fn the_carrier_that_fits_is_taken() {
 }
 
 #[test]
+fn the_lines_of_a_version_are_kept_apart() {
+    let library = r#"{"record":"library","id":"mpich","role":"peer","title":"MPICH","version":"MPICH Version:  5.0.2\nMPICH ABI:  17:3:5\n","prefix":null,"environment":{}}
+"#;
+    let summaries = [run_of("pingpong us 8 weft 0 4\n pingpong us 8 mpich 0 5", library)];
+    assert!(html::page(&summaries).contains("MPICH Version:  5.0.2; MPICH ABI:  17:3:5<"));
+    assert!(markdown::document(&summaries, None).contains("MPICH Version:  5.0.2; MPICH ABI:  17:3:5 |"));
+}
+
+#[test]
 fn what_failed_stays_in_the_table_with_its_reason() {
     let job = |round: u32, outcome: &str, why: &str| {
         format!(

@@ -3,7 +3,13 @@
 use super::statistics::Figure;
 use super::summary::{Comparison, Missing, Row, Standing, Summary, Table};
 use super::units;
-use crate::record::{Outcome, Place, Role};
+use crate::record::{Library, Outcome, Place, Role};
+
+/// The lines in which a library says its version, as one.
+pub(crate) fn version(library: &Library) -> String {
+    let lines = library.version.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join("; ")
+}
 
 struct Measurement {
     id: &'static str,

@@ -70,18 +70,18 @@ pub(super) fn main(arguments: &Clusters) -> ExitCode {
     let wanted = match super::operations(&arguments.operation) {
         Ok(wanted) => OPERATIONS.into_iter().filter(move |operation| wanted.contains(operation)),
         Err(why) => {
-            eprintln!("weft simulate: {why}");
+            crate::out::say!("weft simulate: {why}");
             return ExitCode::from(2);
         }
     };
     if !arguments.json {
-        println!("                                    with WEFT_CLUSTERS           without");
-        println!("operation       latency ms  messages there, back        ms  there, back        ms");
+        crate::out::print_line!("                                    with WEFT_CLUSTERS           without");
+        crate::out::print_line!("operation       latency ms  messages there, back        ms  there, back        ms");
     }
     for operation in wanted {
         let drawn = simulate(arguments, operation).and_then(|curves| draw(arguments, operation, &curves));
         if let Err(why) = drawn {
-            eprintln!("weft simulate: {why}");
+            crate::out::say!("weft simulate: {why}");
             return ExitCode::FAILURE;
         }
     }
@@ -121,12 +121,12 @@ fn simulate(arguments: &Clusters, operation: Operation) -> Result<Vec<Curve>, St
                 "operation": operation.name(), "ranks": ranks, "bytes": bytes, "latency_ms": latency,
                 "with_clusters": of(&with), "without": of(&without)
             });
-            println!("{line}");
+            crate::out::print_line!("{line}");
             continue;
         }
         let [there, back] = with.crossings;
         let [there_without, back_without] = without.crossings;
-        println!(
+        crate::out::print_line!(
             "{:<15} {latency:>10} {there:>10} {back:>11} {:>11.3} {there_without:>7} {back_without:>4} {:>11.3}",
             operation.name(),
             with.milliseconds,

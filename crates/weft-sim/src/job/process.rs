@@ -155,7 +155,7 @@ impl Proc {
     /// Says what happens, if anybody wants to know.
     pub(super) fn note(&self, what: impl FnOnce() -> String) {
         if self.trace {
-            println!("{:>12} ns  process {}: {}", self.clock.now(), self.rank, what());
+            crate::out::line(format_args!("{:>12} ns  process {}: {}", self.clock.now(), self.rank, what()));
         }
     }
 

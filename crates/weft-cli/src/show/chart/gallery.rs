@@ -9,6 +9,7 @@ use super::conceptual;
 use super::plot::{Plot, Point, Series};
 use super::png;
 use crate::record::Role;
+use std::collections::BTreeSet;
 
 /// Availability below this is drawn at the edge: deep lows would flatten all else.
 const SHARE_FLOOR: f64 = -100.0;
@@ -137,6 +138,17 @@ fn series(summary: &Summary, library: usize, points: Vec<Point>) -> Series {
     Series { title, colour: colour(summary, library), dashed, strong, points }
 }
 
+/// Those of a carrier's sizes at which it is shown: the ones that libraries have figures of. Where there are none, all within their reach,
+/// since a carrier's frames are no messages.
+fn floor_sizes(own: &BTreeSet<u64>, measured: &BTreeSet<u64>) -> BTreeSet<u64> {
+    let common: BTreeSet<u64> = own.intersection(measured).copied().collect();
+    match (measured.first(), measured.last()) {
+        _ if !common.is_empty() => common,
+        (Some(least), Some(most)) => own.range(least..=most).copied().collect(),
+        _ => own.clone(),
+    }
+}
+
 fn by_size(summary: &Summary, table: &Table, variant: &str, rows: &[&Row]) -> Option<Canvas> {
     let mut all = Vec::new();
     for (column, library) in table.columns.iter().enumerate() {
@@ -147,9 +159,12 @@ fn by_size(summary: &Summary, table: &Table, variant: &str, rows: &[&Row]) -> Op
         all.push(series(summary, *library, rows.iter().filter_map(point).collect()));
     }
     let is_carried = |index: &usize| !table.columns.contains(index);
-    let largest = rows.iter().filter_map(|row| row.size).max().unwrap_or(u64::MAX);
+    let measured: BTreeSet<u64> =
+        all.iter().flat_map(|series: &Series| &series.points).map(|point| point.x as u64).collect();
     for index in (0..summary.libraries.len()).filter(is_carried) {
-        let mine = table.carriers.iter().filter(|(library, size, _)| *library == index && (1..=largest).contains(size));
+        let own = table.carriers.iter().filter(|(library, size, _)| *library == index && *size > 0);
+        let sizes = floor_sizes(&own.map(|(_, size, _)| *size).collect(), &measured);
+        let mine = table.carriers.iter().filter(|(library, size, _)| *library == index && sizes.contains(size));
         let point = |(_, size, figure): &(usize, u64, super::super::statistics::Figure)| Point {
             x: *size as f64,
             y: figure.median,
@@ -279,4 +294,22 @@ fn sweep_charts(summary: &Summary, table: &Table) -> Vec<Chart> {
         }
     }
     charts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A floor without a figure above it says nothing.
+    #[test]
+    fn a_floor_has_points_at_the_sizes_of_libraries() {
+        let sizes = |own: &[u64], measured: &[u64]| -> Vec<u64> {
+            let set = |list: &[u64]| list.iter().copied().collect::<BTreeSet<u64>>();
+            floor_sizes(&set(own), &set(measured)).into_iter().collect()
+        };
+        assert_eq!(sizes(&[8, 64, 4096, 65536], &[8, 1024, 4096]), [8, 4096]);
+        assert_eq!(sizes(&[1, 64, 1448, 65536], &[8, 1024, 4096]), [64, 1448]);
+        assert_eq!(sizes(&[65536], &[8, 4096]), [0_u64; 0]);
+        assert_eq!(sizes(&[8, 64], &[]), [8, 64]);
+    }
 }

@@ -1,0 +1,67 @@
+//! What commands say on standard output and standard error. Whoever reads it may have seen enough (`weft simulate … | head`): then the
+//! command ends as if it had said everything, and what it has made is removed on the way.
+
+use std::fmt::Arguments;
+use std::io::{ErrorKind, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::process::ExitCode;
+
+/// Says a line on standard output, in the manner of `println!`.
+macro_rules! print_line {
+    ($($text:tt)*) => {
+        $crate::out::write(format_args!("{}\n", format_args!($($text)*)))
+    };
+}
+
+/// Says a line on standard error, in the manner of `eprintln!`. What cannot be written has nobody to be told.
+macro_rules! say {
+    ($($text:tt)*) => {
+        weft_launch::say(&format!($($text)*))
+    };
+}
+
+pub(crate) use {print_line, say};
+
+/// What unwinds when nobody reads any more.
+struct ReaderGone;
+
+/// Writes to standard output. Does not return when nobody reads it, or when it cannot be written.
+pub(crate) fn write(text: Arguments<'_>) {
+    let mut out = std::io::stdout().lock();
+    match out.write_fmt(text).and_then(|()| out.flush()) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => resume_unwind(Box::new(ReaderGone)),
+        Err(error) => {
+            say!("weft: standard output cannot be written: {error}");
+            resume_unwind(Box::new(ExitCode::FAILURE))
+        }
+    }
+}
+
+/// Runs a command to its end, or until nobody reads what it says.
+pub(crate) fn run(command: impl FnOnce() -> ExitCode) -> ExitCode {
+    let carried = match catch_unwind(AssertUnwindSafe(command)) {
+        Ok(code) => return code,
+        Err(carried) => carried,
+    };
+    if carried.is::<ReaderGone>() {
+        return ExitCode::SUCCESS;
+    }
+    match carried.downcast::<ExitCode>() {
+        Ok(code) => *code,
+        Err(panic) => resume_unwind(panic),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_stops_reading_ends_the_command_well() {
+        assert_eq!(run(|| ExitCode::from(3)), ExitCode::from(3));
+        assert_eq!(run(|| resume_unwind(Box::new(ReaderGone))), ExitCode::SUCCESS);
+        assert_eq!(run(|| resume_unwind(Box::new(ExitCode::FAILURE))), ExitCode::FAILURE);
+        assert!(catch_unwind(|| run(|| resume_unwind(Box::new("a defect")))).is_err());
+    }
+}
