@@ -15,6 +15,8 @@ const LIMIT_ALL_SECONDS: u64 = 3600;
 const MINUTES_LARGE: u64 = 10;
 /// Operations that `tests/c/left_to_finalize.c` leaves to MPI_Finalize, and lengths of their messages: one for each protocol.
 const LEFT: [&str; 9] = ["isend", "issend", "ibsend", "bsend", "persistent", "irecv", "any", "recv_init", "disconnect"];
+/// What is left to the last session has a program of its own.
+const SESSION: &str = "session";
 const LEFT_BYTES: [&str; 3] = ["4", "40000", "2000000"];
 
 /// An operation is left to MPI_Finalize, on one host and on two.
@@ -22,7 +24,10 @@ fn left(context: &Context, operation: &str, expected: &Expected) -> Outcome {
     for (bytes, hosts) in LEFT_BYTES.into_iter().flat_map(|bytes| [(bytes, 1), (bytes, 2)]) {
         let run = || {
             let run = if hosts == 1 { context.mpiexec(3) } else { context.mpiexec_on_hosts(4)? };
-            run.arg(context.compile("tests/c/left_to_finalize.c")?).args([operation, bytes]).finish()
+            match operation {
+                SESSION => run.arg(context.compile("tests/c/left_to_session.c")?).arg(bytes).finish(),
+                _ => run.arg(context.compile("tests/c/left_to_finalize.c")?).args([operation, bytes]).finish(),
+            }
         };
         match expected.judge(run()) {
             Outcome::Passed => {}
@@ -75,6 +80,9 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             left(context, operation, &Expected::code(0).never_says("gives up"))
         }));
     }
+    cases.push(Case::new("what is left to the last session is complete", |context| {
+        left(context, SESSION, &Expected::code(0))
+    }));
     for (operation, sentence) in [
         ("unmatched-send", "MPI_Finalize gives up a message to rank 1"),
         ("unmatched-receive", "MPI_Finalize gives up a receive from rank 1 with tag 7"),
