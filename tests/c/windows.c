@@ -356,6 +356,176 @@ static void random_accesses(int is_allocated, int passive)
     free(own);
 }
 
+/* Elements of which each has another size or another arithmetic. */
+enum kind { UINT8, INT16, INT32, INT64, FLOAT, DOUBLE, LONG_DOUBLE, COMPLEX, KINDS };
+
+static MPI_Datatype type_of(enum kind kind)
+{
+    const MPI_Datatype types[KINDS] = {MPI_UINT8_T, MPI_INT16_T, MPI_INT32_T, MPI_INT64_T, MPI_FLOAT, MPI_DOUBLE, MPI_LONG_DOUBLE, MPI_C_DOUBLE_COMPLEX};
+    return types[kind];
+}
+
+static void set(enum kind kind, void *cells, size_t index, int value)
+{
+    switch (kind) {
+    case UINT8: ((uint8_t *)cells)[index] = (uint8_t)value; break;
+    case INT16: ((int16_t *)cells)[index] = (int16_t)value; break;
+    case INT32: ((int32_t *)cells)[index] = value; break;
+    case INT64: ((int64_t *)cells)[index] = value; break;
+    case FLOAT: ((float *)cells)[index] = (float)value; break;
+    case DOUBLE: ((double *)cells)[index] = value; break;
+    case LONG_DOUBLE: ((long double *)cells)[index] = value; break;
+    default: ((double *)cells)[2 * index] = ((double *)cells)[2 * index + 1] = value;
+    }
+}
+
+/* Of the two parts of a complex number both count. */
+static int get(enum kind kind, const void *cells, size_t index)
+{
+    switch (kind) {
+    case UINT8: return ((const uint8_t *)cells)[index];
+    case INT16: return ((const int16_t *)cells)[index];
+    case INT32: return ((const int32_t *)cells)[index];
+    case INT64: return (int)((const int64_t *)cells)[index];
+    case FLOAT: return (int)((const float *)cells)[index];
+    case DOUBLE: return (int)((const double *)cells)[index];
+    case LONG_DOUBLE: return (int)((const long double *)cells)[index];
+    default: return (int)(((const double *)cells)[2 * index] + ((const double *)cells)[2 * index + 1]) / 2;
+    }
+}
+
+/* How often this rank does something `rounds` times over: where all share memory they meet only if they do much. */
+static int repeated(void)
+{
+    enum { NEAR = 100, FAR = 3 };
+    MPI_Comm near;
+    int size;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &near);
+    MPI_Comm_size(near, &size);
+    MPI_Comm_free(&near);
+    MPI_Allreduce(MPI_IN_PLACE, &size, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    return rounds * (size == ranks ? NEAR : FAR);
+}
+
+/* §12.7.1: all add to the same elements, to one at a time and to long runs, with gaps and without, and nothing is lost. */
+static void sums(enum kind kind)
+{
+    static char name[MPI_MAX_OBJECT_NAME + 100];
+    char type_name[MPI_MAX_OBJECT_NAME];
+    int length;
+    MPI_Type_get_name(type_of(kind), type_name, &length);
+    snprintf(name, sizeof name, "single elements and long runs of %s are added to at once: nothing is lost", type_name);
+    STORY(name);
+    enum { CELLS_MAX = 1500, BYTES = 16, FEW = 20 };
+    MPI_Datatype type = type_of(kind), pairs;
+    MPI_Type_vector(CELLS_MAX / 2, 1, 2, type, &pairs);
+    MPI_Type_commit(&pairs);
+    char *mine, *ones = memory(CELLS_MAX * BYTES), *was = memory(CELLS_MAX * BYTES);
+    int *added = memory(sizeof(int) * CELLS_MAX * (size_t)ranks), *expected = memory(sizeof(int) * CELLS_MAX);
+    for (size_t i = 0; i < CELLS_MAX; i++)
+        set(kind, ones, i, 1);
+    MPI_Win win;
+    MPI_Win_allocate(CELLS_MAX * BYTES, kind == UINT8 ? 1 : kind == INT16 ? 2 : kind == INT32 || kind == FLOAT ? 4 : kind == INT64 || kind == DOUBLE ? 8 : 16,
+                     MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &win);
+    memset(mine, 0, CELLS_MAX * BYTES);
+    uint64_t state = own_stream(30 + (int)kind);
+    int times = repeated();
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock_all(0, win);
+    for (int i = 0; i < times; i++) {
+        int target = (int)(random_of(&state) % (uint64_t)ranks), *there = added + (size_t)target * CELLS_MAX;
+        int count = random_of(&state) % 3 ? 1 + (int)(random_of(&state) % FEW) : 1 + (int)(random_of(&state) % CELLS_MAX);
+        int first = (int)(random_of(&state) % (uint64_t)(CELLS_MAX - count + 1)), step = 1;
+        switch (random_of(&state) % 5) {
+        case 0:
+            MPI_Accumulate(ones, count, type, target, first, count, type, MPI_SUM, win);
+            break;
+        case 1:
+            MPI_Get_accumulate(ones, count, type, was, count, type, target, first, count, type, MPI_SUM, win);
+            MPI_Win_flush(target, win);
+            for (int k = 0; k < count && kind != UINT8 && kind != INT16; k++)
+                CHECK(get(kind, was, (size_t)k) >= there[first + k], "%d of which %d are this rank's", get(kind, was, (size_t)k), there[first + k]);
+            break;
+        case 2:
+            count = CELLS_MAX / 2;
+            first = first % 2;
+            step = 2;
+            MPI_Accumulate(ones, count, type, target, first, 1, pairs, MPI_SUM, win);
+            break;
+        case 3:
+            count = 1;
+            MPI_Fetch_and_op(ones, was, type, target, first, MPI_SUM, win);
+            break;
+        default:
+            count = 1;
+            if (kind > INT64) {
+                MPI_Accumulate(ones, 1, type, target, first, 1, type, MPI_SUM, win);
+                break;
+            }
+            for (int guess = 0, found;; guess = found) {
+                char value[BYTES], compare[BYTES];
+                set(kind, compare, 0, guess);
+                set(kind, value, 0, guess + 1);
+                MPI_Compare_and_swap(value, compare, was, type, target, first, win);
+                MPI_Win_flush(target, win);
+                if ((found = get(kind, was, 0)) == get(kind, compare, 0))
+                    break;
+            }
+        }
+        for (int k = 0; k < count; k++)
+            there[first + step * k]++;
+        MPI_Win_flush(target, win);
+    }
+    MPI_Win_unlock_all(win);
+    MPI_Reduce_scatter_block(added, expected, CELLS_MAX, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, win);
+    for (size_t i = 0; i < CELLS_MAX; i++) {
+        set(kind, was, 0, expected[i]);
+        CHECK(get(kind, mine, i) == get(kind, was, 0), "element %zu is %d, expected %d", i, get(kind, mine, i), get(kind, was, 0));
+    }
+    MPI_Win_unlock(rank, win);
+    MPI_Win_free(&win);
+    MPI_Type_free(&pairs);
+    free(ones);
+    free(was);
+    free(added);
+    free(expected);
+}
+
+/* §12.7.1: what is replaced is one value or another, never parts of two. */
+static void replacements(void)
+{
+    STORY("single elements and long runs are replaced at once: each is whole");
+    enum { CELLS_MAX = 900, FEW = 5 };
+    const uint64_t same_bytes = 0x0101010101010101u;
+    uint64_t *mine, *values = memory(CELLS_MAX * 8), *was = memory(CELLS_MAX * 8), state = own_stream(40);
+    int times = repeated();
+    MPI_Win win;
+    MPI_Win_allocate(CELLS_MAX * 8, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &win);
+    memset(mine, 0, CELLS_MAX * 8);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock_all(0, win);
+    for (int i = 0; i < times; i++) {
+        int target = (int)(random_of(&state) % (uint64_t)ranks);
+        int count = random_of(&state) % 2 ? 1 + (int)(random_of(&state) % FEW) : 1 + (int)(random_of(&state) % CELLS_MAX);
+        int first = (int)(random_of(&state) % (uint64_t)(CELLS_MAX - count + 1));
+        for (int k = 0; k < count; k++)
+            values[k] = same_bytes * (uint64_t)(1 + rank % 200);
+        if (random_of(&state) % 2)
+            MPI_Accumulate(values, count, MPI_UINT64_T, target, first, count, MPI_UINT64_T, MPI_REPLACE, win);
+        MPI_Win_flush(target, win);
+        MPI_Get_accumulate(NULL, 0, MPI_UINT64_T, was, count, MPI_UINT64_T, target, first, count, MPI_UINT64_T, MPI_NO_OP, win);
+        MPI_Win_flush(target, win);
+        for (int k = 0; k < count; k++)
+            CHECK(was[k] == same_bytes * (was[k] & 0xff), "%llx", (unsigned long long)was[k]);
+    }
+    MPI_Win_unlock_all(win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_free(&win);
+    free(values);
+    free(was);
+}
+
 static void many_windows(void)
 {
     enum { WINDOWS = 200 };
@@ -738,6 +908,9 @@ int main(int argc, char **argv)
     linked_list();
     for (int which = 0; which < 4; which++)
         random_accesses(which / 2, which % 2);
+    for (int kind = 0; kind < KINDS; kind++)
+        sums((enum kind)kind);
+    replacements();
     many_windows();
     freed_with_traffic();
     segments_of_no_bytes();

@@ -1,4 +1,4 @@
-/* messages DIRECTORY blocking|nonblocking|one-sided BLOCKS MESSAGES: rank 0 sends messages of 8 bytes to rank 1, for a counter of instructions.
+/* messages DIRECTORY blocking|nonblocking|one-sided|accumulates BLOCKS MESSAGES: rank 0 sends messages of 8 bytes to rank 1, for a counter of instructions.
  *
  * What a message costs must not depend on who is quicker, nor on how slow the counter makes the program. So
  * - nobody looks for a message in vain: a rank enters MPI only when what it will find is there. The two tell each other through
@@ -12,7 +12,8 @@
  * blocking:    MPI_Send at rank 0, MPI_Recv at rank 1; the answer, of 8 bytes too, is not counted.
  * nonblocking: a window of MPI_Irecv at rank 1, then a window of MPI_Isend and MPI_Waitall at rank 0, then MPI_Waitall at rank 1;
  *              the answer to each window is counted at both.
- * one-sided:   on a window that MPI_Win_allocate has made, rank 0 counts MPI_Put and MPI_Win_flush, rank 1 MPI_Fetch_and_op and MPI_Win_flush. */
+ * one-sided:   on a window that MPI_Win_allocate has made, rank 0 counts MPI_Put and MPI_Win_flush, rank 1 MPI_Fetch_and_op and MPI_Win_flush.
+ * accumulates: there rank 0 counts MPI_Accumulate of 16 KB of char, rank 1 MPI_Get_accumulate of 16 KB of short, each with MPI_Win_flush. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -34,6 +35,7 @@ enum {
     TALKS = 256,
     WINDOW = 64,            /* messages of a window, as in the measurements of message rate */
     CLOCK_STEP_NS = 200,    /* about the time a small message takes where nobody counts */
+    LARGE = 16 << 10,       /* bytes of an accumulate */
     BLOCKS_MAX = 1000,
     MESSAGES_MAX = 1000000
 };
@@ -281,20 +283,50 @@ static void one_sided(void)
     number += WINDOW;
 }
 
+static char addend[LARGE], was[LARGE];
+
+static void accumulate_many(void)
+{
+    for (int i = 0; i < WINDOW; i++) {
+        MPI_Accumulate(addend, LARGE, MPI_CHAR, 1 - rank, 0, LARGE, MPI_CHAR, MPI_SUM, win);
+        MPI_Win_flush(1 - rank, win);
+    }
+}
+
+static void get_accumulate_many(void)
+{
+    for (int i = 0; i < WINDOW; i++) {
+        MPI_Get_accumulate(addend, LARGE / 2, MPI_SHORT, was, LARGE / 2, MPI_SHORT, 1 - rank, 0, LARGE / 2, MPI_SHORT, MPI_SUM, win);
+        MPI_Win_flush(1 - rank, win);
+    }
+}
+
+static void accumulates(void)
+{
+    memset(addend, 1, sizeof addend);
+    counted(rank == 0 ? accumulate_many : get_accumulate_many);
+    number += WINDOW;
+    /* The last one has got what all before it have added, to the bytes of each short. */
+    for (int i = 0; rank == 1 && i < LARGE / 2; i++)
+        if (((short *)was)[i] != (short)(0x0101 * (number - 1)))
+            end("an element is not the sum");
+}
+
 int main(int argc, char **argv)
 {
     long blocks, messages;
     void (*step)(void);
     long long *cells;
-    int ranks, window;
+    int ranks, window, has_window;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (argc != 5 || ranks != 2)
-        end("usage: mpiexec -n 2 messages DIRECTORY blocking|nonblocking|one-sided BLOCKS MESSAGES");
-    step = !strcmp(argv[2], "blocking") ? blocking : !strcmp(argv[2], "nonblocking") ? nonblocking : one_sided;
-    if (step == one_sided && strcmp(argv[2], "one-sided"))
-        end("the second argument is blocking, nonblocking or one-sided");
+        end("usage: mpiexec -n 2 messages DIRECTORY blocking|nonblocking|one-sided|accumulates BLOCKS MESSAGES");
+    step = !strcmp(argv[2], "blocking") ? blocking : !strcmp(argv[2], "nonblocking") ? nonblocking : !strcmp(argv[2], "one-sided") ? one_sided : accumulates;
+    if (step == accumulates && strcmp(argv[2], "accumulates"))
+        end("the second argument is blocking, nonblocking, one-sided or accumulates");
+    has_window = step == one_sided || step == accumulates;
     window = step == blocking ? 1 : WINDOW;
     blocks = strtol(argv[3], NULL, 10);
     messages = strtol(argv[4], NULL, 10);
@@ -302,9 +334,9 @@ int main(int argc, char **argv)
         end("blocks are 1 to 1000 of 1 to 1000000 messages each, whole windows");
     tells = fifo(argv[1], rank == 0 ? "to-1" : "to-0");
     hears = fifo(argv[1], rank == 0 ? "to-0" : "to-1");
-    if (step == one_sided) {
-        MPI_Win_allocate(WINDOW * (MPI_Aint)sizeof *cells, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &cells, &win);
-        memset(cells, 0, WINDOW * sizeof *cells);
+    if (has_window) {
+        MPI_Win_allocate(LARGE, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &cells, &win);
+        memset(cells, 0, LARGE);
         MPI_Barrier(MPI_COMM_WORLD);
         MPI_Win_lock(MPI_LOCK_SHARED, 1 - rank, 0, win);
     }
@@ -321,7 +353,7 @@ int main(int argc, char **argv)
         mark();
     }
     count(false);
-    if (step == one_sided) {
+    if (has_window) {
         MPI_Win_unlock(1 - rank, win);
         MPI_Win_free(&win);
     }

@@ -16,6 +16,7 @@ mod in_process;
 mod label;
 mod mapped;
 mod shared;
+mod window_lock;
 mod writer;
 
 use std::ops::Range;
@@ -42,6 +43,7 @@ pub use in_process::InProcess;
 pub use label::{LABEL_BYTES, LABEL_WORDS, Label};
 pub use mapped::MappedMemory;
 pub use shared::SharedBuffer;
+pub use window_lock::{Held, Holder, LockWord};
 pub use writer::Writer;
 
 /// The memory of the node's other processes. A process is named by its id, as the system has it.

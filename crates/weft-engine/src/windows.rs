@@ -5,7 +5,7 @@
 //! | target | put and get | accumulates |
 //! |---|---|---|
 //! | this process | a copy | computed here |
-//! | shared memory of the node | a copy | computed here, by atomic operations or under the window's lock |
+//! | shared memory of the node | a copy | computed here, under the lock of that memory |
 //! | other memory of the node | one copy between the two address spaces | records |
 //! | another node | records; large ones are messages that go straight to the other side's memory | records |
 //! | another node, over a carrier that writes to memory of peers and reads it | these are done by the carrier | records |

@@ -49,7 +49,7 @@ use segment::Segment;
 use weft_core::time::Duration;
 use weft_engine::transport::{self, PeerFault, SleepMode, Stamp};
 #[cfg(not(loom))]
-pub use window_memory::WindowMemory;
+pub use window_memory::{WindowMemory, holder};
 
 /// Ranks that can share a segment. More on one node must be split into groups that treat each other as remote.
 pub const LOCAL_SIZE_MAX: usize = 512;

@@ -54,7 +54,7 @@ unsafe fn create(
                 (_, lock) => {
                     let lock = std::ptr::with_exposed_provenance_mut(lock);
                     // SAFETY: as above; the lock lies in the same mapping, aligned.
-                    Some(unsafe { Exposed::shared(here, part.size, lock) })
+                    Some(unsafe { Exposed::shared(here, part.size, lock, prepared.holder()) })
                 }
             }
         })
@@ -413,19 +413,25 @@ impl Target {
         if alike { one_sided::spot(win.0, self.rank, self.disp, self.count, self.datatype.0) } else { None }
     }
 
-    /// Combines its only element with that of `origin` without the lock of the process, if that can be done; what it was goes to `result`, if that
-    /// is not null.
+    /// Combines its elements with those of `origin` without the lock of the process, if that can be done; what they were goes to `result`, if there is one.
     ///
     /// # Safety
     /// The buffers of the operation.
     #[inline]
-    unsafe fn update(&self, win: MPI_Win, origin: *const c_void, result: *mut c_void, op: MPI_Op) -> bool {
+    unsafe fn update(&self, win: MPI_Win, origin: Buffer, result: Option<Buffer>, op: MPI_Op) -> bool {
         let Some(op) = weft_mpi::predefined::operation(op.0) else { return false };
-        let whole = Buffer::new(origin, 1, self.datatype);
-        let spot = self.spot(win, &whole).filter(|spot| reduce::supports(op, spot.element));
+        let own = Buffer::new(std::ptr::null(), self.count, self.datatype);
+        let is_unusual =
+            |result: &Buffer| result.address.is_null() || result.count != own.count || result.datatype != own.datatype;
+        if result.as_ref().map_or(op == Op::NoOp, is_unusual) {
+            return false;
+        }
+        let into = result.map_or(std::ptr::null_mut(), |result| result.address);
+        // What is not used is not looked at (MPI-5.0 §12.3.4).
+        let spot = self.spot(win, if op == Op::NoOp { &own } else { &origin });
         // SAFETY: the caller's buffers.
-        spot.is_some_and(|spot| unsafe {
-            spot.memory.update(spot.offset, (op, spot.element), origin.cast(), result.cast())
+        spot.filter(|spot| reduce::supports(op, spot.element)).is_some_and(|spot| unsafe {
+            spot.memory.update(spot.offset, (op, spot.element), spot.bytes, origin.address.cast(), into.cast())
         })
     }
 }
@@ -744,10 +750,9 @@ pub(crate) unsafe fn accumulate(
 ) -> Result<()> {
     let origin = Buffer::new(origin_addr, origin_count, origin_datatype);
     let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
-    let is_one = origin_count == 1 && target_count == 1 && origin_datatype == target_datatype && op != MPI_NO_OP;
     // SAFETY: the caller's buffer.
     unsafe {
-        if is_one && target.update(win, origin_addr, std::ptr::null_mut(), op) {
+        if target.update(win, origin, None, op) {
             return Ok(());
         }
         start_accumulate(lock(), origin, None, target, op, win, std::ptr::null_mut())
@@ -792,7 +797,12 @@ pub(crate) unsafe fn get_accumulate(
     let result = Buffer::new(result_addr, result_count, result_datatype);
     let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
     // SAFETY: the caller's buffers.
-    unsafe { start_accumulate(lock(), origin, Some(result), target, op, win, std::ptr::null_mut()) }
+    unsafe {
+        if target.update(win, origin, Some(result), op) {
+            return Ok(());
+        }
+        start_accumulate(lock(), origin, Some(result), target, op, win, std::ptr::null_mut())
+    }
 }
 
 /// MPI_Rget_accumulate (MPI-5.0 §12.3.5).
@@ -836,14 +846,14 @@ pub(crate) unsafe fn fetch_and_op(
     win: MPI_Win,
 ) -> Result<()> {
     let target = Target { rank: target_rank, disp: target_disp, count: 1, datatype };
+    let origin = Buffer::new(origin_addr, 1, datatype);
+    let result = Buffer::new(result_addr, 1, datatype);
     // SAFETY: the caller's buffers.
-    if !result_addr.is_null() && unsafe { target.update(win, origin_addr, result_addr, op) } {
+    if unsafe { target.update(win, origin, Some(result), op) } {
         return Ok(());
     }
     let process = lock();
     predefined(&process, datatype)?;
-    let origin = Buffer::new(origin_addr, 1, datatype);
-    let result = Buffer::new(result_addr, 1, datatype);
     // SAFETY: the caller's buffers.
     unsafe { start_accumulate(process, origin, Some(result), target, op, win, std::ptr::null_mut()) }
 }

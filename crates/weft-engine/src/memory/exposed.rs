@@ -1,31 +1,41 @@
 //! Memory of windows (MPI-5.0 §12): the program's own, or memory that processes of the node share.
 //!
 //! Accumulates are atomic for each element (MPI-5.0 §12.7.1). What only this process touches is so because one thread at a time has the engine. In memory that
-//! several processes map, each of them computes for itself: elements of 1, 2, 4 and 8 bytes by the processor's atomic operations, all others under a lock
-//! that lies in that memory. Which of the two it is depends on the element and its address alone, so that all processes do the same.
+//! several processes map, each of them computes for itself, with the [lock](super::window_lock) of the part that it changes. Either way nobody else changes an
+//! element meanwhile, and whole runs are computed where they lie.
 
-use std::ops::Range;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU32;
 
 use weft_core::layout::{Element, Layout};
 use weft_core::reduce::{self, Op};
 
-use super::{Shape, SharedBuffer, UserData};
+use super::window_lock::{Held, Holder};
+use super::{SharedBuffer, UserData};
 
-/// Packed bytes that are computed at once: they stay in a processor's first-level cache.
-const CHUNK_BYTES: usize = 4 << 10;
-/// How often a process that waits for the lock looks before it lets others have the processor.
-const LOOKS_PER_YIELD: u32 = 100;
-/// Nobody holds the lock for longer than one chunk takes, so that one that has not been released after so many yields is that of a process that was killed.
-const YIELDS_MAX: u32 = 1 << 20;
+/// Bytes that are computed at once: others need not wait longer for the lock than that takes, and a copy of them stays in a processor's first-level cache.
+const CHUNK_BYTES: usize = 8 << 10;
+
+/// The lock of memory that other processes have mapped as well.
+#[derive(Clone, Copy)]
+pub(super) struct Lock {
+    pub(super) word: &'static AtomicU32,
+    pub(super) holder: &'static Holder,
+}
+
+impl Lock {
+    #[inline]
+    pub(super) fn take(self) -> Held<'static, AtomicU32> {
+        Held::take(self.word, self.holder)
+    }
+}
 
 /// A window's memory, or a part of it, in the address space of this process.
 #[derive(Clone, Copy)]
 pub struct Exposed {
     base: *mut u8,
     bytes: u64,
-    /// Set where other processes map it: the word that is the lock of elements without atomic operations.
-    lock: Option<&'static AtomicU32>,
+    /// Set where other processes map it.
+    lock: Option<Lock>,
     /// It is a [`SharedBuffer`], which checks each access.
     is_checked: bool,
 }
@@ -48,13 +58,14 @@ impl Exposed {
         Self { base, bytes, lock: None, is_checked: false }
     }
 
-    /// The same in memory that other processes have mapped as well; all of them give a lock that is the same word.
+    /// The same in memory that other processes have mapped as well; all of them give a lock that is the same word. `holder` is this process.
     ///
     /// # Safety
     /// As for [`Exposed::new`], and so for the word at `lock`, which is aligned and used for nothing else.
-    pub unsafe fn shared(base: *mut u8, bytes: u64, lock: *mut u32) -> Self {
+    pub unsafe fn shared(base: *mut u8, bytes: u64, lock: *mut u32, holder: &'static Holder) -> Self {
         // SAFETY: the caller's promise; an atomic is as large as its integer.
-        Self { base, bytes, lock: Some(unsafe { AtomicU32::from_ptr(lock) }), is_checked: false }
+        let lock = Lock { word: unsafe { AtomicU32::from_ptr(lock) }, holder };
+        Self { base, bytes, lock: Some(lock), is_checked: false }
     }
 
     /// All of `buffer`. Other engines of this process may have the same memory, as processes of a node do that map it.
@@ -70,6 +81,10 @@ impl Exposed {
 
     pub(super) fn base(&self) -> *mut u8 {
         self.base
+    }
+
+    pub(super) fn lock(&self) -> Option<Lock> {
+        self.lock
     }
 
     /// Its address.
@@ -93,6 +108,12 @@ impl Exposed {
         let plain = self.lock.is_none() && next.lock.is_none();
         (adjacent && plain && !self.is_checked && !next.is_checked)
             .then_some(Self { bytes: self.bytes + next.bytes, ..*self })
+    }
+
+    /// Whether none of these bytes are in it.
+    pub fn is_apart(&self, bytes: &[u8]) -> bool {
+        let begin = bytes.as_ptr().addr() as u64;
+        begin >= self.address() + self.bytes || begin + bytes.len() as u64 <= self.address()
     }
 
     /// `count` items of `layout`, the first based `offset` bytes from the beginning; `None`: they do not lie inside.
@@ -142,32 +163,23 @@ impl Exposed {
         let size = element.size();
         assert!(length.is_multiple_of(size) && (op == Op::NoOp || input.len() == length));
         assert!(previous.as_ref().is_none_or(|previous| previous.len() == length));
-        let has_atomics = matches!(size, 1 | 2 | 4 | 8);
-        if self.lock.is_some() && has_atomics {
-            let mut at = 0;
-            let mut each = |place: *mut u8| {
-                let operand = if op == Op::NoOp { &[][..] } else { &input[at..at + size] };
-                let before = self.update(place, (op, element), operand);
-                if let Some(previous) = previous.as_deref_mut() {
-                    previous[at..at + size].copy_from_slice(&before.to_le_bytes()[..size]);
-                }
-                at += size;
-            };
-            return for_each_element(target, skip..skip + length as u64, size, &mut each);
-        }
-        let mut chunk = [0_u8; CHUNK_BYTES];
         let step = CHUNK_BYTES / size * size;
         for begin in (0..length).step_by(step) {
-            let piece = &mut chunk[..(length - begin).min(step)];
+            let length = (length - begin).min(step);
             let at = skip + begin as u64;
-            let _held = self.lock.map(Held::take);
-            target.read(at, piece);
-            if let Some(previous) = previous.as_deref_mut() {
-                previous[begin..begin + piece.len()].copy_from_slice(piece);
+            let input = if op == Op::NoOp { input } else { &input[begin..begin + length] };
+            let mut previous = previous.as_deref_mut().map(|previous| &mut previous[begin..begin + length]);
+            let _held = self.lock.map(Lock::take);
+            if let Some(previous) = &mut previous {
+                target.read(at, previous);
             }
-            if op != Op::NoOp {
-                reduce::apply_packed(op, element, &input[begin..begin + piece.len()], piece);
-                target.write(at, piece);
+            match target.program_run(&(at..at + length as u64)) {
+                _ if op == Op::NoOp => {}
+                // SAFETY: the run lies in memory that `new` was promised, apart from the input. Nobody else combines elements there meanwhile.
+                Some(place) if are_apart(input.as_ptr(), place, length as u64) => unsafe {
+                    combine((op, element), input, place);
+                },
+                _ => combine_items(target, at, (op, element), input),
             }
         }
     }
@@ -188,13 +200,7 @@ impl Exposed {
         let size = element.size();
         assert!(compare.len() == size && value.len() == size);
         let Some(target) = self.bytes(offset, size as u64) else { return false };
-        let place = self.base.wrapping_add(offset as usize);
-        if self.lock.is_some() && is_atomic(place, size) {
-            let before = swap_if_equal(place, size, word(compare), word(value)).unwrap_or_else(|before| before);
-            previous.extend_from_slice(&before.to_le_bytes()[..size]);
-            return true;
-        }
-        let _held = self.lock.map(Held::take);
+        let _held = self.lock.map(Lock::take);
         let begin = previous.len();
         previous.resize(begin + size, 0);
         target.read(0, &mut previous[begin..]);
@@ -203,160 +209,48 @@ impl Exposed {
         }
         true
     }
-
-    /// One element, of which the program's processes may change any at the same time; what it was.
-    fn update(&self, place: *mut u8, (op, element): (Op, Element), operand: &[u8]) -> u64 {
-        let size = element.size();
-        if !is_atomic(place, size) {
-            let _held = self.lock.map(Held::take);
-            let mut bytes = [0; 8];
-            // SAFETY: the element lies in memory that `new` was promised, and is as long as that.
-            unsafe { std::ptr::copy_nonoverlapping(place, bytes.as_mut_ptr(), size) };
-            let before = u64::from_le_bytes(bytes);
-            if op != Op::NoOp {
-                reduce::apply_packed(op, element, operand, &mut bytes[..size]);
-                // SAFETY: as above.
-                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, size) };
-            }
-            return before;
-        }
-        update_atomic(place, (op, element), operand)
-    }
 }
 
-/// Combines an element for which [the processor has atomic operations](is_atomic) with `operand`; what it was.
+/// `place[i] = input[i] op place[i]`, of packed elements one after the other.
+///
+/// # Safety
+/// `place` can be read and written as far as the input is long, and is apart from it. Nobody else combines elements there meanwhile; what others read
+/// there or put there is then undefined by MPI-5.0 §12.7.
 #[inline]
-pub(super) fn update_atomic(place: *mut u8, (op, element): (Op, Element), operand: &[u8]) -> u64 {
-    let size = element.size();
-    if op == Op::NoOp {
-        return load(place, size);
-    }
-    if let Some(before) = add(place, (op, element), operand) {
-        return before;
-    }
-    let mut before = load(place, size);
-    loop {
-        let mut bytes = before.to_le_bytes();
-        reduce::apply_packed(op, element, operand, &mut bytes[..size]);
-        match swap_if_equal(place, size, before, u64::from_le_bytes(bytes)) {
-            Ok(before) => return before,
-            Err(found) => before = found,
-        }
-    }
+pub(super) unsafe fn combine((op, element): (Op, Element), input: &[u8], place: *mut u8) {
+    // SAFETY: the caller's promise.
+    let target = unsafe { std::slice::from_raw_parts_mut(place, input.len()) };
+    reduce::apply_packed(op, element, input, target);
 }
 
-/// Calls `each` for the elements of `size` bytes in a range of packed bytes, which are whole runs of memory.
-fn for_each_element(target: &UserData, range: Range<u64>, size: usize, each: &mut dyn FnMut(*mut u8)) {
-    assert!(range.end <= target.len());
-    match &target.shape {
-        Shape::Run => {
-            let begin = target.base.wrapping_add(range.start as usize);
-            (0..(range.end - range.start) as usize).step_by(size).for_each(|at| each(begin.wrapping_add(at)));
-        }
-        Shape::Items { count, layout } => layout.runs(count.items(), range, &mut |offset, length| {
-            let begin = target.base.wrapping_offset(offset as isize);
-            (0..length).step_by(size).for_each(|at| each(begin.wrapping_add(at)));
-        }),
-    }
+/// Whether two buffers of `length` bytes have none in common.
+#[inline]
+pub(super) fn are_apart(one: *const u8, other: *const u8, length: u64) -> bool {
+    one.addr().abs_diff(other.addr()) as u64 >= length
 }
 
-/// Whether the processor has atomic operations for it.
-pub(super) fn is_atomic(place: *mut u8, size: usize) -> bool {
-    matches!(size, 1 | 2 | 4 | 8) && place.addr().is_multiple_of(size)
-}
-
-fn word(bytes: &[u8]) -> u64 {
-    let mut word = [0; 8];
-    word[..bytes.len()].copy_from_slice(bytes);
-    u64::from_le_bytes(word)
-}
-
-/// What an aligned element holds.
-fn load(place: *mut u8, size: usize) -> u64 {
-    // SAFETY: callers give elements in memory that `Exposed::new` was promised, aligned to their size.
-    unsafe {
-        match size {
-            1 => AtomicU8::from_ptr(place).load(Ordering::Acquire).into(),
-            2 => AtomicU16::from_ptr(place.cast()).load(Ordering::Acquire).into(),
-            4 => AtomicU32::from_ptr(place.cast()).load(Ordering::Acquire).into(),
-            _ => AtomicU64::from_ptr(place.cast()).load(Ordering::Acquire),
-        }
-    }
-}
-
-/// What it held, when it was what was expected, and otherwise as an error.
-pub(super) fn swap_if_equal(place: *mut u8, size: usize, expected: u64, value: u64) -> Result<u64, u64> {
-    macro_rules! swap {
-        ($atomic:ty, $integer:ty) => {{
-            // SAFETY: as for `load`.
-            let place = unsafe { <$atomic>::from_ptr(place.cast()) };
-            let swapped =
-                place.compare_exchange(expected as $integer, value as $integer, Ordering::AcqRel, Ordering::Acquire);
-            swapped.map(u64::from).map_err(u64::from)
-        }};
-    }
-    match size {
-        1 => swap!(AtomicU8, u8),
-        2 => swap!(AtomicU16, u16),
-        4 => swap!(AtomicU32, u32),
-        _ => swap!(AtomicU64, u64),
-    }
-}
-
-/// Does by one instruction what is most of all that programs do to counters; what the aligned element held. `None`: it is something else.
-fn add(place: *mut u8, (op, element): (Op, Element), operand: &[u8]) -> Option<u64> {
-    use Element::{Int32, Int64, UInt32, UInt64};
-    let value = word(operand);
-    // SAFETY: as for `load`.
-    unsafe {
-        match (op, element) {
-            (Op::Sum, Int64 | UInt64) => Some(AtomicU64::from_ptr(place.cast()).fetch_add(value, Ordering::AcqRel)),
-            (Op::Sum, Int32 | UInt32) => {
-                Some(AtomicU32::from_ptr(place.cast()).fetch_add(value as u32, Ordering::AcqRel).into())
-            }
-            (Op::Replace, _) if element.size() == 8 => {
-                Some(AtomicU64::from_ptr(place.cast()).swap(value, Ordering::AcqRel))
-            }
-            (Op::Replace, _) if element.size() == 4 => {
-                Some(AtomicU32::from_ptr(place.cast()).swap(value as u32, Ordering::AcqRel).into())
-            }
-            _ => None,
-        }
-    }
-}
-
-/// The lock of a window, taken.
-struct Held(&'static AtomicU32);
-
-impl Held {
-    fn take(lock: &'static AtomicU32) -> Self {
-        let (mut looks, mut yields) = (0, 0);
-        while lock.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            looks += 1;
-            if looks % LOOKS_PER_YIELD != 0 {
-                std::hint::spin_loop();
-                continue;
-            }
-            yields += 1;
-            if yields == YIELDS_MAX {
-                // Whoever had it is dead, or has been stopped for seconds.
-                break;
-            }
-            std::thread::yield_now();
-        }
-        Self(lock)
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.0.store(0, Ordering::Release);
-    }
+/// The same for elements that do not lie one after the other.
+#[inline(never)]
+fn combine_items(target: &UserData, at: u64, (op, element): (Op, Element), input: &[u8]) {
+    let mut chunk = [0_u8; CHUNK_BYTES];
+    let piece = &mut chunk[..input.len()];
+    target.read(at, piece);
+    reduce::apply_packed(op, element, input, piece);
+    target.write(at, piece);
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::MappedMemory;
     use super::*;
+
+    static OWN: Holder = Holder { id: 1, exists: |_| true };
+    static OWNERS: [Holder; 3] = {
+        const fn living(id: u32) -> Holder {
+            Holder { id, exists: |_| true }
+        }
+        [living(1), living(2), living(3)]
+    };
 
     /// The same accumulates on memory of this process, and on memory that others share: of each element and operation, at aligned and other
     /// addresses.   Expect: the same results, and the same as the arithmetic by itself.
@@ -377,7 +271,7 @@ mod tests {
                         unsafe {
                             std::ptr::copy_nonoverlapping(begin.as_ptr(), base, begin.len());
                             let exposed = if is_shared {
-                                Exposed::shared(base, begin.len() as u64, lock)
+                                Exposed::shared(base, begin.len() as u64, lock, &OWN)
                             } else {
                                 Exposed::new(base, begin.len() as u64)
                             };
@@ -400,33 +294,48 @@ mod tests {
         assert_eq!(lock, 0);
     }
 
-    /// Several threads add to the same elements: those with atomic operations, and those without.   Expect: nothing is lost.
+    /// Threads stand for processes, and add to the same elements in every way: long runs, runs with gaps, single elements, those that go without the
+    /// engine, and compare-and-swap.   Expect: nothing is lost, of no element, and the lock is free.
     #[test]
-    fn nothing_is_lost_when_many_add() {
-        const EACH: usize = 2000;
-        let mut memory = [0_u64; 4];
+    fn nothing_is_lost_when_runs_and_single_elements_meet() {
+        /// Elements; more than are computed at once.
+        const ELEMENTS: usize = 2 * CHUNK_BYTES / 2 + 3;
+        const TIMES: usize = if cfg!(miri) { 2 } else { 60 };
+        const SINGLE: usize = ELEMENTS - 7;
+        let mut memory = vec![0_u64; (2 * ELEMENTS).div_ceil(8)];
         let mut lock = 0_u32;
-        // SAFETY: both outlive the threads.
-        let exposed = unsafe { Exposed::shared(memory.as_mut_ptr().cast(), 32, &raw mut lock) };
+        let bytes = 2 * ELEMENTS as u64;
+        let base: *mut u8 = memory.as_mut_ptr().cast();
+        let lock_word = &raw mut lock;
+        let short = Layout::element(Element::UInt16);
+        let odd = Layout::vector(ELEMENTS as u64 / 2, 1, 4, &short).unwrap();
         std::thread::scope(|scope| {
-            for _ in 0..3 {
+            for own in &OWNERS {
+                // SAFETY: both outlive the threads.
+                let exposed = unsafe { Exposed::shared(base, bytes, lock_word, own) };
+                let odd = &odd;
                 scope.spawn(move || {
-                    let exposed = exposed;
-                    let one = 1.0_f64.to_le_bytes();
-                    let complex = [one, one].concat();
-                    for _ in 0..EACH {
-                        let number = exposed.bytes(0, 8).unwrap();
-                        exposed.accumulate(&number, 0, (Op::Sum, Element::Float64), &one, 8, None);
-                        let pair = exposed.bytes(16, 16).unwrap();
-                        exposed.accumulate(&pair, 0, (Op::Sum, Element::ComplexFloat64), &complex, 16, None);
-                        let mut before = Vec::new();
+                    let sum = (Op::Sum, Element::UInt16);
+                    let ones: Vec<u8> = 1_u16.to_le_bytes().repeat(ELEMENTS);
+                    let mapped = MappedMemory::default();
+                    assert!(mapped.set(&exposed));
+                    for _ in 0..TIMES {
+                        let all = exposed.bytes(0, bytes).unwrap();
+                        exposed.accumulate(&all, 0, sum, &ones, ones.len(), None);
+                        let gaps = exposed.items(2, 1, odd).unwrap();
+                        exposed.accumulate(&gaps, 0, sum, &ones[..gaps.len() as usize], gaps.len() as usize, None);
+                        // SAFETY: the buffers are as long.
+                        unsafe {
+                            assert!(mapped.update(2 * SINGLE as u64, sum, 2, ones.as_ptr(), std::ptr::null_mut()));
+                            assert!(mapped.update(2 * SINGLE as u64, sum, 14, ones.as_ptr(), std::ptr::null_mut()));
+                        }
+                        let (mut guess, mut before) = (0_u16, Vec::new());
                         loop {
                             before.clear();
-                            let now = exposed.bytes(8, 8).unwrap();
-                            let mut old = [0; 8];
-                            now.read(0, &mut old);
-                            let new = (u64::from_le_bytes(old) + 1).to_le_bytes();
-                            assert!(exposed.compare_and_swap(8, Element::UInt64, &old, &new, &mut before));
+                            let (old, new) = (guess.to_le_bytes(), (guess + 1).to_le_bytes());
+                            let at = 2 * SINGLE as u64;
+                            assert!(exposed.compare_and_swap(at, Element::UInt16, &old, &new, &mut before));
+                            guess = u16::from_le_bytes([before[0], before[1]]);
                             if before == old {
                                 break;
                             }
@@ -435,8 +344,14 @@ mod tests {
                 });
             }
         });
-        let sum = (3 * EACH) as f64;
-        assert_eq!(memory, [sum.to_bits(), 3 * EACH as u64, sum.to_bits(), sum.to_bits()]);
+        // SAFETY: the vector is as long.
+        let found = unsafe { std::slice::from_raw_parts(memory.as_ptr().cast::<u16>(), ELEMENTS) };
+        for (index, value) in found.iter().enumerate() {
+            let gaps = index % 2;
+            let singles = if index == SINGLE { 2 } else { 0 } + if index >= SINGLE { 1 } else { 0 };
+            assert_eq!(usize::from(*value), 3 * TIMES * (1 + gaps + singles), "element {index}");
+        }
+        assert_eq!(lock, 0);
     }
 
     /// Items and bytes that begin or end outside.   Expect: none.

@@ -1,14 +1,15 @@
 //! Memory of a window that other processes have mapped as well, for whoever accesses it without the engine.
 
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use weft_core::layout::Element;
-use weft_core::reduce::Op;
+use weft_core::reduce::{self, Op};
 
 use super::checkers::LOOK_BELOW;
-use super::exposed::{Exposed, is_atomic, swap_if_equal, update_atomic};
+use super::exposed::{Exposed, Lock, are_apart, combine};
+use super::window_lock::Holder;
 
-/// Bytes that are copied so at most: what is longer takes so long that finding out how to copy it best is worth it.
+/// Bytes that are copied or combined so at most: what is longer takes so long that finding out how to do it best is worth it.
 const DIRECT_BYTES_MAX: u64 = 4 << 10;
 
 /// One process's part of a window, in memory that all processes of the node have mapped. Any thread may access it at any time: each function
@@ -17,6 +18,64 @@ const DIRECT_BYTES_MAX: u64 = 4 << 10;
 pub struct MappedMemory {
     base: AtomicPtr<u8>,
     bytes: AtomicU64,
+    /// The word of its lock, and this process as a holder: both are set where there are bytes.
+    word: AtomicPtr<AtomicU32>,
+    holder: AtomicPtr<Holder>,
+}
+
+/// An element of 1, 2, 4 or 8 bytes.
+///
+/// # Safety
+/// So many bytes can be read there.
+#[inline]
+unsafe fn read_word(from: *const u8, size: usize) -> u64 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match size {
+            1 => from.read().into(),
+            2 => from.cast::<u16>().read_unaligned().into(),
+            4 => from.cast::<u32>().read_unaligned().into(),
+            _ => from.cast::<u64>().read_unaligned(),
+        }
+    }
+}
+
+/// The same, by one store: a program that looks at the memory of its own window sees the whole element or none of it.
+///
+/// # Safety
+/// So many bytes can be written there.
+#[inline]
+unsafe fn write_word(to: *mut u8, size: usize, word: u64) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match size {
+            1 => to.write(word as u8),
+            2 => to.cast::<u16>().write_unaligned(word as u16),
+            4 => to.cast::<u32>().write_unaligned(word as u32),
+            _ => to.cast::<u64>().write_unaligned(word),
+        }
+    }
+}
+
+/// `word op operand`, of elements of `size` bytes: what most programs do to counters without a call.
+#[inline]
+fn combine_words((op, element): (Op, Element), size: usize, operand: u64, word: u64) -> u64 {
+    use Element::{Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64};
+    match (op, element) {
+        (Op::Replace, _) => operand,
+        (Op::Sum, Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64) => word.wrapping_add(operand),
+        _ => {
+            let mut bytes = word.to_le_bytes();
+            reduce::apply_packed(op, element, &operand.to_le_bytes()[..size], &mut bytes[..size]);
+            u64::from_le_bytes(bytes)
+        }
+    }
+}
+
+/// Whether an element is a word.
+#[inline]
+fn is_word(size: usize) -> bool {
+    matches!(size, 1 | 2 | 4 | 8)
 }
 
 /// Whether a buffer of the program may be used without another look: it is somewhere, and no memory checker wants to hear of it.
@@ -28,12 +87,12 @@ impl MappedMemory {
     /// It is `exposed` from now on, as long as nothing else is [set](Self::set) or it is [gone](Self::clear). False: that is not memory which
     /// others have mapped, or has no bytes.
     pub fn set(&self, exposed: &Exposed) -> bool {
-        let is_fit = exposed.is_shared() && !exposed.is_empty();
-        if is_fit {
-            self.base.store(exposed.base(), Ordering::Relaxed);
-            self.bytes.store(exposed.len(), Ordering::Release);
-        }
-        is_fit
+        let Some(Lock { word, holder }) = exposed.lock().filter(|_| !exposed.is_empty()) else { return false };
+        self.base.store(exposed.base(), Ordering::Relaxed);
+        self.word.store(std::ptr::from_ref(word).cast_mut(), Ordering::Relaxed);
+        self.holder.store(std::ptr::from_ref(holder).cast_mut(), Ordering::Relaxed);
+        self.bytes.store(exposed.len(), Ordering::Release);
+        true
     }
 
     /// Whether it is no memory.
@@ -52,6 +111,16 @@ impl MappedMemory {
     fn at(&self, offset: u64, length: u64) -> Option<*mut u8> {
         let inside = offset.checked_add(length)? <= self.bytes.load(Ordering::Acquire);
         (inside && length <= DIRECT_BYTES_MAX).then(|| self.base.load(Ordering::Relaxed).wrapping_add(offset as usize))
+    }
+
+    /// The lock of what [`Self::at`] has found.
+    ///
+    /// # Safety
+    /// It has found something.
+    #[inline]
+    unsafe fn lock(&self) -> Lock {
+        // SAFETY: `set` has stored both before the bytes that were found, from references that are good for ever.
+        unsafe { Lock { word: &*self.word.load(Ordering::Relaxed), holder: &*self.holder.load(Ordering::Relaxed) } }
     }
 
     /// Copies `length` bytes of the program there. False: nothing has been done, since that must be looked at more closely.
@@ -78,33 +147,43 @@ impl MappedMemory {
         true
     }
 
-    /// Combines one element with `operand`, atomically; what it was goes to `result`, if that is not null. False: as for [`Self::put`], or the
-    /// processor has no atomic operations for such an element.
+    /// Combines `length` bytes of elements with those at `operand`, each atomically; what they were goes to `result`, if that is not null. False: as for
+    /// [`Self::put`].
     ///
     /// # Safety
-    /// As for [`Self::put`]; so many bytes as the element has.
+    /// As for [`Self::put`]; so many bytes at `operand`, which [`Op::NoOp`] needs none of, and at `result`.
     #[inline]
     pub unsafe fn update(
         &self,
         offset: u64,
         (op, element): (Op, Element),
+        length: u64,
         operand: *const u8,
         result: *mut u8,
     ) -> bool {
         let size = element.size();
-        let Some(place) = self.at(offset, size as u64).filter(|place| is_atomic(*place, size)) else { return false };
+        let Some(place) = self.at(offset, length) else { return false };
         if op != Op::NoOp && !is_plain(operand) || !result.is_null() && !is_plain(result) {
             return false;
         }
-        let mut value = [0_u8; 8];
-        if op != Op::NoOp {
+        // SAFETY: the memory has been found.
+        let lock = unsafe { self.lock() };
+        if length != size as u64 || !is_word(size) {
             // SAFETY: the caller's promise.
-            unsafe { std::ptr::copy_nonoverlapping(operand, value.as_mut_ptr(), size) };
+            return unsafe { update_run(lock, (place, length), (op, element), operand, result) };
         }
-        let before = update_atomic(place, (op, element), &value[..size]);
-        if !result.is_null() {
-            // SAFETY: the caller's promise.
-            unsafe { std::ptr::copy_nonoverlapping(before.to_le_bytes().as_ptr(), result, size) };
+        // SAFETY: the caller's promise, and that of whoever made the exposed memory.
+        unsafe {
+            let operand = if op == Op::NoOp { 0 } else { read_word(operand, size) };
+            let held = lock.take();
+            let before = read_word(place, size);
+            if op != Op::NoOp {
+                write_word(place, size, combine_words((op, element), size, operand, before));
+            }
+            drop(held);
+            if !result.is_null() {
+                write_word(result, size, before);
+            }
         }
         true
     }
@@ -123,21 +202,54 @@ impl MappedMemory {
         result: *mut u8,
     ) -> bool {
         let size = element.size();
-        let Some(place) = self.at(offset, size as u64).filter(|place| is_atomic(*place, size)) else { return false };
+        let Some(place) = self.at(offset, size as u64).filter(|_| is_word(size)) else { return false };
         if !is_plain(compare) || !is_plain(value) || !is_plain(result) {
             return false;
         }
-        let word = |from: *const u8| {
-            let mut word = [0_u8; 8];
-            // SAFETY: the caller's promise.
-            unsafe { std::ptr::copy_nonoverlapping(from, word.as_mut_ptr(), size) };
-            u64::from_le_bytes(word)
-        };
-        let before = swap_if_equal(place, size, word(compare), word(value)).unwrap_or_else(|before| before);
-        // SAFETY: the caller's promise.
-        unsafe { std::ptr::copy_nonoverlapping(before.to_le_bytes().as_ptr(), result, size) };
+        // SAFETY: the caller's promise, and that of whoever made the exposed memory, which has been found.
+        unsafe {
+            let (compare, value) = (read_word(compare, size), read_word(value, size));
+            let held = self.lock().take();
+            let before = read_word(place, size);
+            if before == compare {
+                write_word(place, size, value);
+            }
+            drop(held);
+            write_word(result, size, before);
+        }
         true
     }
+}
+
+/// [`MappedMemory::update`] of more than a word at a place. False: buffers overlap that MPI wants apart, and nothing has been done.
+///
+/// # Safety
+/// As for [`MappedMemory::update`].
+#[inline(never)]
+unsafe fn update_run(
+    lock: Lock,
+    (place, length): (*mut u8, u64),
+    (op, element): (Op, Element),
+    operand: *const u8,
+    result: *mut u8,
+) -> bool {
+    let uses_operand = op != Op::NoOp;
+    if !length.is_multiple_of(element.size() as u64)
+        || uses_operand && !(are_apart(operand, place, length) && are_apart(operand, result, length))
+    {
+        return false;
+    }
+    let _held = lock.take();
+    // SAFETY: the caller's promise, and that of whoever made the exposed memory.
+    unsafe {
+        if !result.is_null() {
+            std::ptr::copy(place, result, length as usize);
+        }
+        if uses_operand {
+            combine((op, element), std::slice::from_raw_parts(operand, length as usize), place);
+        }
+    }
+    true
 }
 
 #[cfg(test)]
@@ -145,9 +257,10 @@ mod tests {
     use super::*;
 
     const ONE: [u8; 8] = 1_u64.to_le_bytes();
+    static OWN: Holder = Holder { id: 1, exists: |_| true };
 
-    /// Accesses inside, at the end, beyond it, at an address that is not aligned, and to memory that is gone.   Expect: those that lie inside are
-    /// done, and all others are refused and change nothing.
+    /// Accesses inside, at the end, beyond it, of what is no element, and to memory that is gone.   Expect: those that lie inside are done, and all
+    /// others are refused and change nothing.
     #[test]
     fn what_lies_inside_is_done_and_nothing_else() {
         let mut memory = [7_u64; 4];
@@ -159,14 +272,14 @@ mod tests {
         unsafe {
             assert!(!mapped.put(0, ONE.as_ptr(), 8), "nothing is mapped yet");
             assert!(!mapped.set(&Exposed::new(memory.as_mut_ptr().cast(), 32)), "its own memory is not shared");
-            assert!(mapped.set(&Exposed::shared(memory.as_mut_ptr().cast(), 32, &raw mut lock)));
+            assert!(mapped.set(&Exposed::shared(memory.as_mut_ptr().cast(), 32, &raw mut lock, &OWN)));
             assert!(mapped.put(8, ONE.as_ptr(), 8) && mapped.get(8, into, 8));
             assert_eq!(result, 1);
             let sum = (Op::Sum, Element::UInt64);
-            assert!(mapped.update(24, sum, ONE.as_ptr(), into));
-            assert!(mapped.update(24, sum, ONE.as_ptr(), std::ptr::null_mut()));
+            assert!(mapped.update(24, sum, 8, ONE.as_ptr(), into));
+            assert!(mapped.update(24, sum, 8, ONE.as_ptr(), std::ptr::null_mut()));
             assert_eq!((result, memory[3]), (7, 9));
-            assert!(mapped.update(24, (Op::NoOp, Element::UInt64), std::ptr::null(), into));
+            assert!(mapped.update(24, (Op::NoOp, Element::UInt64), 8, std::ptr::null(), into));
             assert_eq!(result, 9);
             let (nine, two) = (9_u64.to_le_bytes(), 2_u64.to_le_bytes());
             assert!(mapped.compare_and_swap(24, Element::UInt64, nine.as_ptr(), two.as_ptr(), into));
@@ -175,12 +288,61 @@ mod tests {
             let before = memory;
             assert!(!mapped.put(25, ONE.as_ptr(), 8) && !mapped.put(u64::MAX, ONE.as_ptr(), 8));
             assert!(!mapped.get(33, into, 1) && !mapped.put(0, std::ptr::null(), 8));
-            assert!(!mapped.update(4, sum, ONE.as_ptr(), into), "no atomic operation there");
-            assert!(!mapped.update(0, (Op::Sum, Element::ComplexFloat64), ONE.as_ptr(), into), "nor for so many bytes");
+            assert!(!mapped.update(32, sum, 8, ONE.as_ptr(), into) && !mapped.update(0, sum, 12, ONE.as_ptr(), into));
+            assert!(!mapped.compare_and_swap(0, Element::ComplexFloat64, ONE.as_ptr(), ONE.as_ptr(), into));
             assert!(!mapped.compare_and_swap(32, Element::UInt64, ONE.as_ptr(), ONE.as_ptr(), into));
             mapped.clear();
             assert!(!mapped.put(0, ONE.as_ptr(), 8));
             assert_eq!(memory, before);
         }
+    }
+
+    /// All lengths of runs of every element and operation that it takes, with and without a result.   Expect: what the arithmetic by itself gives, and
+    /// what was there before.
+    #[test]
+    fn runs_are_combined_as_arrays_are() {
+        for element in Element::ALL.into_iter().filter(|element| element.size() == element.extent()) {
+            for op in Op::ALL.into_iter().filter(|op| reduce::supports(*op, element)) {
+                for count in [1, 2, 7] {
+                    let length = count * element.size();
+                    let operand: Vec<u8> = (0..length).map(|i| (i % 3) as u8).collect();
+                    let before: Vec<u8> = (0..length).map(|i| (i % 2) as u8).collect();
+                    let mut expected = before.clone();
+                    reduce::apply_packed(op, element, &operand, &mut expected);
+                    for wanted in [false, true] {
+                        let (mut memory, mut result, mut lock) = (before.clone(), vec![0; length], 0_u32);
+                        let mapped = MappedMemory::default();
+                        let into = if wanted { result.as_mut_ptr() } else { std::ptr::null_mut() };
+                        // SAFETY: all buffers are so long, and live on.
+                        unsafe {
+                            let base = memory.as_mut_ptr();
+                            assert!(mapped.set(&Exposed::shared(base, length as u64, &raw mut lock, &OWN)));
+                            assert!(mapped.update(0, (op, element), length as u64, operand.as_ptr(), into));
+                        }
+                        assert_eq!(memory, expected, "{count} times {op:?} {element:?}");
+                        assert!(!wanted || result == before, "{count} times {op:?} {element:?}");
+                        assert_eq!(lock, 0);
+                    }
+                }
+            }
+        }
+    }
+
+    /// An operand that lies in the memory it is combined with, which MPI forbids.   Expect: it is left to those who copy it first.
+    #[test]
+    fn buffers_that_overlap_are_left_alone() {
+        let mut memory = [1_u64; 8];
+        let mut lock = 0_u32;
+        let mapped = MappedMemory::default();
+        let base: *mut u8 = memory.as_mut_ptr().cast();
+        // SAFETY: all addresses are of this memory.
+        unsafe {
+            assert!(mapped.set(&Exposed::shared(base, 64, &raw mut lock, &OWN)));
+            let sum = (Op::Sum, Element::UInt64);
+            assert!(!mapped.update(0, sum, 32, base.add(24), std::ptr::null_mut()));
+            assert!(mapped.update(0, sum, 32, base.add(32), std::ptr::null_mut()));
+            assert!(!mapped.update(0, sum, 16, base.add(32), base.add(40)));
+        }
+        assert_eq!(memory, [2, 2, 2, 2, 1, 1, 1, 1]);
     }
 }

@@ -2,7 +2,7 @@
 
 use weft_net::shared::{self, WindowMemory};
 
-use weft_engine::memory::{self, Exposed};
+use weft_engine::memory::{self, Exposed, Holder};
 use weft_engine::transport::RemoteMemory;
 use weft_engine::windows::{Exposure, NewWindow, Reach};
 
@@ -72,6 +72,11 @@ impl Prepared {
     /// This process's rank.
     pub fn rank(&self) -> u32 {
         self.rank
+    }
+
+    /// This process, as one that takes those locks.
+    pub fn holder(&self) -> &'static Holder {
+        shared::holder()
     }
 
     /// Whether memory is attached to it later.

@@ -5,6 +5,7 @@
 use loom::thread;
 
 use super::area::LINE;
+use weft_engine::memory::{Held, Holder, LockWord};
 use weft_engine::transport::{Fate, Node as _, Offered, PostedTable, Taker, Wanted};
 
 use super::segment::Segment;
@@ -354,5 +355,112 @@ fn a_cell_is_written_again_only_when_its_reader_has_finished() {
             reader.finish_phases(0, stamp(phase + 1));
         }
         drop(writing.join().unwrap());
+    });
+}
+
+/// The lock of a part of a window, whose word the checker knows. Every look asks whether the holder exists.
+impl LockWord for crate::atomic::AtomicU32 {
+    const LOOKS_PER_YIELD: u32 = 1;
+    const LOOKS_PER_QUESTION: u32 = 1;
+
+    fn look(&self) -> u32 {
+        self.load(Ordering::Relaxed)
+    }
+
+    fn replace(&self, expected: u32, new: u32) -> bool {
+        self.compare_exchange(expected, new, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    fn clear(&self) {
+        self.store(0, Ordering::Release);
+    }
+
+    fn pause() {
+        thread::yield_now();
+    }
+
+    fn rest() {
+        thread::yield_now();
+    }
+}
+
+/// Two elements that are read and written as any memory is, and their lock: the checker finds two that access one at once.
+struct Part {
+    lock: crate::atomic::AtomicU32,
+    elements: [loom::cell::UnsafeCell<u32>; 2],
+}
+
+impl Part {
+    fn new(lock: u32) -> loom::sync::Arc<Self> {
+        let elements = [loom::cell::UnsafeCell::new(0), loom::cell::UnsafeCell::new(0)];
+        loom::sync::Arc::new(Self { lock: crate::atomic::AtomicU32::new(lock), elements })
+    }
+
+    /// Adds one to the elements from `first` on, as one run: all are read before the first is written.
+    fn add(&self, first: usize, holder: &Holder) {
+        let _held = Held::take(&self.lock, holder);
+        self.add_held(first);
+    }
+
+    fn add_held(&self, first: usize) {
+        let run = &self.elements[first..];
+        // SAFETY: the lock is held.
+        let before: Vec<u32> = run.iter().map(|element| element.with(|value| unsafe { *value })).collect();
+        for (element, before) in run.iter().zip(before) {
+            // SAFETY: as above.
+            element.with_mut(|value| unsafe { *value = before + 1 });
+        }
+    }
+
+    fn elements(&self, holder: &Holder) -> [u32; 2] {
+        let _held = Held::take(&self.lock, holder);
+        // SAFETY: the lock is held.
+        [0, 1].map(|index| self.elements[index].with(|value| unsafe { *value }))
+    }
+}
+
+const fn process(id: u32) -> Holder {
+    Holder { id, exists: |_| true }
+}
+
+#[test]
+fn runs_and_single_elements_of_a_window_lose_nothing() {
+    check(|| {
+        let part = Part::new(0);
+        let run = loom::sync::Arc::clone(&part);
+        let single = loom::sync::Arc::clone(&part);
+        let running = thread::spawn(move || run.add(0, &process(2)));
+        let adding = thread::spawn(move || single.add(1, &process(3)));
+        part.add(0, &process(1));
+        running.join().unwrap();
+        adding.join().unwrap();
+        assert_eq!(part.elements(&process(1)), [2, 3]);
+    });
+}
+
+loom::lazy_static! {
+    static ref IS_KILLED: crate::atomic::AtomicU32 = crate::atomic::AtomicU32::default();
+}
+
+#[test]
+fn the_lock_of_a_process_that_is_killed_goes_to_one_of_those_that_wait() {
+    const KILLED: u32 = 9;
+    const fn survivor(id: u32) -> Holder {
+        Holder { id, exists: |id| id != KILLED || IS_KILLED.load(Ordering::Acquire) == 0 }
+    }
+    check(|| {
+        let part = Part::new(0);
+        let [doomed, other] = [(); 2].map(|()| loom::sync::Arc::clone(&part));
+        let dying = thread::spawn(move || {
+            // It gets that far, and never gives the lock back.
+            std::mem::forget(Held::take(&doomed.lock, &survivor(KILLED)));
+            doomed.add_held(1);
+            IS_KILLED.store(1, Ordering::Release);
+        });
+        let adding = thread::spawn(move || other.add(0, &survivor(2)));
+        part.add(0, &survivor(1));
+        dying.join().unwrap();
+        adding.join().unwrap();
+        assert_eq!(part.elements(&survivor(1)), [2, 3]);
     });
 }

@@ -11,10 +11,21 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::ptr::NonNull;
 
-use super::Settings;
+use std::sync::OnceLock;
+
+use weft_engine::memory::Holder;
+
 use super::segment::{create_locked, directories, file_name, map, open_existing, sweep};
+use super::{Settings, futex};
 use crate::sys;
 use crate::{Error, reason};
+
+/// This process, as one that takes the locks of windows.
+pub fn holder() -> &'static Holder {
+    static HOLDER: OnceLock<Holder> = OnceLock::new();
+    // Ids are positive numbers of 31 bits.
+    HOLDER.get_or_init(|| Holder { id: std::process::id(), exists: |id| futex::exists(id as i32) })
+}
 
 /// Mapped memory, zero at first. It is unmapped when it is dropped.
 pub struct WindowMemory {
@@ -134,8 +145,14 @@ impl Drop for WindowMemory {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use weft_engine::memory::Held;
+
     use super::*;
 
     /// Memory is created, mapped again by its name, and the name removed.   Expect: both see the same bytes; the name leads nowhere afterwards.
@@ -168,5 +185,45 @@ mod tests {
         assert!(
             directories(&settings).iter().all(|directory| !directory.join(file_name("test-window-large")).exists())
         );
+    }
+
+    /// A process takes a lock in the memory, and is killed with it.   Expect: while it lives nobody else gets the lock; then it is taken over.
+    #[test]
+    fn a_lock_outlives_nobody_who_held_it() {
+        const NAME: &str = "WEFT_TEST_WINDOW";
+        const BYTES: usize = 4096;
+        let settings = Settings::default();
+        let word = |memory: &WindowMemory| {
+            // SAFETY: the mapping is aligned to pages, and the test ends before it does.
+            unsafe { AtomicU32::from_ptr(memory.base().cast::<u32>()) as *const AtomicU32 }
+        };
+        if let Ok(name) = std::env::var(NAME) {
+            // This is the process that is killed.
+            let memory = WindowMemory::attach(&name, BYTES, &settings).unwrap();
+            // SAFETY: as above.
+            std::mem::forget(Held::take(unsafe { &*word(&memory) }, holder()));
+            println!("held");
+            std::thread::sleep(std::time::Duration::from_secs(60));
+            return;
+        }
+        let name = format!("test-lock-{}", std::process::id());
+        let memory = WindowMemory::create(&name, BYTES, &settings).unwrap();
+        // SAFETY: as above.
+        let lock = unsafe { &*word(&memory) };
+        let test = "shared::window_memory::tests::a_lock_outlives_nobody_who_held_it";
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([test, "--exact", "--nocapture"])
+            .env(NAME, &name)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().ends_with("held")));
+        assert_eq!(lock.load(Ordering::Relaxed), child.id());
+        assert!((holder().exists)(child.id()), "it lives");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        drop(Held::take(lock, holder()));
+        assert_eq!(lock.load(Ordering::Relaxed), 0);
     }
 }

@@ -34,9 +34,11 @@ pub(crate) enum Mode {
     Nonblocking,
     /// Operations on a window in memory that both ranks have mapped.
     OneSided,
+    /// Accumulates of 16 KB on such a window.
+    Accumulates,
 }
 
-/// What one side spends on a message or operation of 8 bytes, in user space.
+/// What one side spends on a message of 8 bytes or on an operation, in user space.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Count {
     pub(crate) place: String,
@@ -67,6 +69,7 @@ impl Mode {
             Mode::Blocking => "blocking",
             Mode::Nonblocking => "nonblocking",
             Mode::OneSided => "one-sided",
+            Mode::Accumulates => "accumulates",
         }
     }
 
@@ -75,6 +78,9 @@ impl Mode {
         match self {
             Mode::Blocking | Mode::Nonblocking => ["sender", "receiver"],
             Mode::OneSided => ["put and flush", "fetch-and-op and flush"],
+            Mode::Accumulates => {
+                ["accumulate of 16 KB of char and flush", "get-accumulate of 16 KB of short and flush"]
+            }
         }
     }
 }
@@ -82,7 +88,7 @@ impl Mode {
 /// All that is counted: messages at each distance, and operations on memory that is shared.
 pub(crate) fn kinds() -> impl Iterator<Item = (Place, Mode)> {
     let messages = Place::ALL.into_iter().flat_map(|place| Mode::MESSAGES.map(|mode| (place, mode)));
-    messages.chain([(Place::Node, Mode::OneSided)])
+    messages.chain([(Place::Node, Mode::OneSided), (Place::Node, Mode::Accumulates)])
 }
 
 /// What is needed beside Weft is absent: why nothing can be counted.

@@ -533,10 +533,23 @@ fn compute(
     let mut previous = Vec::new();
     while skip < target.len() {
         let length = step.min(target.len() - skip);
-        let data = if op == Op::NoOp { Vec::new() } else { packed(origin, skip, length) };
-        previous.resize(length as usize, 0);
-        let wanted = result.is_some().then_some(&mut previous[..]);
-        exposed.accumulate(target, skip, operation, &data, length as usize, wanted);
+        let copied;
+        let data = match origin {
+            _ if op == Op::NoOp => &[],
+            // MPI wants the two apart; a program that does not keep to it gets numbers all the same.
+            origin => match origin.run(skip, length).filter(|run| exposed.is_apart(run)) {
+                Some(run) => run,
+                None => {
+                    copied = packed(origin, skip, length);
+                    &copied[..]
+                }
+            },
+        };
+        let wanted = result.map(|_| {
+            previous.resize(length as usize, 0);
+            &mut previous[..]
+        });
+        exposed.accumulate(target, skip, operation, data, length as usize, wanted);
         if let Some(result) = result {
             result.write(skip, &previous);
         }
