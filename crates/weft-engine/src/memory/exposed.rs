@@ -13,7 +13,7 @@ use super::window_lock::{Held, Holder};
 use super::{SharedBuffer, UserData};
 
 /// Bytes that are computed at once: others need not wait longer for the lock than that takes, and a copy of them stays in a processor's first-level cache.
-const CHUNK_BYTES: usize = 8 << 10;
+pub(super) const CHUNK_BYTES: usize = 8 << 10;
 
 /// The lock of memory that other processes have mapped as well.
 #[derive(Clone, Copy)]
@@ -176,7 +176,7 @@ impl Exposed {
             match target.program_run(&(at..at + length as u64)) {
                 _ if op == Op::NoOp => {}
                 // SAFETY: the run lies in memory that `new` was promised, apart from the input. Nobody else combines elements there meanwhile.
-                Some(place) if are_apart(input.as_ptr(), place, length as u64) => unsafe {
+                Some(place) if are_apart(input.as_ptr(), place, length) => unsafe {
                     combine((op, element), input, place);
                 },
                 _ => combine_items(target, at, (op, element), input),
@@ -225,8 +225,8 @@ pub(super) unsafe fn combine((op, element): (Op, Element), input: &[u8], place: 
 
 /// Whether two buffers of `length` bytes have none in common.
 #[inline]
-pub(super) fn are_apart(one: *const u8, other: *const u8, length: u64) -> bool {
-    one.addr().abs_diff(other.addr()) as u64 >= length
+pub(super) fn are_apart(one: *const u8, other: *const u8, length: usize) -> bool {
+    one.addr().abs_diff(other.addr()) >= length
 }
 
 /// The same for elements that do not lie one after the other.

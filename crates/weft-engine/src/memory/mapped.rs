@@ -6,10 +6,10 @@ use weft_core::layout::Element;
 use weft_core::reduce::{self, Op};
 
 use super::checkers::LOOK_BELOW;
-use super::exposed::{Exposed, Lock, are_apart, combine};
+use super::exposed::{CHUNK_BYTES, Exposed, Lock, are_apart, combine};
 use super::window_lock::Holder;
 
-/// Bytes that are copied or combined so at most: what is longer takes so long that finding out how to do it best is worth it.
+/// Bytes that are copied so at most: what is longer takes so long that finding out how to copy it best is worth it.
 const DIRECT_BYTES_MAX: u64 = 4 << 10;
 
 /// One process's part of a window, in memory that all processes of the node have mapped. Any thread may access it at any time: each function
@@ -110,7 +110,14 @@ impl MappedMemory {
     #[inline]
     fn at(&self, offset: u64, length: u64) -> Option<*mut u8> {
         let inside = offset.checked_add(length)? <= self.bytes.load(Ordering::Acquire);
-        (inside && length <= DIRECT_BYTES_MAX).then(|| self.base.load(Ordering::Relaxed).wrapping_add(offset as usize))
+        inside.then(|| self.base.load(Ordering::Relaxed).wrapping_add(offset as usize))
+    }
+
+    /// The same of a copy between there and `near`, which is a buffer of the program.
+    #[inline]
+    fn at_copied(&self, offset: u64, near: *const u8, length: u64) -> Option<*mut u8> {
+        let is_usual = length <= DIRECT_BYTES_MAX && is_plain(near);
+        if is_usual { self.at(offset, length) } else { None }
     }
 
     /// The lock of what [`Self::at`] has found.
@@ -129,7 +136,7 @@ impl MappedMemory {
     /// `from` is an address that the program gives for so many bytes. The window is not freed meanwhile.
     #[inline]
     pub unsafe fn put(&self, offset: u64, from: *const u8, length: u64) -> bool {
-        let Some(to) = self.at(offset, length).filter(|_| is_plain(from)) else { return false };
+        let Some(to) = self.at_copied(offset, from, length) else { return false };
         // SAFETY: the caller's promise, and that of whoever made the exposed memory. Both may overlap where a process puts to itself.
         unsafe { std::ptr::copy(from, to, length as usize) };
         true
@@ -141,7 +148,7 @@ impl MappedMemory {
     /// As for [`Self::put`].
     #[inline]
     pub unsafe fn get(&self, offset: u64, to: *mut u8, length: u64) -> bool {
-        let Some(from) = self.at(offset, length).filter(|_| is_plain(to)) else { return false };
+        let Some(from) = self.at_copied(offset, to, length) else { return false };
         // SAFETY: as for `put`.
         unsafe { std::ptr::copy(from, to, length as usize) };
         true
@@ -233,20 +240,25 @@ unsafe fn update_run(
     operand: *const u8,
     result: *mut u8,
 ) -> bool {
-    let uses_operand = op != Op::NoOp;
-    if !length.is_multiple_of(element.size() as u64)
+    let (uses_operand, length) = (op != Op::NoOp, length as usize);
+    if !length.is_multiple_of(element.size())
         || uses_operand && !(are_apart(operand, place, length) && are_apart(operand, result, length))
     {
         return false;
     }
-    let _held = lock.take();
-    // SAFETY: the caller's promise, and that of whoever made the exposed memory.
-    unsafe {
-        if !result.is_null() {
-            std::ptr::copy(place, result, length as usize);
-        }
-        if uses_operand {
-            combine((op, element), std::slice::from_raw_parts(operand, length as usize), place);
+    let step = CHUNK_BYTES / element.size() * element.size();
+    for begin in (0..length).step_by(step) {
+        let length = (length - begin).min(step);
+        let place = place.wrapping_add(begin);
+        let _held = lock.take();
+        // SAFETY: the caller's promise, and that of whoever made the exposed memory.
+        unsafe {
+            if !result.is_null() {
+                std::ptr::copy(place, result.add(begin), length);
+            }
+            if uses_operand {
+                combine((op, element), std::slice::from_raw_parts(operand.add(begin), length), place);
+            }
         }
     }
     true
@@ -303,7 +315,7 @@ mod tests {
     fn runs_are_combined_as_arrays_are() {
         for element in Element::ALL.into_iter().filter(|element| element.size() == element.extent()) {
             for op in Op::ALL.into_iter().filter(|op| reduce::supports(*op, element)) {
-                for count in [1, 2, 7] {
+                for count in [1, 2, 7, 2 * CHUNK_BYTES / element.size() + 3] {
                     let length = count * element.size();
                     let operand: Vec<u8> = (0..length).map(|i| (i % 3) as u8).collect();
                     let before: Vec<u8> = (0..length).map(|i| (i % 2) as u8).collect();
