@@ -6,7 +6,7 @@ use weft_core::message::{Frame, Head};
 use weft_core::path_validation::{Ends, Keys, SIZE, is_path_frame};
 use weft_core::rails::{self, CarrierKind, Rails};
 use weft_core::time::{Duration, Instant};
-use weft_core::wire::{Channel, Echo, Echoed, Key, Kind, Number, OVERHEAD_MAX, Packet, Secret, peek_sender};
+use weft_core::wire::{Channel, Echo, Echoed, Key, Kind, Number, OVERHEAD_MAX, Packet, Piece, Secret, peek_sender};
 use weft_engine::group::PeerId;
 use weft_engine::memory::SharedBuffer;
 use weft_engine::messages::{CREDIT_BYTES, CREDIT_PER_MESSAGE, Messages, Peer};
@@ -21,9 +21,9 @@ fn secret() -> Secret {
 const OWN_MESSAGES: usize = 20;
 /// Packets asked of a flow after each that arrives.
 const ANSWERS_MAX: usize = 64;
-/// What a flow of these settings may keep, bytes: what it was given to send, a window of packets ahead of a missing one, its maps, which
+/// What a flow of these settings may keep, bytes: what it was given to send, a window of packets ahead of a missing one, pieces of 64 packets, its maps, which
 /// reach as far as on the longest path.
-const FLOW_BYTES_MAX: usize = 64 * 600 * 2 + (64 << 10) + FAR_PACKETS_MAX as usize / 8;
+const FLOW_BYTES_MAX: usize = 64 * 600 * 2 + 64 * 600 * 5 + (64 << 10) + FAR_PACKETS_MAX as usize / 8;
 
 /// Every form of packet, without a tag.
 pub(crate) fn packet_seeds() -> Vec<Vec<u8>> {
@@ -35,12 +35,22 @@ pub(crate) fn packet_seeds() -> Vec<Vec<u8>> {
     };
     let lanes = [Channel::Messages { first: number }, Channel::Data { remote_key: 7, offset: 1 << 33, end: true }];
     let numbered = |channel| Kind::Numbered { number, transmission: 1, order: number.0 as u8, channel };
-    let kinds = [Kind::Acknowledgement(number), Kind::Probe(number), numbered(lanes[0]), numbered(lanes[1])];
+    let kinds = [
+        Kind::Acknowledgement(number),
+        Kind::Probe(number),
+        Kind::Piece(number),
+        numbered(lanes[0]),
+        numbered(lanes[1]),
+    ];
+    let mut piece = vec![0; 64];
+    let [channel, _] = lanes;
+    Piece { number, transmission: 1, order: 3, channel, request: false, whole: 60, at: 2 }.emit(&mut piece);
     let mut seeds = Vec::new();
     for kind in kinds {
         for echo in [None, Some(echo)] {
             let payload: &[u8] = match kind {
                 Kind::Probe(_) => &[],
+                Kind::Piece(_) => &piece,
                 // Runs, and a map.
                 Kind::Acknowledgement(_) if echo.is_some() => &[3, 0x85, 1, 2, 4],
                 Kind::Acknowledgement(_) => &[0xff; 16],

@@ -9,7 +9,7 @@
 local weft = Proto("weft", "Weft")
 
 -- Sizes and bits of wire.rs.
-local HEADER, ECHO, MESSAGES_PREFIX, DATA_PREFIX = 28, 10, 8, 16
+local HEADER, ECHO, MESSAGES_PREFIX, DATA_PREFIX, PIECE_PREFIX = 28, 10, 8, 16, 24
 local MAP_BYTES_MAX, RUN_BYTES, RUN_MAX = 8 * 32, 3, 1048576
 local KIND_MASK, WITH_ECHO = 7, 8
 local KINDS = { [0] = "Acknowledgement", [1] = "Probe", [2] = "Messages", [3] = "Data", [4] = "Data, end" }
@@ -119,7 +119,9 @@ local function payload(tvb, whole)
     if tvb:len() < at + prefix then return nil end
     local length = tvb(at, 2):le_uint()
     local over = whole - at - prefix - length
-    if over < 0 or length == 0 then return nil end
+    if over < 0 or length == 0 and kind ~= 2 then return nil end
+    -- A question whether the path carries a packet of this size.
+    if length == 0 then return at, 0, false end
     local filled = kind ~= 2 and over > 0 and (over ~= 16 or tvb:len() >= whole and tvb(whole - 8, 8):le_uint64() == UInt64(0))
     if over ~= 0 and over ~= 16 and not filled then return nil end
     return at, length, over == 16 and not filled
@@ -158,7 +160,7 @@ local function is_packet(tvb, whole)
     local echo = bit.band(flags, WITH_ECHO) ~= 0
     local rest = whole - HEADER - (echo and ECHO or 0)
     if kind == 0 then return rest >= 0 and (rest <= MAP_BYTES_MAX and rest % 8 == 0 or is_runs(tvb, whole - rest, whole)) end
-    if kind == 1 then return rest == 0 end
+    if kind == 1 then return rest == 0 or rest > PIECE_PREFIX end
     return payload(tvb, whole) ~= nil
 end
 
@@ -261,6 +263,12 @@ local function dissect_packet(tvb, pinfo, tree, whole)
             tree:add_le(f.map, tvb(at, 8))
             at = at + 8
         end
+    elseif kind == 1 and at + PIECE_PREFIX <= tvb:len() then
+        info = string.format("%d: Piece %u of packet %u, from byte %u of %u, ack %u", tvb(8, 3):le_uint(), tvb(12, 4):le_uint(),
+                             tvb(at + 4, 4):le_uint(), tvb(at + 10, 2):le_uint(), tvb(at + 8, 2):le_uint(), tvb(16, 4):le_uint())
+        tree:add(f.order, tvb(at + 1, 1))
+        tree:add(f.transmission, tvb(at + 2, 1))
+        if at + PIECE_PREFIX < tvb:len() then tree:add(f.data, tvb(at + PIECE_PREFIX)) end
     elseif kind >= 2 then
         local _, length, is_sealed = payload(tvb, whole)
         tree:add_le(f.length, tvb(at, 2))
@@ -276,7 +284,9 @@ local function dissect_packet(tvb, pinfo, tree, whole)
             info = info .. string.format(": %d bytes at %s of sink %u", length, tostring(tvb(at + 8, 8):le_uint64()), tvb(at + 4, 4):le_uint())
             at = at + DATA_PREFIX
         end
-        if at < tvb:len() then
+        if kind == 2 and length == 0 then
+            info = info .. string.format(": asks whether %d bytes get through", whole)
+        elseif at < tvb:len() then
             if is_sealed then
                 tree:add(f.sealed, tvb(at))
                 info = info .. " (sealed)"

@@ -25,12 +25,14 @@ mod incoming;
 mod loss_detection;
 mod outgoing;
 mod parked;
+mod path_mtu;
 mod paths;
 mod queue;
 mod receive;
 mod ring;
 mod round_trip;
 mod settings;
+mod sizes;
 mod transmit;
 
 pub use counters::{Counters, Gauges};
@@ -49,7 +51,7 @@ use incoming::Incoming;
 use outgoing::Outgoing;
 
 /// Most bytes that an idle flow occupies after `Flow::shrink`, allocations included; one that has striped bulk data keeps
-/// [`striped_bytes`] besides. One that is not used for long is parked, and is smaller then ([`PARKED_BYTES_MAX`]).
+/// [`striped_bytes`] besides, and one whose packets have become smaller [`SMALLER_BYTES`]. One that is not used for long is parked, and is smaller then ([`PARKED_BYTES_MAX`]).
 pub const IDLE_BYTES_MAX: usize = 1168;
 const _: () = assert!(size_of::<Flow>() + Outgoing::KEPT <= IDLE_BYTES_MAX);
 
@@ -57,6 +59,9 @@ const _: () = assert!(size_of::<Flow>() + Outgoing::KEPT <= IDLE_BYTES_MAX);
 pub const fn striped_bytes(bulk_paths: u8) -> usize {
     paths::Paths::bytes_max(bulk_paths as usize)
 }
+
+/// Bytes that a flow keeps whose packets are smaller than at first because a path does not carry those.
+pub const SMALLER_BYTES: usize = size_of::<path_mtu::PathMtu>();
 
 /// Where bulk data is read from when it is sent, and sent again: memory that the sender promised to keep until it is acknowledged.
 pub trait Regions {
@@ -149,15 +154,21 @@ impl Flow {
         }
     }
 
-    /// The largest `head` plus `payload` that `submit_message` takes, in bytes.
+    /// The largest `head` plus `payload` that fills one packet at present, in bytes: it may become smaller and larger again.
+    #[inline]
     pub fn frame_max(&self) -> usize {
-        self.settings.messages_max() - FRAME_PREFIX
+        self.outgoing.messages_max(&self.settings) - FRAME_PREFIX
+    }
+
+    /// Bytes of the longest packet that leaves as a whole at present.
+    pub fn packet_size(&self) -> usize {
+        self.outgoing.packet_size()
     }
 
     /// The largest `head` plus `payload` that shares the packet with the messages submitted before it; 0 if none does. A long
     /// message whose first piece is of this size leaves no gap: packets of a run are all of one size then, and travel as one train.
     pub fn frame_room(&self) -> usize {
-        self.outgoing.queue.room(self.settings.messages_max()).saturating_sub(FRAME_PREFIX)
+        self.outgoing.queue.room(self.outgoing.messages_max(&self.settings)).saturating_sub(FRAME_PREFIX)
     }
 
     fn ciphers(&mut self) -> &mut Ciphers {
@@ -165,13 +176,14 @@ impl Flow {
         self.ciphers.get_or_insert_with(|| Box::new(Ciphers::new(own, peer)))
     }
 
-    /// Sends `head` and `payload` as one message on the ordered channel. Both are copied. Panics if they exceed `frame_max`.
+    /// Sends `head` and `payload` as one message on the ordered channel. Both are copied. Panics if they exceed what `frame_max` was at first.
     /// Without effect once the peer has failed.
     pub fn submit_message(&mut self, head: &[u8], payload: &[u8]) {
-        assert!(head.len() + payload.len() <= self.frame_max(), "a message larger than frame_max");
+        let most = self.settings.messages_max(self.settings.packet_size) - FRAME_PREFIX;
+        assert!(head.len() + payload.len() <= most, "a message larger than frame_max");
         if !self.failed {
             self.counters.messages_sent += 1;
-            self.outgoing.queue.submit_message(head, payload, self.settings.messages_max());
+            self.outgoing.queue.submit_message(head, payload, self.outgoing.messages_max(&self.settings));
         }
     }
 
@@ -262,6 +274,7 @@ impl Flow {
             round_trip_min_ns: self.shortest_round_trip().map_or(0, |shortest| shortest.0),
             window_packets: self.window().into(),
             in_flight_packets: self.outgoing.in_flight().into(),
+            packet_bytes: self.packet_size() as u64,
         }
     }
 

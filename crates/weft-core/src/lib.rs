@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
+mod assembly;
 pub mod collective;
 pub mod connection;
 pub mod flow;

@@ -18,7 +18,8 @@
 //! A gap is proved by the next packet, and the receiver asks at once. Who keeps the packet sends it to the one or two that ask, by
 //! unicast, or to the group if more do. The loss of the last packet is proved by nothing that comes. When nothing has left for a round trip and somebody has not acknowledged it, the
 //! sender multicasts it again, and a probe behind it; then it asks those that lag behind one by one, after twice the time each time. So a network that carries no multicast
-//! at all is slow, and nothing worse.
+//! at all is slow, and nothing worse. A packet that does not get through however often it is sent again may be too long for a path whose MTU has become
+//! smaller: it leaves in pieces.
 //!
 //! # Flow and congestion control
 //!
@@ -58,6 +59,10 @@ pub const LOSS_SHARE: u32 = 16;
 pub const LOSSES_FREE: u32 = 2;
 /// Askers for one packet from which on it is sent to all again.
 const REPAIR_BY_MULTICAST: usize = 3;
+/// Times that a packet is sent again to who asks for it before it leaves in pieces …
+const CUT_AFTER: u8 = 3;
+/// … of so many bytes, which every interface carries that is offered to peers.
+const PIECE_BYTES: usize = crate::flow::PACKET_SIZE_MIN;
 /// Fewer packets than this say nothing of how well the network carries them.
 const REVIEW_PACKETS_MIN: u64 = 32;
 /// The same for a root that asks nobody else: a receiver that was stopped for a while has lost many packets, too.

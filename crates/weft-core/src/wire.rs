@@ -21,7 +21,19 @@
 //!       or runs           where a map would be too long: how many packets from `acknowledged + 65` on are not told of, how many have
 //!                         arrived, and so on in turn; each number in 1 to 3 bytes of 7 bits, the low ones first, all but the last byte
 //!                         of a number with the eighth bit set. Their length is no multiple of 8: a zero behind them sees to that
+//!     piece: kind     1   that of the packet of which this is a piece, REQUEST included; such control packets are marked as probes
+//!       order         1   as in the packet, as are the transmission and the number
+//!       transmission  1
+//!       zero          1
+//!       number        4
+//!       whole         2   bytes of the packet's payload, and where in it the bytes behind this prefix belong
+//!       at            2
+//!       first or sink 4   as in the packet, and the offset of data
+//!       offset        8
 //! ```
+//!
+//! A packet that is longer than its path carries travels in pieces: the receiver puts them together before it takes the packet. Messages of
+//! length 0 are a question whether a path carries packets of that size: zeros fill them up.
 //!
 //! A sealed packet with messages or data has its payload encrypted, and behind it 16 bytes that prove it and what stands before.
 //!
@@ -61,6 +73,10 @@ pub const RUN_MAX: u32 = 1 << 20;
 /// Bytes of the longest number in runs.
 const RUN_BYTES: usize = 3;
 
+/// Most bytes that stand in a piece of a packet beside the bytes of its payload.
+pub(crate) const PIECE_OVERHEAD: usize = HEADER_SIZE + ECHO_SIZE + PIECE_PREFIX;
+
+const PIECE_PREFIX: usize = 24;
 const MESSAGES_PREFIX: usize = 8;
 const DATA_PREFIX: usize = 16;
 const SENDER_MAX: u32 = 0x00ff_ffff;
@@ -192,6 +208,8 @@ pub enum Kind {
     Acknowledgement(Number),
     /// Asks for an acknowledgement.
     Probe(Number),
+    /// A piece of a packet with messages or data: see [`Piece`]. Like an acknowledgement and a probe it has a number of its own.
+    Piece(Number),
     /// Messages or data.
     Numbered {
         /// The same for all transmissions.
@@ -228,7 +246,8 @@ pub struct Packet {
 
 impl Packet {
     /// Writes all that stands in front of a payload of `length` bytes and returns how much that is.
-    /// The payload (of a standalone acknowledgement: the map) and `Key::write_tag` are to follow. Panics if `out` is too short.
+    /// The payload (of a standalone acknowledgement: the map, of a piece: what [`Piece`] writes) and `Key::write_tag` are to follow. Panics
+    /// if `out` is too short.
     pub fn emit(&self, length: usize, out: &mut [u8]) -> usize {
         let mut flags = self.path << flag::PATH | if self.marked { flag::MARKED } else { 0 };
         let mut at = HEADER_SIZE;
@@ -239,7 +258,7 @@ impl Packet {
         }
         let (kind, number) = match self.kind {
             Kind::Acknowledgement(number) => (kind::ACKNOWLEDGEMENT, number),
-            Kind::Probe(number) => (kind::PROBE, number),
+            Kind::Probe(number) | Kind::Piece(number) => (kind::PROBE, number),
             Kind::Numbered { number, transmission, order, channel } => {
                 let prefix = &mut out[at..];
                 prefix[2..4].copy_from_slice(&[order, transmission]);
@@ -301,6 +320,7 @@ impl Packet {
                 Kind::Acknowledgement(number)
             }
             kind::PROBE if rest.is_empty() => Kind::Probe(number),
+            kind::PROBE if rest.len() > PIECE_PREFIX => Kind::Piece(number),
             kind @ (kind::MESSAGES | kind::DATA | kind::DATA_END) => {
                 let &[_, _, order, transmission @ 1..=u8::MAX, ..] = rest else { return None };
                 Kind::Numbered { number, transmission, order, channel: parse_channel(kind, &mut rest)? }
@@ -333,8 +353,76 @@ pub(crate) fn payload_at(bytes: &[u8]) -> Option<usize> {
     (at <= bytes.len()).then_some(at)
 }
 
+/// Where the bytes of a piece begin; `None` for anything else, or if the packet is too short for that.
+pub(crate) fn piece_at(bytes: &[u8]) -> Option<usize> {
+    let flags = *bytes.get(11)?;
+    let at = HEADER_SIZE + PIECE_PREFIX + if flags & flag::ECHO != 0 { ECHO_SIZE } else { 0 };
+    (flags & flag::KIND == kind::PROBE && at < bytes.len()).then_some(at)
+}
+
 fn is_messages(bytes: &[u8]) -> bool {
     kind::apart(bytes[11] & flag::KIND).0 == kind::MESSAGES
+}
+
+/// What stands before the bytes of a piece: which packet it is of, and where they belong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Number of the packet.
+    pub number: Number,
+    /// Which transmission of it; 1: the first.
+    pub transmission: u8,
+    /// The place of that among all transmissions of its way, modulo 256.
+    pub order: u8,
+    /// What the packet's payload is.
+    pub channel: Channel,
+    /// An acknowledgement of the packet is wanted at once.
+    pub request: bool,
+    /// Bytes of the packet's payload.
+    pub whole: u16,
+    /// Where in it the bytes of this piece begin.
+    pub at: u16,
+}
+
+impl Piece {
+    /// Writes the prefix, behind which the bytes are to follow, and returns its length. Panics if `out` is too short.
+    pub fn emit(&self, out: &mut [u8]) -> usize {
+        let prefix = &mut out[..PIECE_PREFIX];
+        let (kind, word, offset) = match self.channel {
+            Channel::Messages { first } => (kind::MESSAGES, first.0, 0),
+            Channel::Data { remote_key, offset, end: false } => (kind::DATA, remote_key, offset),
+            Channel::Data { remote_key, offset, end: true } => (kind::DATA_END, remote_key, offset),
+        };
+        let kind = if self.request { kind + kind::REQUEST } else { kind };
+        prefix[..4].copy_from_slice(&[kind, self.order, self.transmission, 0]);
+        prefix[4..8].copy_from_slice(&self.number.0.to_le_bytes());
+        prefix[8..10].copy_from_slice(&self.whole.to_le_bytes());
+        prefix[10..12].copy_from_slice(&self.at.to_le_bytes());
+        prefix[12..16].copy_from_slice(&word.to_le_bytes());
+        prefix[16..24].copy_from_slice(&offset.to_le_bytes());
+        PIECE_PREFIX
+    }
+
+    /// What the payload of a `Kind::Piece` says, and the bytes of the piece; sealed ones have the seal behind them.
+    pub fn parse(payload: &[u8]) -> Option<(Self, &[u8])> {
+        let (prefix, bytes) = payload.split_at_checked(PIECE_PREFIX)?;
+        let (kind, request) = kind::apart(prefix[0]);
+        let word = u32_at(prefix, 12);
+        let channel = match kind {
+            kind::MESSAGES => Channel::Messages { first: Number(word) },
+            kind::DATA | kind::DATA_END => {
+                Channel::Data { remote_key: word, offset: u64_at(prefix, 16), end: kind == kind::DATA_END }
+            }
+            _ => return None,
+        };
+        let &[_, order, transmission @ 1..=u8::MAX, 0, ..] = prefix else { return None };
+        let (number, whole, at) = (Number(u32_at(prefix, 4)), u16_at(prefix, 8), u16_at(prefix, 10));
+        Some((Self { number, transmission, order, channel, request, whole, at }, bytes))
+    }
+
+    /// Whether these bytes, at least one, have a place in the packet.
+    pub(crate) const fn holds(&self, bytes: &[u8]) -> bool {
+        !bytes.is_empty() && self.at as usize + bytes.len() <= self.whole as usize
+    }
 }
 
 /// What a standalone acknowledgement tells beyond the selective bits, as it stands in the packet: words, or runs.
@@ -520,11 +608,20 @@ fn parse_channel(kind: u8, rest: &mut &[u8]) -> Option<Channel> {
     let (channel, prefix) = parse_prefix(kind, bytes)?;
     let (payload, filling) = bytes[prefix..].split_at_checked(usize::from(u16_at(bytes, 0)))?;
     *rest = payload;
+    let is_right = match channel {
+        // A question whether the path carries packets of this size.
+        Channel::Messages { .. } if payload.is_empty() => true,
+        Channel::Messages { .. } => filling.is_empty() && is_payload(&channel, payload),
+        Channel::Data { .. } => is_payload(&channel, payload),
+    };
+    is_right.then_some(channel)
+}
+
+/// Whether a payload is one that a packet of this channel may have.
+pub(crate) fn is_payload(channel: &Channel, payload: &[u8]) -> bool {
     match channel {
-        Channel::Messages { .. } if !filling.is_empty() || !Frames::are_whole(rest) => None,
-        Channel::Data { .. } if rest.is_empty() => None,
-        Channel::Data { offset, .. } if offset.checked_add(rest.len() as u64).is_none() => None,
-        _ => Some(channel),
+        Channel::Messages { .. } => Frames::are_whole(payload),
+        Channel::Data { offset, .. } => !payload.is_empty() && offset.checked_add(payload.len() as u64).is_some(),
     }
 }
 

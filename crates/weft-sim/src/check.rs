@@ -26,7 +26,7 @@ pub(crate) fn rest(own: u32, peer: &Peer) -> Result<(), Violation> {
         return Err(Violation(format!("{pair} does not come to rest")));
     }
     let held = peer.flow.memory_bytes();
-    if held > IDLE_BYTES_MAX + peer.striped_bytes() {
+    if held > IDLE_BYTES_MAX + peer.kept_bytes() {
         return Err(Violation(format!("{pair} is idle and holds {held} bytes")));
     }
     Ok(())
@@ -41,6 +41,8 @@ pub fn misleads(plan: &Plan) -> bool {
             Nuisance::Overload { .. } => plan.host.frames || !plan.rails.is_empty(),
             // A detour may be shorter than what waits on the way that was cut.
             Nuisance::Cut { .. } | Nuisance::Flapping { .. } => true,
+            // Of a packet that leaves in pieces some may arrive.
+            Nuisance::Mtu { .. } => true,
             _ => false,
         })
 }

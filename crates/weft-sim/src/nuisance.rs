@@ -114,6 +114,17 @@ pub enum Nuisance {
         /// How often; at most `FLAPS_MAX`.
         times: u32,
     },
+    /// The way of packets carries no longer ones for a time, and does not say so.
+    Mtu {
+        /// Bytes of the longest packet that it carries.
+        bytes: usize,
+        /// Of what this rank sends only.
+        rank: Option<u32>,
+        /// First instant.
+        from: Instant,
+        /// The end.
+        to: Instant,
+    },
     /// Clocks of hosts began at different times and run fast or slow.
     Clocks {
         /// Ahead by at most this.
@@ -141,6 +152,7 @@ impl Nuisance {
             Self::Slow { .. } => "slow",
             Self::Cut { .. } => "cut",
             Self::Flapping { .. } => "flapping",
+            Self::Mtu { .. } => "mtu",
             Self::Clocks { .. } => "clocks",
         }
     }
@@ -167,6 +179,7 @@ impl Nuisance {
                 Box::new(Bursts { begins, ends, loss, bad: vec![false; ranks as usize], random })
             }
             Self::Blackout { from, to } => Box::new(Blackout { from, to }),
+            Self::Mtu { bytes, rank, from, to } => Box::new(Mtu { bytes, rank, from, to }),
             Self::Duplication { per_million, late_max } => Box::new(Duplication { per_million, late_max, random }),
             Self::Reordering { per_million, delay_max } => Box::new(Reordering { per_million, delay_max, random }),
             Self::Corruption { per_million } => Box::new(Corruption { per_million, random }),
@@ -210,6 +223,10 @@ impl fmt::Display for Nuisance {
             Self::Cut { cable, from, to } => write!(f, "cut of {cable:?} {} to {}", us(from.0), us(to.0)),
             Self::Flapping { cable, from, down, up, times } => {
                 write!(f, "flapping of {cable:?} from {}, {times} times {} of {}", us(from.0), us(down.0), us(up.0))
+            }
+            Self::Mtu { bytes, rank, from, to } => {
+                let whose = rank.map_or(String::new(), |rank| format!(" of rank {rank}"));
+                write!(f, "packets{whose} of more than {bytes} bytes lost {} to {}", us(from.0), us(to.0))
             }
             Self::Clocks { ahead_max, drift_max } => write!(f, "clocks {} apart, {drift_max} ppm", us(ahead_max.0)),
         }
@@ -409,6 +426,20 @@ struct Blackout {
 impl Stage for Blackout {
     fn pass(&mut self, now: Instant, flight: Flight, outcome: &mut Outcome) {
         if (self.from..self.to).contains(&now) { outcome.lose(&flight) } else { outcome.go_on(flight) }
+    }
+}
+
+struct Mtu {
+    bytes: usize,
+    rank: Option<u32>,
+    from: Instant,
+    to: Instant,
+}
+
+impl Stage for Mtu {
+    fn pass(&mut self, now: Instant, flight: Flight, outcome: &mut Outcome) {
+        let is_met = (self.from..self.to).contains(&now) && self.rank.is_none_or(|rank| rank == flight.from);
+        if is_met && flight.bytes.len() > self.bytes { outcome.lose(&flight) } else { outcome.go_on(flight) }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::world::{Violation, World};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
-use weft_core::flow::{Counters, Event, Flow, Settings, striped_bytes};
+use weft_core::flow::{Counters, Event, Flow, SMALLER_BYTES, Settings, striped_bytes};
 use weft_core::path_validation::{self, Ends, Keys};
 use weft_core::rails::{Carrier, CarrierKind, Rails};
 use weft_core::time::{Duration, Instant};
@@ -77,9 +77,10 @@ impl Peer {
         self.rails.as_ref().map_or(0, of)
     }
 
-    /// Bytes that the flow keeps because it stripes.
-    pub(crate) fn striped_bytes(&self) -> usize {
-        self.rails.as_ref().map_or(0, |rails| striped_bytes(rails.bulk_paths() as u8))
+    /// Bytes that the flow keeps because it stripes, or because a path has proved to carry no more than smaller packets.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        let smaller = if self.flow.counters().packets_smaller > 0 { SMALLER_BYTES } else { 0 };
+        smaller + self.rails.as_ref().map_or(0, |rails| striped_bytes(rails.bulk_paths() as u8))
     }
 }
 

@@ -5,7 +5,7 @@ use crate::nuisance::Nuisance;
 use crate::plan::{Demands, Host, Plan, Traffic};
 use crate::random::Random;
 use crate::report::Report;
-use crate::swarm::swarm;
+use crate::swarm::{self, swarm};
 use crate::topology::{Bucket, Buffer, Cable, Link, Spreading, Topology};
 use crate::workload;
 use crate::world::{self, Violation};
@@ -35,6 +35,7 @@ pub const SCENARIOS: &[(&str, &str, Scenario)] = &[
     ("clocks", "hosts whose clocks differ and drift", clocks),
     ("one_loss", "a single packet lost in a stream", one_loss),
     ("tail_loss", "the last packet of a stream lost", tail_loss),
+    ("mtu", "a path that carries less in the middle, more again, and loses packets besides", path_mtu),
     ("flapping", "a cable that is cut again and again", flapping),
     ("trunk", "leaf and spine, and a trunk that is cut: a detour is found", trunk),
     ("clusters", "bulk data over a link of 0.1 to 100 ms between two clusters: it is full", clusters),
@@ -345,6 +346,23 @@ fn tail_loss(random: &mut Random) -> Plan {
     plan.settings = Settings::default();
     plan.workload = workload::stream(vec![14_000]);
     plan.nuisances = vec![Nuisance::LoseExactly(vec![9])];
+    plan
+}
+
+fn path_mtu(random: &mut Random) -> Plan {
+    let mut plan = quiet();
+    latency(&mut plan, random.between(5_000, 200_000));
+    plan.settings.packet_size = random.pick(&[1452, 8952]);
+    plan.settings.sealed = random.chance(200_000);
+    let bulk = random.pick(&[1 << 20, 20 << 20]);
+    plan.workload = workload::both_ways(random, 500, bulk);
+    for _ in 0..random.between(1, 4) {
+        let rank = random.chance(500_000).then(|| random.below(2) as u32);
+        plan.nuisances.push(swarm::mtu(random, plan.settings.packet_size, rank, 100_000_000));
+    }
+    if random.chance(500_000) {
+        plan.nuisances.push(Nuisance::Loss { per_million: random.pick(&[1_000, 10_000, 50_000]), rank: None });
+    }
     plan
 }
 

@@ -6,7 +6,7 @@ use crate::random::Random;
 use crate::scenario::quiet;
 use crate::topology::{Bucket, Buffer, Cable, Link, Spreading, Topology, frame_bytes};
 use crate::workload;
-use weft_core::flow::{AckScheme, Settings};
+use weft_core::flow::{AckScheme, PACKET_SIZE_MIN, Settings};
 use weft_core::time::{Duration, Instant};
 
 /// Draws a plan.
@@ -141,11 +141,24 @@ fn nuisances(random: &mut Random, plan: &Plan) -> Vec<Nuisance> {
             times: random.between(1, 20) as u32,
         });
     }
+    if random.chance(200_000) {
+        for _ in 0..random.between(1, 3) {
+            let rank = random.chance(500_000).then(|| any_rank(random));
+            nuisances.push(mtu(random, plan.settings.packet_size, rank, 200_000_000));
+        }
+    }
     if random.chance(500_000) {
         let ahead_max = Duration(random.pick(&[0, 1_000_000, 86_400_000_000_000]));
         nuisances.push(Nuisance::Clocks { ahead_max, drift_max: random.pick(&[20, 500]) });
     }
     nuisances
+}
+
+/// A way that carries no packets of full size for at most so long.
+pub(crate) fn mtu(random: &mut Random, packet_size: usize, rank: Option<u32>, most: u64) -> Nuisance {
+    let (from, to) = span(random, most);
+    let bytes = random.between(PACKET_SIZE_MIN as u64, packet_size as u64) as usize;
+    Nuisance::Mtu { bytes, rank, from, to }
 }
 
 /// A span that begins early and is at most so long.

@@ -229,6 +229,14 @@ impl<'a> World<'a> {
                 flight.number = Some(number.0);
                 witnessed.witness.departed(number.0, &mut self.report.resends).map_err(Violation)?;
             }
+            // One that leaves in pieces is known by the first, which counts for nothing once it has left.
+            if let (Kind::Piece(_), Some((piece, _))) = (packet.kind, wire::Piece::parse(payload))
+                && piece.at == 0
+            {
+                let number = piece.number.0;
+                witnessed.witness.departed(number, &mut self.report.resends).map_err(Violation)?;
+                witnessed.witness.gone(number, Cause::Loss);
+            }
             if self.watch.trace {
                 let (from, to, bytes) = (flight.from, flight.to, payload.len());
                 crate::out::line(format_args!("{:>12} ns  {from} -> {to}  {bytes} bytes {packet:?}", self.now.0));

@@ -172,6 +172,9 @@ impl Outgoing {
                 match record.content {
                     Content::Data { region, length, .. } => acknowledged(region, u64::from(length)),
                     Content::Messages { .. } => self.message_packets -= 1,
+                    // One that has been sent again has failed before.
+                    Content::Question { size } if record.transmission == 1 => self.question_passed(now, size),
+                    Content::Question { .. } => {}
                 }
             }
             if let Some(has) = &mut self.has {
@@ -204,6 +207,9 @@ impl Outgoing {
                 // The first word of the map may begin before the window.
                 let Ok(index) = usize::try_from(number.since(self.base())) else { continue };
                 newly += self.acknowledge_one(now, index, echoed);
+                if self.mtu.is_some() {
+                    self.note_question(now, index);
+                }
                 self.has.get_or_insert_default().set(Number(self.base as u32), number);
                 if number.plus(1).is_after(self.seen) {
                     self.seen = number.plus(1);

@@ -57,6 +57,12 @@ counters! {
     resent_by_path,
     /// Packets sent again because the peer misses them, though it had told that it has them.
     resent_by_denial,
+    /// Packets that left in pieces, since they were longer than their path carried.
+    cut,
+    /// Times packets became smaller because a path (its MTU) carried no larger ones.
+    packets_smaller,
+    /// Times packets became larger again because the path carried them.
+    packets_larger,
     /// Probes sent.
     probes,
     /// Probes that arrived.
@@ -129,20 +135,26 @@ pub struct Gauges {
     pub window_packets: u64,
     /// Packets that are in flight.
     pub in_flight_packets: u64,
+    /// Bytes of the longest packet that leaves at present: what the path carries (its MTU) without the network's headers.
+    pub packet_bytes: u64,
 }
 
 impl Gauges {
     /// Name and meaning of each gauge.
-    pub const NAMES: [(&str, &str); 4] = [
+    pub const NAMES: [(&str, &str); 5] = [
         ("round_trip_ns", "The smoothed round trip, ns; a guess before the first sample."),
         ("round_trip_min_ns", "The shortest round trip of late, ns; 0 before the first sample."),
         ("window_packets", "Packets that may be in flight."),
         ("in_flight_packets", "Packets that are in flight."),
+        (
+            "packet_bytes",
+            "Bytes of the longest packet that leaves at present: what the path carries (its MTU) without the network's headers.",
+        ),
     ];
 
     /// The gauges in the order of `NAMES`.
     pub const fn values(&self) -> [u64; Self::NAMES.len()] {
-        [self.round_trip_ns, self.round_trip_min_ns, self.window_packets, self.in_flight_packets]
+        [self.round_trip_ns, self.round_trip_min_ns, self.window_packets, self.in_flight_packets, self.packet_bytes]
     }
 }
 

@@ -2,10 +2,12 @@
 
 use super::ring::Ring;
 use super::settings::{ANSWER_TIME, AckScheme, BULK_DELAY, BULK_PACKETS, GAP_ACKS, Settings, WINDOW_MAX};
+use crate::assembly::Assemblies;
 use crate::time::{Duration, Instant};
-use crate::wire::{Echo, Echoed, Frames, MAP_WORDS_MAX, Number, PATHS_MAX, RunWriter, SELECTIVE_PACKETS};
+use crate::wire::{Echo, Echoed, Frames, MAP_WORDS_MAX, Number, PATHS_MAX, Piece, RunWriter, SELECTIVE_PACKETS};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 /// What a numbered packet says about itself.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +38,16 @@ pub(super) enum Arrival {
 struct Held {
     first: Number,
     payload: Box<[u8]>,
+}
+
+/// What waits here for packets that have not arrived.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Sorted; at most one entry per packet of the window.
+    held: VecDeque<Held>,
+    held_bytes: usize,
+    /// Packets of which only pieces have arrived.
+    assemblies: Assemblies,
 }
 
 /// The newest packet that has not been echoed yet.
@@ -99,9 +111,8 @@ pub(super) struct Incoming {
     /// What has arrived of numbers in `expected..horizon`; all others are clear. There only while something is missing.
     arrived: Option<Box<Ring>>,
     next_message: Number,
-    /// Sorted; at most one entry per packet of the window.
-    held: VecDeque<Held>,
-    held_bytes: usize,
+    /// There only while there is something.
+    waiting: Option<Box<Waiting>>,
     /// New packets since the last acknowledgement left.
     unacknowledged: u32,
     ack_pending: AckPending,
@@ -133,10 +144,17 @@ const fn is_within(distance: i32, reach: u32) -> bool {
     distance < reach as i32 && distance >= -(past as i32)
 }
 
+impl Waiting {
+    /// Bytes allocated.
+    fn memory_bytes(&self) -> usize {
+        self.held.capacity() * size_of::<Held>() + self.held_bytes + self.assemblies.memory_bytes()
+    }
+}
+
 impl Incoming {
     /// Whether nothing is missing, held or owed.
     pub(super) fn can_park(&self) -> bool {
-        self.arrived.is_none() && self.held.is_empty() && !self.is_ack_pending()
+        self.arrived.is_none() && self.waiting.is_none() && !self.is_ack_pending()
     }
 
     pub(super) fn park(self) -> Parked {
@@ -155,8 +173,7 @@ impl Incoming {
             horizon: Number::FIRST,
             arrived: None,
             next_message: Number::FIRST,
-            held: VecDeque::new(),
-            held_bytes: 0,
+            waiting: None,
             unacknowledged: 0,
             ack_pending: AckPending::No,
             cause: Cause::Delay,
@@ -218,6 +235,29 @@ impl Incoming {
         }
     }
 
+    /// Takes a piece of a packet that has not arrived; the payload of the packet once it is whole.
+    pub(super) fn assemble(&mut self, piece: &Piece, bytes: &[u8]) -> Option<Vec<u8>> {
+        let Piece { number, whole, at, .. } = *piece;
+        let packet = self.waiting.get_or_insert_default().assemblies.take(number, whole, at, bytes);
+        self.forget_waiting();
+        packet
+    }
+
+    /// This packet is here, and perhaps others before it: no pieces of them are awaited.
+    fn forget_pieces(&mut self, number: Number) {
+        let expected = self.expected();
+        if let Some(waiting) = &mut self.waiting {
+            waiting.assemblies.forget(number);
+            waiting.assemblies.forget_before(expected);
+        }
+        self.forget_waiting();
+    }
+
+    /// Gives the memory back once nothing waits.
+    fn forget_waiting(&mut self) {
+        self.waiting.take_if(|waiting| waiting.held.is_empty() && waiting.assemblies.is_empty());
+    }
+
     /// Notes a new packet and decides when to acknowledge it. True if it was overtaken on its way.
     pub(super) fn arrive(&mut self, now: Instant, packet: &Arriving, settings: &Settings) -> bool {
         let Arriving { number, transmission, order, path, messages, more_follows, host_delay } = *packet;
@@ -232,6 +272,9 @@ impl Incoming {
             *next = order.wrapping_add(1);
         }
         self.record(number);
+        if self.waiting.is_some() {
+            self.forget_pieces(number);
+        }
         self.pending_echo = Some(PendingEcho { of: Echoed::Packet { number, transmission }, at: now, host_delay });
         self.unacknowledged += 1;
         let (delays, packets) = match (more_follows, messages) {
@@ -292,8 +335,13 @@ impl Incoming {
 
     /// A packet came with a mark of congestion: the sender should know at once.
     pub(super) fn marked(&mut self) {
-        self.marked = true;
+        self.note_mark();
         self.ack_now(Cause::Mark);
+    }
+
+    /// The next acknowledgement tells of such a mark.
+    pub(super) fn note_mark(&mut self) {
+        self.marked = true;
     }
 
     /// Whether there is a mark to report; reported once.
@@ -436,7 +484,8 @@ impl Incoming {
     /// Whether a packet with messages may be taken: false for messages that were delivered already,
     /// which a peer that keeps to the protocol never sends under a new packet number.
     pub(super) fn expects_messages(&self, first: Number, window: u32) -> bool {
-        !self.next_message.is_after(first) && (first == self.next_message || self.held.len() < window as usize)
+        let held = || self.waiting.as_ref().map_or(0, |waiting| waiting.held.len());
+        !self.next_message.is_after(first) && (first == self.next_message || held() < window as usize)
     }
 
     /// Delivers messages whose turn it is and holds the others. Returns how many were delivered, and their bytes.
@@ -447,18 +496,24 @@ impl Incoming {
         }
         let mut total = (0, 0);
         self.deliver(payload, deliver, &mut total);
-        while let Some(front) = self.held.front() {
-            if front.first != self.next_message {
-                break;
-            }
-            let Some(held) = self.held.pop_front() else { break };
-            self.held_bytes -= held.payload.len();
-            self.deliver(&held.payload, deliver, &mut total);
-            if self.held.is_empty() {
-                self.held = VecDeque::new();
-            }
+        if self.waiting.is_some() {
+            self.deliver_held(deliver, &mut total);
         }
         total
+    }
+
+    /// Delivers what was held and whose turn it is.
+    fn deliver_held(&mut self, deliver: &mut dyn FnMut(&[u8]), total: &mut (u64, u64)) {
+        while let Some(waiting) = &mut self.waiting {
+            let next = self.next_message;
+            if waiting.held.front().is_none_or(|front| front.first != next) {
+                break;
+            }
+            let Some(held) = waiting.held.pop_front() else { break };
+            waiting.held_bytes -= held.payload.len();
+            self.deliver(&held.payload, deliver, total);
+            self.forget_waiting();
+        }
     }
 
     fn deliver(&mut self, payload: &[u8], deliver: &mut dyn FnMut(&[u8]), total: &mut (u64, u64)) {
@@ -471,21 +526,22 @@ impl Incoming {
     }
 
     fn hold(&mut self, first: Number, payload: &[u8]) {
-        let at = self.held.partition_point(|held| first.is_after(held.first));
-        self.held_bytes += payload.len();
-        self.held.insert(at, Held { first, payload: payload.into() });
+        let Waiting { held, held_bytes, .. } = &mut **self.waiting.get_or_insert_default();
+        let at = held.partition_point(|held| first.is_after(held.first));
+        *held_bytes += payload.len();
+        held.insert(at, Held { first, payload: payload.into() });
     }
 
     /// Bytes allocated.
     pub(super) fn memory_bytes(&self) -> usize {
         let map = self.arrived.as_ref().map_or(0, |arrived| arrived.memory_bytes());
-        self.held.capacity() * size_of::<Held>() + self.held_bytes + map
+        let waiting = self.waiting.as_ref().map_or(0, |waiting| size_of::<Waiting>() + waiting.memory_bytes());
+        map + waiting
     }
 
     /// Forgets what is held and what is owed.
     pub(super) fn abandon(&mut self) {
-        self.held = VecDeque::new();
-        self.held_bytes = 0;
+        self.waiting = None;
         (self.unacknowledged, self.ack_pending) = (0, AckPending::No);
     }
 }

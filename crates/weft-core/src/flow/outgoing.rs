@@ -1,12 +1,13 @@
 //! The sending half: what is in flight, and what may leave.
 
 use super::loss_detection::{LossCause, ProbeTimeout, Reordering};
+use super::path_mtu::PathMtu;
 use super::paths::{Path, Paths};
-use super::queue::{Content, KEPT_BYTES, Queue};
+use super::queue::{Content, Departure, KEPT_BYTES, Queue};
 use super::ring::Ring;
 use super::settings::{
-    AckScheme, BURST_PACKETS, PACE_AHEAD, PATH_DOUBTS, PATH_TRIES, RESEND_PASS, RESENDS_PER_PASS, SPACED_AFTER,
-    Settings,
+    AckScheme, BURST_PACKETS, PACE_AHEAD, PACKET_SIZE_MIN, PATH_DOUBTS, PATH_TRIES, RESEND_PASS, RESENDS_PER_PASS,
+    SIZE_DOUBTED_AFTER, SPACED_AFTER, Settings,
 };
 use crate::time::{Duration, Instant};
 use crate::wire::Number;
@@ -47,18 +48,6 @@ pub(super) struct Record {
     pub(super) transmission: u8,
     /// Way of its last transmission.
     pub(super) path: u8,
-}
-
-/// A numbered packet that should leave now.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Departure {
-    /// Beyond 32 bits.
-    pub(super) number: u64,
-    pub(super) transmission: u8,
-    pub(super) path: usize,
-    pub(super) order: u8,
-    pub(super) content: Content,
-    pub(super) request: bool,
 }
 
 /// Packets that are to be sent again.
@@ -113,6 +102,12 @@ pub(super) struct Outgoing {
     pub(super) in_vain: Duration,
     /// A packet does not get through.
     pub(super) hopeless: bool,
+    /// Bytes of the longest packet that leaves as a whole at present.
+    pub(super) size: u16,
+    /// How often packets have become smaller, and larger, of which nobody has been told.
+    pub(super) size_changes: [u8; 2],
+    /// What is known of the size that packets may have. There only while it is not the one of the settings, or in doubt.
+    pub(super) mtu: Option<Box<PathMtu>>,
 }
 
 impl Outgoing {
@@ -137,7 +132,23 @@ impl Outgoing {
             reordering: Reordering::new(),
             in_vain: Duration(0),
             hopeless: false,
+            // No packet is longer than 2¹⁶ bytes.
+            size: settings.packet_size as u16,
+            size_changes: [0; 2],
+            mtu: None,
         }
+    }
+
+    /// Bytes of the longest packet that leaves as a whole at present.
+    #[inline]
+    pub(super) const fn packet_size(&self) -> usize {
+        self.size as usize
+    }
+
+    /// Most bytes of messages, with their prefixes, that a packet takes at present.
+    #[inline]
+    pub(super) fn messages_max(&self, settings: &Settings) -> usize {
+        settings.messages_max(self.packet_size())
     }
 
     /// Goes on where another ended that was idle.
@@ -161,7 +172,7 @@ impl Outgoing {
 
     /// Something has never been sent, or is to be sent again.
     pub(super) fn has_more(&self) -> bool {
-        self.queue.has_unsent() || !self.lost.is_empty()
+        self.queue.has_unsent() || !self.lost.is_empty() || self.mtu.as_ref().is_some_and(|mtu| mtu.waits())
     }
 
     /// Packets that may be in flight: bulk data where that has paths of its own.
@@ -181,7 +192,7 @@ impl Outgoing {
     }
 
     /// Whether the peer takes another packet behind the oldest that it may miss. It keeps packets of messages, and data goes where it belongs.
-    fn is_within_reach(&self, data: bool, settings: &Settings) -> bool {
+    pub(super) fn is_within_reach(&self, data: bool, settings: &Settings) -> bool {
         let sent = self.records.len() as u32;
         sent < settings.window_packets
             || sent < settings.reach() && (data || u32::from(self.message_packets) < settings.window_packets)
@@ -219,7 +230,7 @@ impl Outgoing {
     /// The path of the unsent messages. A run goes like bulk data, but all of it one path: messages that overtake others would wait
     /// for these at the receiver.
     fn messages_path(&self, settings: &Settings) -> usize {
-        let run = settings.bulk_paths > 0 && self.queue.is_run(settings.messages_max());
+        let run = settings.bulk_paths > 0 && self.queue.is_run(self.messages_max(settings));
         if run { self.paths.bulk(settings).next().unwrap_or(0) } else { 0 }
     }
 
@@ -271,20 +282,28 @@ impl Outgoing {
             } else {
                 0
             };
+            let (lost, lost_on, bytes) = (record.transmission, record.path, record.content.packet_bytes());
             record.state = State::InFlight;
             self.resent += u32::from(record.transmission == 1);
             record.transmission = transmission;
             record.order = self.paths.depart(now, path, None);
             record.sent_at = now;
             record.path = path as u8;
+            let asked = match &mut record.content {
+                Content::Question { size } => core::mem::take(size),
+                _ => 0,
+            };
             let (order, content) = (record.order.0 as u8, record.content);
             self.resends_left -= 1;
             self.reordering.resent();
             let request = self.lost.is_empty();
-            return Some((
-                Departure { number: self.base + index as u64, transmission, path, order, content, request },
-                cause,
-            ));
+            if asked > 0 {
+                self.question_failed(now, asked);
+            } else if lost >= SIZE_DOUBTED_AFTER && bytes + settings.seal_size() > PACKET_SIZE_MIN {
+                self.doubt_size(lost_on, settings);
+            }
+            let number = self.base + index as u64;
+            return Some((Departure { number, transmission, path, order, content, request }, cause));
         }
         None
     }
@@ -427,8 +446,8 @@ impl Outgoing {
             Some((_, false)) => Some(Instant(0)),
             None => None,
         };
-        if paced == Some(Instant(0)) {
-            return paced;
+        if paced == Some(Instant(0)) || self.has_sizes_to_try(settings) {
+            return Some(Instant(0));
         }
         let resend = match (self.lost.is_empty(), self.resends_left) {
             (true, _) => None,
@@ -467,6 +486,7 @@ impl Outgoing {
             path.in_flight = 0;
         }
         (self.resent, self.message_packets, self.in_vain) = (0, 0, Duration(0));
+        self.mtu = None;
         self.all_acknowledged();
         self.records = VecDeque::new();
     }
@@ -477,6 +497,7 @@ impl Outgoing {
             + self.paths.memory_bytes()
             + self.records.capacity() * size_of::<Record>()
             + self.lost.memory_bytes()
+            + self.mtu.as_ref().map_or(0, |mtu| size_of_val(&**mtu))
             + self.has.as_ref().map_or(0, |has| has.memory_bytes())
     }
 }

@@ -21,6 +21,8 @@ pub struct Parked {
     base: u64,
     next_control: u64,
     next_message: Number,
+    /// Bytes of the longest packet that leaves.
+    packet_size: u16,
     incoming: incoming::Parked,
 }
 
@@ -35,20 +37,22 @@ impl Flow {
     /// Panics if the flow is not ready to be parked.
     pub fn park(self) -> (Parked, Counters) {
         assert!(self.can_park(), "a flow that is in use");
+        let packet_size = self.packet_size() as u16;
         let Outgoing { paths, reordering, base, queue, .. } = self.outgoing;
         let (next_control, next_message) = (self.next_control, queue.next_message());
         let (paths, incoming) = (paths.park(), self.incoming.park());
-        (Parked { paths, reordering, base, next_control, next_message, incoming }, self.counters)
+        (Parked { paths, reordering, base, next_control, next_message, packet_size, incoming }, self.counters)
     }
 
     /// The flow that was parked, with the arguments that it was made with. What it knew of time alone is forgotten: how long the
     /// peer has been silent, and when somebody looked last.
     pub fn unpark(parked: Parked, settings: Arc<Settings>, secret: &Secret, own_index: u32, peer_index: u32) -> Self {
-        let Parked { paths, reordering, base, next_control, next_message, incoming } = parked;
+        let Parked { paths, reordering, base, next_control, next_message, packet_size, incoming } = parked;
         let paths = Paths::unpark(paths, &settings);
         let mut flow = Self::new(settings, secret, own_index, peer_index);
         flow.next_control = next_control;
         flow.outgoing.resume(paths, reordering, base, next_message);
+        flow.outgoing.resume_size(packet_size, &flow.settings);
         flow.incoming = Incoming::unpark(incoming);
         flow
     }

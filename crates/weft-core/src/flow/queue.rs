@@ -1,7 +1,7 @@
 //! What the program has submitted and the peer has not acknowledged: messages, copied into a ring of bytes, and ranges of regions.
 
 use super::settings::{FILLING_SHARE, RUN_PACKETS};
-use crate::wire::{FRAME_PREFIX, Number};
+use crate::wire::{DATA_OVERHEAD, ECHO_SIZE, FRAME_PREFIX, MESSAGES_OVERHEAD, Number};
 use alloc::collections::VecDeque;
 use core::ops::Range;
 
@@ -16,18 +16,52 @@ pub(super) enum Content {
     /// A piece of a region; `end`: nothing was waiting behind it; `fills`: it may be filled up to the length of other packets, since
     /// that is little beside its range.
     Data { remote_key: u32, region: u32, offset: u64, length: u16, end: bool, fills: bool },
+    /// Nothing but zeros: whether the path carries a packet of `size` bytes. 0: that it does not is known, and only the number counts.
+    Question { size: u16 },
 }
 
 impl Content {
     /// Whether it is bulk data.
+    #[inline]
     pub(super) const fn is_data(&self) -> bool {
         matches!(self, Self::Data { .. })
     }
 
     /// Whether it takes a path of bulk data: runs of messages do, too.
     pub(super) const fn is_bulk(&self) -> bool {
-        !matches!(self, Self::Messages { run: false, .. })
+        matches!(self, Self::Data { .. } | Self::Messages { run: true, .. })
     }
+
+    /// Bytes of its payload.
+    #[inline]
+    pub(super) const fn payload_bytes(&self) -> u16 {
+        match self {
+            Self::Messages { length, .. } | Self::Data { length, .. } => *length,
+            Self::Question { .. } => 0,
+        }
+    }
+
+    /// Bytes of a packet with it that are not an echo, without a seal.
+    #[inline]
+    pub(super) const fn packet_bytes(&self) -> usize {
+        match self {
+            Self::Messages { length, .. } => MESSAGES_OVERHEAD - ECHO_SIZE + *length as usize,
+            Self::Data { length, .. } => DATA_OVERHEAD + *length as usize,
+            Self::Question { .. } => MESSAGES_OVERHEAD - ECHO_SIZE,
+        }
+    }
+}
+
+/// A numbered packet that should leave now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Departure {
+    /// Beyond 32 bits.
+    pub(super) number: u64,
+    pub(super) transmission: u8,
+    pub(super) path: usize,
+    pub(super) order: u8,
+    pub(super) content: Content,
+    pub(super) request: bool,
 }
 
 /// A range of a region of which bytes are still to be sent.
@@ -82,6 +116,7 @@ impl Queue {
     }
 
     /// Takes a message; `max`: bytes of messages that a packet takes.
+    #[inline]
     pub(super) fn submit_message(&mut self, head: &[u8], payload: &[u8], max: usize) {
         let length = head.len() + payload.len();
         let begun = max - self.room(max);
@@ -104,7 +139,7 @@ impl Queue {
 
     /// Bytes that are left of the last packet which the unsent messages will fill; `max` if there is none.
     pub(super) fn room(&self, max: usize) -> usize {
-        if self.has_unsent_messages() { max - usize::from(self.last_packet) } else { max }
+        if self.has_unsent_messages() { max.saturating_sub(usize::from(self.last_packet)) } else { max }
     }
 
     /// Bytes of messages queued or not yet acknowledged.
@@ -117,6 +152,7 @@ impl Queue {
         self.has_unsent_messages() || self.has_unsent_data()
     }
 
+    #[inline]
     pub(super) fn has_unsent_messages(&self) -> bool {
         self.unsent_bytes() > 0
     }
@@ -151,6 +187,7 @@ impl Queue {
     }
 
     /// About how many packets the unsent messages will fill.
+    #[inline]
     pub(super) fn message_packets_left(&self, max: usize) -> usize {
         self.unsent_bytes().div_ceil(max)
     }
@@ -160,13 +197,14 @@ impl Queue {
         self.jobs.iter().take(2).map(|job| (job.left.end - job.left.start).div_ceil(max as u64) as usize).sum()
     }
 
-    /// Bytes and number of the unsent messages that fit into a packet.
+    /// Bytes and number of the unsent messages that go into a packet: those that fit, and the first of them in any case. That is longer than
+    /// a packet if packets have become smaller since it was submitted.
     fn fitting(&self, max: usize) -> (usize, u32) {
         let begin = self.index(self.unsent);
         let (mut length, mut messages) = (0, 0);
         while let (Some(&low), Some(&high)) = (self.frames.get(begin + length), self.frames.get(begin + length + 1)) {
             let longer = length + FRAME_PREFIX + usize::from(u16::from_le_bytes([low, high]));
-            if longer > max {
+            if longer > max && messages > 0 {
                 break;
             }
             (length, messages) = (longer, messages + 1);
@@ -174,11 +212,11 @@ impl Queue {
         (length, messages)
     }
 
-    /// Takes as many whole messages as fit into a packet; at least one does.
+    /// Takes as many whole messages as go into a packet.
     pub(super) fn next_messages(&mut self, max: usize) -> Content {
         let (start, first, run) = (self.unsent, self.next_message, self.is_run(max));
         let (length, messages) = self.fitting(max);
-        assert!(length > 0, "submit_message lets no message in that is larger than a packet");
+        assert!(length > 0, "next_path says that there are messages");
         self.unsent = start.wrapping_add(length as u32);
         self.next_message = first.plus(messages);
         self.run = run && self.has_unsent_messages();
@@ -201,6 +239,7 @@ impl Queue {
     }
 
     /// The frames of a packet, in two pieces.
+    #[inline]
     pub(super) fn frames(&self, start: u32, length: u16) -> (&[u8], &[u8]) {
         let begin = self.index(start);
         let end = begin + usize::from(length);

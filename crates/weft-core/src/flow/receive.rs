@@ -4,7 +4,7 @@ use super::acknowledged::AckInfo;
 use super::incoming::{Arrival, Arriving, BareArrival, Cause};
 use super::{AckScheme, Deliver, Event, Flow};
 use crate::time::Instant;
-use crate::wire::{Channel, Kind, Map, Packet, peek_number};
+use crate::wire::{Channel, Kind, Map, Packet, Piece, is_payload, peek_number, piece_at};
 
 impl Flow {
     /// Takes a datagram that claims to be from this flow's peer (`wire::peek_sender`).
@@ -48,12 +48,18 @@ impl Flow {
             self.counters.forged += 1;
             return;
         }
-        if !(self.settings.sealed && numbered) {
+        let piece = if self.settings.sealed && !numbered { piece_at(bytes) } else { None };
+        if !(self.settings.sealed && numbered) && piece.is_none() {
             return self.handle_authentic(now, bytes, marked, remote_key);
         }
         self.ciphers();
         let Some(mut ciphers) = self.ciphers.take() else { return };
-        match ciphers.open(epoch, bytes) {
+        let opened = match piece {
+            // As the sender of pieces has it.
+            Some(at) => ciphers.open_at(u64::from(epoch) << 32 | u64::from(number.0), 0, at, bytes),
+            None => ciphers.open(epoch, bytes),
+        };
+        match opened {
             Some(opened) => self.handle_authentic(now, opened, marked, remote_key),
             None => self.counters.unsealed += 1,
         }
@@ -65,13 +71,16 @@ impl Flow {
             self.counters.malformed += 1;
             return;
         };
-        let numbered = matches!(packet.kind, Kind::Numbered { .. });
         self.counters.packets_received += 1;
         let mut map: &[u8] = &[];
         // What was there before may have been recorded and be sent again by anybody: no proof that the peer lives.
         let mut is_new = true;
         match packet.kind {
             Kind::Numbered { .. } => is_new = self.handle_numbered(now, &packet, payload, remote_key),
+            Kind::Piece(number) => {
+                is_new = self.incoming.bare_arrives(number) == BareArrival::New;
+                self.handle_piece(now, &packet, payload, remote_key);
+            }
             Kind::Acknowledgement(number) | Kind::Probe(number) => {
                 let arrival = self.incoming.bare_arrives(number);
                 if arrival != BareArrival::New {
@@ -97,14 +106,45 @@ impl Flow {
         if marked {
             self.counters.marks += 1;
             // An acknowledgement that was marked is not answered: its answer might be marked too.
-            if numbered {
-                self.incoming.marked();
+            match packet.kind {
+                Kind::Numbered { .. } => self.incoming.marked(),
+                // The packet is acknowledged once it is whole.
+                Kind::Piece(_) => self.incoming.note_mark(),
+                Kind::Acknowledgement(_) | Kind::Probe(_) => {}
             }
         }
         self.handle_acknowledgement(now, &packet, map);
     }
 
+    /// Takes a piece of a packet; with the last of them the packet, as if it had come whole. One that was there before does no harm.
+    #[cold]
+    fn handle_piece(&mut self, now: Instant, packet: &Packet, payload: &[u8], remote_key: &mut dyn Deliver) {
+        let Some((piece, bytes)) = Piece::parse(payload).filter(|(piece, bytes)| piece.holds(bytes)) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        match self.incoming.classify(piece.number, &self.settings) {
+            Arrival::Outside => self.counters.out_of_window += 1,
+            Arrival::Duplicate => {
+                self.counters.duplicates += 1;
+                self.incoming.ack_now(Cause::Duplicate);
+            }
+            Arrival::New if usize::from(piece.whole) > self.settings.packet_size => self.counters.malformed += 1,
+            Arrival::New => {
+                let Some(whole) = self.incoming.assemble(&piece, bytes) else { return };
+                if !is_payload(&piece.channel, &whole) {
+                    self.counters.malformed += 1;
+                    return;
+                }
+                let Piece { number, transmission, order, channel, request, .. } = piece;
+                let kind = Kind::Numbered { number, transmission, order, channel };
+                self.handle_numbered(now, &Packet { kind, request, ..*packet }, &whole, remote_key);
+            }
+        }
+    }
+
     /// Whether the packet is taken: for the first time, and its turn may come.
+    #[inline]
     fn handle_numbered(&mut self, now: Instant, packet: &Packet, payload: &[u8], remote_key: &mut dyn Deliver) -> bool {
         let Kind::Numbered { number, transmission, order, channel } = packet.kind else { return false };
         match self.incoming.classify(number, &self.settings) {
@@ -120,6 +160,7 @@ impl Flow {
             Arrival::New => {}
         }
         if let Channel::Messages { first } = channel
+            && !payload.is_empty()
             && !self.incoming.expects_messages(first, self.settings.window_packets)
         {
             self.counters.malformed += 1;
@@ -134,6 +175,8 @@ impl Flow {
         self.counters.reordered += u64::from(late);
         let mut ends = false;
         match channel {
+            // A question whether the path carries such a packet.
+            Channel::Messages { .. } if payload.is_empty() => {}
             Channel::Messages { first } => {
                 let (messages, bytes) = self.incoming.messages(first, payload, &mut |body| remote_key.message(body));
                 self.counters.messages_received += messages;

@@ -72,6 +72,21 @@ pub const LOSSES_FREE: u32 = 2;
 /// One packet of so many may be lost beside those before the window is cut: a bad cable is no congestion.
 pub const LOSS_SHARE: u32 = 32;
 
+/// Transmissions of a packet that are lost before its path is asked whether it carries such a size …
+pub const SIZE_DOUBTED_AFTER: u8 = 2;
+/// … and before the packet itself is cut into pieces of the least size, whatever the path answers.
+pub const CUT_AFTER: u8 = 3;
+/// Questions whether a path carries a size that are lost before it counts as not carrying it (RFC 8899 §5.1.2, `MAX_PROBES`).
+pub const SIZE_TRIES: u8 = 3;
+/// Sizes that differ by no more are not told apart, bytes.
+pub const SIZE_GRAIN: u16 = 16;
+/// How long after a size was found the path is asked for a larger one, and again after twice the time …
+pub const SIZE_REST: Duration = Duration::from_secs(1);
+/// … up to this (RFC 8899 §5.1.1, `PMTU_RAISE_TIMER`, is longer: its questions are not answered by the packets around them).
+pub const SIZE_REST_MAX: Duration = Duration::from_secs(60);
+
+const _: () = assert!(SIZE_DOUBTED_AFTER <= CUT_AFTER && CUT_AFTER < SPACED_AFTER);
+const _: () = assert!(wire::PIECE_OVERHEAD + wire::SEAL_SIZE < PACKET_SIZE_MIN);
 const _: () = assert!(WINDOW_MIN <= WINDOW_MAX && WINDOW_MAX.is_power_of_two() && WINDOW_MAX <= FAR_PACKETS_MAX);
 const _: () = assert!(FAR_PACKETS_MAX <= wire::RUN_MAX);
 const _: () = assert!(wire::OVERHEAD_MAX < PACKET_SIZE_MIN && PACKET_SIZE_MAX <= u16::MAX as usize);
@@ -94,7 +109,8 @@ pub enum AckScheme {
 /// How a flow behaves; the same on both sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Largest datagram payload in bytes, header included; `PACKET_SIZE_MIN..=PACKET_SIZE_MAX`.
+    /// Largest datagram payload in bytes, header included; `PACKET_SIZE_MIN..=PACKET_SIZE_MAX`. The flow begins with it, and goes on with
+    /// smaller ones where a path does not carry it (`path_mtu`).
     pub packet_size: usize,
     /// Paths (sockets, carriers, interfaces) that bulk data takes, other than that of the packets around it: what overtakes a packet
     /// on another path proves nothing. 0: all packets go the same path; below `wire::PATHS_MAX`.
@@ -131,9 +147,9 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Most bytes of messages, with their prefixes, that a packet takes.
-    pub(super) const fn messages_max(&self) -> usize {
-        self.packet_size - wire::MESSAGES_OVERHEAD - self.seal_size()
+    /// Most bytes of messages, with their prefixes, that a packet of `size` bytes takes.
+    pub(super) const fn messages_max(&self, size: usize) -> usize {
+        size - wire::MESSAGES_OVERHEAD - self.seal_size()
     }
 
     /// Most packets between the oldest unacknowledged and the newest, however long the path is.

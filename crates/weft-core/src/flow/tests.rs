@@ -551,7 +551,9 @@ fn authentic(kind: Kind, acknowledged: Number, selective: u64, echo: Option<Echo
     bytes[at..at + payload.len()].copy_from_slice(payload);
     bytes.truncate(at + payload.len());
     let number = match kind {
-        Kind::Acknowledgement(number) | Kind::Probe(number) | Kind::Numbered { number, .. } => number,
+        Kind::Acknowledgement(number) | Kind::Probe(number) | Kind::Piece(number) | Kind::Numbered { number, .. } => {
+            number
+        }
     };
     // The first numbers stand just before the wrap.
     let epoch = u32::from(number.0 < 1 << 31);
@@ -643,6 +645,7 @@ fn can_accept_turns_false_and_true_again() {
 mod denial;
 mod long;
 mod parked;
+mod path_mtu;
 mod paths;
 mod sealed;
 mod stripes;

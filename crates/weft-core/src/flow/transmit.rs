@@ -3,11 +3,12 @@
 use super::acknowledged::Progress;
 use super::incoming::Cause;
 use super::loss_detection::LossCause;
-use super::outgoing::Departure;
-use super::queue::Content;
+use super::path_mtu::Cutting;
+use super::queue::{Content, Departure};
+use super::settings::PACKET_SIZE_MIN;
 use super::{Failure, Flow, Regions};
 use crate::time::Instant;
-use crate::wire::{Channel, DATA_OVERHEAD, ECHO_SIZE, Kind, MESSAGES_OVERHEAD, Number, Packet};
+use crate::wire::{Channel, DATA_OVERHEAD, ECHO_SIZE, Kind, MESSAGES_OVERHEAD, Number, PIECE_OVERHEAD, Packet, Piece};
 
 /// Consecutive packets, each `segment` bytes long; only the last may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,12 +96,20 @@ impl Flow {
         if self.must_acknowledge_first() {
             return Some(self.emit_acknowledgement(now, out));
         }
+        if self.outgoing.mtu.is_some()
+            && let Some(written) = self.emit_for_size(now, regions, out)
+        {
+            return Some(written);
+        }
         if let Some((departure, cause)) = self.outgoing.next_resend(now, &self.settings) {
             match cause {
                 LossCause::Gap => self.counters.resent_by_gap += 1,
                 LossCause::Probe => self.counters.resent_by_probe += 1,
                 LossCause::Path => self.counters.resent_by_path += 1,
                 LossCause::Denial => self.counters.resent_by_denial += 1,
+            }
+            if self.begins_cut(&departure) {
+                return self.emit_for_size(now, regions, out);
             }
             let length = self.emit_numbered(now, &departure, 0, regions, out);
             return Some(Written { length, path: departure.path, fresh: None });
@@ -114,6 +123,9 @@ impl Flow {
         // What goes another path does not put off a probe.
         if let Some((path, data)) = next.filter(|(path, _)| probe.is_none_or(|probe| probe == *path)) {
             let departure = self.next_new(now, path, data);
+            if self.begins_cut(&departure) {
+                return self.emit_for_size(now, regions, out);
+            }
             let length = self.emit_numbered(now, &departure, 0, regions, out);
             return Some(Written { length, path, fresh: Some(departure.content) });
         }
@@ -135,12 +147,96 @@ impl Flow {
         None
     }
 
+    /// Whether a packet is longer than its path carries, and leaves in pieces from now on.
+    #[inline]
+    fn begins_cut(&mut self, departure: &Departure) -> bool {
+        let begins = self.outgoing.begins_cut(departure, &self.settings);
+        if begins {
+            self.counters.cut += 1;
+        }
+        begins
+    }
+
+    /// The next piece of a packet, or a question whether a path carries packets of some size.
+    #[cold]
+    fn emit_for_size(&mut self, now: Instant, regions: &mut dyn Regions, out: &mut [u8]) -> Option<Written> {
+        let [smaller, larger] = self.outgoing.take_size_changes();
+        self.counters.packets_smaller += u64::from(smaller);
+        self.counters.packets_larger += u64::from(larger);
+        if let Some(Cutting { departure, at, size }) = self.outgoing.cutting() {
+            let length = self.emit_piece(now, &departure, at, size, regions, out);
+            return Some(Written { length, path: departure.path, fresh: None });
+        }
+        let departure = self.outgoing.next_question(now, &self.settings)?;
+        let Content::Question { size } = departure.content else { return None };
+        let least = usize::from(size) - self.settings.seal_size();
+        let length = self.emit_numbered(now, &departure, least, regions, out);
+        Some(Written { length, path: departure.path, fresh: None })
+    }
+
+    /// Writes the piece of a packet that begins at byte `from` of its payload, no longer than `size` bytes.
+    fn emit_piece(
+        &mut self,
+        now: Instant,
+        departure: &Departure,
+        from: u16,
+        size: u16,
+        regions: &mut dyn Regions,
+        out: &mut [u8],
+    ) -> usize {
+        let &Departure { number, transmission, path, order, content, request } = departure;
+        let channel = self.channel(&content);
+        let whole = content.payload_bytes();
+        let room = usize::from(size) - PIECE_OVERHEAD - self.settings.seal_size();
+        let bytes = room.min(usize::from(whole - from));
+        let until = from + bytes as u16;
+        let control = self.take_control();
+        let head = self.head(now, Kind::Piece(Number(control as u32)), false, path, true);
+        let mut at = head.emit(0, out);
+        let number = Number(number as u32);
+        at += Piece { number, transmission, order, channel, request, whole, at: from }.emit(&mut out[at..]);
+        self.read_content(&content, usize::from(from), regions, &mut out[at..at + bytes]);
+        let mut length = at + bytes;
+        if self.settings.sealed {
+            // No packet with messages or data has the transmission 0, so nothing else is sealed with the same nonce.
+            length = self.ciphers().seal(control, 0, at, length, out);
+        }
+        self.outgoing.cut_until(until, until == whole);
+        self.finish((control >> 32) as u32, length, out)
+    }
+
+    /// What a packet with this content says that its payload is.
+    #[inline]
+    fn channel(&self, content: &Content) -> Channel {
+        match *content {
+            Content::Messages { first, .. } => Channel::Messages { first },
+            Content::Data { remote_key, offset, end, .. } => Channel::Data { remote_key, offset, end },
+            Content::Question { .. } => Channel::Messages { first: self.outgoing.queue.next_message() },
+        }
+    }
+
+    /// Fills `out` with the bytes of a payload from `from` on.
+    #[inline]
+    fn read_content(&self, content: &Content, from: usize, regions: &mut dyn Regions, out: &mut [u8]) {
+        match *content {
+            Content::Messages { start, .. } => {
+                let start = start.wrapping_add(from as u32);
+                let (low, high) = self.outgoing.queue.frames(start, out.len() as u16);
+                out[..low.len()].copy_from_slice(low);
+                out[low.len()..].copy_from_slice(high);
+            }
+            Content::Data { region, offset, .. } => regions.read(region, offset + from as u64, out),
+            Content::Question { .. } => {}
+        }
+    }
+
     /// An acknowledgement goes ahead of bulk data that would carry it a slower path, or could not carry all of it.
     fn must_acknowledge_first(&self) -> bool {
         let overtakes = self.settings.bulk_paths > 0 && !self.outgoing.queue.has_unsent_messages();
         self.incoming.is_urgent() && (overtakes || self.incoming.wants_map())
     }
 
+    #[inline]
     fn next_new(&mut self, now: Instant, path: usize, data: bool) -> Departure {
         let (messages_max, data_max) = self.payload_max();
         self.counters.data_packets_sent += 1;
@@ -149,9 +245,9 @@ impl Flow {
 
     /// Most bytes of messages and of data that the next packet takes. Data leaves room for the echo that is to go with it.
     pub(super) fn payload_max(&self) -> (usize, usize) {
-        let size = self.settings.packet_size - self.settings.seal_size();
+        let packet = self.outgoing.packet_size();
         let echo = if self.incoming.has_echo() { ECHO_SIZE } else { 0 };
-        (self.settings.messages_max(), size - DATA_OVERHEAD - echo)
+        (self.settings.messages_max(packet), packet - self.settings.seal_size() - DATA_OVERHEAD - echo)
     }
 
     /// The next packet is new, of the same kind as `content`, and at most `segment` bytes long.
@@ -185,7 +281,7 @@ impl Flow {
     /// Whether a packet of `length` bytes takes an echo along. One that is sent again is as long as it was. In a run the full
     /// packets do without, so that all of them are of one size.
     fn has_room_for_echo(&self, length: usize, run: bool) -> bool {
-        length + if run { 2 * ECHO_SIZE } else { ECHO_SIZE } <= self.settings.packet_size
+        length + if run { 2 * ECHO_SIZE } else { ECHO_SIZE } <= self.outgoing.packet_size()
     }
 
     /// Writes a packet that is at least `least` bytes long: zeros fill it up.
@@ -200,29 +296,13 @@ impl Flow {
         self.counters.acks_piggybacked += u64::from(self.incoming.is_ack_pending());
         self.incoming.acknowledged();
         let &Departure { number, transmission, path, order, content, request } = departure;
-        let (channel, length, overhead) = match content {
-            Content::Messages { first, length, .. } => {
-                (Channel::Messages { first }, length, MESSAGES_OVERHEAD - ECHO_SIZE)
-            }
-            Content::Data { remote_key, offset, length, end, .. } => {
-                (Channel::Data { remote_key, offset, end }, length, DATA_OVERHEAD)
-            }
-        };
-        let length = usize::from(length);
+        let (channel, length) = (self.channel(&content), usize::from(content.payload_bytes()));
         let kind = Kind::Numbered { number: Number(number as u32), transmission, order, channel };
         let run = matches!(content, Content::Messages { run: true, .. });
-        let echoes = self.has_room_for_echo(overhead + length + self.settings.seal_size(), run);
+        let echoes = self.has_room_for_echo(content.packet_bytes() + self.settings.seal_size(), run);
         let head = self.head(now, kind, request, path, echoes);
         let at = head.emit(length, out);
-        let payload = &mut out[at..at + length];
-        match content {
-            Content::Messages { start, length, .. } => {
-                let (low, high) = self.outgoing.queue.frames(start, length);
-                payload[..low.len()].copy_from_slice(low);
-                payload[low.len()..].copy_from_slice(high);
-            }
-            Content::Data { region, offset, .. } => regions.read(region, offset, payload),
-        }
+        self.read_content(&content, 0, regions, &mut out[at..at + length]);
         if transmission == 1 {
             self.counters.bytes_sent += length as u64;
         }
@@ -258,7 +338,10 @@ impl Flow {
         let number = self.take_control();
         let head = self.head(now, Kind::Acknowledgement(Number(number as u32)), false, 0, true);
         let at = head.emit(0, out);
-        let room = self.settings.packet_size.min(out.len());
+        // A peer that asks may have missed a longer answer for its length.
+        let is_asked = self.incoming.cause() == Cause::Probe;
+        let room = if is_asked { PACKET_SIZE_MIN } else { self.outgoing.packet_size() };
+        let room = room.min(out.len());
         let map = self.incoming.write_map(&mut out[at..room]);
         self.incoming.acknowledged_alone(self.settings.ack_scheme);
         Written { length: self.finish((number >> 32) as u32, at + map, out), path: 0, fresh: None }
@@ -288,14 +371,15 @@ impl Flow {
         length
     }
 
+    #[inline]
     pub(super) fn count_progress(&mut self, progress: &Progress) {
         self.counters.acknowledged_unsent += u64::from(progress.unsent);
         self.counters.lost_by_gap += u64::from(progress.lost_by_gap);
         self.counters.lost_by_probe += u64::from(progress.lost_by_probe);
         self.counters.lost_by_denial += u64::from(progress.lost_by_denial);
-        let [loss, mark, delay] = progress.cuts.map(u64::from);
-        self.counters.window_cuts += loss;
-        self.counters.window_cuts_by_mark += mark;
-        self.counters.window_cuts_by_delay += delay;
+        let [loss, mark, delay] = progress.cuts;
+        self.counters.window_cuts += u64::from(loss);
+        self.counters.window_cuts_by_mark += u64::from(mark);
+        self.counters.window_cuts_by_delay += u64::from(delay);
     }
 }

@@ -4,10 +4,10 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use super::wire::Acknowledgement;
+use super::wire::{Acknowledgement, Cutter};
 use super::{
-    Destination, PROBE_BURST, PROBES_PER_ROUND, REPAIR_BY_MULTICAST, REVIEW_ALONE_PACKETS_MIN, REVIEW_AT_ONCE_MIN,
-    REVIEW_PACKETS_MIN, REVIEW_TIMES_MIN, Timing,
+    CUT_AFTER, Destination, PIECE_BYTES, PROBE_BURST, PROBES_PER_ROUND, REPAIR_BY_MULTICAST, REVIEW_ALONE_PACKETS_MIN,
+    REVIEW_AT_ONCE_MIN, REVIEW_PACKETS_MIN, REVIEW_TIMES_MIN, Timing,
 };
 use crate::time::{Duration, Instant};
 
@@ -20,6 +20,8 @@ struct Kept {
     /// Who has said since it was last sent again that it lacks it.
     askers: Vec<u32>,
     repaired: Option<Instant>,
+    /// How often all that had asked for it were sent it again.
+    repairs: u8,
     /// It has been sent to the group again. Who lacks it even so may be out of reach of multicast.
     multicast_again: bool,
 }
@@ -70,6 +72,8 @@ pub(super) struct Keeper {
     /// … and since when.
     silent_since: Option<Instant>,
     probing: Vec<u32>,
+    /// A packet that leaves in pieces: its number, for whom, and where the next piece begins.
+    cutting: Option<(u64, u32, usize)>,
     /// Packets that there had been when each of [`Review`] last looked at how many the children had asked for.
     reviewed: [u64; 2],
 }
@@ -104,6 +108,7 @@ impl Keeper {
             probes: 0,
             silent_since: None,
             probing: Vec::new(),
+            cutting: None,
             reviewed: [first; 2],
         }
     }
@@ -157,7 +162,7 @@ impl Keeper {
         if !askers.is_empty() {
             self.asked.push_back(number);
         }
-        self.kept.push_back(Kept { bytes: bytes(), askers, repaired: None, multicast_again: false });
+        self.kept.push_back(Kept { bytes: bytes(), askers, repaired: None, repairs: 0, multicast_again: false });
     }
 
     /// A packet that is kept.
@@ -258,14 +263,28 @@ impl Keeper {
         }
     }
 
-    /// The next packet that is to be sent again, and to whom.
-    pub(super) fn poll_repair(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Destination> {
+    /// The next packet that is to be sent again, and to whom. One that did not get through again and again leaves in pieces: it may be too long for
+    /// a path.
+    pub(super) fn poll_repair(&mut self, now: Instant, cutter: &Cutter<'_>, out: &mut Vec<u8>) -> Option<Destination> {
+        if let Some(to) = self.poll_piece(cutter, out) {
+            return Some(to);
+        }
         while let Some(number) = self.asked.front().copied() {
             let kept = number.checked_sub(self.first).and_then(|at| self.kept.get_mut(usize::try_from(at).ok()?));
             let Some(kept) = kept.filter(|kept| !kept.askers.is_empty()) else {
                 self.asked.pop_front();
                 continue;
             };
+            if kept.repairs >= CUT_AFTER
+                && let Some(member) = kept.askers.pop()
+            {
+                if kept.askers.is_empty() {
+                    kept.repaired = Some(now);
+                    self.asked.pop_front();
+                }
+                self.cutting = Some((number, member, 0));
+                return self.poll_piece(cutter, out);
+            }
             let to = if kept.askers.len() >= REPAIR_BY_MULTICAST && !kept.multicast_again {
                 kept.multicast_again = true;
                 kept.askers.clear();
@@ -275,6 +294,7 @@ impl Keeper {
             };
             if kept.askers.is_empty() {
                 kept.repaired = Some(now);
+                kept.repairs = kept.repairs.saturating_add(1);
                 self.asked.pop_front();
             }
             out.clear();
@@ -282,6 +302,15 @@ impl Keeper {
             return Some(to);
         }
         None
+    }
+
+    fn poll_piece(&mut self, cutter: &Cutter<'_>, out: &mut Vec<u8>) -> Option<Destination> {
+        let (number, member, at) = self.cutting.take()?;
+        // All may have it by now.
+        let packet = self.packet(number)?;
+        let next = cutter.cut(number, packet, at, PIECE_BYTES, out);
+        self.cutting = (next < packet.len()).then_some((number, member, next));
+        Some(Destination::Member(member))
     }
 
     /// Whom to ask now what has arrived: the group the first time, then those that lag behind; and the group again now and then, for those
@@ -311,7 +340,7 @@ impl Keeper {
 
     /// When to look again although nothing arrives.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
-        if !self.asked.is_empty() || !self.probing.is_empty() {
+        if !self.asked.is_empty() || !self.probing.is_empty() || self.cutting.is_some() {
             return Some(Instant(0));
         }
         self.probe_at.filter(|_| !self.kept.is_empty())

@@ -7,9 +7,10 @@ use super::keeper::{Keeper, Review};
 use super::slots;
 use super::wire::{self, Acknowledgement, Body, Packet, StreamId};
 use super::{AckTree, Counters, Destination, FIRST, Settings, Timing, earlier};
+use crate::assembly::Assemblies;
 use crate::placement::RemoteMemory;
 use crate::time::{Duration, Instant};
-use crate::wire::{Key, Secret};
+use crate::wire::{Key, Number, Secret};
 
 /// Requests for what is missing that its keeper does not answer before the root is asked instead, every other time.
 const ASK_ROOT_AFTER: u32 = 3;
@@ -46,6 +47,8 @@ pub struct Receiver {
     expected: u64,
     /// Packets that have arrived beyond it; the first place is that of `expected`, and is empty.
     held: VecDeque<Option<Vec<u8>>>,
+    /// Packets of which only pieces have arrived.
+    assemblies: Assemblies,
     /// One past the newest packet that there is, as far as is known, …
     end: u64,
     /// … and as far as what is missing before it counts as lost: a question alone proves that only after a while.
@@ -82,6 +85,7 @@ impl Receiver {
             keeper: Keeper::new(FIRST, tree.children(member)),
             expected: FIRST,
             held: VecDeque::new(),
+            assemblies: Assemblies::default(),
             end: FIRST,
             proved: FIRST,
             asked: VecDeque::new(),
@@ -112,6 +116,23 @@ impl Receiver {
                     self.handle_request(now, packet.number);
                 }
             }
+            // Of whoever repairs.
+            Body::Piece(whole, at) if packet.from != self.member => {
+                let number = packet.number;
+                let window = self.expected..self.expected + u64::from(self.settings.window);
+                let has_arrived =
+                    self.held.get(number.saturating_sub(self.expected) as usize).is_some_and(Option::is_some);
+                if !window.contains(&number) || has_arrived {
+                    self.counters.duplicates += 1;
+                    return;
+                }
+                let bytes = &bytes[wire::PIECE_AT..];
+                if let Some(packet) = self.assemblies.take(Number(number as u32), whole, at, bytes)
+                    && wire::is_data(&packet)
+                {
+                    self.handle(now, &packet, deliver);
+                }
+            }
             // Of the root, or of the co-root.
             Body::Probe if packet.from != self.member => self.handle_probe(now, &packet),
             Body::Acknowledgement(acknowledgement) if packet.from < self.settings.members => {
@@ -121,7 +142,7 @@ impl Receiver {
             }
             // What it leads to is checked there.
             Body::Slot(slot) if packet.from == self.root && self.settings.scheme.written => self.slot = Some(slot),
-            Body::Data | Body::Probe | Body::Acknowledgement(_) | Body::Test | Body::Slot(_) => {
+            Body::Data | Body::Probe | Body::Acknowledgement(_) | Body::Test | Body::Slot(_) | Body::Piece(..) => {
                 self.counters.rejected += 1;
             }
         }
@@ -170,6 +191,7 @@ impl Receiver {
     /// The packet that was expected is here.
     fn take(&mut self, bytes: &[u8], deliver: &mut impl FnMut(&[u8])) {
         self.expected += 1;
+        self.assemblies.forget_before(Number(self.expected as u32));
         self.keeper.keep(|| bytes.to_vec());
         for frame in wire::frames(bytes) {
             match frame {
@@ -273,7 +295,8 @@ impl Receiver {
 
     /// The next packet that leaves: for whom.
     pub fn poll(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Destination> {
-        if let Some(to) = self.keeper.poll_repair(now, out) {
+        let cutter = wire::Cutter { stream: &self.stream, key: &self.key, from: self.member };
+        if let Some(to) = self.keeper.poll_repair(now, &cutter, out) {
             match to {
                 Destination::Group => self.counters.repairs_by_multicast += 1,
                 Destination::Member(_) => self.counters.repairs_by_unicast += 1,

@@ -220,7 +220,8 @@ impl Sender {
 
     /// The next packet that leaves: for whom.
     pub fn poll(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Destination> {
-        if let Some(to) = self.keeper.poll_repair(now, out) {
+        let cutter = wire::Cutter { stream: &self.stream, key: &self.key, from: self.member };
+        if let Some(to) = self.keeper.poll_repair(now, &cutter, out) {
             match to {
                 Destination::Group => self.counters.repairs_by_multicast += 1,
                 Destination::Member(_) => self.counters.repairs_by_unicast += 1,

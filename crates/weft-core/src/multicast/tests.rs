@@ -28,6 +28,8 @@ struct Faults {
     reordering: u64,
     /// Packets to the group reach nobody.
     filtered: bool,
+    /// The paths of these members carry no packets of more bytes: odd members', or all.
+    mtu: Option<(bool, usize)>,
     /// This member does not run before that time.
     paused: Option<(u32, Duration)>,
     /// This one runs no more from that time on.
@@ -124,7 +126,8 @@ impl Group {
     }
 
     fn carry(&mut self, to: usize, bytes: &[u8]) {
-        if self.below(1000) < self.faults.loss {
+        let is_too_long = |(all, mtu)| (all || to % 2 == 1) && bytes.len() > mtu;
+        if self.below(1000) < self.faults.loss || self.faults.mtu.is_some_and(is_too_long) {
             return;
         }
         let copies = 1 + u64::from(self.below(1000) < self.faults.duplication);
@@ -272,8 +275,9 @@ proptest! {
         (duplication, reordering) in (0u64..100, 0u64..200),
         seed in any::<u64>(),
         longest in prop_oneof![Just(0u64), Just(20), Just(266)],
+        mtu in prop::option::weighted(0.2, (any::<bool>(), crate::flow::PACKET_SIZE_MIN..304)),
     ) {
-        let faults = Faults { loss, duplication, reordering, ..Faults::default() };
+        let faults = Faults { loss, duplication, reordering, mtu, ..Faults::default() };
         let mut group = Group::new(settings(members, scheme), faults, seed);
         let frames = frames(400, longest, seed);
         group.broadcast(&frames);
@@ -455,6 +459,20 @@ fn a_network_without_multicast_is_slow_and_nothing_worse() {
         group.check(&frames);
         assert!(is_beyond_use(&mut group), "{scheme}: whoever repairs everything sees it");
         assert!(!is_beyond_use(&mut group), "nothing has been sent since");
+    }
+}
+
+#[test]
+fn packets_that_a_path_does_not_carry_arrive_in_pieces() {
+    for (scheme, loss) in [(Scheme::BASIC, 0), (Scheme::WINDOW, 10), (Scheme { co_roots: 2, ..Scheme::WINDOW }, 10)] {
+        for all in [false, true] {
+            let faults = Faults { loss, mtu: Some((all, crate::flow::PACKET_SIZE_MIN)), ..Faults::default() };
+            let mut group = Group::new(settings(5, scheme), faults, 1);
+            let frames = frames(300, 266, 1);
+            group.broadcast(&frames);
+            group.settle();
+            group.check(&frames);
+        }
     }
 }
 

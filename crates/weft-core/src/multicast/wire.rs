@@ -5,16 +5,17 @@
 //! ```text
 //!  0  tag          8   keyed hash of all that follows, and of its length (`wire/key.rs`); the key is that of the stream
 //!  8  mark         3   0xffffff: where packets of flows have the number of a process, which none has
-//! 11  kind         1   1 data, 2 probe, 3 acknowledgement, 4 test, 5 slot; bit 7: an acknowledgement is wanted at once
+//! 11  kind         1   1 data, 2 probe, 3 acknowledgement, 4 test, 5 slot, 6 piece; bit 7: an acknowledgement is wanted at once
 //! 12  context      4   the communicator's
 //! 16  generation   4   which of the groups that have had this context
 //! 20  root         4   rank of the process whose stream it is
 //! 24  from         4   member that has made the packet
 //! 28  first        4   number in the job of the communicator's first process: disjoint communicators may have one context
 //! 32  number       4   data: its own; probe: one past the last that has been sent; acknowledgement: the first that does not count as
-//!                      arrived at its sender and at all whose acknowledgements its sender gathers; test: which attempt
+//!                      arrived at its sender and at all whose acknowledgements its sender gathers; test: which attempt; piece: of which data packet
 //!     data: frames, each as length 2 and bytes
 //!     slot: key 8, address 8: where the receiver's acknowledgements are to be written
+//!     piece: whole 2, at 2: where in the so many bytes of the data packet the bytes behind this belong
 //!     test: zeros, so that it is as long as the longest packet
 //!     acknowledgement:
 //!       expected   4   the first packet that has not arrived at the sender itself
@@ -24,7 +25,8 @@
 //!       map        8 each, at most 16: bit i of word k: packet `expected + 1 + 64 k + i` has arrived
 //! ```
 //!
-//! A packet that is sent again is the same in every byte, whoever sends it: who repairs needs to keep nothing but it.
+//! A packet that is sent again is the same in every byte, whoever sends it: who repairs needs to keep nothing but it. One that does not get
+//! through, as where a path carries less than before, is sent again in pieces, of which the receiver makes the same bytes.
 //!
 //! Numbers continue beyond 32 bits: the tag covers the part that does not travel.
 
@@ -41,6 +43,8 @@ pub const FRAME_PREFIX: usize = 2;
 /// Packets that an acknowledgement can speak of beyond the first missing one.
 pub const MAP_PACKETS: u64 = 64 * MAP_WORDS_MAX as u64;
 const MAP_WORDS_MAX: usize = 16;
+/// Bytes in front of those of a piece.
+pub(super) const PIECE_AT: usize = HEADER_SIZE + 4;
 const ACKNOWLEDGEMENT_SIZE: usize = HEADER_SIZE + 16;
 const MARK: u32 = 0x00ff_ffff;
 const REQUEST: u8 = 0x80;
@@ -53,6 +57,7 @@ mod kind {
     pub(super) const ACKNOWLEDGEMENT: u8 = 3;
     pub(super) const TEST: u8 = 4;
     pub(super) const SLOT: u8 = 5;
+    pub(super) const PIECE: u8 = 6;
 }
 
 /// What tells the streams of a process apart.
@@ -111,6 +116,8 @@ pub enum Body {
     Test,
     /// Where the receiver's acknowledgements may be written.
     Slot(RemoteMemory),
+    /// Bytes of a data packet, behind [`PIECE_AT`] bytes: how many it has, and where in it they belong.
+    Piece(u16, u16),
 }
 
 /// What has arrived at one member.
@@ -191,6 +198,16 @@ impl Packet {
                 let [key, address] = [u64_at(bytes, HEADER_SIZE), u64_at(bytes, HEADER_SIZE + 8)];
                 Body::Slot(RemoteMemory { key, address })
             }
+            kind::PIECE => {
+                let length = bytes.get(PIECE_AT..).map_or(0, <[u8]>::len);
+                let [whole, at] = [HEADER_SIZE, HEADER_SIZE + 2].map(|at| {
+                    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |half| u16::from_le_bytes(*half))
+                });
+                if length == 0 || usize::from(at) + length > usize::from(whole) {
+                    return Err(Reject::Malformed);
+                }
+                Body::Piece(whole, at)
+            }
             kind::ACKNOWLEDGEMENT => {
                 Body::Acknowledgement(parse_acknowledgement(number, bytes).ok_or(Reject::Malformed)?)
             }
@@ -199,7 +216,8 @@ impl Packet {
         Ok(Self { from: u32_at(bytes, 24), request: bytes[11] & REQUEST != 0, number, body })
     }
 
-    /// Writes the packet but for the frames of a data packet, which are to be appended, as the zeros of a test are; then [`seal`] it.
+    /// Writes the packet but for the frames of a data packet, which are to be appended, as the bytes of a piece and the zeros of a test are; then
+    /// [`seal`] it.
     pub fn emit(&self, stream: &StreamId, out: &mut Vec<u8>) {
         let kind = match &self.body {
             Body::Data => kind::DATA,
@@ -207,6 +225,7 @@ impl Packet {
             Body::Acknowledgement(_) => kind::ACKNOWLEDGEMENT,
             Body::Test => kind::TEST,
             Body::Slot(_) => kind::SLOT,
+            Body::Piece(..) => kind::PIECE,
         };
         let flags = kind | if self.request { REQUEST } else { 0 };
         out.clear();
@@ -218,6 +237,9 @@ impl Packet {
         if let Body::Slot(RemoteMemory { key, address }) = &self.body {
             [key, address].iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
         }
+        if let Body::Piece(whole, at) = &self.body {
+            [whole, at].iter().for_each(|half| out.extend_from_slice(&half.to_le_bytes()));
+        }
         let Body::Acknowledgement(acknowledgement) = &self.body else { return };
         let hold = |hold: Duration| u32::try_from(hold.0 / HOLD_UNIT_NS).unwrap_or(HOLD_UNKNOWN);
         let (echo, hold) = acknowledgement.echo.map_or((0, HOLD_UNKNOWN), |(echo, time)| (echo, hold(time)));
@@ -225,6 +247,25 @@ impl Packet {
             out.extend_from_slice(&word.to_le_bytes());
         }
         acknowledgement.map.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+    }
+}
+
+/// Who makes pieces of the packets of a stream.
+pub(super) struct Cutter<'a> {
+    pub(super) stream: &'a StreamId,
+    pub(super) key: &'a Key,
+    pub(super) from: u32,
+}
+
+impl Cutter<'_> {
+    /// Writes the piece of data packet `number` that begins at byte `at` of it, with at most `size` bytes in all. Returns where the next one begins.
+    pub(super) fn cut(&self, number: u64, packet: &[u8], at: usize, size: usize, out: &mut Vec<u8>) -> usize {
+        let end = packet.len().min(at + size - PIECE_AT);
+        let body = Body::Piece(packet.len() as u16, at as u16);
+        Packet { from: self.from, request: false, number, body }.emit(self.stream, out);
+        out.extend_from_slice(&packet[at..end]);
+        seal(self.key, number, out);
+        end
     }
 }
 
@@ -305,6 +346,7 @@ mod tests {
             Just(Body::Probe),
             Just(Body::Test),
             (any::<u64>(), any::<u64>()).prop_map(|(key, address)| Body::Slot(RemoteMemory { key, address })),
+            (8u16.., any::<u16>()).prop_map(|(whole, at)| Body::Piece(whole, at % (whole - 4))),
             acknowledgement.prop_map(|(expected, end, echo, map)| {
                 let echo = echo.map(|(echo, hold)| ((1 << 40) + echo, Duration(hold * HOLD_UNIT_NS)));
                 let (expected, end) = ((1 << 40) + expected, (1 << 40) + end);
@@ -324,6 +366,9 @@ mod tests {
         fn what_is_written_is_read_and_no_other_byte_is_believed(packet in packets(), at in any::<prop::sample::Index>()) {
             let mut bytes = Vec::new();
             packet.emit(&STREAM, &mut bytes);
+            if let Body::Piece(..) = packet.body {
+                bytes.extend_from_slice(&[1; 4]);
+            }
             seal(&key(), packet.number, &mut bytes);
             prop_assert_eq!(peek(&bytes), Some(STREAM));
             prop_assert_eq!(Packet::open(&key(), 1 << 40, &bytes), Ok(packet.clone()));

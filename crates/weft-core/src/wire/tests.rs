@@ -65,7 +65,9 @@ fn payloads() -> impl Strategy<Value = (Kind, Vec<u8>)> {
         out.truncate(length);
         (Kind::Acknowledgement(number), out)
     });
-    prop_oneof![bare, runs, numbers().prop_map(|number| (Kind::Probe(number), vec![])), messages, data]
+    let piece = prop::collection::vec(any::<u8>(), 1 + PIECE_PREFIX..300);
+    let pieces = (numbers(), piece).prop_map(|(number, payload)| (Kind::Piece(number), payload));
+    prop_oneof![bare, runs, pieces, numbers().prop_map(|number| (Kind::Probe(number), vec![])), messages, data]
 }
 
 fn packets() -> impl Strategy<Value = (Packet, Vec<u8>)> {
@@ -185,4 +187,25 @@ fn runs_that_are_cut_too_long_or_of_too_many_packets_are_refused() {
     assert!(!parses(&[5, 0x80, 0x80, 0x80, 1]), "four bytes");
     // 2²⁰ packets, and one more.
     assert!(parses(&[0x80, 0x80, 0x40]) && !parses(&[0x80, 0x80, 0x40, 1]));
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_of_a_piece_is_read(
+        number in numbers(),
+        channel in prop_oneof![
+            numbers().prop_map(|first| Channel::Messages { first }),
+            (any::<u32>(), any::<u64>(), any::<bool>())
+                .prop_map(|(remote_key, offset, end)| Channel::Data { remote_key, offset, end }),
+        ],
+        (transmission, order, request, whole, at) in (1..=u8::MAX, any::<u8>(), any::<bool>(), any::<u16>(), any::<u16>()),
+        bytes in prop::collection::vec(any::<u8>(), 0..50),
+    ) {
+        let piece = Piece { number, transmission, order, channel, request, whole, at };
+        let mut out = vec![0xee; PIECE_PREFIX];
+        prop_assert_eq!(piece.emit(&mut out), PIECE_PREFIX);
+        out.extend_from_slice(&bytes);
+        prop_assert_eq!(Piece::parse(&out), Some((piece, &bytes[..])));
+        prop_assert_eq!(piece.holds(&bytes), !bytes.is_empty() && usize::from(at) + bytes.len() <= usize::from(whole));
+    }
 }

@@ -7,6 +7,7 @@ use super::program::{Block, Collective, Comm, Death, How, Kind, Message, Pace, P
 use super::shape::{BYTES_MAX, Shape};
 use crate::nuisance::Nuisance;
 use crate::random::{Random, mix};
+use weft_core::flow::PACKET_SIZE_MIN;
 use weft_core::multicast::Scheme;
 use weft_core::time::{Duration, Instant};
 use weft_engine::request::Mode;
@@ -46,6 +47,9 @@ const CONNECTED: u32 = 250_000;
 /// Programs whose broadcasts are multicast, of those over other carriers.
 const MULTICAST: u32 = 300_000;
 
+/// Programs over other carriers whose paths carry less for a time, or from then on.
+const PATHS_CHANGE: u32 = 200_000;
+
 /// Programs with windows.
 const WINDOWS: u32 = 300_000;
 
@@ -76,6 +80,11 @@ pub(super) fn program(seed: u64, wanted: Wanted) -> Program {
     if groups.chance(MULTICAST) && machine.wires.ordered.is_none() && !machine.sealed && !machine.is_alone() {
         machine.has_udp = true;
         machine.wires.multicast = Some(multicast(&mut groups));
+    }
+    // Also apart.
+    let mut paths = Random::new(mix(seed ^ 0x7061_7468_5f6d_7475));
+    if paths.chance(PATHS_CHANGE) && machine.wires.ordered.is_none() {
+        shrink_paths(&mut machine, &mut paths);
     }
     let ranks = machine.ranks();
     let like_the_library = random.chance(100_000);
@@ -217,6 +226,18 @@ fn connect(machine: &mut Machine, random: &mut Random, breaks: bool) {
             proof: random.pick(&[Proof::Answer, Proof::Completion, Proof::Read]),
         }),
     });
+}
+
+/// Paths of some process, or of all, carry less than full packets for a time: what that is for loses nothing but time.
+fn shrink_paths(machine: &mut Machine, random: &mut Random) {
+    let ranks = machine.ranks() as u64;
+    for _ in 0..random.between(1, 3) {
+        let rank = random.chance(500_000).then(|| random.below(ranks) as u32);
+        let bytes = random.between(PACKET_SIZE_MIN as u64, machine.wires.packet_size as u64) as usize;
+        let from = Instant(random.below(3_000_000));
+        let to = from + Duration(random.pick(&[1_000_000, 100_000_000, 1_000_000_000_000]));
+        machine.wires.nuisances.push(Nuisance::Mtu { bytes, rank, from, to });
+    }
 }
 
 fn multicast(random: &mut Random) -> Multicast {

@@ -1,0 +1,297 @@
+//! How large packets may be that leave: path MTU discovery while a flow runs (after RFC 8899, datagram
+//! packetization layer path MTU discovery).
+//!
+//! A flow begins with the packets that both ends can carry. When one is lost again and again, its path is
+//! asked whether it carries that size (a *question*: a numbered packet of that length that says nothing). If
+//! it does not, the flow goes on at once with packets of the least size, and finds by further questions the
+//! largest that get through. Now and then it asks whether there is room for more.
+//!
+//! Nothing but lost and acknowledged packets of the flow itself says anything about sizes. What the network
+//! or this machine reports, as ICMP "fragmentation needed", is not heeded: whoever forges it changes nothing.
+//!
+//! A packet that was sent before and is longer than what leaves at present keeps its number and travels in
+//! pieces (`wire::Piece`). So what the peer has had already, it recognizes as before.
+
+use super::queue::Departure;
+use super::settings::{PACKET_SIZE_MIN, SIZE_GRAIN, SIZE_REST, SIZE_REST_MAX, SIZE_TRIES};
+use crate::time::{Duration, Instant};
+
+/// Why a size is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// Packets of the present size seem to get lost.
+    Doubt,
+    /// The path may carry a little more than at present.
+    More,
+    /// It does: perhaps as much as at first.
+    Full,
+    /// It carries something between the present size and one that has failed.
+    Between,
+}
+
+/// A size, and which paths are still to be asked for it.
+#[derive(Clone, Copy, Debug)]
+struct Question {
+    why: Why,
+    size: u16,
+    /// The least size that is known to fail, or one more than the largest.
+    fails: u16,
+    /// The paths that are asked, one bit each; the one that is asked at present, and those that come after
+    /// it.
+    paths: u8,
+    path: u8,
+    then: u8,
+    /// Questions of this size and path that were lost.
+    lost: u8,
+    /// One is under way.
+    asked: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Search {
+    /// Nothing is asked before then.
+    Rest {
+        until: Instant,
+    },
+    Asks(Question),
+}
+
+/// A packet that leaves in pieces.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cutting {
+    pub(super) departure: Departure,
+    /// Bytes of its payload that have left.
+    pub(super) at: u16,
+    /// Bytes of the longest piece, head included.
+    pub(super) size: u16,
+}
+
+/// What has changed about the size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    Nothing,
+    /// The path carries less than packets had.
+    Fell,
+    /// It carries more.
+    Rose,
+}
+
+/// There only while packets are smaller than at first, or that is asked for, or one leaves in pieces.
+#[derive(Debug)]
+pub(super) struct PathMtu {
+    /// Bytes of the longest packet that leaves as a whole.
+    size: u16,
+    /// The same at first.
+    full: u16,
+    search: Search,
+    /// How long the next rest is.
+    rest: Duration,
+    pub(super) cutting: Option<Cutting>,
+}
+
+impl PathMtu {
+    /// Nothing is known but that packets had `size` bytes before, and `full` at first.
+    pub(super) const fn new(size: u16, full: u16) -> Self {
+        Self { size, full, search: Search::Rest { until: Instant(0) }, rest: SIZE_REST, cutting: None }
+    }
+
+    pub(super) const fn size(&self) -> u16 {
+        self.size
+    }
+
+    /// Whether all is as it was before anything was asked.
+    pub(super) const fn is_over(&self) -> bool {
+        self.size == self.full && self.cutting.is_none() && matches!(self.search, Search::Rest { .. })
+    }
+
+    /// A packet was lost so often on this path that its size may be the reason.
+    pub(super) fn doubt(&mut self, path: u8) {
+        if matches!(self.search, Search::Rest { .. }) && usize::from(self.size) > PACKET_SIZE_MIN {
+            self.ask(Why::Doubt, self.size, self.size + 1, 1 << path);
+        }
+    }
+
+    /// The size and the path of the question that should leave now. `paths`: those in use, one bit each.
+    pub(super) fn question(&mut self, now: Instant, paths: u8) -> Option<(u16, u8)> {
+        if let Search::Rest { until } = self.search
+            && until <= now
+            && self.size < self.full
+        {
+            let size = self.size.saturating_add(SIZE_GRAIN).min(self.full);
+            self.ask(Why::More, size, self.full + 1, paths);
+        }
+        match self.search {
+            Search::Asks(Question { size, path, asked: false, .. }) => Some((size, path)),
+            _ => None,
+        }
+    }
+
+    /// Whether a piece or a question waits to leave.
+    pub(super) const fn waits(&self) -> bool {
+        self.cutting.is_some() || matches!(self.search, Search::Asks(Question { asked: false, .. }))
+    }
+
+    /// The question has left.
+    pub(super) fn asked(&mut self) {
+        if let Search::Asks(question) = &mut self.search {
+            question.asked = true;
+        }
+    }
+
+    /// A question of this size has arrived.
+    pub(super) fn passed(&mut self, now: Instant, size: u16) -> Change {
+        let Search::Asks(question) = self.search else { return Change::Nothing };
+        if question.size != size {
+            return Change::Nothing;
+        }
+        if question.then != 0 {
+            let (path, then) = first_of(question.then);
+            self.search = Search::Asks(Question { path, then, lost: 0, asked: false, ..question });
+            return Change::Nothing;
+        }
+        self.size = size;
+        match question.why {
+            Why::More if size < self.full => self.ask(Why::Full, self.full, self.full + 1, question.paths),
+            Why::Doubt | Why::More | Why::Full => self.be_content(now),
+            Why::Between => self.narrow(now, question.fails, question.paths),
+        }
+        if question.why == Why::More { Change::Rose } else { Change::Nothing }
+    }
+
+    /// A question of this size is lost.
+    pub(super) fn failed(&mut self, now: Instant, size: u16) -> Change {
+        let Search::Asks(question) = &mut self.search else { return Change::Nothing };
+        if question.size != size {
+            return Change::Nothing;
+        }
+        question.lost += 1;
+        if question.lost < SIZE_TRIES {
+            question.asked = false;
+            return Change::Nothing;
+        }
+        let (why, paths) = (question.why, question.paths);
+        match why {
+            Why::Doubt => {
+                // What every interface must carry that is offered to peers. If it does not get through
+                // either, nothing helps.
+                self.size = PACKET_SIZE_MIN as u16;
+                self.narrow(now, size, paths);
+                return Change::Fell;
+            }
+            Why::More => {
+                self.search = Search::Rest { until: now + self.rest };
+                self.rest = Duration((2 * self.rest.0).min(SIZE_REST_MAX.0));
+            }
+            Why::Full | Why::Between => self.narrow(now, size, paths),
+        }
+        Change::Nothing
+    }
+
+    fn ask(&mut self, why: Why, size: u16, fails: u16, paths: u8) {
+        let (path, then) = first_of(paths);
+        self.search = Search::Asks(Question { why, size, fails, paths, path, then, lost: 0, asked: false });
+    }
+
+    /// Asks for what lies between the present size and one that fails, unless that is little.
+    fn narrow(&mut self, now: Instant, fails: u16, paths: u8) {
+        let between = fails - self.size;
+        if between <= SIZE_GRAIN {
+            return self.be_content(now);
+        }
+        self.ask(Why::Between, self.size + between / 2, fails, paths);
+    }
+
+    fn be_content(&mut self, now: Instant) {
+        self.rest = SIZE_REST;
+        self.search = Search::Rest { until: now + self.rest };
+    }
+}
+
+/// The first of some paths, and the others.
+const fn first_of(paths: u8) -> (u8, u8) {
+    let first = if paths == 0 { 0 } else { paths.trailing_zeros() as u8 };
+    (first, paths & !(1 << first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Asks until it is content, on a path that carries packets of `carried` bytes; returns the questions.
+    fn settle(mtu: &mut PathMtu, now: Instant, carried: u16) -> Vec<u16> {
+        let mut questions = Vec::new();
+        while let Some((size, _)) = mtu.question(now, 1) {
+            mtu.asked();
+            assert!(mtu.question(now, 1).is_none(), "one question is under way");
+            questions.push(size);
+            assert!(questions.len() < 100, "it does not end");
+            if size <= carried {
+                mtu.passed(now, size)
+            } else {
+                mtu.failed(now, size)
+            };
+        }
+        questions
+    }
+
+    use alloc::vec::Vec;
+
+    #[test]
+    fn whatever_a_path_carries_is_found_and_found_again() {
+        for full in [PACKET_SIZE_MIN as u16, 300, 1472, 8972, 65_507] {
+            for carried in (PACKET_SIZE_MIN as u16..=full).step_by(97) {
+                let mut mtu = PathMtu::new(full, full);
+                mtu.doubt(0);
+                settle(&mut mtu, Instant(0), carried);
+                assert!(mtu.size() <= carried, "{full} {carried}: {}", mtu.size());
+                assert!(carried - mtu.size() <= SIZE_GRAIN, "{full} {carried}: {}", mtu.size());
+                let later = Instant(0) + SIZE_REST;
+                settle(&mut mtu, later, full);
+                assert!(mtu.is_over() && mtu.size() == full);
+            }
+        }
+    }
+
+    #[test]
+    fn a_path_that_does_not_carry_the_least_is_asked_no_more() {
+        let mut mtu = PathMtu::new(1472, 1472);
+        mtu.doubt(3);
+        settle(&mut mtu, Instant(0), 0);
+        assert_eq!(usize::from(mtu.size()), PACKET_SIZE_MIN);
+        mtu.doubt(3);
+        assert!(mtu.question(Instant(0), 1).is_none());
+    }
+
+    #[test]
+    fn a_doubt_that_was_wrong_changes_nothing() {
+        let mut mtu = PathMtu::new(1472, 1472);
+        mtu.doubt(0);
+        assert_eq!(settle(&mut mtu, Instant(0), 1472), [1472]);
+        assert!(mtu.is_over());
+    }
+
+    #[test]
+    fn a_larger_size_is_asked_for_rarely_and_on_all_paths() {
+        let mut mtu = PathMtu::new(1000, 1472);
+        let mut at = Instant(0);
+        let mut rests = Vec::new();
+        for _ in 0..12 {
+            assert_eq!(settle(&mut mtu, at, 1000).len(), usize::from(SIZE_TRIES));
+            let Search::Rest { until } = mtu.search else { panic!("it rests") };
+            rests.push(until.since(at));
+            at = until;
+        }
+        assert!(rests.is_sorted() && rests[0] == SIZE_REST && rests[11] == SIZE_REST_MAX);
+        // One path carries more and the other does not.   Expect: nothing changes.
+        let (size, path) = mtu.question(at, 0b101).unwrap();
+        assert_eq!((size, path), (1000 + SIZE_GRAIN, 0));
+        mtu.asked();
+        mtu.passed(at, size);
+        for _ in 0..SIZE_TRIES {
+            assert_eq!(mtu.question(at, 0b101), Some((size, 2)));
+            mtu.asked();
+            mtu.failed(at, size);
+        }
+        assert_eq!(mtu.size(), 1000);
+    }
+}

@@ -1,0 +1,145 @@
+//! What the sending half does about the size of packets: it asks which its paths carry (`path_mtu`), and cuts
+//! what is longer.
+
+use super::outgoing::{Outgoing, Record, State};
+use super::path_mtu::{Change, Cutting, PathMtu};
+use super::queue::{Content, Departure};
+use super::settings::{CUT_AFTER, PACKET_SIZE_MIN, Settings};
+use crate::time::Instant;
+use crate::wire::Number;
+use alloc::boxed::Box;
+
+impl Outgoing {
+    /// Goes on with packets of this size.
+    pub(super) fn resume_size(&mut self, size: u16, settings: &Settings) {
+        let full = settings.packet_size as u16;
+        self.mtu = (size < full).then(|| Box::new(PathMtu::new(size, full)));
+        self.size = size;
+    }
+
+    /// Packets are lost on this path again and again, perhaps for their size.
+    #[cold]
+    pub(super) fn doubt_size(&mut self, path: u8, settings: &Settings) {
+        let full = settings.packet_size as u16;
+        self.mtu.get_or_insert_with(|| Box::new(PathMtu::new(full, full))).doubt(path);
+    }
+
+    /// A question of this size was lost.
+    #[cold]
+    pub(super) fn question_failed(&mut self, now: Instant, size: u16) {
+        let change = self.mtu.as_mut().map_or(Change::Nothing, |mtu| mtu.failed(now, size));
+        self.note_change(change);
+    }
+
+    /// A packet has arrived behind one that has not: if it is a question, it is answered.
+    #[cold]
+    pub(super) fn note_question(&mut self, now: Instant, index: usize) {
+        let record = self.records.get_mut(index).filter(|record| record.transmission == 1);
+        if let Some(Content::Question { size }) = record.map(|record| &mut record.content) {
+            let size = core::mem::take(size);
+            self.question_passed(now, size);
+        }
+    }
+
+    /// A question of this size has arrived.
+    #[cold]
+    pub(super) fn question_passed(&mut self, now: Instant, size: u16) {
+        let change = self.mtu.as_mut().map_or(Change::Nothing, |mtu| mtu.passed(now, size));
+        self.note_change(change);
+        self.forget_size();
+    }
+
+    /// Once all is as it was at first, and somebody has been told, nothing need be kept.
+    fn forget_size(&mut self) {
+        let is_told = self.size_changes == [0; 2];
+        self.mtu.take_if(|mtu| is_told && mtu.is_over());
+    }
+
+    fn note_change(&mut self, change: Change) {
+        self.size = self.mtu.as_ref().map_or(self.size, |mtu| mtu.size());
+        self.size_changes = match change {
+            Change::Nothing => self.size_changes,
+            Change::Fell => [self.size_changes[0].saturating_add(1), self.size_changes[1]],
+            Change::Rose => [self.size_changes[0], self.size_changes[1].saturating_add(1)],
+        };
+    }
+
+    /// How often packets have become smaller, and larger, since this was asked last.
+    pub(super) fn take_size_changes(&mut self) -> [u8; 2] {
+        let changes = core::mem::take(&mut self.size_changes);
+        self.forget_size();
+        changes
+    }
+
+    /// The question whether a path carries a size that should leave now.
+    #[cold]
+    pub(super) fn next_question(&mut self, now: Instant, settings: &Settings) -> Option<Departure> {
+        if !self.is_within_reach(true, settings) || self.is_idle() {
+            return None;
+        }
+        let paths = self.paths.bulk(settings).fold(1, |paths, path| paths | 1 << path);
+        let (size, path) = self.mtu.as_mut()?.question(now, paths)?;
+        self.mtu.as_mut()?.asked();
+        let number = self.base + self.records.len() as u64;
+        let (content, transmission, state) = (Content::Question { size }, 1, State::InFlight);
+        let order = self.paths.depart(now, usize::from(path), Some(Number(number as u32)));
+        self.records.push_back(Record { sent_at: now, content, order, transmission, path, state });
+        let order = order.0 as u8;
+        Some(Departure { number, transmission, path: path.into(), order, content, request: true })
+    }
+
+    /// Whether a packet is too long to leave as a whole; then it leaves in pieces.
+    #[inline]
+    pub(super) fn begins_cut(&mut self, departure: &Departure, settings: &Settings) -> bool {
+        if self.mtu.is_none() && departure.transmission <= CUT_AFTER {
+            return false;
+        }
+        self.cut(departure, settings)
+    }
+
+    #[cold]
+    fn cut(&mut self, departure: &Departure, settings: &Settings) -> bool {
+        let now = self.packet_size();
+        let size = if departure.transmission > CUT_AFTER { now.min(PACKET_SIZE_MIN) } else { now };
+        if departure.content.packet_bytes() + settings.seal_size() <= size {
+            return false;
+        }
+        let full = settings.packet_size as u16;
+        let mtu = self.mtu.get_or_insert_with(|| Box::new(PathMtu::new(full, full)));
+        mtu.cutting = Some(Cutting { departure: *departure, at: 0, size: size as u16 });
+        true
+    }
+
+    /// The packet that leaves in pieces, of which there are more, unless it has arrived meanwhile or is sent
+    /// otherwise.
+    #[cold]
+    pub(super) fn cutting(&mut self) -> Option<Cutting> {
+        let Cutting { departure, .. } = self.mtu.as_ref()?.cutting?;
+        let record = departure.number.checked_sub(self.base).and_then(|index| self.records.get(index as usize));
+        let is_wanted = |record: &Record| {
+            record.transmission == departure.transmission
+                && matches!(record.state, State::InFlight | State::Overtaken(_))
+        };
+        let mtu = self.mtu.as_mut()?;
+        mtu.cutting.take_if(|_| !record.is_some_and(is_wanted));
+        let cutting = mtu.cutting;
+        self.forget_size();
+        cutting
+    }
+
+    /// Another piece has left, up to here; `over`: it was the last.
+    #[cold]
+    pub(super) fn cut_until(&mut self, at: u16, over: bool) {
+        if let Some(mtu) = &mut self.mtu {
+            mtu.cutting = mtu.cutting.take().filter(|_| !over).map(|cutting| Cutting { at, ..cutting });
+        }
+        self.forget_size();
+    }
+
+    /// A piece or a question waits to leave.
+    #[inline]
+    pub(super) fn has_sizes_to_try(&self, settings: &Settings) -> bool {
+        let may_ask = || !self.is_idle() && self.is_within_reach(true, settings);
+        self.mtu.as_ref().is_some_and(|mtu| mtu.cutting.is_some() || mtu.waits() && may_ask())
+    }
+}
