@@ -2,8 +2,9 @@
 //!
 //! A process has one unconnected socket, bound to all addresses of one family, and connected sockets for the few peers that it exchanges most
 //! with. A train of packets leaves with segmentation offload (`UDP_SEGMENT`)
-//! and arrives joined (`UDP_GRO`) where the kernel can do that, else packet by packet. IP may not fragment at first. When a path proves to carry
-//! less than its two ends do, the kernel may fragment packets that are too large for that path, and all others stay whole.
+//! and arrives joined (`UDP_GRO`) where the kernel can do that, else packet by packet. IP never fragments, and what ICMP says of the
+//! path is not heeded: a packet that the path does not carry is lost, which the core's flow notices, and an ICMP message that somebody has forged
+//! changes nothing.
 
 mod address;
 mod connected;
@@ -70,8 +71,6 @@ pub struct Counters {
     pub dropped: u64,
     /// Packets larger than the link carries.
     pub too_large: u64,
-    /// Packets that a path could not carry whole although both its ends can.
-    pub fragmented: u64,
     /// Trains that the kernel cut (segmentation offload).
     pub trains_sent: u64,
     /// Trains that the kernel refused to cut.
@@ -133,8 +132,6 @@ pub struct Udp {
     was_joined: bool,
     /// Whether what it found had come to a multicast group.
     was_group: bool,
-    /// Whether the kernel may cut packets that are larger than their path.
-    may_fragment: bool,
     /// Trains refused since the last one that was taken.
     refusals: u32,
     last_refusal: Option<i32>,
@@ -179,7 +176,6 @@ impl Udp {
             was_busy: false,
             was_joined: false,
             was_group: false,
-            may_fragment: false,
             refusals: 0,
             last_refusal: None,
             counters: Counters::default(),
@@ -230,15 +226,6 @@ impl Udp {
         Some(outcome)
     }
 
-    /// The machine says that the path is smaller than the packet, which both ends could carry: from now on it may cut such packets.
-    fn permit_fragments(&mut self) -> bool {
-        if std::mem::replace(&mut self.may_fragment, true) {
-            return false;
-        }
-        let is_v4 = self.candidates[0].ip.is_ipv4();
-        self.connected.sockets().chain([&self.socket]).all(|socket| fragment(socket, is_v4, true).is_ok())
-    }
-
     /// The socket through which packets to a peer leave: its own, if it has one or is to get one now.
     #[inline]
     fn line(&mut self, to: &SocketAddr) -> Option<usize> {
@@ -252,11 +239,10 @@ impl Udp {
 
     #[cold]
     fn connect(&mut self, to: &SocketAddr) {
-        let Self { socket: shared, connected, wake, candidates, may_fragment, .. } = self;
+        let Self { socket: shared, connected, wake, candidates, .. } = self;
         let is_v4 = candidates[0].ip.is_ipv4();
         let prepared = connected.connect(shared, to, |socket| {
             prepare(socket, is_v4)?;
-            fragment(socket, is_v4, *may_fragment)?;
             enlarge_buffers(socket);
             watch::also(wake, socket.as_raw_fd())
         });
@@ -296,7 +282,7 @@ impl Udp {
     }
 
     fn send_singly(&mut self, to: &SocketAddr, packet: &[u8]) -> io::Result<Outcome> {
-        let mut last = None;
+        let (mut last, mut is_too_large) = (None, false);
         let line = self.line(to);
         for _ in 0..sys::INTERRUPTS_MAX {
             let sent = match line {
@@ -312,13 +298,8 @@ impl Udp {
                 Err(cause) if matches!(cause.raw_os_error(), Some(libc::EINTR | libc::ECONNREFUSED)) => {
                     last = Some(cause)
                 }
-                Err(cause) if cause.raw_os_error() == Some(libc::EMSGSIZE) && packet.len() <= self.packet_size => {
-                    self.counters.fragmented += 1;
-                    if !self.permit_fragments() {
-                        return Ok(Outcome::Dropped);
-                    }
-                    last = Some(cause);
-                }
+                // About this packet; or about an earlier one, as an ICMP message says that anybody may have made: then once.
+                Err(cause) if cause.raw_os_error() == Some(libc::EMSGSIZE) && !is_too_large => is_too_large = true,
                 Err(cause) => return self.refused(&cause).ok_or(cause),
             }
         }
@@ -407,8 +388,11 @@ impl Datagrams for Udp {
                 Some(_) => taken += run.len(),
                 None => {
                     for packet in run.chunks(segment) {
-                        if self.send_singly(to, packet)? == Outcome::WouldBlock {
-                            return Ok(taken);
+                        match self.send_singly(to, packet)? {
+                            Outcome::WouldBlock => return Ok(taken),
+                            // That is why the train was refused: others may be cut as before.
+                            Outcome::TooLarge => self.refusals = 0,
+                            Outcome::Sent | Outcome::Dropped => {}
                         }
                         taken += packet.len();
                     }
@@ -512,23 +496,21 @@ fn open(is_v4: bool) -> io::Result<UdpSocket> {
 
 /// What every socket is told: not to cut packets, to report marks, to join what belongs together.
 fn prepare(socket: &UdpSocket, is_v4: bool) -> io::Result<()> {
-    fragment(socket, is_v4, false)?;
+    never_fragment(socket, is_v4)?;
     ask_for_marks(socket, is_v4);
     // Refused by kernels before 5.0: then nothing is ever joined.
     let _ = sys::set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
     Ok(())
 }
 
-/// Whether the kernel may cut packets that are too large for their path.
-fn fragment(socket: &UdpSocket, is_v4: bool, may: bool) -> io::Result<()> {
+/// Packets that the interface does not carry are refused, all others leave whole, whatever has been said of their path (RFC 8899 §4.1).
+fn never_fragment(socket: &UdpSocket, is_v4: bool) -> io::Result<()> {
     let set = |level, name, value| sys::set_option(socket.as_fd(), level, name, value);
     if is_v4 {
-        let how = if may { libc::IP_PMTUDISC_WANT } else { libc::IP_PMTUDISC_DO };
-        return set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, how);
+        return set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE);
     }
-    let how = if may { libc::IPV6_PMTUDISC_WANT } else { libc::IPV6_PMTUDISC_DO };
-    set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, how)?;
-    set(libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, i32::from(!may))
+    set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
+    set(libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 1)
 }
 
 /// Packets say that their sender heeds marks of congestion (RFC 3168 §5), and marks of those that arrive are reported.

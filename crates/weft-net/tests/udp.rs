@@ -89,30 +89,26 @@ fn role_sends_too_much() {
     say(&format!("{size} {fits:?} {} {larger:?}", size + 1));
 }
 
-/// A router on the way has a smaller MTU than both ends, and has said so.
+/// Somebody has said that a path carries less than its ends, as ICMP messages do, which anybody may make.
 #[test]
-fn a_path_smaller_than_its_ends_gets_fragments_and_other_paths_do_not() {
+fn what_is_said_of_a_path_neither_cuts_packets_nor_holds_them_back() {
     let preparation = "ip link set lo up && ip link add d0 type veth peer name d1 && ip link set d0 up && ip link set d1 up \
                        && ip addr add 10.77.0.1/24 dev d0 && ip neigh add 10.77.0.2 lladdr 02:00:00:00:00:02 dev d0 \
-                       && ip route add 10.77.0.3/32 via 10.77.0.2 dev d0 mtu 1000";
-    let Some(mut role) = in_namespace(preparation, "role_meets_a_small_path") else { return };
-    assert_eq!(role.hear(), "1472 Sent, fragments of 0; 1472 Sent, fragments of 1; 14720 of a train, fragments of 11");
+                       && ip route add 10.77.0.3/32 via 10.77.0.2 dev d0 mtu 600";
+    let Some(mut role) = in_namespace(preparation, "role_hears_of_a_small_path") else { return };
+    assert_eq!(role.hear(), "1472 Sent, 14720 of a train, 0 fragments");
     role.finish();
 }
 
 #[test]
 #[ignore = "a role"]
-fn role_meets_a_small_path() {
+fn role_hears_of_a_small_path() {
     let mut link = Udp::bind(&Settings::default()).unwrap();
-    let (wide, narrow) = (Address::Udp("10.77.0.2:9".parse().unwrap()), Address::Udp("10.77.0.3:9".parse().unwrap()));
+    let narrow = Address::Udp("10.77.0.3:9".parse().unwrap());
     let size = link.packet_size();
-    let said = [wide, narrow].map(|to| {
-        let outcome = link.send(&to, &vec![1; size]).unwrap();
-        format!("{size} {outcome:?}, fragments of {}", fragmented_packets())
-    });
+    let outcome = link.send(&narrow, &vec![1; size]).unwrap();
     let taken = link.send_train(&narrow, &vec![1; 10 * size], size).unwrap();
-    assert_eq!((link.counters().trains_refused, link.counters().packets_sent), (1, 12));
-    say(&format!("{}; {taken} of a train, fragments of {}", said.join("; "), fragmented_packets()));
+    say(&format!("{size} {outcome:?}, {taken} of a train, {} fragments", fragmented_packets()));
 }
 
 /// Packets that this network namespace has fragmented: `FragOKs`.
@@ -122,6 +118,44 @@ fn fragmented_packets() -> u64 {
     let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
     let mut both = names.zip(values);
     both.find(|(name, _)| *name == "FragOKs").unwrap().1.parse().unwrap()
+}
+
+/// The interface itself carries less from now on, and more again later.
+#[test]
+fn a_smaller_interface_refuses_what_is_too_large_and_trains_leave_as_before() {
+    let preparation = "ip link set lo up && ip link add d0 type veth peer name d1 && ip link set d0 up && ip link set d1 up \
+                       && ip addr add 10.77.0.1/24 dev d0 && ip neigh add 10.77.0.2 lladdr 02:00:00:00:00:02 dev d0";
+    let Some(mut role) = in_namespace(preparation, "role_becomes_smaller") else { return };
+    assert_eq!(role.hear(), "Sent; TooLarge TooLarge, 1300 Sent, trains 1; Sent, trains 2");
+    role.finish();
+}
+
+#[test]
+#[ignore = "a role"]
+fn role_becomes_smaller() {
+    let mut link = Udp::bind(&Settings::default()).unwrap();
+    let to = Address::Udp("10.77.0.2:9".parse().unwrap());
+    let set = |mtu: &str| {
+        let done = std::process::Command::new("ip").args(["link", "set", "d0", "mtu", mtu]).status().unwrap();
+        assert!(done.success());
+    };
+    let full = vec![1; 1472];
+    let first = link.send(&to, &full).unwrap();
+    set("1400");
+    let refused = [0; 2].map(|_| link.send(&to, &full).unwrap());
+    // More trains than may be refused before none is made any more.
+    (0..20).for_each(|_| assert_eq!(link.send_train(&to, &vec![1; 4 * 1472], 1472).unwrap(), 4 * 1472));
+    let fits = link.send(&to, &full[..1300]).unwrap();
+    link.send_train(&to, &vec![1; 4 * 1300], 1300).unwrap();
+    let trains = link.counters().trains_sent;
+    set("1500");
+    let again = link.send(&to, &full).unwrap();
+    link.send_train(&to, &vec![1; 4 * 1472], 1472).unwrap();
+    let [one, two] = refused;
+    say(&format!(
+        "{first:?}; {one:?} {two:?}, 1300 {fits:?}, trains {trains}; {again:?}, trains {}",
+        link.counters().trains_sent
+    ));
 }
 
 /// No route, and routes that refuse as a firewall does: answers about this packet and this moment.

@@ -304,7 +304,6 @@ impl Examination {
                 pair.full = sent.path.as_ref().ok().map(|way| way.packet_bytes);
                 pair.seen.way = Some(sent.path);
                 pair.seen.refused = sent.refused;
-                pair.seen.cut |= sent.cut;
             }
         }
     }

@@ -79,8 +79,6 @@ pub(crate) struct PairSeen {
     pub(crate) way: Option<Result<LinkPath, String>>,
     /// By size: what the sending machine refused, and why.
     pub(crate) refused: Vec<(usize, String)>,
-    /// The sending machine knows that the path is smaller, and cuts packets.
-    pub(crate) cut: bool,
     pub(crate) short_arrived: bool,
     pub(crate) full_arrived: bool,
     /// The largest that arrived when the full one did not, bytes.
@@ -476,13 +474,6 @@ fn of_pair(seen: &PairSeen) -> Vec<Finding> {
             all.push(Finding::ok("packets-arrive", &subject, what));
         }
     }
-    if seen.cut && seen.full_arrived {
-        let what =
-            format!("{}: the path is smaller than both ends: packets of {} bytes are cut", seen.link, way.packet_bytes);
-        let cure =
-            format!("`tracepath {}` finds the place; raise its MTU, or lower both ends' to it", ip_of(&way.peer));
-        all.push(Finding::new(Level::Warning, "packets-cut", &subject, what, cure));
-    }
     if way.own_bytes != way.peer_bytes {
         let what = format!(
             "{}: packets may have {} bytes here and {} there, so {} are used",
@@ -551,9 +542,10 @@ fn full_lost(seen: &PairSeen, way: &LinkPath, subject: &str) -> Finding {
     // IPv4's and UDP's headers, as the largest size that was tried is a payload.
     let mtu = seen.largest_arrived.map_or("N".to_owned(), |largest| (largest + 28).to_string());
     let cure = format!(
-        "something between carries less than the interfaces say: raise its MTU, or `ip link set IF mtu {mtu}` on both"
+        "something between carries less than the interfaces say; jobs find that out and go on with smaller packets, but lose time: \
+         raise its MTU, or `ip link set IF mtu {mtu}` on both"
     );
-    Finding::new(Level::Fault, "full-size-lost", subject, what, cure)
+    Finding::new(Level::Warning, "full-size-lost", subject, what, cure)
 }
 
 fn ip_of(address: &str) -> &str {

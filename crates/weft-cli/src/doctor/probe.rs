@@ -56,8 +56,6 @@ pub(crate) trait Link {
     fn datagrams(&mut self) -> &mut dyn Datagrams;
     /// Why the machine last refused a packet.
     fn refusal(&self) -> String;
-    /// Packets that the machine cut, because the path is smaller than both ends.
-    fn cut(&self) -> u64;
     /// Bytes of the longest packet that its device multicasts, or why it does not; none where sockets do that.
     fn multicast(&mut self) -> Option<Result<usize, String>> {
         None
@@ -94,10 +92,6 @@ impl Link for UdpLink {
 
     fn datagrams(&mut self) -> &mut dyn Datagrams {
         &mut self.0
-    }
-
-    fn cut(&self) -> u64 {
-        self.0.counters().fragmented
     }
 
     fn refusal(&self) -> String {
@@ -138,10 +132,6 @@ impl Link for EthernetLink {
 
     fn refusal(&self) -> String {
         "the interface takes no frame just now".to_owned()
-    }
-
-    fn cut(&self) -> u64 {
-        0
     }
 }
 
@@ -188,10 +178,6 @@ impl Link for VerbsLink {
         self.0.last_refusal().unwrap_or_default()
     }
 
-    fn cut(&self) -> u64 {
-        0
-    }
-
     fn multicast(&mut self) -> Option<Result<usize, String>> {
         Some(self.0.multicast())
     }
@@ -235,10 +221,6 @@ impl Link for FabricLink {
 
     fn refusal(&self) -> String {
         self.fabric.last_refusal().unwrap_or_default()
-    }
-
-    fn cut(&self) -> u64 {
-        0
     }
 }
 
@@ -472,11 +454,11 @@ fn send_soon(
 fn send_to(link: &mut dyn Link, identity: Identity, target: &Target, note: &mut dyn FnMut(&[u8])) -> SentTo {
     let (way, to) = match link.way(&target.card) {
         Ok(found) => found,
-        Err(why) => return SentTo { peer: target.peer, path: Err(why), refused: Vec::new(), cut: false },
+        Err(why) => return SentTo { peer: target.peer, path: Err(why), refused: Vec::new() },
     };
     let usual = [SHORT_BYTES, way.packet_bytes];
     let sizes: &[usize] = if target.sizes.is_empty() { &usual } else { &target.sizes };
-    let (mut refused, before, most) = (Vec::new(), link.cut(), link.datagrams().packet_size().max(SHORT_BYTES));
+    let (mut refused, most) = (Vec::new(), link.datagrams().packet_size().max(SHORT_BYTES));
     for &size in sizes {
         let packet = packet(identity, target.peer, size.clamp(SHORT_BYTES, most));
         for _ in 0..COPIES {
@@ -492,7 +474,7 @@ fn send_to(link: &mut dyn Link, identity: Identity, target: &Target, note: &mut 
             break;
         }
     }
-    SentTo { peer: target.peer, path: Ok(way), refused, cut: link.cut() > before }
+    SentTo { peer: target.peer, path: Ok(way), refused }
 }
 
 /// A packet of `size` bytes with a body that can be checked.

@@ -103,8 +103,6 @@ pub(crate) struct SentTo {
     pub(crate) path: Result<LinkPath, String>,
     /// By size: what the machine refused, and why.
     pub(crate) refused: Vec<(usize, String)>,
-    /// This machine knows that the path is smaller, and cuts packets.
-    pub(crate) cut: bool,
 }
 
 /// The way to a peer over one link.

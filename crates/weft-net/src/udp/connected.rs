@@ -59,12 +59,14 @@ impl Connected {
         Some(place)
     }
 
-    pub(super) fn socket(&self, place: usize) -> &UdpSocket {
-        &self.lines[place].socket
-    }
-
+    #[cfg(test)]
     pub(super) fn sockets(&self) -> impl Iterator<Item = &UdpSocket> {
         self.lines.iter().map(|line| &line.socket)
+    }
+
+    #[inline]
+    pub(super) fn socket(&self, place: usize) -> &UdpSocket {
+        &self.lines[place].socket
     }
 
     /// A packet for a peer without a socket of its own; whether it should get one.
