@@ -23,6 +23,7 @@ mod libfabric;
 mod lifetimes;
 mod memory;
 mod multicast;
+mod path_mtu;
 mod peers;
 mod porting;
 pub(crate) mod process;
@@ -91,6 +92,11 @@ const SUITES: &[Suite] = &[
         cases: windows::cases,
     },
     Suite { name: "fabric", what: "libfabric in the place of UDP", cases: fabric::cases },
+    Suite {
+        name: "path-mtu",
+        what: "paths between two hosts that carry smaller packets in the middle of a job",
+        cases: path_mtu::cases,
+    },
     Suite { name: "rails", what: "two interfaces between two hosts, and one of them failing", cases: rails::cases },
     Suite {
         name: "multicast",

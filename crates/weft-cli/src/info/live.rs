@@ -150,10 +150,14 @@ fn wait_for_doing(standing: &Standing) -> wait_for::Doing {
     }
 }
 
-/// The sum over a rank's peers of the counter of that name; of gauges, the times are the longest.
+/// The sum over a rank's peers of the counter of that name; of gauges, the times are the longest, and the packets' size is the least.
 fn total(snapshot: &Snapshot, name: &str) -> u64 {
     let values = snapshot.peers.iter().filter_map(|peer| value(peer, name));
-    if name.ends_with("_ns") { values.max().unwrap_or(0) } else { values.sum() }
+    match name {
+        "packet_bytes" => values.filter(|bytes| *bytes > 0).min().unwrap_or(0),
+        _ if name.ends_with("_ns") => values.max().unwrap_or(0),
+        _ => values.sum(),
+    }
 }
 
 fn value(peer: &Peer, name: &str) -> Option<u64> {
@@ -163,7 +167,7 @@ fn value(peer: &Peer, name: &str) -> Option<u64> {
 }
 
 /// Columns of the table: heading, and the counters that are added up for it.
-const COLUMNS: [(&str, &[&str]); 10] = [
+const COLUMNS: [(&str, &[&str]); 11] = [
     ("packets", &["packets_sent"]),
     ("resent", &["resent_by_gap", "resent_by_probe"]),
     ("probes", &["probes"]),
@@ -174,6 +178,7 @@ const COLUMNS: [(&str, &[&str]); 10] = [
     ("window", &["window_packets"]),
     ("in flight", &["in_flight_packets"]),
     ("rtt µs", &["round_trip_ns"]),
+    ("size max", &["packet_bytes"]),
 ];
 const NAME_WIDTH: usize = 26;
 

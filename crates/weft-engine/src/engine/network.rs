@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use weft_core::connection::Connection;
-use weft_core::flow::{Counters, Deliver, Event, Failure, Regions, Train};
+use weft_core::flow::{Counters, Deliver, Event, Failure, PACKET_SIZE_MIN, Regions, Train};
 use weft_core::multicast::wire as multicast;
 use weft_core::path_validation;
 use weft_core::rails::PathFrame;
@@ -505,13 +505,17 @@ fn take(device: &mut dyn Datagrams, to: &Address, train: &[u8], segment: usize) 
     }
 }
 
+/// What the text for [`Failure::Blocked`] says.
+const _: () = assert!(PACKET_SIZE_MIN == 256);
+
 fn describe(reason: Failure) -> &'static str {
     match reason {
         Failure::Silent => {
             "it has not answered for longer than WEFT_PEER_TIMEOUT: its host or the network may be down, or it was stopped"
         }
         Failure::Blocked => {
-            "it answers, but a packet does not get through however often it is sent: the network may carry only smaller ones"
+            "it answers, but a packet does not get through however often it is sent, not even in pieces: packets of 256 bytes, the smallest \
+             that Weft sends, need an MTU of at least 284 (304 with IPv6) everywhere on the way"
         }
         Failure::Lost => "a packet of it was lost by a carrier that should lose none: its connection broke",
     }

@@ -84,6 +84,12 @@ impl<P: Platform> Engine<P> {
         .filter(|(_, count)| *count > 0)
     }
 
+    /// How often packets became smaller because a path carried no larger ones, and larger again.
+    pub fn path_mtu_changes(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let Counters { packets_smaller, packets_larger, .. } = self.counters();
+        [("smaller", packets_smaller), ("larger", packets_larger)].into_iter().filter(|(_, count)| *count > 0)
+    }
+
     /// What went over each rail to each peer that has several.
     pub fn rail_traffic(&self) -> Vec<RailTraffic> {
         let remotes = self.peers.iter().filter_map(|(_, peer)| match &peer.route {

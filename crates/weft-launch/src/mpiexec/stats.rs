@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Kinds of packets that are told apart: ranks of another version may have others.
+/// Kinds of packets, or of changes, that are told apart: ranks of another version may have others.
 const CAUSES_MAX: usize = 32;
 
 /// How the table is printed.
@@ -41,12 +41,14 @@ pub(crate) struct Stats {
     dropped: Packets,
     /// Packets of multicast groups, by what they are.
     multicast: Packets,
+    /// How often packets became smaller or larger because a path's MTU had changed.
+    path_mtu: Packets,
     /// Lines that are neither.
     unreadable: u64,
 }
 
 impl Stats {
-    /// Adds lines `from to link messages bytes resends`, and `rank dropped cause packets` and `rank multicast what packets`; lines of the
+    /// Adds lines `from to link messages bytes resends`, and `rank dropped cause packets`, `rank multicast what packets` and `rank path-mtu how times`; lines of the
     /// same pair and link, and of the same kind of packets, add up. Besides `rail from to interface packets bytes failures state`.
     pub(crate) fn add(&mut self, text: &str) {
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -76,6 +78,7 @@ impl Stats {
         let list = match list {
             "dropped" => &mut self.dropped,
             "multicast" => &mut self.multicast,
+            "path-mtu" => &mut self.path_mtu,
             _ => return None,
         };
         if list.len() >= CAUSES_MAX && !list.contains_key(kind) {
@@ -116,10 +119,15 @@ impl Stats {
             text += "\n";
             text += &table(&[head].into_iter().chain(self.rails.iter().map(row)).collect::<Vec<_>>());
         }
-        for (what, packets) in [("multicast", &self.multicast), ("dropped on arrival", &self.dropped)] {
+        let lists = [
+            ("changes of a path's MTU", &self.path_mtu),
+            ("packets multicast", &self.multicast),
+            ("packets dropped on arrival", &self.dropped),
+        ];
+        for (what, packets) in lists {
             if !packets.is_empty() {
                 let kinds: Vec<String> = packets.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-                let _ = writeln!(text, "packets {what}: {}", kinds.join(", "));
+                let _ = writeln!(text, "{what}: {}", kinds.join(", "));
             }
         }
         if self.unreadable > 0 {
@@ -144,12 +152,11 @@ impl Stats {
                  \"bytes\": {bytes}, \"failures\": {failures}, \"state\": \"{state}\"}}"
             )
         });
-        let packets =
-            [("multicast", &self.multicast), ("dropped", &self.dropped)].into_iter().filter_map(|(what, list)| {
-                let kinds =
-                    list.iter().map(|(kind, count)| format!("\"{kind}\": {count}")).collect::<Vec<_>>().join(", ");
-                (!kinds.is_empty()).then(|| format!("\n  {{\"{what}\": {{{kinds}}}}}"))
-            });
+        let lists = [("path-mtu", &self.path_mtu), ("multicast", &self.multicast), ("dropped", &self.dropped)];
+        let packets = lists.into_iter().filter_map(|(what, list)| {
+            let kinds = list.iter().map(|(kind, count)| format!("\"{kind}\": {count}")).collect::<Vec<_>>().join(", ");
+            (!kinds.is_empty()).then(|| format!("\n  {{\"{what}\": {{{kinds}}}}}"))
+        });
         format!("[{}\n]\n", pairs.chain(rails).chain(packets).collect::<Vec<_>>().join(","))
     }
 }
@@ -219,6 +226,9 @@ mod tests {
         stats.add(
             "0 dropped forged 3\n1 dropped forged 4\n1 dropped foreign 1\n1 dropped \"x\" 1\n1 dropped forged -1\n",
         );
+        stats.add("0 path-mtu smaller 1\n3 path-mtu smaller 2\n3 path-mtu larger 1\n");
+        assert!(stats.print(Format::Text).contains("changes of a path's MTU: 1 larger, 3 smaller\n"));
+        assert!(stats.print(Format::Json).contains(r#"{"path-mtu": {"larger": 1, "smaller": 3}}"#));
         stats.add("0 multicast data 9\n2 multicast data 1\n2 multicast probes 4\n");
         assert!(stats.print(Format::Text).contains("packets multicast: 10 data, 4 probes\n"));
         assert!(stats.print(Format::Json).contains(r#"{"multicast": {"data": 10, "probes": 4}}"#));

@@ -158,6 +158,9 @@ fn stats(rank: u32, engine: &Engine, names: &[String]) -> String {
     for (cause, packets) in engine.dropped() {
         let _ = writeln!(report, "{rank} dropped {cause} {packets}");
     }
+    for (way, times) in engine.path_mtu_changes() {
+        let _ = writeln!(report, "{rank} path-mtu {way} {times}");
+    }
     for (kind, packets) in engine.multicast_packets() {
         let _ = writeln!(report, "{rank} multicast {kind} {packets}");
     }
