@@ -1,6 +1,5 @@
 //! Shapes of process grids (`MPI_Dims_create`, MPI-5.0 §8.5.2).
 
-use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -15,130 +14,161 @@ const FACTORS_MAX: usize = 31;
 /// `nodes` is 0 or has more than 31 bits.
 pub fn balanced(nodes: u32, count: usize) -> Vec<u32> {
     assert!((1..1 << 31).contains(&nodes), "no grid of {nodes} nodes");
-    if count == 0 {
-        return Vec::new();
-    }
     let searched = count.min(FACTORS_MAX);
-    let divisors = divisors(nodes);
-    let mut best: Option<(u32, u64, Vec<u32>)> = None;
-    for (spread, least, most) in windows(nodes, searched as u32, &divisors) {
-        if best.as_ref().is_some_and(|(best, ..)| *best < spread) {
-            break;
+    let mut factors = match searched {
+        0 => return Vec::new(),
+        1 => vec![nodes],
+        _ => {
+            let (divisors, largest_prime) = divisors(nodes);
+            let mut search = Search { divisors: &divisors, chosen: [1; FACTORS_MAX], best: None };
+            search.all(nodes, searched, largest_prime);
+            let best = search.best.expect("the number itself and ones are such factors");
+            best.factors[..searched].iter().rev().copied().collect()
         }
-        let mut search = Search { divisors: &divisors, least, most, known: BTreeMap::new() };
-        if let Some(sum) = search.smallest_sum(nodes, searched)
-            && best.as_ref().is_none_or(|(_, best, _)| sum < *best)
-        {
-            best = Some((spread, sum, search.factors(nodes, searched)));
-        }
-    }
-    // The widest window has `nodes` itself and ones.
-    let mut factors = best.map_or_else(|| vec![nodes], |(.., factors)| factors);
-    factors.sort_unstable_by(|one, other| other.cmp(one));
+    };
     factors.resize(count, 1);
     factors
 }
 
-/// The ranges, from one divisor to another, in which `count` factors of `nodes` could lie: the narrowest first, of equally wide ones
-/// the highest.
-fn windows(nodes: u32, count: u32, divisors: &[u32]) -> Vec<(u32, u32, u32)> {
-    let nodes_wide = u128::from(nodes);
-    // Some factor has the largest prime.
-    let prime = largest_prime(nodes);
-    let could_be_least = |divisor: &&u32| u128::from(**divisor).checked_pow(count).is_some_and(|low| low <= nodes_wide);
-    let could_be_most = |divisor: &&u32| {
-        u128::from(**divisor).checked_pow(count).is_none_or(|high| high >= nodes_wide) && **divisor >= prime
-    };
-    let mut windows = Vec::new();
-    for least in divisors.iter().filter(could_be_least) {
-        for most in divisors.iter().filter(could_be_most) {
-            windows.push((most - least, *least, *most));
-        }
-    }
-    windows.sort_unstable_by_key(|(spread, least, _)| (*spread, core::cmp::Reverse(*least)));
-    windows
-}
-
-/// Looks for factors from `least` to `most`.
+/// Looks for factors in non-decreasing order.
 struct Search<'a> {
     divisors: &'a [u32],
-    least: u32,
-    most: u32,
-    /// For a number and how many factors it is to have: their smallest sum, and one of them.
-    known: BTreeMap<(u32, usize), Option<(u64, u32)>>,
+    /// Those that have been chosen, the smallest first.
+    chosen: [u32; FACTORS_MAX],
+    best: Option<Best>,
+}
+
+/// The factors that are closest to each other so far.
+struct Best {
+    spread: u32,
+    sum: u64,
+    factors: [u32; FACTORS_MAX],
 }
 
 impl Search<'_> {
-    /// The smallest sum that `count` factors of `number` can have.
-    fn smallest_sum(&mut self, number: u32, count: usize) -> Option<u64> {
-        if number == 1 {
-            // All that are left are ones.
-            return (count == 0 || self.least == 1).then_some(count as u64);
+    /// All ways that could be better than what is known: the largest smallest factor first, since what comes next is less even.
+    fn all(&mut self, nodes: u32, count: usize, largest_prime: u32) {
+        for index in (0..self.root(nodes, count)).rev() {
+            let least = self.divisors[index];
+            // The others are together what is left, so one of them is so large at least, and some factor has the largest prime.
+            let needed = |most: u32| most >= largest_prime && reaches(most, count - 1, nodes / least);
+            if !needed(self.limit(least)) {
+                return;
+            }
+            self.chosen[0] = least;
+            self.choose(nodes / least, count, 1, index);
         }
-        let exponent = count as u32;
-        let too_small = u128::from(self.most).checked_pow(exponent).is_some_and(|high| high < u128::from(number));
-        let too_large = u128::from(self.least).checked_pow(exponent).is_none_or(|low| low > u128::from(number));
-        if count == 0 || too_small || too_large {
-            return None;
+    }
+
+    /// How many of the divisors could be the smallest of `count` factors of `number`.
+    fn root(&self, number: u32, count: usize) -> usize {
+        self.divisors.partition_point(|divisor| *divisor == 1 || !reaches(*divisor - 1, count, number))
+    }
+
+    /// The most that a factor may be beside the smallest one: no further away than in what is known.
+    fn limit(&self, least: u32) -> u32 {
+        self.best.as_ref().map_or(u32::MAX, |best| least.saturating_add(best.spread))
+    }
+
+    /// Chooses all factors of `rest` from the one with number `at` on, none smaller than the one before, which is the divisor number `from`.
+    fn choose(&mut self, rest: u32, count: usize, at: usize, from: usize) {
+        let (least, before, left) = (self.chosen[0], self.chosen[at - 1], count - at);
+        if left == 1 {
+            if rest >= before {
+                self.chosen[at] = rest;
+                self.keep(rest - least, count);
+            }
+            return;
         }
-        if let Some(known) = self.known.get(&(number, count)) {
-            return known.map(|(sum, _)| sum);
-        }
-        // Exactly one factor is taken to have this prime, so that no set of factors is looked at in many orders.
-        let prime = largest_prime(number);
-        let (from, to) = (self.least.max(prime), self.most.min(number));
-        let first = self.divisors.partition_point(|divisor| *divisor < from);
-        let end = self.divisors.partition_point(|divisor| *divisor <= to);
-        let mut best: Option<(u64, u32)> = None;
-        for index in first..end {
-            let factor = self.divisors[index];
-            if factor.is_multiple_of(prime)
-                && number.is_multiple_of(factor)
-                && let Some(rest) = self.smallest_sum(number / factor, count - 1)
-            {
-                let sum = rest + u64::from(factor);
-                if best.is_none_or(|(best, _)| sum < best) {
-                    best = Some((sum, factor));
+        let mut limit = 0;
+        for index in (from..self.root(rest, left)).rev() {
+            if limit != self.limit(least) {
+                limit = self.limit(least);
+                if !reaches(limit, left, rest) {
+                    return;
                 }
             }
+            let factor = self.divisors[index];
+            if rest.is_multiple_of(factor) {
+                self.chosen[at] = factor;
+                self.choose(rest / factor, count, at + 1, index);
+            }
         }
-        self.known.insert((number, count), best);
-        best.map(|(sum, _)| sum)
     }
 
-    /// The factors that have this sum.
-    fn factors(&self, number: u32, count: usize) -> Vec<u32> {
-        let mut factors = Vec::with_capacity(count);
-        let mut rest = number;
-        while let Some(Some((_, factor))) = self.known.get(&(rest, count - factors.len())) {
-            factors.push(*factor);
-            rest /= factor;
+    /// Keeps what has been chosen if it is better than what is known.
+    fn keep(&mut self, spread: u32, count: usize) {
+        let sum = self.chosen[..count].iter().map(|factor| u64::from(*factor)).sum();
+        if self.best.as_ref().is_none_or(|best| (spread, sum) < (best.spread, best.sum)) {
+            self.best = Some(Best { spread, sum, factors: self.chosen });
         }
-        factors.resize(count, 1);
-        factors
     }
 }
 
-fn largest_prime(number: u32) -> u32 {
-    let (mut rest, mut largest, mut candidate) = (number, 1, 2);
-    while candidate <= rest / candidate {
-        if rest.is_multiple_of(candidate) {
-            rest /= candidate;
-            largest = candidate;
-        } else {
-            candidate += 1;
+/// Whether `base` to the power of `exponent` is `number` at least.
+fn reaches(base: u32, exponent: usize, number: u32) -> bool {
+    if base < 2 {
+        return base >= number;
+    }
+    let mut power = 1_u64;
+    // At most 31 times: it doubles each time.
+    for _ in 0..exponent {
+        power *= u64::from(base);
+        if power >= u64::from(number) {
+            return true;
         }
     }
-    largest.max(rest)
+    power >= u64::from(number)
 }
 
-/// All divisors, ascending.
-fn divisors(number: u32) -> Vec<u32> {
-    let mut divisors: Vec<u32> = (1..=number.isqrt()).filter(|divisor| number.is_multiple_of(*divisor)).collect();
-    let large: Vec<u32> = divisors.iter().rev().map(|divisor| number / divisor).collect();
-    divisors.extend(large);
-    divisors.dedup();
-    divisors
+/// The primes whose squares have 31 bits at most.
+static PRIMES: [u16; 4792] = {
+    const LIMIT: usize = 46_341;
+    let (mut primes, mut found) = ([0; 4792], 0);
+    let mut is_composite = [false; LIMIT];
+    let mut number = 2;
+    while number < LIMIT {
+        if !is_composite[number] {
+            primes[found] = number as u16;
+            found += 1;
+            let mut multiple = number * number;
+            while multiple < LIMIT {
+                is_composite[multiple] = true;
+                multiple += number;
+            }
+        }
+        number += 1;
+    }
+    assert!(found == primes.len());
+    primes
+};
+
+/// All divisors, ascending, and the largest prime among them, or 1.
+fn divisors(number: u32) -> (Vec<u32>, u32) {
+    let (mut divisors, mut largest, mut rest) = (Vec::with_capacity(64), 1, number);
+    divisors.push(1);
+    let mut add = |prime: u32, times: u32| {
+        let before = divisors.len();
+        (0..before * times as usize).for_each(|at| divisors.push(divisors[at] * prime));
+        largest = prime;
+    };
+    for prime in PRIMES.iter().map(|prime| u32::from(*prime)) {
+        if prime * prime > rest {
+            break;
+        }
+        let mut times = 0;
+        while rest.is_multiple_of(prime) {
+            (rest, times) = (rest / prime, times + 1);
+        }
+        if times > 0 {
+            add(prime, times);
+        }
+    }
+    if rest > 1 {
+        add(rest, 1);
+    }
+    divisors.sort_unstable();
+    (divisors, largest)
 }
 
 #[cfg(test)]
@@ -215,6 +245,47 @@ mod tests {
                 for_each_factorization(nodes, count, nodes, &mut Vec::new(), visit);
                 assert_eq!(unevenness(&found), best, "{nodes} into {count}: {found:?}");
             }
+        }
+    }
+
+    /// What is found is the most even, by its definition, of numbers of all kinds and sizes. Slow numbers are left out of brute force: those
+    /// of many divisors have very many factorizations.
+    #[test]
+    fn nothing_is_more_even_among_numbers_by_chance() {
+        let mut state = 1_u64;
+        for _ in 0..3000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let nodes = 1 + (state >> 33) as u32 % 20_000;
+            let count = 2 + (state >> 20) as usize % 3;
+            let found = balanced(nodes, count);
+            assert_eq!((found.len(), found.iter().product::<u32>()), (count, nodes));
+            let mut best = (u32::MAX, u64::MAX, 0);
+            let visit = &mut |factors: &[u32]| {
+                let (spread, sum) = unevenness(factors);
+                best = best.min((spread, sum, u32::MAX - factors[factors.len() - 1]));
+            };
+            for_each_factorization(nodes, count, nodes, &mut Vec::new(), visit);
+            let (spread, sum) = unevenness(&found);
+            assert_eq!((spread, sum, u32::MAX - found[count - 1]), best, "{nodes} into {count}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn divisors_are_those_that_divide() {
+        let large = [46_337 * 46_337, 46_337 * 46_327, 2_147_483_647, 2_147_483_646, 2_095_133_040, 1 << 30];
+        for number in (1..2000).chain(large) {
+            let (found, largest) = divisors(number);
+            assert!(found.is_sorted_by(|one, next| one < next) && found.iter().all(|divisor| number % divisor == 0));
+            let (mut expected, mut primes) = (0, 1);
+            for divisor in (1..=number.isqrt()).filter(|divisor| number.is_multiple_of(*divisor)) {
+                expected += if divisor * divisor == number { 1 } else { 2 };
+                for one in [divisor, number / divisor] {
+                    if one > 1 && (2..=one.isqrt()).all(|other| !one.is_multiple_of(other)) {
+                        primes = primes.max(one);
+                    }
+                }
+            }
+            assert_eq!((found.len(), largest), (expected, primes), "{number}");
         }
     }
 
