@@ -99,6 +99,7 @@ pub struct Engine<P: Platform> {
     passes: u32,
     /// Whether this process may have been rung.
     doorbell_used: bool,
+    rests: Rests,
     /// More of a message could leave: it was time to look at what has arrived.
     turn_over: bool,
 }
@@ -131,6 +132,7 @@ impl<P: Platform> Engine<P> {
             scratch: Vec::new(),
             passes: 0,
             doorbell_used: false,
+            rests: Rests::default(),
             turn_over: false,
         }
     }
@@ -443,6 +445,7 @@ impl<P: Platform> Engine<P> {
     /// A thread of this process watches the doorbell from now on; `false` when something has arrived already.
     pub fn arm_for_thread(&mut self) -> bool {
         self.doorbell_used = true;
+        self.rests.watches += 1;
         self.node.is_none() || self.arm_node(SleepMode::Thread)
     }
 
@@ -478,6 +481,12 @@ impl<P: Platform> Engine<P> {
     /// Gets ready to sleep: what to sleep on, and for how long at most (nanoseconds). `None` when there is something
     /// to do already.
     pub fn prepare_sleep(&mut self) -> Option<Sleep<P>> {
+        let sleep = self.try_to_sleep();
+        self.rests.sleeps += u64::from(sleep.is_some());
+        sleep
+    }
+
+    fn try_to_sleep(&mut self) -> Option<Sleep<P>> {
         if self.has_work() || !self.network.devices.arm() {
             return None;
         }
@@ -492,6 +501,11 @@ impl<P: Platform> Engine<P> {
         }
         let rest = SleepOn::Neighbours(node.sleeper());
         self.arm_node(SleepMode::Futex).then_some(Sleep { rest, timeout })
+    }
+
+    /// How often it has rested so far.
+    pub fn rests(&self) -> Rests {
+        self.rests
     }
 
     /// Wakes the thread of this process that sleeps until a neighbour wakes it; `false` when none sleeps like that.
@@ -535,6 +549,15 @@ impl<P: Platform> Engine<P> {
         self.network.must_look = true;
         self.network.udp_looks = network::Looks::now();
     }
+}
+
+/// How often this process was about to sleep, or left its neighbours to wake its progress thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rests {
+    /// Sleeps of calls that waited.
+    pub sleeps: u64,
+    /// Times that neighbours were told to ring for the progress thread.
+    pub watches: u64,
 }
 
 /// How a waiter sleeps.

@@ -9,7 +9,11 @@
 //! | packets that are not acknowledged, after blocking calls | the timer, no earlier than [`REPAIR_AFTER`] |
 //! | requests | the network, and the timer when something is due |
 //! | messages that wait for others to share their packet | the timer |
-//! | collectives, or requests where memory is not shared by copies | the doorbell as well |
+//! | collectives, or requests where memory is not shared by copies | a look after [`CALLS_PAUSE`], and then the doorbell as well |
+//!
+//! While the doorbell is armed each frame of a neighbour costs that neighbour a system call, and this process a thread that wakes. A program that waits at once
+//! for what it has started, again and again, would pay that each time for nothing. So the doorbell is armed when the thread has looked, and the
+//! program has not called MPI since (decision 0196).
 //!
 //! A program that calls MPI again and again, a window of messages for instance, makes progress itself. The thread would only
 //! take its processor and its lock, and send from another processor what the network then carries out of order. So it does
@@ -139,6 +143,17 @@ enum Timer {
     Soon,
 }
 
+/// A look of the thread at whether the program calls MPI again and again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Look {
+    #[default]
+    None,
+    /// The timer is to be set for it.
+    Wanted,
+    /// The timer is set, to that or to something sooner.
+    Timed,
+}
+
 /// What is armed for the progress thread of one process; under the process lock.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
@@ -146,10 +161,14 @@ pub struct Coverage {
     has_doorbell: bool,
     network: bool,
     doorbell: bool,
+    /// Whether the thread will look if the doorbell is to be armed.
+    look: Look,
+    /// The thread has looked, and the program has not called: it computes, and the doorbell is armed at once.
+    computes: bool,
     timer: Timer,
     /// Calls that have left MPI with something outstanding …
     calls: u64,
-    /// … and how many there were when the network was armed, or when the thread last woke.
+    /// … and how many there were when the network was armed, or the look was decided upon, or when the thread last woke.
     calls_seen: u64,
     /// Times in a row that the thread left everything to the program.
     defers: u32,
@@ -166,7 +185,7 @@ impl Coverage {
     #[inline(always)]
     pub fn is_covered(&mut self, outstanding: &Outstanding, coalescing: bool) -> bool {
         let is_armed = (self.network || !outstanding.requests)
-            && (self.doorbell || !(outstanding.neighbours && self.has_doorbell));
+            && (!(outstanding.neighbours && self.has_doorbell) || self.doorbell || self.look != Look::None);
         let is_timed = if coalescing { self.timer == Timer::Soon } else { self.timer != Timer::Unset };
         let covered = is_armed && is_timed;
         self.calls = self.calls.wrapping_add(u64::from(covered));
@@ -181,8 +200,13 @@ impl Coverage {
             self.network = true;
             self.calls_seen = self.calls;
         }
-        let doorbell = outstanding.neighbours && self.has_doorbell && !self.doorbell;
+        let neighbours = outstanding.neighbours && self.has_doorbell && !self.doorbell;
+        let doorbell = std::mem::take(&mut self.computes) && neighbours;
         self.doorbell |= doorbell;
+        if neighbours && !doorbell && self.look == Look::None {
+            self.look = Look::Wanted;
+            self.calls_seen = self.calls;
+        }
         Arm { network, doorbell }
     }
 
@@ -204,6 +228,13 @@ impl Coverage {
             self.timer = Timer::Set;
             span = Some(if outstanding.requests { due } else { due.max(REPAIR_AFTER) });
         }
+        if self.look == Look::Wanted {
+            self.look = Look::Timed;
+            if self.timer != Timer::Soon {
+                self.timer = Timer::Set;
+                span = Some(span.map_or(CALLS_PAUSE, |span: Duration| span.min(CALLS_PAUSE)));
+            }
+        }
         if let Some(soon) = armed.coalescing
             && self.timer != Timer::Soon
         {
@@ -217,6 +248,8 @@ impl Coverage {
     pub fn take_back(&mut self) -> TakeBack {
         let timer = (self.timer == Timer::Soon).then(|| {
             self.timer = Timer::Set;
+            // What comes next decides anew.
+            self.look = Look::None;
             REPAIR_AFTER
         });
         TakeBack { network: std::mem::take(&mut self.network), doorbell: std::mem::take(&mut self.doorbell), timer }
@@ -231,25 +264,28 @@ impl Coverage {
     /// The thread has been woken, and has the lock. `waits`: somebody waits inside MPI. `coalescing` as in [`Armed`]. `looked`: it has
     /// looked again, as it was told.
     pub fn woken(&mut self, waits: bool, coalescing: bool, looked: bool) -> Woken {
+        self.computes = false;
         if !waits {
             let calls = self.calls_go_on();
-            if calls && !looked {
+            if calls && !looked && self.network {
                 return Woken::LookAgain;
             }
             if self.defers(calls, coalescing) {
                 return Woken::Defer(CALLS_PAUSE);
             }
+            self.computes = !calls;
         }
         self.timer = Timer::Unset;
+        self.look = Look::None;
         // The network is disarmed only if it was what woke the thread; arming it again does no harm.
         self.network = false;
         Woken::Act { disarm_doorbell: std::mem::take(&mut self.doorbell), passes: if waits { 0 } else { PASSES } }
     }
 
-    /// Whether the program has called MPI since the network was armed: it may be about to call again. From now on only further calls
-    /// count.
+    /// Whether the program has called MPI since the network was armed, or the look was decided upon: it may be about to call again. From now on only
+    /// further calls count.
     fn calls_go_on(&mut self) -> bool {
-        self.network && std::mem::replace(&mut self.calls_seen, self.calls) != self.calls
+        (self.network || self.look != Look::None) && std::mem::replace(&mut self.calls_seen, self.calls) != self.calls
     }
 
     /// Whether the thread leaves everything to the program, which `calls` again and again: what is armed counts as armed until it looks
@@ -363,7 +399,7 @@ mod tests {
         for facts in 0..32 {
             let [requests, neighbours, arrived, is_due, coalesces] = bits(facts);
             let outstanding = Outstanding { requests, neighbours };
-            let mut coverage = Coverage::new(true);
+            let mut coverage = of_a_program_that_computes();
             let arm = coverage.hand_over(outstanding);
             assert_eq!(arm, Arm { network: requests, doorbell: neighbours });
             let arrived = arrived && neighbours;
@@ -382,7 +418,7 @@ mod tests {
 
     #[test]
     fn what_is_armed_is_not_armed_again() {
-        let mut coverage = Coverage::new(true);
+        let mut coverage = of_a_program_that_computes();
         let both = Outstanding { requests: true, neighbours: true };
         assert_eq!(coverage.hand_over(both), Arm { network: true, doorbell: true });
         let armed = Armed { due: Some(DUE), ..Armed::default() };
@@ -404,7 +440,7 @@ mod tests {
     fn who_waits_inside_takes_back_what_is_armed_and_only_that() {
         for facts in 0..8 {
             let [network, doorbell, soon, ..] = bits(facts);
-            let mut coverage = Coverage::new(true);
+            let mut coverage = of_a_program_that_computes();
             let outstanding = Outstanding { requests: network, neighbours: doorbell };
             coverage.hand_over(outstanding);
             coverage.set_timer(outstanding, Armed { coalescing: soon.then_some(SOON), ..Armed::default() });
@@ -415,10 +451,58 @@ mod tests {
             assert_eq!(coverage.take_back(), TakeBack::default());
             assert_eq!(
                 coverage.hand_over(outstanding),
-                Arm { network, doorbell },
-                "armed again as the next call leaves"
+                Arm { network, doorbell: false },
+                "the network is armed again as the next call leaves, the doorbell when the thread has looked"
             );
         }
+    }
+
+    /// One whose thread has just found that the program computes.
+    fn of_a_program_that_computes() -> Coverage {
+        let mut coverage = Coverage::new(true);
+        assert_eq!(coverage.woken(false, false, false), ACT);
+        coverage
+    }
+
+    #[test]
+    fn the_doorbell_is_armed_only_when_the_thread_has_looked_and_the_program_has_not_called_since() {
+        let mut coverage = Coverage::new(true);
+        let nothing = Armed::default();
+        for round in 0..3 {
+            assert_eq!(coverage.hand_over(NEIGHBOURS), Arm::default(), "{round}");
+            assert_eq!(coverage.set_timer(NEIGHBOURS, nothing), Some(CALLS_PAUSE), "{round}");
+            for defer in 0..DEFERS_MAX {
+                for _ in 0..1000 {
+                    // Each call that leaves is covered, and the call that waits for it takes nothing back.
+                    assert!(coverage.is_covered(&NEIGHBOURS, false) && !coverage.is_armed(), "{round}, {defer}");
+                }
+                assert_eq!(coverage.woken(false, false, false), Woken::Defer(CALLS_PAUSE), "{round}, {defer}");
+            }
+            assert!(coverage.is_covered(&NEIGHBOURS, false));
+            assert_eq!(coverage.woken(false, false, false), ACT, "now and then it makes passes all the same");
+        }
+        coverage.hand_over(NEIGHBOURS);
+        assert_eq!(coverage.set_timer(NEIGHBOURS, nothing), Some(CALLS_PAUSE));
+        assert_eq!(coverage.woken(false, false, false), ACT);
+        assert_eq!(coverage.hand_over(NEIGHBOURS), Arm { network: false, doorbell: true }, "no call came");
+        assert_eq!(coverage.set_timer(NEIGHBOURS, nothing), None);
+        assert_eq!(coverage.woken(false, false, false), Woken::Act { disarm_doorbell: true, passes: PASSES });
+    }
+
+    #[test]
+    fn a_look_comes_sooner_than_what_is_due_late_and_is_wanted_again_when_its_timer_was_put_off() {
+        let mut coverage = Coverage::new(true);
+        let late = Armed { due: Some(Duration::from_micros(900_000)), ..Armed::default() };
+        coverage.hand_over(REQUESTS);
+        assert_eq!(coverage.set_timer(REQUESTS, late), late.due);
+        let both = Outstanding { requests: true, neighbours: true };
+        coverage.hand_over(both);
+        assert_eq!(coverage.set_timer(both, Armed::default()), Some(CALLS_PAUSE));
+        let coalescing = Armed { coalescing: Some(SOON), ..Armed::default() };
+        assert_eq!(coverage.set_timer(both, coalescing), Some(SOON));
+        assert_eq!(coverage.take_back().timer, Some(REPAIR_AFTER));
+        coverage.hand_over(both);
+        assert_eq!(coverage.set_timer(both, Armed::default()), Some(CALLS_PAUSE));
     }
 
     const ACT: Woken = Woken::Act { disarm_doorbell: false, passes: PASSES };
@@ -456,7 +540,7 @@ mod tests {
     #[test]
     fn messages_that_wait_for_others_and_neighbours_that_ring_are_not_put_off() {
         for (neighbours, soon, coalescing) in [(true, false, false), (false, true, false), (false, false, true)] {
-            let mut coverage = Coverage::new(true);
+            let mut coverage = of_a_program_that_computes();
             let outstanding = Outstanding { requests: true, neighbours };
             coverage.hand_over(outstanding);
             coverage.set_timer(outstanding, Armed { coalescing: soon.then_some(SOON), ..Armed::default() });
@@ -470,7 +554,7 @@ mod tests {
 
     #[test]
     fn who_waits_inside_makes_the_passes_and_the_thread_only_lets_go() {
-        let mut coverage = Coverage::new(true);
+        let mut coverage = of_a_program_that_computes();
         coverage.hand_over(Outstanding { requests: true, neighbours: true });
         coverage.hand_over(REQUESTS);
         assert_eq!(coverage.woken(true, true, false), Woken::Act { disarm_doorbell: true, passes: 0 });
@@ -536,7 +620,8 @@ mod tests {
                         let coalescing = coalescing.then_some(SOON);
                         timer = coverage.set_timer(outstanding, Armed { arrived, due, coalescing }).or(timer);
                         prop_assert!(network || !outstanding.requests);
-                        prop_assert!(doorbell || !outstanding.neighbours);
+                        let looks = timer.is_some_and(|span| span <= CALLS_PAUSE.max(SOON));
+                        prop_assert!(doorbell || looks || !outstanding.neighbours);
                         prop_assert!(!arrived || timer == Some(Duration::default()));
                         prop_assert!(due.is_none() || timer.is_some());
                         prop_assert!(coalescing.is_none() || timer.is_some_and(|span| span <= SOON));

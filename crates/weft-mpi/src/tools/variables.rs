@@ -62,15 +62,17 @@ fn is_time(gauge: usize) -> bool {
 }
 
 /// Categories: name and meaning (MPI-5.0 §15.3.9).
-pub const CATEGORIES: [(&str, &str); 3] = [
+pub const CATEGORIES: [(&str, &str); 4] = [
     ("settings", "the WEFT_* variables of the environment"),
     ("messages", "messages of this process, over all links"),
     ("network", "packets between this process and those of other hosts, all of them together"),
+    ("waiting", "how calls of this process wait, and what they leave to its progress thread"),
 ];
 /// Index of the category that holds the control variables.
 pub const SETTINGS: usize = 0;
 pub(super) const MESSAGES: usize = 1;
 pub(super) const NETWORK: usize = 2;
+const WAITING: usize = 3;
 
 /// The performance variables, by index.
 pub static VARIABLES: LazyLock<Vec<Variable>> = LazyLock::new(|| {
@@ -132,7 +134,7 @@ pub static VARIABLES: LazyLock<Vec<Variable>> = LazyLock::new(|| {
     ];
     let others =
         others.map(|(name, class, meaning, read)| network(name, class, meaning.to_owned(), Source::Engine(read)));
-    of_messages().into_iter().chain([foreign]).chain(others).chain(counters).chain(gauges).collect()
+    of_messages().into_iter().chain(of_waiting()).chain([foreign]).chain(others).chain(counters).chain(gauges).collect()
 });
 
 fn network(name: &str, class: Class, meaning: String, source: Source) -> Variable {
@@ -147,15 +149,27 @@ fn paths_down(engine: &Engine) -> u64 {
     engine.rail_traffic().iter().filter(|rail| rail.has_failed).count() as u64
 }
 
+/// A variable that is read from the engine.
+fn of_engine(category: usize, name: &str, class: Class, meaning: &str, read: fn(&Engine) -> u64) -> Variable {
+    let name = format!("{}_{name}", CATEGORIES[category].0);
+    Variable { name, class, category, meaning: meaning.to_owned(), source: Source::Engine(read) }
+}
+
+fn of_waiting() -> [Variable; 2] {
+    let counter = |name, meaning, read| of_engine(WAITING, name, Class::Counter, meaning, read);
+    [
+        counter("sleeps", "Sleeps of calls that waited.", |engine| engine.rests().sleeps),
+        counter(
+            "watches",
+            "Times that processes of the host were told to wake the progress thread with each message, because the program computed.",
+            |engine| engine.rests().watches,
+        ),
+    ]
+}
+
 fn of_messages() -> [Variable; 6] {
     use Class::{Counter, Level};
-    let variable = |name: &str, class, meaning: &str, read: fn(&Engine) -> u64| Variable {
-        name: format!("messages_{name}"),
-        class,
-        category: MESSAGES,
-        meaning: meaning.to_owned(),
-        source: Source::Engine(read),
-    };
+    let variable = |name, class, meaning, read| of_engine(MESSAGES, name, class, meaning, read);
     [
         variable("sent", Counter, "Messages sent, those to oneself included.", |engine| {
             engine.traffic().iter().map(|row| row.messages).sum()
