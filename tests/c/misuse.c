@@ -126,7 +126,8 @@ static void misuse_of_requests(void)
     MPI_Request_free(&active);
 }
 
-/* §6.12: requests of collectives can be neither cancelled nor freed, complete or not. */
+/* §6.12: requests of collectives can be neither cancelled nor freed; but §3.7.6: once MPI_Request_get_status has said that
+ * they are complete, they can be freed, as well as tested or waited for. */
 static void misuse_of_collective_requests(void)
 {
     MPI_Request collective;
@@ -153,6 +154,37 @@ static void misuse_of_collective_requests(void)
     REFUSED_HERE(MPI_ERR_REQUEST, MPI_Request_free(&collective));
     MPI_Wait(&collective, MPI_STATUS_IGNORE);
     CHECK_EQUAL(MPI_Request_free(&collective), MPI_SUCCESS);
+    for (int form = 0; form < 3; form++) {
+        int complete = 0, index, indices[1];
+        MPI_Status status;
+        if (form == 2) {
+            MPI_Iallreduce(&value, &sum, 1, MPI_INT, MPI_MAX, world, &collective);
+        } else {
+            MPI_Barrier_init(world, MPI_INFO_NULL, &collective);
+            MPI_Start(&collective);
+        }
+        REFUSED_HERE(MPI_ERR_REQUEST, MPI_Request_free(&collective));
+        while (!complete) {
+            if (form == 0)
+                MPI_Request_get_status(collective, &complete, MPI_STATUS_IGNORE);
+            else if (form == 1)
+                MPI_Request_get_status_all(1, &collective, &complete, &status);
+            else if (rank % 2)
+                MPI_Request_get_status_any(1, &collective, &index, &complete, &status);
+            else
+                MPI_Request_get_status_some(1, &collective, &complete, indices, &status);
+        }
+        REFUSED_HERE(MPI_ERR_REQUEST, MPI_Cancel(&collective));
+        if (form == 1) {
+            /* The next run of it is another operation. */
+            MPI_Wait(&collective, MPI_STATUS_IGNORE);
+            MPI_Start(&collective);
+            REFUSED_HERE(MPI_ERR_REQUEST, MPI_Request_free(&collective));
+            MPI_Wait(&collective, MPI_STATUS_IGNORE);
+        }
+        CHECK_EQUAL(MPI_Request_free(&collective), MPI_SUCCESS);
+        CHECK(collective == MPI_REQUEST_NULL, "the handle is left");
+    }
     MPI_Comm_free(&world);
 }
 

@@ -23,7 +23,7 @@ use crate::group::PeerId;
 use crate::handle::{Kind, Slab};
 use crate::memory::{SharedBuffer, UserData, Writer};
 use crate::regions::{RegionKey, Regions};
-use crate::request::{Cancellation, NO_COMMUNICATOR, Receive, Request, State, Status};
+use crate::request::{Cancellation, Hold, NO_COMMUNICATOR, Receive, Request, State, Status};
 use crate::transport::{Remainder, RemoteMemory, Ticket, number_near};
 
 /// Eager bytes that one process may have under way to, and unconsumed at, another.
@@ -570,7 +570,7 @@ impl Messages {
         self.incomplete -= usize::from(!request.is_complete());
         request.ticket = None;
         let before = std::mem::replace(&mut request.state, State::Complete);
-        let freed = request.freed;
+        let freed = request.hold == Hold::Freed;
         if let State::Receiving { region: Some(key), .. } | State::Sending { region: Some(key), .. } = &before {
             self.end_access(*key, matches!(before, State::Receiving { pulled: Some(_), .. }));
         }

@@ -167,10 +167,20 @@ pub enum Persistent {
     Send(Send),
     /// A receive.
     Receive(Receive),
-    /// A collective: its place, and what to do with which buffers.
-    Collective(Box<(CollectiveScope, Arc<Bound>)>),
+    /// A collective.
+    Collective(Arc<PersistentCollective>),
     /// A partitioned operation: whoever makes such knows it by its request.
     Partitioned,
+}
+
+/// What a persistent collective does each time it is started (MPI-5.0 §6.13).
+pub struct PersistentCollective {
+    /// Among whom.
+    pub place: CollectiveScope,
+    /// What, with which buffers.
+    pub bound: Arc<Bound>,
+    /// The slot of its own in the node's memory, if it goes through one.
+    pub slot: Option<u32>,
 }
 
 /// The callbacks of a generalized request: addresses of C functions and their state (MPI-5.0 §13.2).
@@ -186,6 +196,17 @@ pub struct Generalized {
     pub extra_state: usize,
 }
 
+/// What a program knows of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// It has a handle.
+    Held,
+    /// It has a handle, and has been told that the operation is complete (MPI-5.0 §3.7.6).
+    ToldComplete,
+    /// It has no handle any more: the request disappears when it completes.
+    Freed,
+}
+
 /// Whether an operation can be given up (MPI-5.0 §3.8.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancellation {
@@ -193,8 +214,8 @@ pub enum Cancellation {
     Possible,
     /// It has been asked for, and the peer has not answered.
     Asked,
-    /// Not at all: collective and one-sided operations can be neither cancelled nor freed while they are active (MPI-5.0 §6.12, §12.3.5),
-    /// and partitioned ones not be cancelled (§4.2).
+    /// Not at all: collective and one-sided operations can be neither cancelled nor freed before the program knows that they are complete
+    /// (MPI-5.0 §6.12, §12.3.5), and partitioned ones not be cancelled (§4.2).
     Excluded,
     /// It can be freed, but not cancelled, for it is no communication: a flush of a buffer (MPI-5.0 §3.6).
     OnlyFreed,
@@ -213,8 +234,8 @@ pub struct Request {
     pub error: Option<Error>,
     /// Handle of the communicator it was started on: whose error handler is called.
     pub communicator: usize,
-    /// The program no longer holds a handle; it disappears when it completes.
-    pub freed: bool,
+    /// What the program knows of it.
+    pub hold: Hold,
     /// Whether it can be cancelled.
     pub cancellation: Cancellation,
     /// Set for persistent requests.
@@ -234,7 +255,7 @@ impl Request {
             status: Status::EMPTY,
             error: None,
             communicator,
-            freed: false,
+            hold: Hold::Held,
             cancellation: Cancellation::Possible,
             persistent: None,
             generalized: None,
@@ -251,7 +272,7 @@ impl Request {
         debug_assert!(self.is_over());
         self.status = Status::EMPTY;
         self.communicator = communicator;
-        (self.freed, self.cancellation) = (false, Cancellation::Possible);
+        (self.hold, self.cancellation) = (Hold::Held, Cancellation::Possible);
         self.ticket = None;
         // It was complete, which holds nothing that would have to be dropped.
         std::mem::forget(std::mem::replace(&mut self.state, state));

@@ -78,6 +78,24 @@ pub struct Stamp {
     pub phase: u32,
 }
 
+/// How many slots for collectives each process of a node has, and whom they serve. They are numbered in this order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlotCounts {
+    /// Each serves one communicator at a time.
+    pub communicators: usize,
+    /// Each serves one persistent operation at a time, at most [`Self::LONG_MAX`].
+    pub long: usize,
+    /// The same for operations that publish little at once, at most [`Self::SHORT_MAX`].
+    pub short: usize,
+}
+
+impl SlotCounts {
+    /// The most slots for persistent operations that publish much at once.
+    pub const LONG_MAX: usize = 4;
+    /// The same for those that publish little.
+    pub const SHORT_MAX: usize = 32;
+}
+
 /// This process's place among those of its node: frames of at most [`Self::frame_max`] bytes, head and payload together, delivered
 /// exactly once and in the order of sending from one process to another. Processes are named by their place on the node.
 pub trait Node {
@@ -89,15 +107,15 @@ pub trait Node {
     /// This process's place on the node.
     fn own_place(&self) -> usize;
 
-    /// Slots that each process has, in which it can publish something for collectives; the same at all of them, and 0 where there is no memory
-    /// for that. A slot serves one communicator at a time.
-    fn slots(&self) -> usize;
+    /// Slots that each process has, in which it can publish something for collectives; the same at all of them, and none where there is no
+    /// memory for that.
+    fn slots(&self) -> SlotCounts;
 
-    /// Bytes that can be published at once.
-    fn published_max(&self) -> usize;
+    /// Bytes that can be published in a slot at once.
+    fn published_max(&self, slot: usize) -> usize;
 
-    /// A process may publish `len` bytes if all have finished so many phases before, counting the one it publishes in.
-    fn phases_ahead(&self, len: usize) -> u32;
+    /// A process may publish `len` bytes in a slot if all have finished so many phases before, counting the one it publishes in.
+    fn phases_ahead(&self, slot: usize, len: usize) -> u32;
 
     /// Publishes `len` bytes that `fill` writes in place, in a slot of this process: instead of what it published [`Self::phases_ahead`] phases before,
     /// with as many bytes, which nobody may need any more. Visible to all, and ordered before a look at who sleeps, when it returns.

@@ -102,7 +102,7 @@ fn what_the_program_has_left_is_told_of_until_it_is_complete() {
     let lent = messages.add(State::Announced(send), 0).unwrap();
     messages.post(freed, &mut peers);
     assert_eq!(messages.unfinished(&[]), [], "the program can complete both");
-    messages.requests.get_mut(freed).unwrap().freed = true;
+    messages.requests.get_mut(freed).unwrap().hold = weft_engine::request::Hold::Freed;
     let receives = Unfinished { request: freed, is_send: false, peer: Some(peer()), tag: Some(5), is_unmatched: true };
     let sends = Unfinished { request: lent, is_send: true, ..receives };
     assert_eq!(messages.unfinished(&[lent]), [receives, sends]);

@@ -4,16 +4,17 @@
 //! reduction functions are left to a thread that waits, because they must run while the lock is free.
 
 mod at_once;
+mod persistent;
 mod plans;
 
 use std::sync::Arc;
 
-use weft_engine::schedules::{Cursor, Progress};
+use weft_engine::memory::Run;
+use weft_engine::schedules::{Cursor, InOrder, Progress, run_in_order};
 
 use crate::error::{Error, Result};
 use crate::memory::UserReduction;
 use crate::process::{Process, Running};
-use crate::request::Persistent;
 
 pub use at_once::run;
 pub use weft_engine::arguments::{Arguments, Bound, CollectiveScope, Datatype, SharedDatatype};
@@ -69,24 +70,27 @@ impl Process {
         Ok(CollectiveScope { communicator, context, tag, group: group.clone(), rank, sources: None, turn: None })
     }
 
-    /// Makes a persistent collective (MPI-5.0 §6.13). Its messages have a tag of their own, so that different ones
-    /// may be started in different orders.
-    ///
-    /// # Errors
-    /// As for [`Process::start_collective`].
-    pub fn make_persistent_collective(&mut self, place: CollectiveScope, bound: Arc<Bound>) -> Result<usize> {
-        let communicator = place.communicator;
-        let operation = Persistent::Collective(Box::new((place, bound)));
-        self.make_persistent(operation, communicator)
-    }
-
     /// Runs `bound` among the processes of `place`; `request` (state `Collective`) completes with it.
     ///
     /// # Errors
     /// No memory for the scratch buffer.
     pub fn start_schedule(&mut self, request: usize, place: CollectiveScope, bound: Arc<Bound>) -> Result<()> {
-        self.engine()?;
-        self.go_on(Running { request, cursor: Cursor::new(place, bound)?, then: None });
+        let engine = self.engine()?;
+        let cursor = if bound.schedule().phases > 0 {
+            // What others have published already is taken without anything that would have to be built for it.
+            let scratch = Cursor::scratch(&bound)?;
+            let run = Run::new(bound, scratch);
+            match run_in_order(engine, &place, &run, |_| false) {
+                Ok(InOrder::Stopped { complete, failed }) => Cursor::behind(place, run, complete, failed),
+                complete => {
+                    self.complete_collective(request, complete.err());
+                    return Ok(());
+                }
+            }
+        } else {
+            Cursor::new(place, bound)?
+        };
+        self.go_on(Running { request, cursor, then: None });
         Ok(())
     }
 
@@ -119,11 +123,15 @@ impl Process {
         if let Some(then) = running.then {
             return then(self, error);
         }
+        self.complete_collective(running.request, error);
+    }
+
+    fn complete_collective(&mut self, request: usize, error: Option<Error>) {
         let Ok(messages) = self.messages() else { return };
-        if let Some(request) = messages.requests.get_mut(running.request) {
+        if let Some(request) = messages.requests.get_mut(request) {
             request.error = error;
         }
-        messages.complete(running.request);
+        messages.complete(request);
     }
 
     /// Moves every running collective on.

@@ -2,6 +2,7 @@
 
 mod exchange;
 mod multicast;
+mod operations;
 mod topologies;
 
 use std::collections::BTreeSet;
@@ -23,8 +24,10 @@ use crate::object::{Class, Communicator, Group, Operation, full};
 use crate::process::{Process, lock, with};
 use crate::slots::Slots;
 
+pub use crate::slots::Agreed;
 pub use exchange::exchange;
 pub use multicast::{part as part_from_multicast, prepare as prepare_multicast};
+pub use operations::agree_on_slot;
 
 /// How often an agreement may meet others before the call gives up. Each time spreads their offers over twice as many numbers.
 const MET_MAX: u32 = 200;

@@ -4,7 +4,7 @@ use crate::constants::{MPI_COMM_SELF, MPI_ERR_REQUEST, MPI_REQUEST_NULL};
 use crate::engine::Received;
 use crate::error::{Error, Result};
 use crate::process::Process;
-use crate::request::{Cancellation, Generalized, Persistent, Request, State, Status};
+use crate::request::{Cancellation, Generalized, Hold, Persistent, Request, State, Status};
 
 /// How an operation ended.
 pub struct Outcome {
@@ -135,8 +135,12 @@ impl Process {
     /// `MPI_ERR_REQUEST`.
     pub fn free_request(&mut self, handle: usize) -> Result<Option<Generalized>> {
         let request = self.request(handle)?;
-        if is_lasting(request) && !matches!(request.state, State::Inactive) {
-            let message = "a collective or one-sided operation cannot be freed before a test or wait has completed it";
+        // "It is erroneous to call MPI_REQUEST_FREE or MPI_CANCEL for a request associated with a nonblocking collective operation" (MPI-5.0
+        // §6.12), but a program that MPI_Request_get_status has told of the end may free the request (§3.7.6): no operation goes on that it
+        // could lose sight of. Whether one has ended without that is a matter of chance, so it is refused then.
+        let is_over = matches!(request.state, State::Inactive) || request.hold == Hold::ToldComplete;
+        if is_lasting(request) && !is_over {
+            let message = "a collective or one-sided operation cannot be freed before the program has been told that it is complete, by a test, a wait or MPI_Request_get_status";
             return Err(Error::new(MPI_ERR_REQUEST, message).on(request.communicator));
         }
         if let Some(Persistent::Partitioned) = request.persistent.as_deref() {
@@ -150,7 +154,12 @@ impl Process {
         }
         if request.is_complete() {
             let callbacks = request.generalized.as_deref().copied();
+            let slot = match request.persistent.as_deref() {
+                Some(Persistent::Collective(operation)) => operation.slot,
+                _ => None,
+            };
             self.messages()?.forget(handle);
+            self.release_slot(slot);
             return Ok(callbacks);
         }
         if let State::Pair { send, receive } = request.state {
@@ -167,7 +176,7 @@ impl Process {
             engine.messages.abandon(handle, &engine.peers);
             return Ok(None);
         }
-        request.freed = true;
+        request.hold = Hold::Freed;
         Ok(None)
     }
 

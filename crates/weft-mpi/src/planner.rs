@@ -64,13 +64,15 @@ pub struct Planner {
 /// started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum InMemory {
-    /// Nowhere: other processes may start them in another order, as they may persistent ones.
+    /// Nowhere: other processes may start them in another order.
     Nowhere,
     /// Where all processes are on one node. Several operations between nodes that are under way at the same time would wait for each other's
     /// messages.
     OnOneNode,
     /// Also within each node of several.
     Everywhere,
+    /// The same, in a slot of the operation's own: it has no order among others.
+    Apart,
 }
 
 struct Kept {
@@ -128,14 +130,28 @@ impl Planner {
         *self.calls.borrow_mut() = Calls::default();
     }
 
-    /// What `plan` plans goes through memory that processes share at most there.
     #[inline]
-    pub fn at_most<R>(&self, in_memory: InMemory, plan: impl FnOnce() -> R) -> R {
-        let before = self.in_memory.get();
-        self.in_memory.set(before.min(in_memory));
+    fn with_memory<R>(&self, in_memory: InMemory, plan: impl FnOnce() -> R) -> R {
+        let before = self.in_memory.replace(in_memory);
         let planned = plan();
         self.in_memory.set(before);
         planned
+    }
+
+    /// What `plan` plans goes through memory that processes share at most there.
+    #[inline]
+    pub fn at_most<R>(&self, in_memory: InMemory, plan: impl FnOnce() -> R) -> R {
+        self.with_memory(self.in_memory.get().min(in_memory), plan)
+    }
+
+    /// What `plan` plans goes through a slot of its own, if its processes agree on one.
+    pub fn apart<R>(&self, plan: impl FnOnce() -> R) -> R {
+        self.with_memory(InMemory::Apart, plan)
+    }
+
+    /// Whether what is planned now goes through a slot of its own.
+    pub(crate) fn is_apart(&self) -> bool {
+        self.in_memory.get() == InMemory::Apart
     }
 
     /// What `plan` plans goes by messages only.

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::memory::{SharedBuffer, UserData};
 use crate::object::{Communicator, Extracted, PeerId, full};
 use crate::process::Process;
-use crate::request::{Cancellation, Generalized, Mode, Persistent, Receive, Request, Send, State, Status};
+use crate::request::{Cancellation, Generalized, Hold, Mode, Persistent, Receive, Request, Send, State, Status};
 
 /// How long a buffered send that has no room waits to learn of messages that have been received: longer than the network usually takes to say so,
 /// also when what says so is lost once.
@@ -225,6 +225,7 @@ impl Process {
         let Some(request) = engine.messages.requests.get_mut(handle) else { return Ok(()) };
         request.status = Status::EMPTY;
         request.error = None;
+        request.hold = Hold::Held;
         match operation {
             Persistent::Send(send) if send.mode == Mode::Buffered => {
                 let communicator = request.communicator;
@@ -247,8 +248,7 @@ impl Process {
             Persistent::Partitioned => self.start_partitioned(handle)?,
             Persistent::Collective(collective) => {
                 engine.messages.restart(handle, State::Collective);
-                let (place, bound) = *collective;
-                self.start_schedule(handle, place, bound)?;
+                self.restart_collective(handle, &collective)?;
             }
         }
         Ok(())

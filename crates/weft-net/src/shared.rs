@@ -47,7 +47,7 @@ pub use posted_receives::PostedReceives;
 use ring::{Broken, Consumer, Producer};
 use segment::Segment;
 use weft_core::time::Duration;
-use weft_engine::transport::{self, PeerFault, SleepMode, Stamp};
+use weft_engine::transport::{self, PeerFault, SleepMode, SlotCounts, Stamp};
 #[cfg(not(loom))]
 pub use window_memory::{WindowMemory, holder};
 
@@ -394,16 +394,17 @@ impl transport::Node for Node {
         self.inbox.own
     }
 
-    fn slots(&self) -> usize {
+    fn slots(&self) -> SlotCounts {
         self.inbox.segment.geometry().slots
     }
 
-    fn published_max(&self) -> usize {
-        slot_area::LARGE_MAX
+    fn published_max(&self, slot: usize) -> usize {
+        slots::published_max(self.inbox.segment.geometry().is_short(slot))
     }
 
-    fn phases_ahead(&self, len: usize) -> u32 {
-        slots::cells(len)
+    #[inline]
+    fn phases_ahead(&self, slot: usize, len: usize) -> u32 {
+        slots::cells(self.inbox.segment.geometry().is_short(slot), len)
     }
 
     #[inline]

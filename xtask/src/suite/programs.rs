@@ -15,6 +15,7 @@ pub(super) const PROGRAMS: &[&str] = &[
     "datatypes",
     "collectives",
     "node_collectives",
+    "persistent",
     "repeated",
     "operations",
     "between",

@@ -23,9 +23,10 @@ use plan::*;
 use sides::Side;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
-use weft_mpi::algorithms::choice;
+use weft_mpi::algorithms::{Barrier, choice};
 use weft_mpi::check::{self, Call};
 use weft_mpi::collective::{Bound, CollectiveScope};
+use weft_mpi::communicator::Agreed;
 use weft_mpi::error::{Error, Result};
 use weft_mpi::memory::{self, UserFunction};
 use weft_mpi::object::{Communicator, Operation};
@@ -40,7 +41,7 @@ use weft_mpi::reduce::{self, Op};
 fn run(
     form: Form,
     comm: MPI_Comm,
-    plan: impl FnOnce(&Process, &Communicator) -> Result<Plan>,
+    plan: impl Fn(&Process, &Communicator) -> Result<Plan>,
     called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
 ) -> Result<()> {
     run_from(form, lock(), comm, None, plan, called)
@@ -51,7 +52,7 @@ fn run(
 fn run_either(
     form: Form,
     comm: MPI_Comm,
-    plan: impl FnOnce(&Process, &Communicator) -> Result<Plan>,
+    plan: impl Fn(&Process, &Communicator) -> Result<Plan>,
     called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
     between: impl FnOnce(Guard) -> Result<()>,
 ) -> Result<()> {
@@ -76,7 +77,7 @@ fn try_multicast(form: Form, mut process: Guard, comm: MPI_Comm, operation: choi
 fn run_repeatable(
     form: Form,
     call: planner::Call,
-    plan: impl FnOnce(&Process, &Communicator) -> Result<Plan>,
+    plan: impl Fn(&Process, &Communicator) -> Result<Plan>,
     called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
     between: impl FnOnce(Guard) -> Result<()>,
 ) -> Result<()> {
@@ -100,7 +101,7 @@ fn run_either_from(
     process: Guard,
     comm: MPI_Comm,
     call: Option<&planner::Call>,
-    plan: impl FnOnce(&Process, &Communicator) -> Result<Plan>,
+    plan: impl Fn(&Process, &Communicator) -> Result<Plan>,
     called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
     between: impl FnOnce(Guard) -> Result<()>,
 ) -> Result<()> {
@@ -123,27 +124,65 @@ fn run_from(
     process: Guard,
     comm: MPI_Comm,
     call: Option<&planner::Call>,
-    plan: impl FnOnce(&Process, &Communicator) -> Result<Plan>,
+    plan: impl Fn(&Process, &Communicator) -> Result<Plan>,
     called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
 ) -> Result<()> {
-    let planned = || plan(&process, process.objects.communicator(comm.0)?.check_collective()?);
-    let (schedule, arguments) = process.planner.at_most(in_memory(form), planned)?;
-    // SAFETY: the contract of every function of this chapter: the buffers hold what counts and datatypes say until the collective is
-    // complete, and do not overlap; the schedule was planned for just these. `weft_mpi` uses it under the process lock, and until then.
-    let bound = Arc::new(unsafe { Bound::new(schedule, arguments) });
+    let bind = |process: &Process| {
+        let (schedule, arguments) = plan(process, process.objects.communicator(comm.0)?.check_collective()?)?;
+        // SAFETY: the contract of every function of this chapter: the buffers hold what counts and datatypes say until the collective is
+        // complete, and do not overlap; the schedule was planned for just these. `weft_mpi` uses it under the process lock, and until then.
+        Ok(Arc::new(unsafe { Bound::new(schedule, arguments) }))
+    };
+    if let Form::Persistent(request) = form {
+        return make_persistent(request, process, comm, bind, called);
+    }
+    let bound = process.planner.at_most(in_memory(form), || bind(&process))?;
     if let (Form::Blocking, Some(call), false) = (form, call, process.checks_calls) {
         process.keep_call(call, &bound);
     }
     run_bound(form, process, comm, |process| process.agreement_scope(comm.0), |_, _| bound, called)
 }
 
-/// Where a collective of this form may go through memory that processes share.
+/// Where a collective of this form may go through the memory that processes share in the order in which they call.
 const fn in_memory(form: Form) -> InMemory {
     match form {
         Form::Blocking => InMemory::Everywhere,
         Form::Nonblocking(_) => InMemory::OnOneNode,
         Form::Persistent(_) => InMemory::Nowhere,
     }
+}
+
+/// Makes a persistent collective of what `bind` binds: planned for a slot of its own in the memory of each node, and, where the processes find that
+/// there is none for it, once more without.
+fn make_persistent(
+    request: *mut MPI_Request,
+    mut process: Guard,
+    comm: MPI_Comm,
+    bind: impl Fn(&Process) -> Result<Arc<Bound>>,
+    called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
+) -> Result<()> {
+    let mut bound = process.planner.apart(|| bind(&process))?;
+    if process.checks_calls {
+        let call = called(&process, process.objects.communicator(comm.0)?)?;
+        let comparison = process.agreement_scope(comm.0)?;
+        process = check::check_now(process, comparison, call)?;
+    }
+    let place = process.agreement_scope(comm.0)?;
+    let agreed;
+    (process, agreed) = weft_mpi::communicator::agree_on_slot(process, comm.0, &bound)?;
+    let slot = match agreed {
+        Agreed::NotNeeded => None,
+        Agreed::Slot(slot) => slot,
+        Agreed::NoneFree => {
+            bound = process.planner.by_messages(|| bind(&process))?;
+            None
+        }
+    };
+    let handle = process.make_persistent_collective(place, bound, slot)?;
+    process.signal();
+    // SAFETY: the caller's pointer, which is not null.
+    unsafe { *request = MPI_Request(handle) };
+    Ok(())
 }
 
 /// Does what the form asks with what `bind` binds for the place that `scope` gives. Where calls are compared, that is done first.
@@ -188,7 +227,7 @@ fn start(form: Form, mut process: Guard, place: CollectiveScope, bound: impl Int
     let (handle, request) = match form {
         Form::Blocking => return weft_mpi::collective::run(process, place, bound),
         Form::Nonblocking(request) => (process.start_collective(place, bound)?, request),
-        Form::Persistent(request) => (process.make_persistent_collective(place, bound)?, request),
+        Form::Persistent(request) => (process.make_persistent_collective(place, bound, None)?, request),
     };
     process.signal();
     // SAFETY: the caller's pointer, which is not null.
@@ -202,6 +241,15 @@ pub(crate) unsafe fn barrier(form: Form, comm: MPI_Comm) -> Result<()> {
     let bind =
         |process: &Process, place: &CollectiveScope| process.planner.at_most(in_memory, || process.barrier(place));
     let process = try_multicast(form, lock(), comm, choice::Operation::Barrier)?;
+    if let Form::Persistent(request) = form
+        && process.objects.communicator(comm.0)?.inter.is_none()
+    {
+        let bind = |process: &Process| {
+            let comm = process.objects.communicator(comm.0)?;
+            Ok(process.plans(comm).barrier(Barrier { rank: comm.rank, size: comm.group.size() }))
+        };
+        return make_persistent(request, process, comm, bind, called::barrier);
+    }
     run_bound(form, process, comm, |process| process.agreement_scope(comm.0), bind, called::barrier)
 }
 

@@ -13,7 +13,7 @@ use weft_mpi::awaited::Awaited;
 use weft_mpi::completion::Outcome;
 use weft_mpi::error::{Error, Result};
 use weft_mpi::process::{self, Process, attempt, block_for, lock, with};
-use weft_mpi::request::{Generalized, State};
+use weft_mpi::request::{Generalized, Hold, State};
 
 type QueryFunction = unsafe extern "C" fn(*mut c_void, *mut MPI_Status) -> c_int;
 type FreeFunction = unsafe extern "C" fn(*mut c_void) -> c_int;
@@ -536,6 +536,8 @@ unsafe fn peek(handle: usize, status: *mut MPI_Status) -> Result<()> {
     }
     let (mut found, callbacks) = with(|process| {
         let request = process.request(handle)?;
+        // "A subsequent call to test, wait or free should be executed with that request" (MPI-5.0 §3.7.6).
+        request.hold = Hold::ToldComplete;
         let mut found = status::EMPTY;
         // SAFETY: a local variable.
         unsafe { status::store(&raw mut found, &request.status, None) };
@@ -723,7 +725,7 @@ pub(crate) unsafe fn grequest_complete(request: MPI_Request) -> Result<()> {
         if !matches!(entry.state, State::Generalized) {
             return Err(Error::new(MPI_ERR_REQUEST, "the request is no active generalized request"));
         }
-        let freed = entry.freed.then(|| entry.generalized.as_deref().copied()).flatten();
+        let freed = (entry.hold == Hold::Freed).then(|| entry.generalized.as_deref().copied()).flatten();
         process.messages()?.complete(request.0);
         Ok(freed)
     })?;

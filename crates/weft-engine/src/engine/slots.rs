@@ -1,8 +1,8 @@
 //! Collectives through memory that the processes of a node share: each publishes in a slot of its own what others need, and takes what it needs
 //! from theirs.
 //!
-//! A slot serves one communicator at a time. The operations of the communicator that use it are counted in *phases*, alike by all its
-//! processes, and each process does them one after the other: an operation begins when this process has [finished](Engine::finish_turn) the ones before. So who
+//! A slot serves one communicator at a time, or one persistent operation. The operations of the communicator that use it, or the runs of the operation, are
+//! counted in *phases*, alike by all its processes, and each process does them one after the other: an operation begins when this process has [finished](Engine::finish_turn) the ones before. So who
 //! has published something for an operation has finished all earlier ones, and only where some processes publish and others do not must it be looked
 //! whether those have finished what stands in the cell that is to be written.
 //!
@@ -17,7 +17,7 @@ use crate::group::{Group, PeerId};
 use crate::memory::{UserData, Writer};
 use crate::messages::{self, PeerAccess};
 use crate::peers::{Neighbours, Peers, Route};
-use crate::transport::{Node, Platform, Stamp};
+use crate::transport::{Node, Platform, SlotCounts, Stamp};
 
 /// Where a process has something that others may copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,14 +89,19 @@ fn reaches(a: u32, b: u32) -> bool {
 }
 
 impl<P: Platform> Engine<P> {
-    /// Slots of each process of the node; 0 without such memory.
-    pub fn slots(&self) -> usize {
-        self.node.as_ref().map_or(0, Node::slots)
+    /// Slots of each process of the node; none without such memory.
+    pub fn slots(&self) -> SlotCounts {
+        self.node.as_ref().map_or(SlotCounts::default(), Node::slots)
     }
 
-    /// Bytes that a process can publish at once.
-    pub fn published_max(&self) -> u64 {
-        self.node.as_ref().map_or(0, |node| node.published_max() as u64)
+    /// Bytes that a process can publish at once in a slot.
+    pub fn published_max(&self, slot: u32) -> u64 {
+        self.node.as_ref().map_or(0, |node| node.published_max(slot as usize) as u64)
+    }
+
+    /// The context in which a slot has served last, or serves.
+    pub fn last_context(&self, slot: u32) -> Option<u32> {
+        Some(self.slots.slots.get(slot as usize)?.as_ref()?.context)
     }
 
     /// Says to the processes of the node whether this one may copy from the memory of all of them, once it knows them.
@@ -129,7 +134,8 @@ impl<P: Platform> Engine<P> {
         all
     }
 
-    /// From now on the slot serves the collectives in `context` of those of `group` that are on this node.
+    /// From now on the slot serves the collectives in `context` of those of `group` that are on this node. For a slot that serves operations the contexts are numbers
+    /// of its own, of which each use has a higher one at all processes.
     pub fn open_slot(&mut self, slot: u32, context: u32, group: &Arc<Group>) {
         let Some(node) = &self.node else { return };
         let own = node.own_place();
@@ -217,7 +223,7 @@ impl<P: Platform> Engine<P> {
         let Some(Some(open)) = slots.slots.get_mut(turn.slot as usize) else { return false };
         let phase = turn.first.wrapping_add(phase);
         // All must have finished the phase whose cell this is.
-        let needed = phase.wrapping_sub(node.phases_ahead(len as usize)).wrapping_add(1);
+        let needed = phase.wrapping_sub(node.phases_ahead(turn.slot as usize, len as usize)).wrapping_add(1);
         for (place, known) in &mut open.others {
             if reaches(*known, needed) {
                 continue;

@@ -15,7 +15,7 @@ use crate::group::PeerId;
 use crate::memory::{SharedBuffer, UserData};
 use crate::messages::{self, PeerAccess};
 use crate::peers::Route;
-use crate::request::{Mode, Send, State};
+use crate::request::{Hold, Mode, Send, State};
 use crate::transport::Platform;
 use crate::windows::{Answer, BATCH_TAG, LEAVING_MIN, NewWindow, Reach, Transfer, Window};
 
@@ -205,7 +205,7 @@ impl<P: Platform> Engine<P> {
                     self.forget_what_has_left();
                     self.windows.leaving.push((handle, room));
                     if let Some(request) = self.messages.requests.get_mut(handle) {
-                        request.freed = true;
+                        request.hold = Hold::Freed;
                     }
                     self.start_send(handle);
                 }

@@ -234,6 +234,18 @@ impl Bound {
         &self.schedule
     }
 
+    /// The most bytes that a step publishes; `None`: none does, nor takes what others do.
+    pub fn published_max(&self) -> Option<u64> {
+        let published = |step: &Step| match step {
+            Step::Publish { slice, .. } => {
+                let size = self.arguments.datatype(slice.kind).map_or(1, |datatype| datatype.layout().size());
+                slice.count.saturating_mul(size)
+            }
+            _ => 0,
+        };
+        (self.schedule.phases > 0).then(|| self.schedule.steps().map(published).max().unwrap_or(0))
+    }
+
     /// The reduction.
     pub fn operation(&self) -> Option<Operation> {
         self.arguments.operation

@@ -5,7 +5,7 @@ use weft_core::matching::Envelope;
 use super::{Messages, Peer, PeerAccess, failure};
 use crate::error::{Error, Result};
 use crate::group::PeerId;
-use crate::request::{Receive, Request, State};
+use crate::request::{Hold, Receive, Request, State};
 
 /// An operation that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,7 +178,7 @@ impl Messages {
             let found = |is_send, peer, tag, is_unmatched| {
                 Some(Unfinished { request: handle, is_send, peer, tag, is_unmatched })
             };
-            if !request.freed && !lent.contains(&handle) {
+            if request.hold != Hold::Freed && !lent.contains(&handle) {
                 return None;
             }
             match &request.state {

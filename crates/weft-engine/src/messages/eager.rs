@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::group::PeerId;
 use crate::handle::Slab;
 use crate::memory::UserData;
-use crate::request::{State, Status};
+use crate::request::{Hold, State, Status};
 
 /// What each message that is kept beyond its sender's credit costs of the memory for them, beside its payload: its places in tables and heap.
 const LENT_PER_MESSAGE: u64 = 192;
@@ -155,7 +155,7 @@ impl Messages {
         request.end_posted();
         self.completions += 1;
         self.incomplete -= 1;
-        if request.freed {
+        if request.hold == Hold::Freed {
             self.forget(handle);
         }
         true

@@ -15,7 +15,7 @@ use super::{
 use crate::group::PeerId;
 use crate::memory::{self, SharedBuffer, UserData};
 use crate::regions::{Access, Purpose, Region, RegionKey};
-use crate::request::{Cancellation, Pulled, Request, State};
+use crate::request::{Cancellation, Hold, Pulled, Request, State};
 use crate::transport::RemoteMemory;
 
 /// When so much has still to come, what comes now does not stay in a processor's own caches until the program reads it; those have 1 or 2 MiB today.
@@ -177,12 +177,12 @@ impl Messages {
     /// comes: the sender's operation completes. A message of which the first piece has left unasked is sent to its end, out of a copy: the
     /// receiver could tell no later one from its missing pieces.
     pub fn abandon(&mut self, handle: usize, peers: &impl PeerAccess) {
-        if let Some(Request { state: State::Sending { send, region: None, .. }, freed, .. }) =
+        if let Some(Request { state: State::Sending { send, region: None, .. }, hold, .. }) =
             self.requests.get_mut(handle)
         {
             let remnant = SharedBuffer::packed(&send.data);
             send.data = remnant.describe_all();
-            *freed = true;
+            *hold = Hold::Freed;
             let requests = &self.requests;
             self.remnants.retain(|(handle, _)| requests.get(*handle).is_some());
             self.remnants.push((handle, remnant));

@@ -4,7 +4,8 @@
 use std::os::fd::RawFd;
 
 use super::{
-    Claim, Cooperation, Ending, Fate, Node, Offered, PeerFault, Piece, PostedTable, Remainder, SleepMode, Stamp, Ticket,
+    Claim, Cooperation, Ending, Fate, Node, Offered, PeerFault, Piece, PostedTable, Remainder, SleepMode, SlotCounts,
+    Stamp, Ticket,
 };
 use super::{Wanted, Wish};
 
@@ -20,15 +21,15 @@ impl Node for NoNode {
         match *self {}
     }
 
-    fn slots(&self) -> usize {
+    fn slots(&self) -> SlotCounts {
         match *self {}
     }
 
-    fn published_max(&self) -> usize {
+    fn published_max(&self, _: usize) -> usize {
         match *self {}
     }
 
-    fn phases_ahead(&self, _: usize) -> u32 {
+    fn phases_ahead(&self, _: usize, _: usize) -> u32 {
         match *self {}
     }
 

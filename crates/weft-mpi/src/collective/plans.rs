@@ -11,6 +11,7 @@ use crate::multicast::Multicast;
 use crate::object::{Communicator, Group};
 use crate::planner::{Call, Plans};
 use crate::process::Process;
+use crate::slots::Slots;
 
 /// How long the others of a node are waited for, that they say whether they may copy from each other's memory.
 const COPIES_LIMIT: Duration = Duration::from_secs(20);
@@ -58,8 +59,13 @@ impl Process {
 
     /// Bytes that each process of a communicator can publish at once for those on its node.
     fn published_max(&self, communicator: &Communicator, is_one_node: bool) -> Option<u64> {
-        communicator.slot.filter(|_| communicator.group.size() > 1 && self.planner.is_in_memory(is_one_node))?;
-        self.engine.as_ref().map(|engine| engine.published_max())
+        if communicator.group.size() == 1 || !self.planner.is_in_memory(is_one_node) {
+            return None;
+        }
+        let engine = self.engine.as_ref()?;
+        // All slots of communicators are alike.
+        let slot = if self.planner.is_apart() { Slots::roomiest(engine.slots()) } else { communicator.slot };
+        slot.map(|slot| engine.published_max(slot))
     }
 
     /// Whether processes of this node may all copy from each other's memory. All of them must answer alike, so this waits for those that have not found
@@ -74,6 +80,12 @@ impl Process {
                 None => std::thread::yield_now(),
             }
         }
+    }
+
+    /// Whether some processes of a communicator are on one node, as all of them know alike: only then can its operations go through memory.
+    pub(crate) fn shares_memory(&self, communicator: &Communicator) -> bool {
+        let layout = communicator.layout.get_or_init(|| self.layout(&communicator.group));
+        layout.place().nodes < communicator.group.size()
     }
 
     /// Gives the collective of `scope` its turn among those that go through the node's memory, if `schedule` does.

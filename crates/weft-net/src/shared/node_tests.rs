@@ -243,17 +243,47 @@ fn ranks_that_take_turns_move_only_to_where_there_are_fewer_of_them() {
 fn what_is_published_is_read_under_its_stamp_only_and_never_outside_of_its_cell() {
     let mut nodes = nodes("published", 2);
     let [stamp, other] = [1, 2].map(|context| Stamp { context, phase: 7 });
-    assert_eq!(nodes[1].with_published(0, 0, stamp, <[u8]>::len), None);
-    let most = nodes[0].published_max();
-    nodes[0].publish(0, stamp, most, |out| out.fill(5));
-    assert_eq!(nodes[1].with_published(0, 0, stamp, <[u8]>::to_vec), Some(vec![5; most]));
-    assert!(nodes[1].is_published(0, 0, stamp) && !nodes[1].is_published(0, 0, other));
-    assert_eq!(nodes[1].with_published(0, 1, stamp, <[u8]>::len), None, "another slot");
-    // A length that makes no sense, as a peer might write it.
-    nodes[0].inbox.segment.slot(0, 0).scribble_for_tests(7, u32::MAX);
-    assert_eq!(nodes[1].with_published(0, 0, stamp, <[u8]>::len), Some(most));
-    nodes[1].finish_phases(0, Stamp { context: 1, phase: 8 });
-    assert_eq!(nodes[0].finished_phases(1, 0), Stamp { context: 1, phase: 8 });
+    let SlotCounts { communicators, long, short } = nodes[0].slots();
+    let all = communicators + long + short;
+    assert!(communicators > 1 && long > 0 && short > 0);
+    for slot in 0..all {
+        let most = nodes[0].published_max(slot);
+        assert_eq!(most, nodes[1].published_max(slot));
+        assert_eq!(most >= 32 << 10, slot < communicators + long, "slot {slot} holds {most} bytes");
+        assert_eq!(nodes[1].with_published(0, slot, stamp, <[u8]>::len), None, "what went before is in other slots");
+        nodes[0].publish(slot, stamp, most, |out| out.fill(slot as u8));
+    }
+    for slot in 0..all {
+        let most = nodes[0].published_max(slot);
+        assert_eq!(nodes[1].with_published(0, slot, stamp, <[u8]>::to_vec), Some(vec![slot as u8; most]));
+        assert!(nodes[1].is_published(0, slot, stamp) && !nodes[1].is_published(0, slot, other));
+        // A length that makes no sense, as a peer might write it.
+        nodes[0].inbox.segment.slot(0, slot).scribble_for_tests(7, u32::MAX);
+        assert_eq!(nodes[1].with_published(0, slot, stamp, <[u8]>::len), Some(most));
+        nodes[1].finish_phases(slot, Stamp { context: 1, phase: 8 });
+        assert_eq!(nodes[0].finished_phases(1, slot), Stamp { context: 1, phase: 8 });
+    }
+}
+
+/// Expect: as many phases stand in a slot, of whatever length, as it says that a process may be ahead, and no earlier one does.
+#[test]
+fn so_many_phases_stand_in_a_slot_at_once() {
+    let mut nodes = nodes("phases", 2);
+    let SlotCounts { communicators, long, short } = nodes[0].slots();
+    for slot in 0..communicators + long + short {
+        for len in [0, 1, 1008, 1009, 32 << 10] {
+            if len > nodes[0].published_max(slot) {
+                continue;
+            }
+            let ahead = nodes[0].phases_ahead(slot, len);
+            // Stamps of different lengths must differ here: nobody says that the ones before are finished.
+            let stamp = |phase| Stamp { context: 1 + len as u32, phase };
+            (0..=ahead).for_each(|phase| nodes[0].publish(slot, stamp(phase), len, |out| out.fill(phase as u8)));
+            let stands = |phase| nodes[1].with_published(0, slot, stamp(phase), <[u8]>::to_vec);
+            assert_eq!(stands(0), None, "slot {slot}, {len} bytes: it is written over");
+            (1..=ahead).for_each(|phase| assert_eq!(stands(phase), Some(vec![phase as u8; len])));
+        }
+    }
 }
 
 #[test]

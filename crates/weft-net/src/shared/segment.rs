@@ -18,14 +18,16 @@ use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
 
+use weft_engine::transport::SlotCounts;
+
 use super::area::{Area, CONTROL_BYTES};
-use super::slot_area::{SLOT_BYTES, SlotArea};
+use super::slot_area::{SHORT_SLOT_BYTES, SLOT_BYTES, SlotArea};
 use super::{LOCAL_SIZE_MAX, Settings, ring, sleeping};
 use crate::atomic::{AtomicI32, AtomicU32, AtomicU64};
 use crate::sys::{self, Lock};
 use crate::{Error, clock, reason};
 
-const MAGIC: u64 = u64::from_le_bytes(*b"weftshm\x05");
+const MAGIC: u64 = u64::from_le_bytes(*b"weftshm\x06");
 const PAGE: usize = 4096;
 /// Rings are reserved at once while all of them stay below this; above it each is reserved on its first use.
 pub(crate) const EAGER_BYTES_MAX: usize = 32 << 20;
@@ -37,8 +39,10 @@ const MODEST_RING_BYTES: usize = 256 << 10;
 const SLOTS_MAX: usize = 8;
 /// Slots of all ranks take no more than this, unless one for each is more.
 const SLOTS_BYTES_MAX: usize = 16 << 20;
-/// From one slot to the next, bytes.
+/// From one slot to the next, bytes; short ones follow each other closely.
 const SLOT_STRIDE: usize = SLOT_BYTES.next_multiple_of(PAGE);
+/// The short slots of all ranks for persistent collectives, and the long ones, take no more than this each, unless a short one for each rank is more.
+const OPERATION_SLOTS_BYTES_MAX: usize = 4 << 20;
 /// Where a header says how many there are.
 const SLOTS_AT: usize = std::mem::offset_of!(Header, slots);
 /// Names in a directory that a leader looks at for remains of killed jobs.
@@ -59,7 +63,7 @@ struct Header {
     processors: AtomicU32,
     /// Not 0 once a rank has said what all of them would say (`Node::speaks_first`).
     said: AtomicU32,
-    /// Slots of each rank.
+    /// Slots of each rank for communicators; those for persistent operations follow from that.
     slots: AtomicU32,
     _pad: [u8; 80],
     /// Ranks that sleep in MPI, or are about to: the others want processors.
@@ -103,7 +107,7 @@ pub(crate) struct Geometry {
     pub(crate) local_size: usize,
     pub(crate) ring_bytes: usize,
     /// Slots for collectives that each rank has.
-    pub(crate) slots: usize,
+    pub(crate) slots: SlotCounts,
 }
 
 impl Geometry {
@@ -113,14 +117,24 @@ impl Geometry {
         let modest = (EAGER_BYTES_MAX / (local_size * local_size)).min(MODEST_RING_BYTES);
         let most = ring_bytes_max.min(ring::RING_BYTES_MAX);
         let ring_bytes = (generous.max(modest).min(most) / PAGE * PAGE).max(ring::RING_BYTES_MIN);
-        let slots =
+        let communicators =
             if local_size == 1 { 0 } else { (SLOTS_BYTES_MAX / (local_size * SLOT_STRIDE)).clamp(1, SLOTS_MAX) };
-        Self { local_size, ring_bytes, slots }
+        Self { local_size, ring_bytes, slots: Self::slots(local_size, communicators) }
+    }
+
+    /// The slots of each of so many ranks, of which so many are for communicators: where there is no memory for those, there are no others.
+    fn slots(local_size: usize, communicators: usize) -> SlotCounts {
+        if communicators == 0 {
+            return SlotCounts::default();
+        }
+        let fit = |bytes: usize| OPERATION_SLOTS_BYTES_MAX / (local_size * bytes);
+        let (long, short) = (fit(SLOT_STRIDE), fit(SHORT_SLOT_BYTES));
+        SlotCounts { communicators, long: long.min(SlotCounts::LONG_MAX), short: short.clamp(1, SlotCounts::SHORT_MAX) }
     }
 
     /// The same with less: without slots, and then with rings of half the size, unless they are the smallest.
     fn smaller(self) -> Option<Self> {
-        if self.slots > 0 { Some(Self { slots: 0, ..self }) } else { self.halved() }
+        if self.slots.communicators > 0 { Some(Self { slots: SlotCounts::default(), ..self }) } else { self.halved() }
     }
 
     /// The same with rings of half the size, unless they are the smallest.
@@ -140,20 +154,37 @@ impl Geometry {
         (1..=LOCAL_SIZE_MAX).contains(&self.local_size)
             && (ring::RING_BYTES_MIN..=ring::RING_BYTES_MAX).contains(&self.ring_bytes)
             && self.ring_bytes.is_multiple_of(PAGE)
-            && self.slots <= SLOTS_MAX
+            && self.slots.communicators <= SLOTS_MAX
     }
 
     fn slots_start(self) -> usize {
         (PAGE + self.local_size * size_of::<RankState>()).next_multiple_of(PAGE)
     }
 
+    /// Bytes of the slots of one rank.
+    fn slots_bytes(self) -> usize {
+        let SlotCounts { communicators, long, short } = self.slots;
+        (communicators + long) * SLOT_STRIDE + (short * SHORT_SLOT_BYTES).next_multiple_of(PAGE)
+    }
+
+    /// Whether a slot has small cells only.
+    #[inline]
+    pub(crate) fn is_short(self, slot: usize) -> bool {
+        slot >= self.slots.communicators + self.slots.long
+    }
+
+    /// Where a slot begins.
+    #[inline]
     fn slot_start(self, of: usize, slot: usize) -> usize {
-        assert!(of < self.local_size && slot < self.slots);
-        self.slots_start() + (of * self.slots + slot) * SLOT_STRIDE
+        let SlotCounts { communicators, long, short } = self.slots;
+        let before = communicators + long;
+        assert!(of < self.local_size && slot < before + short);
+        let start = self.slots_start() + of * self.slots_bytes();
+        start + slot.min(before) * SLOT_STRIDE + slot.saturating_sub(before) * SHORT_SLOT_BYTES
     }
 
     fn rings_start(self) -> usize {
-        self.slots_start() + self.local_size * self.slots * SLOT_STRIDE
+        self.slots_start() + self.local_size * self.slots_bytes()
     }
 
     fn ring_start(self, to: usize, from: usize) -> usize {
@@ -285,6 +316,7 @@ impl Segment {
             return Ok(None);
         }
         let slots = u32::from_le_bytes(bytes[SLOTS_AT..][..4].try_into().expect("four bytes")).to_le() as usize;
+        let slots = Geometry::slots(local_size, slots);
         let geometry = Geometry { local_size: field(1) as usize, ring_bytes: field(2) as usize, slots };
         if field(0) != MAGIC {
             return wrong("was made by another version of Weft");
@@ -309,7 +341,7 @@ impl Segment {
         header.processors.store(u32::try_from(processors).unwrap_or(u32::MAX), Ordering::Relaxed);
         header.local_size.store(self.geometry.local_size as u64, Ordering::Relaxed);
         header.ring_bytes.store(self.geometry.ring_bytes as u64, Ordering::Relaxed);
-        header.slots.store(self.geometry.slots as u32, Ordering::Relaxed);
+        header.slots.store(self.geometry.slots.communicators as u32, Ordering::Relaxed);
         header.attached.store(1, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
     }
@@ -374,10 +406,10 @@ impl Segment {
     /// When there is none.
     #[inline]
     pub(crate) fn slot(&self, of: usize, slot: usize) -> SlotArea {
-        let start = self.geometry.slot_start(of, slot);
-        // SAFETY: the slot lies inside the mapping (see `total`), page-aligned, was zero when the file was new, and has been reserved with it.
+        let (start, is_short) = (self.geometry.slot_start(of, slot), self.geometry.is_short(slot));
+        // SAFETY: the slot lies inside the mapping (see `total`), aligned to a line, was zero when the file was new, and has been reserved with it.
         // That it stays mapped is kept by Inbox and Outbox, which hold the Segment.
-        unsafe { SlotArea::new(self.base.add(start)) }
+        unsafe { SlotArea::new(self.base.add(start), is_short) }
     }
 
     /// Puts memory behind the ring from `from` to `to` unless it has been there from the beginning.

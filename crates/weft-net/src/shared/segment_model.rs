@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use loom::sync::atomic::Ordering;
+use weft_engine::transport::SlotCounts;
 
 use super::area::{Area, Memory};
 use super::slot_area::{SlotArea, SlotMemory};
@@ -14,12 +15,12 @@ use crate::atomic::{AtomicI32, AtomicU32, AtomicU64};
 pub(crate) struct Geometry {
     pub(crate) local_size: usize,
     pub(crate) ring_bytes: usize,
-    pub(crate) slots: usize,
+    pub(crate) slots: SlotCounts,
 }
 
 impl Geometry {
     pub(crate) fn choose(local_size: usize, _: usize) -> Self {
-        Self { local_size, ring_bytes: 0, slots: 1 }
+        Self { local_size, ring_bytes: 0, slots: SlotCounts { communicators: 1, ..SlotCounts::default() } }
     }
 
     pub(crate) fn total(self) -> usize {
@@ -27,6 +28,10 @@ impl Geometry {
     }
 
     pub(crate) fn is_lazy(self) -> bool {
+        false
+    }
+
+    pub(crate) fn is_short(self, _: usize) -> bool {
         false
     }
 }

@@ -4,7 +4,7 @@
 use std::ptr::NonNull;
 use std::slice;
 
-use super::slots::{LARGE_CELLS, SMALL_CELLS};
+use super::slots::{LARGE_CELLS, SHORT_CELLS, SMALL_CELLS};
 use crate::atomic::{AtomicU32, AtomicU64};
 
 /// Bytes before the cells, in two lines of their own: others read them seldom.
@@ -19,6 +19,8 @@ const LARGE_BYTES: usize = 64 + (32 << 10);
 const LARGE_START: usize = CONTROL_BYTES + SMALL_CELLS as usize * SMALL_BYTES;
 /// Bytes of a slot.
 pub(crate) const SLOT_BYTES: usize = LARGE_START + LARGE_CELLS as usize * LARGE_BYTES;
+/// Bytes of a short slot.
+pub(crate) const SHORT_SLOT_BYTES: usize = CONTROL_BYTES + SHORT_CELLS as usize * SMALL_BYTES;
 /// Bytes that a small cell has room for.
 pub(super) const SMALL_MAX: usize = SMALL_BYTES - HEAD_BYTES;
 /// Bytes that a large cell has room for: most that can be published at once.
@@ -48,23 +50,40 @@ impl Cell {
 #[derive(Clone, Copy)]
 pub(crate) struct SlotArea {
     base: NonNull<u8>,
+    is_short: bool,
 }
 
 impl SlotArea {
     /// # Safety
-    /// `base` points to [`SLOT_BYTES`] bytes, aligned to a cache line, that stay mapped, readable and writable as long as this value or what it
-    /// gives out is used, were zero when they were new, and are used by slots only.
-    pub(crate) unsafe fn new(base: NonNull<u8>) -> Self {
+    /// `base` points to [`SLOT_BYTES`] bytes, or to [`SHORT_SLOT_BYTES`] if it is short, aligned to a cache line, that stay mapped, readable and writable as
+    /// long as this value or what it gives out is used, were zero when they were new, and are used by slots only.
+    #[inline]
+    pub(crate) unsafe fn new(base: NonNull<u8>, is_short: bool) -> Self {
         assert!(base.addr().get().is_multiple_of(64));
-        Self { base }
+        Self { base, is_short }
+    }
+
+    /// How many small cells it has.
+    #[inline]
+    pub(super) fn small_cells(&self) -> u32 {
+        if self.is_short { SHORT_CELLS } else { SMALL_CELLS }
+    }
+
+    /// Whether it has large cells too.
+    #[inline]
+    pub(super) fn has_large(&self) -> bool {
+        !self.is_short
     }
 
     /// Where a cell begins.
     #[inline]
     fn cell(&self, at: Cell) -> NonNull<u8> {
         let offset = match at {
-            Cell::Small(at) => CONTROL_BYTES + (at % SMALL_CELLS) as usize * SMALL_BYTES,
-            Cell::Large(at) => LARGE_START + (at % LARGE_CELLS) as usize * LARGE_BYTES,
+            Cell::Small(at) => CONTROL_BYTES + (at % self.small_cells()) as usize * SMALL_BYTES,
+            Cell::Large(at) => {
+                assert!(self.has_large(), "a short slot has no large cells");
+                LARGE_START + (at % LARGE_CELLS) as usize * LARGE_BYTES
+            }
         };
         // SAFETY: the cell lies inside the slot.
         unsafe { self.base.add(offset) }

@@ -57,6 +57,14 @@ impl SlotMemory {
 pub(crate) struct SlotArea(NonNull<SlotMemory>);
 
 impl SlotArea {
+    pub(super) fn small_cells(&self) -> u32 {
+        SMALL_CELLS
+    }
+
+    pub(super) fn has_large(&self) -> bool {
+        true
+    }
+
     fn memory(&self) -> &SlotMemory {
         // SAFETY: whoever uses a slot has a Node, which keeps the segment and so the memory.
         unsafe { self.0.as_ref() }

@@ -9,7 +9,7 @@ use std::os::fd::RawFd;
 use std::rc::Rc;
 use weft_core::collective::PHASES_AHEAD;
 use weft_core::message::Frame as Parsed;
-use weft_engine::transport::{Node, PeerFault, SleepMode, Stamp};
+use weft_engine::transport::{Node, PeerFault, SleepMode, SlotCounts, Stamp};
 
 /// How a node behaves.
 #[derive(Clone, Copy, Debug)]
@@ -386,15 +386,15 @@ impl Node for SimNode {
         self.own
     }
 
-    fn slots(&self) -> usize {
-        SLOTS
+    fn slots(&self) -> SlotCounts {
+        SlotCounts { communicators: SLOTS, ..SlotCounts::default() }
     }
 
-    fn published_max(&self) -> usize {
+    fn published_max(&self, _: usize) -> usize {
         PUBLISHED_MAX
     }
 
-    fn phases_ahead(&self, _: usize) -> u32 {
+    fn phases_ahead(&self, _: usize, _: usize) -> u32 {
         PHASES_AHEAD
     }
 

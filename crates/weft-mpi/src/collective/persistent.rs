@@ -1,0 +1,48 @@
+//! Persistent collectives (MPI-5.0 §6.13): planned once, and started again and again.
+
+use std::sync::Arc;
+
+use super::{Bound, CollectiveScope};
+use crate::error::Result;
+use crate::process::Process;
+use crate::request::{Persistent, PersistentCollective};
+
+impl Process {
+    /// Makes a persistent collective, with the slot that its processes have agreed on, if there is one. Its messages have a tag of their own, and
+    /// what it publishes stands in that slot, so that different ones may be started in different orders.
+    ///
+    /// # Errors
+    /// Too many requests.
+    pub fn make_persistent_collective(
+        &mut self,
+        place: CollectiveScope,
+        bound: Arc<Bound>,
+        slot: Option<u32>,
+    ) -> Result<usize> {
+        let communicator = place.communicator;
+        let operation = Persistent::Collective(Arc::new(PersistentCollective { place, bound, slot }));
+        let made = self.make_persistent(operation, communicator);
+        if made.is_err() {
+            self.release_slot(slot);
+        }
+        made
+    }
+
+    /// Starts it, for the request `handle`.
+    ///
+    /// # Errors
+    /// As for [`Process::start_collective`].
+    pub(crate) fn restart_collective(&mut self, handle: usize, operation: &PersistentCollective) -> Result<()> {
+        let PersistentCollective { place, bound, slot } = operation;
+        let mut place = place.clone();
+        if let Some(slot) = slot {
+            place.turn = self.engine()?.take_turn(*slot, bound.schedule().phases);
+        }
+        self.start_schedule(handle, place, bound.clone())
+    }
+
+    /// The persistent collective that had a slot is gone.
+    pub(crate) fn release_slot(&mut self, slot: Option<u32>) {
+        slot.into_iter().for_each(|slot| self.slots.release(slot));
+    }
+}
