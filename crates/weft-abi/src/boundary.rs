@@ -98,7 +98,7 @@ pub(crate) fn unsupported(function: Function, scope: Scope) -> c_int {
 /// handler says (decision 0201).
 #[cold]
 #[inline(never)]
-pub(crate) fn unsupported_processes(function: Function, scope: Scope) -> c_int {
+pub(crate) fn no_processes(function: Function, scope: Scope) -> c_int {
     let error = Error::new(MPI_ERR_UNSUPPORTED_OPERATION, NO_OTHER_PROCESSES);
     let is_forked = weft_mpi::process::FORKED.load(Ordering::Relaxed);
     if !is_forked && crate::calls::environment::is_beside_main_thread() {

@@ -64,7 +64,7 @@ fn chapter_module(spec: &Spec, implemented: &Implemented, chapter: &Chapter) -> 
 // prototype says. Null pointers are refused by `check` before anything is read through them.
 #![allow(clippy::undocumented_unsafe_blocks, unused_imports, unused_unsafe, unused_variables)]
 
-use crate::boundary::{{Scope, {calls}, scope_at, unsupported, unsupported_processes, unsupported_value, value}};
+use crate::boundary::{{Scope, {calls}, scope_at, unsupported, unsupported_value, value}};
 use crate::check;
 use crate::generated::functions::Function;
 use crate::types::*;
@@ -73,7 +73,7 @@ use std::ffi::{{c_char, c_int, c_void}};
         chapter.number, chapter.title
     );
     // What leads to other processes has an end of its own.
-    let unsupported = if chapter.module == "processes" { "unsupported_processes" } else { "unsupported" };
+    let unsupported = if chapter.module == "processes" { "crate::boundary::no_processes" } else { "unsupported" };
     for procedure in chapter.procedures.iter().filter(|procedure| !procedure.callback) {
         for &form in procedure.forms() {
             out.push('\n');

@@ -5,9 +5,7 @@
 // prototype says. Null pointers are refused by `check` before anything is read through them.
 #![allow(clippy::undocumented_unsafe_blocks, unused_imports, unused_unsafe, unused_variables)]
 
-use crate::boundary::{
-    Scope, call, call_anytime, scope_at, unsupported, unsupported_processes, unsupported_value, value,
-};
+use crate::boundary::{Scope, call, call_anytime, scope_at, unsupported, unsupported_value, value};
 use crate::check;
 use crate::generated::functions::Function;
 use crate::types::*;

@@ -5,9 +5,7 @@
 // prototype says. Null pointers are refused by `check` before anything is read through them.
 #![allow(clippy::undocumented_unsafe_blocks, unused_imports, unused_unsafe, unused_variables)]
 
-use crate::boundary::{
-    Scope, call, call_anytime, scope_at, unsupported, unsupported_processes, unsupported_value, value,
-};
+use crate::boundary::{Scope, call, call_anytime, scope_at, unsupported, unsupported_value, value};
 use crate::check;
 use crate::generated::functions::Function;
 use crate::types::*;
@@ -18,7 +16,7 @@ entry! { MPI_Abort PMPI_Abort(comm: MPI_Comm, errorcode: c_int) -> c_int {
 } }
 
 entry! { MPI_Close_port PMPI_Close_port(port_name: *const c_char) -> c_int {
-    unsupported_processes(Function::ClosePort, Scope::None)
+    crate::boundary::no_processes(Function::ClosePort, Scope::None)
 } }
 
 entry! { MPI_Comm_accept PMPI_Comm_accept(
@@ -28,7 +26,7 @@ entry! { MPI_Comm_accept PMPI_Comm_accept(
     comm: MPI_Comm,
     newcomm: *mut MPI_Comm,
 ) -> c_int {
-    unsupported_processes(Function::CommAccept, Scope::Comm(comm))
+    crate::boundary::no_processes(Function::CommAccept, Scope::Comm(comm))
 } }
 
 entry! { MPI_Comm_connect PMPI_Comm_connect(
@@ -38,7 +36,7 @@ entry! { MPI_Comm_connect PMPI_Comm_connect(
     comm: MPI_Comm,
     newcomm: *mut MPI_Comm,
 ) -> c_int {
-    unsupported_processes(Function::CommConnect, Scope::Comm(comm))
+    crate::boundary::no_processes(Function::CommConnect, Scope::Comm(comm))
 } }
 
 entry! { MPI_Comm_disconnect PMPI_Comm_disconnect(comm: *mut MPI_Comm) -> c_int {
@@ -56,7 +54,7 @@ entry! { MPI_Comm_get_parent PMPI_Comm_get_parent(parent: *mut MPI_Comm) -> c_in
 } }
 
 entry! { MPI_Comm_join PMPI_Comm_join(fd: c_int, intercomm: *mut MPI_Comm) -> c_int {
-    unsupported_processes(Function::CommJoin, Scope::None)
+    crate::boundary::no_processes(Function::CommJoin, Scope::None)
 } }
 
 entry! { MPI_Comm_spawn PMPI_Comm_spawn(
@@ -69,7 +67,7 @@ entry! { MPI_Comm_spawn PMPI_Comm_spawn(
     intercomm: *mut MPI_Comm,
     array_of_errcodes: *mut c_int,
 ) -> c_int {
-    unsupported_processes(Function::CommSpawn, Scope::Comm(comm))
+    crate::boundary::no_processes(Function::CommSpawn, Scope::Comm(comm))
 } }
 
 entry! { MPI_Comm_spawn_multiple PMPI_Comm_spawn_multiple(
@@ -83,7 +81,7 @@ entry! { MPI_Comm_spawn_multiple PMPI_Comm_spawn_multiple(
     intercomm: *mut MPI_Comm,
     array_of_errcodes: *mut c_int,
 ) -> c_int {
-    unsupported_processes(Function::CommSpawnMultiple, Scope::Comm(comm))
+    crate::boundary::no_processes(Function::CommSpawnMultiple, Scope::Comm(comm))
 } }
 
 entry! { MPI_Finalize PMPI_Finalize() -> c_int {
@@ -132,11 +130,11 @@ entry! { MPI_Lookup_name PMPI_Lookup_name(
     info: MPI_Info,
     port_name: *mut c_char,
 ) -> c_int {
-    unsupported_processes(Function::LookupName, Scope::None)
+    crate::boundary::no_processes(Function::LookupName, Scope::None)
 } }
 
 entry! { MPI_Open_port PMPI_Open_port(info: MPI_Info, port_name: *mut c_char) -> c_int {
-    unsupported_processes(Function::OpenPort, Scope::None)
+    crate::boundary::no_processes(Function::OpenPort, Scope::None)
 } }
 
 entry! { MPI_Publish_name PMPI_Publish_name(
@@ -144,7 +142,7 @@ entry! { MPI_Publish_name PMPI_Publish_name(
     info: MPI_Info,
     port_name: *const c_char,
 ) -> c_int {
-    unsupported_processes(Function::PublishName, Scope::None)
+    crate::boundary::no_processes(Function::PublishName, Scope::None)
 } }
 
 entry! { MPI_Query_thread PMPI_Query_thread(provided: *mut c_int) -> c_int {
@@ -224,5 +222,5 @@ entry! { MPI_Unpublish_name PMPI_Unpublish_name(
     info: MPI_Info,
     port_name: *const c_char,
 ) -> c_int {
-    unsupported_processes(Function::UnpublishName, Scope::None)
+    crate::boundary::no_processes(Function::UnpublishName, Scope::None)
 } }
