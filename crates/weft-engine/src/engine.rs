@@ -315,6 +315,7 @@ impl<P: Platform> Engine<P> {
 
     /// Peers of the node that have died or broken their ring.
     fn check_node(&mut self) {
+        self.look_after_neighbours();
         while let Some(fault) = self.node.as_mut().and_then(|node| node.poll_fault()) {
             // What it has sent before is here, and comes before its end.
             while self.poll_node() > 0 {}
@@ -370,6 +371,13 @@ impl<P: Platform> Engine<P> {
         self.leave_windows(peer);
         // Before anybody is told that the memory is the program's again.
         self.conceal_closed();
+    }
+
+    /// Says to the processes of this node whether nobody needs this one any more: it may end then, and they do not take it for dead.
+    pub fn say_left(&self, left: bool) {
+        if let Some(node) = &self.node {
+            node.say_left(left);
+        }
     }
 
     /// Whether nothing of ours is still on its way.
@@ -490,7 +498,7 @@ impl<P: Platform> Engine<P> {
         if self.has_work() || !self.network.devices.arm() {
             return None;
         }
-        let timeout = self.due().into_iter().chain(self.asking_due()).min();
+        let timeout = self.due().into_iter().chain(self.asking_due()).chain(self.neighbours_due()).min();
         let network = self.network.devices.descriptors();
         let Some(node) = &mut self.node else {
             return Some(Sleep { rest: SleepOn::Descriptors { doorbell: None, network }, timeout });

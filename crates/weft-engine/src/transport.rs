@@ -155,6 +155,12 @@ pub trait Node {
     /// A process that has died or broken its memory, once for each.
     fn poll_fault(&mut self) -> Option<PeerFault>;
 
+    /// Looks whether all the others live, whatever started them: those that do not become faults.
+    fn look_for_dead(&mut self);
+
+    /// Says to others whether this process may end now, and counts as living all the same: nobody needs it any more.
+    fn say_left(&self, left: bool);
+
     /// Says how this process is about to sleep; false when something has arrived, and it must not.
     fn arm(&mut self, rest: SleepMode) -> bool;
 

@@ -161,9 +161,12 @@ pub fn initialize(thread_level: i32, names: &'static [&'static str]) -> Result<(
 fn take_part(process: &mut Process, names: &'static [&'static str]) -> Result<()> {
     process::watch_for_forks();
     attach_checkers();
+    if process.job.is_some() && process::ACTIVE.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    process.engine.iter().for_each(|engine| engine.say_left(false));
     match &mut process.job {
         None => {}
-        Some(_) if process::ACTIVE.load(Ordering::Relaxed) => return Ok(()),
         // Everything is as it was. A launcher that heard the goodbye and listens no more will not miss this process.
         Some(job) if !job.client.can_come_back() => return Ok(()),
         Some(job) => return job.client.come_back().map_err(|error| other(error.to_string())),

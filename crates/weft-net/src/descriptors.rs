@@ -20,11 +20,11 @@ impl<const N: usize> Rights<N> {
     const BYTES: usize = size_of::<libc::cmsghdr>() + size_of::<[RawFd; N]>();
 }
 
-/// Sends bytes, and with them the descriptors, without waiting.
+/// Sends bytes, and with them the descriptors, to whom the socket is connected, without waiting.
 ///
 /// # Errors
 /// sendmsg(2)
-pub fn send<const N: usize>(stream: &UnixStream, bytes: &[u8], descriptors: [BorrowedFd<'_>; N]) -> io::Result<()> {
+pub fn send<const N: usize>(socket: &impl AsRawFd, bytes: &[u8], descriptors: [BorrowedFd<'_>; N]) -> io::Result<()> {
     let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     // SAFETY: a cmsghdr of zeros is valid.
     let head = unsafe { std::mem::zeroed() };
@@ -40,7 +40,7 @@ pub fn send<const N: usize>(stream: &UnixStream, bytes: &[u8], descriptors: [Bor
     header.msg_controllen = Rights::<N>::BYTES as _;
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: everything the header points to lives until the call returns; the kernel only reads.
-    check(unsafe { libc::sendmsg(stream.as_raw_fd(), &header, flags) } as libc::c_int)
+    check(unsafe { libc::sendmsg(socket.as_raw_fd(), &header, flags) } as libc::c_int)
 }
 
 /// Receives bytes, and the descriptors that came with them; those beyond `N` are closed by the kernel.

@@ -39,9 +39,11 @@ mod error;
 pub mod ethernet;
 pub mod fabric;
 pub mod faults;
+mod life;
 pub mod node;
 pub mod shared;
 pub mod single_copy;
+mod socket_filter;
 // The model checker has no files and no kernel.
 #[cfg_attr(loom, allow(dead_code))]
 mod sys;

@@ -35,14 +35,13 @@ mod slots;
 mod window_memory;
 
 use std::os::fd::RawFd;
-use std::os::unix::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::{Error, sys};
+use crate::{Error, life, sys};
 pub use cooperative_copy::CooperativeCopy;
-use doorbell::{Doorbell, Rung};
+use doorbell::{Bell, Doorbell, Key, Rung};
 pub use posted_receives::PostedReceives;
 use ring::{Broken, Consumer, Producer};
 use segment::Segment;
@@ -145,6 +144,8 @@ pub struct Node {
     outbox: Outbox,
     warnings: Vec<String>,
     reported: Vec<bool>,
+    /// Whether this process can ask when others began ([`life`]).
+    knows_births: bool,
 }
 
 impl Node {
@@ -158,31 +159,35 @@ impl Node {
     /// No directory can hold the segment, the leader did not offer one in time, or the arguments make no sense.
     pub fn create(job_key: &str, local_index: usize, local_size: usize, settings: &Settings) -> Result<Self, Error> {
         check_arguments(job_key, local_index, local_size)?;
-        let addresses: Vec<SocketAddr> =
-            (0..local_size).map(|index| doorbell::address(job_key, index)).collect::<Result<_, _>>()?;
-        let bell = Doorbell::bind(&addresses[local_index])?;
+        let bell = Doorbell::hang()?;
         let (segment, warnings) = if local_index == 0 {
             Segment::create(job_key, local_size, settings)?
         } else {
             (Segment::attach(job_key, local_size, settings)?, Vec::new())
         };
-        Ok(Self::join(Arc::new(segment), local_index, bell, addresses, warnings))
+        Self::join(Arc::new(segment), local_index, bell, warnings)
     }
 
-    fn join(
-        segment: Arc<Segment>,
-        own: usize,
-        bell: Doorbell,
-        addresses: Vec<SocketAddr>,
-        warnings: Vec<String>,
-    ) -> Self {
-        segment.rank_state(own).pid.store(std::process::id() as i32, Ordering::Release);
-        Self {
-            reported: vec![false; addresses.len()],
-            inbox: Inbox::new(Arc::clone(&segment), own),
-            outbox: Outbox::new(segment, own, bell, addresses),
-            warnings,
+    fn join(segment: Arc<Segment>, own: usize, bell: Doorbell, warnings: Vec<String>) -> Result<Self, Error> {
+        let (state, size) = (segment.rank_state(own), segment.geometry().local_size);
+        let birth = life::own_birth();
+        for (place, word) in state.bell.iter().zip(bell.key().0) {
+            place.store(word, Ordering::Relaxed);
         }
+        state.birth.store(birth, Ordering::Relaxed);
+        // Whoever sees the number sees the rest.
+        let pid = std::process::id() as i32;
+        if state.pid.compare_exchange(0, pid, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            let who = "another process has joined the node in its place: do two groups of ranks use one job key?";
+            return Err(Error::Invalid(format!("local index {own} of {size} local ranks: {who}")));
+        }
+        Ok(Self {
+            reported: vec![false; size],
+            inbox: Inbox::new(Arc::clone(&segment), own),
+            outbox: Outbox::new(segment, own, bell),
+            knows_births: birth != 0,
+            warnings,
+        })
     }
 
     /// One-line warnings for the user, e.g. that /dev/shm is full and another directory is used.
@@ -258,6 +263,26 @@ impl transport::Node for Node {
                 return Some(fault);
             }
         }
+    }
+
+    fn look_for_dead(&mut self) {
+        let segment = &self.inbox.segment;
+        for place in 0..segment.geometry().local_size {
+            let state = segment.rank_state(place);
+            let pid = state.pid.load(Ordering::Acquire);
+            if pid == 0 || place == self.inbox.own || self.reported[place] || state.left.load(Ordering::Acquire) != 0 {
+                continue;
+            }
+            let birth = if self.knows_births { state.birth.load(Ordering::Relaxed) } else { 0 };
+            // It may have left, and ended, just now.
+            if life::has_ended(pid, birth) && state.left.load(Ordering::Acquire) == 0 {
+                self.outbox.close(place, "has died: its process is gone".into());
+            }
+        }
+    }
+
+    fn say_left(&self, left: bool) {
+        self.inbox.segment.rank_state(self.inbox.own).left.store(left.into(), Ordering::Release);
     }
 
     fn arm(&mut self, rest: SleepMode) -> bool {
@@ -574,7 +599,8 @@ pub struct Outbox {
     own: usize,
     rings: Vec<Ring>,
     bell: Doorbell,
-    bells: Vec<SocketAddr>,
+    /// Those of others that have been rung.
+    bells: Vec<Option<Bell>>,
     faults: Vec<PeerFault>,
 }
 
@@ -589,8 +615,10 @@ enum Ring {
 }
 
 impl Outbox {
-    fn new(segment: Arc<Segment>, own: usize, bell: Doorbell, bells: Vec<SocketAddr>) -> Self {
-        let rings = bells.iter().map(|_| Ring::Unused).collect();
+    fn new(segment: Arc<Segment>, own: usize, bell: Doorbell) -> Self {
+        let size = segment.geometry().local_size;
+        let rings = (0..size).map(|_| Ring::Unused).collect();
+        let bells = (0..size).map(|_| None).collect();
         Self { segment, own, rings, bell, bells, faults: Vec::new() }
     }
 
@@ -652,14 +680,10 @@ impl Outbox {
             return;
         }
         if rest == SleepMode::Futex as u32 {
-            let place = self.segment.rank_state(to);
-            // Nobody in the kernel: it is just falling asleep, which the kernel will refuse, or it is dead.
-            if !futex::wake(&place.sleeping) && !futex::exists(place.pid.load(Ordering::Relaxed)) {
-                self.close(to, "has died: its process is gone".into());
-            }
-            return;
+            // If nobody is in the kernel it is just falling asleep, which the kernel will refuse.
+            return futex::wake(&self.segment.rank_state(to).sleeping);
         }
-        match self.bell.ring(&self.bells[to]) {
+        match self.ring(to) {
             Rung::Yes => {}
             Rung::Nobody => self.close(to, "has died: nobody answers its doorbell".into()),
             Rung::Failed(code) => {
@@ -667,6 +691,22 @@ impl Outbox {
                 self.close(to, format!("cannot be woken: its doorbell fails: {cause}"));
             }
         }
+    }
+
+    fn ring(&mut self, to: usize) -> Rung {
+        let bell = match &mut self.bells[to] {
+            Some(bell) => bell,
+            unknown => {
+                // It sleeps, so it has joined.
+                let words = &self.segment.rank_state(to).bell;
+                let key = Key(std::array::from_fn(|i| words[i].load(Ordering::Relaxed)));
+                match Bell::new(key) {
+                    Ok(bell) => unknown.insert(bell),
+                    Err(cause) => return Rung::Failed(cause.raw_os_error().unwrap_or(0)),
+                }
+            }
+        };
+        self.bell.ring(bell)
     }
 }
 

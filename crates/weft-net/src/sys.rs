@@ -11,6 +11,8 @@ use std::path::Path;
 use std::ptr;
 use std::time::Duration;
 
+use crate::socket_filter::Instruction;
+
 /// How often a call that a signal interrupted is repeated before the interruption is reported.
 pub(crate) const INTERRUPTS_MAX: usize = 64;
 
@@ -288,6 +290,59 @@ pub(crate) fn option(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_i
     // SAFETY: value and size are ours, and the size says how large the value is.
     check(unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, ptr::from_mut(&mut value).cast(), &mut size) })?;
     Ok(value)
+}
+
+/// `struct sock_fprog` of linux/filter.h.
+#[repr(C)]
+struct FilterProgram {
+    length: libc::c_ushort,
+    instructions: *const Instruction,
+}
+
+/// From now on the socket keeps what its filter accepts, and nothing else: socket(7), SO_ATTACH_FILTER.
+pub(crate) fn attach_filter(socket: BorrowedFd<'_>, filter: &[Instruction]) -> io::Result<()> {
+    let program = FilterProgram { length: filter.len() as libc::c_ushort, instructions: filter.as_ptr() };
+    let size = size_of_val(&program) as libc::socklen_t;
+    let pointer = ptr::from_ref(&program).cast();
+    // SAFETY: the program has the kernel's layout, and its instructions live until the call returns.
+    check(unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, pointer, size) })
+}
+
+/// Datagrams that one call of [`discard`] takes at most. A Unix socket queues 10 by default.
+const DISCARD_MAX: usize = 16;
+
+/// Takes datagrams that have arrived, and whatever came with them, out of the socket's queue without looking at them or waiting.
+pub(crate) fn discard(socket: BorrowedFd<'_>) -> io::Result<()> {
+    // Room for nothing: the kernel drops the bytes, and closes descriptors that were sent along, as there is no room for control messages.
+    // SAFETY: headers of zeros are valid.
+    let mut headers: [libc::mmsghdr; DISCARD_MAX] = unsafe { std::mem::zeroed() };
+    let (count, flags, none) = (DISCARD_MAX as libc::c_uint, libc::MSG_DONTWAIT, ptr::null_mut());
+    // SAFETY: the headers are ours and point to nothing.
+    check(unsafe { libc::recvmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), count, flags as _, none) })
+}
+
+/// Fills `bytes` with random ones that cannot be guessed.
+pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
+    for _ in 0..INTERRUPTS_MAX {
+        // SAFETY: the buffer is ours and that long. So few bytes come at once or not at all (getrandom(2)).
+        let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+        match check(got as libc::c_int) {
+            Ok(()) => return Ok(()),
+            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+            Err(cause) => return Err(cause),
+        }
+    }
+    Err(io::Error::from_raw_os_error(libc::EINTR))
+}
+
+/// Whether there is a process with this number; a zombie is one.
+pub(crate) fn has_process(pid: i32) -> bool {
+    // SAFETY: signal 0 only asks.
+    match check(unsafe { libc::kill(pid, 0) }) {
+        Ok(()) => true,
+        // Such as that it is another user's.
+        Err(cause) => cause.raw_os_error() != Some(libc::ESRCH),
+    }
 }
 
 /// An IP address and port as the kernel wants it.

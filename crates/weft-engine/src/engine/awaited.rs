@@ -3,13 +3,16 @@
 //!
 //! Rounds are rare, and each asks only so many peers: who waits for anybody of a large job gets to all of them in turns.
 //! The flow of a peer does the asking, and counts its silence (`Flow::watch`).
+//!
+//! Of the processes of this node the system says whether they live. So nobody asks them, and one that is stopped lives: whoever waits, for
+//! whatever, looks after all of them a few times in a second (decision 0198).
 
 use weft_core::time::{Duration, Instant};
 
 use super::Engine;
 use crate::group::PeerId;
 use crate::peers::Route;
-use crate::transport::Platform;
+use crate::transport::{Node as _, Platform};
 
 /// Rounds in one `WEFT_PEER_TIMEOUT`, while there are few to ask: twice as many as questions.
 const ROUNDS_PER_TIMEOUT: u64 = 16;
@@ -17,6 +20,9 @@ const ROUNDS_PER_TIMEOUT: u64 = 16;
 const ASKED_PER_ROUND: usize = 64;
 /// Least time between two rounds: at most a thousand questions a second.
 const ROUND_MIN: Duration = Duration::from_millis(64);
+
+/// Between two looks whether the processes of this node live.
+const NEIGHBOURS_PERIOD: Duration = Duration::from_millis(250);
 
 /// Who is waited for, as of the last round.
 pub(super) struct Awaited {
@@ -27,11 +33,13 @@ pub(super) struct Awaited {
     cursor: usize,
     /// Peers whose flows are watched.
     watched: Vec<PeerId>,
+    /// When the processes of this node are looked after next.
+    neighbours: Option<Instant>,
 }
 
 impl Awaited {
     pub(super) fn new(peer_timeout: Duration) -> Self {
-        Self { period: Duration(peer_timeout.0 / ROUNDS_PER_TIMEOUT), next: None, cursor: 0, watched: Vec::new() }
+        Self { period: Duration(peer_timeout.0 / ROUNDS_PER_TIMEOUT), next: None, cursor: 0, watched: Vec::new(), neighbours: None }
     }
 
     /// When the round after one at `now` is due, in which there were so many to ask.
@@ -42,6 +50,24 @@ impl Awaited {
 }
 
 impl<P: Platform> Engine<P> {
+    /// Looks whether the processes of this node live, when it is time.
+    pub(super) fn look_after_neighbours(&mut self) {
+        let Some(node) = &mut self.node else { return };
+        let now = self.platform.now();
+        let next = self.awaited.neighbours.get_or_insert(now + NEIGHBOURS_PERIOD);
+        if *next <= now {
+            *next = now + NEIGHBOURS_PERIOD;
+            node.look_for_dead();
+        }
+    }
+
+    /// In how many nanoseconds that is due.
+    pub(super) fn neighbours_due(&self) -> Option<u64> {
+        self.node.as_ref()?;
+        let left = self.awaited.neighbours.map_or(NEIGHBOURS_PERIOD, |next| next.since(self.platform.now()));
+        Some(left.as_nanos())
+    }
+
     /// Asks those that are waited for whether they live, when it is time.
     pub(super) fn ask_awaited(&mut self, now: Instant) {
         if self.awaited.period.0 == 0 {

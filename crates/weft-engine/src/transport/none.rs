@@ -77,6 +77,14 @@ impl Node for NoNode {
         match *self {}
     }
 
+    fn look_for_dead(&mut self) {
+        match *self {}
+    }
+
+    fn say_left(&self, _: bool) {
+        match *self {}
+    }
+
     fn arm(&mut self, _: SleepMode) -> bool {
         match *self {}
     }

@@ -106,12 +106,13 @@ fn end_world(process: &mut Process) {
     process::ACTIVE.store(!process.objects.sessions.is_empty(), Ordering::Relaxed);
 }
 
-/// The launcher need not miss this process any more. The first time it is told what has been where.
+/// Neither the launcher nor the processes of this node need miss this one any more. The first time the launcher is told what has been where.
 ///
 /// # Errors
 /// The launcher is gone.
 pub(super) fn say_goodbye(process: &mut Process) -> Result<()> {
     let Process { job: Some(job), engine: Some(engine), .. } = process else { return Ok(()) };
+    engine.say_left(true);
     if job.client.wants_stats() && !std::mem::replace(&mut job.has_reported, true) {
         let report = stats(job.rank, engine, &job.interfaces);
         job.client.report_stats(&report).map_err(|error| other(error.to_string()))?;

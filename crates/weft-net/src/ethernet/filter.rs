@@ -3,25 +3,10 @@
 //! bound to another interface or protocol later (`weft-netd` locks it).
 
 use super::frame::{ETHER_TYPE, MAGIC, MAGIC_AT, PORT_AT};
+use crate::socket_filter::{
+    Instruction, JUMP_IF_EQUAL, LOAD_BYTE, LOAD_HALF, LOAD_WORD, RETURN, TAKE, only, step as load,
+};
 
-/// `struct sock_filter` of linux/filter.h.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Instruction {
-    code: u16,
-    if_true: u8,
-    if_false: u8,
-    value: u32,
-}
-
-/// Take a number, load a word, a halfword, a byte of the frame; go on if equal; end with this many bytes accepted.
-/// linux/bpf_common.h
-const TAKE: u16 = 0x00;
-const LOAD_WORD: u16 = 0x20;
-const LOAD_HALF: u16 = 0x28;
-const LOAD_BYTE: u16 = 0x30;
-const JUMP_IF_EQUAL: u16 = 0x15;
-const RETURN: u16 = 0x06;
 /// Where a load finds to whom the frame was addressed (SKF_AD_OFF + SKF_AD_PKTTYPE), and the answer "this host" (PACKET_HOST).
 const PACKET_TYPE: u32 = (-0x1000_i32 + 4) as u32;
 const PACKET_HOST: u32 = 0;
@@ -59,9 +44,7 @@ impl Filter {
     /// Accepts frames that are addressed to this host's interface, of our kind, for the port; and those to multicast addresses for the number of the job's groups, if there
     /// is one. A frame too short for a load is not accepted.
     pub(super) fn program(&self) -> Vec<Instruction> {
-        let load = |code, value| Instruction { code, if_true: 0, if_false: 0, value };
-        // The last instruction refuses; `rest` instructions stand between this one and it.
-        let only = |value, rest| Instruction { code: JUMP_IF_EQUAL, if_true: 0, if_false: rest, value };
+        // Each `only` skips what stands between it and the last instruction, which refuses.
         if let Some(groups) = self.groups {
             return vec![
                 load(TAKE, self.user),

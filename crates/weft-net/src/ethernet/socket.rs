@@ -8,9 +8,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::filter::{Filter, Instruction};
+use super::filter::Filter;
 use super::frame::ETHER_TYPE;
-use crate::sys::{check, set_option};
+use crate::sys::{attach_filter, check, set_option};
 
 /// linux/if_packet.h
 const PACKET_RX_RING: libc::c_int = 5;
@@ -22,7 +22,6 @@ const TPACKET_V2: libc::c_int = 1;
 const TP_STATUS_KERNEL: u32 = 0;
 const TP_STATUS_USER: u32 = 1;
 /// asm-generic/socket.h
-const SO_ATTACH_FILTER: libc::c_int = 26;
 const SO_LOCK_FILTER: libc::c_int = 44;
 
 /// What the kernel puts in front of every frame of the ring: `struct tpacket2_hdr`.
@@ -45,12 +44,6 @@ struct RingRequest {
     blocks: libc::c_uint,
     frame_size: libc::c_uint,
     frames: libc::c_uint,
-}
-
-#[repr(C)]
-struct FilterProgram {
-    length: libc::c_ushort,
-    instructions: *const Instruction,
 }
 
 /// Bytes the kernel needs in a ring's frame beside the Ethernet frame itself, generously: its head, an address, alignment.
@@ -82,7 +75,7 @@ pub fn open_filtered(filter: &Filter, lock: bool) -> io::Result<OwnedFd> {
     check(fd)?;
     // SAFETY: the descriptor is new and ours.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    attach(fd.as_fd(), &filter.program())?;
+    attach_filter(fd.as_fd(), &filter.program())?;
     if lock {
         set_option(fd.as_fd(), libc::SOL_SOCKET, SO_LOCK_FILTER, 1)?;
     }
@@ -174,7 +167,7 @@ impl PacketSocket {
     /// # Errors
     /// The filter was locked by who opened the socket.
     pub(super) fn change_filter(&self, filter: &Filter) -> io::Result<()> {
-        attach(self.fd.as_fd(), &filter.program())
+        attach_filter(self.fd.as_fd(), &filter.program())
     }
 
     /// Has the interface take frames to a multicast address, or not any more.
@@ -202,14 +195,6 @@ impl Drop for PacketSocket {
         // SAFETY: the ring was mapped with this length and nobody looks at it any more.
         unsafe { libc::munmap(self.ring.as_ptr().cast(), self.frames * self.frame_size) };
     }
-}
-
-fn attach(socket: BorrowedFd<'_>, filter: &[Instruction]) -> io::Result<()> {
-    let program = FilterProgram { length: filter.len() as libc::c_ushort, instructions: filter.as_ptr() };
-    let size = size_of_val(&program) as libc::socklen_t;
-    let pointer = ptr::from_ref(&program).cast();
-    // SAFETY: the program has the kernel's layout, and its instructions live until the call returns.
-    check(unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_ATTACH_FILTER, pointer, size) })
 }
 
 fn share_ring(socket: BorrowedFd<'_>, frame_size: usize, frames: usize) -> io::Result<NonNull<u8>> {

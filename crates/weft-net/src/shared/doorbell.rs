@@ -1,7 +1,12 @@
 //! Wakes a rank that sleeps in the kernel, by one datagram to a socket in Linux's abstract name space.
 //!
 //! The name needs no file and disappears with its process however that ends; the socket can be polled together with network sockets; and a datagram
-//! to a dead process is refused at once, which is how a peer's death is noticed.
+//! to a dead process is refused at once.
+//!
+//! Every user of the machine can see such names (/proc/net/unix) and send to them. So a bell has a secret, which stands in the shared
+//! segment, where only the ranks of the node can read it. A ring is that secret, and the kernel runs a filter of the bell's owner on each
+//! datagram before it queues it, on the time of who sends: what a stranger sends is dropped there, with all descriptors that come
+//! along. It takes no room in the queue and wakes nobody.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -9,21 +14,57 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use crate::Error;
-use crate::sys::{INTERRUPTS_MAX, ReceiveBatch};
+use crate::socket_filter::{self, SECRET_WORDS};
+use crate::sys::{self, INTERRUPTS_MAX};
 use crate::wait::{Interest, wait};
 use weft_core::time::Duration;
 
-/// Rings that one `drain` takes, with one system call; more are left for the next. Linux queues 10 by default.
-const DRAIN_MAX: usize = 16;
-/// Bytes of a ring.
-const RING_BYTES: usize = 1;
 /// How long a sender waits for room when rings to very many peers are still unheard.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Names that are tried. Each is random, so a second one is hardly ever needed.
+const NAMES_MAX: usize = 8;
+/// Words in which a key is told to others.
+pub(crate) const KEY_WORDS: usize = 3;
+
+/// What a rank must know to ring another one's bell: the number in its name, and its secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key(pub(crate) [u64; KEY_WORDS]);
+
+impl Key {
+    fn random() -> io::Result<Self> {
+        let mut bytes = [0; KEY_WORDS * size_of::<u64>()];
+        sys::random(&mut bytes)?;
+        let (words, _) = bytes.as_chunks();
+        Ok(Self(std::array::from_fn(|i| u64::from_ne_bytes(words[i]))))
+    }
+
+    fn address(self) -> io::Result<SocketAddr> {
+        SocketAddr::from_abstract_name(format!("weft-{:016x}", self.0[0]))
+    }
+
+    /// The bytes of a ring.
+    fn secret(self) -> [u8; SECRET_WORDS * size_of::<u32>()] {
+        (u128::from(self.0[1]) << 64 | u128::from(self.0[2])).to_be_bytes()
+    }
+
+    /// The same as the kernel's filter compares them.
+    fn words(self) -> [u32; SECRET_WORDS] {
+        let secret = self.secret();
+        let (words, _) = secret.as_chunks();
+        std::array::from_fn(|i| u32::from_be_bytes(words[i]))
+    }
+}
 
 /// This process's bell, and the way to all others of its job on this node.
 pub(crate) struct Doorbell {
     socket: UnixDatagram,
-    rings: ReceiveBatch,
+    key: Key,
+}
+
+/// A peer's bell.
+pub(crate) struct Bell {
+    address: SocketAddr,
+    ring: [u8; SECRET_WORDS * size_of::<u32>()],
 }
 
 /// What became of a ring.
@@ -37,31 +78,49 @@ pub(crate) enum Rung {
     Failed(i32),
 }
 
-/// The name of a rank's bell. Unguessable as the job's key is.
-pub(crate) fn address(job_key: &str, index: usize) -> Result<SocketAddr, Error> {
-    let name = format!("weft-{job_key}-{index}");
-    SocketAddr::from_abstract_name(&name).map_err(|cause| Error::system(format!("name the doorbell {name}"), cause))
+impl Bell {
+    /// The bell with this key.
+    pub(crate) fn new(key: Key) -> io::Result<Self> {
+        Ok(Self { address: key.address()?, ring: key.secret() })
+    }
 }
 
 impl Doorbell {
-    /// Hangs the bell.
-    pub(crate) fn bind(address: &SocketAddr) -> Result<Self, Error> {
-        let bind = || {
-            let socket = UnixDatagram::bind_addr(address)?;
-            socket.set_nonblocking(true)?;
-            Ok(socket)
-        };
-        let socket = bind().map_err(|cause: io::Error| {
-            Error::system("bind this rank's doorbell (are two groups of ranks using one job key?)", cause)
-        })?;
-        Ok(Self { socket, rings: ReceiveBatch::new(DRAIN_MAX, RING_BYTES) })
+    /// Hangs a bell.
+    pub(crate) fn hang() -> Result<Self, Error> {
+        let mut last = io::Error::from(io::ErrorKind::AddrInUse);
+        for _ in 0..NAMES_MAX {
+            match Key::random().and_then(Self::hang_with) {
+                Ok(bell) => return Ok(bell),
+                Err(cause) => last = cause,
+            }
+            if last.kind() != io::ErrorKind::AddrInUse {
+                break;
+            }
+        }
+        Err(Error::system("make this rank's doorbell", last))
+    }
+
+    fn hang_with(key: Key) -> io::Result<Self> {
+        let socket = UnixDatagram::bind_addr(&key.address()?)?;
+        socket.set_nonblocking(true)?;
+        sys::attach_filter(socket.as_fd(), &socket_filter::whoever_knows(key.words()))?;
+        let mut bell = Self { socket, key };
+        // What came before there was a filter.
+        bell.drain();
+        Ok(bell)
+    }
+
+    /// What others must know to ring it. Whoever knows it can.
+    pub(crate) fn key(&self) -> Key {
+        self.key
     }
 
     /// Rings a peer's bell.
-    pub(crate) fn ring(&self, peer: &SocketAddr) -> Rung {
+    pub(crate) fn ring(&self, peer: &Bell) -> Rung {
         let mut last = libc::EINTR;
         for _ in 0..INTERRUPTS_MAX {
-            let cause = match self.socket.send_to_addr(&[1; RING_BYTES], peer) {
+            let cause = match self.socket.send_to_addr(&peer.ring, &peer.address) {
                 Ok(_) => return Rung::Yes,
                 Err(cause) => cause,
             };
@@ -86,7 +145,7 @@ impl Doorbell {
     /// Takes the rings that have come.
     pub(crate) fn drain(&mut self) {
         // Nothing there, or an interruption: the next sleep is short, nothing is lost.
-        let _ = self.rings.receive(self.socket.as_fd(), DRAIN_MAX);
+        let _ = sys::discard(self.socket.as_fd());
     }
 
     pub(crate) fn fd(&self) -> RawFd {
@@ -96,54 +155,100 @@ impl Doorbell {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
 
-    fn pair(name: &str) -> [(Doorbell, SocketAddr); 2] {
-        let key = format!("test-{name}-{}", std::process::id());
-        [0, 1].map(|i| {
-            let address = address(&key, i).unwrap();
-            (Doorbell::bind(&address).unwrap(), address)
+    use super::*;
+    use crate::descriptors;
+
+    fn pair() -> [(Doorbell, Bell); 2] {
+        [(); 2].map(|()| {
+            let own = Doorbell::hang().unwrap();
+            let bell = Bell::new(own.key()).unwrap();
+            (own, bell)
         })
+    }
+
+    fn is_quiet(bell: &Doorbell, ms: u64) -> bool {
+        wait(&[(bell.fd(), Interest::Read)], Some(Duration::from_millis(ms))).unwrap().is_empty()
+    }
+
+    /// An end of a connection whose other end `send` hands over: whether nobody has that any more.
+    fn is_closed(send: impl FnOnce(&UnixStream)) -> bool {
+        let (mut near, far) = UnixStream::pair().unwrap();
+        near.set_nonblocking(true).unwrap();
+        send(&far);
+        drop(far);
+        near.read(&mut [0]).is_ok_and(|read| read == 0)
     }
 
     #[test]
     fn a_ring_wakes_a_sleeper_and_can_be_drained() {
-        let [(mut near, address), (far, _)] = pair("wake");
-        let fd = near.fd();
-        let asleep = |ms| wait(&[(fd, Interest::Read)], Some(Duration::from_millis(ms))).unwrap().is_empty();
-        assert!(asleep(1));
+        let [(mut near, bell), (far, _)] = pair();
+        assert!(is_quiet(&near, 1));
         // More rings than any queue holds: none blocks, none is an error.
-        (0..1000).for_each(|_| assert_eq!(far.ring(&address), Rung::Yes));
-        assert!(!asleep(5_000));
+        (0..1000).for_each(|_| assert_eq!(far.ring(&bell), Rung::Yes));
+        assert!(!is_quiet(&near, 5_000));
         near.drain();
         near.drain();
-        assert!(asleep(1));
+        assert!(is_quiet(&near, 1));
     }
 
     #[test]
     fn a_bell_without_owner_is_noticed() {
-        let [(near, address), (far, _)] = pair("gone");
+        let [(near, bell), (far, _)] = pair();
         drop(near);
-        assert_eq!(far.ring(&address), Rung::Nobody);
+        assert_eq!(far.ring(&bell), Rung::Nobody);
     }
+
+    #[test]
+    fn what_a_stranger_sends_neither_wakes_nor_fills_nor_stays_and_rings_come_all_the_same() {
+        let [(mut near, bell), (far, _)] = pair();
+        let stranger = UnixDatagram::unbound().unwrap();
+        stranger.connect_addr(&bell.address).unwrap();
+        stranger.set_nonblocking(true).unwrap();
+        let mut guesses = vec![Vec::new(), vec![1], vec![0; 16], vec![7; 4000]];
+        // All but right: short, long, and with each bit wrong.
+        guesses.extend([bell.ring[..15].to_vec(), [&bell.ring[..], &[0]].concat()]);
+        guesses.extend((0..128).map(|bit| {
+            let mut guess = bell.ring;
+            guess[bit / 8] ^= 1 << (bit % 8);
+            guess.to_vec()
+        }));
+        for guess in &guesses {
+            assert_eq!(stranger.send(guess).unwrap(), guess.len(), "there is room, since nothing is kept");
+            let send = |far: &UnixStream| descriptors::send(&stranger, guess, [far.as_fd()]).unwrap();
+            assert!(is_closed(send), "a descriptor is kept");
+        }
+        assert!(is_quiet(&near, 1), "a stranger has woken it");
+        assert_eq!(far.ring(&bell), Rung::Yes);
+        assert!(!is_quiet(&near, 5_000));
+        near.drain();
+        assert!(is_quiet(&near, 1));
+    }
+
+    #[test]
+    fn descriptors_that_come_with_a_ring_are_closed() {
+        let [(mut near, bell), (far, _)] = pair();
+        far.socket.connect_addr(&bell.address).unwrap();
+        assert!(is_closed(|end| {
+            descriptors::send(&far.socket, &bell.ring, [end.as_fd()]).unwrap();
+            assert!(!is_quiet(&near, 5_000), "it is a ring, of one who knows the secret");
+            near.drain();
+        }));
+    }
+
     #[test]
     fn more_sleepers_than_the_send_buffer_holds_are_all_woken() {
         const SLEEPERS: usize = 500;
-        let key = format!("test-many-{}", std::process::id());
-        let mut sleepers: Vec<_> = (0..SLEEPERS)
-            .map(|i| {
-                let address = address(&key, i).unwrap();
-                (Doorbell::bind(&address).unwrap(), address)
-            })
-            .collect();
-        let addresses: Vec<_> = sleepers.iter().map(|(_, address)| address.clone()).collect();
-        let [(sender, _), _] = pair("many-sender");
+        let mut sleepers: Vec<_> = (0..SLEEPERS).map(|_| Doorbell::hang().unwrap()).collect();
+        let bells: Vec<_> = sleepers.iter().map(|own| Bell::new(own.key()).unwrap()).collect();
+        let sender = Doorbell::hang().unwrap();
         std::thread::scope(|scope| {
-            let ringing = scope.spawn(move || addresses.iter().filter(|peer| sender.ring(peer) == Rung::Yes).count());
+            let ringing = scope.spawn(move || bells.iter().filter(|peer| sender.ring(peer) == Rung::Yes).count());
             std::thread::sleep(std::time::Duration::from_millis(20));
-            for (bell, _) in &mut sleepers {
-                let heard = wait(&[(bell.fd(), Interest::Read)], Some(Duration::from_secs(20))).unwrap();
-                assert!(!heard.is_empty(), "a sleeper was not woken");
+            for bell in &mut sleepers {
+                assert!(!is_quiet(bell, 20_000), "a sleeper was not woken");
                 bell.drain();
             }
             assert_eq!(ringing.join().unwrap(), SLEEPERS);

@@ -17,15 +17,8 @@ pub(crate) fn wait(word: &AtomicU32, value: u32, timeout_ns: Option<u64>) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, time_pointer) };
 }
 
-/// Wakes one sleeper; whether there was one.
-pub(crate) fn wake(word: &AtomicU32) -> bool {
+/// Wakes one sleeper, if there is one.
+pub(crate) fn wake(word: &AtomicU32) {
     // SAFETY: the kernel takes the address of a living word as a name and does not write to it.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) > 0 }
-}
-
-/// Whether process `pid` exists (a zombie does).
-pub(crate) fn exists(pid: i32) -> bool {
-    // SAFETY: signal 0 only asks.
-    let result = unsafe { libc::kill(pid, 0) };
-    result == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };
 }

@@ -18,12 +18,7 @@ pub(crate) fn wait(word: &AtomicU32, value: u32, _: Option<u64>) {
     }
 }
 
-pub(crate) fn wake(_: &AtomicU32) -> bool {
+pub(crate) fn wake(_: &AtomicU32) {
     let _kernel = KERNEL.lock().unwrap();
     WOKEN.notify_all();
-    true
-}
-
-pub(crate) fn exists(_: i32) -> bool {
-    true
 }

@@ -32,13 +32,9 @@ fn check_interrupted(times: usize, model: impl Fn() + Sync + Send + 'static) {
 
 fn nodes(size: usize) -> Vec<Node> {
     let key = format!("model-{}-{:?}", std::process::id(), std::thread::current().id()).replace(['(', ')'], "");
-    let addresses: Vec<SocketAddr> = (0..size).map(|index| doorbell::address(&key, index).unwrap()).collect();
     let (segment, _) = Segment::create(&key, size, &Settings::default()).unwrap();
     let segment = Arc::new(segment);
-    let node = |index| {
-        let bell = Doorbell::bind(&addresses[index]).unwrap();
-        Node::join(Arc::clone(&segment), index, bell, addresses.clone(), Vec::new())
-    };
+    let node = |index| Node::join(Arc::clone(&segment), index, Doorbell::hang().unwrap(), Vec::new()).unwrap();
     (0..size).map(node).collect()
 }
 

@@ -21,6 +21,7 @@ use std::sync::atomic::Ordering;
 use weft_engine::transport::SlotCounts;
 
 use super::area::{Area, CONTROL_BYTES};
+use super::doorbell::KEY_WORDS;
 use super::slot_area::{SHORT_SLOT_BYTES, SLOT_BYTES, SlotArea};
 use super::{LOCAL_SIZE_MAX, Settings, ring, sleeping};
 use crate::atomic::{AtomicI32, AtomicU32, AtomicU64};
@@ -93,6 +94,12 @@ pub(crate) struct RankState {
     pub(crate) common: AtomicU32,
     /// Whether the rank may copy from the memory of all others (`super::COPIES`); 0 until it has found out.
     pub(crate) copies: AtomicU32,
+    /// What its doorbell is called, and what rings it (`super::doorbell::Key`).
+    pub(crate) bell: [AtomicU64; KEY_WORDS],
+    /// When its process began, where others can ask that (`crate::life`).
+    pub(crate) birth: AtomicU64,
+    /// Not 0 while nobody needs the rank any more, so that its process may end.
+    pub(crate) left: AtomicU32,
 }
 
 const _: () = {

@@ -6,6 +6,7 @@ use loom::sync::atomic::Ordering;
 use weft_engine::transport::SlotCounts;
 
 use super::area::{Area, Memory};
+use super::doorbell::KEY_WORDS;
 use super::slot_area::{SlotArea, SlotMemory};
 use super::{LOCAL_SIZE_MAX, Settings, sleeping};
 use crate::Error;
@@ -47,6 +48,9 @@ pub(crate) struct RankState {
     pub(crate) posted: AtomicU32,
     pub(crate) common: AtomicU32,
     pub(crate) copies: AtomicU32,
+    pub(crate) bell: [AtomicU64; KEY_WORDS],
+    pub(crate) birth: AtomicU64,
+    pub(crate) left: AtomicU32,
 }
 
 pub(crate) struct Segment {

@@ -1,0 +1,50 @@
+//! Classic BPF programs, which the kernel runs on what arrives at a socket before it keeps any of it: an empty answer drops it.
+
+/// `struct sock_filter` of linux/filter.h.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Instruction {
+    pub(crate) code: u16,
+    pub(crate) if_true: u8,
+    pub(crate) if_false: u8,
+    pub(crate) value: u32,
+}
+
+// linux/bpf_common.h
+/// Take a number.
+pub(crate) const TAKE: u16 = 0x00;
+/// Load a word, a halfword or a byte of what arrived, most significant byte first. Where there is none the program ends and drops it.
+pub(crate) const LOAD_WORD: u16 = 0x20;
+pub(crate) const LOAD_HALF: u16 = 0x28;
+pub(crate) const LOAD_BYTE: u16 = 0x30;
+/// Load its length.
+pub(crate) const LOAD_LENGTH: u16 = 0x80;
+/// Skip so many of the next instructions, depending on whether the loaded value is this.
+pub(crate) const JUMP_IF_EQUAL: u16 = 0x15;
+/// End with this many bytes accepted.
+pub(crate) const RETURN: u16 = 0x06;
+
+/// An instruction that does not jump.
+pub(crate) const fn step(code: u16, value: u32) -> Instruction {
+    Instruction { code, if_true: 0, if_false: 0, value }
+}
+
+/// Goes on if what was loaded is `value`; otherwise skips the next `rest` instructions.
+pub(crate) const fn only(value: u32, rest: u8) -> Instruction {
+    Instruction { code: JUMP_IF_EQUAL, if_true: 0, if_false: rest, value }
+}
+
+/// Words of the secret that [`whoever_knows`] compares.
+pub(crate) const SECRET_WORDS: usize = 4;
+/// Accepts what is these words and nothing else.
+pub(crate) fn whoever_knows(secret: [u32; SECRET_WORDS]) -> Vec<Instruction> {
+    // Behind the comparison of the length: two instructions for each word, and two that end.
+    let mut rest = 2 * SECRET_WORDS as u8 + 1;
+    let mut program = vec![step(LOAD_LENGTH, 0), only(size_of_val(&secret) as u32, rest)];
+    for (word, at) in secret.into_iter().zip((0..).step_by(size_of::<u32>())) {
+        rest -= 2;
+        program.extend([step(LOAD_WORD, at), only(word, rest)]);
+    }
+    program.extend([step(RETURN, u32::MAX), step(RETURN, 0)]);
+    program
+}
