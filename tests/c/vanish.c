@@ -1,18 +1,22 @@
-/* Ranks of one host wait, each in its way, for ranks of another that say nothing: `vanish gone` or `vanish slow SECONDS`.
+/* The first half of the ranks waits, each in its way, for the second half, which says nothing: `vanish gone`, `vanish leaves` or
+ * `vanish slow SECONDS`.
  *
- * The first half of the ranks waits, the second computes: for ever, or for so long. Whoever is kept waiting for ever must hear of
- * it by an error; the job then ends with code 42. */
+ * The second half computes: for ever, until it exits without MPI_Finalize, or for so long. Whoever is kept waiting for ever must hear
+ * of it by an error; the job then ends with code 42. */
 #include "check.h"
 
-enum { TAG = 5, HEARD = 42, FOREVER_SECONDS = 40, WAYS = 6 };
+enum { TAG = 5, HEARD = 42, FOREVER_SECONDS = 40, WAYS = 10, LARGE = 8 << 20, SMALL = 4000, MANY = 3000 };
 
 static const char *const ways[WAYS] = {
-    "MPI_Recv", "MPI_Recv from anybody", "MPI_Probe", "MPI_Wait", "MPI_Ssend", "MPI_Barrier"};
+    "MPI_Recv",    "MPI_Recv from anybody",  "MPI_Probe",           "MPI_Wait",     "MPI_Ssend",
+    "MPI_Barrier", "MPI_Send of 8 MB",       "MPI_Recv of 8 MB",    "many MPI_Send", "MPI_Test"};
+
+static char bytes[LARGE];
 
 /* Waits for rank `peer` in way `way`, for the pair's own communicator `pair`. */
 static int wait_for(int way, int peer, MPI_Comm pair)
 {
-    int value = 0;
+    int value = 0, code = MPI_SUCCESS, done = 0;
     MPI_Status status;
     MPI_Request request;
     switch (way) {
@@ -29,20 +33,40 @@ static int wait_for(int way, int peer, MPI_Comm pair)
         return MPI_Wait(&request, &status);
     case 4:
         return MPI_Ssend(&value, 1, MPI_INT, peer, TAG, MPI_COMM_WORLD);
-    default:
+    case 5:
         return MPI_Barrier(pair);
+    case 6:
+        return MPI_Send(bytes, LARGE, MPI_BYTE, peer, TAG, MPI_COMM_WORLD);
+    case 7:
+        return MPI_Recv(bytes, LARGE, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &status);
+    case 8:
+        for (int i = 0; i < MANY && code == MPI_SUCCESS; i++)
+            code = MPI_Send(bytes, SMALL, MPI_BYTE, peer, TAG, MPI_COMM_WORLD);
+        return code;
+    default:
+        MPI_Irecv(&value, 1, MPI_INT, peer, TAG, MPI_COMM_WORLD, &request);
+        while (!done && code == MPI_SUCCESS)
+            code = MPI_Test(&request, &done, &status);
+        return code;
     }
 }
 
 static void answer(int way, int peer, MPI_Comm pair)
 {
     int value = 1;
-    if (way < 4)
+    if (way < 4 || way == 9)
         MPI_Send(&value, 1, MPI_INT, peer, TAG, MPI_COMM_WORLD);
     else if (way == 4)
         MPI_Recv(&value, 1, MPI_INT, peer, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    else
+    else if (way == 5)
         MPI_Barrier(pair);
+    else if (way == 6)
+        MPI_Recv(bytes, LARGE, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    else if (way == 7)
+        MPI_Send(bytes, LARGE, MPI_BYTE, peer, TAG, MPI_COMM_WORLD);
+    else
+        for (int i = 0; i < MANY; i++)
+            MPI_Recv(bytes, SMALL, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
 /* Outside of MPI. */
@@ -55,7 +79,8 @@ static void compute(double seconds)
 
 int main(int argc, char **argv)
 {
-    int gone = argc > 1 && !strcmp(argv[1], "gone");
+    int leaves = argc > 1 && !strcmp(argv[1], "leaves");
+    int gone = leaves || (argc > 1 && !strcmp(argv[1], "gone"));
     begin(&argc, &argv);
     int half = ranks / 2, way = rank % half, waits = rank < half;
     MPI_Comm pair, side;
@@ -70,7 +95,8 @@ int main(int argc, char **argv)
     }
     STORY(ways[way]);
     if (!waits) {
-        compute(gone ? FOREVER_SECONDS : atof(argv[2]));
+        /* Who leaves does so while the others wait. */
+        compute(leaves ? 0.2 : gone ? FOREVER_SECONDS : atof(argv[2]));
         if (gone)
             return 1;
         answer(way, rank - half, pair);

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::compare::{keep, named, refuse, session};
-use crate::measure::Wanted;
+use crate::measure::{Wanted, Work};
 use crate::measure::arguments::{Common, Rounds};
 
 /// What follows `weft bench`.
@@ -58,12 +58,13 @@ pub(crate) fn single(command: &str, measurement: &str, rounds: u32, common: &Com
         Ok(request) => request,
         Err(why) => return refuse(command, &why),
     };
-    let temporary = || std::env::temp_dir().join(format!("weft-{command}-{}.jsonl", std::process::id()));
-    let path = common.output.clone().unwrap_or_else(temporary);
+    let (path, _work) = match &common.output {
+        Some(path) => (path.clone(), None),
+        None => match Work::new() {
+            Ok(work) => (work.path().join("run.jsonl"), Some(work)),
+            Err(why) => return refuse(command, &why),
+        },
+    };
     let wanted = Wanted { named: named(common), fetch: false, peers: false };
-    let code = session(command, &request, &wanted, common, &path);
-    if common.output.is_none() {
-        let _ = std::fs::remove_file(&path);
-    }
-    code
+    session(command, &request, &wanted, common, &path)
 }

@@ -22,14 +22,20 @@ mod process;
 pub(crate) mod progress;
 mod session;
 mod verdict;
+mod work;
 
 use std::path::PathBuf;
 
 pub(crate) use session::{Ended, Refused, Wanted, run};
+pub(crate) use work::Work;
 
 /// Where what is worth keeping between runs lies: fetched peers and built programs.
-pub(crate) fn cache() -> PathBuf {
+pub(crate) fn cache() -> Result<PathBuf, String> {
     let named = |variable: &str| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || named("HOME").map(|home| home.join(".cache"));
-    named("XDG_CACHE_HOME").or_else(home).unwrap_or_else(std::env::temp_dir).join("weft")
+    let directory = named("XDG_CACHE_HOME").or_else(home).map(|directory| directory.join("weft"));
+    // What lies there is run, so it cannot be a place where others may write, such as /tmp.
+    directory.ok_or_else(|| {
+        "there is no place for the programs that are built: neither HOME nor XDG_CACHE_HOME is an absolute path; set one of them".into()
+    })
 }

@@ -76,7 +76,7 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
 }
 
 fn tune(arguments: &Arguments, operations: &[Operation]) -> Result<(), String> {
-    let cache = crate::measure::cache();
+    let cache = crate::measure::cache()?;
     let mpi = Mpi::find(&Kind::Weft.plain(), &cache)?;
     let compiler = mpi.compiler().ok_or_else(|| format!("there is no bin/mpicc in {}", mpi.prefix.display()))?;
     let program = Programs::new(&cache, &compiler, Vec::new())?.build(TUNE)?;

@@ -5,6 +5,8 @@ use std::collections::{HashMap, HashSet};
 use weft_engine::group::PeerId;
 use weft_launch::Client;
 
+use crate::names::SharedNames;
+
 /// How this process belongs to its job.
 pub struct Job {
     /// How it talks to its process manager.
@@ -29,8 +31,8 @@ pub struct Job {
     pub(crate) clusters: HashMap<PeerId, u32>,
     /// Processes that take turns on their processors: the job has more on these than there are.
     pub(crate) crowded: HashSet<PeerId>,
-    /// A name for what the processes of this node share.
-    pub(crate) node_key: String,
+    /// Names what the processes of this node share.
+    pub(crate) names: SharedNames,
     /// The directory for that, if the user has named one.
     pub(crate) shm_dir: Option<std::path::PathBuf>,
     /// Its processes, by their rank.

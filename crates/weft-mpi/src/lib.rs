@@ -42,6 +42,7 @@ pub mod job;
 pub mod labels;
 pub mod live;
 pub mod multicast;
+mod names;
 pub mod object;
 pub mod one_sided;
 pub mod partitioned;

@@ -14,7 +14,7 @@ mod sessions;
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
+use std::hash::{BuildHasher, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -31,6 +31,7 @@ use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::live::Live;
 use crate::multicast::Knowledge;
+use crate::names::SharedNames;
 use crate::object::PeerId;
 use crate::planner::Planner;
 use crate::process::{self, Phase, Process};
@@ -257,7 +258,7 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
     let crowded: Vec<bool> = cards.iter().map(|card| is_crowded(card, &cards)).collect();
     let engine = connect(&settings, (rank, size), (&cards, &crowded), links, secret)?;
     let locals: Vec<u32> = (0..size).filter(|peer| cards[*peer as usize].node == identity).collect();
-    let node_key = node_key(&settings, &secret, &locals);
+    let shared_names = SharedNames::new(&secret, locals[0], settings.node.as_deref());
     let members: Vec<PeerId> = (0..size).filter_map(|number| engine.peers.find(number)).collect();
     let nodes = members.iter().zip(&cards).map(|(member, card)| (*member, card.node)).collect();
     let cluster = |card: &Card| settings::cluster_of(&settings.clusters, &card.host);
@@ -288,7 +289,7 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
         clusters,
         crowded: members.iter().zip(&crowded).filter(|(_, crowded)| **crowded).map(|(member, _)| *member).collect(),
         reorders: settings.reorder,
-        node_key,
+        names: shared_names,
         shm_dir: settings.shm_dir.clone(),
         members,
         appnums: cards.iter().map(|card| card.appnum).collect(),
@@ -347,7 +348,8 @@ fn connect(
     let own = &cards[rank as usize];
     let locals: Vec<u32> = (0..size).filter(|peer| cards[*peer as usize].node == own.node).collect();
     let use_shared = settings.links.shared && locals.len() > 1;
-    let node = if use_shared { Some(join_node(settings, rank, &locals, secret)?) } else { None };
+    let names = SharedNames::new(&secret, locals[0], settings.node.as_deref());
+    let node = if use_shared { Some(join_node(settings, rank, &locals, &names)?) } else { None };
     let mut any_remote = false;
     let mut paths = Vec::with_capacity(size as usize);
     for peer in 0..size {
@@ -385,7 +387,7 @@ fn connect(
     if let Some(udp) = &links.udp {
         udp.warnings().iter().for_each(|sentence| warn(rank, sentence));
     }
-    let host = raw::Host { rank, locals: &locals, cards, key: node_key(settings, &secret, &locals) };
+    let host = raw::Host { rank, locals: &locals, cards, key: names.name("xdp", &[]) };
     let devices = if any_remote { devices::devices(settings, &host, &paths, links)? } else { Devices::NONE };
     let hosts = hosts(cards);
     let parts = Parts {
@@ -410,28 +412,14 @@ fn connect(
     Ok(engine)
 }
 
-fn join_node(settings: &Settings, rank: u32, locals: &[u32], secret: JobSecret) -> Result<shared::Node> {
+fn join_node(settings: &Settings, rank: u32, locals: &[u32], names: &SharedNames) -> Result<shared::Node> {
     let place = locals.iter().position(|local| *local == rank).unwrap_or(0);
-    let key = node_key(settings, &secret, locals);
+    let key = names.name("node", &[]);
     let (directory, processors) = (settings.shm_dir.clone(), weft_launch::usable_processors());
     let wanted = shared::Settings { directory, processors, ..shared::Settings::default() };
     let node = shared::Node::create(&key, place, locals.len(), &wanted).map_err(|error| other(error.to_string()))?;
     node.warnings().iter().for_each(|sentence| warn(rank, sentence));
     Ok(node)
-}
-
-/// A name for what the ranks of this node share: unguessable without the job's secret, and different for nodes that share a directory.
-fn node_key(settings: &Settings, secret: &JobSecret, locals: &[u32]) -> String {
-    let mut name = siphash(secret);
-    name.write_u32(locals[0]);
-    if let Some(node) = &settings.node {
-        name.write(node.as_bytes());
-    }
-    format!("{:016x}", name.finish())
-}
-
-fn siphash(secret: &JobSecret) -> siphasher::sip::SipHasher13 {
-    siphasher::sip::SipHasher13::new_with_key(secret.expose())
 }
 
 /// How often a process that computes looks around; `None`: nobody asks.

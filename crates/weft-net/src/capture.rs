@@ -139,8 +139,13 @@ impl Drop for Recorder {
     }
 }
 
+/// A new file, instead of one that is there. In a directory that is open to all somebody may have put one there, or a link to another: it is
+/// removed, and not written to.
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+    if fs::symlink_metadata(path).is_ok_and(|found| found.is_file() || found.is_symlink()) {
+        fs::remove_file(path)?;
+    }
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// How much of a packet is kept: messages whole, since many may share it.

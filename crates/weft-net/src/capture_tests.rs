@@ -168,3 +168,20 @@ fn a_full_disk_is_told_once_and_the_link_works_on() {
     assert_eq!((received, told.len()), (5, 1), "{told:?}");
     assert!(told[0].contains("0.pcapng cannot be written") && told[0].contains("the job goes on"), "{told:?}");
 }
+
+#[test]
+fn what_somebody_has_put_where_the_file_shall_be_is_replaced_and_not_written_to() {
+    let directory = TestDirectory::new("planted");
+    let target = directory.0.join("target");
+    fs::write(&target, "precious").unwrap();
+    std::os::unix::fs::symlink(&target, directory.file()).unwrap();
+    let open_now = |path: &Path| open(path).unwrap().write_all(b"packets").unwrap();
+    open_now(&directory.file());
+    assert_eq!(fs::read(&target).unwrap(), b"precious");
+    // A file that others have opened already, to read what comes.
+    fs::remove_file(directory.file()).unwrap();
+    fs::hard_link(&target, directory.file()).unwrap();
+    open_now(&directory.file());
+    assert_eq!(fs::read(&target).unwrap(), b"precious");
+    assert_eq!(fs::read(directory.file()).unwrap(), b"packets");
+}

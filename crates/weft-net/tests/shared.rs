@@ -4,9 +4,9 @@ mod support;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use support::{LIMIT, Random, Role, can_unshare, listen, say, variable};
+use support::{LIMIT, Random, Role, Signal, can_unshare, listen, say, variable};
 use weft_core::time::Duration;
-use weft_engine::transport::{Node as _, SleepMode};
+use weft_engine::transport::{Node as _, PeerFault, SleepMode};
 use weft_net::shared::{Node, Settings};
 use weft_net::wait::{Interest, wait};
 use weft_net::{node, single_copy};
@@ -117,6 +117,52 @@ fn killed_ranks_leave_nothing_and_a_sleeper_that_died_is_noticed() {
     assert!(fault.peer == 1 && fault.reason.contains("died"), "{fault:?}");
 }
 
+/// Looks until there is a fault, or the time is over.
+fn fault_of(node: &mut Node, patience: std::time::Duration) -> Option<PeerFault> {
+    let deadline = Instant::now() + patience;
+    loop {
+        node.look_for_dead();
+        match node.poll_fault() {
+            None if Instant::now() < deadline => std::thread::yield_now(),
+            result => return result,
+        }
+    }
+}
+
+#[test]
+fn whoever_looks_sees_a_neighbour_that_died_and_none_that_is_stopped_or_has_left() {
+    const A_WHILE: std::time::Duration = std::time::Duration::from_millis(50);
+    let directory = Directory::new("looked-after");
+    let key = format!("looked-after-{}", std::process::id());
+    let role = |name, index: &str| {
+        Role::start(name, &[("DIRECTORY", directory.text()), ("KEY", &key), ("INDEX", index), ("SIZE", "3")])
+    };
+    let settings = Settings { directory: Some(directory.0.clone()), ..Settings::default() };
+    let (mut dies, mut leaves) = (role("role_sleeps_until_killed", "1"), role("role_leaves", "2"));
+    let mut node = Node::create(&key, 0, 3, &settings).unwrap();
+    assert_eq!((dies.hear(), leaves.hear()), ("asleep".into(), "there".into()));
+    dies.signal(Signal::Stop);
+    assert_eq!(fault_of(&mut node, A_WHILE), None, "both live");
+    leaves.tell("leave");
+    leaves.finish();
+    assert_eq!(fault_of(&mut node, A_WHILE), None, "nobody needs the one any more");
+    // It keeps its number, since nobody has asked how it ended.
+    dies.signal(Signal::Kill);
+    let fault = fault_of(&mut node, LIMIT).expect("a neighbour that is gone is seen");
+    assert!(fault.peer == 1 && fault.reason.contains("its process is gone"), "{fault:?}");
+    assert_eq!(fault_of(&mut node, A_WHILE), None, "it is told once");
+    assert!(!node.try_send(1, &[], &[1]));
+}
+
+#[test]
+#[ignore = "a role"]
+fn role_leaves() {
+    let node = join(variable("INDEX").parse().unwrap(), 3);
+    say("there");
+    listen();
+    node.say_left(true);
+}
+
 #[test]
 fn a_leader_killed_before_the_others_came_is_swept_by_the_next() {
     let directory = Directory::new("swept");
@@ -136,7 +182,8 @@ fn a_leader_killed_before_the_others_came_is_swept_by_the_next() {
 #[test]
 #[ignore = "a role"]
 fn role_sleeps_until_killed() {
-    let mut node = join(variable("INDEX").parse().unwrap(), 2);
+    let size = std::env::var("SIZE").map_or(2, |size| size.parse().unwrap());
+    let mut node = join(variable("INDEX").parse().unwrap(), size);
     assert!(node.arm(SleepMode::Doorbell));
     say("asleep");
     listen();

@@ -1,4 +1,5 @@
-//! Ranks that only wait for ranks of another host: they hear of it when that host is gone, and of nothing when it is only slow.
+//! Ranks that only wait for others: they hear of it when those are gone, or their host is, and of nothing when they are only slow. Also under a launcher
+//! that does nothing about ranks that die.
 
 use std::time::Duration;
 
@@ -7,11 +8,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::collectives::SINGLE_COPIES;
 use super::context::{Context, Expected, Hosts};
 use super::lanes::Down;
-use super::process::Running;
+use super::process::{Run, Running};
 use super::{Case, Outcome, libfabric};
 
-/// Six of them wait, each in another call.
-const RANKS: u32 = 12;
+/// Half of them wait, each in another call.
+const RANKS: u32 = 2 * WAYS.len() as u32;
 /// Ranks of those that die inside of a collective.
 const COLLECTIVE_RANKS: u32 = 6;
 /// Seconds after which a silent peer counts as failed here.
@@ -24,7 +25,20 @@ const START: Duration = Duration::from_secs(20);
 const LIMIT_SECONDS: u64 = 45;
 /// What `vanish gone` ends with when all have heard.
 const HEARD: i32 = 42;
-const WAYS: [&str; 6] = ["MPI_Recv", "MPI_Recv from anybody", "MPI_Probe", "MPI_Wait", "MPI_Ssend", "MPI_Barrier"];
+const WAYS: [&str; 10] = [
+    "MPI_Recv heard",
+    "MPI_Recv from anybody heard",
+    "MPI_Probe heard",
+    "MPI_Wait heard",
+    "MPI_Ssend heard",
+    "MPI_Barrier heard",
+    "MPI_Send of 8 MB heard",
+    "MPI_Recv of 8 MB heard",
+    "many MPI_Send heard",
+    "MPI_Test heard",
+];
+/// Seconds in which ranks of one host hear that others of it have died, with their start and on a busy machine.
+const NEIGHBOURS_LIMIT_SECONDS: u64 = 25;
 
 /// Operations that `dies` knows, by number, and their forms.
 const COLLECTIVES: u32 = 13;
@@ -98,6 +112,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             Outcome::Passed
         }));
     }
+    cases.extend(neighbours());
     for (place, is_remote, copies) in
         [("on one node", false, false), ("on one node, by single copies", false, true), ("on two hosts", true, false)]
     {
@@ -106,6 +121,99 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         }));
     }
     cases
+}
+
+/// Ranks of one host, started by a launcher that leaves it to them to notice that some have died.
+fn neighbours() -> Vec<Case> {
+    let no_copies = ("WEFT_SINGLE_COPY", "0");
+    let kill = |ranks: &[Pid]| ranks.iter().try_for_each(|pid| Ok(kill_process(*pid, Signal::KILL)?));
+    let nothing = |_: &[Pid]| Ok(());
+    let stop = |ranks: &[Pid]| {
+        ranks.iter().try_for_each(|pid| kill_process(*pid, Signal::STOP))?;
+        // For several of the looks of those that wait.
+        std::thread::sleep(Duration::from_secs(1));
+        Ok(ranks.iter().try_for_each(|pid| kill_process(*pid, Signal::CONT))?)
+    };
+    let vanish = || all_hear_by(None);
+    let dies = || Expected::default().never_says("each_collective.h:").never_says("dies.c:");
+    let window = || Expected::default().says("MPI_Win_free heard of it").never_says("window_dies.c:");
+    vec![
+        neighbour("ranks of this host are killed", "tests/c/vanish.c", RANKS, &["gone"], None, vanish, kill),
+        neighbour(
+            "ranks of this host are killed, no single copies",
+            "tests/c/vanish.c",
+            RANKS,
+            &["gone"],
+            Some(no_copies),
+            vanish,
+            kill,
+        ),
+        neighbour("ranks of this host exit", "tests/c/vanish.c", RANKS, &["leaves"], None, vanish, nothing),
+        neighbour(
+            "ranks of this host are stopped for a while",
+            "tests/c/vanish.c",
+            RANKS,
+            &["slow", "1.5"],
+            None,
+            || Expected::code(0).never_says("vanish.c:"),
+            stop,
+        ),
+        neighbour("each collective: ranks of this host are killed", DIES, COLLECTIVE_RANKS, &["gone"], None, dies, kill),
+        neighbour(
+            "each epoch of a window, allocated: ranks of this host are killed",
+            WINDOW_DIES,
+            WINDOW_RANKS,
+            &["gone", MEMORY[0]],
+            None,
+            window,
+            kill,
+        ),
+        neighbour(
+            "each epoch of a window, created: ranks of this host are killed",
+            WINDOW_DIES,
+            WINDOW_RANKS,
+            &["gone", MEMORY[1]],
+            None,
+            window,
+            kill,
+        ),
+    ]
+}
+
+/// A program half of whose ranks wait for the others, to which something happens then. Hydra is told to do nothing about those that die.
+fn neighbour(
+    name: &str,
+    program: &'static str,
+    ranks: u32,
+    words: &'static [&'static str],
+    setting: Option<(&'static str, &'static str)>,
+    expected: impl Fn() -> Expected + 'static,
+    happens: impl Fn(&[Pid]) -> anyhow::Result<()> + 'static,
+) -> Case {
+    Case::new(format!("under Hydra, {name}"), move |context| {
+        let attempt = || {
+            let launcher = Run::new(context.python("mpiexec")).args(["-disable-auto-cleanup", "-n", &ranks.to_string()]);
+            let run = launcher.arg(context.compile(program)?).args(words).limit(NEIGHBOURS_LIMIT_SECONDS);
+            let run = setting.iter().fold(run, |run, (name, value)| run.env(name, value));
+            let running = run.start()?;
+            if running.says("waiting", START) {
+                happens(&second_half(&running, ranks))?;
+            }
+            running.finish(Duration::from_secs(NEIGHBOURS_LIMIT_SECONDS))
+        };
+        expected().judge(attempt())
+    })
+}
+
+/// The ranks of a run's second half, as far as they live.
+fn second_half(running: &Running, ranks: u32) -> Vec<Pid> {
+    let rank = |pid: Pid| {
+        let environment = std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).ok()?;
+        let value = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(b"PMI_RANK="))?;
+        std::str::from_utf8(value).ok()?.parse::<u32>().ok()
+    };
+    let all = running.processes().into_iter().map(|(pid, _)| pid);
+    all.filter(|pid| rank(*pid).is_some_and(|rank| rank >= ranks / 2)).collect()
 }
 
 /// A job for each operation, form and size, which ends with what the rank has died of.
@@ -165,7 +273,13 @@ pub(super) fn over(provider: Option<&'static str>) -> Vec<Case> {
 
 /// Whoever waits hears of it, whatever it waits in.
 fn all_hear() -> Expected {
-    WAYS.iter().fold(Expected::code(HEARD), |expected, way| expected.says(way)).never_says("vanish.c:")
+    all_hear_by(Some(HEARD))
+}
+
+/// The same with this exit code; none: any but 0. (Another launcher makes one of those of all ranks.)
+fn all_hear_by(code: Option<i32>) -> Expected {
+    let expected = Expected { code, ..Expected::default() };
+    WAYS.iter().fold(expected, |expected, way| expected.says(way)).never_says("vanish.c:")
 }
 
 fn killed() -> Expected {

@@ -21,6 +21,7 @@ use super::output::{self, Output};
 use super::place::{self, Net, PlannedPlace};
 use super::process::{self, Task};
 use super::progress::Progress;
+use super::work::Work;
 use super::verdict::{self, Verdict};
 use crate::hosts::fabric::{self, Failure};
 use crate::hosts::namespaces::Ground;
@@ -75,11 +76,13 @@ enum What {
 
 /// Holds the session that `request` describes and writes it to `path`.
 pub(crate) fn run(request: &Request, wanted: &Wanted, path: &Path) -> Result<Ended, Refused> {
-    let cache = super::cache();
+    let cache = super::cache()?;
     let mut caught = Caught::new().map_err(|error| format!("cannot catch signals: {error}"))?;
     fabric::sweep();
     let ground = place::ground(&request.places, request.is_quiet).map_err(Refused::Unsupported)?;
     let work = Work::new()?;
+    let temporary = work.path().join(TEMPORARY);
+    std::fs::create_dir(&temporary).map_err(|error| format!("cannot make {}: {error}", temporary.display()))?;
     let libraries = libraries(wanted, &cache, request.is_quiet)?;
     let output = Output::create(path)?;
     let began = Instant::now();
@@ -186,22 +189,8 @@ fn compiler<'a>(mpi: &'a Mpi, all: &'a [Mpi]) -> Result<(&'a Mpi, PathBuf), Stri
     Ok((chosen, compiler))
 }
 
-/// The directory of temporary files; removed with everything in it.
-struct Work(PathBuf);
-
-impl Work {
-    fn new() -> Result<Work, String> {
-        let path = std::env::temp_dir().join(format!("weft-run-{}", std::process::id()));
-        std::fs::create_dir_all(path.join("t")).map_err(|error| format!("cannot make {}: {error}", path.display()))?;
-        Ok(Work(path))
-    }
-}
-
-impl Drop for Work {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+/// Where the temporary files of the jobs are, in the session's directory.
+const TEMPORARY: &str = "t";
 
 struct Session<'a> {
     request: &'a Request,
@@ -248,7 +237,7 @@ impl Session<'_> {
                     return Ok(());
                 }
                 let caught = &mut *self.caught;
-                let net = match place.open(&self.work.0, &mut || caught.terminated()) {
+                let net = match place.open(self.work.path(), &mut || caught.terminated()) {
                     Ok(net) => net,
                     Err(Failure::Interrupted) => return Ok(()),
                     Err(Failure::Unsupported(why)) => return Err(Refused::Unsupported(why)),
@@ -368,7 +357,7 @@ impl Session<'_> {
         lines: bool,
     ) -> Result<(Verdict, Duration), String> {
         self.jobs += 1;
-        let temporary = self.work.0.join("t");
+        let temporary = self.work.path().join(TEMPORARY);
         let limit = Duration::from_secs(self.request.limit_seconds.into());
         let task = Task { main, companion, temporary: &temporary, limit, number: self.jobs, lines };
         let finished = process::run(&task, &mut || self.caught.terminated())?;

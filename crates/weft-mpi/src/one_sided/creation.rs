@@ -237,7 +237,7 @@ fn allocate(
         let job = process.job.as_ref().ok_or_else(|| Error::new(MPI_ERR_OTHER, "this process is in no job"))?;
         let settings = shared::Settings { directory: job.shm_dir.clone(), ..shared::Settings::default() };
         // Communicators that have no process in common may have one context, but then they have other leaders.
-        Ok::<_, Error>((format!("{}-w{context:x}-{leader:x}", job.node_key), settings))
+        Ok::<_, Error>((job.names.name("window", &[context, leader]), settings))
     })?;
     let no_memory = |error: weft_net::Error| Error::new(MPI_ERR_NO_MEM, error.to_string());
     let mut memory = match (alone, leads) {

@@ -19,6 +19,13 @@ pub(crate) const PAIR: &str = "ip link add d0 type veth peer name d1 && ip link 
 /// Lines from a role to its test begin with this, because the test harness prints to the same place.
 const MARK: &str = "role says: ";
 
+/// What a test sends to a role.
+#[derive(Clone, Copy)]
+pub(crate) enum Signal {
+    Stop,
+    Kill,
+}
+
 /// A role as a process. Killed when dropped.
 pub(crate) struct Role {
     child: Child,
@@ -59,6 +66,15 @@ impl Role {
 
     pub(crate) fn tell(&mut self, line: &str) {
         writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let name = match signal {
+            Signal::Stop => "-STOP",
+            Signal::Kill => "-KILL",
+        };
+        let sent = Command::new("kill").args([name, &self.pid().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "kill {name}");
     }
 
     pub(crate) fn kill(&mut self) {

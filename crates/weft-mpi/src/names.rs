@@ -1,0 +1,48 @@
+//! Names of what the processes of a node share, where others can see them: files of shared memory, sockets.
+
+use std::hash::Hasher;
+
+use siphasher::sip::SipHasher13;
+use weft_launch::JobSecret;
+
+/// Makes names for one node of a job. Who has seen some of them knows none of the others, so nobody can be there first.
+#[derive(Clone)]
+pub(crate) struct SharedNames(SipHasher13);
+
+impl SharedNames {
+    /// For the node whose first process is `first`; `node` is `WEFT_NODE`, by which one machine plays several.
+    pub(crate) fn new(secret: &JobSecret, first: u32, node: Option<&str>) -> Self {
+        let mut hasher = SipHasher13::new_with_key(secret.expose());
+        hasher.write_u32(first);
+        let node = node.unwrap_or_default();
+        hasher.write_usize(node.len());
+        hasher.write(node.as_bytes());
+        Self(hasher)
+    }
+
+    /// The name of such a thing with these numbers.
+    pub(crate) fn name(&self, what: &str, numbers: &[u32]) -> String {
+        let mut hasher = self.0;
+        hasher.write_usize(what.len());
+        hasher.write(what.as_bytes());
+        numbers.iter().for_each(|number| hasher.write_u32(*number));
+        format!("{:016x}", hasher.finish())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_thing_of_each_node_of_each_job_has_a_name_of_its_own() {
+        let names = |secret, first, node| SharedNames::new(&JobSecret::new([secret; JobSecret::LENGTH]), first, node);
+        let makers = [names(1, 0, None), names(2, 0, None), names(1, 1, None), names(1, 0, Some("a"))];
+        let things: [(&str, &[u32]); 5] = [("node", &[]), ("xdp", &[]), ("w", &[1, 2]), ("w", &[2, 1]), ("w1", &[2])];
+        let all: Vec<String> =
+            makers.iter().flat_map(|maker| things.iter().map(|(what, numbers)| maker.name(what, numbers))).collect();
+        let different: std::collections::BTreeSet<&String> = all.iter().collect();
+        assert_eq!(different.len(), all.len());
+        assert_eq!(names(1, 0, None).name("w", &[1, 2]), makers[0].name("w", &[1, 2]));
+    }
+}
