@@ -366,6 +366,8 @@ impl<P: Platform> Engine<P> {
         (state.waiting, state.ahead_of_room) = (false, None);
         self.withdraw_receives_from_anybody(peer);
         self.messages.peer_failed(peer, &reason, &mut self.peers);
+        // What waits for something that it would have published in a slot, and has no request, finds that out by looking.
+        self.messages.completions += 1;
         // After the reason is known, which what was multicast fails with.
         self.leave_failed_peer(peer);
         self.leave_windows(peer);
