@@ -34,6 +34,7 @@ pub(crate) mod rdma_bench;
 mod report;
 mod scripts;
 pub(crate) mod soak;
+mod strangers;
 mod tools;
 mod trace;
 mod user;

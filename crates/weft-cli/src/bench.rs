@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::compare::{keep, named, refuse, session};
-use crate::measure::{Wanted, Work};
 use crate::measure::arguments::{Common, Rounds};
+use crate::measure::{Wanted, Work};
 
 /// What follows `weft bench`.
 #[derive(Args, Debug)]

@@ -9,6 +9,7 @@ use super::collectives::SINGLE_COPIES;
 use super::context::{Context, Expected, Hosts};
 use super::lanes::Down;
 use super::process::{Run, Running};
+use super::strangers::rank_of;
 use super::{Case, Outcome, libfabric};
 
 /// Half of them wait, each in another call.
@@ -157,7 +158,15 @@ fn neighbours() -> Vec<Case> {
             || Expected::code(0).never_says("vanish.c:"),
             stop,
         ),
-        neighbour("each collective: ranks of this host are killed", DIES, COLLECTIVE_RANKS, &["gone"], None, dies, kill),
+        neighbour(
+            "each collective: ranks of this host are killed",
+            DIES,
+            COLLECTIVE_RANKS,
+            &["gone"],
+            None,
+            dies,
+            kill,
+        ),
         neighbour(
             "each epoch of a window, allocated: ranks of this host are killed",
             WINDOW_DIES,
@@ -207,13 +216,8 @@ fn neighbour(
 
 /// The ranks of a run's second half, as far as they live.
 fn second_half(running: &Running, ranks: u32) -> Vec<Pid> {
-    let rank = |pid: Pid| {
-        let environment = std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).ok()?;
-        let value = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(b"PMI_RANK="))?;
-        std::str::from_utf8(value).ok()?.parse::<u32>().ok()
-    };
     let all = running.processes().into_iter().map(|(pid, _)| pid);
-    all.filter(|pid| rank(*pid).is_some_and(|rank| rank >= ranks / 2)).collect()
+    all.filter(|pid| rank_of(*pid).is_some_and(|rank| rank >= ranks / 2)).collect()
 }
 
 /// A job for each operation, form and size, which ends with what the rank has died of.

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 
 use super::context::{Context, Expected, Hosts};
 use super::process::{Finished, Run, Running};
-use super::{Case, Outcome};
+use super::{Case, Outcome, strangers};
 
 /// What is sent in the first attack, and in those on one thing.
 const MILLION: u64 = 1_000_000;
@@ -24,7 +24,7 @@ const GROUPS_COUNT: &[&str] = &["packets multicast: ", " duplicate", " rejected"
 const NOBODY: &str = "65534";
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
-    vec![
+    let mut cases = vec![
         attacked("a million hostile packets", MILLION, &[], &[]),
         attacked("hostile packets, UDP alone", SOME, &[("WEFT_LINK", "shared,udp")], &[]),
         // To a group, too, what is replayed, and what comes from strangers and foreign jobs, is counted.
@@ -69,7 +69,9 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             }
             Ok(Outcome::Passed)
         }),
-    ]
+    ];
+    cases.extend(strangers::cases());
+    cases
 }
 
 fn on_hosts(name: &str, attempt: impl Fn(&Context) -> anyhow::Result<Outcome> + 'static) -> Case {

@@ -39,7 +39,13 @@ pub(super) struct Awaited {
 
 impl Awaited {
     pub(super) fn new(peer_timeout: Duration) -> Self {
-        Self { period: Duration(peer_timeout.0 / ROUNDS_PER_TIMEOUT), next: None, cursor: 0, watched: Vec::new(), neighbours: None }
+        Self {
+            period: Duration(peer_timeout.0 / ROUNDS_PER_TIMEOUT),
+            next: None,
+            cursor: 0,
+            watched: Vec::new(),
+            neighbours: None,
+        }
     }
 
     /// When the round after one at `now` is due, in which there were so many to ask.

@@ -1,0 +1,140 @@
+/* Another user of the machine, who tries everything at what a job has: `stranger SECONDS USER [TARGET…]`.
+ *
+ * Becomes USER first. A target is `unix:NAME` (abstract, datagrams), `stream:NAME` (abstract, connections), `udp:ADDRESS:PORT`, or
+ * `file:PATH`. Says what it could open, read, or connect to, and how many datagrams the kernel took from it. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { DESCRIPTORS = 8, BYTES = 4000, SIZES = 4 };
+
+static const int sizes[SIZES] = {0, 1, 16, BYTES};
+static char bytes[BYTES];
+static int descriptors[DESCRIPTORS];
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec + time.tv_nsec * 1e-9;
+}
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "stranger.c: %s: %s\n", what, strerror(errno));
+    exit(2);
+}
+
+static socklen_t abstract(const char *name, struct sockaddr_un *address)
+{
+    size_t length = strlen(name);
+    memset(address, 0, sizeof *address);
+    address->sun_family = AF_UNIX;
+    if (length + 1 > sizeof address->sun_path)
+        fail("a name is too long");
+    memcpy(address->sun_path + 1, name, length);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
+}
+
+/* Sends one datagram, with descriptors; whether the kernel took it. */
+static int send_to(int fd, void *address, socklen_t length, int size, int with_descriptors)
+{
+    char control[CMSG_SPACE(sizeof descriptors)] = {0};
+    struct iovec vector = {bytes, (size_t)size};
+    struct msghdr message = {.msg_name = address, .msg_namelen = length, .msg_iov = &vector, .msg_iovlen = 1};
+    if (with_descriptors) {
+        message.msg_control = control;
+        message.msg_controllen = sizeof control;
+        struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+        head->cmsg_level = SOL_SOCKET;
+        head->cmsg_type = SCM_RIGHTS;
+        head->cmsg_len = CMSG_LEN(sizeof descriptors);
+        memcpy(CMSG_DATA(head), descriptors, sizeof descriptors);
+    }
+    return sendmsg(fd, &message, MSG_DONTWAIT) >= 0;
+}
+
+/* New contents for each datagram: xorshift. */
+static void shuffle(void)
+{
+    static unsigned long long state = 0x9e3779b97f4a7c15;
+    for (size_t at = 0; at + sizeof state <= 32; at += sizeof state) {
+        state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+        memcpy(bytes + at, &state, sizeof state);
+    }
+}
+
+static void try_file(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0) {
+        printf("reads %s\n", path);
+        close(fd);
+    }
+    fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0) {
+        printf("writes %s\n", path);
+        close(fd);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 3)
+        fail("SECONDS USER [TARGET...]");
+    uid_t user = (uid_t)atoi(argv[2]);
+    if (geteuid() == 0 && (setgroups(0, NULL) || setgid(user) || setuid(user)))
+        fail("cannot become that user");
+    for (int i = 0; i < DESCRIPTORS; i++)
+        descriptors[i] = open("/dev/null", O_RDONLY);
+    int local = socket(AF_UNIX, SOCK_DGRAM, 0), udp = socket(AF_INET, SOCK_DGRAM, 0), udp6 = socket(AF_INET6, SOCK_DGRAM, 0);
+    unsigned long tried = 0, taken = 0;
+    for (int i = 3; i < argc; i++)
+        if (!strncmp(argv[i], "file:", 5))
+            try_file(argv[i] + 5);
+        else if (!strncmp(argv[i], "process:", 8) && !ptrace(PTRACE_ATTACH, atoi(argv[i] + 8), 0, 0))
+            printf("traces %s\n", argv[i] + 8);
+    for (double end = now() + atof(argv[1]); now() < end;)
+        for (int i = 3; i < argc; i++) {
+            struct sockaddr_un name;
+            struct sockaddr_in v4 = {.sin_family = AF_INET};
+            struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+            char *colon = strrchr(argv[i], ':');
+            shuffle();
+            if (!strncmp(argv[i], "unix:", 5)) {
+                socklen_t length = abstract(argv[i] + 5, &name);
+                for (int size = 0; size < SIZES; size++, tried++)
+                    taken += (unsigned long)send_to(local, &name, length, sizes[size], size % 2);
+            } else if (!strncmp(argv[i], "stream:", 7)) {
+                socklen_t length = abstract(argv[i] + 7, &name);
+                int stream = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+                tried++;
+                taken += !connect(stream, (struct sockaddr *)&name, length);
+                close(stream);
+            } else if (!strncmp(argv[i], "udp:", 4)) {
+                *colon = 0;
+                int is_v4 = inet_pton(AF_INET, argv[i] + 4, &v4.sin_addr) == 1;
+                if (!is_v4 && inet_pton(AF_INET6, argv[i] + 4, &v6.sin6_addr) != 1)
+                    fail("no address");
+                *colon = ':';
+                v4.sin_port = v6.sin6_port = htons((unsigned short)atoi(colon + 1));
+                void *address = is_v4 ? (void *)&v4 : (void *)&v6;
+                for (int size = 0; size < SIZES; size++, tried++)
+                    taken += (unsigned long)send_to(is_v4 ? udp : udp6, address, is_v4 ? sizeof v4 : sizeof v6,
+                                                    sizes[size] > 1400 ? 1400 : sizes[size], 0);
+            }
+        }
+    printf("tried %lu datagrams and connections, of which the kernel took %lu\n", tried, taken);
+    return 0;
+}

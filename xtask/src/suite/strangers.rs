@@ -1,0 +1,339 @@
+//! Another user of the machine, and all that a running job has: every socket, file, mapping and process of it is found in `/proc`, must be of a kind
+//! that the book's page on security lists, and is attacked. The job goes on, with as many descriptors as before, and who sleeps goes on sleeping.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use rustix::process::{Pid, geteuid};
+
+use super::context::{Context, Expected, Hosts};
+use super::process::{Run, Running};
+use super::{Case, Outcome};
+
+/// Whom the stranger is.
+const NOBODY: &str = "65534";
+/// Where each kind of thing has a row.
+const PAGE: &str = "docs/book/security.md";
+const STRANGER: &str = "tests/hostile/stranger.c";
+/// How long each host is attacked.
+const ATTACK_SECONDS: &str = "2";
+const LIMIT: Duration = Duration::from_secs(60);
+/// Times that a rank wakes during an attack, at most: four looks at its neighbours a second, and signs of life.
+const WAKES_MAX: u64 = 500;
+
+/// A kind of thing, as its row begins; `None`: none that anybody has thought of.
+type Kind = Option<&'static str>;
+
+const DOORBELL: &str = "doorbell";
+const SEATS: &str = "AF_XDP's socket";
+const PAIRS: &str = "unix sockets without a name";
+const UDP: &str = "UDP sockets";
+const TCP: &str = "a connection to the process manager";
+const PACKETS: &str = "packet sockets";
+const PIPES: &str = "pipes";
+const NAMELESS: &str = "epoll, timers";
+const SEGMENT: &str = "shared segment, windows' shared memory";
+const STANDING: &str = "page of standing";
+const REGISTRY: &str = "registry of processors";
+const STREAMS: &str = "standard streams";
+const PROCESS: &str = "the processes";
+const KINDS: [&str; 13] =
+    [DOORBELL, SEATS, PAIRS, UDP, TCP, PACKETS, PIPES, NAMELESS, SEGMENT, STANDING, REGISTRY, STREAMS, PROCESS];
+/// Kinds of which every job of two hosts has something.
+const SEEN: [&str; 8] = [DOORBELL, PAIRS, UDP, PIPES, NAMELESS, SEGMENT, STANDING, PROCESS];
+
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        Case::new("another user attacks all that a job has", |context| {
+            needs_root(context).unwrap_or_else(|| attacked(context).unwrap_or_else(failed))
+        }),
+        Case::new("another user wakes nobody who sleeps", |context| {
+            needs_root(context).unwrap_or_else(|| undisturbed(context).unwrap_or_else(failed))
+        }),
+    ]
+}
+
+fn failed(error: anyhow::Error) -> Outcome {
+    Outcome::Failed(format!("{error:#}"))
+}
+
+fn needs_root(context: &Context) -> Option<Outcome> {
+    if !geteuid().is_root() {
+        return Some(Outcome::Skipped("only root can become another user".into()));
+    }
+    match context.hosts().map(Hosts::no_namespaces) {
+        Ok(skipped) => skipped,
+        Err(error) => Some(failed(error)),
+    }
+}
+
+fn attacked(context: &Context) -> anyhow::Result<Outcome> {
+    let page = fs::read_to_string(context.root.join(PAGE))?;
+    let missing: Vec<&str> =
+        KINDS.into_iter().filter(|kind| !page.lines().any(|line| line.starts_with(&format!("| {kind} |")))).collect();
+    anyhow::ensure!(missing.is_empty(), "{PAGE} has no row for {}", missing.join(", "));
+    let end = context.work.join("strangers-end");
+    let _ = fs::remove_file(&end);
+    let run = context.mpiexec_on_hosts(4)?.arg(context.compile("tests/hostile/traffic.c")?).arg(&end);
+    let running = run.limit(LIMIT.as_secs()).start()?;
+    let attack = || {
+        let ranks = ranks_of(&running, 4)?;
+        let mut things = Vec::new();
+        for (pid, _) in running.processes() {
+            things.extend(things_of(pid)?);
+        }
+        let unknown: BTreeSet<&str> =
+            things.iter().filter(|thing| thing.kind.is_none()).map(|thing| thing.what.as_str()).collect();
+        anyhow::ensure!(unknown.is_empty(), "{PAGE} has no row for what the job has: {unknown:?}");
+        let unseen: Vec<&str> =
+            SEEN.into_iter().filter(|kind| !things.iter().any(|thing| thing.kind == Some(kind))).collect();
+        anyhow::ensure!(unseen.is_empty(), "the job has none of these, which it should have: {}", unseen.join(", "));
+        let before = descriptors(&ranks)?;
+        for (process, targets) in by_host(&things) {
+            let reached = strange(context, process, &targets)?;
+            anyhow::ensure!(reached.is_empty(), "a stranger has come to what is not his:\n{}", reached.join("\n"));
+        }
+        let after = descriptors(&ranks)?;
+        anyhow::ensure!(
+            after.iter().zip(&before).all(|(after, before)| after <= before),
+            "descriptors: {before:?} before, {after:?} after"
+        );
+        Ok(())
+    };
+    let done = attack();
+    fs::write(&end, "")?;
+    let finished = running.finish(LIMIT);
+    done?;
+    Ok(Expected::code(0).says(" rounds, ").judge(finished))
+}
+
+fn undisturbed(context: &Context) -> anyhow::Result<Outcome> {
+    let program = context.compile("tests/c/vanish.c")?;
+    let run = context.mpiexec_on_hosts(4)?.arg(program).args(["slow", "5"]);
+    let running = run.limit(LIMIT.as_secs()).start()?;
+    let attack = || {
+        anyhow::ensure!(running.says("waiting", LIMIT), "the ranks do not wait");
+        let ranks = ranks_of(&running, 4)?;
+        let mut things = Vec::new();
+        for pid in &ranks {
+            things.extend(things_of(*pid)?.into_iter().filter(|thing| thing.kind == Some(DOORBELL)));
+        }
+        anyhow::ensure!(things.len() == ranks.len(), "{} doorbells of {} ranks", things.len(), ranks.len());
+        // Its first half sleeps: the second computes, and wakes itself.
+        let sleepers = &ranks[..2];
+        let before: Vec<u64> = sleepers.iter().map(|pid| wakes(*pid)).collect::<anyhow::Result<_>>()?;
+        for (process, targets) in by_host(&things) {
+            strange(context, process, &targets)?;
+        }
+        for (pid, before) in sleepers.iter().zip(before) {
+            let woken = wakes(*pid)? - before;
+            anyhow::ensure!(woken < WAKES_MAX, "a rank that sleeps has woken {woken} times");
+        }
+        Ok(())
+    };
+    let done = attack();
+    let finished = running.finish(LIMIT);
+    done?;
+    Ok(Expected::code(0).never_says("vanish.c:").judge(finished))
+}
+
+/// Lets a stranger do what he can to `targets`, where `process` is; what he has come to.
+fn strange(context: &Context, process: Pid, targets: &BTreeSet<String>) -> anyhow::Result<Vec<String>> {
+    let net = format!("--net=/proc/{}/ns/net", process.as_raw_nonzero());
+    let run = Run::new("nsenter").arg(net).arg(context.compile(STRANGER)?).args([ATTACK_SECONDS, NOBODY]).args(targets);
+    let finished = run.limit(LIMIT.as_secs()).finish()?;
+    anyhow::ensure!(finished.code == Some(0), "{}", finished.report());
+    // Everybody may see which processors are taken, and write to nowhere.
+    let is_allowed =
+        |line: &&str| line.starts_with(&format!("reads {REGISTRY_DIRECTORY}")) || line.ends_with("/dev/null");
+    let reached = finished.output.lines().filter(|line| !line.starts_with("tried ")).filter(|line| !is_allowed(line));
+    Ok(reached.map(str::to_owned).collect())
+}
+
+/// The ranks of a job, by their number, once they all are there and have begun to talk.
+fn ranks_of(running: &Running, count: usize) -> anyhow::Result<Vec<Pid>> {
+    let deadline = std::time::Instant::now() + LIMIT;
+    loop {
+        let ranks: BTreeMap<u32, Pid> =
+            running.processes().into_iter().filter_map(|(pid, _)| Some((rank_of(pid)?, pid))).collect();
+        // Who talks to other hosts has a socket for that, and one by which it is woken.
+        let talk = |pid: &Pid| things_of(*pid).is_ok_and(|things| has(&things, DOORBELL) && has(&things, UDP));
+        if ranks.len() == count && ranks.values().all(talk) {
+            return Ok(ranks.into_values().collect());
+        }
+        anyhow::ensure!(std::time::Instant::now() < deadline, "the job does not start:\n{}", running.output());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn has(things: &[Thing], kind: &str) -> bool {
+    things.iter().any(|thing| thing.kind == Some(kind))
+}
+
+/// The rank that a process is; not what it was started by, which has the same environment.
+pub(super) fn rank_of(pid: Pid) -> Option<u32> {
+    let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).ok()?;
+    let value = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(b"PMI_RANK="))?;
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+fn descriptors(ranks: &[Pid]) -> anyhow::Result<Vec<usize>> {
+    let count = |pid: &Pid| Ok(fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero()))?.count());
+    ranks.iter().map(count).collect()
+}
+
+/// How often the threads of a process have gone to sleep.
+fn wakes(pid: Pid) -> anyhow::Result<u64> {
+    let mut all = 0;
+    for thread in fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero()))? {
+        let status = fs::read_to_string(thread?.path().join("status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        all += line.context("no count of switches")?.trim().parse::<u64>()?;
+    }
+    Ok(all)
+}
+
+/// Something that a process has.
+struct Thing {
+    process: Pid,
+    kind: Kind,
+    /// What the system calls it.
+    what: String,
+    /// How it can be attacked, for `stranger.c`.
+    targets: Vec<String>,
+}
+
+const REGISTRY_DIRECTORY: &str = "/dev/shm/weft-processors";
+
+/// What is attacked, for one process of each network.
+fn by_host(things: &[Thing]) -> Vec<(Pid, BTreeSet<String>)> {
+    let mut all: BTreeMap<String, (Pid, BTreeSet<String>)> = BTreeMap::new();
+    for thing in things {
+        let network = fs::read_link(format!("/proc/{}/ns/net", thing.process.as_raw_nonzero()));
+        let network = network.map(|link| link.display().to_string()).unwrap_or_default();
+        all.entry(network).or_insert((thing.process, BTreeSet::new())).1.extend(thing.targets.iter().cloned());
+    }
+    all.into_values().collect()
+}
+
+/// All that a process has which others could reach.
+fn things_of(process: Pid) -> anyhow::Result<Vec<Thing>> {
+    let number = process.as_raw_nonzero();
+    let own = |file: &str| format!("file:/proc/{number}/{file}");
+    let mut things = vec![Thing {
+        process,
+        kind: Some(PROCESS),
+        what: format!("process {number}"),
+        targets: vec![
+            format!("process:{number}"),
+            own("mem"),
+            own("maps"),
+            own("environ"),
+            own("fd"),
+            own("map_files"),
+        ],
+    }];
+    let sockets = Sockets::of(process);
+    for entry in fs::read_dir(format!("/proc/{number}/fd"))?.flatten() {
+        let Ok(link) = fs::read_link(entry.path()) else { continue };
+        let what = link.display().to_string();
+        let (kind, mut targets) = sockets.classify(&what);
+        targets.push(format!("file:{}", entry.path().display()));
+        things.push(Thing { process, kind, what, targets });
+    }
+    for line in fs::read_to_string(format!("/proc/{number}/maps"))?.lines() {
+        let mut fields = line.split_ascii_whitespace();
+        let is_shared = fields.nth(1).is_some_and(|access| access.ends_with('s'));
+        let what = fields.skip(3).collect::<Vec<_>>().join(" ");
+        if is_shared {
+            let (kind, targets) = sockets.classify(&what);
+            things.push(Thing { process, kind, what, targets });
+        }
+    }
+    Ok(things)
+}
+
+/// What `/proc/PID/net` says of sockets, by their inode.
+struct Sockets(BTreeMap<String, (Kind, Vec<String>)>);
+
+impl Sockets {
+    fn of(process: Pid) -> Self {
+        let mut all = BTreeMap::new();
+        let lines = |table: &str| {
+            let path = format!("/proc/{}/net/{table}", process.as_raw_nonzero());
+            let text = fs::read_to_string(path).unwrap_or_default();
+            text.lines().skip(1).map(|line| line.split_ascii_whitespace().map(str::to_owned).collect()).collect()
+        };
+        let mut note = |table: &str, at: usize, what: &dyn Fn(&[String]) -> (Kind, Vec<String>)| {
+            let found: Vec<Vec<String>> = lines(table);
+            all.extend(found.into_iter().filter_map(|line| Some((line.get(at)?.clone(), what(&line)))));
+        };
+        note("unix", 6, &|line| match line.get(7).map(String::as_str) {
+            None => (Some(PAIRS), Vec::new()),
+            Some(name) if name.starts_with("@weft-xdp-") => (Some(SEATS), vec![format!("stream:{}", &name[1..])]),
+            Some(name) if name.starts_with("@weft-") => (Some(DOORBELL), vec![format!("unix:{}", &name[1..])]),
+            Some(_) => (None, Vec::new()),
+        });
+        for table in ["udp", "udp6"] {
+            note(table, 9, &|line| (Some(UDP), line.get(1).and_then(|local| udp_target(local)).into_iter().collect()));
+        }
+        for table in ["tcp", "tcp6"] {
+            note(table, 9, &|_| (Some(TCP), Vec::new()));
+        }
+        note("packet", 8, &|_| (Some(PACKETS), Vec::new()));
+        Self(all)
+    }
+
+    /// What kind of thing `what` is, as a link of `/proc` names it.
+    fn classify(&self, what: &str) -> (Kind, Vec<String>) {
+        if let Some(inode) = what.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']')) {
+            return self.0.get(inode).cloned().unwrap_or_default();
+        }
+        let is_segment = Path::new(what).file_name().is_some_and(|name| {
+            name.to_string_lossy()
+                .strip_prefix("weft-")
+                .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        });
+        let kind = match what {
+            _ if what.starts_with("pipe:[") => PIPES,
+            _ if ["[eventpoll]", "[timerfd]", "[eventfd]", "[signalfd]", "[pidfd]", "[userfaultfd]"]
+                .iter()
+                .any(|name| what.strip_prefix("anon_inode:") == Some(name)) =>
+            {
+                NAMELESS
+            }
+            _ if what.starts_with("/memfd:weft-live") => STANDING,
+            _ if what.starts_with(REGISTRY_DIRECTORY) => REGISTRY,
+            _ if is_segment => SEGMENT,
+            "/dev/null" => STREAMS,
+            _ if what.contains("/weft-suite-") && what.ends_with(".log") => STREAMS,
+            _ => return (None, Vec::new()),
+        };
+        let path = what.strip_suffix(" (deleted)").unwrap_or(what);
+        (Some(kind), if path.starts_with('/') && kind != STREAMS { vec![format!("file:{path}")] } else { Vec::new() })
+    }
+}
+
+/// `0100007F:1F90`, as the kernel writes addresses: words in the order of this machine.
+fn udp_target(local: &str) -> Option<String> {
+    let (address, port) = local.split_once(':')?;
+    let words: Vec<u32> = address
+        .as_bytes()
+        .chunks(8)
+        .map(|word| u32::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok())
+        .collect::<Option<_>>()?;
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let address: std::net::IpAddr = match bytes.len() {
+        4 => <[u8; 4]>::try_from(bytes).ok()?.into(),
+        _ => <[u8; 16]>::try_from(bytes).ok()?.into(),
+    };
+    let address = match address {
+        std::net::IpAddr::V4(any) if any.is_unspecified() => "127.0.0.1".to_owned(),
+        std::net::IpAddr::V6(any) if any.is_unspecified() => "::1".to_owned(),
+        other => other.to_string(),
+    };
+    Some(format!("udp:{address}:{}", u16::from_str_radix(port, 16).ok()?))
+}
