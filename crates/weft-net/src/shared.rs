@@ -111,6 +111,10 @@ pub fn directories(settings: &Settings) -> Vec<PathBuf> {
 const WAITS: u32 = 1;
 const SPINS: u32 = 2;
 
+/// Processes that one look for dead ones looks up in /proc, which takes some microseconds for each; of the others it asks whether their numbers
+/// are in use. All are looked up in turns.
+const LOOKED_UP_MAX: usize = 16;
+
 /// Values of [`segment::RankState::copies`]: a rank may not copy from the memory of some other, and it may from all.
 const COPIES: [u32; 2] = [1, 2];
 
@@ -146,6 +150,8 @@ pub struct Node {
     reported: Vec<bool>,
     /// Whether this process can ask when others began ([`life`]).
     knows_births: bool,
+    /// The first place that is looked up in /proc by the next look for dead processes.
+    looked_up_next: usize,
 }
 
 impl Node {
@@ -186,6 +192,7 @@ impl Node {
             inbox: Inbox::new(Arc::clone(&segment), own),
             outbox: Outbox::new(segment, own, bell),
             knows_births: birth != 0,
+            looked_up_next: 0,
             warnings,
         })
     }
@@ -267,13 +274,16 @@ impl transport::Node for Node {
 
     fn look_for_dead(&mut self) {
         let segment = &self.inbox.segment;
-        for place in 0..segment.geometry().local_size {
+        let size = segment.geometry().local_size;
+        let first = std::mem::replace(&mut self.looked_up_next, (self.looked_up_next + LOOKED_UP_MAX) % size);
+        for place in 0..size {
             let state = segment.rank_state(place);
             let pid = state.pid.load(Ordering::Acquire);
             if pid == 0 || place == self.inbox.own || self.reported[place] || state.left.load(Ordering::Acquire) != 0 {
                 continue;
             }
-            let birth = if self.knows_births { state.birth.load(Ordering::Relaxed) } else { 0 };
+            let is_looked_up = self.knows_births && (place + size - first) % size < LOOKED_UP_MAX;
+            let birth = if is_looked_up { state.birth.load(Ordering::Relaxed) } else { 0 };
             // It may have left, and ended, just now.
             if life::has_ended(pid, birth) && state.left.load(Ordering::Acquire) == 0 {
                 self.outbox.close(place, "has died: its process is gone".into());

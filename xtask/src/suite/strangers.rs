@@ -27,6 +27,9 @@ const WAKES_MAX: u64 = 500;
 /// A kind of thing, as its row begins; `None`: none that anybody has thought of.
 type Kind = Option<&'static str>;
 
+/// What a name in `/proc` stands for, and how that can be attacked.
+type Classified = (Kind, Vec<String>);
+
 const DOORBELL: &str = "doorbell";
 const SEATS: &str = "AF_XDP's socket";
 const PAIRS: &str = "unix sockets without a name";
@@ -257,7 +260,7 @@ fn things_of(process: Pid) -> anyhow::Result<Vec<Thing>> {
 }
 
 /// What `/proc/PID/net` says of sockets, by their inode.
-struct Sockets(BTreeMap<String, (Kind, Vec<String>)>);
+struct Sockets(BTreeMap<String, Classified>);
 
 impl Sockets {
     fn of(process: Pid) -> Self {
@@ -267,7 +270,7 @@ impl Sockets {
             let text = fs::read_to_string(path).unwrap_or_default();
             text.lines().skip(1).map(|line| line.split_ascii_whitespace().map(str::to_owned).collect()).collect()
         };
-        let mut note = |table: &str, at: usize, what: &dyn Fn(&[String]) -> (Kind, Vec<String>)| {
+        let mut note = |table: &str, at: usize, what: &dyn Fn(&[String]) -> Classified| {
             let found: Vec<Vec<String>> = lines(table);
             all.extend(found.into_iter().filter_map(|line| Some((line.get(at)?.clone(), what(&line)))));
         };
@@ -288,7 +291,7 @@ impl Sockets {
     }
 
     /// What kind of thing `what` is, as a link of `/proc` names it.
-    fn classify(&self, what: &str) -> (Kind, Vec<String>) {
+    fn classify(&self, what: &str) -> Classified {
         if let Some(inode) = what.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']')) {
             return self.0.get(inode).cloned().unwrap_or_default();
         }
@@ -305,7 +308,7 @@ impl Sockets {
             {
                 NAMELESS
             }
-            _ if what.starts_with("/memfd:weft-live") => STANDING,
+            _ if what.starts_with("/memfd:weft-") => STANDING,
             _ if what.starts_with(REGISTRY_DIRECTORY) => REGISTRY,
             _ if is_segment => SEGMENT,
             "/dev/null" => STREAMS,

@@ -8,9 +8,9 @@ use crate::arguments::CollectiveScope;
 use crate::error::{Cause, Error, OTHER, PEER_GONE, TRUNCATED};
 use crate::group::PeerId;
 
-/// Failures that have been told of and that no operation here has met yet, at most: the oldest are forgotten. An operation that was complete
-/// here when its failure was told never meets it.
-const GIVEN_UP_MAX: usize = 64;
+/// Operations of which it has been told that they are given up, at most: the oldest are forgotten, and with them those that this process comes
+/// to only after so many others. An operation that was complete here when its failure was told never meets it.
+const GIVEN_UP_MAX: usize = 1024;
 
 /// Groups up to this size are told whole: then everybody ends, even where processes disagree about who sends to whom, because
 /// their arguments differ. In larger ones each process tells those with whom it has still to do.
@@ -33,6 +33,8 @@ impl Messages {
             _ => OTHER,
         };
         let cause = Cause { class, ..cause };
+        // One word is enough, and several processes may say it.
+        self.given_up.retain(|known| (known.context, known.tag) != (context, tag));
         if self.given_up.len() == GIVEN_UP_MAX {
             self.given_up.remove(0);
         }
