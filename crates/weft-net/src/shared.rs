@@ -275,7 +275,8 @@ impl transport::Node for Node {
     fn look_for_dead(&mut self) {
         let segment = &self.inbox.segment;
         let size = segment.geometry().local_size;
-        let first = std::mem::replace(&mut self.looked_up_next, (self.looked_up_next + LOOKED_UP_MAX) % size);
+        let first = self.looked_up_next;
+        self.looked_up_next = (first + LOOKED_UP_MAX) % size;
         for place in 0..size {
             let state = segment.rank_state(place);
             let pid = state.pid.load(Ordering::Acquire);

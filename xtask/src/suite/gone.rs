@@ -200,7 +200,7 @@ fn neighbour(
 ) -> Case {
     Case::new(format!("another launcher, {name}"), move |context| {
         let attempt = || {
-            let launcher = Run::new(context.python("python3")).arg(context.root.join("tests/launcher/plain.py"));
+            let launcher = Run::new("python3").arg(context.root.join("tests/launcher/plain.py"));
             let run = launcher.arg(ranks.to_string()).arg(context.compile(program)?).args(words);
             let run = run.limit(NEIGHBOURS_LIMIT_SECONDS);
             let run = setting.iter().fold(run, |run, (name, value)| run.env(name, value));
