@@ -69,8 +69,6 @@ pub(super) struct Place {
     /// When it wakes, if somebody has seen to that.
     wake: Option<u64>,
     dead: bool,
-    /// Those of whom it has been told that they have died.
-    known_dead: Vec<usize>,
     faults: VecDeque<PeerFault>,
 }
 
@@ -182,13 +180,18 @@ impl NodeMemory {
         self.places[who].wake
     }
 
-    /// A process does nothing any more, and nobody tells the others of the node.
+    /// A process does nothing any more, and the others of the node hear of it.
     pub(super) fn die(&mut self, who: usize) {
         let now = self.clock.now();
         self.places[who].dead = true;
         // What it has written is there.
         for to in 0..self.places.len() {
             self.ring(to, who).frames.iter_mut().for_each(|frame| frame.visible = now);
+        }
+        for other in (0..self.places.len()).filter(|other| *other != who) {
+            let fault = PeerFault { peer: who, reason: "has died: the simulation has ended it".into() };
+            self.places[other].faults.push_back(fault);
+            self.wake(other, now);
         }
     }
 
@@ -296,17 +299,8 @@ impl Node for SimNode {
         self.memory.borrow_mut().places[self.own].faults.pop_front()
     }
 
-    fn look_for_dead(&mut self) {
-        let mut memory = self.memory.borrow_mut();
-        for who in (0..memory.places.len()).filter(|who| *who != self.own) {
-            if memory.places[who].dead && !memory.places[self.own].known_dead.contains(&who) {
-                let fault = PeerFault { peer: who, reason: "has died: the simulation has ended it".into() };
-                let own = &mut memory.places[self.own];
-                own.known_dead.push(who);
-                own.faults.push_back(fault);
-            }
-        }
-    }
+    /// They hear of it by themselves.
+    fn look_for_dead(&mut self) {}
 
     fn say_left(&self, _: bool) {}
 
