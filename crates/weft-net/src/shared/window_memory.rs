@@ -15,8 +15,8 @@ use std::sync::OnceLock;
 
 use weft_engine::memory::Holder;
 
+use super::Settings;
 use super::segment::{create_locked, directories, file_name, map, open_existing, sweep};
-use super::{Settings, futex};
 use crate::sys;
 use crate::{Error, reason};
 
@@ -24,7 +24,7 @@ use crate::{Error, reason};
 pub fn holder() -> &'static Holder {
     static HOLDER: OnceLock<Holder> = OnceLock::new();
     // Ids are positive numbers of 31 bits.
-    HOLDER.get_or_init(|| Holder { id: std::process::id(), exists: |id| futex::exists(id as i32) })
+    HOLDER.get_or_init(|| Holder { id: std::process::id(), exists: |id| sys::has_process(id as i32) })
 }
 
 /// Mapped memory, zero at first. It is unmapped when it is dropped.
