@@ -17,14 +17,12 @@ pub(super) struct Settling {
     asked: Vec<PeerId>,
     /// Who has answered.
     answered: Vec<PeerId>,
-    /// All have, one pass of progress ago: what they had sent before has been looked at.
-    is_last_look: bool,
 }
 
 impl Settling {
     /// Nobody has been asked.
     pub(super) const fn new() -> Self {
-        Self { asked: Vec::new(), answered: Vec::new(), is_last_look: false }
+        Self { asked: Vec::new(), answered: Vec::new() }
     }
 }
 
@@ -56,8 +54,13 @@ impl Process {
             }
             is_open |= !has_answered;
         }
-        let is_last = std::mem::replace(&mut self.finalizing.settling.is_last_look, !is_open);
-        (!is_open && (is_last || unfinished.is_empty())).then_some(unfinished)
+        if is_open {
+            return None;
+        }
+        // All have answered. What they had written before, by whichever way, is looked at once more: nothing else would wake this wait.
+        self.progress();
+        let unfinished = self.unfinished();
+        unfinished.iter().all(|operation| operation.is_unmatched).then_some(unfinished)
     }
 
     /// The processes on the other side of those that are not matched: all, where one is from anybody. This process knows by itself what it has sent
