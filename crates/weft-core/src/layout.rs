@@ -147,6 +147,13 @@ impl Layout {
         Ok(Layout(Arc::new(Inner { shape: shape.clone(), bounds, census: census.clone(), depth: *depth })))
     }
 
+    /// The same data `by` bytes further, with the same nesting.
+    fn shifted(&self, by: i64) -> Result<Layout, Overflow> {
+        let Inner { shape, bounds, census, depth } = &*self.0;
+        let (shape, bounds) = (shape.shifted(by)?, bounds.shifted(by)?.finished()?);
+        Ok(Layout(Arc::new(Inner { shape, bounds, census: census.clone(), depth: *depth })))
+    }
+
     fn build(shape: Shape, bounds: Bounds, census: Census, inner_depth: u32) -> Result<Layout, Overflow> {
         let depth = if shape.is_flat() && census.is_flat() { 0 } else { inner_depth + 1 };
         if depth > DEPTH_MAX {

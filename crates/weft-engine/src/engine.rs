@@ -21,7 +21,9 @@ use weft_core::message::{HEAD_MAX, Head};
 use weft_core::time::Duration;
 use weft_core::wire::Secret;
 
+use crate::arguments::CollectiveScope;
 use crate::carriers::{Descriptors, Devices};
+use crate::error::Error;
 use crate::group::PeerId;
 use crate::messages::{self, Messages, Outgoing, PeerAccess};
 use crate::peers::{NewPeer, Peers, Route};
@@ -225,6 +227,14 @@ impl<P: Platform> Engine<P> {
     /// Forgets the messages in contexts of which `is_over` holds ([`Messages::discard_contexts`]).
     pub fn discard_contexts(&mut self, is_over: impl Fn(u32) -> bool) {
         self.messages.discard_contexts(is_over, &mut self.peers);
+        self.flush();
+    }
+
+    /// This process cannot begin its part of a collective operation for `error`: the others hear of it, because they wait for it (decision 0194).
+    #[cold]
+    pub fn give_up(&mut self, place: &CollectiveScope, error: &Error) {
+        let all = (0..place.group.size()).collect();
+        self.messages.give_up(place, error.cause(), true, all, &self.peers);
         self.flush();
     }
 

@@ -19,6 +19,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use weft_core::layout::{Element, Layout};
+use weft_core::matching::Envelope;
 use weft_core::one_sided::{LockQueue, Place};
 use weft_core::reduce::Op;
 
@@ -227,7 +228,10 @@ pub(crate) struct Placed {
     pub proof: Option<u64>,
 }
 
-/// A message that carries a large put or get.
+/// The program's request that waits for something, and whether that is a part of what it waits for.
+pub(crate) type ForRequest = (Option<usize>, bool);
+
+/// A message that carries a large put or get, or a part of one.
 pub(crate) struct Transfer {
     /// Which one to or from this target it is.
     pub number: u64,
@@ -235,6 +239,10 @@ pub(crate) struct Transfer {
     pub handle: usize,
     /// The program's request that completes with it.
     pub request: Option<usize>,
+    /// Others may be of the same access, and have the same request.
+    pub is_part: bool,
+    /// Bytes that a get asks for: fewer come where it is refused.
+    pub expected: u64,
 }
 
 /// How far this process has come at a target: what has been begun there up to now.
@@ -276,6 +284,15 @@ pub(crate) struct Source {
     pub is_asking: bool,
 }
 
+impl Source {
+    /// Something of it went wrong: the first thing counts, until it asks.
+    pub(crate) fn note_class(&mut self, class: i32) {
+        if self.class == 0 {
+            self.class = class;
+        }
+    }
+}
+
 /// A large accumulate that is arriving.
 pub(crate) struct Accumulating {
     pub handle: usize,
@@ -288,6 +305,9 @@ pub(crate) struct Accumulating {
 pub(crate) enum Batch {
     /// All of them.
     Whole(Vec<u8>),
+    /// Their sender has them still, or is sending them: they are received when all before them has been done, and there is room. So a target keeps
+    /// one of these of each origin.
+    Announced { envelope: Envelope, unexpected: usize, bytes: u64 },
     /// They are arriving by this request.
     Arriving(usize, SharedBuffer),
 }
@@ -297,8 +317,17 @@ pub(crate) struct Answer {
     pub target: u32,
     /// Where its data goes: from which packed byte on, and how many.
     pub data: Option<(UserData, u64, u64)>,
-    /// The request that it completes.
+    /// The request that it completes …
     pub request: Option<usize>,
+    /// … unless others come for it.
+    pub is_last: bool,
+}
+
+impl Answer {
+    /// The only one that is waited for by `request`.
+    pub(crate) fn of(target: u32, data: Option<(UserData, u64, u64)>, request: Option<usize>) -> Self {
+        Self { target, data, request, is_last: true }
+    }
 }
 
 /// All windows of this process.
@@ -326,7 +355,7 @@ pub struct Windows {
     pub(crate) pieces_done: Vec<u32>,
     /// Where reads go whose data nobody wants.
     pub(crate) proof_data: Option<UserData>,
-    /// Records that made no sense, and operations that named what is not exposed.
+    /// Records that made no sense, and operations that named what is not exposed. The origin of the latter hears of it (decision 0194).
     pub refused: u64,
 }
 
@@ -628,10 +657,10 @@ impl Window {
         }
     }
 
-    pub(crate) fn add_transfer(&mut self, rank: u32, handle: usize, request: Option<usize>) {
+    pub(crate) fn add_transfer(&mut self, rank: u32, handle: usize, (request, is_part): ForRequest, expected: u64) {
         let target = &mut self.targets[rank as usize];
         target.transferred += 1;
-        let transfer = Transfer { number: target.transferred, handle, request };
+        let transfer = Transfer { number: target.transferred, handle, request, is_part, expected };
         match request {
             Some(_) => target.requested.push(transfer),
             None => target.transfers.push_back(transfer),

@@ -26,9 +26,26 @@ impl Process {
     /// # Errors
     /// Too many requests, or no memory for the scratch buffer.
     pub fn start_collective(&mut self, place: CollectiveScope, bound: Arc<Bound>) -> Result<usize> {
-        let request = self.messages()?.add_collective(place.communicator)?;
+        let request = self.collective_request(&place)?;
         self.start_schedule(request, place, bound)?;
         Ok(request)
+    }
+
+    /// The request of an operation of the processes of `place`. Without it this process takes no part, and the others are told.
+    ///
+    /// # Errors
+    /// Too many requests.
+    pub(crate) fn collective_request(&mut self, place: &CollectiveScope) -> Result<usize> {
+        let added = self.messages()?.add_collective(place.communicator);
+        self.take_part(place, added)
+    }
+
+    /// What this process needs for its part of the operation of `place`; the others are told if it has not got it.
+    fn take_part<T>(&mut self, place: &CollectiveScope, needed: Result<T>) -> Result<T> {
+        if let Err(error) = &needed {
+            self.engine()?.give_up(place, error);
+        }
+        needed
     }
 
     /// The place of the next collective of `communicator`: it counts as begun.
@@ -75,10 +92,11 @@ impl Process {
     /// # Errors
     /// No memory for the scratch buffer.
     pub fn start_schedule(&mut self, request: usize, place: CollectiveScope, bound: Arc<Bound>) -> Result<()> {
+        self.engine()?;
+        let scratch = self.take_part(&place, Cursor::scratch(&bound))?;
         let engine = self.engine()?;
         let cursor = if bound.schedule().phases > 0 {
             // What others have published already is taken without anything that would have to be built for it.
-            let scratch = Cursor::scratch(&bound)?;
             let run = Run::new(bound, scratch);
             match run_in_order(engine, &place, &run, |_| false) {
                 Ok(InOrder::Stopped { complete, failed }) => Cursor::behind(place, run, complete, failed),
@@ -88,7 +106,7 @@ impl Process {
                 }
             }
         } else {
-            Cursor::new(place, bound)?
+            Cursor::in_scratch(place, bound, scratch)
         };
         self.go_on(Running { request, cursor, then: None });
         Ok(())

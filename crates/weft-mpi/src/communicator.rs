@@ -29,6 +29,10 @@ pub use exchange::exchange;
 pub use multicast::{part as part_from_multicast, prepare as prepare_multicast};
 pub use operations::agree_on_slot;
 
+/// How many numbers the first step of a creation compares.
+const OPENING: usize = 4;
+/// One of them has the rank of a process in so many of its bits.
+const RANK_BITS: u32 = 32;
 /// How often an agreement may meet others before the call gives up. Each time spreads their offers over twice as many numbers.
 const MET_MAX: u32 = 200;
 /// How many numbers are tried of which somebody still uses the contexts. Whoever offers one does not, so that there are few, unless
@@ -38,7 +42,7 @@ const IN_USE_MAX: u32 = 10_000;
 /// Runs `bound` among the processes of `place` and waits for it.
 fn run(place: CollectiveScope, bound: Bound) -> Result<()> {
     let mut process = lock();
-    let request = process.messages()?.add_collective(place.communicator)?;
+    let request = process.collective_request(&place)?;
     process.start_schedule(request, place, Arc::new(bound))?;
     wait(process, request)?.error.map_or(Ok(()), Err)
 }
@@ -190,34 +194,46 @@ impl Creation {
         }
     }
 
-    /// What each process brings to the first step of every creation: their highest are found. `offer`: of a context.
-    fn opening(self, offer: i64) -> [i64; 3] {
-        [offer, self as i64, -(self as i64)]
+    /// What each process brings to the first step of every creation: their highest are found. `offer`: of a context. One whose part has failed by
+    /// `refusal` brings this.
+    fn opening(self, offer: i64, rank: u32, refusal: Option<&Error>) -> [i64; OPENING] {
+        let refusal = refusal.map_or(0, |error| i64::from(error.class) << RANK_BITS | i64::from(rank));
+        [offer, self as i64, -(self as i64), refusal]
     }
 
-    /// What all have brought: they must have come to the same call.
+    /// What all have brought: they must have come to the same call, and none of them must have failed.
     fn compare(opening: &[i64]) -> Result<()> {
-        let (highest, lowest) = (opening[1], -opening[2]);
-        if highest == lowest {
-            return Ok(());
-        }
+        let (highest, lowest, refusal) = (opening[1], -opening[2], opening[3]);
         let name = |code: i64| Self::ALL.get(code as usize).map_or("another call", |creation| creation.name());
+        if highest == lowest {
+            if refusal == 0 {
+                return Ok(());
+            }
+            let (class, rank) = ((refusal >> RANK_BITS) as i32, refusal as u32);
+            let message = format!(
+                "rank {rank} cannot do its part of {}, as its own call says, and so no process has anything of it",
+                name(highest)
+            );
+            return Err(Error::new(class, message));
+        }
         let (one, other) = (name(lowest), name(highest));
         let message = format!("processes of the communicator are in {one} while others are in {other}");
         Err(Error::new(MPI_ERR_OTHER, message))
     }
 }
 
-/// Looks whether all processes of `place` are in this call. The creations that do not begin with an agreement begin with this: so
-/// all begin alike, and who has come to the wrong one is told instead of waiting for ever.
+/// Looks whether all processes of `place` are in this call, and have all that they need for it: what this one has, it is given back. The creations that do
+/// not begin with an agreement begin with this: so all begin alike, and who has come to the wrong one is told instead of waiting for ever.
 ///
 /// # Errors
-/// They are not; a process is gone.
-pub fn open_creation(place: CollectiveScope, creation: Creation) -> Result<()> {
-    let mut opening = creation.opening(i64::MIN);
+/// They are not, or have not; a process is gone.
+pub fn open_creation<T>(place: CollectiveScope, creation: Creation, needed: Result<T>) -> Result<T> {
+    let mut opening = creation.opening(i64::MIN, place.rank, needed.as_ref().err());
     let layout = with(|process| process.agreement_layout(&place));
-    highest_by(place, &mut opening, layout.as_ref())?;
-    Creation::compare(&opening)
+    let met = highest_by(place, &mut opening, layout.as_ref());
+    let needed = needed?;
+    met?;
+    Creation::compare(&opening).map(|()| needed)
 }
 
 /// The step that an agreement is in.
@@ -235,6 +251,8 @@ pub struct Agreement {
     layout: Option<Layout>,
     /// Handle of the communicator that gets the context, if this process is a member.
     communicator: Option<usize>,
+    /// Why this process has none: then nobody gets one.
+    refusal: Option<Error>,
     /// The call that it is for.
     creation: Creation,
     /// The numbers that the running reduction reads and writes.
@@ -293,27 +311,35 @@ impl Process {
     }
 
     /// Starts to agree with all processes of `place` on a context; the communicator of handle `communicator` has it
-    /// when the request is complete. After an error that communicator is gone.
+    /// when the request is complete. After an error that communicator is gone. A process that could not make it takes part all the same:
+    /// its error is that of the request, and no process gets one.
     ///
     /// # Errors
-    /// Too many requests or communicators: nothing has been started then.
+    /// Too many requests: nothing has been started then, and the communicator is gone.
     pub fn start_agreement(
         &mut self,
         place: CollectiveScope,
-        communicator: Option<usize>,
+        communicator: Result<Option<usize>>,
         creation: Creation,
     ) -> Result<usize> {
         if self.contexts.is_short() {
             // What is complete without this process knowing uses no context any more.
             self.progress();
         }
-        let request = self.messages()?.add_collective(place.communicator)?;
+        let (communicator, refusal) = match communicator {
+            Ok(communicator) => (communicator, None),
+            Err(error) => (None, Some(error)),
+        };
+        let request = self.collective_request(&place).inspect_err(|_| {
+            communicator.into_iter().for_each(|handle| self.remove_communicator(handle));
+        })?;
         let agreement = Agreement {
             layout: self.agreement_layout(&place),
+            value: SharedBuffer::of_values(&[0; OPENING]),
             place,
             communicator,
+            refusal,
             creation,
-            value: SharedBuffer::of_values(&creation.opening(0)),
             step: Step::Offer,
             met: 0,
             in_use: 0,
@@ -333,7 +359,8 @@ impl Process {
         agreement.offer = self.contexts.offer(agreement.key(), agreement.met);
         // Who has no number left still takes part, and all hear of it.
         let offer = agreement.offer.map_or(i64::MAX, |offer| offer.0 as i64);
-        agreement.value.set_values(&agreement.creation.opening(offer));
+        let opening = agreement.creation.opening(offer, agreement.place.rank, agreement.refusal.as_ref());
+        agreement.value.set_values(&opening);
         agreement.step = Step::Offer;
         self.reduce_agreement(request, agreement, Op::Max);
     }
@@ -355,7 +382,7 @@ impl Process {
         let values = agreement.value.values();
         let value = values[0];
         let opening = if matches!(agreement.step, Step::Offer) { Creation::compare(&values) } else { Ok(()) };
-        let error = error.or(opening.err());
+        let error = agreement.refusal.take().or(error).or(opening.err());
         let failed = error.is_some();
         match agreement.step {
             _ if failed => self.end_agreement(request, &mut agreement, error),
@@ -370,7 +397,7 @@ impl Process {
                 agreement.step = Step::Confirm { reserved };
                 let has_slot = reserved != Reserved::Ours || self.reserve_slot(agreement.serial);
                 let answer = if has_slot { reserved } else { Reserved::OursWithoutSlot };
-                agreement.value.set_values(&[answer as i64; 3]);
+                agreement.value.set_values(&[answer as i64; OPENING]);
                 agreement.has_slot = reserved == Reserved::Ours && has_slot;
                 self.reduce_agreement(request, agreement, Op::Min);
             }
@@ -480,18 +507,28 @@ impl Process {
     }
 }
 
-/// Agrees with all processes of `place` on a context for the communicator of handle `communicator`.
+/// Agrees with all processes of `place` on a context for the communicator of handle `communicator`, or tells them that this process could not make it.
 ///
 /// # Errors
-/// Others have come to another call, or a process is gone: so is the communicator then.
-pub fn agree_on_context(place: CollectiveScope, communicator: Option<usize>, creation: Creation) -> Result<()> {
+/// That it could not, at this process or at another; others have come to another call, or a process is gone: so is the communicator then.
+pub fn agree_on_context(
+    place: CollectiveScope,
+    communicator: Result<Option<usize>>,
+    creation: Creation,
+) -> Result<()> {
     let mut process = lock();
-    let request = match process.start_agreement(place, communicator, creation) {
-        Ok(request) => request,
-        Err(error) => {
-            communicator.into_iter().for_each(|handle| process.remove_communicator(handle));
-            return Err(error);
-        }
-    };
+    let request = process.start_agreement(place, communicator, creation)?;
     wait(process, request)?.error.map_or(Ok(()), Err)
+}
+
+/// What this process needs for a creation that begins with an agreement. Without it this process tells the others, who wait for it.
+///
+/// # Errors
+/// It has not got it.
+pub fn needed<T>(place: &CollectiveScope, creation: Creation, needed: Result<T>) -> Result<T> {
+    if let Err(error) = &needed {
+        // Whatever else goes wrong is less than this.
+        agree_on_context(place.clone(), Err(error.clone()), creation).ok();
+    }
+    needed
 }

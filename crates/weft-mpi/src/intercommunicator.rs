@@ -10,7 +10,7 @@ use weft_core::matching::Envelope;
 use crate::blocking::exchange;
 use crate::collective::CollectiveScope;
 use crate::communicator::{Creation, broadcast, open_creation};
-use crate::constants::{MPI_ERR_COMM, MPI_ERR_GROUP, MPI_ERR_RANK, MPI_ERR_TAG};
+use crate::constants::{MPI_ERR_COMM, MPI_ERR_GROUP, MPI_ERR_OTHER, MPI_ERR_RANK, MPI_ERR_TAG};
 use crate::context;
 use crate::error::{Error, Result, internal};
 use crate::memory::{SharedBuffer, UserData};
@@ -28,6 +28,9 @@ pub struct Bridge {
     /// Tells this meeting from others.
     pub tag: i32,
 }
+
+/// What a leader says of a group that does not meet the other one.
+const NO_GROUP: i64 = -1;
 
 /// Two groups that have come together.
 pub struct Meeting {
@@ -83,18 +86,24 @@ impl Process {
 /// `MPI_ERR_COMM`: `local` is no intracommunicator, or the groups have a process in common; `MPI_ERR_RANK`; `MPI_ERR_TAG`. What is wrong
 /// with the bridge is wrong for the whole group.
 pub fn meet(local: usize, leader: i32, bridge: Bridge) -> Result<Meeting> {
-    let scope = with(|process| {
-        let size = process.objects.communicator(local)?.intra()?.group.size();
-        if !(0..size as i32).contains(&leader) {
-            let highest = size - 1;
-            let message = format!("local_leader is {leader}, but the ranks of local_comm are 0 to {highest}");
-            return Err(Error::new(MPI_ERR_RANK, message));
-        }
-        process.collective_scope(local)
-    })?;
-    open_creation(scope, Creation::Intercommunicator)?;
     let scope = with(|process| process.collective_scope(local))?;
-    let leader = leader as u32;
+    let checked = u32::try_from(leader).ok().filter(|leader| *leader < scope.group.size()).ok_or_else(|| {
+        let highest = scope.group.size() - 1;
+        let message = format!("local_leader is {leader}, but the ranks of local_comm are 0 to {highest}");
+        Error::new(MPI_ERR_RANK, message)
+    });
+    let is_leader = checked.as_ref().is_ok_and(|leader| *leader == scope.rank);
+    let leader = match open_creation(scope, Creation::Intercommunicator, checked) {
+        Ok(leader) => leader,
+        Err(error) => {
+            // The leader of the other group waits on the bridge.
+            if is_leader {
+                swap(bridge, &[NO_GROUP], &mut [0]).ok();
+            }
+            return Err(error);
+        }
+    };
+    let scope = with(|process| process.collective_scope(local))?;
     let news = (scope.rank == leader).then(|| cross(&scope.group, bridge));
     gather_round(&scope, leader, news, || with(|process| process.collective_scope(local)))
 }
@@ -142,7 +151,8 @@ fn cross(group: &Group, bridge: Bridge) -> Result<News> {
     let values: Vec<i64> = own.iter().map(|number| i64::from(*number)).collect();
     let mut length = [0];
     swap(bridge, &[values.len() as i64], &mut length)?;
-    let mut other = vec![0; usize::try_from(length[0]).map_err(|_| internal("a group of negative size"))?];
+    let no_group = |_| Error::new(MPI_ERR_OTHER, "a process of the other group cannot do its part");
+    let mut other = vec![0; usize::try_from(length[0]).map_err(no_group)?];
     swap(bridge, &values, &mut other)?;
     let other: Vec<u32> = other.iter().map(|number| *number as u32).collect();
     let name = [b"bridge".as_slice(), &context.to_le_bytes(), &bridge.tag.to_le_bytes()].concat();

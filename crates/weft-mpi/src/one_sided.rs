@@ -50,20 +50,21 @@ impl Process {
         Ok((objects.window_mut(window)?, engine))
     }
 
-    /// Whether all `marks` have been reached, those of processes that are gone among them; those that have are taken away.
-    fn are_reached(&mut self, index: usize, marks: &mut Vec<Mark>) -> Option<Result<()>> {
-        let engine = match self.engine() {
-            Ok(engine) => engine,
-            Err(error) => return Some(Err(error)),
-        };
-        let window = engine.windows.get(index)?;
+    /// Whether all `marks` have been reached, or never will be, as their processes are gone: the first of which this is so. Those of which either is
+    /// so are taken away.
+    fn are_reached(&mut self, index: usize, marks: &mut Vec<Mark>, gone: &mut Result<()>) -> bool {
+        let Ok(engine) = self.engine() else { return true };
+        let Some(window) = engine.windows.get(index) else { return false };
         while let Some(mark) = marks.last() {
             if !window.has_reached(mark) {
-                return engine.check_window_peer(index, mark.rank()).err().map(Err);
+                match engine.check_window_peer(index, mark.rank()) {
+                    Ok(()) => return false,
+                    Err(error) => keep_first(gone, Err(error)),
+                }
             }
             marks.pop();
         }
-        Some(Ok(()))
+        true
     }
 
     /// Whether nothing is under way to this one locked target, which is most often so where it shares memory.
@@ -93,17 +94,40 @@ impl Process {
 
     fn take_window_error(&mut self, index: usize, ranks: Option<&[u32]>) -> Result<()> {
         let Some(window) = self.engine()?.windows.get_mut(index) else { return Ok(()) };
-        let error = match ranks {
-            Some(ranks) => ranks.iter().find_map(|rank| window.take_error(*rank)),
-            None => (0..window.size()).find_map(|rank| window.take_error(rank)),
-        };
-        error.map_or(Ok(()), Err)
+        // All are taken: what this call does not report, a later one would report of other operations.
+        let (mut outcome, size) = (Ok(()), window.size());
+        let mut take = |rank| keep_first(&mut outcome, window.take_error(rank).map_or(Ok(()), Err));
+        match ranks {
+            Some(ranks) => ranks.iter().for_each(|rank| take(*rank)),
+            None => (0..size).for_each(take),
+        }
+        outcome
     }
 }
 
-/// Waits until all is done that this process has begun at `ranks` of the window, or everywhere; or, `locally`, until the program may use its
-/// buffers again.
-fn finish(index: usize, ranks: Option<&[u32]>, locally: bool) -> Result<()> {
+/// Of several things that went wrong a call reports the first.
+fn keep_first(outcome: &mut Result<()>, next: Result<()>) {
+    if outcome.is_ok() {
+        *outcome = next;
+    }
+}
+
+/// What a synchronization has to wait for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Awaiting {
+    /// All that has been begun is done, also at the target.
+    Done,
+    /// The program may use its buffers again.
+    Local,
+    /// The same, and what went wrong with operations is left for the call that ends their epoch: this one only begins another.
+    LocalUnreported,
+}
+
+/// Waits until all is done that this process has begun at `ranks` of the window, or everywhere. Whatever goes wrong, it waits for the rest as well.
+///
+/// # Errors
+/// What went wrong first: a process is gone, or an operation has been refused.
+fn finish(index: usize, ranks: Option<&[u32]>, awaiting: Awaiting) -> Result<()> {
     let mut process = lock();
     let engine = process.engine()?;
     let begun: Vec<u32> = match (ranks, engine.windows.get(index)) {
@@ -112,55 +136,87 @@ fn finish(index: usize, ranks: Option<&[u32]>, locally: bool) -> Result<()> {
         (None, None) => Vec::new(),
     };
     let mut marks = Vec::with_capacity(begun.len());
+    let mut gone = Ok(());
     for rank in begun {
-        let sent = if locally { engine.send_collected(index, rank) } else { engine.flush_target(index, rank) };
+        let sent = match awaiting {
+            Awaiting::Done => engine.flush_target(index, rank),
+            Awaiting::Local | Awaiting::LocalUnreported => engine.send_collected(index, rank),
+        };
         match sent {
             Ok(mark) => marks.push(mark),
             Err(error) => {
-                process.signal();
-                return Err(error);
+                // What has left may be under way still.
+                marks.extend(engine.windows.get(index).map(|window| window.mark(rank)));
+                keep_first(&mut gone, Err(error));
             }
         }
     }
-    let outcome = match process.are_reached(index, &mut marks) {
+    let reports = awaiting != Awaiting::LocalUnreported;
+    let mut over = |process: &mut Process| {
+        if !process.are_reached(index, &mut marks, &mut gone) {
+            return None;
+        }
+        let mut outcome = std::mem::replace(&mut gone, Ok(()));
+        if reports {
+            keep_first(&mut outcome, process.take_window_error(index, ranks));
+        }
+        Some(outcome)
+    };
+    let outcome = match over(&mut process) {
         Some(outcome) => {
             process.progress_if_due();
             process.signal();
-            outcome.and_then(|()| process.take_window_error(index, ranks))
+            outcome
         }
-        None => block_for(process, &|| Awaited::Unknown, |process| {
-            let outcome = process.are_reached(index, &mut marks)?;
-            Some(outcome.and_then(|()| process.take_window_error(index, ranks)))
-        }),
+        None => block_for(process, &|| Awaited::Unknown, over),
     };
-    outcome?;
     // What is shared has been stored to directly.
     fence(Ordering::SeqCst);
-    Ok(())
+    outcome
 }
 
-/// `MPI_Win_fence` but for the barrier: all that this process has begun is done. Its communicator.
-///
-/// # Errors
-/// `MPI_ERR_WIN`, `MPI_ERR_ASSERT`, `MPI_ERR_RMA_SYNC`; what went wrong with operations.
-pub fn begin_fence(window: usize, assert: i32) -> Result<usize> {
-    check_assert(assert, MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_MODE_NOSUCCEED)?;
-    let (index, communicator) = with(|process| {
-        let found = process.objects.window(window)?;
-        found.epochs.check_fence()?;
-        Ok::<_, Error>((found.index, found.communicator))
-    })?;
-    finish(index, None, false)?;
-    Ok(communicator)
+/// A fence that has done its part but for the barrier.
+pub struct Fence {
+    /// The communicator of the window, whose processes meet.
+    pub communicator: usize,
+    /// What has gone wrong: the others wait for this process all the same.
+    outcome: Result<()>,
+    /// What kind of epoch may follow.
+    goes_on: bool,
+    window: usize,
 }
 
-/// The barrier of a fence is over.
-///
-/// # Errors
-/// `MPI_ERR_WIN`.
-pub fn end_fence(window: usize, assert: i32) -> Result<()> {
-    fence(Ordering::SeqCst);
-    with(|process| process.objects.window_mut(window)?.epochs.fence(assert & MPI_MODE_NOSUCCEED == 0))
+impl Fence {
+    /// `MPI_Win_fence` but for the barrier: all that this process has begun is done.
+    ///
+    /// # Errors
+    /// `MPI_ERR_WIN`: there is nobody to meet.
+    pub fn begin(window: usize, assert: i32) -> Result<Self> {
+        let (index, communicator, is_allowed) = with(|process| {
+            let found = process.objects.window(window)?;
+            Ok::<_, Error>((found.index, found.communicator, found.epochs.check_fence()))
+        })?;
+        let allowed = MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_MODE_NOSUCCEED;
+        let mut outcome = check_assert(assert, allowed);
+        keep_first(&mut outcome, is_allowed);
+        if outcome.is_ok() {
+            outcome = finish(index, None, Awaiting::Done);
+        }
+        Ok(Self { communicator, outcome, goes_on: assert & MPI_MODE_NOSUCCEED == 0, window })
+    }
+
+    /// The barrier is over, or has failed.
+    ///
+    /// # Errors
+    /// `MPI_ERR_WIN`, `MPI_ERR_ASSERT`, `MPI_ERR_RMA_SYNC`; what went wrong with operations, or with the barrier.
+    pub fn end(self, met: Result<()>) -> Result<()> {
+        let Self { mut outcome, goes_on, window, .. } = self;
+        fence(Ordering::SeqCst);
+        keep_first(&mut outcome, met);
+        let next = with(|process| process.objects.window_mut(window)?.epochs.fence(goes_on));
+        keep_first(&mut outcome, next);
+        outcome
+    }
 }
 
 fn check_assert(assert: i32, allowed: i32) -> Result<()> {
@@ -185,12 +241,14 @@ pub fn post(window: usize, group: &Group, assert: i32) -> Result<()> {
         if let Some(window) = engine.windows.get_mut(found.index) {
             window.await_ranks(&ranks);
         }
+        let mut outcome = Ok(());
         if assert & MPI_MODE_NOCHECK == 0 {
+            // Those behind one that is gone wait for it as well.
             for rank in ranks {
-                engine.post_to(found.index, rank)?;
+                keep_first(&mut outcome, engine.post_to(found.index, rank));
             }
         }
-        Ok(())
+        outcome
     })
 }
 
@@ -213,7 +271,7 @@ pub fn start(window: usize, group: &Group, assert: i32) -> Result<()> {
     if let Some(window) = process.engine()?.windows.get_mut(index) {
         window.await_ranks(&ranks);
     }
-    block_for(process, &|| Awaited::Unknown, |process| {
+    let outcome = block_for(process, &|| Awaited::Unknown, |process| {
         await_all(
             process,
             index,
@@ -221,14 +279,15 @@ pub fn start(window: usize, group: &Group, assert: i32) -> Result<()> {
             |window, rank| window.has_post_of(rank),
             |window, rank| window.take_post(rank),
         )
-    })?;
+    });
+    // The epoch is open for those that have posted: they wait for its end.
     with(|process| process.objects.window_mut(window).map(|found| found.epochs.begin_started(&ranks)))?;
     fence(Ordering::SeqCst);
-    Ok(())
+    outcome
 }
 
-/// Whether all of `ranks`, which the window [awaits](weft_engine::windows::Window::await_ranks), have done something, which is taken then; an error
-/// if one that has not is gone. It awaits them no more then.
+/// Whether each of `ranks`, which the window [awaits](weft_engine::windows::Window::await_ranks), has done something, or is gone: an error then. What they
+/// have done is taken, and they are awaited no more.
 fn await_all(
     process: &mut Process,
     index: usize,
@@ -241,14 +300,16 @@ fn await_all(
         Err(error) => return Some(Err(error)),
     };
     let found = engine.windows.get(index)?;
-    let outcome = match ranks.iter().find(|rank| !has(found, **rank)) {
-        Some(missing) => Err(engine.check_window_peer(index, *missing).err()?),
-        None => Ok(()),
-    };
+    let mut outcome = Ok(());
+    for rank in ranks.iter().filter(|rank| !has(found, **rank)) {
+        keep_first(&mut outcome, Err(engine.check_window_peer(index, *rank).err()?));
+    }
     let found = engine.windows.get_mut(index)?;
     found.await_no_more(ranks);
-    if outcome.is_ok() {
-        ranks.iter().for_each(|rank| take(found, *rank));
+    for rank in ranks {
+        if has(found, *rank) {
+            take(found, *rank);
+        }
     }
     Some(outcome)
 }
@@ -263,14 +324,17 @@ pub fn complete(window: usize) -> Result<()> {
         let found = process.objects.window_mut(window)?;
         Ok::<_, Error>((found.index, found.rank, found.epochs.complete()?))
     })?;
+    let mut outcome = Ok(());
     if ranks.contains(&own) {
-        finish(index, Some(&[own]), false)?;
+        outcome = finish(index, Some(&[own]), Awaiting::Done);
     }
     with(|process| {
         let engine = process.engine()?;
-        ranks.iter().try_for_each(|rank| engine.complete_at(index, *rank))
+        ranks.iter().for_each(|rank| keep_first(&mut outcome, engine.complete_at(index, *rank)));
+        Ok::<_, Error>(())
     })?;
-    finish(index, Some(&ranks), true)
+    keep_first(&mut outcome, finish(index, Some(&ranks), Awaiting::Local));
+    outcome
 }
 
 /// `MPI_Win_wait`, or `MPI_Win_test` if it does not block: whether the exposure epoch is over.
@@ -339,7 +403,7 @@ pub fn lock_one(window: usize, lock_type: i32, rank: i32, assert: i32) -> Result
         Ok::<_, Error>(target)
     })?;
     let Some((index, rank)) = target else { return Ok(()) };
-    finish(index, Some(&[rank]), true)?;
+    finish(index, Some(&[rank]), Awaiting::LocalUnreported)?;
     with(|process| {
         process.objects.window_mut(window)?.epochs.lock(Held { rank, unchecked });
         Ok(())
@@ -368,13 +432,15 @@ fn unlock(index: usize, held: Held) -> Result<()> {
         let window = process.engine()?.windows.get(index);
         Ok::<_, Error>(window.is_some_and(|window| window.own_rank() == rank))
     })?;
+    let mut outcome = Ok(());
     if unchecked || is_own {
-        finish(index, Some(&[rank]), false)?;
+        outcome = finish(index, Some(&[rank]), Awaiting::Done);
     }
     if !unchecked {
-        with(|process| process.engine()?.unlock_target(index, rank))?;
+        keep_first(&mut outcome, with(|process| process.engine()?.unlock_target(index, rank)));
     }
-    finish(index, Some(&[rank]), false)
+    keep_first(&mut outcome, finish(index, Some(&[rank]), Awaiting::Done));
+    outcome
 }
 
 /// `MPI_Win_lock_all`.
@@ -384,18 +450,34 @@ fn unlock(index: usize, held: Held) -> Result<()> {
 pub fn lock_all(window: usize, assert: i32) -> Result<()> {
     check_assert(assert, MPI_MODE_NOCHECK)?;
     let unchecked = assert & MPI_MODE_NOCHECK != 0;
-    let index = with(|process| {
+    let (index, size, mut outcome) = with(|process| {
         let (found, engine) = process.window_parts(window)?;
         found.epochs.check_lock_all()?;
+        let (size, mut outcome) = (found.parts.len() as u32, Ok(()));
         if !unchecked {
-            (0..found.parts.len() as u32).try_for_each(|rank| engine.lock_target(found.index, rank, false))?;
+            (0..size).for_each(|rank| keep_first(&mut outcome, engine.lock_target(found.index, rank, false)));
         }
-        Ok::<_, Error>(found.index)
+        Ok::<_, Error>((found.index, size, outcome))
     })?;
-    finish(index, None, true)?;
+    keep_first(&mut outcome, finish(index, None, Awaiting::LocalUnreported));
+    if outcome.is_err() && !unchecked {
+        // Not all of them can be had: those that are had are given back, as others may wait for them.
+        give_all_back(index, size).and_then(|()| finish(index, None, Awaiting::LocalUnreported)).ok();
+    }
+    outcome?;
     with(|process| {
         process.objects.window_mut(window)?.epochs.lock_all(unchecked);
         Ok(())
+    })
+}
+
+/// Gives the locks of all targets back.
+fn give_all_back(index: usize, size: u32) -> Result<()> {
+    with(|process| {
+        let engine = process.engine()?;
+        let mut outcome = Ok(());
+        (0..size).for_each(|rank| keep_first(&mut outcome, engine.unlock_target(index, rank)));
+        outcome
     })
 }
 
@@ -405,22 +487,18 @@ pub fn lock_all(window: usize, assert: i32) -> Result<()> {
 /// As for [`unlock_one`].
 pub fn unlock_all(window: usize) -> Result<()> {
     fence(Ordering::SeqCst);
-    let (index, gives_back, own) = with(|process| {
+    let (index, size, gives_back, own) = with(|process| {
         let found = process.objects.window(window)?;
-        Ok::<_, Error>((found.index, found.epochs.check_unlock_all()?, found.rank))
+        Ok::<_, Error>((found.index, found.parts.len() as u32, found.epochs.check_unlock_all()?, found.rank))
     })?;
-    let done = finish(index, Some(&[own]), false).and_then(|()| {
-        if gives_back {
-            with(|process| {
-                let (found, engine) = process.window_parts(window)?;
-                (0..found.parts.len() as u32).try_for_each(|rank| engine.unlock_target(index, rank))
-            })?;
-        }
-        finish(index, None, false)
-    });
+    let mut outcome = finish(index, Some(&[own]), Awaiting::Done);
+    if gives_back {
+        keep_first(&mut outcome, give_all_back(index, size));
+    }
+    keep_first(&mut outcome, finish(index, None, Awaiting::Done));
     with(|process| {
         process.objects.window_mut(window)?.epochs.unlock_all();
-        done
+        outcome
     })
 }
 
@@ -453,7 +531,7 @@ pub fn flush(window: usize, rank: Option<i32>, locally: bool) -> Result<()> {
         };
         Ok::<_, Error>((found.index, ranks))
     })?;
-    finish(index, ranks.as_deref(), locally)
+    finish(index, ranks.as_deref(), if locally { Awaiting::Local } else { Awaiting::Done })
 }
 
 /// `MPI_Win_sync`.
@@ -506,35 +584,58 @@ fn attached(process: &mut Process, window: usize) -> Result<&mut Attached> {
     }
 }
 
-/// Ends a window: all its processes call this. Nothing is accessed any more when it returns.
+/// Ends a window: all its processes call this, also one at which it `may_end` not. It ends at all of them or at none, and nothing is accessed any more
+/// when it has.
 ///
 /// # Errors
-/// `MPI_ERR_WIN`, `MPI_ERR_RMA_SYNC`, a process is gone: the window is as it was.
-pub fn free(window: usize) -> Result<()> {
+/// `MPI_ERR_WIN`, `MPI_ERR_RMA_SYNC`, what went wrong with operations, and `may_end`, of whichever process; a process is gone. The window is as it was, with
+/// the error handler that this is an error for: a peer that is alive may still write to its memory.
+pub fn free(window: usize, may_end: Result<()>) -> Result<()> {
     let (index, communicator) = with(|process| {
         let found = process.objects.window(window)?;
-        found.epochs.check_free()?;
         let (index, communicator) = (found.index, found.communicator);
         if let Some(window) = process.engine()?.windows.get_mut(index) {
             window.finish_unanswered();
         }
         Ok::<_, Error>((index, communicator))
     })?;
-    // A window that could not be freed stays, with the error handler that this is an error for: a peer that is alive may still write to its memory.
-    let finished = finish(index, None, false);
-    let met = scope(communicator).and_then(|scope| gather_all(scope, &[0]).map(|_| ()));
-    finished.and(met)?;
-    with(|process| {
-        if let Some(gone) = process.objects.windows.remove(window) {
-            process.objects.release_error_handler(gone.error_handler);
-            if let Ok(engine) = process.engine() {
-                engine.close_window(gone.index);
-            }
-            process.remove_communicator(gone.communicator);
-            drop(gone.memory);
-        }
-    });
+    let mut outcome = may_end;
+    keep_first(&mut outcome, finish(index, None, Awaiting::Done));
+    let why = |rank, class| {
+        let message = format!("rank {rank} cannot free it, as its own call says, and so the window stays at all processes");
+        Error::new(class, message)
+    };
+    agree(communicator, &outcome, why)?;
+    with(|process| remove(process, window));
     Ok(())
+}
+
+/// A window is gone from this process.
+fn remove(process: &mut Process, window: usize) {
+    if let Some(gone) = process.objects.windows.remove(window) {
+        process.objects.release_error_handler(gone.error_handler);
+        if let Ok(engine) = process.engine() {
+            engine.close_window(gone.index);
+        }
+        process.remove_communicator(gone.communicator);
+        drop(gone.memory);
+    }
+}
+
+/// Whether all processes of a window have been successful, which all hear. An error of another process is as `why` says, given its rank and class.
+///
+/// # Errors
+/// That of `outcome`, or of another process; one is gone.
+fn agree<T>(communicator: usize, outcome: &Result<T>, why: impl Fn(usize, i32) -> Error) -> Result<()> {
+    let class = outcome.as_ref().err().map_or(0, |error| error.class);
+    let classes = scope(communicator).and_then(|scope| gather_all(scope, &[i64::from(class)]));
+    if let Err(error) = outcome {
+        return Err(error.clone());
+    }
+    match classes?.iter().enumerate().find(|(_, class)| **class != 0) {
+        None => Ok(()),
+        Some((rank, class)) => Err(why(rank, *class as i32)),
+    }
 }
 
 /// The error handler of a window is another one from now on.

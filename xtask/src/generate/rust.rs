@@ -211,6 +211,16 @@ impl Entry<'_> {
             return Ok(format!("    {}(Function::{function}, {scope})\n", self.unsupported));
         };
         let mut lines = self.checks()?;
+        if let Some((creation, communicator)) = creation(&self.symbol)
+            && !lines.is_empty()
+        {
+            // The others of a creation hear of what this process cannot do.
+            let checks = lines.join("\n            ");
+            let at_once = if self.symbol.starts_with("MPI_Comm_idup") { "_at_once" } else { "" };
+            let told = format!("crate::calls::communicators::told{at_once}");
+            let creation = format!("weft_mpi::communicator::Creation::{creation}");
+            lines = vec![format!("{told}({communicator}, {creation}, || {{\n            {checks}\n            Ok(())\n        }})?;")];
+        }
         let mut arguments: Vec<String> = form.iter().map(|&form| form.to_owned()).collect();
         let mut write_back = Vec::new();
         let in_form = |name: &str| form.is_some() && matches!(name, "info" | "request");
@@ -495,5 +505,24 @@ fn rust_scalar(c_type: &str) -> Result<&'static str> {
             .iter()
             .find(|&&h| h == other)
             .with_context(|| format!("no Rust type for {other}"))?,
+    })
+}
+
+/// What a collective constructor makes, as the library calls it, and its parameter that says who takes part.
+fn creation(symbol: &str) -> Option<(&'static str, &'static str)> {
+    let name = symbol.strip_suffix("_c").unwrap_or(symbol).strip_prefix("MPI_")?;
+    Some(match name {
+        "Comm_dup" | "Comm_dup_with_info" | "Comm_idup" | "Comm_idup_with_info" => ("Duplicate", "comm"),
+        "Comm_create" => ("Create", "comm"),
+        "Comm_split" => ("Split", "comm"),
+        "Comm_split_type" => ("SplitType", "comm"),
+        "Cart_create" => ("Cartesian", "comm_old"),
+        "Cart_sub" => ("CartesianSub", "comm"),
+        "Graph_create" => ("Graph", "comm_old"),
+        "Dist_graph_create" => ("DistributedGraph", "comm_old"),
+        "Dist_graph_create_adjacent" => ("DistributedGraphAdjacent", "comm_old"),
+        "Intercomm_merge" => ("Merge", "intercomm"),
+        "Win_create" | "Win_allocate" | "Win_allocate_shared" | "Win_create_dynamic" => ("Window", "comm"),
+        _ => return None,
     })
 }

@@ -42,6 +42,8 @@ pub(super) const PROGRAMS: &[&str] = &[
     "window_epochs",
     "window_oracles",
     "window_passive",
+    "refused_accesses",
+    "refused_creations",
     "windows",
     "chapter13",
     "chapter15",

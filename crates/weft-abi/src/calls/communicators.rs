@@ -14,7 +14,7 @@ use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 use weft_mpi::check::{Call, check_now};
 use weft_mpi::collective::CollectiveScope;
-use weft_mpi::communicator::{Creation, agree_on_context, gather_all, open_creation};
+use weft_mpi::communicator::{Creation, agree_on_context, gather_all, needed, open_creation};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::object::{Attributes, Class, Communicator, Group, Info, Inter, PeerId};
 use weft_mpi::process::{Process, block_until, lock, with};
@@ -78,10 +78,10 @@ pub(super) unsafe fn create(
     newcomm: *mut MPI_Comm,
     fill: impl FnOnce(&mut Communicator),
 ) -> Result<()> {
-    let handle = add(&place, group, fill)?;
-    agree_on_context(place, handle, creation)?;
+    let handle = add(&place, group, fill);
+    agree_on_context(place, handle.clone(), creation)?;
     // SAFETY: the caller's pointer.
-    unsafe { *newcomm = handle.map_or(MPI_Comm::NULL, MPI_Comm) };
+    unsafe { *newcomm = handle?.map_or(MPI_Comm::NULL, MPI_Comm) };
     Ok(())
 }
 
@@ -99,14 +99,14 @@ fn add(place: &CollectiveScope, group: Arc<Group>, fill: impl FnOnce(&mut Commun
 
 /// MPI_Comm_dup (MPI-5.0 §7.4.2): attributes and info are copied.
 pub(crate) unsafe fn comm_dup(comm: MPI_Comm, newcomm: *mut MPI_Comm) -> Result<()> {
-    let info = with(|process| Ok(process.objects.communicator(comm.0)?.info.clone()))?;
+    let info = with(|process| Ok::<_, Error>(process.objects.communicator(comm.0)?.info.clone()))?;
     // SAFETY: the caller's pointer.
-    unsafe { duplicate(comm, info, newcomm) }
+    unsafe { duplicate(comm, Ok(info), newcomm) }
 }
 
 /// MPI_Comm_dup_with_info (MPI-5.0 §7.4.2).
 pub(crate) unsafe fn comm_dup_with_info(comm: MPI_Comm, info: MPI_Info, newcomm: *mut MPI_Comm) -> Result<()> {
-    let info = with(|process| info_of(process, info))?;
+    let info = with(|process| info_of(process, info));
     // SAFETY: the caller's pointer.
     unsafe { duplicate(comm, info, newcomm) }
 }
@@ -123,6 +123,37 @@ pub(super) fn compared(comm: MPI_Comm) -> Result<()> {
     }
     let place = process.agreement_scope(comm.0)?;
     check_now(process, place, Call::default()).map(drop)
+}
+
+/// Arguments of a constructor that are checked before anything is done. What is wrong with them the other processes of `comm` are told, which come to the same
+/// call, and wait for this one there (decision 0194).
+pub(crate) fn told(comm: MPI_Comm, creation: Creation, checks: impl FnOnce() -> Result<()>) -> Result<()> {
+    checks().inspect_err(|error| refuse(comm, creation, error))
+}
+
+#[cold]
+fn refuse(comm: MPI_Comm, creation: Creation, error: &Error) {
+    let has_compared = || if creation == Creation::Window { Ok(()) } else { compared(comm) };
+    // Who is in no such communicator has nobody to tell.
+    let place = has_compared().and_then(|()| with(|process| process.agreement_scope(comm.0)));
+    place.and_then(|place| needed::<()>(&place, creation, Err(error.clone()))).ok();
+}
+
+/// The same of a constructor that waits for nobody.
+pub(crate) fn told_at_once(comm: MPI_Comm, creation: Creation, checks: impl FnOnce() -> Result<()>) -> Result<()> {
+    checks().inspect_err(|error| {
+        let place = with(|process| process.agreement_scope(comm.0));
+        place.and_then(|place| start_refused(place, creation, error)).ok();
+    })
+}
+
+/// This process takes part in an agreement to tell the others of `error`; it does not wait for them.
+#[cold]
+fn start_refused(place: CollectiveScope, creation: Creation, error: &Error) -> Result<()> {
+    with(|process| {
+        let request = process.start_agreement(place, Err(error.clone()), creation)?;
+        process.free_request(request).map(drop)
+    })
 }
 
 /// The processes of a communicator that is duplicated, and how they are neighbours.
@@ -145,11 +176,17 @@ impl Original {
 ///
 /// # Safety
 /// The copy callbacks are the program's.
-unsafe fn prepare_duplicate(comm: MPI_Comm) -> Result<(CollectiveScope, Original, Result<Attributes>)> {
+unsafe fn prepare_duplicate(
+    comm: MPI_Comm,
+    info: Result<Info>,
+) -> Result<(CollectiveScope, Original, Result<(Attributes, Info)>)> {
     let attributes = with(|process| Ok::<_, Error>(process.objects.communicator(comm.0)?.attributes.clone()))?;
     // All take part in the agreement, even one whose copy callback fails: the others must not wait for it.
-    // SAFETY: the caller's promise.
-    let attributes = unsafe { copy_attributes(&attributes, comm.0, Class::Communicator) };
+    let copied = info.and_then(|info| {
+        // SAFETY: the caller's promise.
+        let attributes = unsafe { copy_attributes(&attributes, comm.0, Class::Communicator) };
+        attributes.map(|attributes| (attributes, info))
+    });
     with(|process| {
         let place = process.agreement_scope(comm.0)?;
         let object = process.objects.communicator(comm.0)?;
@@ -159,54 +196,48 @@ unsafe fn prepare_duplicate(comm: MPI_Comm) -> Result<(CollectiveScope, Original
             inter: object.inter.clone(),
             topology: object.topology.clone(),
         };
-        Ok((place, original, attributes))
+        Ok((place, original, copied))
     })
 }
 
 /// # Safety
 /// `newcomm` can be written; the copy callbacks are the program's.
-unsafe fn duplicate(comm: MPI_Comm, info: Info, newcomm: *mut MPI_Comm) -> Result<()> {
-    // SAFETY: the caller's promises.
+unsafe fn duplicate(comm: MPI_Comm, info: Result<Info>, newcomm: *mut MPI_Comm) -> Result<()> {
+    compared(comm)?;
+    // SAFETY: the caller's promise.
+    let (place, original, copied) = unsafe { prepare_duplicate(comm, info)? };
+    let (attributes, info) = needed(&place, Creation::Duplicate, copied)?;
+    let group = original.group.clone();
+    // SAFETY: the caller's pointer.
     unsafe {
-        compared(comm)?;
-        let (place, original, attributes) = prepare_duplicate(comm)?;
-        match attributes {
-            Ok(attributes) => {
-                let group = original.group.clone();
-                create(Creation::Duplicate, place, group, newcomm, |object| original.copy_to(object, attributes, info))
-            }
-            Err(error) => agree_on_context(place, None, Creation::Duplicate).and(Err(error)),
-        }
+        create(Creation::Duplicate, place, group, newcomm, |object| original.copy_to(object, attributes, info))
     }
 }
 
 /// # Safety
 /// `newcomm` and `request` can be written; the copy callbacks are the program's.
-unsafe fn start_duplicate(comm: MPI_Comm, info: Info, newcomm: *mut MPI_Comm, request: *mut MPI_Request) -> Result<()> {
+unsafe fn start_duplicate(
+    comm: MPI_Comm,
+    info: Result<Info>,
+    newcomm: *mut MPI_Comm,
+    request: *mut MPI_Request,
+) -> Result<()> {
     // SAFETY: the caller's promises.
-    let (place, original, attributes) = unsafe { prepare_duplicate(comm)? };
-    let (handle, started) = match attributes {
-        Ok(attributes) => {
-            let group = original.group.clone();
-            let handle = add(&place, group, |object| original.copy_to(object, attributes, info))?;
-            let started = with(|process| process.start_agreement(place, handle, Creation::Duplicate));
-            (handle, started)
-        }
+    let (place, original, copied) = unsafe { prepare_duplicate(comm, info)? };
+    let handle = copied.and_then(|(attributes, info)| {
+        add(&place, original.group.clone(), |object| original.copy_to(object, attributes, info))
+    });
+    let handle = match handle {
+        Ok(handle) => handle,
         Err(error) => {
-            // The others go on without this process hearing of it.
-            with(|process| {
-                let request = process.start_agreement(place, None, Creation::Duplicate)?;
-                process.free_request(request).map(drop)
-            })?;
-            (None, Err(error))
+            start_refused(place, Creation::Duplicate, &error).ok();
+            return Err(error);
         }
     };
-    if let (Err(_), Some(handle)) = (&started, handle) {
-        with(|process| process.remove_communicator(handle));
-    }
+    let started = with(|process| process.start_agreement(place, Ok(handle), Creation::Duplicate))?;
     // SAFETY: the caller's pointers.
     unsafe {
-        *request = MPI_Request(started?);
+        *request = MPI_Request(started);
         *newcomm = handle.map_or(MPI_Comm::NULL, MPI_Comm);
     }
     Ok(())
@@ -216,7 +247,7 @@ unsafe fn start_duplicate(comm: MPI_Comm, info: Info, newcomm: *mut MPI_Comm, re
 pub(crate) unsafe fn comm_idup(comm: MPI_Comm, newcomm: *mut MPI_Comm, request: *mut MPI_Request) -> Result<()> {
     let info = with(|process| Ok::<_, Error>(process.objects.communicator(comm.0)?.info.clone()))?;
     // SAFETY: the caller's pointers.
-    unsafe { start_duplicate(comm, info, newcomm, request) }
+    unsafe { start_duplicate(comm, Ok(info), newcomm, request) }
 }
 
 /// MPI_Comm_idup_with_info (MPI-5.0 §7.4.2).
@@ -226,7 +257,7 @@ pub(crate) unsafe fn comm_idup_with_info(
     newcomm: *mut MPI_Comm,
     request: *mut MPI_Request,
 ) -> Result<()> {
-    let info = with(|process| info_of(process, info))?;
+    let info = with(|process| info_of(process, info));
     // SAFETY: the caller's pointers.
     unsafe { start_duplicate(comm, info, newcomm, request) }
 }
@@ -234,17 +265,18 @@ pub(crate) unsafe fn comm_idup_with_info(
 /// MPI_Comm_create (MPI-5.0 §7.4.2).
 pub(crate) unsafe fn comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: *mut MPI_Comm) -> Result<()> {
     compared(comm)?;
-    let (group, place, is_inter) = with(|process| {
+    let (place, is_inter, group) = with(|process| {
         let parent = process.objects.communicator(comm.0)?;
         let (is_inter, parent) = (parent.inter.is_some(), parent.group.clone());
-        let group = process.objects.group(group.0)?;
-        ranks_in_parent(&group, &parent)?;
-        Ok::<_, Error>((group, process.agreement_scope(comm.0)?, is_inter))
+        let group = process.objects.group(group.0);
+        let group = group.and_then(|group| ranks_in_parent(&group, &parent).map(|_| group));
+        Ok::<_, Error>((process.agreement_scope(comm.0)?, is_inter, group))
     })?;
     if is_inter {
         // SAFETY: the caller's pointer.
         return unsafe { intercommunicators::create_part(comm, place, group, newcomm) };
     }
+    let group = needed(&place, Creation::Create, group)?;
     // SAFETY: the caller's pointer.
     unsafe { create(Creation::Create, place, group, newcomm, |_| ()) }
 }
@@ -287,19 +319,26 @@ pub(crate) unsafe fn comm_create_group(
 
 /// MPI_Comm_split (MPI-5.0 §7.4.2).
 pub(crate) unsafe fn comm_split(comm: MPI_Comm, color: c_int, key: c_int, newcomm: *mut MPI_Comm) -> Result<()> {
-    if color < 0 && color != MPI_UNDEFINED {
-        return Err(Error::new(
-            MPI_ERR_ARG,
-            format!("color is {color}; it must not be negative, unless it is MPI_UNDEFINED"),
-        ));
-    }
+    let color = match color {
+        MPI_UNDEFINED | 0.. => Ok(i64::from(color)),
+        _ => {
+            let message = format!("color is {color}; it must not be negative, unless it is MPI_UNDEFINED");
+            Err(Error::new(MPI_ERR_ARG, message))
+        }
+    };
     // SAFETY: the caller's pointer.
-    unsafe { split(Creation::Split, comm, i64::from(color), key, newcomm) }
+    unsafe { split(Creation::Split, comm, color, key, newcomm) }
 }
 
-unsafe fn split(creation: Creation, comm: MPI_Comm, color: i64, key: c_int, newcomm: *mut MPI_Comm) -> Result<()> {
+unsafe fn split(
+    creation: Creation,
+    comm: MPI_Comm,
+    color: Result<i64>,
+    key: c_int,
+    newcomm: *mut MPI_Comm,
+) -> Result<()> {
     compared(comm)?;
-    open_creation(with(|process| process.agreement_scope(comm.0))?, creation)?;
+    let color = open_creation(with(|process| process.agreement_scope(comm.0))?, creation, color)?;
     let (place, parent) = with(|process| {
         let place = process.agreement_scope(comm.0)?;
         let object = process.objects.communicator(comm.0)?;
@@ -344,35 +383,43 @@ pub(crate) unsafe fn comm_split_type(
     info: MPI_Info,
     newcomm: *mut MPI_Comm,
 ) -> Result<()> {
-    let hints = with(|process| info_of(process, info))?;
-    let hint = |key: &str| hints.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
-    let bindings = hardware::bindings(node_of(comm)?);
+    let own_node = node_of(comm)?;
+    let hints = with(|process| info_of(process, info));
+    let hint = |key: &str| {
+        let hints = hints.as_ref().ok()?;
+        hints.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    };
+    let bindings = hardware::bindings(own_node);
     let resource = || hint(hardware::RESOURCE_KEY).and_then(|name| hardware::guided(&bindings, name));
     let mut divided_by = None;
     let part = match split_type {
-        MPI_COMM_TYPE_SHARED => Some(bindings[0]),
-        MPI_UNDEFINED => None,
-        MPI_COMM_TYPE_HW_GUIDED => resource(),
+        MPI_COMM_TYPE_SHARED => Ok(Some(bindings[0])),
+        MPI_UNDEFINED => Ok(None),
+        MPI_COMM_TYPE_HW_GUIDED => Ok(resource()),
         MPI_COMM_TYPE_RESOURCE_GUIDED => match hint(hardware::SET_KEY) {
-            Some(name) if hint(hardware::RESOURCE_KEY).is_none() => part_of_set(comm, name)?,
-            _ => resource(),
+            Some(name) if hint(hardware::RESOURCE_KEY).is_none() => part_of_set(comm, name),
+            _ => Ok(resource()),
         },
         MPI_COMM_TYPE_HW_UNGUIDED => {
             compared(comm)?;
-            open_creation(with(|process| process.agreement_scope(comm.0))?, Creation::SplitType)?;
+            let needed = hints.as_ref().map(|_| ()).map_err(Error::clone);
+            open_creation(with(|process| process.agreement_scope(comm.0))?, Creation::SplitType, needed)?;
             let all = gather_all(with(|process| process.agreement_scope(comm.0))?, &bindings)?;
             let all: Vec<hardware::Bindings> = all.as_chunks().0.to_vec();
             let level = hardware::next_level(&all);
             divided_by = level.map(|(_, name)| name);
-            level.and_then(|(level, _)| hardware::part(&bindings, level))
+            Ok(level.and_then(|(level, _)| hardware::part(&bindings, level)))
         }
         other => {
             let message = format!("split_type is {other}, which is no MPI_COMM_TYPE constant");
-            return Err(Error::new(MPI_ERR_ARG, message));
+            Err(Error::new(MPI_ERR_ARG, message))
         }
     };
+    let part = part.and_then(|part| hints.as_ref().map(|_| part).map_err(Error::clone));
+    let color = part.clone().map(|part| part.unwrap_or(MPI_UNDEFINED.into()));
     // SAFETY: the caller's pointer.
-    unsafe { split(Creation::SplitType, comm, part.unwrap_or(MPI_UNDEFINED.into()), key, newcomm)? };
+    unsafe { split(Creation::SplitType, comm, color, key, newcomm)? };
+    let part = part?;
     if let (Some(name), Some(_), true) = (divided_by, part, info != MPI_Info::NULL) {
         with(|process| {
             put(process.objects.info_mut(info.0)?, hardware::RESOURCE_KEY, name);

@@ -62,10 +62,11 @@ pub(crate) unsafe fn comm_create_from_group(
     let handle = if group.members.is_empty() {
         MPI_Comm::NULL.0
     } else {
-        let handle = add(&group, info, errhandler)?;
-        let scope = with(|process| process.named_scope(&[b"group ", name.as_slice()].concat(), &group, handle))?;
-        agree_on_context(scope, Some(handle), Creation::FromGroup).map_err(of_the_call)?;
-        handle
+        let handle = add(&group, info, errhandler);
+        let known = *handle.as_ref().unwrap_or(&MPI_Comm::NULL.0);
+        let scope = with(|process| process.named_scope(&[b"group ", name.as_slice()].concat(), &group, known))?;
+        agree_on_context(scope, handle.clone().map(Some), Creation::FromGroup).map_err(of_the_call)?;
+        handle?
     };
     // SAFETY: the caller's pointer.
     unsafe { *newcomm = MPI_Comm(handle) };
@@ -97,21 +98,24 @@ pub(crate) unsafe fn intercomm_create_from_groups(
         check_leader("remote_leader", remote_leader, &remote)?;
         Ok(remote)
     };
-    let handle = add(&local, info, errhandler)?;
-    let met = meet_by_name(&name, &local, leader, remote(), handle).and_then(|Meeting { scope, remote, is_first }| {
-        with(|process| process.objects.communicator_mut(handle).map(|object| object.connect(remote, is_first)))?;
+    let handle = add(&local, info, errhandler);
+    let known = *handle.as_ref().unwrap_or(&MPI_Comm::NULL.0);
+    let met = meet_by_name(&name, &local, leader, remote(), known).and_then(|Meeting { scope, remote, is_first }| {
+        if let Ok(handle) = handle {
+            with(|process| process.objects.communicator_mut(handle).map(|object| object.connect(remote, is_first)))?;
+        }
         Ok(scope)
     });
     let connected = match met {
-        Ok(scope) => agree_on_context(scope, Some(handle), Creation::FromGroups),
+        Ok(scope) => agree_on_context(scope, handle.clone().map(Some), Creation::FromGroups),
         Err(error) => {
-            with(|process| process.remove_communicator(handle));
+            handle.iter().for_each(|handle| with(|process| process.remove_communicator(*handle)));
             Err(error)
         }
     };
     connected.map_err(of_the_call)?;
     // SAFETY: the caller's pointer.
-    unsafe { *newintercomm = MPI_Comm(handle) };
+    unsafe { *newintercomm = MPI_Comm(handle?) };
     Ok(())
 }
 

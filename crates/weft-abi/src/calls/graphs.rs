@@ -11,7 +11,7 @@ use crate::generated::constants::*;
 use crate::types::*;
 use std::ffi::c_int;
 use std::sync::Arc;
-use weft_mpi::communicator::{Creation, open_creation};
+use weft_mpi::communicator::{Creation, needed, open_creation};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::placement::{Distributed, Edge, distribute, distribute_adjacent};
 use weft_mpi::process::with;
@@ -47,13 +47,16 @@ pub(crate) unsafe fn graph_create(
     // SAFETY: the caller's pointer. After an error it is no communicator.
     unsafe { *comm_graph = MPI_Comm::NULL };
     compared(comm_old)?;
-    let (place, group, graph) = with(|process| {
+    let (place, described) = with(|process| {
         let group = process.objects.communicator(comm_old.0)?.intra()?.group.clone();
         // SAFETY: the caller's arrays.
-        let graph = unsafe { described_graph(nnodes, index, edges, group.size())? };
-        let places = process.places_in_graph(&group, &graph, reorder != 0);
-        Ok::<_, Error>((process.collective_scope(comm_old.0)?, group.of_ranks(&places), graph))
+        let described = unsafe { described_graph(nnodes, index, edges, group.size()) }.map(|graph| {
+            let places = process.places_in_graph(&group, &graph, reorder != 0);
+            (group.of_ranks(&places), graph)
+        });
+        Ok::<_, Error>((process.collective_scope(comm_old.0)?, described))
     })?;
+    let (group, graph) = needed(&place, Creation::Graph, described)?;
     let topology = Arc::new(Topology::Graph(graph));
     // SAFETY: the caller's pointer.
     unsafe { create(Creation::Graph, place, group, comm_graph, |object| object.topology = Some(topology)) }
@@ -216,7 +219,28 @@ pub(crate) unsafe fn dist_graph_create(
 ) -> Result<()> {
     // SAFETY: the caller's pointer. After an error it is no communicator.
     unsafe { *comm_dist_graph = MPI_Comm::NULL };
-    let n = n as usize;
+    compared(comm_old)?;
+    let place = with(|process| process.collective_scope(comm_old.0))?;
+    // SAFETY: the caller's arrays.
+    let edges = unsafe { described_edges(comm_old, n as usize, sources, degrees, destinations, weights_of_edges) };
+    let edges = open_creation(place, Creation::DistributedGraph, edges)?;
+    let distributed = distribute(comm_old.0, &edges, !is_unweighted(weights_of_edges), reorder != 0)?;
+    // SAFETY: the caller's pointer.
+    unsafe { create_distributed(Creation::DistributedGraph, comm_old, distributed, comm_dist_graph) }
+}
+
+/// The edges that a process gives to a distributed graph.
+///
+/// # Safety
+/// `sources` and `degrees` have `n` elements, the other two as many as the sum of the latter.
+unsafe fn described_edges(
+    comm_old: MPI_Comm,
+    n: usize,
+    sources: *const c_int,
+    degrees: *const c_int,
+    destinations: *const c_int,
+    weights_of_edges: *const c_int,
+) -> Result<Vec<Edge>> {
     // SAFETY: the caller's arrays.
     let (sources, degrees) = unsafe { (ranks(comm_old, "sources", sources, n)?, slice(degrees, n)) };
     if let Some(at) = degrees.iter().position(|degree| *degree < 0) {
@@ -230,12 +254,7 @@ pub(crate) unsafe fn dist_graph_create(
     // SAFETY: the caller's array.
     let weights = if weighted { unsafe { weights("weights", weights_of_edges, total)? } } else { vec![1; total] };
     let from = sources.iter().zip(degrees).flat_map(|(source, degree)| std::iter::repeat_n(*source, *degree as usize));
-    let edges: Vec<Edge> = from.zip(destinations).zip(weights).map(|((from, to), weight)| (from, to, weight)).collect();
-    compared(comm_old)?;
-    open_creation(with(|process| process.collective_scope(comm_old.0))?, Creation::DistributedGraph)?;
-    let distributed = distribute(comm_old.0, &edges, weighted, reorder != 0)?;
-    // SAFETY: the caller's pointer.
-    unsafe { create_distributed(Creation::DistributedGraph, comm_old, distributed, comm_dist_graph) }
+    Ok(from.zip(destinations).zip(weights).map(|((from, to), weight)| (from, to, weight)).collect())
 }
 
 /// # Safety
@@ -267,7 +286,28 @@ pub(crate) unsafe fn dist_graph_create_adjacent(
 ) -> Result<()> {
     // SAFETY: the caller's pointer. After an error it is no communicator.
     unsafe { *comm_dist_graph = MPI_Comm::NULL };
-    let (incoming, outgoing) = (indegree as usize, outdegree as usize);
+    compared(comm_old)?;
+    let place = with(|process| process.collective_scope(comm_old.0))?;
+    // SAFETY: the caller's arrays.
+    let own = unsafe {
+        let incoming = (indegree as usize, sources, sourceweights);
+        described_neighbours(comm_old, incoming, (outdegree as usize, destinations, destweights))
+    };
+    let own = open_creation(place, Creation::DistributedGraphAdjacent, own)?;
+    let distributed = distribute_adjacent(comm_old.0, own, reorder != 0)?;
+    // SAFETY: the caller's pointer.
+    unsafe { create_distributed(Creation::DistributedGraphAdjacent, comm_old, distributed, comm_dist_graph) }
+}
+
+/// The neighbours that a process gives itself in a distributed graph: of each side how many, their ranks, and weights.
+///
+/// # Safety
+/// The arrays have as many elements.
+unsafe fn described_neighbours(
+    comm_old: MPI_Comm,
+    (incoming, sources, sourceweights): (usize, *const c_int, *const c_int),
+    (outgoing, destinations, destweights): (usize, *const c_int, *const c_int),
+) -> Result<Neighbours> {
     // SAFETY: the caller's arrays.
     let (sources, destinations) = unsafe {
         (ranks(comm_old, "sources", sources, incoming)?, ranks(comm_old, "destinations", destinations, outgoing)?)
@@ -286,12 +326,7 @@ pub(crate) unsafe fn dist_graph_create_adjacent(
             (weights("sourceweights", sourceweights, incoming)?, weights("destweights", destweights, outgoing)?)
         }),
     };
-    let own = Neighbours { sources, destinations, weights };
-    compared(comm_old)?;
-    open_creation(with(|process| process.collective_scope(comm_old.0))?, Creation::DistributedGraphAdjacent)?;
-    let distributed = distribute_adjacent(comm_old.0, own, reorder != 0)?;
-    // SAFETY: the caller's pointer.
-    unsafe { create_distributed(Creation::DistributedGraphAdjacent, comm_old, distributed, comm_dist_graph) }
+    Ok(Neighbours { sources, destinations, weights })
 }
 
 /// MPI_Dist_graph_neighbors_count (MPI-5.0 §8.5.5).

@@ -70,12 +70,12 @@ pub(super) unsafe fn create(
 pub(super) unsafe fn create_part(
     comm: MPI_Comm,
     place: CollectiveScope,
-    group: Arc<Group>,
+    group: Result<Arc<Group>>,
     newcomm: *mut MPI_Comm,
 ) -> Result<()> {
     // Who is in it, and at which place, is what each process of the other group has to know.
     const OUTSIDE: i64 = -1;
-    open_creation(place, Creation::Create)?;
+    let group = open_creation(place, Creation::Create, group)?;
     let place = with(|process| process.agreement_scope(comm.0))?;
     let places = gather_all(place, &[group.rank.map_or(OUTSIDE, i64::from)])?;
     let (place, (remote, remote_begin, is_first, own)) = with(|process| {
@@ -121,7 +121,7 @@ pub(crate) unsafe fn intercomm_merge(intercomm: MPI_Comm, high: c_int, newintrac
         let firsts = if inter.is_first { object.group.size() } else { remote.size() };
         Ok::<_, Error>((process.agreement_scope(intercomm.0)?, firsts as usize))
     })?;
-    open_creation(place, Creation::Merge)?;
+    open_creation(place, Creation::Merge, Ok(()))?;
     let highs = gather_all(with(|process| process.agreement_scope(intercomm.0))?, &[i64::from(high != 0)])?;
     let (first, second) = highs.split_at(firsts);
     if let Some(group) = [first, second].iter().find(|group| group.iter().any(|high| *high != group[0])) {

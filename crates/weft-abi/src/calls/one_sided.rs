@@ -18,7 +18,7 @@ use weft_mpi::error::{Error, Result};
 use weft_mpi::layout::Element;
 use weft_mpi::memory::{self, UserData};
 use weft_mpi::object::{Class, Operation, full};
-use weft_mpi::one_sided::{self, Access, Attached, Exposed, Exposure, Spot, Wish};
+use weft_mpi::one_sided::{self, Access, Attached, Exposed, Exposure, Fence, Spot, Wish};
 use weft_mpi::process::{Guard, Process, lock, with};
 use weft_mpi::reduce::{self, Op};
 use weft_mpi::request::State;
@@ -36,7 +36,7 @@ unsafe fn create(
     comm: MPI_Comm,
     win: *mut MPI_Win,
 ) -> Result<usize> {
-    let info = with(|process| info_of(process, info))?;
+    let info = with(|process| info_of(process, info));
     let prepared = one_sided::prepare(comm.0, Wish { flavor, size, disp_unit, base: base.addr(), info })?;
     let rank = prepared.rank() as usize;
     let mapped: Vec<Option<Exposed>> = prepared
@@ -180,10 +180,10 @@ pub(crate) unsafe fn win_detach(win: MPI_Win, base: *const c_void) -> Result<()>
 pub(crate) unsafe fn win_free(win: *mut MPI_Win) -> Result<()> {
     // SAFETY: the caller's pointer.
     let handle = unsafe { *win };
-    with(|process| process.objects.window(handle.0).and_then(|found| found.epochs.check_free()))?;
+    let may_end = with(|process| Ok::<_, Error>(process.objects.window(handle.0)?.epochs.check_free()))?;
     // SAFETY: the callbacks are the program's.
-    unsafe { delete_attributes(handle.0, Class::Window)? };
-    one_sided::free(handle.0)?;
+    let may_end = may_end.and_then(|()| unsafe { delete_attributes(handle.0, Class::Window) });
+    one_sided::free(handle.0, may_end)?;
     // SAFETY: the caller's pointer.
     unsafe { *win = MPI_Win::NULL };
     Ok(())
@@ -272,12 +272,11 @@ pub(crate) unsafe fn win_call_errhandler(win: MPI_Win, errorcode: c_int) -> Resu
 
 /// MPI_Win_fence (MPI-5.0 §12.5.1).
 pub(crate) unsafe fn win_fence(assert: c_int, win: MPI_Win) -> Result<()> {
-    let communicator = one_sided::begin_fence(win.0, assert)?;
+    let fence = Fence::begin(win.0, assert)?;
     // SAFETY: a barrier has no buffers.
-    let met = unsafe { collectives::barrier(Form::Blocking, MPI_Comm(communicator)) };
+    let met = unsafe { collectives::barrier(Form::Blocking, MPI_Comm(fence.communicator)) };
     // What goes wrong there concerns the window: its communicator has no error handler of the program.
-    met.map_err(|error| Error::new(error.class, error.message.clone()))?;
-    one_sided::end_fence(win.0, assert)
+    fence.end(met.map_err(|error| Error::new(error.class, error.message.clone())))
 }
 
 /// MPI_Win_post (MPI-5.0 §12.5.2).

@@ -10,7 +10,7 @@ use crate::generated::constants::*;
 use crate::types::*;
 use std::ffi::c_int;
 use std::sync::Arc;
-use weft_mpi::communicator::Creation;
+use weft_mpi::communicator::{Creation, needed};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::process::with;
 use weft_mpi::topology::{Dimension, Grid, Topology, balanced};
@@ -108,13 +108,16 @@ pub(crate) unsafe fn cart_create(
     // SAFETY: the caller's pointer. After an error it is no communicator.
     unsafe { *comm_cart = MPI_Comm::NULL };
     compared(comm_old)?;
-    let (place, group, grid) = with(|process| {
+    let (place, described) = with(|process| {
         let group = process.objects.communicator(comm_old.0)?.intra()?.group.clone();
         // SAFETY: the caller's arrays.
-        let grid = unsafe { described_grid(ndims, dims, periods, group.size())? };
-        let places = process.places_in_grid(&group, &grid, reorder != 0);
-        Ok::<_, Error>((process.collective_scope(comm_old.0)?, group.of_ranks(&places), grid))
+        let described = unsafe { described_grid(ndims, dims, periods, group.size()) }.map(|grid| {
+            let places = process.places_in_grid(&group, &grid, reorder != 0);
+            (group.of_ranks(&places), grid)
+        });
+        Ok::<_, Error>((process.collective_scope(comm_old.0)?, described))
     })?;
+    let (group, grid) = needed(&place, Creation::Cartesian, described)?;
     let topology = Arc::new(Topology::Cartesian(grid));
     // SAFETY: the caller's pointer.
     unsafe { create(Creation::Cartesian, place, group, comm_cart, |object| object.topology = Some(topology)) }
@@ -245,17 +248,19 @@ pub(crate) unsafe fn cart_sub(comm: MPI_Comm, remain_dims: *const c_int, newcomm
     // SAFETY: the caller's pointer. After an error it is no communicator.
     unsafe { *newcomm = MPI_Comm::NULL };
     compared(comm)?;
-    let (place, group, grid) = with(|process| {
+    let (place, described) = with(|process| {
         let object = process.objects.communicator(comm.0)?;
         let (grid, group) = (object.grid()?, object.group.clone());
         let count = grid.dimensions().len();
-        check::array("remain_dims", remain_dims, count as i64)?;
-        // SAFETY: the caller's array has an element for each dimension.
-        let remain: Vec<bool> = unsafe { slice(remain_dims, count) }.iter().map(|remains| *remains != 0).collect();
-        let members = grid.members_of_subgrid(object.rank, &remain);
-        let grid = grid.subgrid(&remain);
-        Ok::<_, Error>((process.collective_scope(comm.0)?, group.of_ranks(&members), grid))
+        let described = check::array("remain_dims", remain_dims, count as i64).map(|()| {
+            // SAFETY: the caller's array has an element for each dimension.
+            let remain: Vec<bool> = unsafe { slice(remain_dims, count) }.iter().map(|remains| *remains != 0).collect();
+            let members = grid.members_of_subgrid(object.rank, &remain);
+            (group.of_ranks(&members), grid.subgrid(&remain))
+        });
+        Ok::<_, Error>((process.collective_scope(comm.0)?, described))
     })?;
+    let (group, grid) = needed(&place, Creation::CartesianSub, described)?;
     let topology = Arc::new(Topology::Cartesian(grid));
     // SAFETY: the caller's pointer.
     unsafe { create(Creation::CartesianSub, place, group, newcomm, |object| object.topology = Some(topology)) }

@@ -20,7 +20,10 @@ entry! { MPI_Comm_compare PMPI_Comm_compare(comm1: MPI_Comm, comm2: MPI_Comm, re
 
 entry! { MPI_Comm_create PMPI_Comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: *mut MPI_Comm) -> c_int {
     call(Function::CommCreate, Scope::Comm(comm), || {
-        check::pointer("newcomm", newcomm)?;
+        crate::calls::communicators::told(comm, weft_mpi::communicator::Creation::Create, || {
+            check::pointer("newcomm", newcomm)?;
+            Ok(())
+        })?;
         unsafe { crate::calls::communicators::comm_create(comm, group, newcomm) }
     })
 } }
@@ -76,7 +79,10 @@ entry! { MPI_Comm_delete_attr PMPI_Comm_delete_attr(comm: MPI_Comm, comm_keyval:
 
 entry! { MPI_Comm_dup PMPI_Comm_dup(comm: MPI_Comm, newcomm: *mut MPI_Comm) -> c_int {
     call(Function::CommDup, Scope::Comm(comm), || {
-        check::pointer("newcomm", newcomm)?;
+        crate::calls::communicators::told(comm, weft_mpi::communicator::Creation::Duplicate, || {
+            check::pointer("newcomm", newcomm)?;
+            Ok(())
+        })?;
         unsafe { crate::calls::communicators::comm_dup(comm, newcomm) }
     })
 } }
@@ -87,8 +93,11 @@ entry! { MPI_Comm_dup_with_info PMPI_Comm_dup_with_info(
     newcomm: *mut MPI_Comm,
 ) -> c_int {
     call(Function::CommDupWithInfo, Scope::Comm(comm), || {
-        check::info("info", info)?;
-        check::pointer("newcomm", newcomm)?;
+        crate::calls::communicators::told(comm, weft_mpi::communicator::Creation::Duplicate, || {
+            check::info("info", info)?;
+            check::pointer("newcomm", newcomm)?;
+            Ok(())
+        })?;
         unsafe { crate::calls::communicators::comm_dup_with_info(comm, info, newcomm) }
     })
 } }
@@ -144,8 +153,11 @@ entry! { MPI_Comm_group PMPI_Comm_group(comm: MPI_Comm, group: *mut MPI_Group) -
 
 entry! { MPI_Comm_idup PMPI_Comm_idup(comm: MPI_Comm, newcomm: *mut MPI_Comm, request: *mut MPI_Request) -> c_int {
     call(Function::CommIdup, Scope::Comm(comm), || {
-        check::pointer("newcomm", newcomm)?;
-        check::pointer("request", request)?;
+        crate::calls::communicators::told_at_once(comm, weft_mpi::communicator::Creation::Duplicate, || {
+            check::pointer("newcomm", newcomm)?;
+            check::pointer("request", request)?;
+            Ok(())
+        })?;
         unsafe { crate::calls::communicators::comm_idup(comm, newcomm, request) }
     })
 } }
@@ -157,9 +169,12 @@ entry! { MPI_Comm_idup_with_info PMPI_Comm_idup_with_info(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::CommIdupWithInfo, Scope::Comm(comm), || {
-        check::info("info", info)?;
-        check::pointer("newcomm", newcomm)?;
-        check::pointer("request", request)?;
+        crate::calls::communicators::told_at_once(comm, weft_mpi::communicator::Creation::Duplicate, || {
+            check::info("info", info)?;
+            check::pointer("newcomm", newcomm)?;
+            check::pointer("request", request)?;
+            Ok(())
+        })?;
         unsafe { crate::calls::communicators::comm_idup_with_info(comm, info, newcomm, request) }
     })
 } }
@@ -214,7 +229,10 @@ entry! { MPI_Comm_size PMPI_Comm_size(comm: MPI_Comm, size: *mut c_int) -> c_int
 
 entry! { MPI_Comm_split PMPI_Comm_split(comm: MPI_Comm, color: c_int, key: c_int, newcomm: *mut MPI_Comm) -> c_int {
     call(Function::CommSplit, Scope::Comm(comm), || {
-        check::pointer("newcomm", newcomm)?;
+        crate::calls::communicators::told(comm, weft_mpi::communicator::Creation::Split, || {
+            check::pointer("newcomm", newcomm)?;
+            Ok(())
+        })?;
         unsafe { crate::calls::communicators::comm_split(comm, color, key, newcomm) }
     })
 } }
@@ -227,8 +245,11 @@ entry! { MPI_Comm_split_type PMPI_Comm_split_type(
     newcomm: *mut MPI_Comm,
 ) -> c_int {
     call(Function::CommSplitType, Scope::Comm(comm), || {
-        check::info("info", info)?;
-        check::pointer("newcomm", newcomm)?;
+        crate::calls::communicators::told(comm, weft_mpi::communicator::Creation::SplitType, || {
+            check::info("info", info)?;
+            check::pointer("newcomm", newcomm)?;
+            Ok(())
+        })?;
         unsafe { crate::calls::communicators::comm_split_type(comm, split_type, key, info, newcomm) }
     })
 } }
@@ -426,7 +447,10 @@ entry! { MPI_Intercomm_merge PMPI_Intercomm_merge(
     newintracomm: *mut MPI_Comm,
 ) -> c_int {
     call(Function::IntercommMerge, Scope::Comm(intercomm), || {
-        check::pointer("newintracomm", newintracomm)?;
+        crate::calls::communicators::told(intercomm, weft_mpi::communicator::Creation::Merge, || {
+            check::pointer("newintracomm", newintracomm)?;
+            Ok(())
+        })?;
         unsafe { crate::calls::intercommunicators::intercomm_merge(intercomm, high, newintracomm) }
     })
 } }

@@ -572,10 +572,13 @@ entry! { MPI_Win_allocate PMPI_Win_allocate(
     win: *mut MPI_Win,
 ) -> c_int {
     call(Function::WinAllocate, Scope::Comm(comm), || {
-        check::size("size", size as i64)?;
-        check::info("info", info)?;
-        check::pointer("baseptr", baseptr)?;
-        check::pointer("win", win)?;
+        crate::calls::communicators::told(comm, weft_mpi::communicator::Creation::Window, || {
+            check::size("size", size as i64)?;
+            check::info("info", info)?;
+            check::pointer("baseptr", baseptr)?;
+            check::pointer("win", win)?;
+            Ok(())
+        })?;
         unsafe { crate::calls::one_sided::win_allocate(size, i64::from(disp_unit), info, comm, baseptr, win) }
     })
 } }
@@ -589,10 +592,13 @@ entry! { MPI_Win_allocate_c PMPI_Win_allocate_c(
     win: *mut MPI_Win,
 ) -> c_int {
     call(Function::WinAllocateC, Scope::Comm(comm), || {
-        check::size("size", size as i64)?;
-        check::info("info", info)?;
-        check::pointer("baseptr", baseptr)?;
-        check::pointer("win", win)?;
+        crate::calls::communicators::told(comm, weft_mpi::communicator::Creation::Window, || {
+            check::size("size", size as i64)?;
+            check::info("info", info)?;
+            check::pointer("baseptr", baseptr)?;
+            check::pointer("win", win)?;
+            Ok(())
+        })?;
         unsafe { crate::calls::one_sided::win_allocate(size, disp_unit as i64, info, comm, baseptr, win) }
     })
 } }
@@ -606,10 +612,13 @@ entry! { MPI_Win_allocate_shared PMPI_Win_allocate_shared(
     win: *mut MPI_Win,
 ) -> c_int {
     call(Function::WinAllocateShared, Scope::Comm(comm), || {
-        check::size("size", size as i64)?;
-        check::info("info", info)?;
-        check::pointer("baseptr", baseptr)?;
-        check::pointer("win", win)?;
+        crate::calls::communicators::told(comm, weft_mpi::communicator::Creation::Window, || {
+            check::size("size", size as i64)?;
+            check::info("info", info)?;
+            check::pointer("baseptr", baseptr)?;
+            check::pointer("win", win)?;
+            Ok(())
+        })?;
         unsafe {
             crate::calls::one_sided::win_allocate_shared(
                 size, i64::from(disp_unit), info, comm, baseptr, win
@@ -627,10 +636,13 @@ entry! { MPI_Win_allocate_shared_c PMPI_Win_allocate_shared_c(
     win: *mut MPI_Win,
 ) -> c_int {
     call(Function::WinAllocateSharedC, Scope::Comm(comm), || {
-        check::size("size", size as i64)?;
-        check::info("info", info)?;
-        check::pointer("baseptr", baseptr)?;
-        check::pointer("win", win)?;
+        crate::calls::communicators::told(comm, weft_mpi::communicator::Creation::Window, || {
+            check::size("size", size as i64)?;
+            check::info("info", info)?;
+            check::pointer("baseptr", baseptr)?;
+            check::pointer("win", win)?;
+            Ok(())
+        })?;
         unsafe { crate::calls::one_sided::win_allocate_shared(size, disp_unit as i64, info, comm, baseptr, win) }
     })
 } }
@@ -655,9 +667,12 @@ entry! { MPI_Win_create PMPI_Win_create(
     win: *mut MPI_Win,
 ) -> c_int {
     call(Function::WinCreate, Scope::Comm(comm), || {
-        check::size("size", size as i64)?;
-        check::info("info", info)?;
-        check::pointer("win", win)?;
+        crate::calls::communicators::told(comm, weft_mpi::communicator::Creation::Window, || {
+            check::size("size", size as i64)?;
+            check::info("info", info)?;
+            check::pointer("win", win)?;
+            Ok(())
+        })?;
         unsafe { crate::calls::one_sided::win_create(base, size, i64::from(disp_unit), info, comm, win) }
     })
 } }
@@ -671,17 +686,23 @@ entry! { MPI_Win_create_c PMPI_Win_create_c(
     win: *mut MPI_Win,
 ) -> c_int {
     call(Function::WinCreateC, Scope::Comm(comm), || {
-        check::size("size", size as i64)?;
-        check::info("info", info)?;
-        check::pointer("win", win)?;
+        crate::calls::communicators::told(comm, weft_mpi::communicator::Creation::Window, || {
+            check::size("size", size as i64)?;
+            check::info("info", info)?;
+            check::pointer("win", win)?;
+            Ok(())
+        })?;
         unsafe { crate::calls::one_sided::win_create(base, size, disp_unit as i64, info, comm, win) }
     })
 } }
 
 entry! { MPI_Win_create_dynamic PMPI_Win_create_dynamic(info: MPI_Info, comm: MPI_Comm, win: *mut MPI_Win) -> c_int {
     call(Function::WinCreateDynamic, Scope::Comm(comm), || {
-        check::info("info", info)?;
-        check::pointer("win", win)?;
+        crate::calls::communicators::told(comm, weft_mpi::communicator::Creation::Window, || {
+            check::info("info", info)?;
+            check::pointer("win", win)?;
+            Ok(())
+        })?;
         unsafe { crate::calls::one_sided::win_create_dynamic(info, comm, win) }
     })
 } }

@@ -28,10 +28,13 @@ entry! { MPI_Cart_create PMPI_Cart_create(
     comm_cart: *mut MPI_Comm,
 ) -> c_int {
     call(Function::CartCreate, Scope::Comm(comm_old), || {
-        check::dimensions("ndims", i64::from(ndims))?;
-        check::array("dims", dims, i64::from(ndims))?;
-        check::array("periods", periods, i64::from(ndims))?;
-        check::pointer("comm_cart", comm_cart)?;
+        crate::calls::communicators::told(comm_old, weft_mpi::communicator::Creation::Cartesian, || {
+            check::dimensions("ndims", i64::from(ndims))?;
+            check::array("dims", dims, i64::from(ndims))?;
+            check::array("periods", periods, i64::from(ndims))?;
+            check::pointer("comm_cart", comm_cart)?;
+            Ok(())
+        })?;
         unsafe { crate::calls::topologies::cart_create(comm_old, ndims, dims, periods, reorder, comm_cart) }
     })
 } }
@@ -91,7 +94,10 @@ entry! { MPI_Cart_shift PMPI_Cart_shift(
 
 entry! { MPI_Cart_sub PMPI_Cart_sub(comm: MPI_Comm, remain_dims: *const c_int, newcomm: *mut MPI_Comm) -> c_int {
     call(Function::CartSub, Scope::Comm(comm), || {
-        check::pointer("newcomm", newcomm)?;
+        crate::calls::communicators::told(comm, weft_mpi::communicator::Creation::CartesianSub, || {
+            check::pointer("newcomm", newcomm)?;
+            Ok(())
+        })?;
         unsafe { crate::calls::topologies::cart_sub(comm, remain_dims, newcomm) }
     })
 } }
@@ -123,11 +129,14 @@ entry! { MPI_Dist_graph_create PMPI_Dist_graph_create(
     comm_dist_graph: *mut MPI_Comm,
 ) -> c_int {
     call(Function::DistGraphCreate, Scope::Comm(comm_old), || {
-        check::natural("n", i64::from(n))?;
-        check::array("sources", sources, i64::from(n))?;
-        check::array("degrees", degrees, i64::from(n))?;
-        check::info("info", info)?;
-        check::pointer("comm_dist_graph", comm_dist_graph)?;
+        crate::calls::communicators::told(comm_old, weft_mpi::communicator::Creation::DistributedGraph, || {
+            check::natural("n", i64::from(n))?;
+            check::array("sources", sources, i64::from(n))?;
+            check::array("degrees", degrees, i64::from(n))?;
+            check::info("info", info)?;
+            check::pointer("comm_dist_graph", comm_dist_graph)?;
+            Ok(())
+        })?;
         unsafe {
             crate::calls::graphs::dist_graph_create(
                 comm_old, n, sources, degrees, destinations, weights, info, reorder, comm_dist_graph
@@ -149,12 +158,15 @@ entry! { MPI_Dist_graph_create_adjacent PMPI_Dist_graph_create_adjacent(
     comm_dist_graph: *mut MPI_Comm,
 ) -> c_int {
     call(Function::DistGraphCreateAdjacent, Scope::Comm(comm_old), || {
-        check::natural("indegree", i64::from(indegree))?;
-        check::array("sources", sources, i64::from(indegree))?;
-        check::natural("outdegree", i64::from(outdegree))?;
-        check::array("destinations", destinations, i64::from(outdegree))?;
-        check::info("info", info)?;
-        check::pointer("comm_dist_graph", comm_dist_graph)?;
+        crate::calls::communicators::told(comm_old, weft_mpi::communicator::Creation::DistributedGraphAdjacent, || {
+            check::natural("indegree", i64::from(indegree))?;
+            check::array("sources", sources, i64::from(indegree))?;
+            check::natural("outdegree", i64::from(outdegree))?;
+            check::array("destinations", destinations, i64::from(outdegree))?;
+            check::info("info", info)?;
+            check::pointer("comm_dist_graph", comm_dist_graph)?;
+            Ok(())
+        })?;
         unsafe {
             crate::calls::graphs::dist_graph_create_adjacent(
                 comm_old,
@@ -217,8 +229,11 @@ entry! { MPI_Graph_create PMPI_Graph_create(
     comm_graph: *mut MPI_Comm,
 ) -> c_int {
     call(Function::GraphCreate, Scope::Comm(comm_old), || {
-        check::array("index", index, i64::from(nnodes))?;
-        check::pointer("comm_graph", comm_graph)?;
+        crate::calls::communicators::told(comm_old, weft_mpi::communicator::Creation::Graph, || {
+            check::array("index", index, i64::from(nnodes))?;
+            check::pointer("comm_graph", comm_graph)?;
+            Ok(())
+        })?;
         unsafe { crate::calls::graphs::graph_create(comm_old, nnodes, index, edges, reorder, comm_graph) }
     })
 } }

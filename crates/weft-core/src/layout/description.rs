@@ -11,9 +11,10 @@
 //! ```
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::shape::Shape;
-use super::{DEPTH_MAX, Element, Layout};
+use super::{DEPTH_MAX, Element, Layout, Overflow};
 
 const EMPTY: u8 = 0;
 const RUN: u8 = 1;
@@ -21,6 +22,9 @@ const GRID: u8 = 2;
 const REPEAT: u8 = 3;
 const PIECES: u8 = 4;
 const PARTS: u8 = 5;
+
+/// Bytes of a shape before what depends on its kind.
+const HEAD_BYTES: usize = 9;
 
 /// The bytes are no description of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +35,51 @@ impl Layout {
     pub fn describe(&self, out: &mut Vec<u8>) {
         put(out, self.extent() as u64);
         describe_shape(&self.0.shape, out);
+    }
+
+    /// Whether [`Layout::describe`] appends no more than `most` bytes.
+    pub fn is_described_in(&self, most: usize) -> bool {
+        let mut left = most;
+        take(&mut left, 8) && fits(&self.0.shape, &mut left)
+    }
+
+    /// Cuts `count` items into parts that have short descriptions. `visit` is given each part, a layout of which one item at the same base
+    /// address has the packed bytes `range` of the items, in order, as long as it says that it wants more. A part has `runs` runs, or as many
+    /// more as are needed for it to end between two pieces of `grain` packed bytes.
+    ///
+    /// # Errors
+    /// The items are too far apart.
+    pub fn cut(
+        &self,
+        count: u64,
+        runs: usize,
+        grain: u64,
+        visit: &mut dyn FnMut(&Layout, Range<u64>) -> bool,
+    ) -> Result<(), Overflow> {
+        let byte = Layout::element(Element::Byte);
+        let mut blocks = Vec::with_capacity(runs);
+        let (mut start, mut end) = (0, 0);
+        let mut goes_on = Ok(true);
+        let mut give = |blocks: &mut Vec<(i64, u64)>, range: Range<u64>| {
+            let part = Layout::indexed(blocks, &byte)?;
+            blocks.clear();
+            Ok(visit(&part, range))
+        };
+        self.runs(count, 0..u64::MAX, &mut |offset, length| {
+            if goes_on != Ok(true) {
+                return;
+            }
+            blocks.push((offset, length as u64));
+            end += length as u64;
+            if blocks.len() >= runs && end % grain == 0 {
+                goes_on = give(&mut blocks, start..end);
+                start = end;
+            }
+        });
+        if goes_on? && !blocks.is_empty() {
+            give(&mut blocks, start..end)?;
+        }
+        Ok(())
     }
 
     /// The layout that a peer has described: with the same bytes in the same order, and the same extent.
@@ -51,6 +100,31 @@ impl Layout {
     pub fn is_same(&self, other: &Layout) -> bool {
         alloc::sync::Arc::ptr_eq(&self.0, &other.0)
     }
+}
+
+/// Takes `bytes` off what is left; `false`: there is less.
+fn take(left: &mut usize, bytes: usize) -> bool {
+    let rest = left.checked_sub(bytes);
+    *left = rest.unwrap_or(0);
+    rest.is_some()
+}
+
+/// Whether the description of a shape fits what is left, which it is taken off. It stops as soon as it does not: shapes share parts, and
+/// may have many more of them than memory would hold.
+fn fits(shape: &Shape, left: &mut usize) -> bool {
+    let own = match shape {
+        Shape::Empty => 0,
+        Shape::Run { .. } => 8,
+        Shape::Grid { .. } => 24,
+        Shape::Repeat { .. } => 16,
+        Shape::Pieces { pieces, .. } => 4 + pieces.len().saturating_mul(16),
+        Shape::Parts { .. } => 4,
+    };
+    let inner = |left: &mut usize| match shape {
+        Shape::Repeat { of, .. } => fits(of, left),
+        _ => shape.parts().all(|part| fits(part, left)),
+    };
+    take(left, HEAD_BYTES + own) && inner(left)
 }
 
 fn put(out: &mut Vec<u8>, value: u64) {
@@ -156,10 +230,8 @@ impl Reader<'_> {
             _ => return Err(NoLayout),
         };
         let built = built.map_err(|_| NoLayout)?;
-        if offset == 0 {
-            return Ok(built);
-        }
-        Layout::structure(&[(offset, 1, built)]).map_err(|_| NoLayout)
+        // No level of its own: a layout may be nested as deep as can be, with an offset at each level.
+        built.shifted(offset).map_err(|_| NoLayout)
     }
 }
 
@@ -197,6 +269,90 @@ mod tests {
             assert_eq!(runs(&again, 3), runs(&layout, 3));
             assert_eq!(again.touched(3), layout.touched(3));
         }
+    }
+
+    /// Each layout, and limits about the length of its description.   Expect: it is described in just so many bytes.
+    #[test]
+    fn how_long_a_description_is_is_known_before() {
+        for layout in several() {
+            let mut bytes = Vec::new();
+            layout.describe(&mut bytes);
+            assert!(layout.is_described_in(bytes.len()));
+            assert!(!layout.is_described_in(bytes.len() - 1));
+        }
+    }
+
+    /// A sequence of two of a sequence of two, fifty levels of it: shapes share their parts.   Expect: that its description is too long is known at once.
+    #[test]
+    fn a_description_that_no_memory_holds_is_not_begun() {
+        let hole = Layout::indexed(&[(0, 1), (3, 2), (9, 1)], &Layout::element(Element::Byte)).unwrap();
+        let mut layout = hole;
+        for _ in 0..50 {
+            let far = layout.extent() + 7;
+            layout = Layout::structure(&[(0, 1, layout.clone()), (far, 1, layout.clone())]).unwrap();
+        }
+        assert!(!layout.is_described_in(1 << 20));
+    }
+
+    /// A datatype as deep as can be, with an offset at each level.   Expect: a peer takes its description.
+    #[test]
+    fn the_deepest_layout_is_taken_by_a_peer() {
+        let irregular = Layout::indexed(&[(1, 3), (9, 1), (12, 2)], &Layout::element(Element::Byte)).unwrap();
+        let mut layout = irregular;
+        while let Ok(deeper) =
+            Layout::vector(2, 1, layout.extent() + 5, &layout).and_then(|two| Layout::structure(&[(3, 1, two)]))
+        {
+            // Sizes double with each level: as deep as they allow.
+            layout = deeper;
+        }
+        let mut deep = Layout::indexed(&[(1, 3), (9, 1)], &Layout::element(Element::Byte)).unwrap();
+        while let Ok(deeper) = Layout::structure(&[(5, 1, deep.clone()), (deep.extent() + 90, 1, tiny())]) {
+            deep = deeper;
+        }
+        for layout in [layout, deep] {
+            let mut bytes = Vec::new();
+            layout.describe(&mut bytes);
+            let again = Layout::from_description(&bytes).expect("what is described is taken");
+            assert_eq!((again.size(), again.extent()), (layout.size(), layout.extent()));
+        }
+    }
+
+    fn tiny() -> Layout {
+        Layout::vector(2, 1, 2, &Layout::element(Element::Byte)).unwrap()
+    }
+
+    /// Several items of each layout, cut into parts of few runs.   Expect: the parts have the bytes of the whole in order, each as many runs as asked for or
+    /// what is needed to end between two elements; and whoever wants no more is given no more.
+    #[test]
+    fn parts_of_items_are_the_items() {
+        for layout in several() {
+            for (most, grain) in [(1, 1), (2, 4), (5, 12), (1000, 1)] {
+                let (mut found, mut packed) = (Vec::new(), 0);
+                layout
+                    .cut(3, most, grain, &mut |part, range| {
+                        assert_eq!(range.start, packed);
+                        assert_eq!(part.size(), range.end - range.start);
+                        packed = range.end;
+                        let own = runs(part, 1);
+                        assert!(own.len() <= most + grain as usize);
+                        assert!(packed % grain == 0 || packed == 3 * layout.size());
+                        found.extend(own);
+                        true
+                    })
+                    .unwrap();
+                assert_eq!(packed, 3 * layout.size());
+                let bytes = |runs: &[(i64, usize)]| -> Vec<i64> {
+                    runs.iter().flat_map(|(offset, length)| *offset..*offset + *length as i64).collect()
+                };
+                assert_eq!(bytes(&found), bytes(&runs(&layout, 3)));
+            }
+        }
+        let mut calls = 0;
+        let cut = several()[3].cut(9, 1, 1, &mut |_, _| {
+            calls += 1;
+            calls < 2
+        });
+        assert_eq!((cut, calls), (Ok(()), 2));
     }
 
     /// Descriptions are cut at each place, lengthened, and changed in each byte.   Expect: an error or some layout, never a panic.

@@ -17,12 +17,24 @@ use crate::messages::{self, PeerAccess};
 use crate::peers::Route;
 use crate::request::{Hold, Mode, Send, State};
 use crate::transport::Platform;
-use crate::windows::{Answer, BATCH_TAG, LEAVING_MIN, NewWindow, Reach, Transfer, Window};
+use crate::windows::{Answer, BATCH_TAG, Batch, LAYOUTS_MAX, LEAVING_MIN, NewWindow, Reach, Transfer, Window};
 
 pub use origin::Access;
 
-/// A batch that another process sends is no longer than this: the description of a datatype is the longest record.
-const BATCH_BYTES_MAX: u64 = 64 << 20;
+/// A batch that another process sends is no longer than this: the description of a datatype is the longest record, and may stand behind a
+/// batch that was nearly full.
+const BATCH_BYTES_MAX: u64 = (DESCRIPTION_BYTES_MAX + RECORD_MAX + BATCH_BYTES) as u64;
+/// Datatypes whose descriptions are longer than this are not told to targets: accesses to items of them are cut into parts …
+const DESCRIPTION_BYTES_MAX: usize = 4 << 20;
+/// … of about so many runs each, whose descriptions are as short, and which the target keeps until the next part is told.
+const PART_RUNS: usize = (DESCRIPTION_BYTES_MAX - PART_BYTES_MIN) / RUN_BYTES - PART_RUNS_MORE;
+/// A part ends between two elements, which may have so many runs.
+const PART_RUNS_MORE: usize = 64;
+/// What a description takes beside its runs, and what it takes for each.
+const PART_BYTES_MIN: usize = 64;
+const RUN_BYTES: usize = 16;
+/// The number under which parts are told, one after the other: it is behind those of whole datatypes.
+const PART_LAYOUT: u32 = LAYOUTS_MAX as u32;
 /// Batches and records of this length leave, where the route does not say less.
 const BATCH_BYTES: usize = 8 << 10;
 /// Accumulates of more bytes travel as messages of their own …
@@ -58,6 +70,11 @@ impl<P: Platform> Engine<P> {
             let accumulating = source.accumulating.as_ref().map(|accumulating| accumulating.handle);
             for handle in source.transfers.iter().copied().chain(accumulating) {
                 self.messages.abandon(handle, &self.peers);
+            }
+            for batch in &source.batches {
+                if let Batch::Announced { unexpected, .. } = batch {
+                    self.messages.unexpected.remove(*unexpected);
+                }
             }
         }
         self.windows.table[index] = Some(window);
@@ -156,63 +173,76 @@ impl<P: Platform> Engine<P> {
         if let (Some(data), Some((to, at, _))) = (data, &answer.data) {
             to.write(*at, data);
         }
-        match (answer.request, error) {
-            (Some(request), Some(error)) => self.messages.fail(request, error),
-            (Some(request), None) => self.messages.complete(request),
-            (None, Some(error)) => _ = state.error.get_or_insert(error),
-            (None, None) => {}
+        match answer.request.map(|handle| (handle, self.messages.requests.get_mut(handle))) {
+            Some((handle, request)) => {
+                if let (Some(request), Some(error)) = (request, error) {
+                    request.error.get_or_insert(error);
+                }
+                if answer.is_last {
+                    self.messages.complete(handle);
+                }
+            }
+            None => error.into_iter().for_each(|error| _ = state.error.get_or_insert(error)),
         }
         self.messages.completions += 1;
     }
 
-    /// What has been collected for `target` leaves; `false`: it must wait until what is being written there is there, and then leaves by itself.
+    /// What has been collected for `target` leaves; `false`: it must wait until what is being written there is there, or until there is room
+    /// for its request, and then leaves by itself.
     fn send_batch(&mut self, window: &mut Window, target: u32) -> bool {
         let state = &mut window.targets[target as usize];
         if state.writes > 0 && !cfg!(weft_mutant = "records_before_writes") {
             return false;
         }
         while let Some(batch) = window.targets[target as usize].held.pop_front() {
-            self.send_records(window, target, batch);
+            if !self.send_records(window, target, &batch) {
+                window.targets[target as usize].held.push_front(batch);
+                return false;
+            }
         }
-        let batch = std::mem::take(&mut window.targets[target as usize].batch);
-        let mut batch = self.send_records(window, target, batch);
-        batch.clear();
+        let mut batch = std::mem::take(&mut window.targets[target as usize].batch);
+        let has_left = self.send_records(window, target, &batch);
+        if has_left {
+            batch.clear();
+        }
         window.targets[target as usize].batch = batch;
-        true
+        has_left
     }
 
-    /// Sends records to `target`; the memory that they were in.
-    fn send_records(&mut self, window: &mut Window, target: u32, batch: Vec<u8>) -> Vec<u8> {
+    /// Sends records to `target`; `false`: there are so many requests that there is no room for one more.
+    fn send_records(&mut self, window: &mut Window, target: u32, batch: &[u8]) -> bool {
         let peer = window.group.members[target as usize];
         if batch.is_empty() || self.peers.has_failed(peer) {
-            return batch;
+            return true;
         }
         let envelope = Envelope { context: window.context, source: window.rank, tag: BATCH_TAG };
         let room = self.windows.outgoing.take().filter(|room| room.len() >= batch.len());
         let room = room.unwrap_or_else(|| SharedBuffer::new(batch.len().max(BATCH_BYTES + RECORD_MAX)));
-        room.write(0, &batch);
+        room.write(0, batch);
         let data = room.describe(0, batch.len() as u64, byte());
         let has_left = self.send_now(peer, envelope, &data);
-        self.windows.outgoing = Some(room);
-        if !has_left {
-            // There may be many: each has just the memory that it needs.
-            let room = SharedBuffer::new(batch.len());
-            room.write(0, &batch);
-            let data = room.describe(0, batch.len() as u64, byte());
-            let send = Send { peer: Some(peer), envelope, data, mode: Mode::Standard, blocking: false };
-            match self.messages.add(State::Queued(send), window.communicator) {
-                Ok(handle) => {
-                    self.forget_what_has_left();
-                    self.windows.leaving.push((handle, room));
-                    if let Some(request) = self.messages.requests.get_mut(handle) {
-                        request.hold = Hold::Freed;
-                    }
-                    self.start_send(handle);
-                }
-                Err(error) => _ = window.targets[target as usize].error.get_or_insert(error),
-            }
+        // The longest are rare, and are not kept room for.
+        self.windows.outgoing = (room.len() <= ACCUMULATE_BYTES_MAX as usize).then_some(room);
+        if has_left {
+            return true;
         }
-        batch
+        // There may be many: each has just the memory that it needs.
+        let room = SharedBuffer::new(batch.len());
+        room.write(0, batch);
+        let data = room.describe(0, batch.len() as u64, byte());
+        let send = Send { peer: Some(peer), envelope, data, mode: Mode::Standard, blocking: false };
+        let Ok(handle) = self.messages.add(State::Queued(send), window.communicator) else {
+            // A batch may hold what others wait for: it is not lost, but tried again.
+            self.windows.has_collected = true;
+            return false;
+        };
+        self.forget_what_has_left();
+        self.windows.leaving.push((handle, room));
+        if let Some(request) = self.messages.requests.get_mut(handle) {
+            request.hold = Hold::Freed;
+        }
+        self.start_send(handle);
+        true
     }
 
     /// Lets the memory of batches go that have left; seldom, as there may be many that have not.
@@ -316,30 +346,18 @@ impl<P: Platform> Engine<P> {
         let mut at = 0;
         while at < window.busy.len() {
             let rank = window.busy[at];
-            let target = &mut window.targets[rank as usize];
-            let messages = &mut self.messages;
             // There may be many: who waits for those behind the first waits for the first as well.
-            while let Some(Transfer { handle, .. }) = target.transfers.front() {
-                if messages.is_under_way(*handle) {
-                    break;
-                }
-                if let Some(error) = messages.take_error(*handle) {
-                    target.error.get_or_insert(error);
-                }
-                messages.completions += 1;
-                target.transfers.pop_front();
+            while let Some(first) = window.targets[rank as usize].transfers.front()
+                && !self.messages.is_under_way(first.handle)
+            {
+                let ended = window.targets[rank as usize].transfers.pop_front();
+                let error = ended.and_then(|ended| self.end_transfer(window, rank, &ended));
+                let target = &mut window.targets[rank as usize];
+                error.into_iter().for_each(|error| _ = target.error.get_or_insert(error));
+                self.messages.completions += 1;
             }
-            target.requested.retain(|Transfer { handle, request, .. }| {
-                if messages.is_under_way(*handle) {
-                    return true;
-                }
-                match (*request, messages.take_error(*handle)) {
-                    (Some(request), Some(error)) => messages.fail(request, error),
-                    (Some(request), None) => messages.complete(request),
-                    (None, _) => {}
-                }
-                false
-            });
+            self.settle_requested(window, rank);
+            let target = &mut window.targets[rank as usize];
             if target.is_idle() {
                 target.is_busy = false;
                 window.busy.swap_remove(at);
@@ -347,6 +365,37 @@ impl<P: Platform> Engine<P> {
                 at += 1;
             }
         }
+    }
+
+    /// The same for those for which requests of the program wait.
+    fn settle_requested(&mut self, window: &mut Window, rank: u32) {
+        let requested = &mut window.targets[rank as usize].requested;
+        let messages = &self.messages;
+        if requested.iter().all(|transfer| messages.is_under_way(transfer.handle)) {
+            return;
+        }
+        let is_over = |transfer: &mut Transfer| !messages.is_under_way(transfer.handle);
+        let ended: Vec<Transfer> = requested.extract_if(.., is_over).collect();
+        for transfer in ended {
+            let error = self.end_transfer(window, rank, &transfer);
+            let Some(request) = transfer.request else { continue };
+            if let (Some(error), Some(request)) = (error, self.messages.requests.get_mut(request)) {
+                request.error.get_or_insert(error);
+            }
+            // Of an access in parts all must be over: the program uses its buffer then.
+            let requested = &window.targets[rank as usize].requested;
+            if !(transfer.is_part && requested.iter().any(|other| other.request == Some(request))) {
+                self.messages.complete(request);
+            }
+        }
+    }
+
+    /// Forgets the message of a transfer; what went wrong. One of which less has come than was asked for has been refused.
+    fn end_transfer(&mut self, window: &Window, rank: u32, transfer: &Transfer) -> Option<Error> {
+        let arrived = self.messages.requests.get(transfer.handle).map_or(0, |request| request.status.bytes);
+        let error = self.messages.take_error(transfer.handle);
+        let is_short = arrived < transfer.expected;
+        error.or_else(|| is_short.then(|| refused_there(RMA_RANGE, window.member(rank), &self.peers)))
     }
 
     /// `peer` is gone: what waits for it fails, and what it has is free.
@@ -371,7 +420,7 @@ impl<P: Platform> Engine<P> {
         let waiting: Vec<usize> =
             window.answers.iter().filter(|(_, answer)| answer.target == rank).map(|(handle, _)| handle).collect();
         for handle in &waiting {
-            if let Some(Answer { request: Some(request), .. }) = window.answers.remove(*handle) {
+            if let Some(Answer { request: Some(request), is_last: true, .. }) = window.answers.remove(*handle) {
                 self.messages.fail(request, error.clone());
             }
         }

@@ -24,8 +24,8 @@ const LOOKS_MIN: u32 = 3;
 /// As for [`process::Process::start_collective`]; what went wrong with one of its messages.
 pub fn run(mut process: Guard, place: CollectiveScope, bound: Arc<Bound>) -> Result<()> {
     let communicator = place.communicator;
+    let scratch = process.take_part(&place, Cursor::scratch(&bound))?;
     let mut cursor = if bound.schedule().phases > 0 {
-        let scratch = Cursor::scratch(&bound)?;
         let run = Run::new(bound, scratch);
         let looks_max = if process.may_spin() { LOOKS_MAX } else { LOOKS_MIN };
         let goes_on = |looks| looks < looks_max && !is_contended();
@@ -37,7 +37,7 @@ pub fn run(mut process: Guard, place: CollectiveScope, bound: Arc<Bound>) -> Res
             InOrder::Stopped { complete, failed } => Cursor::behind(place, run, complete, failed),
         }
     } else {
-        Cursor::new(place, bound)?
+        Cursor::in_scratch(place, bound, scratch)
     };
     loop {
         match cursor.go_without_requests(process.engine()?)? {
@@ -59,7 +59,7 @@ pub fn run(mut process: Guard, place: CollectiveScope, bound: Arc<Bound>) -> Res
             }
         }
     }
-    let request = process.messages()?.add_collective(communicator)?;
+    let request = process.collective_request(cursor.place())?;
     process.go_on(Running { request, cursor, then: None });
     blocking::wait(process, request)?.error.map_or(Ok(()), Err)
 }

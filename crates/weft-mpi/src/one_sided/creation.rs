@@ -6,12 +6,12 @@ use weft_engine::memory::{self, Exposed, Holder};
 use weft_engine::transport::RemoteMemory;
 use weft_engine::windows::{Exposure, NewWindow, Reach};
 
-use super::scope;
+use super::{agree, remove, scope};
 use crate::communicator::{Creation, agree_on_context, gather_all};
 use crate::constants::*;
 use crate::error::{Error, Result};
 use crate::object::{Group, Info, full};
-use crate::process::with;
+use crate::process::{Process, with};
 use crate::window::direct::Direct;
 use crate::window::{Facts, OpenEpochs, Part, Window};
 
@@ -30,12 +30,12 @@ pub struct Wish {
     pub disp_unit: i64,
     /// Address of memory that the program gives.
     pub base: usize,
-    /// Hints.
-    pub info: Info,
+    /// Hints, if there are such.
+    pub info: Result<Info>,
 }
 
 impl Wish {
-    fn check(&self) -> Result<()> {
+    fn check(&self) -> Result<&Info> {
         if self.size < 0 {
             return Err(Error::new(MPI_ERR_SIZE, format!("size is {}; it must not be negative", self.size)));
         }
@@ -46,11 +46,12 @@ impl Wish {
             let message = format!("base is a null pointer; it must have {} bytes", self.size);
             return Err(Error::new(MPI_ERR_BASE, message));
         }
-        memory::check_size(self.base, self.size as u64, MPI_ERR_SIZE)
+        memory::check_size(self.base, self.size as u64, MPI_ERR_SIZE)?;
+        self.info.as_ref().map_err(Error::clone)
     }
 
     fn is_set(&self, key: &str) -> bool {
-        self.info.iter().any(|(name, value)| name == key && value.trim() == "true")
+        self.info.iter().flatten().any(|(name, value)| name == key && value.trim() == "true")
     }
 }
 
@@ -117,8 +118,8 @@ impl Shares {
 
 /// Words that each process tells all others first.
 const TOLD: usize = 6;
-/// Words that each process tells all others last: whether their carriers may access its part, and what they call it.
-const REMOTE: usize = 3;
+/// Words that each process tells all others last: whether it could open its part, whether their carriers may access that, and what they call it.
+const REMOTE: usize = 4;
 
 /// Makes a window of the processes of `comm`: they agree on its context, and those of a node on its memory. All of them call this.
 ///
@@ -129,8 +130,9 @@ pub fn prepare(comm: usize, wish: Wish) -> Result<Prepared> {
         let group = process.objects.communicator(comm)?.intra()?.group.clone();
         Ok::<_, Error>((process.agreement_scope(comm)?, group))
     })?;
-    let handle = with(|process| process.add_communicator_with(group.clone(), MPI_ERRORS_RETURN))?;
-    agree_on_context(place, Some(handle), Creation::Window)?;
+    let handle = with(|process| process.add_communicator_with(group.clone(), MPI_ERRORS_RETURN));
+    agree_on_context(place, handle.clone().map(Some), Creation::Window)?;
+    let handle = handle?;
     let made = prepare_in(handle, &group, wish);
     if made.is_err() {
         with(|process| process.remove_communicator(handle));
@@ -207,7 +209,7 @@ fn hints(wish: &Wish) -> Info {
         .iter()
         .filter(|(key, _)| allocates || *key != "alloc_shared_noncontig")
         .map(|(key, default)| {
-            let given = wish.info.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone());
+            let given = wish.info.iter().flatten().find(|(name, _)| name == key).map(|(_, value)| value.clone());
             ((*key).to_owned(), given.unwrap_or_else(|| (*default).to_owned()))
         })
         .collect()
@@ -226,7 +228,7 @@ fn allocate(
     let shares = match Shares::of(near, parts, contiguous) {
         Ok(shares) => shares,
         // Other nodes wait to hear of it.
-        Err(error) => return agree(handle, &Err::<(), _>(error)).map(|()| None),
+        Err(error) => return agree(handle, &Err::<(), _>(error), no_memory_of).map(|()| None),
     };
     let leads = shares.near.first() == Some(&rank);
     let alone = shares.near.len() < 2;
@@ -247,11 +249,11 @@ fn allocate(
     }
     .map_err(no_memory);
     // Who attaches must find it.
-    agree(handle, &memory)?;
+    agree(handle, &memory, no_memory_of)?;
     if memory.as_ref().is_ok_and(Option::is_none) {
         memory = WindowMemory::attach(&name, shares.bytes, &settings).map(Some).map_err(no_memory);
     }
-    let agreed = agree(handle, &memory);
+    let agreed = agree(handle, &memory, no_memory_of);
     let mut memory = memory?;
     memory.iter_mut().for_each(WindowMemory::unlink);
     agreed?;
@@ -269,20 +271,9 @@ fn allocate(
     Ok(memory)
 }
 
-/// Whether all have been successful, which all hear.
-fn agree<T>(handle: usize, outcome: &Result<T>) -> Result<()> {
-    let class = outcome.as_ref().err().map_or(0, |error| error.class);
-    let classes = gather_all(scope(handle)?, &[i64::from(class)])?;
-    if let Err(error) = outcome {
-        return Err(error.clone());
-    }
-    match classes.iter().enumerate().find(|(_, class)| **class != 0) {
-        None => Ok(()),
-        Some((rank, class)) => {
-            let message = format!("rank {rank} has no memory for its part, and so there is no window");
-            Err(Error::new(*class as i32, message))
-        }
-    }
+/// The error of a window of which `rank` has no memory.
+fn no_memory_of(rank: usize, class: i32) -> Error {
+    Error::new(class, format!("rank {rank} has no memory for its part, and so there is no window"))
 }
 
 /// Opens what has been prepared. `exposures` are what `Prepared` says: this process's part, and those parts that are mapped here. All processes call
@@ -291,59 +282,93 @@ fn agree<T>(handle: usize, outcome: &Result<T>) -> Result<()> {
 /// # Errors
 /// Too many windows; a process is gone.
 pub fn open(prepared: Prepared, exposure: Exposure, mapped: Vec<Option<Exposed>>) -> Result<usize> {
-    let Prepared { communicator, rank, flavor, error_handler, info, parts, memory, .. } = prepared;
-    let (handle, index, remote) = with(|process| {
-        let object = process.objects.communicator(communicator)?;
-        let (context, group) = (object.context, object.group.clone());
-        let engine = process.engine()?;
-        let reach = |(rank, (part, mapped)): (usize, (&Part, &Option<Exposed>))| match mapped {
-            Some(exposed) => Reach::Mapped(*exposed),
-            None if flavor == MPI_WIN_FLAVOR_CREATE => {
-                engine.neighbour_reach(group.members[rank], part.base, part.size)
-            }
-            None => Reach::Records,
-        };
-        let reaches = parts.iter().zip(&mapped).enumerate().map(reach).collect();
-        let index = engine.open_window(NewWindow { context, communicator, group, rank, exposure, reaches });
-        let remote = engine.expose_window(index);
-        let own = &parts[rank as usize];
-        let facts = Box::new(Facts {
-            size: own.size as isize,
-            disp_unit: i32::try_from(own.disp_unit).unwrap_or(i32::MAX),
-            flavor,
-            model: MPI_WIN_UNIFIED,
-        });
-        let window = Window {
-            communicator,
-            index,
-            rank,
-            facts,
-            parts,
-            epochs: OpenEpochs::default(),
-            error_handler,
-            name: String::new(),
-            attributes: Vec::new(),
-            info,
-            memory,
-        };
-        let handle = process.objects.windows.insert(window).ok_or_else(|| full("windows"))?;
-        let found = process.objects.window_mut(handle)?;
-        found.epochs.tell(Direct::open(handle, &found.parts, &mapped));
-        Ok::<_, Error>((handle, index, remote))
-    })?;
+    let communicator = prepared.communicator;
+    let opened = with(|process| open_here(process, prepared, exposure, mapped));
     // Nobody accesses a window that its target has not opened: what is there is what the target's program put there before.
-    let own = remote.map_or([0; REMOTE], |memory| [1, memory.key as i64, memory.address as i64]);
-    let all = gather_all(scope(communicator)?, &own)?;
+    let class = opened.as_ref().err().map_or(0, |error| i64::from(error.class));
+    let remote = opened.as_ref().ok().and_then(|opened| opened.remote);
+    let own = remote.map_or([class, 0, 0, 0], |memory| [class, 1, memory.key as i64, memory.address as i64]);
+    let all = scope(communicator).and_then(|scope| gather_all(scope, &own));
+    let why = |rank| Error::new(MPI_ERR_NO_MEM, format!("rank {rank} could not open its part, and so there is no window"));
+    let all = all.and_then(|all| match all.chunks_exact(REMOTE).position(|words| words[0] != 0) {
+        Some(rank) => Err(why(rank)),
+        None => Ok(all),
+    });
+    let Opened { handle, index, .. } = match (opened, &all) {
+        (Ok(opened), Ok(_)) => opened,
+        (Ok(Opened { handle, .. }), Err(error)) => {
+            with(|process| remove(process, handle));
+            return Err(error.clone());
+        }
+        (Err(error), _) => {
+            with(|process| process.remove_communicator(communicator));
+            return Err(error);
+        }
+    };
     with(|process| {
         let (objects, engine) = process.parts()?;
         let parts = &objects.window(handle)?.parts;
-        for (rank, (words, part)) in
-            all.chunks_exact(REMOTE).zip(parts).enumerate().filter(|(_, (words, _))| words[0] != 0)
-        {
-            let memory = RemoteMemory { key: words[1] as u64, address: words[2] as u64 };
-            engine.place_at(index, rank as u32, memory, part.size);
+        for (rank, (words, part)) in all?.chunks_exact(REMOTE).zip(parts).enumerate() {
+            if words[1] != 0 {
+                let memory = RemoteMemory { key: words[2] as u64, address: words[3] as u64 };
+                engine.place_at(index, rank as u32, memory, part.size);
+            }
         }
         Ok::<_, Error>(())
     })?;
     Ok(handle)
+}
+
+/// A window that this process has opened: its handle, its number in the engine, and what carriers of others need to reach it.
+struct Opened {
+    handle: usize,
+    index: usize,
+    remote: Option<RemoteMemory>,
+}
+
+fn open_here(
+    process: &mut Process,
+    prepared: Prepared,
+    exposure: Exposure,
+    mapped: Vec<Option<Exposed>>,
+) -> Result<Opened> {
+    let Prepared { communicator, rank, flavor, error_handler, info, parts, memory, .. } = prepared;
+    let object = process.objects.communicator(communicator)?;
+    let (context, group) = (object.context, object.group.clone());
+    let engine = process.engine()?;
+    let reach = |(rank, (part, mapped)): (usize, (&Part, &Option<Exposed>))| match mapped {
+        Some(exposed) => Reach::Mapped(*exposed),
+        None if flavor == MPI_WIN_FLAVOR_CREATE => engine.neighbour_reach(group.members[rank], part.base, part.size),
+        None => Reach::Records,
+    };
+    let reaches = parts.iter().zip(&mapped).enumerate().map(reach).collect();
+    let index = engine.open_window(NewWindow { context, communicator, group, rank, exposure, reaches });
+    let remote = engine.expose_window(index);
+    let own = &parts[rank as usize];
+    let facts = Box::new(Facts {
+        size: own.size as isize,
+        disp_unit: i32::try_from(own.disp_unit).unwrap_or(i32::MAX),
+        flavor,
+        model: MPI_WIN_UNIFIED,
+    });
+    let window = Window {
+        communicator,
+        index,
+        rank,
+        facts,
+        parts,
+        epochs: OpenEpochs::default(),
+        error_handler,
+        name: String::new(),
+        attributes: Vec::new(),
+        info,
+        memory,
+    };
+    let Some(handle) = process.objects.windows.insert(window) else {
+        process.engine()?.close_window(index);
+        return Err(full("windows"));
+    };
+    let found = process.objects.window_mut(handle)?;
+    found.epochs.tell(Direct::open(handle, &found.parts, &mapped));
+    Ok(Opened { handle, index, remote })
 }

@@ -1,18 +1,23 @@
 //! One-sided operations at their origin: how each travels, and what is asked of targets.
 
+use std::ops::Range;
+
 use weft_core::layout::{Element, Layout};
 use weft_core::matching::Envelope;
 use weft_core::one_sided::{Claim, Items, Place, RECORD_MAX, Record};
 use weft_core::reduce::Op;
 
-use super::{ACCUMULATE_BYTES, ACCUMULATE_BYTES_MAX, BATCH_BYTES, FEW_BYTES, NO_ANSWER, packed};
+use super::{
+    ACCUMULATE_BYTES, ACCUMULATE_BYTES_MAX, BATCH_BYTES, DESCRIPTION_BYTES_MAX, FEW_BYTES, NO_ANSWER, PART_LAYOUT,
+    PART_RUNS, packed,
+};
 use crate::engine::Engine;
-use crate::error::{Error, RMA_RANGE, Result};
+use crate::error::{Error, NO_MEMORY, RMA_RANGE, Result};
 use crate::memory::{self, Exposed, UserData};
 use crate::messages::{self, PeerAccess};
-use crate::request::{Mode, Receive, Send, State};
+use crate::request::{Hold, Mode, Receive, Send, State};
 use crate::transport::{Platform, Proof};
-use crate::windows::{Answer, LAYOUTS_MAX, Mark, Reach, Window};
+use crate::windows::{Answer, Exposure, ForRequest, LAYOUTS_MAX, Mark, Reach, Window};
 
 /// Items of the target's memory (MPI-5.0 §12.3).
 #[derive(Clone, Copy)]
@@ -43,7 +48,7 @@ fn out_of_range(offset: u64, low: i64, high: i64, bytes: u64) -> Error {
     Error::new(RMA_RANGE, format!("bytes {low} to {high} of the target are not in its window, which has {bytes} bytes"))
 }
 
-/// How a record says where.
+/// How records say where an access is, or a part of it.
 enum Told {
     /// Bytes from here on.
     Run(u64),
@@ -51,12 +56,26 @@ enum Told {
     Items { offset: u64, layout: u32, count: u64 },
 }
 
-impl Told {
-    fn place(&self, skip: u64) -> Place {
-        match *self {
-            Self::Run(offset) => Place { offset: offset + skip, items: None },
-            Self::Items { offset, layout, count } => Place { offset, items: Some(Items { layout, count, skip }) },
+/// What records say of an access, and which of its packed bytes that is.
+struct Part {
+    told: Told,
+    range: Range<u64>,
+    /// There are others.
+    is_part: bool,
+}
+
+impl Part {
+    /// Where the packed byte `at` of the access is.
+    fn place(&self, at: u64) -> Place {
+        let skip = at - self.range.start;
+        match self.told {
+            Told::Run(offset) => Place { offset: offset + skip, items: None },
+            Told::Items { offset, layout, count } => Place { offset, items: Some(Items { layout, count, skip }) },
         }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.range.end - self.range.start
     }
 }
 
@@ -84,17 +103,50 @@ impl<P: Platform> Engine<P> {
                 return Ok(request);
             }
             window.targets[access.target as usize].is_dirty = true;
-            let told = engine.describe_target(window, &access);
-            let bytes = origin.len();
-            if bytes + RECORD_MAX as u64 <= engine.batch_bytes(window, access.target) as u64 {
-                let data = packed(origin, 0, bytes);
-                engine.record(window, access.target, &Record::Put { place: told.place(0), data: &data });
-                return Ok(wanted.then_some(engine.messages.sent));
-            }
-            let request = if wanted { Some(engine.one_sided_request(window.communicator)?) } else { None };
-            engine.put_by_message(window, access.target, told.place(0), origin, request)?;
-            Ok(request)
+            let room = engine.batch_bytes(window, access.target) as u64;
+            let is_record = |part: &Part| !part.is_part && part.bytes() + RECORD_MAX as u64 <= room;
+            let mut request = wanted.then_some(engine.messages.sent);
+            let begun = engine.for_each_part(window, &access, 1, &mut |engine, window, part| {
+                if is_record(&part) {
+                    let data = packed(origin, 0, part.bytes());
+                    engine.record(window, access.target, &Record::Put { place: part.place(0), data: &data });
+                    return Ok(());
+                }
+                let place = part.place(part.range.start);
+                let data = origin.part(part.range)?;
+                let waits = engine.request_of_parts(window, &mut request)?;
+                engine.put_by_message(window, access.target, place, &data, (waits, part.is_part))
+            });
+            engine.conclude_access(window, access.target, begun, request)
         })
+    }
+
+    /// What the program gets of an access of which all has `begun`, or not: then its request ends with what has.
+    fn conclude_access(
+        &mut self,
+        window: &Window,
+        target: u32,
+        begun: Result<()>,
+        request: Option<usize>,
+    ) -> Result<Option<usize>> {
+        if let (Err(_), Some(handle)) = (&begun, request.filter(|request| *request != self.messages.sent)) {
+            let waits = window.targets[target as usize].requested.iter().any(|transfer| transfer.request == request);
+            if let Some(request) = self.messages.requests.get_mut(handle) {
+                request.hold = Hold::Freed;
+            }
+            if !waits {
+                self.messages.complete(handle);
+            }
+        }
+        begun.map(|()| request)
+    }
+
+    /// The request that messages of an access complete, if one is wanted: it is made for the first of them.
+    fn request_of_parts(&mut self, window: &Window, request: &mut Option<usize>) -> Result<Option<usize>> {
+        if *request == Some(self.messages.sent) {
+            *request = Some(self.one_sided_request(window.communicator)?);
+        }
+        Ok(*request)
     }
 
     /// A put as a message of its own, which goes straight to the other side's memory.
@@ -104,22 +156,28 @@ impl<P: Platform> Engine<P> {
         target: u32,
         place: Place,
         origin: &UserData,
-        request: Option<usize>,
+        request: ForRequest,
     ) -> Result<()> {
-        let tag = window.take_tag(false);
-        self.record(window, target, &Record::PutLarge { place, bytes: origin.len(), tag });
+        let (tag, bytes) = (window.take_tag(false), origin.len());
+        let handle = self.add_send(window, target, tag, origin.clone())?;
+        self.record(window, target, &Record::PutLarge { place, bytes, tag });
         self.send_batch(window, target);
+        window.add_transfer(target, handle, request, 0);
+        self.start_send(handle);
+        Ok(())
+    }
+
+    /// The request of a message that carries `data` to `target`. It is there before a record says that the message comes: who waits for one that could not
+    /// be sent would wait for ever.
+    fn add_send(&mut self, window: &Window, target: u32, tag: i32, data: UserData) -> Result<usize> {
         let send = Send {
             peer: Some(window.member(target)),
             envelope: Envelope { context: window.context, source: window.rank, tag },
-            data: origin.clone(),
+            data,
             mode: Mode::Standard,
             blocking: false,
         };
-        let handle = self.messages.add(State::Queued(send), window.communicator)?;
-        window.add_transfer(target, handle, request);
-        self.start_send(handle);
-        Ok(())
+        self.messages.add(State::Queued(send), window.communicator)
     }
 
     /// `MPI_Get`, to the packed bytes of `result`. The request of it, if one is wanted: it completes when they are there.
@@ -139,21 +197,26 @@ impl<P: Platform> Engine<P> {
             if let Some(request) = engine.place((index, window), &access, result, false, wanted)? {
                 return Ok(request);
             }
-            let told = engine.describe_target(window, &access);
-            let bytes = result.len();
+            let room = engine.batch_bytes(window, access.target) as u64;
+            let is_record = |part: &Part| !part.is_part && part.bytes() + RECORD_MAX as u64 <= room;
             let request = if wanted { Some(engine.one_sided_request(window.communicator)?) } else { None };
-            if bytes + RECORD_MAX as u64 <= engine.batch_bytes(window, access.target) as u64 {
-                let answer = Answer { target: access.target, data: Some((result.clone(), 0, bytes)), request };
+            let begun = engine.for_each_part(window, &access, 1, &mut |engine, window, part| {
+                if !is_record(&part) {
+                    let place = part.place(part.range.start);
+                    let data = result.part(part.range)?;
+                    return engine.get_by_message(window, access.target, place, &data, (request, part.is_part));
+                }
+                let bytes = part.bytes();
+                let answer = Answer::of(access.target, Some((result.clone(), 0, bytes)), request);
                 let reply = engine.await_answer(window, answer)?;
-                let record = Record::Get { place: told.place(0), bytes: bytes as u32, reply };
+                let record = Record::Get { place: part.place(0), bytes: bytes as u32, reply };
                 engine.record(window, access.target, &record);
                 if wanted {
                     engine.send_batch(window, access.target);
                 }
-                return Ok(request);
-            }
-            engine.get_by_message(window, access.target, told.place(0), result, request)?;
-            Ok(request)
+                Ok(())
+            });
+            engine.conclude_access(window, access.target, begun, request)
         })
     }
 
@@ -164,9 +227,9 @@ impl<P: Platform> Engine<P> {
         target: u32,
         place: Place,
         result: &UserData,
-        request: Option<usize>,
+        request: ForRequest,
     ) -> Result<()> {
-        let tag = window.take_tag(true);
+        let (tag, bytes) = (window.take_tag(true), result.len());
         let receive = Receive {
             context: Some(window.context),
             source: Some(target),
@@ -176,9 +239,9 @@ impl<P: Platform> Engine<P> {
             blocking: false,
         };
         let handle = self.messages.add(State::Posted(receive), window.communicator)?;
-        window.add_transfer(target, handle, request);
+        window.add_transfer(target, handle, request, bytes);
         self.start_receive(handle);
-        self.record(window, target, &Record::GetLarge { place, bytes: result.len(), tag });
+        self.record(window, target, &Record::GetLarge { place, bytes, tag });
         self.send_batch(window, target);
         Ok(())
     }
@@ -209,83 +272,66 @@ impl<P: Platform> Engine<P> {
         }
         self.with_window(index, |engine, window| {
             engine.check_target(window, access.target)?;
-            let told = engine.describe_target(window, &access);
-            let most = engine.batch_bytes(window, access.target).saturating_sub(RECORD_MAX);
-            let step = (most / element.size() * element.size()).max(element.size()) as u64;
+            let (target, size) = (access.target, element.size() as u64);
+            let whole = |most: u64| (most / size * size).max(size);
+            let small = whole((engine.batch_bytes(window, target).saturating_sub(RECORD_MAX)) as u64);
+            let is_large = result.is_none() && total > ACCUMULATE_BYTES;
             let request = match result {
                 Some(_) if wanted && total > 0 => Some(engine.one_sided_request(window.communicator)?),
+                _ if wanted && is_large => Some(engine.one_sided_request(window.communicator)?),
                 _ => wanted.then_some(engine.messages.sent),
             };
-            if result.is_none() && total > ACCUMULATE_BYTES {
-                let step = ACCUMULATE_BYTES_MAX / element.size() as u64 * element.size() as u64;
-                return engine.accumulate_large(window, (access.target, &told), operation, origin, step, wanted);
-            }
-            let mut skip = 0;
-            while skip < total {
-                let length = step.min(total - skip);
-                let data = if op == Op::NoOp { Vec::new() } else { packed(origin, skip, length) };
-                let place = told.place(skip);
-                match result {
-                    Some(result) => {
-                        // Answers come in the order of their records: with the last one all are there.
-                        let last = skip + length == total;
-                        let data_to = Some((result.clone(), skip, length));
-                        let answer = Answer {
-                            target: access.target,
-                            data: data_to,
-                            request: request.filter(|_| last && wanted),
-                        };
-                        let reply = engine.await_answer(window, answer)?;
-                        let bytes = length as u32;
-                        let record = Record::GetAccumulate { place, op, element, bytes, reply, data: &data };
-                        engine.record(window, access.target, &record);
+            let step = if is_large { whole(ACCUMULATE_BYTES_MAX) } else { small };
+            let begun = engine.for_each_part(window, &access, size, &mut |engine, window, part| {
+                let mut at = part.range.start;
+                while at < part.range.end {
+                    let piece = at..part.range.end.min(at + step);
+                    // What is computed with, and what it was, arrives in its order: with the last one all is there.
+                    let waits = request.filter(|_| wanted && piece.end == total);
+                    let place = part.place(at);
+                    window.targets[target as usize].is_dirty = true;
+                    at = piece.end;
+                    if is_large {
+                        engine.accumulate_large(window, (target, place), operation, &origin.part(piece)?, waits)?;
+                        continue;
                     }
-                    None => {
-                        engine.record(window, access.target, &Record::Accumulate { place, op, element, data: &data })
-                    }
+                    let (start, length) = (piece.start, piece.end - piece.start);
+                    let data = if op == Op::NoOp { Vec::new() } else { packed(origin, start, length) };
+                    let data = &data;
+                    let Some(result) = result else {
+                        engine.record(window, target, &Record::Accumulate { place, op, element, data });
+                        continue;
+                    };
+                    let whole = Answer::of(target, Some((result.clone(), start, length)), request.filter(|_| wanted));
+                    let answer = Answer { is_last: piece.end == total, ..whole };
+                    let reply = engine.await_answer(window, answer)?;
+                    let bytes = length as u32;
+                    engine.record(window, target, &Record::GetAccumulate { place, op, element, bytes, reply, data });
                 }
-                window.targets[access.target as usize].is_dirty = true;
-                skip += length;
-            }
+                Ok(())
+            });
             if wanted {
-                engine.send_batch(window, access.target);
+                engine.send_batch(window, target);
             }
-            Ok(request)
+            engine.conclude_access(window, target, begun, request)
         })
     }
 
     fn accumulate_large(
         &mut self,
         window: &mut Window,
-        (target, told): (u32, &Told),
+        (target, place): (u32, Place),
         (op, element): (Op, Element),
-        origin: &UserData,
-        step: u64,
-        wanted: bool,
-    ) -> Result<Option<usize>> {
-        let request = if wanted { Some(self.one_sided_request(window.communicator)?) } else { None };
-        let mut skip = 0;
-        while skip < origin.len() {
-            let bytes = step.min(origin.len() - skip);
-            let tag = window.take_tag(false);
-            let record = Record::AccumulateLarge { place: told.place(skip), op, element, bytes, tag };
-            self.record(window, target, &record);
-            window.targets[target as usize].is_dirty = true;
-            self.send_batch(window, target);
-            let send = Send {
-                peer: Some(window.member(target)),
-                envelope: Envelope { context: window.context, source: window.rank, tag },
-                data: origin.part(skip..skip + bytes)?,
-                mode: Mode::Standard,
-                blocking: false,
-            };
-            let handle = self.messages.add(State::Queued(send), window.communicator)?;
-            skip += bytes;
-            // The parts arrive in their order: with the last one all have left.
-            window.add_transfer(target, handle, request.filter(|_| skip == origin.len()));
-            self.start_send(handle);
-        }
-        Ok(request)
+        data: &UserData,
+        request: Option<usize>,
+    ) -> Result<()> {
+        let (tag, bytes) = (window.take_tag(false), data.len());
+        let handle = self.add_send(window, target, tag, data.clone())?;
+        self.record(window, target, &Record::AccumulateLarge { place, op, element, bytes, tag });
+        self.send_batch(window, target);
+        window.add_transfer(target, handle, (request, false), 0);
+        self.start_send(handle);
+        Ok(())
     }
 
     /// `MPI_Compare_and_swap` of one element.
@@ -315,7 +361,7 @@ impl<P: Platform> Engine<P> {
         }
         self.with_window(index, |engine, window| {
             engine.check_target(window, target)?;
-            let answer = Answer { target, data: Some((result.clone(), 0, size)), request: None };
+            let answer = Answer::of(target, Some((result.clone(), 0, size)), None);
             let reply = engine.await_answer(window, answer)?;
             engine.record(window, target, &Record::CompareAndSwap { offset, element, reply, data: &values });
             window.targets[target as usize].is_dirty = true;
@@ -332,7 +378,7 @@ impl<P: Platform> Engine<P> {
             let state = &window.targets[target as usize];
             if state.is_dirty {
                 engine.check_target(window, target)?;
-                let reply = engine.await_answer(window, Answer { target, data: None, request: None })?;
+                let reply = engine.await_answer(window, Answer::of(target, None, None))?;
                 let state = &mut window.targets[target as usize];
                 (state.is_dirty, state.is_written, state.is_unanswered) = (false, false, false);
                 engine.record(window, target, &Record::Flush { reply });
@@ -363,7 +409,7 @@ impl<P: Platform> Engine<P> {
     pub fn lock_target(&mut self, index: usize, target: u32, exclusive: bool) -> Result<()> {
         self.with_window(index, |engine, window| {
             engine.check_target(window, target)?;
-            let reply = engine.await_answer(window, Answer { target, data: None, request: None })?;
+            let reply = engine.await_answer(window, Answer::of(target, None, None))?;
             if target == window.rank {
                 if window.lock.request(Claim { rank: target, exclusive, reply }) {
                     engine.end_answer(window, target, reply, None, 0);
@@ -390,15 +436,19 @@ impl<P: Platform> Engine<P> {
             let needs_read =
                 window.targets[target as usize].is_written && engine.proof(window, target) == Some(Proof::Read);
             let reply = if window.targets[target as usize].is_dirty || needs_read {
-                engine.await_answer(window, Answer { target, data: None, request: None })?
+                engine.await_answer(window, Answer::of(target, None, None))
             } else {
-                NO_ANSWER
+                Ok(NO_ANSWER)
             };
             let state = &mut window.targets[target as usize];
-            (state.is_dirty, state.is_written, state.is_unanswered) = (false, false, reply == NO_ANSWER);
-            engine.record(window, target, &Record::Unlock { reply });
+            if reply.is_ok() {
+                (state.is_dirty, state.is_written) = (false, false);
+            }
+            state.is_unanswered = *reply.as_ref().unwrap_or(&NO_ANSWER) == NO_ANSWER;
+            // Others may wait for the lock, whatever becomes of the answer.
+            engine.record(window, target, &Record::Unlock { reply: *reply.as_ref().unwrap_or(&NO_ANSWER) });
             engine.send_batch(window, target);
-            Ok(())
+            reply.map(|_| ())
         })
     }
 
@@ -430,12 +480,21 @@ impl<P: Platform> Engine<P> {
                 engine.messages.completions += 1;
                 return Ok(());
             }
+            engine.record(window, target, record);
+            let state = &mut window.targets[target as usize];
             if matches!(record, Record::Complete) {
-                // It is counted there when all that came before it is done: no answer need be waited for.
+                // It is counted there when all that came before it is done: no answer need be waited for. But what is attached, only the target knows,
+                // and the call that ends the epoch says what it has refused.
+                if state.is_dirty && matches!(window.exposure, Exposure::Attached(_)) {
+                    let reply = engine.await_answer(window, Answer::of(target, None, None))?;
+                    engine.record(window, target, &Record::Flush { reply });
+                } else {
+                    // Whoever frees the window asks for the rest, such as that it had no memory.
+                    state.is_unanswered |= state.is_dirty;
+                }
                 let state = &mut window.targets[target as usize];
                 (state.is_dirty, state.is_written) = (false, false);
             }
-            engine.record(window, target, record);
             engine.send_batch(window, target);
             Ok(())
         })
@@ -483,15 +542,46 @@ impl<P: Platform> Engine<P> {
         copied.is_ok()
     }
 
-    /// How records say where `access` is; its datatype is told if it has not been.
-    fn describe_target(&mut self, window: &mut Window, access: &Access<'_>) -> Told {
+    /// Calls `operation` for `access`, or for each part of it if the description of its datatype is too long for a target to keep. Parts end
+    /// between pieces of `grain` packed bytes.
+    ///
+    /// # Errors
+    /// What `operation` says; items are too far apart.
+    fn for_each_part(
+        &mut self,
+        window: &mut Window,
+        access: &Access<'_>,
+        grain: u64,
+        operation: &mut dyn FnMut(&mut Self, &mut Window, Part) -> Result<()>,
+    ) -> Result<()> {
+        let &Access { target, offset, count, layout } = access;
+        if let Some(told) = self.describe_target(window, access) {
+            let range = 0..layout.packed_size(count).unwrap_or(0);
+            return operation(self, window, Part { told, range, is_part: false });
+        }
+        let mut outcome = Ok(());
+        let cut = layout.cut(count, PART_RUNS, grain, &mut |part, range| {
+            self.tell_layout(window, target, PART_LAYOUT, part);
+            let told = Told::Items { offset, layout: PART_LAYOUT, count: 1 };
+            outcome = operation(self, window, Part { told, range, is_part: true });
+            outcome.is_ok()
+        });
+        outcome?;
+        cut.map_err(|error| Error::new(NO_MEMORY, format!("the items cannot be described to their target: {error}")))
+    }
+
+    /// How records say where `access` is; its datatype is told if it has not been. `None`: its description is too long.
+    fn describe_target(&mut self, window: &mut Window, access: &Access<'_>) -> Option<Told> {
         let &Access { target, offset, count, layout } = access;
         if let Some((first, _)) = layout.single_run(count) {
-            return Told::Run(offset.wrapping_add_signed(first));
+            return Some(Told::Run(offset.wrapping_add_signed(first)));
         }
         let state = &mut window.targets[target as usize];
         if let Some(number) = state.layouts.iter().position(|known| known.is_same(layout)) {
-            return Told::Items { offset, layout: number as u32, count };
+            return Some(Told::Items { offset, layout: number as u32, count });
+        }
+        if !layout.is_described_in(DESCRIPTION_BYTES_MAX) {
+            return None;
         }
         let number = state.layout_next;
         state.layout_next = (number + 1) % LAYOUTS_MAX;
@@ -500,10 +590,14 @@ impl<P: Platform> Engine<P> {
         } else {
             state.layouts.push(layout.clone());
         }
+        self.tell_layout(window, target, number as u32, layout);
+        Some(Told::Items { offset, layout: number as u32, count })
+    }
+
+    fn tell_layout(&mut self, window: &mut Window, target: u32, number: u32, layout: &Layout) {
         let mut description = Vec::new();
         layout.describe(&mut description);
-        self.record(window, target, &Record::Layout { number: number as u32, description: &description });
-        Told::Items { offset, layout: number as u32, count }
+        self.record(window, target, &Record::Layout { number, description: &description });
     }
 }
 

@@ -187,7 +187,7 @@ impl<P: Platform> Engine<P> {
 
     /// The same by a record and its answer.
     fn prove_by_answer(&mut self, window: &mut Window, target: u32) -> Result<()> {
-        let reply = self.await_answer(window, Answer { target, data: None, request: None })?;
+        let reply = self.await_answer(window, Answer::of(target, None, None))?;
         let state = &mut window.targets[target as usize];
         (state.refused, state.proofs_ended) = (state.asked, state.proofs_begun);
         self.record(window, target, &Record::Flush { reply });
@@ -307,15 +307,15 @@ impl<P: Platform> Engine<P> {
             let rest = data.part(range);
             let begun = rest.and_then(|rest| match writes {
                 true => {
-                    self.put_by_message(window, target, place, &rest, request)?;
+                    self.put_by_message(window, target, place, &rest, (request, false))?;
                     // Who has flushed already does not know of it.
-                    let reply = self.await_answer(window, Answer { target, data: None, request: None })?;
+                    let reply = self.await_answer(window, Answer::of(target, None, None))?;
                     let state = &mut window.targets[target as usize];
                     state.refused = state.asked;
                     self.record(window, target, &Record::Flush { reply });
                     Ok(())
                 }
-                false => self.get_by_message(window, target, place, &rest, request),
+                false => self.get_by_message(window, target, place, &rest, (request, false)),
             });
             match (begun, request) {
                 (Err(error), Some(request)) => self.messages.fail(request, error),

@@ -5,41 +5,29 @@ use weft_core::matching::Envelope;
 use weft_core::one_sided::{Claim, Items, Place, Record, Records};
 use weft_core::reduce::Op;
 
-use super::{ACCUMULATE_BYTES_MAX, BATCH_BYTES_MAX, NO_ANSWER, packed};
+use super::{ACCUMULATE_BYTES_MAX, BATCH_BYTES_MAX, NO_ANSWER, PART_LAYOUT, packed};
 use crate::engine::Engine;
-use crate::error::RMA_RANGE;
+use crate::error::{OTHER, RMA_RANGE};
 use crate::memory::{Exposed, SharedBuffer, UserData};
 use crate::messages::PeerAccess;
+use crate::regions::REGIONS_MAX;
 use crate::request::{Mode, Receive, Send, State};
 use crate::transport::Platform;
-use crate::windows::{Accumulating, BATCH_TAG, Batch, Exposure, LAYOUTS_MAX, Window};
+use crate::windows::{Accumulating, BATCH_TAG, Batch, Exposure, Window};
 
 impl<P: Platform> Engine<P> {
     /// Takes the batches that have arrived out of the unexpected queue.
     pub(super) fn take_batches(&mut self, window: &mut Window) {
         while let Some((envelope, unexpected)) = self.messages.matcher.extract(window.context, None, Some(BATCH_TAG)) {
             let Some(message) = self.messages.unexpected.get(unexpected) else { continue };
-            let (peer, total, source) = (message.peer, message.total, envelope.source);
-            let known = window.group.members.get(source as usize) == Some(&peer) && total <= BATCH_BYTES_MAX;
+            let (peer, bytes, source) = (message.peer, message.total, envelope.source);
+            let known = window.group.members.get(source as usize) == Some(&peer) && bytes <= BATCH_BYTES_MAX;
             let batch = match self.messages.take_whole(unexpected, &mut self.peers) {
                 Some(bytes) => Batch::Whole(bytes),
-                None => {
-                    // What is not for us must be received all the same: its sender keeps it until then.
-                    let buffer = SharedBuffer::new(if known { total as usize } else { 0 });
-                    let receive = Receive {
-                        context: Some(window.context),
-                        source: Some(source),
-                        peer: Some(peer),
-                        tag: Some(BATCH_TAG),
-                        data: buffer.describe_all(),
-                        blocking: false,
-                    };
-                    let Ok(handle) = self.messages.add(State::Posted(receive), window.communicator) else { continue };
-                    self.claim(handle, envelope, unexpected);
-                    Batch::Arriving(handle, buffer)
-                }
+                None => Batch::Announced { envelope, unexpected, bytes },
             };
             if !known {
+                // No process of this library sends such a thing. Its sender keeps it until it is gone.
                 self.windows.refused += 1;
                 continue;
             }
@@ -49,27 +37,50 @@ impl<P: Platform> Engine<P> {
         self.flush();
     }
 
+    /// Begins to receive a batch that has been announced, if there is room; its request.
+    fn begin_batch(&mut self, window: &Window, envelope: Envelope, unexpected: usize, bytes: u64) -> Option<Batch> {
+        if self.messages.regions.len() >= REGIONS_MAX {
+            return None;
+        }
+        let buffer = SharedBuffer::new(bytes as usize);
+        let receive = Receive {
+            context: Some(window.context),
+            source: Some(envelope.source),
+            peer: Some(window.member(envelope.source)),
+            tag: Some(BATCH_TAG),
+            data: buffer.describe_all(),
+            blocking: false,
+        };
+        let handle = self.messages.add(State::Posted(receive), window.communicator).ok()?;
+        self.claim(handle, envelope, unexpected);
+        Some(Batch::Arriving(handle, buffer))
+    }
+
     /// Does what the process `rank` has asked for, as far as that can be done now.
     pub(super) fn serve(&mut self, window: &mut Window, rank: u32) {
         let source = &mut window.sources[rank as usize];
-        let mut class = 0;
         let messages = &mut self.messages;
         while let Some(handle) = source.transfers.front() {
             if messages.is_under_way(*handle) {
                 break;
             }
             if let Some(error) = messages.take_error(*handle) {
-                class = error.class;
+                source.note_class(error.class);
             }
             source.transfers.pop_front();
-        }
-        if class != 0 {
-            source.class = class;
         }
         self.end_accumulate(window, rank);
         while let Some(batch) = window.sources[rank as usize].batches.front_mut() {
             let bytes = match batch {
                 Batch::Whole(bytes) => std::mem::take(bytes),
+                &mut Batch::Announced { envelope, unexpected, bytes } => {
+                    match self.begin_batch(window, envelope, unexpected, bytes) {
+                        Some(batch) => window.sources[rank as usize].batches[0] = batch,
+                        // When something else is over, there is.
+                        None => break,
+                    }
+                    continue;
+                }
                 Batch::Arriving(handle, buffer) => {
                     let (handle, buffer) = (*handle, buffer.clone());
                     if self.messages.is_under_way(handle) {
@@ -109,7 +120,8 @@ impl<P: Platform> Engine<P> {
             let record = match records.next() {
                 None => return None,
                 Some(Err(_)) => {
-                    self.windows.refused += 1;
+                    // No process of this library sends such a thing.
+                    self.refuse(window, rank, OTHER);
                     return None;
                 }
                 Some(Ok(record)) => record,
@@ -118,45 +130,52 @@ impl<P: Platform> Engine<P> {
                 && !cfg!(weft_mutant = "flush_answered_early");
             let source = &window.sources[rank as usize];
             let accumulates = source.accumulating.is_some() && !cfg!(weft_mutant = "accumulate_overtaken");
-            if accumulates || waits && !source.transfers.is_empty() {
+            if accumulates || waits && !source.transfers.is_empty() || !self.serve_record(window, rank, &record) {
                 return Some(at);
             }
-            self.serve_record(window, rank, &record);
         }
     }
 
-    fn serve_record(&mut self, window: &mut Window, rank: u32, record: &Record<'_>) {
+    /// Begins a message that a record announces, or asks for; `false`: there are so many requests that it must wait.
+    fn begin_transfer(&mut self, window: &mut Window, rank: u32, state: State) -> bool {
+        let sends = matches!(state, State::Queued(_));
+        let Ok(handle) = self.messages.add(state, window.communicator) else { return false };
+        window.sources[rank as usize].transfers.push_back(handle);
+        window.note_asking(rank);
+        if sends { self.start_send(handle) } else { self.start_receive(handle) }
+        true
+    }
+
+    /// What receives the message of `tag` that `rank` sends.
+    fn receive_of(window: &Window, rank: u32, tag: i32, data: UserData) -> State {
+        State::Posted(Receive {
+            context: Some(window.context),
+            source: Some(rank),
+            peer: Some(window.member(rank)),
+            tag: Some(tag),
+            data,
+            blocking: false,
+        })
+    }
+
+    /// Does what a record says; `false`: it must wait until there is room for a request.
+    fn serve_record(&mut self, window: &mut Window, rank: u32, record: &Record<'_>) -> bool {
         match *record {
             Record::Put { place, data } => match locate(window, rank, &place, data.len() as u64) {
                 Some((_, target, skip)) => target.write(skip, data),
-                None => self.refuse(window, rank),
+                None => self.refuse(window, rank, RMA_RANGE),
             },
             Record::PutLarge { place, bytes, tag } => {
                 let found =
                     locate(window, rank, &place, bytes).filter(|(_, target, skip)| target.len() == bytes && *skip == 0);
-                let data = match found {
-                    Some((_, target, _)) => target,
-                    None => {
-                        // It is under way, and must be received.
-                        self.refuse(window, rank);
-                        UserData::empty()
-                    }
-                };
-                let receive = Receive {
-                    context: Some(window.context),
-                    source: Some(rank),
-                    peer: Some(window.member(rank)),
-                    tag: Some(tag),
-                    data,
-                    blocking: false,
-                };
-                match self.messages.add(State::Posted(receive), window.communicator) {
-                    Ok(handle) => {
-                        window.sources[rank as usize].transfers.push_back(handle);
-                        window.note_asking(rank);
-                        self.start_receive(handle);
-                    }
-                    Err(_) => self.refuse(window, rank),
+                let is_found = found.is_some();
+                // What goes nowhere is under way, and must be received.
+                let data = found.map_or_else(UserData::empty, |(_, target, _)| target);
+                if !self.begin_transfer(window, rank, Self::receive_of(window, rank, tag, data)) {
+                    return false;
+                }
+                if !is_found {
+                    self.refuse(window, rank, RMA_RANGE);
                 }
             }
             Record::Get { place, bytes, reply } => {
@@ -172,13 +191,9 @@ impl<P: Platform> Engine<P> {
             Record::GetLarge { place, bytes, tag } => {
                 let found =
                     locate(window, rank, &place, bytes).filter(|(_, target, skip)| target.len() == bytes && *skip == 0);
-                let data = match found {
-                    Some((_, target, _)) => target,
-                    None => {
-                        self.refuse(window, rank);
-                        UserData::empty()
-                    }
-                };
+                let is_found = found.is_some();
+                // Nothing comes of what is refused, and so its origin knows.
+                let data = found.map_or_else(UserData::empty, |(_, target, _)| target);
                 let send = Send {
                     peer: Some(window.member(rank)),
                     envelope: Envelope { context: window.context, source: window.rank, tag },
@@ -186,14 +201,10 @@ impl<P: Platform> Engine<P> {
                     mode: Mode::Standard,
                     blocking: false,
                 };
-                match self.messages.add(State::Queued(send), window.communicator) {
-                    Ok(handle) => {
-                        window.sources[rank as usize].transfers.push_back(handle);
-                        window.note_asking(rank);
-                        self.start_send(handle);
-                    }
-                    Err(_) => self.refuse(window, rank),
+                if !self.begin_transfer(window, rank, State::Queued(send)) {
+                    return false;
                 }
+                self.windows.refused += u64::from(!is_found);
             }
             Record::Accumulate { place, op, element, data } => {
                 let whole = data.len().is_multiple_of(element.size());
@@ -201,24 +212,15 @@ impl<P: Platform> Engine<P> {
                     Some((exposed, target, skip)) => {
                         exposed.accumulate(&target, skip, (op, element), data, data.len(), None);
                     }
-                    None => self.refuse(window, rank),
+                    None => self.refuse(window, rank, RMA_RANGE),
                 }
             }
             Record::AccumulateLarge { place, op, element, bytes, tag } => {
                 // What is too long, or does not go where it shall, is received all the same.
                 let room = if bytes <= ACCUMULATE_BYTES_MAX { bytes as usize } else { 0 };
                 let buffer = SharedBuffer::new(room);
-                let receive = Receive {
-                    context: Some(window.context),
-                    source: Some(rank),
-                    peer: Some(window.member(rank)),
-                    tag: Some(tag),
-                    data: buffer.describe_all(),
-                    blocking: false,
-                };
-                let Ok(handle) = self.messages.add(State::Posted(receive), window.communicator) else {
-                    return self.refuse(window, rank);
-                };
+                let receive = Self::receive_of(window, rank, tag, buffer.describe_all());
+                let Ok(handle) = self.messages.add(receive, window.communicator) else { return false };
                 let accumulating = Accumulating { handle, buffer, place, operation: (op, element) };
                 window.sources[rank as usize].accumulating = Some(accumulating);
                 window.note_asking(rank);
@@ -255,14 +257,15 @@ impl<P: Platform> Engine<P> {
             Record::Layout { number, description } => {
                 let layouts = &mut window.sources[rank as usize].layouts;
                 let number = number as usize;
-                match Layout::from_description(description) {
-                    Ok(layout) if number < LAYOUTS_MAX => {
-                        if number >= layouts.len() {
-                            layouts.resize(number + 1, None);
-                        }
-                        layouts[number] = Some(layout);
+                if number > PART_LAYOUT as usize {
+                    self.refuse(window, rank, OTHER);
+                } else {
+                    if number >= layouts.len() {
+                        layouts.resize(number + 1, None);
                     }
-                    _ => self.windows.refused += 1,
+                    // What is no layout is none that had this number before either: whatever names it is refused.
+                    layouts[number] = Layout::from_description(description).ok();
+                    self.windows.refused += u64::from(layouts[number].is_none());
                 }
             }
             Record::Flush { reply } => self.done(window, rank, reply),
@@ -270,7 +273,7 @@ impl<P: Platform> Engine<P> {
                 // What it said last arrives behind the news that it is gone: it would keep the lock for ever.
                 let is_gone = self.peers.has_failed(window.member(rank));
                 if is_gone && !cfg!(weft_mutant = "lock_given_to_the_dead") {
-                    return;
+                    return true;
                 }
                 if window.lock.request(Claim { rank, exclusive, reply }) {
                     self.record(window, rank, &Record::Done { reply, class: 0 });
@@ -293,6 +296,7 @@ impl<P: Platform> Engine<P> {
             Record::Data { reply, data } => self.end_answer(window, rank, reply, Some(data), 0),
             Record::Done { reply, class } => self.end_answer(window, rank, reply, None, class as i32),
         }
+        true
     }
 
     /// Computes with what has arrived of a large accumulate, if all of it has.
@@ -313,7 +317,7 @@ impl<P: Platform> Engine<P> {
             Some((exposed, target, skip)) => buffer.with_bytes(|data| {
                 exposed.accumulate(&target, skip, operation, data, data.len(), None);
             }),
-            None => self.refuse(window, rank),
+            None => self.refuse(window, rank, error.map_or(RMA_RANGE, |error| error.class)),
         }
     }
 
@@ -325,9 +329,9 @@ impl<P: Platform> Engine<P> {
 
     /// An operation named what is not exposed: its origin hears of it when it asks whether all is done.
     #[cold]
-    fn refuse(&mut self, window: &mut Window, rank: u32) {
+    fn refuse(&mut self, window: &mut Window, rank: u32, class: i32) {
         self.windows.refused += 1;
-        window.sources[rank as usize].class = RMA_RANGE;
+        window.sources[rank as usize].note_class(class);
     }
 
     #[cold]
