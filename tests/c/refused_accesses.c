@@ -4,7 +4,7 @@
  * datatypes whose descriptions are too long to travel in one piece, with targets that are there and with such that are not. */
 #include "check.h"
 
-enum { SMALL = 4, LARGE = 30000, BLOCKS = 600000, NOWHERE = 8 };
+enum { SMALL = 4, LARGE = 30000, BLOCKS = 300000, NOWHERE = 8 };
 
 enum kind { PUT, GET, ACCUMULATE, GET_ACCUMULATE, FETCH, SWAP, RPUT, RGET, RACCUMULATE, RGET_ACCUMULATE, KINDS };
 

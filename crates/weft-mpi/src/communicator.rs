@@ -511,11 +511,7 @@ impl Process {
 ///
 /// # Errors
 /// That it could not, at this process or at another; others have come to another call, or a process is gone: so is the communicator then.
-pub fn agree_on_context(
-    place: CollectiveScope,
-    communicator: Result<Option<usize>>,
-    creation: Creation,
-) -> Result<()> {
+pub fn agree_on_context(place: CollectiveScope, communicator: Result<Option<usize>>, creation: Creation) -> Result<()> {
     let mut process = lock();
     let request = process.start_agreement(place, communicator, creation)?;
     wait(process, request)?.error.map_or(Ok(()), Err)

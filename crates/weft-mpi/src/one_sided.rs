@@ -602,7 +602,8 @@ pub fn free(window: usize, may_end: Result<()>) -> Result<()> {
     let mut outcome = may_end;
     keep_first(&mut outcome, finish(index, None, Awaiting::Done));
     let why = |rank, class| {
-        let message = format!("rank {rank} cannot free it, as its own call says, and so the window stays at all processes");
+        let message =
+            format!("rank {rank} cannot free it, as its own call says, and so the window stays at all processes");
         Error::new(class, message)
     };
     agree(communicator, &outcome, why)?;

@@ -219,7 +219,9 @@ impl Entry<'_> {
             let at_once = if self.symbol.starts_with("MPI_Comm_idup") { "_at_once" } else { "" };
             let told = format!("crate::calls::communicators::told{at_once}");
             let creation = format!("weft_mpi::communicator::Creation::{creation}");
-            lines = vec![format!("{told}({communicator}, {creation}, || {{\n            {checks}\n            Ok(())\n        }})?;")];
+            lines = vec![format!(
+                "{told}({communicator}, {creation}, || {{\n            {checks}\n            Ok(())\n        }})?;"
+            )];
         }
         let mut arguments: Vec<String> = form.iter().map(|&form| form.to_owned()).collect();
         let mut write_back = Vec::new();

@@ -172,14 +172,14 @@ impl Original {
     }
 }
 
+/// What a duplicate gets of its original beside that, if it can be had.
+type Copied = Result<(Attributes, Info)>;
+
 /// What a duplicate needs: the place of the agreement, the groups, and copies of the attributes.
 ///
 /// # Safety
 /// The copy callbacks are the program's.
-unsafe fn prepare_duplicate(
-    comm: MPI_Comm,
-    info: Result<Info>,
-) -> Result<(CollectiveScope, Original, Result<(Attributes, Info)>)> {
+unsafe fn prepare_duplicate(comm: MPI_Comm, info: Result<Info>) -> Result<(CollectiveScope, Original, Copied)> {
     let attributes = with(|process| Ok::<_, Error>(process.objects.communicator(comm.0)?.attributes.clone()))?;
     // All take part in the agreement, even one whose copy callback fails: the others must not wait for it.
     let copied = info.and_then(|info| {
@@ -209,9 +209,7 @@ unsafe fn duplicate(comm: MPI_Comm, info: Result<Info>, newcomm: *mut MPI_Comm) 
     let (attributes, info) = needed(&place, Creation::Duplicate, copied)?;
     let group = original.group.clone();
     // SAFETY: the caller's pointer.
-    unsafe {
-        create(Creation::Duplicate, place, group, newcomm, |object| original.copy_to(object, attributes, info))
-    }
+    unsafe { create(Creation::Duplicate, place, group, newcomm, |object| original.copy_to(object, attributes, info)) }
 }
 
 /// # Safety

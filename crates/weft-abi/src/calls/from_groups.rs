@@ -110,7 +110,7 @@ pub(crate) unsafe fn intercomm_create_from_groups(
         Ok(scope) => agree_on_context(scope, handle.clone().map(Some), Creation::FromGroups),
         Err(error) => {
             handle.iter().for_each(|handle| with(|process| process.remove_communicator(*handle)));
-            Err(error)
+            Err(handle.clone().err().unwrap_or(error))
         }
     };
     connected.map_err(of_the_call)?;

@@ -289,7 +289,8 @@ pub fn open(prepared: Prepared, exposure: Exposure, mapped: Vec<Option<Exposed>>
     let remote = opened.as_ref().ok().and_then(|opened| opened.remote);
     let own = remote.map_or([class, 0, 0, 0], |memory| [class, 1, memory.key as i64, memory.address as i64]);
     let all = scope(communicator).and_then(|scope| gather_all(scope, &own));
-    let why = |rank| Error::new(MPI_ERR_NO_MEM, format!("rank {rank} could not open its part, and so there is no window"));
+    let why =
+        |rank| Error::new(MPI_ERR_NO_MEM, format!("rank {rank} could not open its part, and so there is no window"));
     let all = all.and_then(|all| match all.chunks_exact(REMOTE).position(|words| words[0] != 0) {
         Some(rank) => Err(why(rank)),
         None => Ok(all),

@@ -142,7 +142,11 @@ impl<P: Platform> Engine<P> {
         let Ok(handle) = self.messages.add(state, window.communicator) else { return false };
         window.sources[rank as usize].transfers.push_back(handle);
         window.note_asking(rank);
-        if sends { self.start_send(handle) } else { self.start_receive(handle) }
+        if sends {
+            self.start_send(handle)
+        } else {
+            self.start_receive(handle)
+        }
         true
     }
 
