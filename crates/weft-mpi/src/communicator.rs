@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::memory::SharedBuffer;
 use crate::object::{Class, Communicator, Group, Operation, full};
 use crate::process::{Process, lock, with};
+use crate::request::Hold;
 use crate::slots::Slots;
 
 pub use crate::slots::Agreed;
@@ -349,6 +350,20 @@ impl Process {
         };
         self.offer_context(request, agreement);
         Ok(request)
+    }
+
+    /// Takes part in an agreement to tell the other processes of `place` of `error`, without waiting for them.
+    ///
+    /// # Errors
+    /// As for [`Process::start_agreement`]: then they have been told in another way.
+    pub fn start_refusal(&mut self, place: CollectiveScope, creation: Creation, error: &Error) -> Result<()> {
+        let request = self.start_agreement(place, Err(error.clone()), creation)?;
+        let messages = self.messages()?;
+        match messages.requests.get_mut(request) {
+            Some(found) if !found.is_complete() => found.hold = Hold::Freed,
+            _ => messages.forget(request),
+        }
+        Ok(())
     }
 
     /// Begins an attempt.

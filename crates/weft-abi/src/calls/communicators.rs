@@ -142,17 +142,11 @@ fn refuse(comm: MPI_Comm, creation: Creation, error: &Error) {
 /// The same of a constructor that waits for nobody.
 pub(crate) fn told_at_once(comm: MPI_Comm, creation: Creation, checks: impl FnOnce() -> Result<()>) -> Result<()> {
     checks().inspect_err(|error| {
-        let place = with(|process| process.agreement_scope(comm.0));
-        place.and_then(|place| start_refused(place, creation, error)).ok();
-    })
-}
-
-/// This process takes part in an agreement to tell the others of `error`; it does not wait for them.
-#[cold]
-fn start_refused(place: CollectiveScope, creation: Creation, error: &Error) -> Result<()> {
-    with(|process| {
-        let request = process.start_agreement(place, Err(error.clone()), creation)?;
-        process.free_request(request).map(drop)
+        with(|process| {
+            let place = process.agreement_scope(comm.0)?;
+            process.start_refusal(place, creation, error)
+        })
+        .ok();
     })
 }
 
@@ -228,7 +222,7 @@ unsafe fn start_duplicate(
     let handle = match handle {
         Ok(handle) => handle,
         Err(error) => {
-            start_refused(place, Creation::Duplicate, &error).ok();
+            with(|process| process.start_refusal(place, Creation::Duplicate, &error)).ok();
             return Err(error);
         }
     };
