@@ -533,7 +533,7 @@ mod tests {
         let [peer] = &snapshot.peers[..] else { panic!("{:?}", snapshot.peers) };
         assert_eq!(
             (peer.peer, peer.link, peer.messages, peer.counters[0], peer.gauges.len()),
-            (0, "network", 12, 99, 4)
+            (0, "network", 12, 99, GAUGES.len())
         );
         let [group] = &snapshot.groups[..] else { panic!("{:?}", snapshot.groups) };
         let scheme = Scheme { co_roots: 2, aggregate: 10, written: true, ..Scheme::WINDOW };
