@@ -21,8 +21,8 @@ const MPICH_KIND_SHIFT: u32 = 26;
 /// Parts of the names of libraries that are in every process with Open MPI.
 const OPEN_MPI_LIBRARIES: [&str; 2] = ["/libmpi.so.40", "/libopen-pal.so"];
 
-/// What to say of a handle that is none of ours, where one was wanted of which `class` is the error; nothing if it is of no interface that
-/// is known.
+/// A sentence about a handle of another library's interface, passed where `class` is the error of an invalid handle. `None`: the handle is
+/// of no interface that is known.
 #[cold]
 pub(crate) fn explain(handle: usize, class: i32) -> Option<String> {
     let of = |whose: &str, how: &str| {

@@ -5,7 +5,7 @@ use std::hash::Hasher;
 use siphasher::sip::SipHasher13;
 use weft_launch::JobSecret;
 
-/// Makes names for one node of a job. Who has seen some of them knows none of the others, so nobody can be there first.
+/// Makes names for one node of a job. A stranger who has seen some names can guess no others, so no stranger can take a name first.
 #[derive(Clone)]
 pub(crate) struct SharedNames(SipHasher13);
 

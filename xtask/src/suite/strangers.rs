@@ -158,7 +158,7 @@ fn ranks_of(running: &Running, count: usize) -> anyhow::Result<Vec<Pid>> {
     loop {
         let ranks: BTreeMap<u32, Pid> =
             running.processes().into_iter().filter_map(|(pid, _)| Some((rank_of(pid)?, pid))).collect();
-        // Who talks to other hosts has a socket for that, and one by which it is woken.
+        // A rank that talks to other hosts has a UDP socket and a doorbell.
         let talk = |pid: &Pid| things_of(*pid).is_ok_and(|things| has(&things, DOORBELL) && has(&things, UDP));
         if ranks.len() == count && ranks.values().all(talk) {
             return Ok(ranks.into_values().collect());

@@ -1,8 +1,8 @@
 //! The lock of one process's part of a window, in memory that the processes of the node share.
 //!
-//! Whoever combines elements there holds it, for a single element as for a long run: so accumulates are atomic for each element (MPI-5.0 §12.7.1)
-//! in whatever registers they are computed, and an element needs no atomic operation of its own. Taken when it is free it costs what such an operation
-//! would (decision 0195).
+//! An accumulate holds the lock while it reads and writes elements, one element as well as a long run. So accumulates are atomic for each
+//! element (MPI-5.0 §12.7.1), whatever registers compute them, and no element needs an atomic instruction of its own. A free lock costs one
+//! atomic instruction (decision 0195).
 //!
 //! The word says which process holds the lock. A process that is killed with it never gives it back: whoever waits asks now and then whether the
 //! holder exists, and takes the lock over from one that does not.

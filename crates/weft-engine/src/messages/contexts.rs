@@ -11,9 +11,8 @@ impl Messages {
         contexts.for_each(|context| self.matcher.release_context(context));
     }
 
-    /// Nothing is kept for contexts in which nothing is queued, whosever they are, and the messages in those are forgotten of which `is_over`
-    /// holds: no receive can ask for them any more. Their senders get their credit back. A context stays as long as a receive is posted
-    /// in it, or a message is still arriving in pieces.
+    /// Forgets empty queues, and the unexpected messages of each context that `is_over` names: no receive can match them any more. Their senders
+    /// get their credit back. A context stays as long as a receive is posted in it, or a message is still arriving in pieces.
     pub fn discard_contexts(&mut self, is_over: impl Fn(u32) -> bool, peers: &mut impl PeerAccess) {
         self.forget_given_up(&is_over);
         let contexts: Vec<u32> = self.matcher.contexts().collect();

@@ -8,8 +8,8 @@ use crate::process::Process;
 use crate::request::{Persistent, PersistentCollective};
 
 impl Process {
-    /// Makes a persistent collective, with the slot that its processes have agreed on, if there is one. Its messages have a tag of their own, and
-    /// what it publishes stands in that slot, so that different ones may be started in different orders.
+    /// Makes a persistent collective, with the slot that its processes have agreed on, if there is one. The operation has a tag of its
+    /// own for its messages, and publishes in that slot only. So ranks may start several operations in different orders.
     ///
     /// # Errors
     /// Too many requests.

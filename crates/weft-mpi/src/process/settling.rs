@@ -1,8 +1,8 @@
 //! Operations that the program has left to MPI are complete before MPI_Finalize returns: those whose requests it has freed, and messages of its
 //! buffers (MPI-5.0 §3.6, §3.7.3, §11.2.2).
 //!
-//! All processes are in MPI_Finalize by then, so nothing new begins: a message that has found its receive arrives, and one that has not
-//! never will, once the process on the other side has answered. Each asks those with whom something is open, and nobody waits for anything else.
+//! All processes are in MPI_Finalize by then, so no operation begins. A message that has been matched arrives. A process asks each peer with
+//! which one of its operations is open. Once the peer has answered, a message that has not been matched never will be.
 
 use weft_engine::messages::{PeerAccess, Unfinished};
 
