@@ -134,7 +134,9 @@ fn wrong_command_lines_are_explained_and_help_helps() {
     Run::start(unset, b"").wait().expect(2).says("the name of a program is empty");
     run("--no-oversubscribe --hosts h0:1 -n 2 true").expect(2).says("--no-oversubscribe");
     let noted = run("--mca btl self,tcp --rank-by core --allow-run-as-root -n 1 true").expect(0);
-    assert_eq!(noted.err, "mpiexec: `--mca btl self,tcp` has no effect here\n");
+    let said =
+        "`--mca btl self,tcp` has no effect here: parameters of Open MPI; `weft info` shows the settings of Weft";
+    assert_eq!(noted.err, format!("mpiexec: {said}\n"));
     run("-v --rank-by core -n 1 true").expect(0).says("`--rank-by core` has no effect here");
     run("--bind-to moon -n 1 true").expect(2).says("not to `moon`");
     let help = run("--help").expect(0);
