@@ -115,7 +115,10 @@ static void make_iflush(int bytes, MPI_Request *request, MPI_Request *more)
     MPI_Comm_iflush_buffer(comm, request);
 }
 
-/* Whether a request may be cancelled, and whether it may be freed, before it is complete and when it is. */
+/* A request that may be freed once the program has been told that it is complete (MPI-5.0 section 3.7.6). */
+enum { TOLD = 2 };
+
+/* Whether a request may be cancelled, and whether it may be freed. */
 static const struct {
     const char *name;
     maker *make;
@@ -127,15 +130,15 @@ static const struct {
     {"MPI_Send_init", make_send_init, 1, 1},
     {"MPI_Isendrecv", make_isendrecv, 1, 1},
     {"MPI_Psend_init", make_psend, 0, 0},
-    {"MPI_Ibarrier", make_ibarrier, 0, 0},
-    {"MPI_Ibcast", make_ibcast, 0, 0},
-    {"MPI_Bcast_init", make_bcast_init, 0, 0},
-    {"MPI_Comm_idup", make_idup, 0, 0},
-    {"MPI_Rput", make_rput, 0, 0},
-    {"MPI_Rget", make_rget, 0, 0},
-    {"MPI_Raccumulate", make_raccumulate, 0, 0},
-    {"MPI_Rget_accumulate", make_rget_accumulate, 0, 0},
-    {"MPI_Rput to MPI_PROC_NULL", make_rput_to_nobody, 0, 0},
+    {"MPI_Ibarrier", make_ibarrier, 0, TOLD},
+    {"MPI_Ibcast", make_ibcast, 0, TOLD},
+    {"MPI_Bcast_init", make_bcast_init, 0, TOLD},
+    {"MPI_Comm_idup", make_idup, 0, TOLD},
+    {"MPI_Rput", make_rput, 0, TOLD},
+    {"MPI_Rget", make_rget, 0, TOLD},
+    {"MPI_Raccumulate", make_raccumulate, 0, TOLD},
+    {"MPI_Rget_accumulate", make_rget_accumulate, 0, TOLD},
+    {"MPI_Rput to MPI_PROC_NULL", make_rput_to_nobody, 0, TOLD},
     {"MPI_Comm_iflush_buffer", make_iflush, 0, 1},
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
@@ -147,7 +150,7 @@ static void check(int code, int allowed, const char *call, const char *name, int
     CHECK(class == (allowed ? MPI_SUCCESS : MPI_ERR_REQUEST), "%s of %s, %d bytes: class %d", call, name, bytes, class);
 }
 
-/* With `late`, the operation has had all time to complete, and nobody has asked. */
+/* With `late`, the program has been told by MPI_Request_get_status that the operation is complete. */
 static void give_up(int kind, int bytes, int late, int frees)
 {
     MPI_Request request = MPI_REQUEST_NULL, more = MPI_REQUEST_NULL;
@@ -165,7 +168,8 @@ static void give_up(int kind, int bytes, int late, int frees)
         check(MPI_Cancel(&request), kinds[kind].cancel, "MPI_Cancel", kinds[kind].name, bytes);
     /* What a peer waits for must come: messages are only freed when they are there. */
     else if (frees && (late || !is_message))
-        check(MPI_Request_free(&request), kinds[kind].free, "MPI_Request_free", kinds[kind].name, bytes);
+        check(MPI_Request_free(&request), kinds[kind].free == TOLD ? late : kinds[kind].free, "MPI_Request_free",
+              kinds[kind].name, bytes);
     if (request != MPI_REQUEST_NULL) {
         CHECK_EQUAL(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_SUCCESS);
         if (request != MPI_REQUEST_NULL)

@@ -59,6 +59,11 @@ impl Load {
         said.unwrap_or_else(|| Self { ranks: locals, processors: usable_processors() })
     }
 
+    /// Whether Weft's `mpiexec` started this process: it alone says `WEFT_LOAD`.
+    pub fn is_from_mpiexec() -> bool {
+        std::env::var_os(LOAD_VARIABLE).is_some()
+    }
+
     /// Whether ranks have to take turns: waiting must not keep a processor busy.
     pub fn is_oversubscribed(self) -> bool {
         self.ranks > self.processors

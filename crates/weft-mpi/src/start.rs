@@ -412,12 +412,18 @@ fn connect(
     Ok(engine)
 }
 
+/// Looks, four in a second, that must find a neighbour dead where `mpiexec` ends the job itself: three seconds.
+const LOOKS_BEHIND_MPIEXEC: u8 = 12;
+
 fn join_node(settings: &Settings, rank: u32, locals: &[u32], names: &SharedNames) -> Result<shared::Node> {
     let place = locals.iter().position(|local| *local == rank).unwrap_or(0);
     let key = names.name("node", &[]);
     let (directory, processors) = (settings.shm_dir.clone(), weft_launch::usable_processors());
     let wanted = shared::Settings { directory, processors, ..shared::Settings::default() };
-    let node = shared::Node::create(&key, place, locals.len(), &wanted).map_err(|error| other(error.to_string()))?;
+    let mut node = shared::Node::create(&key, place, locals.len(), &wanted).map_err(|error| other(error.to_string()))?;
+    if Load::is_from_mpiexec() {
+        node.leave_deaths_to_launcher(LOOKS_BEHIND_MPIEXEC);
+    }
     node.warnings().iter().for_each(|sentence| warn(rank, sentence));
     Ok(node)
 }

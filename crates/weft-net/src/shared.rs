@@ -152,6 +152,10 @@ pub struct Node {
     knows_births: bool,
     /// The first place that is looked up in /proc by the next look for dead processes.
     looked_up_next: usize,
+    /// How many looks in a row have found each process dead.
+    found_dead: Vec<u8>,
+    /// How many are needed before this process believes it.
+    looks_to_believe: u8,
 }
 
 impl Node {
@@ -193,6 +197,8 @@ impl Node {
             outbox: Outbox::new(segment, own, bell),
             knows_births: birth != 0,
             looked_up_next: 0,
+            found_dead: vec![0; size],
+            looks_to_believe: 1,
             warnings,
         })
     }
@@ -200,6 +206,12 @@ impl Node {
     /// One-line warnings for the user, e.g. that /dev/shm is full and another directory is used.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// The launcher ends the job when a rank dies, and knows the cause: `looks` looks must find a process dead before this
+    /// process says so itself. A message of this process about the death would hide the cause.
+    pub fn leave_deaths_to_launcher(&mut self, looks: u8) {
+        self.looks_to_believe = looks;
     }
 
     /// Whether this rank is the first of the node to ask, and so says what all of them would.
@@ -287,7 +299,10 @@ impl transport::Node for Node {
             let birth = if is_looked_up { state.birth.load(Ordering::Relaxed) } else { 0 };
             // It may have left, and ended, just now.
             if life::has_ended(pid, birth) && state.left.load(Ordering::Acquire) == 0 {
-                self.outbox.close(place, "has died: its process is gone".into());
+                self.found_dead[place] = self.found_dead[place].saturating_add(1);
+                if self.found_dead[place] >= self.looks_to_believe {
+                    self.outbox.close(place, "has died: its process is gone".into());
+                }
             }
         }
     }

@@ -230,4 +230,6 @@ fn grants_keep_the_link_full_and_lose_nothing() {
     let (share, p99) = free.result();
     println!("without: {:.1} % of the link, P99 {p99:.2} times the ideal, {} drops", share * 100.0, free.dropped);
     assert!(free.dropped > 1_000, "{} drops", free.dropped);
+    // Congestion is not taken for a smaller MTU, though most packets are lost several times.
+    assert_eq!(free.counters().packets_smaller, 0);
 }

@@ -229,6 +229,11 @@ fn bulk_data_uses_all_rails_and_outlives_one_that_fails() {
 }
 
 #[test]
+fn a_path_carries_smaller_packets_in_the_middle() {
+    check("mtu", 0..8);
+}
+
+#[test]
 fn swarm() {
     check("swarm", 0..300);
 }

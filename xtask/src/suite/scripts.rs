@@ -78,7 +78,7 @@ fn other_launchers() -> Vec<Case> {
 /// A program that names another MPI library, and does not speak to `mpiexec`: each of its processes is a job of its own.
 fn stranger() -> Case {
     Case::new("a program of another MPI library is noticed", |context| {
-        let directory = context.work.join("stranger");
+        let directory = context.work.join("another-mpi");
         let script = "cd \"$1\" && echo 'int MPI_Init(void) { return 0; }' >library.c && \
                       echo '#include <stdio.h>\nint MPI_Init(void);\nint main(void) { puts(\"rank 0 of 1\"); return MPI_Init(); }' >program.c && \
                       cc -shared -fPIC -Wl,-soname,libmpi.so.40 -o libmpi.so.40 library.c && \

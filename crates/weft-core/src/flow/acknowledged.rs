@@ -221,6 +221,9 @@ impl Outgoing {
 
     fn acknowledge_one(&mut self, now: Instant, index: usize, echoed: Option<EchoedPacket>) -> u32 {
         let echo = echoed.filter(|echoed| echoed.number == Number(self.base as u32).plus(index as u32));
+        if self.mtu.is_some() && (self.records[index].transmission == 1 || echo.is_some()) {
+            self.note_carried(now, index);
+        }
         let record = &mut self.records[index];
         let index = usize::from(record.path);
         let path = &mut self.paths[index];

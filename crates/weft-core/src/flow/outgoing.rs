@@ -7,7 +7,7 @@ use super::queue::{Content, Departure, KEPT_BYTES, Queue};
 use super::ring::Ring;
 use super::settings::{
     AckScheme, BURST_PACKETS, PACE_AHEAD, PACKET_SIZE_MIN, PATH_DOUBTS, PATH_TRIES, RESEND_PASS, RESENDS_PER_PASS,
-    SIZE_DOUBTED_AFTER, SPACED_AFTER, Settings,
+    SPACED_AFTER, Settings,
 };
 use crate::time::{Duration, Instant};
 use crate::wire::Number;
@@ -106,6 +106,8 @@ pub(super) struct Outgoing {
     pub(super) size: u16,
     /// How often packets have become smaller, and larger, of which nobody has been told.
     pub(super) size_changes: [u8; 2],
+    /// How often the present size was in doubt and has arrived, since a packet was lost that had not been lost often.
+    pub(super) vouched: u8,
     /// What is known of the size that packets may have. There only while it is not the one of the settings, or in doubt.
     pub(super) mtu: Option<Box<PathMtu>>,
 }
@@ -135,6 +137,7 @@ impl Outgoing {
             // No packet is longer than 2¹⁶ bytes.
             size: settings.packet_size as u16,
             size_changes: [0; 2],
+            vouched: 0,
             mtu: None,
         }
     }
@@ -289,6 +292,9 @@ impl Outgoing {
             record.order = self.paths.depart(now, path, None);
             record.sent_at = now;
             record.path = path as u8;
+            if usize::from(lost_on) != path {
+                self.paths.take_over(path, Number((self.base + index as u64) as u32));
+            }
             let asked = match &mut record.content {
                 Content::Question { size } => core::mem::take(size),
                 _ => 0,
@@ -299,8 +305,8 @@ impl Outgoing {
             let request = self.lost.is_empty();
             if asked > 0 {
                 self.question_failed(now, asked);
-            } else if lost >= SIZE_DOUBTED_AFTER && bytes + settings.seal_size() > PACKET_SIZE_MIN {
-                self.doubt_size(lost_on, settings);
+            } else if bytes + settings.seal_size() > PACKET_SIZE_MIN {
+                self.doubt_lost(lost, lost_on, settings);
             }
             let number = self.base + index as u64;
             return Some((Departure { number, transmission, path, order, content, request }, cause));

@@ -6,6 +6,10 @@
 //! it does not, the flow goes on at once with packets of the least size, and finds by further questions the
 //! largest that get through. Now and then it asks whether there is room for more.
 //!
+//! Congestion loses questions, too. So each lost question of the present size is followed by a small one, the
+//! *control*. A path has a smaller MTU if it loses all large questions, carries all controls, and no large
+//! packet that left after the first question arrives. Otherwise the flow concludes nothing.
+//!
 //! Nothing but lost and acknowledged packets of the flow itself says anything about sizes. What the network
 //! or this machine reports, as ICMP "fragmentation needed", is not heeded: whoever forges it changes nothing.
 //!
@@ -13,8 +17,9 @@
 //! pieces (`wire::Piece`). So what the peer has had already, it recognizes as before.
 
 use super::queue::Departure;
-use super::settings::{PACKET_SIZE_MIN, SIZE_GRAIN, SIZE_REST, SIZE_REST_MAX, SIZE_TRIES};
+use super::settings::{CONTROL_SIZE, DOUBT_TRIES, PACKET_SIZE_MIN, SIZE_GRAIN, SIZE_REST, SIZE_REST_MAX, SIZE_TRIES};
 use crate::time::{Duration, Instant};
+use crate::wire;
 
 /// Why a size is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +50,17 @@ struct Question {
     lost: u8,
     /// One is under way.
     asked: bool,
+    /// The control is asked, not `size`.
+    control: bool,
+    /// When the first one left.
+    since: Instant,
+}
+
+impl Question {
+    /// Bytes of the packet that asks.
+    const fn asks(&self) -> u16 {
+        if self.control { CONTROL_SIZE } else { self.size }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -121,7 +137,7 @@ impl PathMtu {
             self.ask(Why::More, size, self.full + 1, paths);
         }
         match self.search {
-            Search::Asks(Question { size, path, asked: false, .. }) => Some((size, path)),
+            Search::Asks(question) if !question.asked => Some((question.asks(), question.path)),
             _ => None,
         }
     }
@@ -131,18 +147,51 @@ impl PathMtu {
         self.cutting.is_some() || matches!(self.search, Search::Asks(Question { asked: false, .. }))
     }
 
-    /// The question has left.
-    pub(super) fn asked(&mut self) {
+    /// The question leaves.
+    pub(super) fn asked(&mut self, now: Instant) {
         if let Search::Asks(question) = &mut self.search {
             question.asked = true;
+            if question.lost == 0 {
+                question.since = now;
+            }
         }
+    }
+
+    /// The peer has acknowledged a packet of `size` bytes that left whole on `path` at `sent_at`. `true`: the path
+    /// was asked whether it carries such packets, and it does, for this one left after the question.
+    pub(super) fn carried(&mut self, now: Instant, path: u8, size: usize, sent_at: Instant) -> bool {
+        let Search::Asks(question) = &self.search else { return false };
+        let was_asked = question.why == Why::Doubt && (question.asked || question.lost > 0) && question.path == path;
+        // A seal, and what alignment takes, may be missing from `size`.
+        let is_as_long = size + wire::SEAL_SIZE + usize::from(SIZE_GRAIN) >= usize::from(question.size);
+        let is_proof = was_asked && is_as_long && sent_at >= question.since;
+        if is_proof {
+            self.be_content(now);
+        }
+        is_proof
+    }
+
+    /// Whether the size of a question is the present one, which is in doubt.
+    pub(super) const fn is_in_doubt(&self, size: u16) -> bool {
+        matches!(self.search, Search::Asks(Question { why: Why::Doubt, control: false, size: asked, .. }) if asked == size)
     }
 
     /// A question of this size has arrived.
     pub(super) fn passed(&mut self, now: Instant, size: u16) -> Change {
         let Search::Asks(question) = self.search else { return Change::Nothing };
-        if question.size != size {
+        if question.asks() != size {
             return Change::Nothing;
+        }
+        if question.control {
+            if question.lost < DOUBT_TRIES {
+                self.search = Search::Asks(Question { asked: false, control: false, ..question });
+                return Change::Nothing;
+            }
+            // What every interface must carry that is offered to peers. If it does not get through either,
+            // nothing helps.
+            self.size = PACKET_SIZE_MIN as u16;
+            self.narrow(now, question.size, question.paths);
+            return Change::Fell;
         }
         if question.then != 0 {
             let (path, then) = first_of(question.then);
@@ -161,23 +210,19 @@ impl PathMtu {
     /// A question of this size is lost.
     pub(super) fn failed(&mut self, now: Instant, size: u16) -> Change {
         let Search::Asks(question) = &mut self.search else { return Change::Nothing };
-        if question.size != size {
+        if question.asks() != size {
+            return Change::Nothing;
+        }
+        if question.control {
+            // Congestion, or the peer is gone.
+            self.be_content(now);
             return Change::Nothing;
         }
         question.lost += 1;
-        if question.lost < SIZE_TRIES {
-            question.asked = false;
-            return Change::Nothing;
-        }
-        let (why, paths) = (question.why, question.paths);
+        let Question { why, paths, lost, .. } = *question;
         match why {
-            Why::Doubt => {
-                // What every interface must carry that is offered to peers. If it does not get through
-                // either, nothing helps.
-                self.size = PACKET_SIZE_MIN as u16;
-                self.narrow(now, size, paths);
-                return Change::Fell;
-            }
+            Why::Doubt => (question.asked, question.control) = (false, true),
+            _ if lost < SIZE_TRIES => question.asked = false,
             Why::More => {
                 self.search = Search::Rest { until: now + self.rest };
                 self.rest = Duration((2 * self.rest.0).min(SIZE_REST_MAX.0));
@@ -189,7 +234,18 @@ impl PathMtu {
 
     fn ask(&mut self, why: Why, size: u16, fails: u16, paths: u8) {
         let (path, then) = first_of(paths);
-        self.search = Search::Asks(Question { why, size, fails, paths, path, then, lost: 0, asked: false });
+        self.search = Search::Asks(Question {
+            why,
+            size,
+            fails,
+            paths,
+            path,
+            then,
+            lost: 0,
+            asked: false,
+            control: false,
+            since: Instant(0),
+        });
     }
 
     /// Asks for what lies between the present size and one that fails, unless that is little.
@@ -221,7 +277,7 @@ mod tests {
     fn settle(mtu: &mut PathMtu, now: Instant, carried: u16) -> Vec<u16> {
         let mut questions = Vec::new();
         while let Some((size, _)) = mtu.question(now, 1) {
-            mtu.asked();
+            mtu.asked(now);
             assert!(mtu.question(now, 1).is_none(), "one question is under way");
             questions.push(size);
             assert!(questions.len() < 100, "it does not end");
@@ -256,10 +312,27 @@ mod tests {
     fn a_path_that_does_not_carry_the_least_is_asked_no_more() {
         let mut mtu = PathMtu::new(1472, 1472);
         mtu.doubt(3);
-        settle(&mut mtu, Instant(0), 0);
+        settle(&mut mtu, Instant(0), CONTROL_SIZE);
         assert_eq!(usize::from(mtu.size()), PACKET_SIZE_MIN);
         mtu.doubt(3);
         assert!(mtu.question(Instant(0), 1).is_none());
+    }
+
+    /// A path that loses the control, too, and one on which a large packet arrives.   Expect: sizes stay.
+    #[test]
+    fn congestion_makes_no_packet_smaller() {
+        let mut mtu = PathMtu::new(1472, 1472);
+        mtu.doubt(0);
+        assert_eq!(settle(&mut mtu, Instant(0), 0), [1472, CONTROL_SIZE]);
+        assert!(mtu.is_over());
+        mtu.doubt(0);
+        let at = Instant(5);
+        assert!(!mtu.carried(at, 0, 1472, at), "nothing was asked yet");
+        assert_eq!(mtu.question(at, 1), Some((1472, 0)));
+        mtu.asked(at);
+        mtu.failed(at, 1472);
+        assert!(!mtu.carried(at, 1, 1472, at) && !mtu.carried(at, 0, 700, at) && !mtu.carried(at, 0, 1472, Instant(4)));
+        assert!(mtu.carried(at, 0, 1472, at) && mtu.is_over());
     }
 
     #[test]
@@ -285,11 +358,11 @@ mod tests {
         // One path carries more and the other does not.   Expect: nothing changes.
         let (size, path) = mtu.question(at, 0b101).unwrap();
         assert_eq!((size, path), (1000 + SIZE_GRAIN, 0));
-        mtu.asked();
+        mtu.asked(at);
         mtu.passed(at, size);
         for _ in 0..SIZE_TRIES {
             assert_eq!(mtu.question(at, 0b101), Some((size, 2)));
-            mtu.asked();
+            mtu.asked(at);
             mtu.failed(at, size);
         }
         assert_eq!(mtu.size(), 1000);

@@ -243,7 +243,7 @@ impl Paths {
         self.iter().enumerate().fold(0, |mask, (index, path)| mask | u8::from(path.in_flight > 0) << index)
     }
 
-    /// One past the newest packet that was sent first on any of these paths, counted from `base`.
+    /// One past the newest packet that was sent on any of these paths, counted from `base`.
     pub(super) fn end_of(&self, paths: u8, base: Number) -> u32 {
         let of = |(index, path): (usize, &Path)| {
             if paths & 1 << index == 0 { 0 } else { path.newest.plus(1).since(base).max(0) as u32 }
@@ -320,6 +320,14 @@ impl Paths {
             }
         }
         order
+    }
+
+    /// A packet that left first on another path has left on this one: it is among those that [`Self::end_of`] reaches.
+    pub(super) fn take_over(&mut self, index: usize, number: Number) {
+        let path = &mut self[index];
+        if number.is_after(path.newest) {
+            path.newest = number;
+        }
     }
 
     /// The path takes another carrier from now on; `control` is the number of the next probe.

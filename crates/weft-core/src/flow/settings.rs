@@ -74,10 +74,17 @@ pub const LOSS_SHARE: u32 = 32;
 
 /// Transmissions of a packet that are lost before its path is asked whether it carries such a size …
 pub const SIZE_DOUBTED_AFTER: u8 = 2;
-/// … and before the packet itself is cut into pieces of the least size, whatever the path answers.
+/// … and before the packet itself is cut into pieces of the least size …
 pub const CUT_AFTER: u8 = 3;
+/// … if packets of its size have been in doubt so often meanwhile, and have arrived: a bridge of Linux forwards trains that are not cut yet,
+/// but not the single packet that is sent again.
+pub const VOUCHED_MIN: u8 = 6;
+/// Bytes of a control: a question that every path carries.
+pub const CONTROL_SIZE: u16 = 128;
 /// Questions whether a path carries a size that are lost before it counts as not carrying it (RFC 8899 §5.1.2, `MAX_PROBES`).
 pub const SIZE_TRIES: u8 = 3;
+/// The same for the size that packets have: congestion may lose some of them and no control.
+pub const DOUBT_TRIES: u8 = 6;
 /// Sizes that differ by no more are not told apart, bytes.
 pub const SIZE_GRAIN: u16 = 16;
 /// How long after a size was found the path is asked for a larger one, and again after twice the time …
@@ -86,7 +93,8 @@ pub const SIZE_REST: Duration = Duration::from_secs(1);
 pub const SIZE_REST_MAX: Duration = Duration::from_secs(60);
 
 const _: () = assert!(SIZE_DOUBTED_AFTER <= CUT_AFTER && CUT_AFTER < SPACED_AFTER);
-const _: () = assert!(wire::PIECE_OVERHEAD + wire::SEAL_SIZE < PACKET_SIZE_MIN);
+const _: () =
+    assert!(wire::PIECE_OVERHEAD + wire::SEAL_SIZE < PACKET_SIZE_MIN && (CONTROL_SIZE as usize) < PACKET_SIZE_MIN);
 const _: () = assert!(WINDOW_MIN <= WINDOW_MAX && WINDOW_MAX.is_power_of_two() && WINDOW_MAX <= FAR_PACKETS_MAX);
 const _: () = assert!(FAR_PACKETS_MAX <= wire::RUN_MAX);
 const _: () = assert!(wire::OVERHEAD_MAX < PACKET_SIZE_MIN && PACKET_SIZE_MAX <= u16::MAX as usize);

@@ -4,7 +4,7 @@
 use super::outgoing::{Outgoing, Record, State};
 use super::path_mtu::{Change, Cutting, PathMtu};
 use super::queue::{Content, Departure};
-use super::settings::{CUT_AFTER, PACKET_SIZE_MIN, Settings};
+use super::settings::{CUT_AFTER, PACKET_SIZE_MIN, SIZE_DOUBTED_AFTER, Settings, VOUCHED_MIN};
 use crate::time::Instant;
 use crate::wire::Number;
 use alloc::boxed::Box;
@@ -17,9 +17,7 @@ impl Outgoing {
         self.size = size;
     }
 
-    /// Packets are lost on this path again and again, perhaps for their size.
-    #[cold]
-    pub(super) fn doubt_size(&mut self, path: u8, settings: &Settings) {
+    fn doubt_size(&mut self, path: u8, settings: &Settings) {
         let full = settings.packet_size as u16;
         self.mtu.get_or_insert_with(|| Box::new(PathMtu::new(full, full))).doubt(path);
     }
@@ -28,6 +26,7 @@ impl Outgoing {
     #[cold]
     pub(super) fn question_failed(&mut self, now: Instant, size: u16) {
         let change = self.mtu.as_mut().map_or(Change::Nothing, |mtu| mtu.failed(now, size));
+        self.vouched = 0;
         self.note_change(change);
     }
 
@@ -41,9 +40,39 @@ impl Outgoing {
         }
     }
 
+    /// The peer has a packet, and the transmission that the record speaks of has arrived.
+    #[cold]
+    pub(super) fn note_carried(&mut self, now: Instant, index: usize) {
+        let record = &self.records[index];
+        let is_whole = record.transmission <= CUT_AFTER || self.vouched < VOUCHED_MIN;
+        let is_question = matches!(record.content, Content::Question { .. });
+        if let Some(mtu) = &mut self.mtu
+            && is_whole
+            && !is_question
+            && record.state != State::Acknowledged
+        {
+            let is_proof = mtu.carried(now, record.path, record.content.packet_bytes(), record.sent_at);
+            self.vouched = self.vouched.saturating_add(u8::from(is_proof));
+            self.forget_size();
+        }
+    }
+
+    /// A packet is lost on this path that was sent so often. If that was often, its size may be the reason.
+    #[cold]
+    pub(super) fn doubt_lost(&mut self, lost: u8, path: u8, settings: &Settings) {
+        if lost <= CUT_AFTER {
+            self.vouched = 0;
+        }
+        if lost >= SIZE_DOUBTED_AFTER {
+            self.doubt_size(path, settings);
+        }
+    }
+
     /// A question of this size has arrived.
     #[cold]
     pub(super) fn question_passed(&mut self, now: Instant, size: u16) {
+        let is_in_doubt = self.mtu.as_ref().is_some_and(|mtu| mtu.is_in_doubt(size));
+        self.vouched = self.vouched.saturating_add(u8::from(is_in_doubt));
         let change = self.mtu.as_mut().map_or(Change::Nothing, |mtu| mtu.passed(now, size));
         self.note_change(change);
         self.forget_size();
@@ -79,7 +108,7 @@ impl Outgoing {
         }
         let paths = self.paths.bulk(settings).fold(1, |paths, path| paths | 1 << path);
         let (size, path) = self.mtu.as_mut()?.question(now, paths)?;
-        self.mtu.as_mut()?.asked();
+        self.mtu.as_mut()?.asked(now);
         let number = self.base + self.records.len() as u64;
         let (content, transmission, state) = (Content::Question { size }, 1, State::InFlight);
         let order = self.paths.depart(now, usize::from(path), Some(Number(number as u32)));
@@ -100,7 +129,8 @@ impl Outgoing {
     #[cold]
     fn cut(&mut self, departure: &Departure, settings: &Settings) -> bool {
         let now = self.packet_size();
-        let size = if departure.transmission > CUT_AFTER { now.min(PACKET_SIZE_MIN) } else { now };
+        let is_in_vain = departure.transmission > CUT_AFTER && self.vouched >= VOUCHED_MIN;
+        let size = if is_in_vain { now.min(PACKET_SIZE_MIN) } else { now };
         if departure.content.packet_bytes() + settings.seal_size() <= size {
             return false;
         }
