@@ -420,7 +420,8 @@ fn join_node(settings: &Settings, rank: u32, locals: &[u32], names: &SharedNames
     let key = names.name("node", &[]);
     let (directory, processors) = (settings.shm_dir.clone(), weft_launch::usable_processors());
     let wanted = shared::Settings { directory, processors, ..shared::Settings::default() };
-    let mut node = shared::Node::create(&key, place, locals.len(), &wanted).map_err(|error| other(error.to_string()))?;
+    let mut node =
+        shared::Node::create(&key, place, locals.len(), &wanted).map_err(|error| other(error.to_string()))?;
     if Load::is_from_mpiexec() {
         node.leave_deaths_to_launcher(LOOKS_BEHIND_MPIEXEC);
     }
