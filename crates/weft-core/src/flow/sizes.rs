@@ -17,11 +17,6 @@ impl Outgoing {
         self.size = size;
     }
 
-    fn doubt_size(&mut self, path: u8, settings: &Settings) {
-        let full = settings.packet_size as u16;
-        self.mtu.get_or_insert_with(|| Box::new(PathMtu::new(full, full))).doubt(path);
-    }
-
     /// A question of this size was lost.
     #[cold]
     pub(super) fn question_failed(&mut self, now: Instant, size: u16) {
@@ -57,14 +52,15 @@ impl Outgoing {
         }
     }
 
-    /// A packet is lost on this path that was sent so often. If that was often, its size may be the reason.
+    /// The `lost`-th transmission of a large packet was lost on `path`. After several of them the size may be the reason.
     #[cold]
     pub(super) fn doubt_lost(&mut self, lost: u8, path: u8, settings: &Settings) {
         if lost <= CUT_AFTER {
             self.vouched = 0;
         }
         if lost >= SIZE_DOUBTED_AFTER {
-            self.doubt_size(path, settings);
+            let full = settings.packet_size as u16;
+            self.mtu.get_or_insert_with(|| Box::new(PathMtu::new(full, full))).doubt(path);
         }
     }
 

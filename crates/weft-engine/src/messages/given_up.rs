@@ -8,8 +8,8 @@ use crate::arguments::CollectiveScope;
 use crate::error::{Cause, Error, OTHER, PEER_GONE, TRUNCATED};
 use crate::group::PeerId;
 
-/// Operations of which it has been told that they are given up, at most: the oldest are forgotten, and with them those that this process comes
-/// to only after so many others. An operation that was complete here when its failure was told never meets it.
+/// The most failures that this process keeps of operations that it has not come to yet. It forgets the oldest ones. An operation that was
+/// complete here before its failure was told never meets the failure.
 const GIVEN_UP_MAX: usize = 1024;
 
 /// Groups up to this size are told whole: then everybody ends, even where processes disagree about who sends to whom, because
