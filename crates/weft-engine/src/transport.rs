@@ -13,6 +13,7 @@ mod datagrams;
 mod none;
 mod placement;
 mod posted;
+mod wrapper;
 
 use std::os::fd::RawFd;
 
@@ -29,6 +30,7 @@ pub use posted::{
     Claim, Cooperation, Ending, Fate, NUMBER_BITS, Offered, Piece, PostedTable, Remainder, Taker, Ticket, Wanted, Wish,
     number_near,
 };
+pub use wrapper::Wrapper;
 
 /// Whom an engine runs for: its clock, and the kinds of carriers it is built for. There is one type of it for the library and one for
 /// the simulator, so a call through it costs nothing.

@@ -8,7 +8,6 @@ use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::fd::RawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +18,7 @@ use weft_core::pcapng::{self, Direction};
 use weft_core::wire::{self, Channel, Kind, Packet};
 
 use crate::clock;
-use crate::datagrams::{Address, Arrival, Datagrams, FabricAddress, Outcome, VerbsAddress};
+use crate::datagrams::{self, Address, Arrival, Datagrams, FabricAddress, Outcome, VerbsAddress};
 use crate::error::reason;
 use crate::{ethernet, sys};
 
@@ -236,9 +235,17 @@ fn lock(recorder: &SharedRecorder) -> std::sync::MutexGuard<'_, Recorder> {
     recorder.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<D: Datagrams> Datagrams for Capture<D> {
-    fn name(&self) -> &'static str {
-        self.inner.name()
+impl<D: Datagrams> datagrams::Wrapper for Capture<D> {
+    type Inner = D;
+
+    #[inline]
+    fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    #[inline]
+    fn inner_mut(&mut self) -> &mut D {
+        &mut self.inner
     }
 
     fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
@@ -255,10 +262,6 @@ impl<D: Datagrams> Datagrams for Capture<D> {
             self.sent(to, packet);
         }
         Ok(taken)
-    }
-
-    fn train_bytes(&self) -> usize {
-        self.inner.train_bytes()
     }
 
     fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
@@ -279,58 +282,6 @@ impl<D: Datagrams> Datagrams for Capture<D> {
             };
             inner.receive_trains(&mut both, limit)
         })
-    }
-
-    fn fd(&self) -> RawFd {
-        self.inner.fd()
-    }
-
-    fn arm(&mut self) -> bool {
-        self.inner.arm()
-    }
-
-    fn under_way(&self, to: &Address) -> usize {
-        self.inner.under_way(to)
-    }
-
-    fn take_broken(&mut self) -> Option<Address> {
-        self.inner.take_broken()
-    }
-
-    fn rejected(&self) -> u64 {
-        self.inner.rejected()
-    }
-
-    fn written(&self) -> u64 {
-        self.inner.written()
-    }
-
-    fn last_refusal(&self) -> Option<String> {
-        self.inner.last_refusal()
-    }
-
-    fn group(&self, job: u64, group: u64) -> Option<Address> {
-        self.inner.group(job, group)
-    }
-
-    fn group_packet_size(&self) -> usize {
-        self.inner.group_packet_size()
-    }
-
-    fn group_receives(&self) -> usize {
-        self.inner.group_receives()
-    }
-
-    fn join(&mut self, group: &Address, receives: bool) -> io::Result<()> {
-        self.inner.join(group, receives)
-    }
-
-    fn leave(&mut self, group: &Address) {
-        self.inner.leave(group);
-    }
-
-    fn packet_size(&self) -> usize {
-        self.inner.packet_size()
     }
 }
 

@@ -1,8 +1,12 @@
 //! A capture holds what went over the link, its size is bounded, and a failure of it never disturbs the link.
 
 use super::*;
+use crate::datagrams::{Begun, Exposure, Placement, Proof, RemoteMemory};
 use std::collections::VecDeque;
+use std::ops::Range;
+use std::os::fd::RawFd;
 use std::sync::mpsc;
+use weft_engine::memory::UserData;
 
 /// A link that gives back what it is sent.
 #[derive(Default)]
@@ -184,4 +188,147 @@ fn what_somebody_has_put_where_the_file_shall_be_is_replaced_and_not_written_to(
     open_now(&directory.file());
     assert_eq!(fs::read(&target).unwrap(), b"precious");
     assert_eq!(fs::read(directory.file()).unwrap(), b"packets");
+}
+
+/// A link that writes to memory of peers and multicasts, and is asked for everything that a link can be asked for.
+struct Able {
+    written: Vec<(Range<u64>, u64)>,
+    concealed: Vec<Exposure>,
+    joined: Vec<Address>,
+}
+
+const PLACEMENT: Placement = Placement {
+    writes: true,
+    reads: true,
+    bytes_max: 1 << 30,
+    bytes_min: 1 << 14,
+    eager_max: 1 << 15,
+    one_sided_min: 1,
+    proof: Proof::Completion,
+};
+const GROUP: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(239, 192, 0, 1)), 7);
+
+impl Datagrams for Able {
+    fn name(&self) -> &'static str {
+        "able"
+    }
+
+    fn send(&mut self, _: &Address, _: &[u8]) -> io::Result<Outcome> {
+        Ok(Outcome::Sent)
+    }
+
+    fn receive(&mut self, _: &mut dyn FnMut(&[u8]), _: usize) -> usize {
+        0
+    }
+
+    fn fd(&self) -> RawFd {
+        -1
+    }
+
+    fn arm(&mut self) -> bool {
+        true
+    }
+
+    fn train_bytes(&self) -> usize {
+        64_000
+    }
+
+    fn rejected(&self) -> u64 {
+        3
+    }
+
+    fn written(&self) -> u64 {
+        4
+    }
+
+    fn last_refusal(&self) -> Option<String> {
+        Some("no".into())
+    }
+
+    fn under_way(&self, _: &Address) -> usize {
+        5
+    }
+
+    fn take_broken(&mut self) -> Option<Address> {
+        Some(GROUP.into())
+    }
+
+    fn packet_size(&self) -> usize {
+        1400
+    }
+
+    fn placement(&self) -> Option<Placement> {
+        Some(PLACEMENT)
+    }
+
+    fn expose(&mut self, _: &UserData, length: u64) -> Option<(Exposure, RemoteMemory)> {
+        Some((Exposure(6), RemoteMemory { key: 7, address: length }))
+    }
+
+    fn conceal(&mut self, exposure: Exposure) {
+        self.concealed.push(exposure);
+    }
+
+    fn write(&mut self, _: &Address, _: &UserData, range: Range<u64>, _: RemoteMemory, number: u64) -> Begun {
+        self.written.push((range, number));
+        Begun::Yes
+    }
+
+    fn read(&mut self, _: &Address, _: &UserData, _: Range<u64>, _: RemoteMemory, _: u64) -> Begun {
+        Begun::NotNow
+    }
+
+    fn poll_placed(&mut self) -> Option<u64> {
+        self.written.pop().map(|(_, number)| number)
+    }
+
+    fn group(&self, _: u64, _: u64) -> Option<Address> {
+        Some(GROUP.into())
+    }
+
+    fn group_packet_size(&self) -> usize {
+        1300
+    }
+
+    fn group_receives(&self) -> usize {
+        20
+    }
+
+    fn join(&mut self, group: &Address, _: bool) -> io::Result<()> {
+        self.joined.push(*group);
+        Ok(())
+    }
+
+    fn leave(&mut self, _: &Address) {
+        self.joined.clear();
+    }
+}
+
+#[test]
+fn a_capture_turns_off_nothing_that_the_link_can_do() {
+    let directory = TestDirectory::new("able");
+    let recorder = Recorder::create(&directory.file(), Box::new(|_| ())).unwrap();
+    let able = Able { written: Vec::new(), concealed: Vec::new(), joined: Vec::new() };
+    let mut link = Capture::new(able, &recorder, ends());
+    assert_eq!(link.placement(), Some(PLACEMENT));
+    let (data, to) = (UserData::leaked(64), Address::from(GROUP));
+    let (exposure, there) = link.expose(&data, 64).unwrap();
+    assert_eq!((exposure, there), (Exposure(6), RemoteMemory { key: 7, address: 64 }));
+    assert_eq!(link.write(&to, &data, 8..16, there, 9), Begun::Yes);
+    assert_eq!(link.inner.written, [(8..16, 9)]);
+    assert_eq!(link.poll_placed(), Some(9));
+    assert_eq!(link.read(&to, &data, 8..16, there, 9), Begun::NotNow);
+    link.conceal(exposure);
+    assert_eq!(link.inner.concealed, [exposure]);
+    assert_eq!(
+        (link.name(), link.train_bytes(), link.packet_size(), link.fd(), link.arm()),
+        ("able", 64_000, 1400, -1, true)
+    );
+    assert_eq!((link.rejected(), link.written(), link.last_refusal().as_deref()), (3, 4, Some("no")));
+    assert_eq!((link.under_way(&to), link.take_broken()), (5, Some(to)));
+    assert_eq!((link.group(1, 2), link.group_packet_size(), link.group_receives()), (Some(to), 1300, 20));
+    link.join(&to, true).unwrap();
+    assert_eq!(link.inner.joined, [to]);
+    link.leave(&to);
+    assert!(link.inner.joined.is_empty());
 }

@@ -7,13 +7,10 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::ops::Range;
-use std::os::fd::RawFd;
 
-use crate::datagrams::{Address, Arrival, Begun, Datagrams, Exposure, Outcome, Placement, RemoteMemory};
+use crate::datagrams::{self, Address, Arrival, Datagrams, Outcome};
 use crate::{Error, clock};
 use weft_core::time::{Duration, Instant};
-use weft_engine::memory::UserData;
 
 /// Packets held back at one time; when more should be, the oldest leaves.
 const HELD_MAX: usize = 64;
@@ -283,9 +280,17 @@ impl<D: Datagrams> Faults<D> {
     }
 }
 
-impl<D: Datagrams> Datagrams for Faults<D> {
-    fn name(&self) -> &'static str {
-        self.inner.name()
+impl<D: Datagrams> datagrams::Wrapper for Faults<D> {
+    type Inner = D;
+
+    #[inline]
+    fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    #[inline]
+    fn inner_mut(&mut self) -> &mut D {
+        &mut self.inner
     }
 
     #[inline]
@@ -308,96 +313,16 @@ impl<D: Datagrams> Datagrams for Faults<D> {
         Ok(taken)
     }
 
-    fn train_bytes(&self) -> usize {
-        self.inner.train_bytes()
-    }
-
     #[inline]
     fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
         let mut each = |train: Arrival<'_>| train.bytes.chunks(train.segment.max(1)).for_each(&mut *on_packet);
-        self.receive_trains(&mut each, limit)
+        Datagrams::receive_trains(self, &mut each, limit)
     }
 
     #[inline]
     fn receive_trains(&mut self, on_train: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
         self.release_held();
         if self.is_clean { self.inner.receive_trains(on_train, limit) } else { self.receive_damaged(on_train, limit) }
-    }
-
-    fn fd(&self) -> RawFd {
-        self.inner.fd()
-    }
-
-    fn arm(&mut self) -> bool {
-        self.inner.arm()
-    }
-
-    fn under_way(&self, to: &Address) -> usize {
-        self.inner.under_way(to)
-    }
-
-    fn take_broken(&mut self) -> Option<Address> {
-        self.inner.take_broken()
-    }
-
-    fn rejected(&self) -> u64 {
-        self.inner.rejected()
-    }
-
-    fn written(&self) -> u64 {
-        self.inner.written()
-    }
-
-    fn last_refusal(&self) -> Option<String> {
-        self.inner.last_refusal()
-    }
-
-    fn placement(&self) -> Option<Placement> {
-        self.inner.placement()
-    }
-
-    fn expose(&mut self, data: &UserData, length: u64) -> Option<(Exposure, RemoteMemory)> {
-        self.inner.expose(data, length)
-    }
-
-    fn conceal(&mut self, exposure: Exposure) {
-        self.inner.conceal(exposure);
-    }
-
-    fn write(&mut self, to: &Address, data: &UserData, range: Range<u64>, target: RemoteMemory, number: u64) -> Begun {
-        self.inner.write(to, data, range, target, number)
-    }
-
-    fn read(&mut self, to: &Address, data: &UserData, range: Range<u64>, target: RemoteMemory, number: u64) -> Begun {
-        self.inner.read(to, data, range, target, number)
-    }
-
-    fn poll_placed(&mut self) -> Option<u64> {
-        self.inner.poll_placed()
-    }
-
-    fn group(&self, job: u64, group: u64) -> Option<Address> {
-        self.inner.group(job, group)
-    }
-
-    fn group_packet_size(&self) -> usize {
-        self.inner.group_packet_size()
-    }
-
-    fn group_receives(&self) -> usize {
-        self.inner.group_receives()
-    }
-
-    fn join(&mut self, group: &Address, receives: bool) -> io::Result<()> {
-        self.inner.join(group, receives)
-    }
-
-    fn leave(&mut self, group: &Address) {
-        self.inner.leave(group);
-    }
-
-    fn packet_size(&self) -> usize {
-        self.inner.packet_size()
     }
 }
 
@@ -431,6 +356,7 @@ impl Random {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::RawFd;
 
     /// Remembers what was sent.
     #[derive(Default)]

@@ -31,7 +31,7 @@ pub mod datagrams {
     //! What every datagram link offers: see `weft_engine::transport`.
     pub use weft_engine::transport::{
         Address, Arrival, Begun, Datagrams, EthernetAddress, Exposure, FabricAddress, JOINED_MAX, Outcome, Placement,
-        Proof, RemoteMemory, VerbsAddress, wrong_address,
+        Proof, RemoteMemory, VerbsAddress, Wrapper, wrong_address,
     };
 }
 pub mod descriptors;

@@ -163,6 +163,11 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             strict(context, "placing,size=20000,register", off, &Expected::code(0).says(WROTE_NOTHING))
         },
     ));
+    cases.push(Case::new("a strict provider, placing, sizes, 2 ranks, a capture leaves remote writes on", |context| {
+        let at = context.work.join("strict-capture-%rank.pcapng").display().to_string();
+        let expected = Expected::code(0).says(WROTE).never_says(WROTE_NOTHING);
+        strict(context, "placing,size=20000,register", &[("WEFT_CAPTURE", &at)], &expected)
+    }));
     cases.push(Case::new("a strict provider without remote writes, reliable messages, sizes, 2 ranks", |context| {
         strict(context, "reliable,size=20000,register", &[], &Expected::code(0).says(WROTE_NOTHING))
     }));
