@@ -51,7 +51,7 @@ static const char *volatile story = "start";
     } while (0)
 
 /* Whether a part of the program is left out in this run, because the library is known to do it wrong: LEAVE_OUT has the parts' names with a
- * space between two (tests/c/known-faults.txt says which, for which library, and why). */
+ * space between two (tests/c/left-out.txt says which, for which library, and why). */
 static inline int left_out(const char *part)
 {
     const char *names = getenv("LEAVE_OUT");
@@ -63,6 +63,16 @@ static inline int left_out(const char *part)
         names += until + (names[until] == ' ');
     }
     return 0;
+}
+
+/* The place of a name in a list; a name that is not there ends the program. */
+static inline int place_of(const char *name, const char *const *names, int count)
+{
+    for (int place = 0; place < count; place++)
+        if (!strcmp(names[place], name))
+            return place;
+    fprintf(stderr, "%s is none of the names that this program knows\n", name);
+    exit(2);
 }
 
 static void out_of_time(int signal)

@@ -1,6 +1,6 @@
 /* Something happens to ranks inside collective operations: nobody waits for them for ever.
  *
- * `dies killed OPERATION FORM ITEMS`: the last rank is killed before the others can end this one, or once it has begun it, and the launcher ends the job with what it died of.
+ * `dies killed OPERATION FORM ITEMS`, such as `dies killed barrier blocking 1`: the last rank is killed before the others can end this one, or once it has begun it, and the launcher ends the job with what it died of.
  * `dies gone`: the ranks of the second half say nothing more; the others try each operation in each form, and each of those calls returns. The job then
  * ends with code 42. */
 #include "each_collective.h"
@@ -84,7 +84,7 @@ int main(int argc, char **argv)
 {
     begin(&argc, &argv);
     if (argc > 4 && !strcmp(argv[1], "killed"))
-        killed((enum collective)atoi(argv[2]), atoi(argv[3]), atoi(argv[4]));
+        killed((enum collective)place_of(argv[2], collectives, COLLECTIVES), place_of(argv[3], forms, FORMS), atoi(argv[4]));
     else
         gone();
     return 1;

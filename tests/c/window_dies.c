@@ -1,7 +1,7 @@
 /* A process is gone in an epoch of a window: nobody waits for it for ever.
  *
- * `window_dies killed WAY`: the last rank is killed while the others are in the epoch, or come to it, and the launcher ends the job with what it died of.
- * `window_dies gone`: the ranks of the second half say nothing more; those of the first half come to each epoch with them, each in a window of its own,
+ * `window_dies killed WAY MEMORY`, such as `window_dies killed MPI_Win_fence created`: the last rank is killed while the others are in the epoch, or come to it, and the launcher ends the job with what it died of.
+ * `window_dies gone MEMORY`: the ranks of the second half say nothing more; those of the first half come to each epoch with them, each in a window of its own,
  * and each ends with an error. The job then ends with code 42. */
 #include "check.h"
 
@@ -186,7 +186,7 @@ int main(int argc, char **argv)
     int is_allocated = argc > 3 && !strcmp(argv[3], "allocated");
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     if (argc > 2 && !strcmp(argv[1], "killed"))
-        killed((enum way)atoi(argv[2]), is_allocated);
+        killed((enum way)place_of(argv[2], ways, WAYS), is_allocated);
     else
         gone(argc > 2 && !strcmp(argv[2], "allocated"));
     return 1;

@@ -23,6 +23,7 @@ mod libfabric;
 mod lifetimes;
 mod memory;
 mod multicast;
+mod needs;
 mod path_mtu;
 mod peers;
 mod porting;
@@ -47,6 +48,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use context::Context;
+use needs::Need;
 
 /// How a case ended.
 pub(crate) enum Outcome {
@@ -56,9 +58,23 @@ pub(crate) enum Outcome {
     Skipped(String),
 }
 
+/// An attempt that comes to an error has failed.
+impl From<anyhow::Result<Outcome>> for Outcome {
+    fn from(attempt: anyhow::Result<Outcome>) -> Outcome {
+        attempt.unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")))
+    }
+}
+
+impl From<anyhow::Result<()>> for Outcome {
+    fn from(attempt: anyhow::Result<()>) -> Outcome {
+        attempt.map(|()| Outcome::Passed).into()
+    }
+}
+
 /// One thing to run, and to judge.
 pub(crate) struct Case {
     name: String,
+    needs: Vec<Need>,
     run: Box<dyn Fn(&Context) -> Outcome>,
 }
 
@@ -67,8 +83,25 @@ impl Case {
         &self.name
     }
 
-    pub(crate) fn new(name: impl Into<String>, run: impl Fn(&Context) -> Outcome + 'static) -> Case {
-        Case { name: name.into(), run: Box::new(run) }
+    pub(crate) fn new<R: Into<Outcome>>(name: impl Into<String>, run: impl Fn(&Context) -> R + 'static) -> Case {
+        Case { name: name.into(), needs: Vec::new(), run: Box::new(move |context| run(context).into()) }
+    }
+
+    /// Where one of these is missing the case is skipped. What was named first is looked for first.
+    pub(crate) fn needs(mut self, needs: &[Need]) -> Case {
+        self.needs.extend(needs);
+        self
+    }
+
+    fn run(&self, context: &Context) -> Outcome {
+        for need in &self.needs {
+            match need.missing(context) {
+                Ok(None) => {}
+                Ok(Some(why)) => return Outcome::Skipped(why),
+                Err(error) => return Outcome::from(anyhow::Result::<Outcome>::Err(error)),
+            }
+        }
+        (self.run)(context)
     }
 }
 
@@ -221,7 +254,7 @@ fn run_suite(suite: &Suite, filter: &str, context: &Context, tally: &mut Tally) 
             let _ = std::io::stdout().flush();
         }
         let started = Instant::now();
-        let outcome = (case.run)(context);
+        let outcome = case.run(context);
         let seconds = started.elapsed().as_secs_f64();
         let (verdict, why) = match outcome {
             Outcome::Passed => {

@@ -162,11 +162,11 @@ enum Kind {
 }
 
 impl Hosts {
-    /// None where they have networks of their own, else the reason to skip what needs that.
-    pub(crate) fn no_namespaces(&self) -> Option<Outcome> {
+    /// None where they have networks of their own, else why not.
+    pub(crate) fn why_no_networks(&self) -> Option<String> {
         match &self.kind {
             Kind::Namespaces { .. } => None,
-            Kind::Loopback { why } => Some(no_hosts(why)),
+            Kind::Loopback { why } => Some(why_no_hosts(why)),
         }
     }
 
@@ -227,10 +227,14 @@ impl Hosts {
 
 /// The reason to skip in what `weft` said when it ended because it can make no hosts, [`EXIT_NO_HOSTS`].
 pub(crate) fn no_hosts(said: &str) -> Outcome {
+    Outcome::Skipped(why_no_hosts(said))
+}
+
+fn why_no_hosts(said: &str) -> String {
     let line = said.lines().next().unwrap_or_default();
     // "weft hosts: why; what to do"
     let why = line.split_once(": ").map_or(line, |(_, why)| why);
-    Outcome::Skipped(why.rsplit_once("; ").map_or(why, |(why, _)| why).to_owned())
+    why.rsplit_once("; ").map_or(why, |(why, _)| why).to_owned()
 }
 
 impl Drop for Hosts {

@@ -7,9 +7,10 @@ use std::time::Duration;
 use rustix::process::{Signal, kill_process};
 
 use super::context::{Context, Expected};
+use super::needs::Need;
 use super::process::Run;
 use super::virtual_hosts::{judge, namespaces};
-use super::{Case, Outcome, libfabric};
+use super::{Case, Outcome};
 
 /// Seconds for one case; the longest wait inside one is a few seconds.
 const LIMIT: u64 = 30;
@@ -36,15 +37,13 @@ fn info() -> Vec<Case> {
             finish(run, expected.says("How messages travel").says("it is longer than what is sent unasked"))
         }),
         Case::new("info: how messages travel over libfabric", |context| {
-            if let Some(skipped) = libfabric::missing(context) {
-                return skipped;
-            }
             let run = Run::new(context.bin("weft")).arg("info");
             let run =
                 run.env("WEFT_LINK", "shared,fabric").env("WEFT_FABRIC_PROVIDER", "tcp").env("WEFT_INTERFACE", "lo");
             let expected = Expected::code(0).says("eager: libfabric").never_says("no link leads there");
             finish(run, expected.says("announced: written to where it belongs by libfabric"))
-        }),
+        })
+        .needs(&[Need::Libfabric]),
         Case::new("info: a name that is no setting", |context| {
             let run = Run::new(context.bin("weft")).arg("info").env("WEFT_EAGR_LIMIT", "0");
             finish(

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use super::context::{Context, Expected, Hosts};
-use super::libfabric::{self, LINK, missing};
+use super::context::{Context, Expected};
+use super::libfabric::{self, LINK};
+use super::needs::Need;
 use super::process::{Finished, Run};
 use super::programs::{BAD_DAY, DAMAGE, PROGRAMS};
 use super::{Case, Outcome, gone, rails};
@@ -73,7 +74,6 @@ const WROTE: &str = " bytes were written to memory of peers";
 const READ_NOTHING: &str = "strict libfabric: 0 bytes were read";
 const READ: &str = " bytes were read from memory of peers";
 /// Where the declarations of that library are.
-const HEADERS: &[&str] = &["/usr/include/rdma/fabric.h", "/usr/local/include/rdma/fabric.h"];
 /// What hides the library from everything that `"$@"` starts.
 const HIDDEN: &str = "for library in $(ldconfig -p | sed -n 's/.*libfabric[.]so[.]1 .*=> //p'); do mount --bind /dev/null \"$library\" || exit; done; \
                       exec \"$@\"";
@@ -83,6 +83,27 @@ const LOCKS_LITTLE: &str = "ulimit -l 64; exec \"$@\"";
 const LOOPBACK: [&str; 6] = ["-ppn", "1", "--hosts", "h0,h1", "--agent", "env WEFT_NODE={host}"];
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
+    let mut cases = providers();
+    cases.extend(doctors());
+    cases.extend(["udp", "tcp"].into_iter().flat_map(|provider| gone::over(Some(provider))));
+    cases.extend(rails::over_fabric());
+    cases.extend(bad_days());
+    cases.extend(strict_providers().into_iter().map(|case| case.needs(&[Need::LibfabricHeaders])));
+    cases.push(
+        Case::new("ranks blocked in MPI_Recv for 10 s, over each provider, sleep or are told why not", blocked)
+            .needs(&[Need::Libfabric, Need::Networks]),
+    );
+    cases.push(Case::new("provider tcp, a connection that breaks is named with call and peer", breaks).needs(&[
+        Need::Libfabric,
+        Need::Networks,
+        Need::Nft,
+    ]));
+    cases.extend(absence());
+    cases
+}
+
+/// The programs over the providers that everybody has.
+fn providers() -> Vec<Case> {
     let mut cases = Vec::new();
     for provider in ["udp", "tcp"] {
         let programs = PROGRAMS.iter().map(|program| (*program, RANKS));
@@ -90,47 +111,42 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             let settings = &[("WEFT_FABRIC_PROVIDER", provider)];
             cases.push(over(format!("provider {provider}, {program}, {ranks} ranks"), program, ranks, "", settings));
         }
-        cases
-            .push(Case::new(format!("provider {provider}, {} on 4 hosts", ON_FOUR_HOSTS.join(", ")), move |context| {
-                four_hosts(context, provider, ON_FOUR_HOSTS)
-            }));
+        let name = format!("provider {provider}, {} on 4 hosts", ON_FOUR_HOSTS.join(", "));
+        cases.push(four_hosts(name, provider, ON_FOUR_HOSTS));
     }
-    for (provider, size) in
-        [("udp", "packets of 64 and 1472 bytes arrive"), ("net", "packets of 64 and 65507 bytes arrive")]
-    {
-        cases.push(Case::new(format!("doctor, provider {provider}"), move |context| doctor(context, provider, size)));
-    }
-    cases.push(Case::new("doctor, provider udp, each of two interfaces", |context| {
-        if let Some(skipped) = cannot_run(context) {
-            return skipped;
-        }
+    cases
+}
+
+/// What `weft doctor` says of hosts between which libfabric is used.
+fn doctors() -> Vec<Case> {
+    let provider = |(provider, size): (&'static str, &'static str)| {
+        Case::new(format!("doctor, provider {provider}"), move |context| doctor(context, provider, size))
+            .needs(&[Need::Libfabric])
+    };
+    let two_interfaces = Case::new("doctor, provider udp, each of two interfaces", |context| {
         let expected = Expected::code(0)
             .says("fabric on 198.18.0.0/24: packets of 64")
             .says("fabric on 198.18.1.0/24: packets of 64");
         expected.says("0 faults").judge(doctor_on(context, "udp", &["--interfaces", "2"]))
-    }));
-    cases.extend(["udp", "tcp"].into_iter().flat_map(|provider| gone::over(Some(provider))));
-    cases.extend(rails::over_fabric());
+    });
+    let sizes = [("udp", "packets of 64 and 1472 bytes arrive"), ("net", "packets of 64 and 65507 bytes arrive")];
+    let cases = sizes.into_iter().map(provider);
+    cases.chain([two_interfaces.needs(&[Need::Libfabric, Need::Networks])]).collect()
+}
+
+/// With faults that are made, sealed, beside another carrier, with little room.
+fn bad_days() -> Vec<Case> {
+    let mut cases = Vec::new();
     for program in ["point_to_point", "sizes", "collectives"] {
         cases.push(over(format!("{program}, 2 ranks on a bad day"), program, 2, "", &[("WEFT_FAULTS", BAD_DAY)]));
     }
     for sealed in ["0", "1"] {
         let settings = &[("WEFT_FAULTS", DAMAGE), ("WEFT_SEALED", sealed)];
-        cases.push(over(
-            format!("outstanding, 2 ranks, damage, WEFT_SEALED={sealed}"),
-            "outstanding",
-            2,
-            DAMAGE_ROUNDS,
-            settings,
-        ));
+        let name = format!("outstanding, 2 ranks, damage, WEFT_SEALED={sealed}");
+        cases.push(over(name, "outstanding", 2, DAMAGE_ROUNDS, settings));
     }
-    cases.push(over(
-        "sizes, 2 ranks, raw frames beside it".into(),
-        "sizes",
-        2,
-        "",
-        &[("WEFT_LINK", "ethernet,fabric")],
-    ));
+    let beside = &[("WEFT_LINK", "ethernet,fabric")];
+    cases.push(over("sizes, 2 ranks, raw frames beside it".into(), "sizes", 2, "", beside));
     // Over reliable messages: a connection that is sealed; and a flow, since there is another carrier or something that injects faults.
     let tcp = ("WEFT_FABRIC_PROVIDER", "tcp");
     for (what, settings) in [
@@ -140,6 +156,14 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     ] {
         cases.push(over(format!("provider tcp, sizes, 2 ranks, {what}"), "sizes", 2, "", &settings));
     }
+    let small: Vec<_> = SMALL.iter().copied().chain([tcp]).collect();
+    cases.push(over("provider tcp, sizes, 2 ranks, small buffers and queues".into(), "sizes", 2, "", &small));
+    cases
+}
+
+/// A provider of ours that insists on what others only may.
+fn strict_providers() -> Vec<Case> {
+    let mut cases = Vec::new();
     for property in STRICT {
         cases.push(Case::new(format!("a strict provider, {property}, sizes, 2 ranks"), move |context| {
             strict(context, property, &[], &Expected::code(0).never_says("nothing to sleep on"))
@@ -193,38 +217,34 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     cases.push(Case::new("a strict provider without descriptors to wait on says so, sizes, 2 ranks", |context| {
         strict(context, "nowait", &[], &Expected::code(0).says("provider strict has nothing to sleep on"))
     }));
-    let small: Vec<_> = SMALL.iter().copied().chain([tcp]).collect();
-    cases.push(over("provider tcp, sizes, 2 ranks, small buffers and queues".into(), "sizes", 2, "", &small));
-    cases.push(Case::new("ranks blocked in MPI_Recv for 10 s, over each provider, sleep or are told why not", blocked));
-    cases.push(Case::new("provider tcp, a connection that breaks is named with call and peer", breaks));
     cases.push(Case::new("a provider that fails in the middle is named with its call and the peer", |context| {
         let expected = Expected::failure().says("of the job, on host").says("provider strict, fi_send: a failure made");
         strict(context, "fail=200", GIVES_UP, &expected)
     }));
-    cases.push(Case::new("a provider that is not there is named", |context| {
-        if let Some(skipped) = missing(context) {
-            return skipped;
-        }
+    cases
+}
+
+/// Without the library, or without the provider.
+fn absence() -> Vec<Case> {
+    let unknown = Case::new("a provider that is not there is named", |context| {
         let run = || on_hosts(context, "start", 2, &[("WEFT_FABRIC_PROVIDER", "cloth")])?.finish();
         Expected::failure().says("libfabric's provider 'cloth' has no endpoints here").judge(run())
-    }));
-    cases.push(Case::new("without libfabric nobody misses it", |context| {
-        judge(&Expected::code(0).never_says("libfabric"), without_libfabric(context, "udp"))
-    }));
-    cases.push(Case::new("without libfabric who names it is told to install it", |context| {
-        let expected = Expected::failure().says("libfabric is not to be had").says("libfabric1");
-        judge(&expected, without_libfabric(context, LINK))
-    }));
-    cases
+    });
+    vec![
+        unknown.needs(&[Need::Libfabric]),
+        Case::new("without libfabric nobody misses it", |context| {
+            without_libfabric(context, "udp", &Expected::code(0).never_says("libfabric"))
+        }),
+        Case::new("without libfabric who names it is told to install it", |context| {
+            let expected = Expected::failure().says("libfabric is not to be had").says("libfabric1");
+            without_libfabric(context, LINK, &expected)
+        }),
+    ]
 }
 
 /// What takes too long for every change.
 pub(crate) fn all_cases(_: &Context) -> Vec<Case> {
-    let case = |provider| {
-        Case::new(format!("provider {provider}, all programs on 4 hosts"), move |context| {
-            four_hosts(context, provider, PROGRAMS)
-        })
-    };
+    let case = |provider| four_hosts(format!("provider {provider}, all programs on 4 hosts"), provider, PROGRAMS);
     ["udp", "tcp"].into_iter().map(case).collect()
 }
 
@@ -254,9 +274,6 @@ fn strict_behind(
     settings: &[(&str, &str)],
     expected: &Expected,
 ) -> Outcome {
-    if !HEADERS.iter().any(|path| std::path::Path::new(path).exists()) {
-        return Outcome::Skipped("libfabric's headers are not installed".into());
-    }
     let run = || {
         let directory = context.work.join("strict");
         std::fs::create_dir_all(&directory)?;
@@ -278,9 +295,6 @@ fn strict_behind(
 }
 
 fn doctor(context: &Context, provider: &str, size: &'static str) -> Outcome {
-    if let Some(skipped) = missing(context) {
-        return skipped;
-    }
     let finished = doctor_on(context, provider, &[]);
     // Newer libraries call it otherwise.
     if finished.as_ref().is_ok_and(|finished| finished.output.contains("has no endpoints here")) {
@@ -297,13 +311,10 @@ fn doctor_on(context: &Context, provider: &str, options: &[&str]) -> anyhow::Res
     libfabric::by(provider, run).limit(LIMIT_SECONDS).finish()
 }
 
-fn four_hosts(context: &Context, provider: &str, programs: &[&str]) -> Outcome {
-    if let Some(skipped) = missing(context) {
-        return skipped;
-    }
+fn four_hosts(name: String, provider: &'static str, programs: &'static [&str]) -> Case {
     let script = "weft=$0; for program; do \"$weft\" -n 4 --hosts \"$WEFT_HOSTS\" --agent \"$WEFT_AGENT\" \"$program\" || \
                   { echo \"$program failed\"; exit 1; }; done";
-    let run = || {
+    let run = move |context: &Context| {
         let mut run = Run::new(context.bin("weft")).args(["hosts", "run", "--count", "4", "--", "sh", "-c", script]);
         run = run.arg(context.bin("mpiexec"));
         for program in programs {
@@ -311,7 +322,7 @@ fn four_hosts(context: &Context, provider: &str, programs: &[&str]) -> Outcome {
         }
         libfabric::by(provider, run).limit(FOUR_HOSTS_LIMIT_SECONDS).finish()
     };
-    Expected::code(0).judge(run())
+    Case::new(name, move |context| Expected::code(0).judge(run(context))).needs(&[Need::Libfabric])
 }
 
 /// Where the ranks of a run are.
@@ -322,19 +333,8 @@ enum Whither {
     Loopback,
 }
 
-/// Why a case that takes libfabric and hosts in namespaces is not run.
-fn cannot_run(context: &Context) -> Option<Outcome> {
-    missing(context).or_else(|| match context.hosts().map(Hosts::no_namespaces) {
-        Ok(skipped) => skipped,
-        Err(error) => Some(Outcome::Failed(error.to_string())),
-    })
-}
-
 /// Ten seconds in MPI_Recv over each provider that there is, all of them at the same time.
-fn blocked(context: &Context) -> Outcome {
-    if let Some(outcome) = cannot_run(context) {
-        return outcome;
-    }
+fn blocked(context: &Context) -> anyhow::Result<()> {
     let start = |&(provider, whither): &(&'static str, Whither)| {
         let program = context.compile("tests/c/blocked.c")?;
         let run = match whither {
@@ -344,39 +344,27 @@ fn blocked(context: &Context) -> Outcome {
         let run = libfabric::by(provider, run.arg(program)).env("WEFT_LINK", "fabric");
         anyhow::Ok((provider, run.start()?))
     };
-    let running: anyhow::Result<Vec<_>> = WAITING.iter().map(start).collect();
-    let judge = || {
-        let mut slept = 0;
-        for (provider, running) in running? {
-            let finished = running.finish(BLOCKED_LIMIT)?;
-            if finished.output.contains("has no endpoints here") {
-                continue;
-            }
-            let is_told = finished.output.contains("has nothing to sleep on");
-            let used = finished.output.contains("ms of processor time");
-            let said = finished.output.contains("while it was blocked");
-            // Who is told that there is nothing to sleep on may have used its processor, and does not end with 0 then.
-            let is_right = said && (finished.code == Some(0) && !used || is_told && used);
-            anyhow::ensure!(is_right, "provider {provider}:\n{}", finished.report());
-            slept += usize::from(!is_told);
+    let running: Vec<_> = WAITING.iter().map(start).collect::<anyhow::Result<_>>()?;
+    let mut slept = 0;
+    for (provider, running) in running {
+        let finished = running.finish(BLOCKED_LIMIT)?;
+        if finished.output.contains("has no endpoints here") {
+            continue;
         }
-        anyhow::ensure!(slept >= 2, "udp and tcp, at least, have something to sleep on");
-        Ok(())
-    };
-    match judge() {
-        Ok(()) => Outcome::Passed,
-        Err(error) => Outcome::Failed(format!("{error:#}")),
+        let is_told = finished.output.contains("has nothing to sleep on");
+        let used = finished.output.contains("ms of processor time");
+        let said = finished.output.contains("while it was blocked");
+        // Who is told that there is nothing to sleep on may have used its processor, and does not end with 0 then.
+        let is_right = said && (finished.code == Some(0) && !used || is_told && used);
+        anyhow::ensure!(is_right, "provider {provider}:\n{}", finished.report());
+        slept += usize::from(!is_told);
     }
+    anyhow::ensure!(slept >= 2, "udp and tcp, at least, have something to sleep on");
+    Ok(())
 }
 
 /// The kernel of the first host ends all connections of TCP while messages are under way.
 fn breaks(context: &Context) -> Outcome {
-    if let Some(outcome) = cannot_run(context) {
-        return outcome;
-    }
-    if !Run::new("nft").arg("-v").finish().is_ok_and(|finished| finished.code == Some(0)) {
-        return Outcome::Skipped("needs nft (Debian has it in the package nftables)".into());
-    }
     let table = "table inet fabric { chain arriving { type filter hook input priority 0; meta l4proto tcp reject with tcp reset; }; }";
     let run = || {
         let hosts = context.hosts()?;
@@ -408,15 +396,13 @@ fn over(
 ) -> Case {
     let settings = settings.to_vec();
     Case::new(name, move |context| {
-        if let Some(skipped) = missing(context) {
-            return skipped;
-        }
         let run = || {
             let run = on_hosts(context, program, ranks, &settings)?;
             if argument.is_empty() { run.finish() } else { run.arg(argument).finish() }
         };
         Expected::code(0).judge(run())
     })
+    .needs(&[Need::Libfabric])
 }
 
 fn on_hosts(context: &Context, program: &str, ranks: u32, settings: &[(&str, &str)]) -> anyhow::Result<Run> {
@@ -426,26 +412,16 @@ fn on_hosts(context: &Context, program: &str, ranks: u32, settings: &[(&str, &st
 }
 
 /// A program between two sets of ranks, as if libfabric was not installed.
-fn without_libfabric(context: &Context, link: &str) -> Outcomes {
+fn without_libfabric(context: &Context, link: &str, expected: &Expected) -> anyhow::Result<Outcome> {
     let program = context.compile("tests/c/start.c")?;
     // An ordinary user may hide files in a user namespace only.
     let is_root = rustix::process::geteuid().is_root();
     let namespaces: &[&str] = if is_root { &["--mount"] } else { &["--user", "--map-root-user", "--mount"] };
     if Run::new("unshare").args(namespaces).arg("true").finish()?.code != Some(0) {
-        return Ok(Err(Outcome::Skipped("hiding libfabric takes root or a user namespace".into())));
+        return Ok(Outcome::Skipped("hiding libfabric takes root or a user namespace".into()));
     }
     let run = Run::new("unshare").args(namespaces).args(["sh", "-c", HIDDEN, "sh"]);
     let run = run.arg(context.bin("mpiexec")).args(["-n", "2"]).args(LOOPBACK).arg(program);
-    Ok(Ok(run.env("WEFT_LINK", link).env("WEFT_INTERFACE", "lo").limit(LIMIT_SECONDS).finish()?))
-}
-
-/// A run, or why there is none.
-type Outcomes = anyhow::Result<Result<Finished, Outcome>>;
-
-fn judge(expected: &Expected, outcomes: Outcomes) -> Outcome {
-    match outcomes {
-        Ok(Err(skipped)) => skipped,
-        Ok(Ok(finished)) => expected.judge(Ok(finished)),
-        Err(error) => expected.judge(Err(error)),
-    }
+    let finished = run.env("WEFT_LINK", link).env("WEFT_INTERFACE", "lo").limit(LIMIT_SECONDS).finish();
+    Ok(expected.judge(finished))
 }

@@ -6,11 +6,12 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::collectives::SINGLE_COPIES;
-use super::context::{Context, Expected, Hosts};
+use super::context::{Context, Expected};
 use super::lanes::Down;
+use super::needs::Need;
 use super::process::{Run, Running};
 use super::strangers::rank_of;
-use super::{Case, Outcome, libfabric};
+use super::{Case, libfabric};
 
 /// Half of them wait, each in another call.
 const RANKS: u32 = 2 * WAYS.len() as u32;
@@ -41,15 +42,40 @@ const WAYS: [&str; 10] = [
 /// Seconds in which ranks of one host hear that others of it have died, with their start and on a busy machine.
 const NEIGHBOURS_LIMIT_SECONDS: u64 = 25;
 
-/// Operations that `dies` knows, by number, and their forms.
-const COLLECTIVES: u32 = 13;
-const FORMS: u32 = 3;
+/// Operations that `dies` knows, and their forms.
+const COLLECTIVES: [&str; 13] = [
+    "barrier",
+    "bcast",
+    "gather",
+    "scatter",
+    "allgather",
+    "alltoall",
+    "reduce",
+    "allreduce",
+    "reduce_scatter_block",
+    "scan",
+    "exscan",
+    "neighbor_allgather",
+    "neighbor_alltoall",
+];
+const FORMS: [&str; 3] = ["blocking", "nonblocking", "persistent"];
 /// Items in each of their blocks: through the memory of a node, where there is one, and by messages.
 const ITEMS: [&str; 2] = ["1", "50000"];
 const DIES: &str = "tests/c/dies.c";
 
-/// Epochs that `window_dies` knows, by number.
-const EPOCHS: u32 = 10;
+/// What ends the epochs that `window_dies` knows, or is in the middle of one.
+const EPOCHS: [&str; 10] = [
+    "MPI_Win_fence",
+    "MPI_Win_complete",
+    "MPI_Win_wait",
+    "MPI_Win_unlock",
+    "MPI_Win_unlock_all",
+    "MPI_Win_flush",
+    "MPI_Get",
+    "MPI_Fetch_and_op",
+    "MPI_Rget",
+    "MPI_Win_free",
+];
 /// Ranks of those that die inside of an epoch.
 const WINDOW_RANKS: u32 = 4;
 /// Windows over memory that the ranks of a node share, and over memory of the program.
@@ -58,70 +84,51 @@ const WINDOW_DIES: &str = "tests/c/window_dies.c";
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
     let mut cases = over(None);
-    cases.push(Case::new("each collective: a host loses its network", |context| {
-        match context.hosts().map(Hosts::no_namespaces) {
-            Ok(Some(skipped)) => return skipped,
-            Ok(None) => {}
-            Err(error) => return Outcome::Failed(error.to_string()),
-        }
-        let attempt = || {
-            let run = context.mpiexec_on_hosts(COLLECTIVE_RANKS)?.arg(context.compile(DIES)?).arg("gone");
-            let running = run.env("WEFT_PEER_TIMEOUT", PEER_TIMEOUT.to_string()).limit(LIMIT_SECONDS).start()?;
-            if !running.says("waiting", START) {
-                return running.finish(Duration::ZERO);
-            }
-            let down = Down::new(context)?;
-            let finished = running.finish(Duration::from_secs(LIMIT_SECONDS));
-            drop(down);
-            finished
-        };
-        Expected::code(HEARD).never_says("each_collective.h:").never_says("dies.c:").judge(attempt())
-    }));
-    for memory in MEMORY {
-        cases.push(Case::new(format!("each epoch of a window, {memory}: a host loses its network"), move |context| {
-            match context.hosts().map(Hosts::no_namespaces) {
-                Ok(Some(skipped)) => return skipped,
-                Ok(None) => {}
-                Err(error) => return Outcome::Failed(error.to_string()),
-            }
-            let attempt = || {
-                let run = context.mpiexec_on_hosts(WINDOW_RANKS)?.arg(context.compile(WINDOW_DIES)?);
-                let run = run.args(["gone", memory]).env("WEFT_PEER_TIMEOUT", PEER_TIMEOUT.to_string());
-                let running = run.limit(LIMIT_SECONDS).start()?;
-                if !running.says("waiting", START) {
-                    return running.finish(Duration::ZERO);
-                }
-                let down = Down::new(context)?;
-                let finished = running.finish(Duration::from_secs(LIMIT_SECONDS));
-                drop(down);
-                finished
-            };
-            Expected::code(HEARD).says("MPI_Win_free heard of it").never_says("window_dies.c:").judge(attempt())
-        }));
-        cases.push(Case::new(format!("each epoch of a window, {memory}: a rank is killed in it"), move |context| {
-            for epoch in 0..EPOCHS {
-                let attempt = || {
-                    let run = context.mpiexec(WINDOW_RANKS - 1).arg(context.compile(WINDOW_DIES)?);
-                    run.args(["killed", &epoch.to_string(), memory]).limit(START.as_secs()).finish()
-                };
-                match killed().never_says("window_dies.c:").judge(attempt()) {
-                    Outcome::Passed => {}
-                    Outcome::Failed(why) => return Outcome::Failed(format!("epoch {epoch}: {why}")),
-                    other => return other,
-                }
-            }
-            Outcome::Passed
-        }));
+    cases.push(network_lost("each collective", DIES, COLLECTIVE_RANKS, &["gone"], told_in_collectives));
+    for words in [&["gone", MEMORY[0]], &["gone", MEMORY[1]]] {
+        let name = format!("each epoch of a window, {}", words[1]);
+        cases.push(network_lost(&name, WINDOW_DIES, WINDOW_RANKS, words, told_in_epochs));
     }
     cases.extend(neighbours());
-    for (place, is_remote, copies) in
-        [("on one node", false, false), ("on one node, by single copies", false, true), ("on two hosts", true, false)]
-    {
-        cases.push(Case::new(format!("each collective: a rank is killed inside it, {place}"), move |context| {
-            killed_inside(context, is_remote, if copies { &SINGLE_COPIES } else { &[] })
-        }));
+    cases.extend(EPOCHS.into_iter().flat_map(|epoch| MEMORY.map(|memory| killed_in_epoch(epoch, memory))));
+    for place in [Place::Node, Place::NodeBySingleCopies, Place::Hosts] {
+        for (operation, form) in COLLECTIVES.into_iter().flat_map(|operation| FORMS.map(|form| (operation, form))) {
+            cases.extend(ITEMS.map(|items| killed_in_collective(place, operation, form, items)));
+        }
     }
     cases
+}
+
+/// All ranks of the first half have heard, whatever they were in.
+fn told_in_collectives() -> Expected {
+    Expected::code(HEARD).never_says("each_collective.h:").never_says("dies.c:")
+}
+
+fn told_in_epochs() -> Expected {
+    Expected::code(HEARD).says("MPI_Win_free heard of it").never_says("window_dies.c:")
+}
+
+/// A program half of whose ranks wait for the others, whose host loses its network.
+fn network_lost(
+    name: &str,
+    program: &'static str,
+    ranks: u32,
+    words: &'static [&'static str],
+    expected: fn() -> Expected,
+) -> Case {
+    let attempt = move |context: &Context| {
+        let run = context.mpiexec_on_hosts(ranks)?.arg(context.compile(program)?).args(words);
+        let running = run.env("WEFT_PEER_TIMEOUT", PEER_TIMEOUT.to_string()).limit(LIMIT_SECONDS).start()?;
+        if !running.says("waiting", START) {
+            return running.finish(Duration::ZERO);
+        }
+        let down = Down::new(context)?;
+        let finished = running.finish(Duration::from_secs(LIMIT_SECONDS));
+        drop(down);
+        finished
+    };
+    Case::new(format!("{name}: a host loses its network"), move |context| expected().judge(attempt(context)))
+        .needs(&[Need::Networks])
 }
 
 /// Ranks of one host, started by a launcher that leaves it to them to notice that some have died.
@@ -135,8 +142,6 @@ fn neighbours() -> Vec<Case> {
         std::thread::sleep(Duration::from_secs(1));
         Ok(ranks.iter().try_for_each(|pid| kill_process(*pid, Signal::CONT))?)
     };
-    let dies = || Expected::code(HEARD).never_says("each_collective.h:").never_says("dies.c:");
-    let window = || Expected::code(HEARD).says("MPI_Win_free heard of it").never_says("window_dies.c:");
     vec![
         neighbour("ranks of this host are killed", "tests/c/vanish.c", RANKS, &["gone"], None, all_hear, kill),
         neighbour(
@@ -164,7 +169,7 @@ fn neighbours() -> Vec<Case> {
             COLLECTIVE_RANKS,
             &["gone"],
             None,
-            dies,
+            told_in_collectives,
             kill,
         ),
         neighbour(
@@ -173,7 +178,7 @@ fn neighbours() -> Vec<Case> {
             WINDOW_RANKS,
             &["gone", MEMORY[0]],
             None,
-            window,
+            told_in_epochs,
             kill,
         ),
         neighbour(
@@ -182,7 +187,7 @@ fn neighbours() -> Vec<Case> {
             WINDOW_RANKS,
             &["gone", MEMORY[1]],
             None,
-            window,
+            told_in_epochs,
             kill,
         ),
     ]
@@ -220,31 +225,54 @@ fn second_half(running: &Running, ranks: u32) -> Vec<Pid> {
     all.filter(|pid| rank_of(*pid).is_some_and(|rank| rank >= ranks / 2)).collect()
 }
 
-/// A job for each operation, form and size, which ends with what the rank has died of.
-fn killed_inside(context: &Context, is_remote: bool, settings: &[(&str, &str)]) -> Outcome {
-    for (which, form) in (0..COLLECTIVES).flat_map(|which| (0..FORMS).map(move |form| (which, form))) {
-        for items in ITEMS {
-            let attempt = || {
-                let run = if is_remote {
-                    context.mpiexec_on_hosts(COLLECTIVE_RANKS)?
-                } else {
-                    context.mpiexec(COLLECTIVE_RANKS)
-                };
-                let run =
-                    run.arg(context.compile(DIES)?).args(["killed", &which.to_string(), &form.to_string(), items]);
-                let run = settings.iter().fold(run, |run, (name, value)| run.env(name, value));
-                run.limit(START.as_secs()).finish()
-            };
-            match killed().never_says("dies.c:").judge(attempt()) {
-                Outcome::Passed => {}
-                Outcome::Failed(why) => {
-                    return Outcome::Failed(format!("operation {which}, form {form}, {items} items: {why}"));
-                }
-                other => return other,
-            }
+/// Where the ranks of a job are.
+#[derive(Clone, Copy)]
+enum Place {
+    Node,
+    NodeBySingleCopies,
+    Hosts,
+}
+
+impl Place {
+    fn name(self) -> &'static str {
+        match self {
+            Place::Node => "on one node",
+            Place::NodeBySingleCopies => "on one node, by single copies",
+            Place::Hosts => "on two hosts",
         }
     }
-    Outcome::Passed
+
+    fn mpiexec(self, context: &Context, ranks: u32) -> anyhow::Result<Run> {
+        match self {
+            Place::Node => Ok(context.mpiexec(ranks)),
+            Place::NodeBySingleCopies => {
+                let run = context.mpiexec(ranks);
+                Ok(SINGLE_COPIES.iter().fold(run, |run, (name, value)| run.env(name, value)))
+            }
+            Place::Hosts => context.mpiexec_on_hosts(ranks),
+        }
+    }
+}
+
+/// A job that ends with what the rank has died of.
+fn killed_in_collective(place: Place, operation: &'static str, form: &'static str, items: &'static str) -> Case {
+    let name = format!("{form} {operation} of {items} items, {}: a rank is killed inside it", place.name());
+    let attempt = move |context: &Context| {
+        let run = place.mpiexec(context, COLLECTIVE_RANKS)?.arg(context.compile(DIES)?);
+        run.args(["killed", operation, form, items]).limit(START.as_secs()).finish()
+    };
+    Case::new(name, move |context| killed().never_says("dies.c:").judge(attempt(context)))
+}
+
+/// The same in an epoch of a window.
+fn killed_in_epoch(epoch: &'static str, memory: &'static str) -> Case {
+    let attempt = move |context: &Context| {
+        let run = context.mpiexec(WINDOW_RANKS - 1).arg(context.compile(WINDOW_DIES)?);
+        run.args(["killed", epoch, memory]).limit(START.as_secs()).finish()
+    };
+    Case::new(format!("{epoch} in a window, {memory}: a rank is killed"), move |context| {
+        killed().never_says("window_dies.c:").judge(attempt(context))
+    })
 }
 
 /// The cases over the usual links, or over libfabric by this provider.
@@ -314,15 +342,7 @@ fn case(
 ) -> Case {
     let name = name.into();
     let name = provider.map_or_else(|| name.clone(), |provider| format!("provider {provider}, {name}"));
-    Case::new(name, move |context| {
-        if let Some(skipped) = provider.and_then(|_| libfabric::missing(context)) {
-            return skipped;
-        }
-        match context.hosts().map(Hosts::no_namespaces) {
-            Ok(Some(skipped)) => return skipped,
-            Ok(None) => {}
-            Err(error) => return Outcome::Failed(error.to_string()),
-        }
+    let case = Case::new(name, move |context| {
         let attempt = || {
             let program = context.compile("tests/c/vanish.c")?;
             let run = context.mpiexec_on_hosts(RANKS)?.arg(program).args(words).limit(LIMIT_SECONDS);
@@ -338,7 +358,8 @@ fn case(
             running.finish(Duration::from_secs(LIMIT_SECONDS))
         };
         expected().judge(attempt())
-    })
+    });
+    case.needs(if provider.is_some() { &[Need::Libfabric] } else { &[] }).needs(&[Need::Networks])
 }
 
 /// The ranks of the second host, without their agent.

@@ -93,30 +93,27 @@ fn too_late(context: &Context, what: &str, ranks: u32, is_remote: bool) -> Outco
 }
 
 /// Asks until everything is said, then ends the job, which says it again.
-fn asked_and_ended(context: &Context, run: anyhow::Result<Run>, what: &str, says: &[&str]) -> Outcome {
-    let attempt = || -> anyhow::Result<Outcome> {
-        let running = run?.arg(context.compile(HANG)?).arg(what).start()?;
-        let is_said = |text: &str| says.iter().all(|part| text.contains(part));
-        let deadline = Instant::now() + HANGS;
-        loop {
-            std::thread::sleep(PAUSE);
-            if is_said(last_answer(&running.output())) {
-                break;
-            }
-            if Instant::now() > deadline {
-                let text = running.output();
-                running.finish(Duration::ZERO)?;
-                return Ok(Outcome::Failed(format!("it never said all of {says:?}:\n{text}")));
-            }
-            kill_process(running.pid(), Signal::QUIT)?;
+fn asked_and_ended(context: &Context, run: anyhow::Result<Run>, what: &str, says: &[&str]) -> anyhow::Result<Outcome> {
+    let running = run?.arg(context.compile(HANG)?).arg(what).start()?;
+    let is_said = |text: &str| says.iter().all(|part| text.contains(part));
+    let deadline = Instant::now() + HANGS;
+    loop {
+        std::thread::sleep(PAUSE);
+        if is_said(last_answer(&running.output())) {
+            break;
         }
-        kill_process(running.pid(), Signal::INT)?;
-        let finished = running.finish(HANGS + END)?;
-        let (asked, ended) = finished.output.split_once("interrupted by SIGINT; ending 3 ranks").unwrap_or_default();
-        let is_right = is_said(ended) && asked.contains("mpiexec: after ") && finished.code == Some(130);
-        Ok(if is_right && finished.leftovers.is_empty() { Outcome::Passed } else { Outcome::Failed(finished.report()) })
-    };
-    attempt().unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")))
+        if Instant::now() > deadline {
+            let text = running.output();
+            running.finish(Duration::ZERO)?;
+            return Ok(Outcome::Failed(format!("it never said all of {says:?}:\n{text}")));
+        }
+        kill_process(running.pid(), Signal::QUIT)?;
+    }
+    kill_process(running.pid(), Signal::INT)?;
+    let finished = running.finish(HANGS + END)?;
+    let (asked, ended) = finished.output.split_once("interrupted by SIGINT; ending 3 ranks").unwrap_or_default();
+    let is_right = is_said(ended) && asked.contains("mpiexec: after ") && finished.code == Some(130);
+    Ok(if is_right && finished.leftovers.is_empty() { Outcome::Passed } else { Outcome::Failed(finished.report()) })
 }
 
 /// What was said to the last question.
@@ -125,24 +122,21 @@ fn last_answer(text: &str) -> &str {
 }
 
 /// The same is seen without `mpiexec`.
-fn live(context: &Context) -> Outcome {
-    let attempt = || -> anyhow::Result<Outcome> {
-        let running = context.mpiexec(3).arg(context.compile(HANG)?).arg("compute").start()?;
-        let pid = running.pid().as_raw_nonzero().to_string();
-        let deadline = Instant::now() + HANGS;
-        let (said, text) = loop {
-            std::thread::sleep(PAUSE);
-            let text = Run::new(context.bin("weft")).args(["info", "--live", &pid, "--once"]).finish()?.output;
-            if text.contains("why: ranks 1-2 wait for rank 0, which is outside of MPI") {
-                break (true, text);
-            }
-            if Instant::now() > deadline {
-                break (false, text);
-            }
-        };
-        kill_process(running.pid(), Signal::INT)?;
-        running.finish(HANGS + END)?;
-        Ok(if said { Outcome::Passed } else { Outcome::Failed(text) })
+fn live(context: &Context) -> anyhow::Result<Outcome> {
+    let running = context.mpiexec(3).arg(context.compile(HANG)?).arg("compute").start()?;
+    let pid = running.pid().as_raw_nonzero().to_string();
+    let deadline = Instant::now() + HANGS;
+    let (said, text) = loop {
+        std::thread::sleep(PAUSE);
+        let text = Run::new(context.bin("weft")).args(["info", "--live", &pid, "--once"]).finish()?.output;
+        if text.contains("why: ranks 1-2 wait for rank 0, which is outside of MPI") {
+            break (true, text);
+        }
+        if Instant::now() > deadline {
+            break (false, text);
+        }
     };
-    attempt().unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")))
+    kill_process(running.pid(), Signal::INT)?;
+    running.finish(HANGS + END)?;
+    Ok(if said { Outcome::Passed } else { Outcome::Failed(text) })
 }

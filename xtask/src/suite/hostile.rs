@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 
 use super::context::{Context, Expected, Hosts};
+use super::needs::Need;
 use super::process::{Finished, Run, Running};
 use super::{Case, Outcome, strangers};
 
@@ -50,35 +51,33 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             let run = unprivileged(context, Some(&helpers))?;
             Ok(Expected::code(0).says("ethernet+udp").judge(run.finish()))
         }),
-        on_hosts("info and doctor say what is missing, and that weft-netd has it", |context| {
-            let helpers = Helpers::start(context)?;
-            let expected = [
-                (None, "info", "weft-netd.socket"),
-                (None, "doctor", "neither CAP_NET_RAW nor weft-netd"),
-                (Some(&helpers), "info", "small messages to ranks of hosts that answer"),
-                (Some(&helpers), "doctor", "gives sockets for links on Ethernet"),
-            ];
-            for (helpers, command, says) in expected {
-                let hosts = context.hosts()?;
-                let netd = helpers.map_or("/nowhere".into(), |helpers| helpers.socket(&hosts.names[0]));
-                let run = hosts.on(&hosts.names[0], as_nobody(hosts));
-                let finished = run.arg(context.bin("weft")).arg(command).env("WEFT_NETD", netd).finish();
-                if let Outcome::Failed(why) = Expected::code(0).says(says).judge(finished) {
-                    return Ok(Outcome::Failed(format!("weft {command}: {why}")));
-                }
-            }
-            Ok(Outcome::Passed)
-        }),
     ];
+    cases.extend(
+        [
+            ("info", false, "weft-netd.socket"),
+            ("doctor", false, "neither CAP_NET_RAW nor weft-netd"),
+            ("info", true, "small messages to ranks of hosts that answer"),
+            ("doctor", true, "gives sockets for links on Ethernet"),
+        ]
+        .map(|(command, has_helper, says)| told(command, has_helper, says)),
+    );
     cases.extend(strangers::cases());
     cases
 }
 
 fn on_hosts(name: &str, attempt: impl Fn(&Context) -> anyhow::Result<Outcome> + 'static) -> Case {
-    Case::new(name, move |context| match context.hosts().map(Hosts::no_namespaces) {
-        Ok(Some(skipped)) => skipped,
-        Ok(None) => attempt(context).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}"))),
-        Err(error) => Outcome::Failed(error.to_string()),
+    Case::new(name, attempt).needs(&[Need::Networks])
+}
+
+/// What `weft` tells a user without the privilege of what is missing, and of `weft-netd` that has it.
+fn told(command: &'static str, has_helper: bool, says: &'static str) -> Case {
+    let helper = if has_helper { "beside weft-netd" } else { "without weft-netd" };
+    on_hosts(&format!("weft {command} {helper} says what is missing and who has it"), move |context| {
+        let hosts = context.hosts()?;
+        let helpers = if has_helper { Some(Helpers::start(context)?) } else { None };
+        let netd = helpers.as_ref().map_or("/nowhere".into(), |helpers| helpers.socket(&hosts.names[0]));
+        let run = hosts.on(&hosts.names[0], as_nobody(hosts)).arg(context.bin("weft")).arg(command);
+        Ok(Expected::code(0).says(says).judge(run.env("WEFT_NETD", netd).finish()))
     })
 }
 

@@ -5,10 +5,11 @@ mod xdp;
 
 use std::time::Duration;
 
-use super::context::{Context, Expected, Hosts};
+use super::Case;
+use super::context::{Context, Expected};
+use super::needs::Need;
 use super::process::{Finished, Run};
 use super::rails::await_carriers;
-use super::{Case, Outcome};
 
 /// How far a run has come when something is broken: it takes several times as long.
 const BEFORE: Duration = Duration::from_millis(700);
@@ -63,20 +64,8 @@ fn case(
     name: &str,
     attempt: impl Fn(&Context) -> anyhow::Result<(Expected, anyhow::Result<Finished>)> + 'static,
 ) -> Case {
-    Case::new(name, move |context| {
-        match context.hosts().map(Hosts::no_namespaces) {
-            Ok(Some(skipped)) => return skipped,
-            Ok(None) if !Run::new("nft").arg("-v").finish().is_ok_and(|finished| finished.code == Some(0)) => {
-                return Outcome::Skipped("needs nft (Debian has it in the package nftables)".into());
-            }
-            Ok(None) => {}
-            Err(error) => return Outcome::Failed(error.to_string()),
-        }
-        match attempt(context) {
-            Ok((expected, finished)) => expected.judge(finished),
-            Err(error) => Outcome::Failed(format!("{error:#}")),
-        }
-    })
+    Case::new(name, move |context| attempt(context).map(|(expected, finished)| expected.judge(finished)))
+        .needs(&[Need::Networks, Need::Nft])
 }
 
 fn run(context: &Context, program: &str) -> anyhow::Result<Run> {

@@ -302,22 +302,9 @@ fn options() -> Vec<Case> {
             let finished = run.limit(END.as_secs()).finish();
             Expected::code(0).says("0").says("1").says("thread").judge(finished)
         }),
-        Case::new("variables by -genv, -x and -env; --wdir", |context| {
-            let program = match context.compile(BEHAVE) {
-                Ok(program) => program,
-                Err(error) => return Outcome::Failed(format!("{error:#}")),
-            };
-            for option in [&["-genv", "WEAVE", "twill"][..], &["-x", "WEAVE=twill"], &["-env", "WEAVE", "twill"]] {
-                let run =
-                    context.mpiexec(2).args(option).args(["--wdir", "/usr"]).arg(&program).args(["print", "WEAVE"]);
-                let expected =
-                    Expected::code(0).says("rank 0: WEAVE=twill in /usr").says("rank 1: WEAVE=twill in /usr");
-                if let Outcome::Failed(why) = expected.judge(run.finish()) {
-                    return Outcome::Failed(format!("{option:?}: {why}"));
-                }
-            }
-            Outcome::Passed
-        }),
+        variable(&["-genv", "WEAVE", "twill"]),
+        variable(&["-x", "WEAVE=twill"]),
+        variable(&["-env", "WEAVE", "twill"]),
         Case::new("several programs by :", |context| {
             let run = context.compile(BEHAVE).map(|program| {
                 let run = context.mpiexec(1).arg(&program).args(["print", "PATH", ":", "-n", "2"]);
@@ -374,6 +361,18 @@ fn bound_to(output: &str) -> Vec<Option<String>> {
     lines.map(list).collect()
 }
 
+/// A variable that these options give to the ranks, which run in a directory of their own choice.
+fn variable(options: &'static [&'static str]) -> Case {
+    Case::new(format!("a variable by {}; --wdir", options[0]), move |context| {
+        let run = context.compile(BEHAVE).map(|program| {
+            let run = context.mpiexec(2).args(options).args(["--wdir", "/usr"]);
+            run.arg(program).args(["print", "WEAVE"])
+        });
+        let expected = Expected::code(0).says("rank 0: WEAVE=twill in /usr").says("rank 1: WEAVE=twill in /usr");
+        expected.judge(run.and_then(|run| run.finish()))
+    })
+}
+
 /// Bindings: a registry of their own keeps other jobs of the machine out of these stories.
 fn processors() -> Vec<Case> {
     let registry = |context: &Context| context.work.join("registry");
@@ -386,18 +385,14 @@ fn processors() -> Vec<Case> {
         anyhow::ensure!(distinct == enough(), "ranks are bound to {bound:?}:\n{}", finished.report());
         Ok(())
     };
-    let judge = |attempt: anyhow::Result<()>| match attempt {
-        Ok(()) => Outcome::Passed,
-        Err(error) => Outcome::Failed(format!("{error:#}")),
-    };
     // As long as a rank runs its processor is taken: they must run at the same time, also when one host starts later.
     let options = ["--bind-to", "hwthread", "--report-bindings", "sleep", "1"];
     vec![
         Case::new("--bind-to gives each rank a processor of its own", move |context| {
-            judge(apart(context, context.mpiexec(2).args(options)))
+            apart(context, context.mpiexec(2).args(options))
         }),
         Case::new("hosts in network namespaces share the processors of the machine", move |context| {
-            judge(context.mpiexec_on_hosts(2).and_then(|run| apart(context, run.args(options))))
+            context.mpiexec_on_hosts(2).and_then(|run| apart(context, run.args(options)))
         }),
         Case::new(
             "jobs that share a machine have processors of their own, and one too many is not bound",
@@ -406,26 +401,22 @@ fn processors() -> Vec<Case> {
                     let run = context.mpiexec(1).env("WEFT_REGISTRY", registry(context));
                     run.args(["--bind-to", "hwthread", "--report-bindings", "sleep", "3"]).start()
                 };
-                let attempt = || -> anyhow::Result<()> {
-                    let processors = std::thread::available_parallelism()?.get();
-                    let mut jobs = Vec::new();
-                    for _ in 0..(processors + 1).min(JOBS_MAX) {
-                        let running = job()?;
-                        anyhow::ensure!(running.says("mpiexec: rank 0", READY), "no binding:\n{}", running.output());
-                        jobs.push(running);
-                    }
-                    let bound: Vec<_> =
-                        jobs.iter().map(|job| bound_to(&job.output()).first().cloned().flatten()).collect();
-                    jobs.into_iter().try_for_each(|job| job.finish(END).map(|_| ()))?;
-                    let mut own: Vec<_> = bound.iter().take(processors).collect();
-                    own.sort();
-                    own.dedup();
-                    let apart = own.len() == bound.len().min(processors) && !own.contains(&&None);
-                    let too_many = bound.iter().skip(processors).all(Option::is_none);
-                    anyhow::ensure!(apart && too_many, "the jobs are bound to {bound:?}");
-                    Ok(())
-                };
-                judge(attempt())
+                let processors = std::thread::available_parallelism()?.get();
+                let mut jobs = Vec::new();
+                for _ in 0..(processors + 1).min(JOBS_MAX) {
+                    let running = job()?;
+                    anyhow::ensure!(running.says("mpiexec: rank 0", READY), "no binding:\n{}", running.output());
+                    jobs.push(running);
+                }
+                let bound: Vec<_> = jobs.iter().map(|job| bound_to(&job.output()).first().cloned().flatten()).collect();
+                jobs.into_iter().try_for_each(|job| job.finish(END).map(|_| ()))?;
+                let mut own: Vec<_> = bound.iter().take(processors).collect();
+                own.sort();
+                own.dedup();
+                let apart = own.len() == bound.len().min(processors) && !own.contains(&&None);
+                let too_many = bound.iter().skip(processors).all(Option::is_none);
+                anyhow::ensure!(apart && too_many, "the jobs are bound to {bound:?}");
+                Ok(())
             },
         ),
         Case::new("more ranks than processors are not bound, and it is said", move |context| {

@@ -1,6 +1,5 @@
 //! Runs over libfabric, and whether there is one.
 
-use super::Outcome;
 use super::context::Context;
 use super::process::Run;
 
@@ -12,9 +11,8 @@ pub(super) fn by(provider: &str, run: Run) -> Run {
     run.env("WEFT_LINK", LINK).env("WEFT_FABRIC_PROVIDER", provider)
 }
 
-/// Why nothing can be shown here: there is no libfabric.
-pub(super) fn missing(context: &Context) -> Option<Outcome> {
+pub(super) fn is_here(context: &Context) -> bool {
     let info = Run::new(context.bin("weft")).arg("info").env("WEFT_LINK", LINK).env("WEFT_INTERFACE", "lo").finish();
     let report = info.map(|info| info.report()).unwrap_or_default();
-    report.contains("libfabric is not to be had").then(|| Outcome::Skipped("libfabric is not installed".into()))
+    !report.contains("libfabric is not to be had")
 }

@@ -1,10 +1,10 @@
 //! Objects that are made and freed leave nothing behind, each kind by itself and all together; and what the program has freed while it was under
 //! way is complete before a process leaves.
 
+use super::Case;
 use super::context::{Context, Expected};
 use super::programs::attempt;
 use super::soak::{RANKS, Row, SAMPLES, SPARE_SECONDS, judged, soak, table};
-use super::{Case, Outcome};
 
 /// Rounds of a run that is only to show that nothing leaks at once, or that a leak is found.
 const ROUNDS_SHORT: u32 = 40;
@@ -19,41 +19,36 @@ const LEFT: [&str; 9] = ["isend", "issend", "ibsend", "bsend", "persistent", "ir
 const SESSION: &str = "session";
 const LEFT_BYTES: [&str; 3] = ["4", "40000", "2000000"];
 
-/// An operation is left to MPI_Finalize, on one host and on two.
-fn left(context: &Context, operation: &str, expected: &Expected) -> Outcome {
-    for (bytes, hosts) in LEFT_BYTES.into_iter().flat_map(|bytes| [(bytes, 1), (bytes, 2)]) {
-        let run = || {
-            let run = if hosts == 1 { context.mpiexec(3) } else { context.mpiexec_on_hosts(4)? };
-            match operation {
-                SESSION => run.arg(context.compile("tests/c/left_to_session.c")?).arg(bytes).finish(),
-                _ => run.arg(context.compile("tests/c/left_to_finalize.c")?).args([operation, bytes]).finish(),
-            }
-        };
-        match expected.judge(run()) {
-            Outcome::Passed => {}
-            other => return other,
-        }
-    }
-    Outcome::Passed
+/// An operation is left to MPI_Finalize, with each number of bytes, on one host and on two.
+fn left(what: &str, operation: &'static str, expected: &Expected) -> Vec<Case> {
+    let case = |(bytes, hosts): (&'static str, u32)| {
+        let expected = expected.clone();
+        Case::new(format!("{what}, {bytes} bytes on {hosts} of the hosts"), move |context| {
+            let run = || {
+                let run = if hosts == 1 { context.mpiexec(3) } else { context.mpiexec_on_hosts(4)? };
+                match operation {
+                    SESSION => run.arg(context.compile("tests/c/left_to_session.c")?).arg(bytes).finish(),
+                    _ => run.arg(context.compile("tests/c/left_to_finalize.c")?).args([operation, bytes]).finish(),
+                }
+            };
+            expected.judge(run())
+        })
+    };
+    LEFT_BYTES.into_iter().flat_map(|bytes| [(bytes, 1), (bytes, 2)]).map(case).collect()
 }
 
-fn nothing_grows(rows: anyhow::Result<Vec<Row>>) -> Outcome {
-    match rows {
-        Ok(rows) if rows.iter().any(Row::grows) => Outcome::Failed(table(&rows)),
-        Ok(_) => Outcome::Passed,
-        Err(error) => Outcome::Failed(format!("{error:#}")),
-    }
+fn nothing_grows(rows: anyhow::Result<Vec<Row>>) -> anyhow::Result<()> {
+    let rows = rows?;
+    anyhow::ensure!(!rows.iter().any(Row::grows), "{}", table(&rows));
+    Ok(())
 }
 
 /// The judge finds what leaks, at every rank, and nothing else.
-fn leak_is_found(context: &Context, leak: &str, field: &str) -> Outcome {
-    match judged(soak(context, 0, ROUNDS_SHORT, Some(leak)), LIMIT_SHORT_SECONDS, false) {
-        Ok(rows) => match rows.iter().all(|row| row.grows() == (row.quantity.field == field)) {
-            true => Outcome::Passed,
-            false => Outcome::Failed(format!("{leak} leaks, and:\n{}", table(&rows))),
-        },
-        Err(error) => Outcome::Failed(format!("{error:#}")),
-    }
+fn leak_is_found(context: &Context, leak: &str, field: &str) -> anyhow::Result<()> {
+    let rows = judged(soak(context, 0, ROUNDS_SHORT, Some(leak)), LIMIT_SHORT_SECONDS, false)?;
+    let is_found = rows.iter().all(|row| row.grows() == (row.quantity.field == field));
+    anyhow::ensure!(is_found, "{leak} leaks, and:\n{}", table(&rows));
+    Ok(())
 }
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
@@ -76,20 +71,16 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         Case::new("descriptors that leak are found", |context| leak_is_found(context, "descriptors", "descriptors")),
     ];
     for operation in LEFT {
-        cases.push(Case::new(format!("{operation} left to MPI_Finalize is complete"), move |context| {
-            left(context, operation, &Expected::code(0).never_says("gives up"))
-        }));
+        let expected = Expected::code(0).never_says("gives up");
+        cases.extend(left(&format!("{operation} left to MPI_Finalize is complete"), operation, &expected));
     }
-    cases.push(Case::new("what is left to the last session is complete", |context| {
-        left(context, SESSION, &Expected::code(0))
-    }));
+    cases.extend(left("what is left to the last session is complete", SESSION, &Expected::code(0)));
     for (operation, sentence) in [
         ("unmatched-send", "MPI_Finalize gives up a message to rank 1"),
         ("unmatched-receive", "MPI_Finalize gives up a receive from rank 1 with tag 7"),
     ] {
-        cases.push(Case::new(format!("{operation} left to MPI_Finalize is said in a sentence"), move |context| {
-            left(context, operation, &Expected::code(0).says(sentence))
-        }));
+        let what = format!("{operation} left to MPI_Finalize is said in a sentence");
+        cases.extend(left(&what, operation, &Expected::code(0).says(sentence)));
     }
     cases
 }

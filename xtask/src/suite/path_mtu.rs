@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use super::context::{Context, Expected, Hosts};
+use super::needs::Need;
 use super::process::{Finished, Run, Running};
 use super::rails::await_carriers;
 use super::{Case, Outcome};
@@ -74,15 +75,19 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     cases.push(back("raw frames and UDP", &[], Place::Switch));
     cases.push(back("UDP, one packet of a hundred lost", LOSSY, Place::BothHosts));
     cases.push(back("AF_XDP", XDP, Place::OneHost));
-    cases.push(Case::new("a path that does not carry the least: the job fails and says why", |context| {
+    let too_small = Case::new("a path that does not carry the least: the job fails and says why", |context| {
         on_hosts(context, Context::hosts, too_small)
-    }));
-    cases.push(Case::new("two interfaces, a smaller MTU at the switch of one: both go on", |context| {
+    });
+    let one_of_two = Case::new("two interfaces, a smaller MTU at the switch of one: both go on", |context| {
         on_hosts(context, Context::hosts_on_rails, one_of_two_rails)
-    }));
-    cases.push(Case::new("forged ICMP messages make no packet smaller", |context| {
-        on_hosts(context, Context::hosts, forged)
-    }));
+    });
+    let forged =
+        Case::new("forged ICMP messages make no packet smaller", |context| on_hosts(context, Context::hosts, forged));
+    cases.extend([
+        too_small.needs(&[Need::Networks]),
+        one_of_two.needs(&[Need::NetworksOnRails]),
+        forged.needs(&[Need::Networks]),
+    ]);
     cases
 }
 
@@ -93,23 +98,16 @@ fn on_hosts(
     context: &Context,
     hosts: impl Fn(&Context) -> anyhow::Result<&Hosts>,
     attempt: impl FnOnce(&Context, &Hosts) -> Judged,
-) -> Outcome {
-    let hosts = match hosts(context) {
-        Ok(hosts) => hosts,
-        Err(error) => return Outcome::Failed(error.to_string()),
-    };
-    if let Some(skipped) = hosts.no_namespaces() {
-        return skipped;
-    }
+) -> anyhow::Result<Outcome> {
+    let hosts = hosts(context)?;
     let outcome = attempt(context, hosts);
-    match (outcome, heal(hosts)) {
-        (Err(error), _) | (_, Err(error)) => Outcome::Failed(format!("{error:#}")),
-        (Ok((expected, finished)), Ok(())) => expected.judge(finished),
-    }
+    heal(hosts)?;
+    outcome.map(|(expected, finished)| expected.judge(finished))
 }
 
 fn case(name: String, job: Job) -> Case {
     Case::new(name, move |context| on_hosts(context, Context::hosts, |context, hosts| play(context, hosts, &job)))
+        .needs(&[Need::Networks])
 }
 
 fn program(context: &Context, hosts: &Hosts, words: &[&str]) -> anyhow::Result<Run> {

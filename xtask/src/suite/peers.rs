@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::context::{Context, EXIT_NO_HOSTS, Expected, Hosts};
+use super::context::{Context, EXIT_NO_HOSTS, Expected};
+use super::needs::Need;
 use super::process::{Finished, Run};
-use super::{Case, Outcome};
+use super::{Case, Outcome, libfabric};
 
 /// mpi4py's tests with one rank take a minute here; with five ranks on two processors longer, and on a busy machine ten minutes.
 const MPI4PY_LIMIT_SECONDS: u64 = 900;
@@ -89,10 +90,10 @@ pub(crate) fn mpi4py_all(_: &Context) -> Vec<Case> {
     let mut cases = mpi4py_runs(&[1, 2, 3, 4, 5], &[2, 4]);
     for provider in ["udp", "tcp"] {
         let name = format!("its tests, 4 ranks on four hosts, by libfabric's provider {provider}");
-        cases.push(Case::new(name, move |context| match super::libfabric::missing(context) {
-            Some(skipped) => skipped,
-            None => mpi4py_tests(context, 4, || Ok(super::libfabric::by(provider, on_hosts(context, 4, 4)))),
-        }));
+        let case = Case::new(name, move |context| {
+            mpi4py_tests(context, 4, || Ok(libfabric::by(provider, on_hosts(context, 4, 4))))
+        });
+        cases.push(case.needs(&[Need::Libfabric]));
     }
     // More ranks, and more hosts, for the collectives alone.
     for ranks in [6, 7, 8] {
@@ -101,26 +102,18 @@ pub(crate) fn mpi4py_all(_: &Context) -> Vec<Case> {
         }));
     }
     for (ranks, hosts) in [(3, 2), (5, 2), (7, 2), (8, 2), (3, 3), (6, 3), (4, 4), (8, 4)] {
-        cases.push(Case::new(format!("its tests of collectives, {ranks} ranks on {hosts} hosts"), move |context| {
-            match context.hosts().map(Hosts::no_namespaces) {
-                Ok(Some(skipped)) => skipped,
-                Ok(None) => collective_tests(context, ranks, on_hosts(context, ranks, hosts)),
-                Err(error) => Outcome::Failed(error.to_string()),
-            }
-        }));
+        let name = format!("its tests of collectives, {ranks} ranks on {hosts} hosts");
+        let case = Case::new(name, move |context| collective_tests(context, ranks, on_hosts(context, ranks, hosts)));
+        cases.push(case.needs(&[Need::Networks]));
     }
     // One-sided operations on one host to four.
     for (ranks, hosts) in [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (2, 2), (5, 2), (3, 3), (4, 4)] {
-        cases.push(Case::new(format!("its tests of windows, {ranks} ranks on {hosts} hosts"), move |context| {
-            if hosts == 1 {
-                return window_tests(context, ranks, context.mpiexec(ranks));
-            }
-            match context.hosts().map(Hosts::no_namespaces) {
-                Ok(Some(skipped)) => skipped,
-                Ok(None) => window_tests(context, ranks, on_hosts(context, ranks, hosts)),
-                Err(error) => Outcome::Failed(error.to_string()),
-            }
-        }));
+        let name = format!("its tests of windows, {ranks} ranks on {hosts} hosts");
+        let case = Case::new(name, move |context| match hosts {
+            1 => window_tests(context, ranks, context.mpiexec(ranks)),
+            _ => window_tests(context, ranks, on_hosts(context, ranks, hosts)),
+        });
+        cases.push(case.needs(if hosts == 1 { &[] } else { &[Need::Networks] }));
     }
     cases
 }
@@ -172,18 +165,18 @@ fn mpi4py_runs(one_host: &[u32], two_hosts: &[u32]) -> Vec<Case> {
         Expected::code(0).says("OK").never_says("FAILED (").judge(futures(context, context.mpiexec_on_hosts(3)))
     }));
     // Outside of its run mode it spawns.
-    cases.push(Case::new("MPIPoolExecutor outside of its run mode ends, and says what helps", |context| {
-        let script = "from mpi4py.futures import MPIPoolExecutor\nprint(MPIPoolExecutor(2).submit(pow, 2, 3).result())";
-        for run in [Run::new(context.python("python")), context.mpiexec(1).arg(context.python("python"))] {
+    for launcher in ["without mpiexec", "under mpiexec"] {
+        let name = format!("MPIPoolExecutor outside of its run mode, {launcher}, ends, and says what helps");
+        cases.push(Case::new(name, move |context| {
+            let script =
+                "from mpi4py.futures import MPIPoolExecutor\nprint(MPIPoolExecutor(2).submit(pow, 2, 3).result())";
+            let python = context.python("python");
+            let run = if launcher == "under mpiexec" { context.mpiexec(1).arg(python) } else { Run::new(python) };
             let run = run.args(["-c", script]).env("PYTHONPATH", context.root.join("build/mpi4py/site"));
             let expected = Expected::failure().says("MPI_Comm_spawn: not implemented yet").says("-m mpi4py.futures");
-            match expected.judge(run.limit(POOL_LIMIT_SECONDS).finish()) {
-                Outcome::Passed => {}
-                outcome => return outcome,
-            }
-        }
-        Outcome::Passed
-    }));
+            expected.judge(run.limit(POOL_LIMIT_SECONDS).finish())
+        }));
+    }
     cases.push(Case::new("MPIPoolExecutor in its run mode works, 3 ranks", |context| {
         let program = context.work.join("pool.py");
         let script = "from mpi4py.futures import MPIPoolExecutor\nif __name__ == '__main__':\n    print('sum', sum(MPIPoolExecutor().map(abs, range(-5, 5))))\n";
@@ -196,10 +189,10 @@ fn mpi4py_runs(one_host: &[u32], two_hosts: &[u32]) -> Vec<Case> {
     }));
     for provider in ["udp", "tcp"] {
         let name = format!("its tests, 2 ranks on two hosts, by libfabric's provider {provider}");
-        cases.push(Case::new(name, move |context| match super::libfabric::missing(context) {
-            Some(skipped) => skipped,
-            None => mpi4py_tests(context, 2, || Ok(super::libfabric::by(provider, context.mpiexec_on_hosts(2)?))),
-        }));
+        let case = Case::new(name, move |context| {
+            mpi4py_tests(context, 2, || Ok(libfabric::by(provider, context.mpiexec_on_hosts(2)?)))
+        });
+        cases.push(case.needs(&[Need::Libfabric]));
     }
     cases
 }

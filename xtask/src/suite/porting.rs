@@ -1,8 +1,8 @@
 //! What programs that others wrote, and their configure scripts, find: the compiler wrappers in every dialect, pkg-config, `mpi.h`.
 
+use super::Case;
 use super::context::{Context, Expected};
 use super::process::Run;
-use super::{Case, Outcome};
 
 /// Questions to `mpicc`, and what the answer holds. `PREFIX` is where Weft is installed.
 const QUESTIONS: &[(&[&str], &[&str])] = &[
@@ -44,20 +44,11 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             let run = || Ok(context.mpiexec(2).arg(context.compile("tests/c/porting.c")?));
             Expected::code(0).judge(run().and_then(|run| run.limit(60).finish()))
         }),
-        Case::new("mpicc answers what the scripts of every library ask", |context| outcome(questions(context))),
-        Case::new("mpicc and mpicxx use the compiler that any library's variable names", |context| {
-            outcome(compilers(context))
-        }),
-        Case::new("pkg-config knows Weft by the names that others ask for", |context| outcome(pkg_config(context))),
-        Case::new("mpifort, mpif90 and mpif77 say that there is no Fortran", |context| outcome(fortran(context))),
+        Case::new("mpicc answers what the scripts of every library ask", questions),
+        Case::new("mpicc and mpicxx use the compiler that any library's variable names", compilers),
+        Case::new("pkg-config knows Weft by the names that others ask for", pkg_config),
+        Case::new("mpifort, mpif90 and mpif77 say that there is no Fortran", fortran),
     ]
-}
-
-fn outcome(result: anyhow::Result<()>) -> Outcome {
-    match result {
-        Ok(()) => Outcome::Passed,
-        Err(error) => Outcome::Failed(format!("{error:#}")),
-    }
 }
 
 /// A compiler that says how it was called.

@@ -1,6 +1,7 @@
 //! The C programs of `tests/c` and `examples`.
 
-use super::context::{Context, Expected, Hosts};
+use super::context::{Context, Expected};
+use super::needs::Need;
 use super::process::Run;
 use super::{Case, Outcome};
 
@@ -219,11 +220,7 @@ fn multicast(ranks: u32, scheme: &'static str, fault: Option<(&'static str, &'st
 
 /// A case over one link between the two hosts. Raw frames take an Ethernet between them.
 fn over(link: &'static str, name: String, run: impl Fn(&Context) -> Outcome + 'static) -> Case {
-    Case::new(name, move |context| match context.hosts().map(Hosts::no_namespaces) {
-        Ok(Some(skipped)) if link == "ethernet" => skipped,
-        Ok(_) => run(context),
-        Err(error) => Outcome::Failed(error.to_string()),
-    })
+    Case::new(name, run).needs(if link == "ethernet" { &[Need::Networks] } else { &[] })
 }
 
 #[derive(Clone, Copy)]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::context::{Context, Expected, Hosts};
+use super::needs::Need;
 use super::process::{Finished, Run, Running};
 use super::{Case, Outcome, libfabric};
 
@@ -109,14 +110,6 @@ fn case(links: Links, name: &str, attempt: impl Fn(&Context) -> Judged + 'static
         Links::Fabric(provider) => format!("provider {provider}, two interfaces: {name}"),
     };
     Case::new(name, move |context| {
-        if let Some(skipped) = matches!(links, Links::Fabric(_)).then(|| libfabric::missing(context)).flatten() {
-            return skipped;
-        }
-        match context.hosts_on_rails().map(Hosts::no_namespaces) {
-            Ok(Some(skipped)) => return skipped,
-            Ok(None) => {}
-            Err(error) => return Outcome::Failed(error.to_string()),
-        }
         let outcome = attempt(context);
         // The next case finds all as it was.
         let healed = context.hosts_on_rails().and_then(heal);
@@ -131,6 +124,8 @@ fn case(links: Links, name: &str, attempt: impl Fn(&Context) -> Judged + 'static
             }
         }
     })
+    .needs(if matches!(links, Links::Fabric(_)) { &[Need::Libfabric] } else { &[] })
+    .needs(&[Need::NetworksOnRails])
 }
 
 fn traffic(context: &Context, links: Links, kind: &str, seconds: &str) -> anyhow::Result<Run> {

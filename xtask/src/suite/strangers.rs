@@ -7,9 +7,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use rustix::process::{Pid, geteuid};
+use rustix::process::Pid;
 
-use super::context::{Context, Expected, Hosts};
+use super::context::{Context, Expected};
+use super::needs::Need;
 use super::process::{Run, Running};
 use super::{Case, Outcome};
 
@@ -52,27 +53,9 @@ const SEEN: [&str; 8] = [DOORBELL, PAIRS, UDP, PIPES, NAMELESS, SEGMENT, STANDIN
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
-        Case::new("another user attacks all that a job has", |context| {
-            needs_root(context).unwrap_or_else(|| attacked(context).unwrap_or_else(failed))
-        }),
-        Case::new("another user wakes nobody who sleeps", |context| {
-            needs_root(context).unwrap_or_else(|| undisturbed(context).unwrap_or_else(failed))
-        }),
+        Case::new("another user attacks all that a job has", attacked).needs(&[Need::Root, Need::Networks]),
+        Case::new("another user wakes nobody who sleeps", undisturbed).needs(&[Need::Root, Need::Networks]),
     ]
-}
-
-fn failed(error: anyhow::Error) -> Outcome {
-    Outcome::Failed(format!("{error:#}"))
-}
-
-fn needs_root(context: &Context) -> Option<Outcome> {
-    if !geteuid().is_root() {
-        return Some(Outcome::Skipped("only root can become another user".into()));
-    }
-    match context.hosts().map(Hosts::no_namespaces) {
-        Ok(skipped) => skipped,
-        Err(error) => Some(failed(error)),
-    }
 }
 
 fn attacked(context: &Context) -> anyhow::Result<Outcome> {

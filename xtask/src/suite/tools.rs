@@ -51,29 +51,25 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             // No process has this number.
             let source = format!("source {}", context.prefix.join(DEBUGGER).display());
             let run = Run::new("gdb").args(["-q", "-nx", "-batch", "-ex", &source, "-ex", "weft attach 2147483647"]);
-            let judged = |run: Run| {
-                Expected::failure()
-                    .says("no process at or below 2147483647 is a running rank")
-                    .never_says("Traceback")
-                    .judge(run.finish())
-            };
-            gdb_is_here().map_or_else(|error| Outcome::Failed(format!("{error:#}")), |()| judged(run))
+            let expected = Expected::failure().says("no process at or below 2147483647 is a running rank");
+            gdb_is_here().map(|()| expected.never_says("Traceback").judge(run.finish()))
         }),
     ]
 }
 
 /// A debugger that knows no more than the MPIR interface, over `mpiexec` with these words.
-fn mpir(context: &Context, expected: Expected, words: fn(&Context) -> anyhow::Result<Vec<PathBuf>>) -> Outcome {
-    let attempt = || -> anyhow::Result<Outcome> {
-        gdb_is_here()?;
-        let gdb = Run::new("gdb").args(["-q", "-nx", "-batch", "-x"]).arg(context.root.join(MPIR)).arg("--args");
-        let finished = gdb.arg(context.bin("mpiexec")).args(words(context)?).limit(LIMIT.as_secs()).finish()?;
-        if finished.output.contains("ptrace: Operation not permitted") {
-            return Ok(Outcome::Skipped("this machine does not let processes be traced".to_owned()));
-        }
-        Ok(expected.judge(Ok(finished)))
-    };
-    attempt().unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")))
+fn mpir(
+    context: &Context,
+    expected: Expected,
+    words: fn(&Context) -> anyhow::Result<Vec<PathBuf>>,
+) -> anyhow::Result<Outcome> {
+    gdb_is_here()?;
+    let gdb = Run::new("gdb").args(["-q", "-nx", "-batch", "-x"]).arg(context.root.join(MPIR)).arg("--args");
+    let finished = gdb.arg(context.bin("mpiexec")).args(words(context)?).limit(LIMIT.as_secs()).finish()?;
+    if finished.output.contains("ptrace: Operation not permitted") {
+        return Ok(Outcome::Skipped("this machine does not let processes be traced".to_owned()));
+    }
+    Ok(expected.judge(Ok(finished)))
 }
 
 fn gdb_is_here() -> anyhow::Result<()> {
@@ -107,49 +103,46 @@ fn profile(context: &Context, linked: bool) -> Outcome {
 }
 
 /// gdb attaches to all ranks of a job that waits, and shows what they wait for, their queues, and where they are in the program.
-fn debug(context: &Context) -> Outcome {
-    let attempt = || -> anyhow::Result<Outcome> {
-        gdb_is_here()?;
-        let running = context.mpiexec(2).arg(context.compile(WAITS)?).start()?;
-        let pid = running.pid().as_raw_nonzero().to_string();
-        let deadline = Instant::now() + LIMIT;
-        let waits = loop {
-            std::thread::sleep(PAUSE);
-            let seen = Run::new(context.bin("weft")).args(["info", "--live", &pid, "--once"]).finish()?.output;
-            // A rank stands long enough for a conclusion when this one is drawn: from then on it is stopped by the debugger.
-            if seen.contains("unexpected from rank 1") && seen.contains("why: rank 0 waits for rank 1") {
-                break true;
-            }
-            if Instant::now() > deadline {
-                break false;
-            }
-        };
-        let words = [
-            format!("source {}", context.prefix.join(DEBUGGER).display()),
-            format!("weft attach {pid}"),
-            "weft queues".to_owned(),
-            "weft rank 0".to_owned(),
-            "bt".to_owned(),
-        ];
-        let gdb = words.iter().fold(Run::new("gdb").args(["-q", "-nx", "-batch"]), |run, word| run.args(["-ex", word]));
-        let finished = gdb.limit(LIMIT.as_secs()).finish()?;
-        kill_process(running.pid(), Signal::INT)?;
-        running.finish(2 * LIMIT)?;
-        if !waits {
-            return Ok(Outcome::Failed("the program never waited as it should".to_owned()));
+fn debug(context: &Context) -> anyhow::Result<Outcome> {
+    gdb_is_here()?;
+    let running = context.mpiexec(2).arg(context.compile(WAITS)?).start()?;
+    let pid = running.pid().as_raw_nonzero().to_string();
+    let deadline = Instant::now() + LIMIT;
+    let waits = loop {
+        std::thread::sleep(PAUSE);
+        let seen = Run::new(context.bin("weft")).args(["info", "--live", &pid, "--once"]).finish()?.output;
+        // A rank stands long enough for a conclusion when this one is drawn: from then on it is stopped by the debugger.
+        if seen.contains("unexpected from rank 1") && seen.contains("why: rank 0 waits for rank 1") {
+            break true;
         }
-        if finished.output.contains("ptrace: Operation not permitted") {
-            return Ok(Outcome::Skipped("this machine does not let processes be traced".to_owned()));
+        if Instant::now() > deadline {
+            break false;
         }
-        let expected = Expected::code(0)
-            .says("rank 0 of 2: inferior 1")
-            .says("rank 1 of 2: inferior 2")
-            .says("waits for: receive from rank 1, tag 42, 4 bytes on MPI_COMM_WORLD")
-            .says("1 receives posted, 1 messages unexpected")
-            .says("unexpected: from rank 1, tag 43, 4 bytes on MPI_COMM_WORLD")
-            .says("why: rank 0 waits for rank 1")
-            .says("MPI_Recv ()");
-        Ok(expected.judge(Ok(finished)))
     };
-    attempt().unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")))
+    let words = [
+        format!("source {}", context.prefix.join(DEBUGGER).display()),
+        format!("weft attach {pid}"),
+        "weft queues".to_owned(),
+        "weft rank 0".to_owned(),
+        "bt".to_owned(),
+    ];
+    let gdb = words.iter().fold(Run::new("gdb").args(["-q", "-nx", "-batch"]), |run, word| run.args(["-ex", word]));
+    let finished = gdb.limit(LIMIT.as_secs()).finish()?;
+    kill_process(running.pid(), Signal::INT)?;
+    running.finish(2 * LIMIT)?;
+    if !waits {
+        return Ok(Outcome::Failed("the program never waited as it should".to_owned()));
+    }
+    if finished.output.contains("ptrace: Operation not permitted") {
+        return Ok(Outcome::Skipped("this machine does not let processes be traced".to_owned()));
+    }
+    let expected = Expected::code(0)
+        .says("rank 0 of 2: inferior 1")
+        .says("rank 1 of 2: inferior 2")
+        .says("waits for: receive from rank 1, tag 42, 4 bytes on MPI_COMM_WORLD")
+        .says("1 receives posted, 1 messages unexpected")
+        .says("unexpected: from rank 1, tag 43, 4 bytes on MPI_COMM_WORLD")
+        .says("why: rank 0 waits for rank 1")
+        .says("MPI_Recv ()");
+    Ok(expected.judge(Ok(finished)))
 }

@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::context::{Context, Expected};
+use super::needs::Need;
 use super::process::{Finished, Run, Running};
 use super::{Case, Outcome};
 
@@ -28,16 +29,14 @@ const EAGER: &str = "1";
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
     vec![
-        Case::new("packets on UDP are what they say", |context| captured(context, "udp", "0")),
-        Case::new("packets on Ethernet are what they say", |context| captured(context, "ethernet", "0")),
-        Case::new("of sealed packets everything but the payload is shown", |context| captured(context, "udp", "1")),
+        Case::new("packets on UDP are what they say", |context| captured(context, "udp", "0")).needs(&[Need::Tshark]),
+        Case::new("packets on Ethernet are what they say", |context| captured(context, "ethernet", "0"))
+            .needs(&[Need::Tshark, Need::Networks]),
+        Case::new("of sealed packets everything but the payload is shown", |context| captured(context, "udp", "1"))
+            .needs(&[Need::Tshark]),
         Case::new("a file that may not grow ends a capture, not the job", limited_file),
-        Case::new("ranks that hang say what they wait for, also when they are stopped", |context| {
-            hanging(context).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")))
-        }),
-        Case::new("a rank that waits for room at another says so", |context| {
-            full(context).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")))
-        }),
+        Case::new("ranks that hang say what they wait for, also when they are stopped", hanging),
+        Case::new("a rank that waits for room at another says so", full),
         Case::new("a process that is no rank is answered with a sentence", |context| {
             let run = Run::new(context.bin("weft")).args(["info", "--live", &std::process::id().to_string()]);
             Expected::code(1).says("is a running rank of Weft on this host").judge(run.finish())
@@ -51,26 +50,17 @@ fn traced(context: &Context, what: &str) -> anyhow::Result<Run> {
 }
 
 /// Runs the exchange with a capture, and compares what tshark reads with what the program did.
-fn captured(context: &Context, link: &str, sealed: &str) -> Outcome {
-    if !Run::new("tshark").arg("-v").finish().is_ok_and(|finished| finished.code == Some(0)) {
-        return Outcome::Skipped("no tshark here; as root, tools/setup.sh tests installs it".into());
+fn captured(context: &Context, link: &str, sealed: &str) -> anyhow::Result<Outcome> {
+    let at = context.work.join(format!("trace-{link}-{sealed}-%rank.pcapng"));
+    let run = traced(context, "exchange")?.env("WEFT_CAPTURE", &at);
+    let finished = run.env("WEFT_LINK", link).env("WEFT_SEALED", sealed).finish();
+    let ended = Expected::code(0).never_says("weft:").judge(finished);
+    if !matches!(ended, Outcome::Passed) {
+        return Ok(ended);
     }
-    let attempt = || {
-        if let (Some(skipped), "ethernet") = (context.hosts()?.no_namespaces(), link) {
-            return Ok(skipped);
-        }
-        let at = context.work.join(format!("trace-{link}-{sealed}-%rank.pcapng"));
-        let run = traced(context, "exchange")?.env("WEFT_CAPTURE", &at);
-        let finished = run.env("WEFT_LINK", link).env("WEFT_SEALED", sealed).finish();
-        let ended = Expected::code(0).never_says("weft:").judge(finished);
-        if !matches!(ended, Outcome::Passed) {
-            return Ok(ended);
-        }
-        let files = [0, 1].map(|rank: u32| PathBuf::from(at.display().to_string().replace("%rank", &rank.to_string())));
-        let wrong = compare(context, &files, sealed == "1")?;
-        Ok(if wrong.is_empty() { Outcome::Passed } else { Outcome::Failed(wrong.join("\n")) })
-    };
-    attempt().unwrap_or_else(|error: anyhow::Error| Outcome::Failed(format!("{error:#}")))
+    let files = [0, 1].map(|rank: u32| PathBuf::from(at.display().to_string().replace("%rank", &rank.to_string())));
+    let wrong = compare(context, &files, sealed == "1")?;
+    Ok(if wrong.is_empty() { Outcome::Passed } else { Outcome::Failed(wrong.join("\n")) })
 }
 
 /// One packet as tshark shows it. Fields that a packet has several times are separated by `;`.

@@ -135,13 +135,10 @@ fn able(user: &Shared, name: &str, run: fn(&User) -> anyhow::Result<Outcome>) ->
 fn any(name: &str, user: &Shared, run: impl Fn(&User) -> anyhow::Result<Outcome> + 'static) -> Case {
     let user = Rc::clone(user);
     Case::new(name, move |context| {
-        let attempt = || {
-            if user.get().is_none() {
-                let _ = user.set(User::new(context)?);
-            }
-            run(user.get().context("just made")?)
-        };
-        attempt().unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")))
+        if user.get().is_none() {
+            let _ = user.set(User::new(context)?);
+        }
+        run(user.get().context("just made")?)
     })
 }
 

@@ -128,7 +128,7 @@ pub(crate) fn count(context: &Context, place: Place, mode: Mode) -> anyhow::Resu
         Place::Node => context.mpiexec(2).env("WEFT_LINK", "shared"),
         // Other interfaces are rails, and each has a price.
         Place::Udp => context.mpiexec(2).args(LOOPBACK).env("WEFT_LINK", "udp").env("WEFT_INTERFACE", "lo"),
-        Place::Frames if context.hosts()?.no_namespaces().is_some() => return Ok(None),
+        Place::Frames if context.hosts()?.why_no_networks().is_some() => return Ok(None),
         Place::Frames => context.mpiexec_on_hosts(2)?.env("WEFT_LINK", "ethernet,udp"),
     };
     let directory = context.root.join("build/instructions").join(format!("{place:?}-{mode:?}").to_lowercase());

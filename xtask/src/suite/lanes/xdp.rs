@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
 
-use super::super::context::{Context, Expected, Hosts};
+use super::super::Case;
+use super::super::context::{Context, Expected};
+use super::super::needs::Need;
 use super::super::process::{Finished, Run, Running};
 use super::super::programs::BAD_DAY;
-use super::super::{Case, Outcome};
 use super::{LIMIT_SECONDS, case, on_host};
 
 const LINK: &str = "auto,xdp";
@@ -66,11 +67,7 @@ fn attached(
     name: &str,
     attempt: impl Fn(&Context) -> anyhow::Result<(Expected, anyhow::Result<Finished>)> + 'static,
 ) -> Case {
-    let case = case(name, attempt);
-    Case::new(name, move |context| match context.hosts().map(Hosts::are_without_root) {
-        Ok(true) => Outcome::Skipped("AF_XDP needs root: the kernel takes programs from nobody else".into()),
-        _ => (case.run)(context),
-    })
+    case(name, attempt).needs(&[Need::AttachedPrograms])
 }
 
 fn bad_day(name: &'static str) -> Case {
