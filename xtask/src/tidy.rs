@@ -5,6 +5,7 @@
 //! - imports within a crate are without circles, for the crates that say so;
 //! - text: no forgotten marks, no stray white space, generated files have their marker;
 //! - decisions have their sections and stand in the index with a status; nobody cites one that does not exist;
+//! - comments name no file that is not there;
 //! - the sections of the standard that are cited are there, and procedures where the boundary says;
 //! - the numbers of README.md are those of docs/status.md and docs/performance.md.
 //!
@@ -14,6 +15,7 @@ mod arrows;
 mod circles;
 mod core;
 mod decisions;
+mod mentions;
 mod readme;
 mod sections;
 mod text;
@@ -40,6 +42,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let files = project_files(&root)?;
     text::check(&root, &files, &mut findings)?;
     decisions::check(&root, &files, &mut findings)?;
+    mentions::check(&root, &files, &mut findings)?;
     readme::check(&root, &mut findings)?;
     sections::check(&root, &files, &mut findings)?;
     arrows::check(&root, &files, &mut findings)?;
