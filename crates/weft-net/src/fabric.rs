@@ -8,6 +8,7 @@
 mod api;
 mod choice;
 mod endpoint;
+mod packets;
 mod placement;
 mod rails;
 

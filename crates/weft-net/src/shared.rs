@@ -26,6 +26,7 @@ mod posted_receives;
 mod ring;
 #[cfg_attr(loom, path = "shared/segment_model.rs")]
 mod segment;
+mod sizes;
 mod sleeping;
 #[cfg_attr(loom, path = "shared/slot_area_model.rs")]
 mod slot_area;

@@ -1,7 +1,6 @@
 //! An endpoint with what it needs: the only place that follows pointers of the library.
 #![allow(unsafe_code)]
 
-use std::alloc::Layout;
 use std::ffi::{CString, c_int, c_void};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,8 +16,9 @@ use super::api::{
     FI_CQ_FORMAT_MSG, FI_EAVAIL, FI_ENABLE, FI_EP_DGRAM, FI_EP_RDM, FI_GETWAIT, FI_MR_BASIC_BITS, FI_MR_ENDPOINT,
     FI_MR_LOCAL, FI_MSG, FI_MSG_PREFIX, FI_ORDER_SAS, FI_ORDER_SAW, FI_READ, FI_RECV, FI_REMOTE_READ, FI_REMOTE_WRITE,
     FI_RMA, FI_SEND, FI_SOCKADDR_IN, FI_SOCKADDR_IN6, FI_THREAD_DOMAIN, FI_WAIT_FD, FI_WAIT_NONE, FI_WRITE, Fabric,
-    Fid, Info, Library, Mr, VERSION, text,
+    Fid, Info, Library, VERSION, text,
 };
+use super::packets::Packets;
 use super::placement::{Access, Placing};
 use crate::clock;
 use crate::datagrams::{Begun, Exposure, RemoteMemory};
@@ -46,8 +46,6 @@ const ERRORS_MAX: u32 = 16;
 pub(super) const ADDRESS_BYTES_MAX: usize = 64;
 /// Providers that never take back the signal of a completion queue: after the first completion who sleeps on its descriptor wakes at once.
 const ALWAYS_READABLE: &[&str] = &["net"];
-/// Bytes that each packet begins at a multiple of.
-const ALIGNMENT: usize = 64;
 
 /// What a provider promises of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,64 +219,6 @@ pub(super) enum Sent {
     Lost,
     /// It refuses it.
     Refused,
-}
-
-/// Room of the provider's own for each operation under way (`struct fi_context2`).
-const CONTEXT_BYTES: usize = 64;
-
-/// Packets of one direction: a context and the bytes of each, in memory that the provider writes to while it has them. So nothing here
-/// refers to more than a packet that it has given back.
-pub(super) struct Packets {
-    memory: NonNull<u8>,
-    layout: Layout,
-    count: usize,
-    /// Bytes from one packet to the next.
-    stride: usize,
-    registered: *mut Mr,
-}
-
-impl Packets {
-    /// `count` packets of `bytes` bytes.
-    pub(super) fn new(count: usize, bytes: usize) -> Self {
-        // An odd number of cache lines: at a power of two the first lines of all packets would compete for a few places of each cache.
-        let stride = (bytes.div_ceil(ALIGNMENT) | 1) * ALIGNMENT;
-        let size = (count * (CONTEXT_BYTES + stride)).max(ALIGNMENT);
-        let layout = Layout::from_size_align(size, ALIGNMENT).expect("some megabytes at most");
-        // SAFETY: the size is not 0.
-        let memory = unsafe { std::alloc::alloc_zeroed(layout) };
-        let memory = NonNull::new(memory).unwrap_or_else(|| std::alloc::handle_alloc_error(layout));
-        Self { memory, layout, count, stride, registered: ptr::null_mut() }
-    }
-
-    fn at(&self, place: usize) -> *mut u8 {
-        assert!(place < self.count, "a packet that is not there");
-        // SAFETY: behind the contexts there are so many packets.
-        unsafe { self.memory.as_ptr().add(self.count * CONTEXT_BYTES + place * self.stride) }
-    }
-
-    pub(super) fn context(&self, place: usize) -> *mut c_void {
-        assert!(place < self.count, "a packet that is not there");
-        // SAFETY: there are so many contexts.
-        unsafe { self.memory.as_ptr().add(place * CONTEXT_BYTES) }.cast()
-    }
-
-    /// The place of a context; none if it is of the other direction.
-    pub(super) fn place(&self, context: *mut c_void) -> Option<usize> {
-        let offset = (context as usize).checked_sub(self.memory.as_ptr() as usize)?;
-        Some(offset / CONTEXT_BYTES).filter(|place| *place < self.count)
-    }
-
-    fn description(&self) -> *mut c_void {
-        // SAFETY: an open registration.
-        unsafe { self.registered.as_ref() }.map_or(ptr::null_mut(), |registered| registered.desc)
-    }
-}
-
-impl Drop for Packets {
-    fn drop(&mut self) {
-        // SAFETY: it was made with this layout. What the provider had of it was given back when the endpoint and the registration were closed.
-        unsafe { std::alloc::dealloc(self.memory.as_ptr(), self.layout) };
-    }
 }
 
 /// An object of the library, closed when it is dropped.
@@ -485,7 +425,7 @@ impl Endpoint {
                 for (key, (packets, access)) in
                     [(&mut self.receives, FI_RECV), (&mut self.sends, FI_SEND)].into_iter().enumerate()
                 {
-                    let (bytes, length) = (packets.memory.as_ptr().cast_const().cast(), packets.layout.size());
+                    let (bytes, length) = packets.bytes();
                     let made = &raw mut packets.registered;
                     let code = reg(domain.cast(), bytes, length, access, 0, key as u64, 0, made, none);
                     check("fi_mr_reg", code.into())?;

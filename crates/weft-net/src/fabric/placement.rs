@@ -14,7 +14,7 @@ use super::api::{
     Domain, Ep, FI_ENABLE, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_READ, FI_REMOTE_READ,
     FI_REMOTE_WRITE, FI_WRITE, Fid, Mr,
 };
-use super::endpoint::Packets;
+use super::packets::Packets;
 use crate::datagrams::{Exposure, RemoteMemory};
 
 /// Regions that may be exposed at a time: a receive that finds no place among them is sent packets.

@@ -4,8 +4,7 @@
 use std::ptr::NonNull;
 use std::slice;
 
-use super::posted_receives::POSTED_TABLE_BYTES;
-use super::ring::{RING_BYTES_MAX, RING_BYTES_MIN};
+use super::sizes::{POSTED_TABLE_BYTES, RING_BYTES_MAX, RING_BYTES_MIN};
 use crate::atomic::{AtomicU32, AtomicU64};
 
 /// Bytes of a cache line; the unit of the data area.

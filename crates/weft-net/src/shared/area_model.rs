@@ -6,7 +6,8 @@ use std::slice;
 
 use loom::cell::UnsafeCell;
 
-use super::posted_receives::{Layout, POSTED_TABLE_BYTES};
+use super::posted_receives::Layout;
+use super::sizes::POSTED_TABLE_BYTES;
 use crate::atomic::{AtomicU32, AtomicU64};
 
 pub(crate) const LINE: usize = 64;

@@ -342,10 +342,10 @@ fn a_cell_is_written_again_only_when_its_reader_has_finished() {
         let mut reader = nodes.pop().unwrap();
         let mut writer = nodes.pop().unwrap();
         let stamp = |phase| Stamp { context: 1, phase };
-        let phases = slots::SMALL_CELLS + 1;
+        let phases = sizes::SMALL_CELLS + 1;
         let writing = thread::spawn(move || {
             for phase in 0..phases {
-                while phase >= slots::SMALL_CELLS && writer.finished_phases(1, 0).phase + slots::SMALL_CELLS <= phase {
+                while phase >= sizes::SMALL_CELLS && writer.finished_phases(1, 0).phase + sizes::SMALL_CELLS <= phase {
                     thread::yield_now();
                 }
                 writer.publish(0, stamp(phase), 1, |out| out[0] = phase as u8);

@@ -37,12 +37,8 @@ use weft_engine::transport::{Claim, Fate, NUMBER_BITS, Offered, PostedTable, Rem
 
 use super::cooperative_copy::CooperativeCopy;
 use super::segment::Segment;
+use super::sizes::POSTED_MAX;
 use crate::atomic::{AtomicI32, AtomicU32, AtomicU64};
-
-/// Receives that stand on one table at most.
-const SLOTS: usize = if cfg!(loom) { 2 } else { 64 };
-/// Bytes of a table.
-pub(super) const POSTED_TABLE_BYTES: usize = (SLOTS + 2) * 64;
 
 const FREE: u64 = 0;
 const OPEN: u64 = 1;
@@ -92,11 +88,11 @@ pub(super) struct Layout {
     /// Whether several messages of the sender are announced and not complete. On the table of a pair only; the sender writes it.
     several: AtomicU32,
     cooperative_copy: CooperativeCopy,
-    slots: [Slot; SLOTS],
+    slots: [Slot; POSTED_MAX],
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Layout>() == POSTED_TABLE_BYTES);
+const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Layout>() == super::sizes::POSTED_TABLE_BYTES);
 
 /// One end of a table.
 pub struct PostedReceives {
@@ -176,7 +172,7 @@ impl PostedTable for PostedReceives {
 
     fn post(&mut self, wanted: &Wanted) -> Option<Ticket> {
         let at = self.used.trailing_ones() as usize;
-        if at >= SLOTS {
+        if at >= POSTED_MAX {
             return None;
         }
         self.used |= 1 << at;

@@ -64,7 +64,7 @@ fn the_earliest_receive_that_matches_is_taken_and_only_if_nothing_is_on_its_way(
 #[test]
 fn a_full_board_says_so() {
     let (mut receiver, mut sender) = ends("full");
-    let tickets: Vec<Ticket> = (0..SLOTS).map(|_| receiver.post(&wanted(Some(1))).unwrap()).collect();
+    let tickets: Vec<Ticket> = (0..POSTED_MAX).map(|_| receiver.post(&wanted(Some(1))).unwrap()).collect();
     assert!(receiver.post(&wanted(Some(1))).is_none());
     for ticket in tickets {
         let claim = sender.take(&announced_as(1, 1)).unwrap();

@@ -17,6 +17,7 @@
 use std::sync::atomic::Ordering;
 
 use super::area::{Area, CONTROL_BYTES, LINE};
+use super::sizes::{RING_BYTES_MAX, RING_BYTES_MIN};
 
 /// Bytes of the ready word.
 const READY_BYTES: usize = 4;
@@ -32,10 +33,6 @@ const FETCH_AHEAD_MAX: usize = 66 * LINE;
 const ONE_LINE_BYTES: usize = LINE - READY_BYTES;
 /// Payloads of so many bytes begin on a line.
 const ALIGNED_MIN: usize = 512;
-/// The smallest ring, control included.
-pub(crate) const RING_BYTES_MIN: usize = 16 << 10;
-/// The largest ring, control included: a length must fit beside the mark in the ready word.
-pub(crate) const RING_BYTES_MAX: usize = 16 << 20;
 
 const MARK_MASK: u32 = 0xf000_0000;
 const FRAME_MARK: u32 = 0xa000_0000;

@@ -23,7 +23,7 @@ use weft_engine::transport::SlotCounts;
 use super::area::{Area, CONTROL_BYTES};
 use super::doorbell::KEY_WORDS;
 use super::slot_area::{SHORT_SLOT_BYTES, SLOT_BYTES, SlotArea};
-use super::{LOCAL_SIZE_MAX, Settings, ring, sleeping};
+use super::{LOCAL_SIZE_MAX, Settings, sizes, sleeping};
 use crate::atomic::{AtomicI32, AtomicU32, AtomicU64};
 use crate::sys::{self, Lock};
 use crate::{Error, clock, reason};
@@ -105,7 +105,7 @@ pub(crate) struct RankState {
 const _: () = {
     assert!(size_of::<Header>() <= PAGE);
     assert!(size_of::<RankState>() == 256);
-    assert!(ring::RING_BYTES_MIN.is_multiple_of(PAGE));
+    assert!(sizes::RING_BYTES_MIN.is_multiple_of(PAGE));
 };
 
 /// Sizes of a segment, agreed by all ranks.
@@ -122,8 +122,8 @@ impl Geometry {
     pub(crate) fn choose(local_size: usize, ring_bytes_max: usize) -> Self {
         let generous = GENEROUS_BYTES / (local_size * (local_size - 1)).max(1);
         let modest = (EAGER_BYTES_MAX / (local_size * local_size)).min(MODEST_RING_BYTES);
-        let most = ring_bytes_max.min(ring::RING_BYTES_MAX);
-        let ring_bytes = (generous.max(modest).min(most) / PAGE * PAGE).max(ring::RING_BYTES_MIN);
+        let most = ring_bytes_max.min(sizes::RING_BYTES_MAX);
+        let ring_bytes = (generous.max(modest).min(most) / PAGE * PAGE).max(sizes::RING_BYTES_MIN);
         let communicators =
             if local_size == 1 { 0 } else { (SLOTS_BYTES_MAX / (local_size * SLOT_STRIDE)).clamp(1, SLOTS_MAX) };
         Self { local_size, ring_bytes, slots: Self::slots(local_size, communicators) }
@@ -146,8 +146,8 @@ impl Geometry {
 
     /// The same with rings of half the size, unless they are the smallest.
     fn halved(self) -> Option<Self> {
-        let ring_bytes = (self.ring_bytes / 2 / PAGE * PAGE).max(ring::RING_BYTES_MIN);
-        (self.ring_bytes > ring::RING_BYTES_MIN).then_some(Self { ring_bytes, ..self })
+        let ring_bytes = (self.ring_bytes / 2 / PAGE * PAGE).max(sizes::RING_BYTES_MIN);
+        (self.ring_bytes > sizes::RING_BYTES_MIN).then_some(Self { ring_bytes, ..self })
     }
 
     /// What must be there from the beginning: all but the rings of ranks to themselves, or but all rings.
@@ -159,7 +159,7 @@ impl Geometry {
 
     fn is_valid(self) -> bool {
         (1..=LOCAL_SIZE_MAX).contains(&self.local_size)
-            && (ring::RING_BYTES_MIN..=ring::RING_BYTES_MAX).contains(&self.ring_bytes)
+            && (sizes::RING_BYTES_MIN..=sizes::RING_BYTES_MAX).contains(&self.ring_bytes)
             && self.ring_bytes.is_multiple_of(PAGE)
             && self.slots.communicators <= SLOTS_MAX
     }

@@ -36,7 +36,7 @@ fn sizes_fit_for_every_number_of_ranks() {
         assert!(geometry.is_valid(), "{geometry:?}");
         assert!(geometry.ring_start(local_size - 1, local_size - 1) + geometry.ring_bytes == geometry.total());
         let rings = geometry.total() - geometry.rings_start();
-        assert!(rings <= EAGER_BYTES_MAX || geometry.is_lazy() && geometry.ring_bytes == ring::RING_BYTES_MIN);
+        assert!(rings <= EAGER_BYTES_MAX || geometry.is_lazy() && geometry.ring_bytes == sizes::RING_BYTES_MIN);
         let own = local_size * geometry.ring_bytes;
         let reserved: usize = geometry.eager_ranges().map(|(start, end)| end - start).sum();
         assert_eq!(reserved, if geometry.is_lazy() { geometry.rings_start() } else { geometry.total() - own });
@@ -45,7 +45,7 @@ fn sizes_fit_for_every_number_of_ranks() {
     assert_eq!(rings, [2048, 680, 256, 32], "KiB");
     assert!(!Geometry::choose(32, most).is_lazy() && Geometry::choose(64, most).is_lazy());
     let smallest = std::iter::successors(Some(Geometry::choose(3, most)), |geometry| geometry.halved()).last().unwrap();
-    assert_eq!(smallest.ring_bytes, ring::RING_BYTES_MIN);
+    assert_eq!(smallest.ring_bytes, sizes::RING_BYTES_MIN);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::ptr::NonNull;
 use std::slice;
 
-use super::slots::{LARGE_CELLS, SHORT_CELLS, SMALL_CELLS};
+use super::sizes::{LARGE_CELLS, SHORT_CELLS, SMALL_CELLS};
 use crate::atomic::{AtomicU32, AtomicU64};
 
 /// Bytes before the cells, in two lines of their own: others read them seldom.

@@ -6,7 +6,7 @@ use std::slice;
 
 use loom::cell::UnsafeCell;
 
-use super::slots::{LARGE_CELLS, SMALL_CELLS};
+use super::sizes::{LARGE_CELLS, SMALL_CELLS};
 use crate::atomic::{AtomicU32, AtomicU64};
 
 pub(crate) const SLOT_BYTES: usize = 0;

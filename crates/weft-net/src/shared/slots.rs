@@ -12,18 +12,10 @@
 
 use std::sync::atomic::Ordering;
 
-use weft_core::collective::PHASES_AHEAD;
 use weft_engine::transport::Stamp;
 
+use super::sizes::{LARGE_CELLS, SHORT_CELLS, SMALL_CELLS};
 use super::slot_area::{Cell, LARGE_MAX, SMALL_MAX, SlotArea};
-
-/// Phases that a process may be ahead of the others with what is small: where processes take turns on a processor, each has much to do in its turn
-/// then.
-pub(crate) const SMALL_CELLS: u32 = if cfg!(loom) { 2 } else { 64 };
-/// The same with what is large.
-pub(crate) const LARGE_CELLS: u32 = if cfg!(loom) { 1 } else { PHASES_AHEAD };
-/// The small cells of a short slot, which has no others.
-pub(crate) const SHORT_CELLS: u32 = if cfg!(loom) { 2 } else { PHASES_AHEAD };
 
 /// How many phases with `len` bytes may stand in a slot.
 #[inline]

@@ -26,8 +26,6 @@ pub(super) const SLOTS: usize = 32;
 pub(super) const SLOT_BYTES: usize = 512;
 /// The largest packet that fits in a slot.
 pub(super) const PACKET_MAX: usize = SLOT_BYTES - HEAD;
-/// Rings of a process, at most: the others' packets are sent. Each is looked at in vain at each look: a handful of them costs less than one completion.
-pub(super) const RINGS_MAX: usize = 16;
 /// A peer has a ring after so many small packets between which this process did not sleep …
 pub(super) const AFTER: u32 = 32;
 /// … twice as many each time that the ring was hardly used before the next sleep, up to so many.

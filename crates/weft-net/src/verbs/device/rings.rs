@@ -11,9 +11,10 @@ use weft_core::time::Duration;
 
 use super::{Device, OwnRing, Peer, RECEIVED, Rings};
 use crate::verbs::api::Completion;
+use crate::verbs::limits::RINGS_MAX;
 use crate::verbs::memory::Packets;
 use crate::verbs::pairing::{Event, State};
-use crate::verbs::ring::{self, Far, RINGS_MAX, Ring, SLOT_BYTES, SLOTS, UNUSED, Use};
+use crate::verbs::ring::{self, Far, Ring, SLOT_BYTES, SLOTS, UNUSED, Use};
 use crate::verbs::wire::{Header, Kind};
 use crate::watch;
 
