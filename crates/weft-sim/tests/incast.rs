@@ -232,4 +232,6 @@ fn grants_keep_the_link_full_and_lose_nothing() {
     assert!(free.dropped > 1_000, "{} drops", free.dropped);
     // Congestion is not taken for a smaller MTU, though most packets are lost several times.
     assert_eq!(free.counters().packets_smaller, 0);
+    // Nor do questions about the MTU cost the link much.
+    assert!(share >= 0.7, "{:.1} % of the link", share * 100.0);
 }

@@ -306,7 +306,7 @@ impl Outgoing {
             if asked > 0 {
                 self.question_failed(now, asked);
             } else if bytes + settings.seal_size() > PACKET_SIZE_MIN {
-                self.doubt_lost(lost, lost_on, settings);
+                self.doubt_lost(now, lost, lost_on, settings);
             }
             let number = self.base + index as u64;
             return Some((Departure { number, transmission, path, order, content, request }, cause));

@@ -17,7 +17,9 @@
 //! pieces (`wire::Piece`). So what the peer has had already, it recognizes as before.
 
 use super::queue::Departure;
-use super::settings::{CONTROL_SIZE, DOUBT_TRIES, PACKET_SIZE_MIN, SIZE_GRAIN, SIZE_REST, SIZE_REST_MAX, SIZE_TRIES};
+use super::settings::{
+    CONTROL_SIZE, DOUBT_REST, DOUBT_TRIES, PACKET_SIZE_MIN, SIZE_GRAIN, SIZE_REST, SIZE_REST_MAX, SIZE_TRIES,
+};
 use crate::time::{Duration, Instant};
 use crate::wire;
 
@@ -102,13 +104,22 @@ pub(super) struct PathMtu {
     search: Search,
     /// How long the next rest is.
     rest: Duration,
+    /// The size is not doubted before then: a control was lost.
+    content_until: Instant,
     pub(super) cutting: Option<Cutting>,
 }
 
 impl PathMtu {
     /// Nothing is known but that packets had `size` bytes before, and `full` at first.
     pub(super) const fn new(size: u16, full: u16) -> Self {
-        Self { size, full, search: Search::Rest { until: Instant(0) }, rest: SIZE_REST, cutting: None }
+        Self {
+            size,
+            full,
+            search: Search::Rest { until: Instant(0) },
+            rest: SIZE_REST,
+            content_until: Instant(0),
+            cutting: None,
+        }
     }
 
     pub(super) const fn size(&self) -> u16 {
@@ -116,13 +127,15 @@ impl PathMtu {
     }
 
     /// Whether all is as it was before anything was asked.
-    pub(super) const fn is_over(&self) -> bool {
-        self.size == self.full && self.cutting.is_none() && matches!(self.search, Search::Rest { .. })
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        let rests = matches!(self.search, Search::Rest { .. }) && self.content_until <= now;
+        self.size == self.full && self.cutting.is_none() && rests
     }
 
     /// A packet was lost so often on this path that its size may be the reason.
-    pub(super) fn doubt(&mut self, path: u8) {
-        if matches!(self.search, Search::Rest { .. }) && usize::from(self.size) > PACKET_SIZE_MIN {
+    pub(super) fn doubt(&mut self, now: Instant, path: u8) {
+        let may_ask = matches!(self.search, Search::Rest { .. }) && self.content_until <= now;
+        if may_ask && usize::from(self.size) > PACKET_SIZE_MIN {
             self.ask(Why::Doubt, self.size, self.size + 1, 1 << path);
         }
     }
@@ -215,6 +228,7 @@ impl PathMtu {
         }
         if question.control {
             // Congestion, or the peer is gone.
+            self.content_until = now + DOUBT_REST;
             self.be_content(now);
             return Change::Nothing;
         }
@@ -297,13 +311,13 @@ mod tests {
         for full in [PACKET_SIZE_MIN as u16, 300, 1472, 8972, 65_507] {
             for carried in (PACKET_SIZE_MIN as u16..=full).step_by(97) {
                 let mut mtu = PathMtu::new(full, full);
-                mtu.doubt(0);
+                mtu.doubt(Instant(0), 0);
                 settle(&mut mtu, Instant(0), carried);
                 assert!(mtu.size() <= carried, "{full} {carried}: {}", mtu.size());
                 assert!(carried - mtu.size() <= SIZE_GRAIN, "{full} {carried}: {}", mtu.size());
                 let later = Instant(0) + SIZE_REST;
                 settle(&mut mtu, later, full);
-                assert!(mtu.is_over() && mtu.size() == full);
+                assert!(mtu.is_over(later + DOUBT_REST) && mtu.size() == full);
             }
         }
     }
@@ -311,36 +325,39 @@ mod tests {
     #[test]
     fn a_path_that_does_not_carry_the_least_is_asked_no_more() {
         let mut mtu = PathMtu::new(1472, 1472);
-        mtu.doubt(3);
+        mtu.doubt(Instant(0), 3);
         settle(&mut mtu, Instant(0), CONTROL_SIZE);
         assert_eq!(usize::from(mtu.size()), PACKET_SIZE_MIN);
-        mtu.doubt(3);
-        assert!(mtu.question(Instant(0), 1).is_none());
+        let later = Instant(0) + DOUBT_REST;
+        mtu.doubt(later, 3);
+        assert!(mtu.question(later, 1).is_none());
     }
 
     /// A path that loses the control, too, and one on which a large packet arrives.   Expect: sizes stay.
     #[test]
     fn congestion_makes_no_packet_smaller() {
         let mut mtu = PathMtu::new(1472, 1472);
-        mtu.doubt(0);
+        mtu.doubt(Instant(0), 0);
         assert_eq!(settle(&mut mtu, Instant(0), 0), [1472, CONTROL_SIZE]);
-        assert!(mtu.is_over());
-        mtu.doubt(0);
-        let at = Instant(5);
+        mtu.doubt(Instant(5), 0);
+        assert!(mtu.question(Instant(5), 1).is_none() && !mtu.is_over(Instant(5)), "it asks rarely");
+        let at = Instant(0) + DOUBT_REST;
+        assert!(mtu.is_over(at));
+        mtu.doubt(at, 0);
         assert!(!mtu.carried(at, 0, 1472, at), "nothing was asked yet");
         assert_eq!(mtu.question(at, 1), Some((1472, 0)));
         mtu.asked(at);
         mtu.failed(at, 1472);
         assert!(!mtu.carried(at, 1, 1472, at) && !mtu.carried(at, 0, 700, at) && !mtu.carried(at, 0, 1472, Instant(4)));
-        assert!(mtu.carried(at, 0, 1472, at) && mtu.is_over());
+        assert!(mtu.carried(at, 0, 1472, at) && mtu.is_over(at + DOUBT_REST));
     }
 
     #[test]
     fn a_doubt_that_was_wrong_changes_nothing() {
         let mut mtu = PathMtu::new(1472, 1472);
-        mtu.doubt(0);
+        mtu.doubt(Instant(0), 0);
         assert_eq!(settle(&mut mtu, Instant(0), 1472), [1472]);
-        assert!(mtu.is_over());
+        assert!(mtu.is_over(Instant(0) + DOUBT_REST));
     }
 
     #[test]

@@ -85,6 +85,9 @@ pub const CONTROL_SIZE: u16 = 128;
 pub const SIZE_TRIES: u8 = 3;
 /// The same for the size that packets have: congestion may lose some of them and no control.
 pub const DOUBT_TRIES: u8 = 6;
+/// After a control was lost no size is doubted before this has passed: questions are packets too, and those that arrive make a congested
+/// flow send again sooner what was lost.
+pub const DOUBT_REST: Duration = Duration::from_millis(10);
 /// Sizes that differ by no more are not told apart, bytes.
 pub const SIZE_GRAIN: u16 = 16;
 /// How long after a size was found the path is asked for a larger one, and again after twice the time …

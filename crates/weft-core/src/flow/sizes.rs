@@ -48,19 +48,19 @@ impl Outgoing {
         {
             let is_proof = mtu.carried(now, record.path, record.content.packet_bytes(), record.sent_at);
             self.vouched = self.vouched.saturating_add(u8::from(is_proof));
-            self.forget_size();
+            self.forget_size(now);
         }
     }
 
     /// The `lost`-th transmission of a large packet was lost on `path`. After several of them the size may be the reason.
     #[cold]
-    pub(super) fn doubt_lost(&mut self, lost: u8, path: u8, settings: &Settings) {
+    pub(super) fn doubt_lost(&mut self, now: Instant, lost: u8, path: u8, settings: &Settings) {
         if lost <= CUT_AFTER {
             self.vouched = 0;
         }
         if lost >= SIZE_DOUBTED_AFTER {
             let full = settings.packet_size as u16;
-            self.mtu.get_or_insert_with(|| Box::new(PathMtu::new(full, full))).doubt(path);
+            self.mtu.get_or_insert_with(|| Box::new(PathMtu::new(full, full))).doubt(now, path);
         }
     }
 
@@ -71,13 +71,13 @@ impl Outgoing {
         self.vouched = self.vouched.saturating_add(u8::from(is_in_doubt));
         let change = self.mtu.as_mut().map_or(Change::Nothing, |mtu| mtu.passed(now, size));
         self.note_change(change);
-        self.forget_size();
+        self.forget_size(now);
     }
 
     /// Once all is as it was at first, and somebody has been told, nothing need be kept.
-    fn forget_size(&mut self) {
+    fn forget_size(&mut self, now: Instant) {
         let is_told = self.size_changes == [0; 2];
-        self.mtu.take_if(|mtu| is_told && mtu.is_over());
+        self.mtu.take_if(|mtu| is_told && mtu.is_over(now));
     }
 
     fn note_change(&mut self, change: Change) {
@@ -91,9 +91,7 @@ impl Outgoing {
 
     /// How often packets have become smaller, and larger, since this was asked last.
     pub(super) fn take_size_changes(&mut self) -> [u8; 2] {
-        let changes = core::mem::take(&mut self.size_changes);
-        self.forget_size();
-        changes
+        core::mem::take(&mut self.size_changes)
     }
 
     /// The question whether a path carries a size that should leave now.
@@ -148,9 +146,7 @@ impl Outgoing {
         };
         let mtu = self.mtu.as_mut()?;
         mtu.cutting.take_if(|_| !record.is_some_and(is_wanted));
-        let cutting = mtu.cutting;
-        self.forget_size();
-        cutting
+        mtu.cutting
     }
 
     /// Another piece has left, up to here; `over`: it was the last.
@@ -159,7 +155,6 @@ impl Outgoing {
         if let Some(mtu) = &mut self.mtu {
             mtu.cutting = mtu.cutting.take().filter(|_| !over).map(|cutting| Cutting { at, ..cutting });
         }
-        self.forget_size();
     }
 
     /// A piece or a question waits to leave.

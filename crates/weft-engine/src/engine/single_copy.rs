@@ -51,7 +51,7 @@ struct Offer {
 #[derive(Default)]
 pub(super) struct SingleCopies {
     offers: Vec<Offer>,
-    /// Our receives that stand on tables.
+    /// Our receives that stand on tables, and some that no longer do (`note_posted`).
     receives: Vec<usize>,
     inside_mpi: bool,
 }

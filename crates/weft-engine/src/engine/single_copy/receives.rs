@@ -44,9 +44,34 @@ impl<P: Platform> Engine<P> {
         let Some(request) = self.messages.requests.get_mut(handle) else { return false };
         request.ticket = ticket;
         if ticket.is_some() {
-            self.single_copy.receives.push(handle);
+            self.note_posted(handle);
         }
         ticket.is_some()
+    }
+
+    /// Notes that the receive `handle` stands on a table. Receives that a message has taken off theirs are noted still: they go when
+    /// there is no room for another one, so at most about twice as many are noted as ever stood there at a time.
+    #[inline]
+    fn note_posted(&mut self, handle: usize) {
+        if self.single_copy.receives.len() == self.single_copy.receives.capacity() {
+            self.forget_withdrawn();
+        }
+        self.single_copy.receives.push(handle);
+    }
+
+    #[cold]
+    fn forget_withdrawn(&mut self) {
+        let (receives, requests) = (&mut self.single_copy.receives, &self.messages.requests);
+        receives.retain(|handle| {
+            let request = requests.get(*handle);
+            request.is_some_and(|request| request.ticket.is_some() && matches!(request.state, State::Posted(_)))
+        });
+        // The table of requests gives a handle again.
+        receives.sort_unstable();
+        receives.dedup();
+        if receives.len() > receives.capacity() / 2 {
+            receives.reserve(receives.capacity());
+        }
     }
 
     /// The table on which receives from `peer` stand, if that can copy.
