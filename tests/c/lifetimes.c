@@ -16,7 +16,7 @@ enum {
     /* A turn may leave less than the smallest piece that malloc gives. */
     BYTES_PER_TURN = 16,
     /* A table doubles when more is under way at once than ever before, which depends on which rank is quicker. A leak goes on. */
-    BLOCKS_COMPARED = 4,
+    BLOCKS_COMPARED = 8,
     BLOCKS = 50,
     /* More messages than Weft keeps memory for, of as many bytes as it keeps. */
     MESSAGES = 100,
