@@ -1,36 +1,38 @@
-//! A process of a job that uses nothing of Weft but [`Client`]: joins, meets the others, and then does what its
+//! A process of a job that uses nothing of Weft but [`ProcessManager`]: joins, meets the others, and then does what its
 //! arguments say, so that tests can see a launcher from inside.
 //!
 //! `peer [STEP…]`, every step is done by all ranks, or with a prefix `RANK@` only by that rank:
-//! `meet` (exchange, put, get and barrier, checked), `say=TEXT`, `warn=TEXT`, `echo` (standard input to standard
+//! `meet` (exchange, put, get and fence, checked), `say=TEXT`, `warn=TEXT`, `echo` (standard input to standard
 //! output), `call=NUMBER` (be inside that call), `sleep=MS`, `exit=CODE` (without saying goodbye), `signal=NUMBER`,
-//! `abort=CODE`, `barrier`, `stats`, `env=NAME`, `where`, `done` (finalize).
+//! `abort=CODE`, `barrier` (a fence), `stats`, `env=NAME`, `where`, `done` (finalize).
 
 use std::io::{Read, Write};
 use std::process::exit;
 use std::time::Duration;
-use weft_launch::{CallSite, Client};
+use weft_launch::{CallSite, ProcessManager, process_manager};
 
 const CALLS: [&str; 3] = ["MPI_Send", "MPI_Recv", "MPI_Barrier"];
 
 fn main() {
-    let mut client = Client::from_environment().unwrap_or_else(|error| fail(&error.to_string()));
-    client.name_calls(&CALLS);
+    let mut manager = process_manager().unwrap_or_else(|error| fail(&error.to_string()));
+    if let Some(observer) = manager.observer() {
+        observer.name_calls(&CALLS);
+    }
     for step in std::env::args().skip(1) {
         let step = match step.split_once('@') {
-            Some((rank, step)) if rank.parse() == Ok(client.rank()) => step.to_string(),
+            Some((rank, step)) if rank.parse() == Ok(manager.rank()) => step.to_string(),
             Some(_) => continue,
             None => step,
         };
         let (name, argument) = step.split_once('=').unwrap_or((&step, ""));
-        run(&mut client, name, argument);
+        run(manager.as_mut(), name, argument);
     }
 }
 
-fn run(client: &mut Client, name: &str, argument: &str) {
+fn run(manager: &mut dyn ProcessManager, name: &str, argument: &str) {
     let number = || argument.parse::<i32>().unwrap_or_else(|_| fail(&format!("{name} needs a number")));
     match name {
-        "meet" => meet(client),
+        "meet" => meet(manager),
         "say" => println!("{argument}"),
         "warn" => eprintln!("{argument}"),
         "echo" => echo(),
@@ -38,39 +40,39 @@ fn run(client: &mut Client, name: &str, argument: &str) {
         "sleep" => std::thread::sleep(Duration::from_millis(u64::try_from(number()).unwrap_or(0))),
         "exit" => exit(number()),
         "signal" => signal_self(number()),
-        "abort" => client.abort(number(), "the example was told to"),
-        "barrier" => client.barrier().unwrap_or_else(|error| fail(&error.to_string())),
-        "stats" => stats(client),
+        "abort" => manager.abort(number(), "the example was told to"),
+        "barrier" => manager.fence().unwrap_or_else(|error| fail(&error.to_string())),
+        "stats" => stats(manager),
         "env" => println!("{argument}={}", std::env::var(argument).unwrap_or_else(|_| "(unset)".into())),
-        "where" => println!("rank {} of {} in {}", client.rank(), client.size(), current_directory()),
-        "done" => client.finalize().unwrap_or_else(|error| fail(&error.to_string())),
+        "where" => println!("rank {} of {} in {}", manager.rank(), manager.size(), current_directory()),
+        "done" => manager.finalize().unwrap_or_else(|error| fail(&error.to_string())),
         other => fail(&format!("unknown step {other}")),
     }
 }
 
 /// Exchanges cards short and long, and puts and gets a value, and checks what comes back.
-fn meet(client: &mut Client) {
-    let (rank, size) = (client.rank(), client.size());
+fn meet(manager: &mut dyn ProcessManager) {
+    let (rank, size) = (manager.rank(), manager.size());
     for length in [0, 10, 1000] {
         let card = |rank: u32| format!("card of {rank}; x=1 {}", "é%".repeat(length));
-        let cards = client.exchange(&card(rank)).unwrap_or_else(|error| fail(&error.to_string()));
+        let cards = manager.exchange(&card(rank)).unwrap_or_else(|error| fail(&error.to_string()));
         let expected: Vec<String> = (0..size).map(card).collect();
         if cards != expected {
             fail("the cards are not those that were sent");
         }
     }
-    let result = client.put(&format!("key-{rank}"), &format!("value {rank}")).and_then(|()| client.barrier());
+    let result = manager.put(&format!("key-{rank}"), &format!("value {rank}")).and_then(|()| manager.fence());
     result.unwrap_or_else(|error| fail(&error.to_string()));
     let next = (rank + 1) % size;
-    match client.get(&format!("key-{next}")) {
+    match manager.get(&format!("key-{next}")) {
         Ok(Some(value)) if value == format!("value {next}") => {}
         other => fail(&format!("the value of rank {next} is {other:?}")),
     }
-    if !matches!(client.get("nobody-put-this"), Ok(None)) {
+    if !matches!(manager.get("nobody-put-this"), Ok(None)) {
         fail("a key that nobody put has a value");
     }
-    let locals = client.local_ranks();
-    println!("rank {rank} of {size} met all, locals {locals:?}, appnum {:?}", client.appnum());
+    let locals = manager.local_ranks();
+    println!("rank {rank} of {size} met all, locals {locals:?}, appnum {:?}", manager.appnum());
 }
 
 fn echo() {
@@ -79,13 +81,12 @@ fn echo() {
     outcome.unwrap_or_else(|error| fail(&error.to_string()));
 }
 
-fn stats(client: &mut Client) {
-    let next = (client.rank() + 1) % client.size();
-    let line = format!("{} {next} udp 10 1000 {}\n", client.rank(), client.rank());
-    client
-        .report_stats(&line)
-        .and_then(|()| client.report_stats(&line))
-        .unwrap_or_else(|error| fail(&error.to_string()));
+fn stats(manager: &mut dyn ProcessManager) {
+    let next = (manager.rank() + 1) % manager.size();
+    let line = format!("{} {next} udp 10 1000 {}\n", manager.rank(), manager.rank());
+    let Some(observer) = manager.observer().filter(|observer| observer.wants_stats()) else { return };
+    let result = observer.report_stats(&line).and_then(|()| observer.report_stats(&line));
+    result.unwrap_or_else(|error| fail(&error.to_string()));
 }
 
 fn current_directory() -> String {

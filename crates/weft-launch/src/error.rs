@@ -10,8 +10,8 @@ pub enum LaunchError {
     NoProcessManager {
         /// The launcher, as its variables show it.
         launcher: &'static str,
-        /// How many tasks it started; 0: it does not say.
-        tasks: u64,
+        /// How many tasks it started, if it says so.
+        tasks: Option<u64>,
         /// What to type instead.
         advice: &'static str,
     },
@@ -45,7 +45,7 @@ impl fmt::Display for LaunchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoProcessManager { launcher, tasks, advice } => {
-                let tasks = if *tasks == 0 { "this task".to_string() } else { format!("{tasks} tasks") };
+                let tasks = tasks.map_or_else(|| "this task".to_string(), |tasks| format!("{tasks} tasks"));
                 write!(f, "{launcher} started {tasks} but offers no PMI-1 for tasks to find each other; {advice}")
             }
             Self::Environment(text) | Self::Connection(text) | Self::Protocol(text) => f.write_str(text),

@@ -1,8 +1,8 @@
 //! Starting a job and finding the peers.
 //!
-//! The library side is [`Client`]: what every MPI process asks its launcher for. It speaks PMI-1.1 over the descriptor
-//! in `PMI_FD`, which Weft's own `mpiexec`, Hydra (MPICH, Intel MPI), gforker and Slurm (`--mpi=pmi2`) offer, or
-//! runs as a singleton. [`CallSite`] tells the launcher in which MPI call the process is; on its [`page`] is how it stands
+//! The library side is [`ProcessManager`]: what every MPI process asks for, of whichever process manager has started it.
+//! PMI-1.1 is spoken, which Weft's own `mpiexec`, Hydra (MPICH, Intel MPI), gforker and Slurm (`--mpi=pmi2`) offer; a
+//! process that nobody started is a singleton. [`CallSite`] tells the launcher in which MPI call the process is; on its [`page`] is how it stands
 //! ([`standing`]), from which [`wait_for`] concludes who keeps whom waiting.
 //!
 //! [`Load`] says whether there is a processor for every rank, so that waiting may keep one busy.
@@ -13,12 +13,10 @@
 
 mod agent;
 mod call_site;
-mod client;
 mod control;
-mod detect;
 mod error;
 pub mod foreign;
-mod link;
+mod manager;
 pub mod mpiexec;
 pub mod page;
 mod processors;
@@ -33,8 +31,8 @@ pub mod wire;
 mod words;
 
 pub use call_site::CallSite;
-pub use client::{Client, Origin};
 pub use error::LaunchError;
+pub use manager::{Names, Observer, ProcessManager, process_manager};
 pub use processors::{
     Load, REGISTRY, RESOURCE_KINDS, Resource, ResourceKind, named_processors, resources, usable_processors,
 };

@@ -3,14 +3,14 @@
 use std::collections::{HashMap, HashSet};
 
 use weft_engine::group::PeerId;
-use weft_launch::Client;
+use weft_launch::ProcessManager;
 
 use crate::names::SharedNames;
 
 /// How this process belongs to its job.
 pub struct Job {
-    /// How it talks to its process manager.
-    pub(crate) client: Client,
+    /// Its process manager.
+    pub(crate) manager: Box<dyn ProcessManager>,
     /// Rank in `MPI_COMM_WORLD`.
     pub rank: u32,
     /// Processes in the job.

@@ -108,7 +108,7 @@ pub struct Process {
     /// How the job was started; set from when this process has joined it until it leaves.
     pub job: Option<Job>,
     /// What talks to the launcher, while this process has left its job.
-    pub(crate) client: Option<weft_launch::Client>,
+    pub(crate) manager: Option<Box<dyn weft_launch::ProcessManager>>,
     /// A session has been opened since it joined.
     pub(crate) had_sessions: bool,
     pub(crate) engine: Option<Box<Engine>>,
@@ -328,7 +328,7 @@ impl Process {
             contexts: crate::context::Contexts::new(),
             slots: crate::slots::Slots::new(),
             job: None,
-            client: None,
+            manager: None,
             had_sessions: false,
             engine: None,
             live: None,

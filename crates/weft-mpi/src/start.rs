@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 
 use weft_core::time::Duration;
 use weft_core::wire::Secret;
-use weft_launch::{CallSite, Client, JobSecret, Load, say};
+use weft_launch::{CallSite, JobSecret, Load, ProcessManager, process_manager, say};
 use weft_net::checkers::attach_checkers;
 use weft_net::single_copy::SingleCopy;
 use weft_net::{ethernet, fabric, node, shared, single_copy, udp, verbs};
@@ -169,30 +169,28 @@ fn take_part(process: &mut Process, names: &'static [&'static str]) -> Result<()
     match &mut process.job {
         None => {}
         // Everything is as it was. A launcher that heard the goodbye and listens no more will not miss this process.
-        Some(job) if !job.client.can_come_back() => return Ok(()),
-        Some(job) => return job.client.come_back().map_err(|error| other(error.to_string())),
+        Some(job) if !job.manager.can_come_back() => return Ok(()),
+        Some(job) => return job.manager.come_back().map_err(|error| other(error.to_string())),
     }
-    let client = match process.client.take() {
-        Some(mut client) => {
-            let back = client.come_back();
-            process.client = Some(client);
-            back.map_err(|error| other(error.to_string()))?;
-            process.client.take()
-        }
-        None => Some(Client::from_environment().map_err(|error| other(error.to_string()))?),
-    };
-    let mut client = client;
-    client.iter().for_each(|client| client.name_calls(names));
-    let joined = join(process, &mut client, names);
-    // By it the launcher hears why this process could not join, so that one sentence is said for the whole job: a setting that is wrong
-    // is wrong for all ranks.
-    process.client = client;
+    // It stays with the process until it is the job's: by it the launcher hears why this process could not join, so that
+    // one sentence is said for the whole job. A setting that is wrong is wrong for all ranks.
+    match &mut process.manager {
+        Some(manager) => manager.come_back().map_err(|error| other(error.to_string()))?,
+        none => *none = Some(process_manager().map_err(|error| other(error.to_string()))?),
+    }
+    let Some(mut manager) = process.manager.take() else { return Err(other("there is no process manager")) };
+    if let Some(observer) = manager.observer() {
+        observer.name_calls(names);
+    }
+    let mut manager = Some(manager);
+    let joined = join(process, &mut manager, names);
+    process.manager = manager;
     joined
 }
 
 /// Joins the job: finds the other processes, and makes what leads to them. Takes the client when all is well.
-fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static [&'static str]) -> Result<()> {
-    let Some(client) = connection.as_mut() else { return Err(other("there is no connection to a launcher")) };
+fn join(process: &mut Process, connection: &mut Option<Box<dyn ProcessManager>>, names: &'static [&'static str]) -> Result<()> {
+    let Some(client) = connection.as_deref_mut() else { return Err(other("there is no process manager")) };
     let variable = |name: &str| tools::written(name).or_else(|| std::env::var(name).ok());
     let settings = Settings::read(variable).map_err(other)?;
     let (rank, size) = (client.rank(), client.size());
@@ -278,7 +276,7 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
     }
     process.objects.begin();
     let (appnum, universe_size) = (client.appnum(), client.universe_size());
-    process.job = connection.take().map(|client| Job {
+    process.job = connection.take().map(|manager| Job {
         rank,
         size,
         appnum,
@@ -294,7 +292,7 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
         members,
         appnums: cards.iter().map(|card| card.appnum).collect(),
         has_reported: false,
-        client,
+        manager,
     });
     process.verbose_errors = settings.verbose_errors;
     process.call_names = names;
@@ -307,7 +305,7 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
     Ok(())
 }
 
-fn exchange(client: &mut Client, card: &Card) -> Result<Vec<Card>> {
+fn exchange(client: &mut dyn ProcessManager, card: &Card) -> Result<Vec<Card>> {
     let texts = client.exchange(&card.encode()).map_err(|error| other(error.to_string()))?;
     texts.iter().map(|text| Card::decode(text).map_err(other)).collect()
 }
@@ -469,10 +467,10 @@ pub fn end_child() -> ! {
 /// Ends the job with `code` (MPI-5.0 §11.4). Never returns.
 pub fn abort(code: i32, message: &str) -> ! {
     let mut process = process::lock();
-    let client = process.job.take().map(|job| job.client).or_else(|| process.client.take());
+    let manager = process.job.take().map(|job| job.manager).or_else(|| process.manager.take());
     drop(process);
-    match client {
-        Some(mut client) => client.abort(code, message),
+    match manager {
+        Some(mut manager) => manager.abort(code, message),
         None => {
             say(&format!("weft: {message}"));
             std::process::exit(code);

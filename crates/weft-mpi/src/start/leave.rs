@@ -2,8 +2,6 @@
 
 use std::sync::atomic::Ordering;
 
-use weft_launch::Origin;
-
 use super::{other, warn};
 use crate::blocking::wait;
 use crate::check::Call;
@@ -13,6 +11,7 @@ use crate::constants::MPI_COMM_WORLD;
 use crate::context::FINALIZE_CONTEXT;
 use crate::engine::{Engine, RailTraffic};
 use crate::error::{Error, Result};
+use crate::job::Job;
 use crate::object::Group;
 use crate::process::{self, Phase, Process};
 
@@ -84,7 +83,7 @@ fn leave() -> Result<()> {
     let result = wait_for_the_others(process);
     let mut process = process::lock();
     let said = say_goodbye(&mut process);
-    process.client = process.job.take().map(|job| job.client);
+    process.manager = process.job.take().map(|job| job.manager);
     process.detach_engine();
     end_world(&mut process);
     result.and(said)
@@ -113,14 +112,12 @@ fn end_world(process: &mut Process) {
 pub(super) fn say_goodbye(process: &mut Process) -> Result<()> {
     let Process { job: Some(job), engine: Some(engine), .. } = process else { return Ok(()) };
     engine.say_left(true);
-    if job.client.wants_stats() && !std::mem::replace(&mut job.has_reported, true) {
-        let report = stats(job.rank, engine, &job.interfaces);
-        job.client.report_stats(&report).map_err(|error| other(error.to_string()))?;
+    let Job { manager, rank, interfaces, has_reported, .. } = job;
+    let observer = manager.observer().filter(|observer| observer.wants_stats());
+    if let Some(observer) = observer.filter(|_| !std::mem::replace(has_reported, true)) {
+        observer.report_stats(&stats(*rank, engine, interfaces)).map_err(|error| other(error.to_string()))?;
     }
-    match job.client.origin() {
-        Origin::Singleton => Ok(()),
-        Origin::Pmi1 => job.client.finalize().map_err(|error| other(error.to_string())),
-    }
+    manager.finalize().map_err(|error| other(error.to_string()))
 }
 
 /// The launcher's barrier at the end, where there are peers on other hosts: packets of those that are not done yet are answered
@@ -135,7 +132,7 @@ fn wait_for_the_others(mut process: process::Guard) -> Result<()> {
     // Not a scoped thread: those leave memory behind that belongs to the thread that calls them.
     let waiter = std::thread::Builder::new().name("weft-finalize".to_owned());
     let spawned = waiter.spawn(move || {
-        let result = job.client.barrier();
+        let result = job.manager.fence();
         // The channel outlives this: its receiver waits for it.
         let _ = report.send((job, result));
         process::with(Process::announce);

@@ -68,7 +68,7 @@ impl Link {
         }
     }
 
-    fn over(stream: File) -> Self {
+    pub(super) fn over(stream: File) -> Self {
         Self { stream, buffer: Vec::new(), start: 0 }
     }
 

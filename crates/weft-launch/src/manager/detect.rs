@@ -1,0 +1,215 @@
+//! Which process manager started this process, judged by its environment variables.
+
+use super::ProcessManager;
+use super::link::Link;
+use super::pmi1::{Conversation, Pmi1};
+use super::singleton::Singleton;
+use super::weft::Weft;
+use crate::LaunchError;
+
+/// How one kind of start is recognised. `None`: this is not it, and the next candidate is asked. An error: it is, but it
+/// cannot be used.
+type Candidate = fn(&Environment<'_>) -> Result<Option<Found>, LaunchError>;
+
+/// All kinds of starts, the preferred ones first.
+const CANDIDATES: [Candidate; 7] =
+    [pmi1_descriptor, pmi1_port, pmix, open_mpi, slurm_without_pmi, pmi_rank_without_connection, singleton];
+
+/// What was found.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// No process manager.
+    Singleton,
+    /// PMI-1.1 over an inherited descriptor.
+    Descriptor { fd: i32, rank: u32, size: u32 },
+    /// PMI-1.1 over a connection that this process makes.
+    Port { address: String, id: String },
+}
+
+impl Found {
+    /// Makes the connection.
+    ///
+    /// # Errors
+    /// It cannot be made, or who answers does not speak PMI-1.1.
+    pub(super) fn connect(self) -> Result<Box<dyn ProcessManager>, LaunchError> {
+        let (link, rank, size) = match self {
+            Self::Singleton => return Ok(Box::new(Singleton::new()?)),
+            Self::Descriptor { fd, rank, size } => (Link::inherit(fd)?, rank, size),
+            Self::Port { address, id } => Link::connect(&address, &id)?,
+        };
+        let (talk, is_weft) = Conversation::begin(link)?;
+        Ok(match is_weft {
+            true => Box::new(Weft::meet(talk, rank, size)?),
+            false => Box::new(Pmi1::meet(talk, rank, size)?),
+        })
+    }
+}
+
+/// The answer of the first candidate that has one.
+///
+/// # Errors
+/// A job of several tasks whose process manager cannot be used: it never runs as that many silent singletons.
+pub(super) fn look(variable: &dyn Fn(&str) -> Option<String>) -> Result<Found, LaunchError> {
+    let environment = Environment { variable };
+    for candidate in CANDIDATES {
+        if let Some(found) = candidate(&environment)? {
+            return Ok(found);
+        }
+    }
+    unreachable!("a singleton is always possible")
+}
+
+/// The environment variables; one that is empty counts as not set.
+struct Environment<'a> {
+    variable: &'a dyn Fn(&str) -> Option<String>,
+}
+
+impl Environment<'_> {
+    fn get(&self, name: &str) -> Option<String> {
+        (self.variable)(name).filter(|value| !value.is_empty())
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// The number in a variable that is needed beside `because`.
+    fn required<T: std::str::FromStr>(&self, name: &str, because: &str) -> Result<T, LaunchError> {
+        let missing = || LaunchError::Environment(format!("{because} is set but {name} is not"));
+        let value = self.get(name).ok_or_else(missing)?;
+        value.parse().map_err(|_| LaunchError::Environment(format!("{name}={value:?} is not a number")))
+    }
+
+    /// The number in a variable, if it is one.
+    fn count(&self, name: &str) -> Option<u64> {
+        self.get(name)?.parse().ok()
+    }
+
+    /// How many tasks Slurm has started together with this one. A batch script is not a task of a step; Slurm gives it
+    /// SLURM_PROCID=0 and the number of tasks of the whole job.
+    fn slurm_tasks(&self) -> Option<u64> {
+        let in_batch_script = self.get("ENVIRONMENT").as_deref() == Some("BATCH");
+        let of_job = || self.count("SLURM_NTASKS").filter(|_| !in_batch_script);
+        self.count("SLURM_STEP_NUM_TASKS").or_else(of_job)
+    }
+}
+
+fn pmi1_descriptor(environment: &Environment<'_>) -> Result<Option<Found>, LaunchError> {
+    if !environment.has("PMI_FD") {
+        return Ok(None);
+    }
+    let number = |name| environment.required::<u32>(name, "PMI_FD");
+    let fd = environment.required("PMI_FD", "PMI_FD")?;
+    let (rank, size) = (number("PMI_RANK")?, number("PMI_SIZE")?);
+    if rank >= size {
+        return Err(LaunchError::Environment(format!("PMI_RANK={rank} is not below PMI_SIZE={size}")));
+    }
+    Ok(Some(Found::Descriptor { fd, rank, size }))
+}
+
+fn pmi1_port(environment: &Environment<'_>) -> Result<Option<Found>, LaunchError> {
+    let port = environment.get("PMI_PORT").zip(environment.get("PMI_ID"));
+    Ok(port.map(|(address, id)| Found::Port { address, id }))
+}
+
+const ADVICE_MPIEXEC: &str = "start the program with Weft's mpiexec";
+const ADVICE_SLURM: &str = "type `srun --mpi=pmi2 …` or start the program with Weft's mpiexec";
+
+/// A launcher that offers nothing that is spoken here. One task of it needs nobody and may be a singleton; several are
+/// refused.
+fn refuse(launcher: &'static str, tasks: Option<u64>, advice: &'static str) -> Result<Option<Found>, LaunchError> {
+    match tasks {
+        Some(tasks) if tasks > 1 => Err(LaunchError::NoProcessManager { launcher, tasks: Some(tasks), advice }),
+        _ => Ok(None),
+    }
+}
+
+fn pmix(environment: &Environment<'_>) -> Result<Option<Found>, LaunchError> {
+    if !environment.has("PMIX_RANK") && !environment.has("PMIX_NAMESPACE") {
+        return Ok(None);
+    }
+    let (launcher, advice) = match environment.has("SLURM_PROCID") {
+        true => ("Slurm's srun with PMIx", ADVICE_SLURM),
+        false => ("a PMIx launcher (Open MPI's mpirun or prterun)", ADVICE_MPIEXEC),
+    };
+    match environment.count("OMPI_COMM_WORLD_SIZE").or_else(|| environment.slurm_tasks()) {
+        // What this one says counts, whatever other variables are left from elsewhere.
+        Some(tasks) => refuse(launcher, Some(tasks), advice).map(|_| Some(Found::Singleton)),
+        None => Err(LaunchError::NoProcessManager { launcher, tasks: None, advice }),
+    }
+}
+
+fn open_mpi(environment: &Environment<'_>) -> Result<Option<Found>, LaunchError> {
+    refuse("Open MPI's mpirun", environment.count("OMPI_COMM_WORLD_SIZE"), ADVICE_MPIEXEC)
+}
+
+fn slurm_without_pmi(environment: &Environment<'_>) -> Result<Option<Found>, LaunchError> {
+    let tasks = environment.slurm_tasks().filter(|_| environment.has("SLURM_PROCID"));
+    refuse("Slurm's srun", tasks, ADVICE_SLURM)
+}
+
+fn pmi_rank_without_connection(environment: &Environment<'_>) -> Result<Option<Found>, LaunchError> {
+    let tasks = environment.count("PMI_SIZE").filter(|_| environment.has("PMI_RANK"));
+    refuse("a launcher that sets PMI_RANK but not PMI_FD", tasks, ADVICE_MPIEXEC)
+}
+
+fn singleton(_: &Environment<'_>) -> Result<Option<Found>, LaunchError> {
+    Ok(Some(Found::Singleton))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(variables: &[(&str, &str)]) -> Result<Found, LaunchError> {
+        look(&|name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_string()))
+    }
+
+    #[test]
+    fn pmi1_is_preferred_to_everything() {
+        let found = with(&[("PMI_FD", "7"), ("PMI_RANK", "1"), ("PMI_SIZE", "3"), ("SLURM_PROCID", "1")]);
+        assert_eq!(found, Ok(Found::Descriptor { fd: 7, rank: 1, size: 3 }));
+        let found = with(&[("PMI_PORT", "10.0.0.1:99"), ("PMI_ID", "4")]);
+        assert_eq!(found, Ok(Found::Port { address: "10.0.0.1:99".into(), id: "4".into() }));
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        for variables in [
+            &[("PMI_FD", "x"), ("PMI_RANK", "0"), ("PMI_SIZE", "1")][..],
+            &[("PMI_FD", "7"), ("PMI_RANK", "3"), ("PMI_SIZE", "3")],
+            &[("PMI_FD", "7"), ("PMI_RANK", "0")],
+        ] {
+            assert!(matches!(with(variables), Err(LaunchError::Environment(text)) if text.contains("PMI_")));
+        }
+    }
+
+    #[test]
+    fn several_tasks_without_a_process_manager_are_refused() {
+        let refused = |variables: &[(&str, &str)]| {
+            let error = with(variables).expect_err("several tasks");
+            assert!(matches!(error, LaunchError::NoProcessManager { .. }), "{error}");
+            error.to_string()
+        };
+        assert!(refused(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")]).contains("srun --mpi=pmi2"));
+        assert!(
+            refused(&[("SLURM_PROCID", "0"), ("SLURM_STEP_NUM_TASKS", "4"), ("ENVIRONMENT", "BATCH")]).contains("4")
+        );
+        assert!(refused(&[("OMPI_COMM_WORLD_SIZE", "2"), ("OMPI_COMM_WORLD_RANK", "0")]).contains("Open MPI"));
+        assert!(refused(&[("PMIX_RANK", "0"), ("PMIX_NAMESPACE", "x")]).contains("PMIx"));
+        assert!(refused(&[("PMI_RANK", "0"), ("PMI_SIZE", "2")]).contains("PMI_FD"));
+    }
+
+    #[test]
+    fn a_single_task_and_a_batch_script_are_singletons() {
+        for variables in [
+            &[][..],
+            &[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "1")],
+            &[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8"), ("ENVIRONMENT", "BATCH")],
+            &[("SLURM_NTASKS", "8")],
+            &[("OMPI_COMM_WORLD_SIZE", "1"), ("PMIX_RANK", "0")],
+        ] {
+            assert_eq!(with(variables), Ok(Found::Singleton), "{variables:?}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Weft's own `mpiexec`: PMI-1.1 with requests of its own, which say more at once.
+
+use super::pmi1::{Conversation, escaped_card, unescaped_cards};
+use super::{Names, Observer, ProcessManager, exit_aborted};
+use crate::call_site::Board;
+use crate::wire::{self, Line};
+use crate::{JobSecret, LaunchError, sys};
+
+/// What the welcome says, and the connection.
+pub(super) struct Weft {
+    talk: Conversation,
+    rank: u32,
+    size: u32,
+    appnum: Option<i32>,
+    universe_size: Option<i32>,
+    secret: Option<JobSecret>,
+    locals: Vec<u32>,
+    stats: bool,
+    /// Where this process notes the call that it is in, and its place there.
+    board: Option<(Board, usize)>,
+}
+
+impl std::fmt::Debug for Weft {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { talk, rank, size, secret, locals, stats, .. } = self;
+        let mut out = f.debug_struct("Weft");
+        out.field("talk", talk).field("rank", rank).field("size", size).field("secret", secret);
+        out.field("locals", locals).field("stats", stats).finish_non_exhaustive()
+    }
+}
+
+impl Weft {
+    /// One request tells everything that plain PMI-1.1 needs four for, and more.
+    ///
+    /// # Errors
+    /// The welcome lacks what a process needs, or `mpiexec` is gone.
+    pub(super) fn meet(mut talk: Conversation, rank: u32, size: u32) -> Result<Self, LaunchError> {
+        let reply = talk.ask("weft_hello", "cmd=weft_hello", "weft_welcome")?;
+        let line = Line::parse(&reply);
+        let bad = |what| LaunchError::Protocol(format!("the launcher's welcome has no usable {what}"));
+        talk.job = line.get("kvsname").ok_or_else(|| bad("kvsname"))?.to_string();
+        let locals = line.get("locals").and_then(|text| wire::parse_ranks(text, size));
+        let board = match (line.number("status_fd"), line.number("slot"), line.number::<usize>("slots")) {
+            (Some(fd), Some(slot), Some(slots)) if slot < slots => {
+                sys::adopt(fd).and_then(|file| Board::map(&file, slots)).ok().map(|board| (board, slot))
+            }
+            _ => None,
+        };
+        if let Some((board, slot)) = &board {
+            board.use_slot(*slot);
+        }
+        Ok(Self {
+            talk,
+            rank,
+            size,
+            appnum: line.number("appnum"),
+            universe_size: line.number("universe_size"),
+            secret: line.get("secret").and_then(JobSecret::from_hex),
+            locals: locals.ok_or_else(|| bad("list of local ranks"))?,
+            stats: line.get("stats") == Some("1"),
+            board,
+        })
+    }
+}
+
+impl ProcessManager for Weft {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.size
+    }
+
+    fn appnum(&self) -> Option<i32> {
+        self.appnum
+    }
+
+    fn universe_size(&self) -> Option<i32> {
+        self.universe_size
+    }
+
+    fn job_name(&self) -> &str {
+        &self.talk.job
+    }
+
+    fn secret(&self) -> Option<JobSecret> {
+        self.secret
+    }
+
+    fn local_ranks(&mut self) -> Option<Vec<u32>> {
+        Some(self.locals.clone())
+    }
+
+    fn put(&mut self, key: &str, value: &str) -> Result<(), LaunchError> {
+        self.talk.put(key, value)
+    }
+
+    fn get(&mut self, key: &str) -> Result<Option<String>, LaunchError> {
+        self.talk.get(key)
+    }
+
+    fn fence(&mut self) -> Result<(), LaunchError> {
+        self.talk.fence()
+    }
+
+    /// In one round trip.
+    fn exchange(&mut self, card: &str) -> Result<Vec<String>, LaunchError> {
+        let escaped = escaped_card(card)?;
+        let reply = self.talk.ask("weft_exchange", &format!("cmd=weft_exchange value={escaped}"), "weft_exchanged")?;
+        let limit = self.size as usize * (wire::CARD_MAX + 1);
+        let length: usize = Line::parse(&reply).number("bytes").unwrap_or(usize::MAX);
+        if length > limit {
+            return Err(LaunchError::Protocol(format!("the launcher announced an exchange of {length} bytes")));
+        }
+        let body = self.talk.receive_bytes(length)?;
+        let body = String::from_utf8(body).map_err(|_| LaunchError::Protocol("an exchange is not text".into()))?;
+        let cards: Vec<String> = body.lines().map(str::to_string).collect();
+        if cards.len() != self.size as usize {
+            return Err(LaunchError::Protocol(format!("an exchange brought {} cards of {}", cards.len(), self.size)));
+        }
+        unescaped_cards(&cards)
+    }
+
+    fn abort(&mut self, code: i32, message: &str) -> ! {
+        let mut text = wire::escape(message);
+        text.truncate(wire::CARD_MAX);
+        self.talk.abort(&format!("cmd=abort exitcode={code} escaped={text}"));
+        exit_aborted(code)
+    }
+
+    fn finalize(&mut self) -> Result<(), LaunchError> {
+        self.talk.finalize()
+    }
+
+    fn can_come_back(&self) -> bool {
+        true
+    }
+
+    fn come_back(&mut self) -> Result<(), LaunchError> {
+        self.talk.init().map(drop)
+    }
+
+    fn names(&mut self) -> Option<&mut dyn Names> {
+        Some(&mut self.talk)
+    }
+
+    fn observer(&mut self) -> Option<&mut dyn Observer> {
+        Some(self)
+    }
+}
+
+impl Observer for Weft {
+    fn name_calls(&self, names: &[&str]) {
+        if let Some((board, slot)) = &self.board {
+            board.name_calls(*slot, names);
+        }
+    }
+
+    fn wants_stats(&self) -> bool {
+        self.stats
+    }
+
+    fn report_stats(&mut self, lines: &str) -> Result<(), LaunchError> {
+        if lines.len() > wire::STATS_MAX {
+            return Err(LaunchError::TooLong { what: "the statistics", length: lines.len(), limit: wire::STATS_MAX });
+        }
+        let line = format!("cmd=weft_stats bytes={}", lines.len());
+        self.talk.ask_with_body("weft_stats", &line, lines.as_bytes(), "weft_stats_result").map(drop)
+    }
+}
