@@ -39,6 +39,7 @@ pub fn targets() -> &'static [Target] {
         Target { name: "messages", run: network::messages, seeds: network::messages_seeds },
         Target { name: "one-sided", run: one_sided::batch, seeds: one_sided::batch_seeds },
         Target { name: "cards", run: texts::cards, seeds: texts::card_seeds },
+        Target { name: "address-card", run: texts::address_card, seeds: texts::address_card_seeds },
         Target { name: "netd", run: texts::netd, seeds: texts::netd_seeds },
         Target { name: "settings", run: texts::settings, seeds: texts::settings_seeds },
         Target { name: "run-file", run: texts::run_file, seeds: texts::run_file_seeds },

@@ -23,10 +23,19 @@ pub(crate) fn cards(bytes: &[u8]) {
 }
 
 pub(crate) fn card_seeds() -> Vec<Vec<u8>> {
-    let mut seeds = owned(&["02fe000102ff.ffee.05d6.800"]);
+    let mut seeds = owned(&["0.02fe000102ff.ffee.05d6.800"]);
     let wanted = udp::Settings { interfaces: Some("127.0.0.0/8".into()), packet_size_max: None };
     seeds.extend(udp::Udp::bind(&wanted).map(|link| link.card().encode().into_bytes()));
     seeds
+}
+
+/// What a process tells all others of itself.
+pub(crate) fn address_card(bytes: &[u8]) {
+    weft_mpi::start::reread_card(&String::from_utf8_lossy(bytes));
+}
+
+pub(crate) fn address_card_seeds() -> Vec<Vec<u8>> {
+    weft_mpi::start::card_seeds().into_iter().map(String::into_bytes).collect()
 }
 
 /// Requests to `weft-netd`, and its answers.

@@ -1,0 +1,182 @@
+//! The address card: what a process tells all others of its job of itself, before they can reach it.
+
+mod fields;
+
+use weft_launch::JobSecret;
+use weft_net::{ethernet, fabric, udp, verbs};
+
+use fields::{Fields, Writer};
+
+/// Longest name of a host, in bytes: that of the machine, and the setting `WEFT_NODE`.
+const HOST_MAX: usize = 512;
+/// Most endpoints of one kind on a card.
+const ENDPOINTS_MAX: usize = 64;
+
+/// What a process tells all others of itself.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Card {
+    /// Its node, as a number without meaning but equality.
+    pub(super) node: u64,
+    pub(super) pid: i32,
+    /// Name of its host, for messages to people.
+    pub(super) host: String,
+    /// The job's, where the process manager makes none; of rank 0.
+    pub(super) secret: Option<JobSecret>,
+    /// Where it can be reached, by UDP or not.
+    pub(super) addresses: Option<udp::Card>,
+    /// The interfaces on which it takes raw frames.
+    pub(super) raw: Vec<ethernet::Card>,
+    /// Its endpoints of libfabric, the better ones first.
+    pub(super) fabric: Vec<fabric::Card>,
+    /// Its RDMA devices.
+    pub(super) verbs: Option<verbs::Card>,
+    /// Which of several programs of one command line it runs.
+    pub(super) appnum: Option<i32>,
+    /// A number for the processors that it may use, and how many these are.
+    pub(super) processors: (u64, usize),
+    /// What differs where algorithms of collectives would be chosen differently.
+    pub(super) choices: u64,
+}
+
+impl Card {
+    /// As it is told.
+    pub(super) fn encode(&self) -> String {
+        let Self { node, pid, host, secret, addresses, raw, fabric, verbs, appnum, processors, choices } = self;
+        let list = |cards: Vec<String>| Some(cards.join("+")).filter(|text| !text.is_empty());
+        let mut out = Writer::new();
+        out.put("node/1", format_args!("{node:x}"));
+        out.put("pid/1", pid);
+        out.put("host/1", host);
+        out.put("processors/1", format_args!("{:x}.{}", processors.0, processors.1));
+        out.put("choices/1", format_args!("{choices:x}"));
+        out.put_some("appnum/1", *appnum);
+        out.put_some("secret/1", secret.map(|secret| secret.expose_hex()));
+        out.put_some("udp/1", addresses.as_ref().map(udp::Card::encode));
+        out.put_some("ethernet/1", list(raw.iter().map(ethernet::Card::encode).collect()));
+        out.put_some("fabric/1", list(fabric.iter().map(fabric::Card::encode).collect()));
+        out.put_some("verbs/1", verbs.as_ref().map(verbs::Card::encode));
+        out.finish()
+    }
+
+    /// The inverse, of what `rank` has told. It is believed in nothing.
+    ///
+    /// # Errors
+    /// A sentence: a field is missing or makes no sense. It shows no values, of which one is the job's secret.
+    pub(super) fn decode(rank: u32, text: &str) -> Result<Self, String> {
+        Self::read(text).map_err(|what| {
+            format!("the address card of rank {rank} has {what}: do all ranks use the same version of Weft?")
+        })
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
+        let fields = Fields::parse(text)?;
+        let is_host = |text: &&str| {
+            !text.is_empty() && text.len() <= HOST_MAX && text.bytes().all(|byte| byte.is_ascii_graphic())
+        };
+        Ok(Self {
+            node: fields.required("node/1", hexadecimal)?,
+            pid: fields.required("pid/1", |text| text.parse().ok().filter(|pid| *pid > 0))?,
+            host: fields.required("host/1", |text| Some(text).filter(is_host).map(str::to_owned))?,
+            processors: fields.required("processors/1", |text| {
+                let (set, count) = text.split_once('.')?;
+                Some((hexadecimal(set)?, count.parse().ok()?))
+            })?,
+            choices: fields.required("choices/1", hexadecimal)?,
+            appnum: fields.optional("appnum/1", |text| text.parse().ok())?,
+            secret: fields.optional("secret/1", JobSecret::from_hex)?,
+            addresses: fields.optional("udp/1", |text| udp::Card::decode(text).ok())?,
+            raw: list(&fields, "ethernet/1", |text| ethernet::Card::decode(text).ok())?,
+            fabric: list(&fields, "fabric/1", |text| fabric::Card::decode(text).ok())?,
+            verbs: fields.optional("verbs/1", |text| verbs::Card::decode(text).ok())?,
+        })
+    }
+
+    /// Whether nothing of it leads anywhere.
+    pub(super) fn is_unreachable(&self) -> bool {
+        self.addresses.is_none() && self.raw.is_empty() && self.fabric.is_empty() && self.verbs.is_none()
+    }
+}
+
+fn hexadecimal(text: &str) -> Option<u64> {
+    u64::from_str_radix(text, 16).ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// The cards in a field; none where it is missing.
+fn list<T>(fields: &Fields<'_>, name: &str, read: fn(&str) -> Option<T>) -> Result<Vec<T>, String> {
+    let all = |text: &str| text.split('+').take(ENDPOINTS_MAX + 1).map(read).collect::<Option<Vec<T>>>();
+    let some = fields.optional(name, |text| all(text).filter(|cards| cards.len() <= ENDPOINTS_MAX))?;
+    Ok(some.unwrap_or_default())
+}
+
+/// Reads an address card that may be anybody's, for `weft-fuzz`: what can be read is written and read as the same.
+pub fn reread_card(text: &str) {
+    if let Ok(card) = Card::decode(0, text) {
+        assert_eq!(Card::decode(0, &card.encode()), Ok(card));
+    }
+}
+
+/// Address cards that are right, for [`reread_card`] to begin with.
+pub fn card_seeds() -> Vec<String> {
+    let read = |text: &str| Card::decode(0, text).map(|card| card.encode());
+    let small = "weft-card,node/1:1f,pid/1:77,host/1:h0,processors/1:5.2,choices/1:9";
+    let full = "weft-card,node/1:1f,pid/1:77,host/1:h0/n1,processors/1:5.2,choices/1:9,appnum/1:1,\
+                secret/1:00112233445566778899aabbccddeeff,udp/1:00000009.b8.40a000001180001058c00003e8,\
+                ethernet/1:0.02fe000102ff.ffee.05d6.800+1.02fe000102fe.ffee.05d6.800,\
+                fabric/1:udp:packets:1472:100:0:00ff,verbs/1:placing;4088;1;00000009.0.40a000001180001058c00003e8";
+    [small, full].iter().map(|text| read(text).unwrap_or_else(|sentence| panic!("{sentence}"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_card_comes_back_and_may_have_fields_that_nobody_knows() {
+        for text in card_seeds() {
+            let card = Card::decode(3, &text).expect("a card");
+            assert_eq!(card.encode(), text);
+            let newer = text.replace(",choices/1:", ",colour/1:green,udp/7:far away,choices/1:");
+            assert_eq!(Card::decode(3, &newer), Ok(card));
+        }
+        let full = Card::decode(3, &card_seeds()[1]).expect("a card");
+        assert_eq!((full.raw.len(), full.fabric.len(), full.is_unreachable()), (2, 1, false));
+        assert!(full.verbs.is_some() && full.addresses.is_some() && full.secret.is_some());
+        assert!(Card::decode(3, &card_seeds()[0]).expect("a card").is_unreachable());
+    }
+
+    #[test]
+    fn each_field_that_is_missing_or_wrong_is_named_with_its_rank() {
+        let [small, full] = &card_seeds()[..] else { panic!("two seeds") };
+        let fields = |text: &'_ str| text.split(',').skip(1).map(str::to_owned).collect::<Vec<_>>();
+        for field in fields(full) {
+            let (name, _) = field.split_once(':').expect("a field");
+            let is_required = small.contains(name);
+            let without = Card::decode(7, &full.replace(&format!(",{field}"), ""));
+            assert_eq!(without.is_err(), is_required, "{name}");
+            let wrong = Card::decode(7, &full.replace(&field, &format!("{name}:\u{e9}?")));
+            for sentence in [without.err(), wrong.err()].into_iter().flatten() {
+                assert!(
+                    sentence.starts_with("the address card of rank 7 has ") && sentence.contains(name),
+                    "{sentence}"
+                );
+                assert!(!sentence.contains("00112233"), "{sentence}");
+            }
+            assert!(Card::decode(7, &full.replace(&field, &format!("{name}:\u{e9}?"))).is_err(), "{name}");
+        }
+        let with = |from: &str, to: &str| Card::decode(7, &small.replace(from, to)).err();
+        for (from, to) in [("pid/1:77", "pid/1:0"), ("pid/1:77", "pid/1:-1"), ("node/1:1f", "node/1:+1f")] {
+            assert!(with(from, to).is_some_and(|sentence| sentence.contains("makes no sense")), "{to}");
+        }
+        let many = format!("{full}{}", "+0.02fe000102ff.ffee.05d6.800".repeat(ENDPOINTS_MAX));
+        assert!(Card::decode(7, &many).is_err());
+    }
+
+    #[test]
+    fn the_card_of_an_older_version_is_not_shown() {
+        let secret = "00112233445566778899aabbccddeeff";
+        for text in [format!("9,1f,77,h0,{secret},-,,,-,-,0,1,0"), format!("weft-card,{secret}"), secret.to_owned()] {
+            let sentence = Card::decode(1, &text).err().unwrap_or_default();
+            assert!(sentence.contains("the same version of Weft") && !sentence.contains(&secret[..8]), "{sentence}");
+        }
+    }
+}

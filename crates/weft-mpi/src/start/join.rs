@@ -1,0 +1,281 @@
+//! Joining the job: look at what is here, exchange it with all others, connect to them, and publish what has been found to
+//! this process.
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher as _};
+
+use weft_core::time::Duration;
+use weft_launch::{JobSecret, Load, ProcessManager};
+use weft_net::{node, single_copy};
+
+use super::card::Card;
+use super::links::{self, Opened};
+use super::{connect, other, processor_name, raw, warn};
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::job::Job;
+use crate::live::Live;
+use crate::multicast::Knowledge;
+use crate::names::SharedNames;
+use crate::object::PeerId;
+use crate::planner::Planner;
+use crate::process::Process;
+use crate::settings::{self, Settings};
+use crate::tools;
+
+/// How often one that computes looks whether a peer that waits for it asks for a sign of life, in each `WEFT_PEER_TIMEOUT`.
+const ANSWERS_PER_TIMEOUT: u64 = 4;
+
+/// What a process finds out by itself.
+struct Own {
+    settings: Settings,
+    /// The links to other nodes; none before it is known that there are any.
+    links: Opened,
+    card: Card,
+}
+
+/// The processes of the job, as they describe themselves.
+pub(super) struct Members {
+    /// Which of them this one is.
+    pub(super) rank: u32,
+    pub(super) cards: Vec<Card>,
+    /// Those of this node.
+    pub(super) locals: Vec<u32>,
+    /// Which of them take turns on their processors.
+    pub(super) crowded: Vec<bool>,
+    pub(super) secret: JobSecret,
+    /// Names of what those of this node share.
+    pub(super) names: SharedNames,
+}
+
+impl Members {
+    pub(super) fn size(&self) -> u32 {
+        self.cards.len() as u32
+    }
+}
+
+/// Joins the job of this process manager. Takes it when all is well.
+pub(super) fn join(
+    process: &mut Process,
+    manager: &mut Option<Box<dyn ProcessManager>>,
+    call_names: &'static [&'static str],
+) -> Result<()> {
+    let Some(asked) = manager.as_deref_mut() else { return Err(other("there is no process manager")) };
+    let mut own = look(asked)?;
+    let members = exchange(asked, &mut own)?;
+    let live = Live::new(members.rank, members.size(), call_names);
+    let Own { settings, links, .. } = own;
+    let network = Network { interfaces: links.interfaces(), is_open: links.any() };
+    let engine = connect(&settings, &members, links)?;
+    let peers = (0..members.size()).filter_map(|number| engine.peers.find(number)).collect();
+    attach(process, engine, (&settings, &members, &network), live)?;
+    process.job = manager.take().map(|manager| job(manager, &settings, members, peers, network.interfaces));
+    process.call_names = call_names;
+    publish(process, settings);
+    Ok(())
+}
+
+/// What is kept of the links once the engine has them.
+struct Network {
+    /// Names of the interfaces by their number.
+    interfaces: Vec<String>,
+    /// There is a link to other nodes.
+    is_open: bool,
+}
+
+/// Looks at what the user wants and what this host has.
+fn look(manager: &mut dyn ProcessManager) -> Result<Own> {
+    let variable = |name: &str| tools::written(name).or_else(|| std::env::var(name).ok());
+    let settings = Settings::read(variable).map_err(other)?;
+    let (rank, size) = (manager.rank(), manager.size());
+    if rank == 0 {
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        settings::unknown(names).iter().for_each(|unknown| warn(rank, &unknown.to_string()));
+    }
+    let local_ranks = manager.local_ranks();
+    let all_local = local_ranks.as_ref().is_some_and(|ranks| ranks.len() == size as usize);
+    let links = match size > 1 && !(all_local && settings.links.shared) {
+        true => links::open(&settings, rank)?,
+        false => Opened::default(),
+    };
+    if settings.single_copy && settings.links.shared && local_ranks.is_none_or(|ranks| ranks.len() > 1) {
+        // Before the others know this process, and try.
+        single_copy::permit();
+    }
+    let (processors, processor_count) = weft_launch::named_processors();
+    let choices = format!("{:?} {:?} {:?}", settings.choices.digest(), settings.multicast, settings.clusters);
+    let card = Card {
+        node: node::identity(settings.node.as_deref(), settings.shm_dir.as_deref()).0,
+        pid: std::process::id() as i32,
+        host: processor_name(settings.node.as_deref()).replace(|c: char| c == ',' || !c.is_ascii_graphic(), "_"),
+        // With Weft's own launcher everybody has it already; others carry rank 0's.
+        secret: (manager.secret().is_none() && rank == 0).then(random_secret),
+        addresses: None,
+        raw: Vec::new(),
+        fabric: Vec::new(),
+        verbs: None,
+        appnum: manager.appnum(),
+        processors: (node::hash(processors.as_bytes()), processor_count),
+        choices: node::hash(choices.as_bytes()),
+    };
+    let mut own = Own { settings, links, card };
+    own.say_links();
+    Ok(own)
+}
+
+impl Own {
+    /// The card says where the links lead to.
+    fn say_links(&mut self) {
+        let Self { settings, links, card } = self;
+        (card.addresses, card.raw) = (links.addresses(), raw::cards(settings, &links.raw));
+        (card.fabric, card.verbs) = (links.fabric_cards(settings), links.verbs_card());
+    }
+}
+
+/// Tells all others, and hears what they tell.
+fn exchange(manager: &mut dyn ProcessManager, own: &mut Own) -> Result<Members> {
+    let rank = manager.rank();
+    let mut cards = exchange_cards(manager, &own.card)?;
+    if need_links_after_all(&cards) {
+        own.links = links::open(&own.settings, rank)?;
+        own.say_links();
+        cards = exchange_cards(manager, &own.card)?;
+    }
+    let Own { settings, card, .. } = own;
+    if let Some(other) = cards.iter().position(|card| card.choices != cards[0].choices) {
+        return Err(self::other(format!(
+            "rank {other} would choose algorithms of collectives in another way than rank 0: WEFT_COLLECTIVES_TABLE (what the file \
+             says), WEFT_REPRODUCIBLE, WEFT_CLUSTERS, WEFT_BCAST and the other settings of that kind must be the same for all ranks"
+        )));
+    }
+    if settings.node.is_none() && settings.links.shared && speaks_for_divided_host(rank, &cards) {
+        let what = "ranks of this host cannot all share memory (their pid namespaces, /dev/shm or users differ)";
+        warn(rank, &format!("{what}: those that cannot talk over the network, which is slower"));
+    }
+    let secret = manager.secret().or(cards[0].secret).ok_or_else(|| other("rank 0 gave no secret for the job"))?;
+    let is_local = |member: &Card| member.node == card.node;
+    let locals: Vec<u32> = (0..).zip(&cards).filter(|(_, member)| is_local(member)).map(|(rank, _)| rank).collect();
+    let crowded = cards.iter().map(|card| is_crowded(card, &cards)).collect();
+    let names = SharedNames::new(&secret, locals[0], settings.node.as_deref());
+    Ok(Members { rank, cards, locals, crowded, secret, names })
+}
+
+fn exchange_cards(manager: &mut dyn ProcessManager, card: &Card) -> Result<Vec<Card>> {
+    let (rank, own) = (manager.rank(), card.encode());
+    let texts = manager.exchange(&own).map_err(|error| other(error.to_string()))?;
+    if texts.get(rank as usize) != Some(&own) {
+        let what = "another address card than its own back for it: do two programs of this rank talk to the launcher?";
+        return Err(other(format!("rank {rank} got {what}")));
+    }
+    (0..).zip(&texts).map(|(rank, text)| Card::decode(rank, text).map_err(other)).collect()
+}
+
+/// Gives the process its engine, and what looks after it.
+fn attach(
+    process: &mut Process,
+    engine: Engine,
+    (settings, members, network): (&Settings, &Members, &Network),
+    live: Option<Live>,
+) -> Result<()> {
+    let neighbours = members.locals.len();
+    process.attach_engine(engine, Load::of_this_process(neighbours), neighbours, live).map_err(|error| {
+        other(format!("cannot make a pair of sockets to wake threads with: {}", weft_net::reason(&error)))
+    })?;
+    process.is_crowded = members.crowded[members.rank as usize];
+    if settings.progress_thread {
+        process.allow_progress_thread();
+    }
+    if let Some(period) = sign_of_life(settings.peer_timeout).filter(|_| network.is_open) {
+        process.give_signs_of_life(period);
+    }
+    Ok(())
+}
+
+/// The job as it is kept, with the peers that its members are.
+fn job(
+    manager: Box<dyn ProcessManager>,
+    settings: &Settings,
+    members: Members,
+    peers: Vec<PeerId>,
+    interfaces: Vec<String>,
+) -> Job {
+    let Members { rank, cards, crowded, names, .. } = members;
+    let cluster = |card: &Card| settings::cluster_of(&settings.clusters, &card.host);
+    let clusters = match settings.clusters.is_empty() {
+        true => HashMap::new(),
+        false => peers.iter().zip(&cards).map(|(peer, card)| (*peer, cluster(card))).collect(),
+    };
+    Job {
+        rank,
+        size: cards.len() as u32,
+        appnum: manager.appnum(),
+        universe_size: manager.universe_size(),
+        processor_name: processor_name(settings.node.as_deref()),
+        interfaces,
+        nodes: peers.iter().zip(&cards).map(|(peer, card)| (*peer, card.node)).collect(),
+        clusters,
+        crowded: peers.iter().zip(&crowded).filter(|(_, crowded)| **crowded).map(|(peer, _)| *peer).collect(),
+        reorders: settings.reorder,
+        names,
+        shm_dir: settings.shm_dir.clone(),
+        members: peers,
+        appnums: cards.iter().map(|card| card.appnum).collect(),
+        has_reported: false,
+        manager,
+    }
+}
+
+/// What the settings say is known to the parts of the process that go by it.
+fn publish(process: &mut Process, settings: Settings) {
+    process.objects.begin();
+    process.verbose_errors = settings.verbose_errors;
+    process.checks_calls = settings.check && process.job.as_ref().is_some_and(|job| job.size > 1);
+    process.multicast =
+        Knowledge::new(settings.multicast, settings.sealed, settings.peer_timeout).with_choices(&settings.choices);
+    crate::check::compare_calls(process.checks_calls);
+    process.contexts.limit_to(settings.communicators);
+    process.planner = Planner::new(settings.choices);
+}
+
+/// How often a process that computes looks around; `None`: nobody asks.
+fn sign_of_life(peer_timeout: Duration) -> Option<Duration> {
+    (peer_timeout.0 > 0).then_some(Duration(peer_timeout.0 / ANSWERS_PER_TIMEOUT))
+}
+
+/// Whether the job has more processes on the processors of one than these are. Those that share memory, and those that
+/// count as nodes of their own on one machine, alike; all processes come to the same answer.
+fn is_crowded(card: &Card, cards: &[Card]) -> bool {
+    cards.iter().filter(|other| other.processors.0 == card.processors.0).count() > card.processors.1
+}
+
+/// Whether processes that the launcher has on one host, and that opened no links therefore, cannot share memory:
+/// containers. All come to the same answer.
+fn need_links_after_all(cards: &[Card]) -> bool {
+    cards.iter().all(Card::is_unreachable) && cards.iter().any(|card| card.node != cards[0].node)
+}
+
+/// Whether there are ranks beside this one, with the same network and host name, that it shares no memory with, and it
+/// is the first of all.
+fn speaks_for_divided_host(rank: u32, cards: &[Card]) -> bool {
+    let network = |card: &Card| card.addresses.as_ref().and_then(|addresses| Some(addresses.candidates.first()?.host));
+    let own = &cards[rank as usize];
+    let mut neighbours =
+        cards.iter().zip(0..).filter(|(card, _)| network(own).is_some() && network(card) == network(own));
+    neighbours.clone().any(|(card, _)| card.node != own.node)
+        && neighbours.next().is_some_and(|(_, first)| first == rank)
+}
+
+/// Sixteen bytes from the kernel; where it has none to give, from the hasher keys of the standard library, which come
+/// from the same source when it has.
+fn random_secret() -> JobSecret {
+    let mut secret = [0; JobSecret::LENGTH];
+    let read =
+        std::fs::File::open("/dev/urandom").and_then(|mut source| std::io::Read::read_exact(&mut source, &mut secret));
+    if read.is_err() {
+        for half in secret.chunks_mut(8) {
+            half.copy_from_slice(&RandomState::new().build_hasher().finish().to_le_bytes());
+        }
+    }
+    JobSecret::new(secret)
+}
