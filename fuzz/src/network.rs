@@ -4,7 +4,7 @@ use weft_core::flow::{Deliver, FAR_PACKETS_MAX, Flow, Regions, Settings};
 use weft_core::matching::Envelope;
 use weft_core::message::{Frame, Head};
 use weft_core::path_validation::{Ends, Keys, SIZE, is_path_frame};
-use weft_core::rails::{self, CarrierKind, Rails};
+use weft_core::rails::{self, Rails, Role};
 use weft_core::time::{Duration, Instant};
 use weft_core::wire::{Channel, Echo, Echoed, Key, Kind, Number, OVERHEAD_MAX, Packet, Piece, Secret, peek_sender};
 use weft_engine::group::PeerId;
@@ -145,7 +145,7 @@ pub(crate) fn reach(bytes: &[u8]) {
     assert!(asked.is_some() && (!is_path_frame(bytes) || bytes.len() == SIZE));
     // Nothing that is made up is answered or believed. (A fuzzer that watches comparisons learns the tag in time.)
     let is_made_up = keys().open(bytes).is_none();
-    for carrier in [CarrierKind::Raw, CarrierKind::Udp] {
+    for carrier in [Role::SmallMessages, Role::BulkData] {
         let before = rails.forged();
         let answer = rails.handle(carrier, bytes, keys);
         assert!(!is_made_up || (answer.is_none() && rails.forged() == before + 1));
@@ -155,7 +155,11 @@ pub(crate) fn reach(bytes: &[u8]) {
 
 fn lanes() -> Rails {
     let ends = Ends { own: 0, peer: 0 };
-    Rails::new(&[CarrierKind::Raw, CarrierKind::Udp].map(|carrier| rails::Carrier { kind: carrier, rail: 0, ends }))
+    Rails::new(&[Role::SmallMessages, Role::BulkData].map(|carrier| rails::RailCarrier {
+        role: carrier,
+        rail: 0,
+        ends,
+    }))
 }
 
 /// A question.

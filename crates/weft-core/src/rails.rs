@@ -20,20 +20,20 @@ pub const RAILS_MAX: usize = 4;
 
 const _: () = assert!(RAILS_MAX < PATHS_MAX);
 
-/// What carries packets on a rail.
+/// What a carrier is for where several lead to one peer. It follows from what the carrier says of itself (`weft_engine::transport`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CarrierKind {
-    /// Frames on the interface.
-    Raw,
-    /// UDP, which takes trains of packets.
-    Udp,
+pub enum Role {
+    /// A look for packets costs next to nothing: frames on the interface.
+    SmallMessages,
+    /// It takes many packets at once, and passes routers: UDP, a provider of libfabric, an RDMA device.
+    BulkData,
 }
 
 /// One carrier on one rail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Carrier {
-    /// Which carrier.
-    pub kind: CarrierKind,
+pub struct RailCarrier {
+    /// What it is for.
+    pub role: Role,
     /// Which rail: 0 is the best; below [`RAILS_MAX`].
     pub rail: u8,
     /// The interfaces at both ends.
@@ -45,7 +45,7 @@ pub type PathFrame = [u8; SIZE];
 
 #[derive(Debug)]
 struct Known {
-    carrier: Carrier,
+    carrier: RailCarrier,
     validation: Validation,
 }
 
@@ -75,16 +75,16 @@ pub struct Rails {
 impl Rails {
     /// Knows these carriers, at least one, the better ones first. UDP on the first rail that has it is believed in before it has
     /// answered; a carrier without an alternative always is.
-    pub fn new(carriers: &[Carrier]) -> Self {
+    pub fn new(carriers: &[RailCarrier]) -> Self {
         assert!((1..=2 * RAILS_MAX).contains(&carriers.len()), "one to eight lanes lead to a peer");
-        let last_resort = carriers.iter().position(|carrier| carrier.kind == CarrierKind::Udp).unwrap_or(0);
-        let known = |(index, carrier): (usize, &Carrier)| Known {
+        let last_resort = carriers.iter().position(|carrier| carrier.role == Role::BulkData).unwrap_or(0);
+        let known = |(index, carrier): (usize, &RailCarrier)| Known {
             carrier: *carrier,
             validation: if index == last_resort { Validation::assumed() } else { Validation::unknown() },
         };
-        let on = |rail: usize| move |carrier: &Carrier| usize::from(carrier.rail) == rail;
+        let on = |rail: usize| move |carrier: &RailCarrier| usize::from(carrier.rail) == rail;
         let bulk = |rail: usize| {
-            let udp = carriers.iter().position(|carrier| on(rail)(carrier) && carrier.kind == CarrierKind::Udp);
+            let udp = carriers.iter().position(|carrier| on(rail)(carrier) && carrier.role == Role::BulkData);
             udp.or_else(|| carriers.iter().position(on(rail))).unwrap_or(last_resort) as u8
         };
         Self {
@@ -129,7 +129,7 @@ impl Rails {
     }
 
     /// What a carrier is.
-    pub fn named(&self, carrier: usize) -> Carrier {
+    pub fn named(&self, carrier: usize) -> RailCarrier {
         self.known[carrier].carrier
     }
 
@@ -152,20 +152,20 @@ impl Rails {
     /// overtake what is under way. Then it stays with them until UDP has answered; that it may answer again is not enough.
     /// Returns the paths whose carrier is another one now, one bit each.
     fn change_carriers(&mut self) -> u8 {
-        let raw = self.first(|known| known.carrier.kind == CarrierKind::Raw);
+        let raw = self.first(|known| known.carrier.role == Role::SmallMessages);
         let messages = raw.or_else(|| self.first(|_| true)).unwrap_or(usize::from(self.last_resort)) as u8;
         let mut changed = u8::from(messages != self.messages);
         self.messages = messages;
         for rail in 0..self.rails() {
             let carrier = usize::from(self.bulk[rail]);
-            let proved = |kind| {
-                let is_it = |known: &Known| usize::from(known.carrier.rail) == rail && known.carrier.kind == kind;
+            let proved = |role| {
+                let is_it = |known: &Known| usize::from(known.carrier.rail) == rail && known.carrier.role == role;
                 self.first(is_it)
             };
-            let other = || proved(CarrierKind::Raw).filter(|_| self.known[carrier].validation.is_silent());
-            if let Some(next) = proved(CarrierKind::Udp).or_else(other).filter(|next| *next != carrier) {
+            let other = || proved(Role::SmallMessages).filter(|_| self.known[carrier].validation.is_silent());
+            if let Some(next) = proved(Role::BulkData).or_else(other).filter(|next| *next != carrier) {
                 self.departures =
-                    self.departures.saturating_add(u16::from(self.known[next].carrier.kind == CarrierKind::Raw));
+                    self.departures.saturating_add(u16::from(self.known[next].carrier.role == Role::SmallMessages));
                 self.bulk[rail] = next as u8;
                 changed |= 2 << rail;
             }
@@ -253,19 +253,14 @@ impl Rails {
     }
 
     /// Takes bytes that are `path_validation::is_path_frame` and came over this carrier: the carrier over which to answer, and what.
-    pub fn handle(
-        &mut self,
-        kind: CarrierKind,
-        bytes: &[u8],
-        keys: impl FnOnce() -> Keys,
-    ) -> Option<(usize, PathFrame)> {
+    pub fn handle(&mut self, role: Role, bytes: &[u8], keys: impl FnOnce() -> Keys) -> Option<(usize, PathFrame)> {
         self.stirred = true;
         let keys = self.keys.get_or_insert_with(|| Box::new(keys()));
         let Some(reply) = keys.open(bytes) else {
             self.forged = self.forged.wrapping_add(1);
             return None;
         };
-        let is_it = |known: &Known| known.carrier.kind == kind && known.carrier.ends == reply.ends;
+        let is_it = |known: &Known| known.carrier.role == role && known.carrier.ends == reply.ends;
         let carrier = self.known.iter().position(is_it)?;
         match reply.kind {
             PathFrameKind::Challenge { doubts } => {
@@ -350,13 +345,13 @@ mod tests {
     use alloc::sync::Arc;
     use alloc::vec::Vec;
 
-    fn carrier(kind: CarrierKind, rail: u8) -> Carrier {
-        Carrier { kind, rail, ends: Ends { own: rail, peer: rail } }
+    fn carrier(role: Role, rail: u8) -> RailCarrier {
+        RailCarrier { role, rail, ends: Ends { own: rail, peer: rail } }
     }
 
     /// Raw frames and UDP on so many rails.
     fn rails(count: u8) -> Rails {
-        let pair = |rail| [carrier(CarrierKind::Raw, rail), carrier(CarrierKind::Udp, rail)];
+        let pair = |rail| [carrier(Role::SmallMessages, rail), carrier(Role::BulkData, rail)];
         Rails::new(&(0..count).flat_map(pair).collect::<Vec<_>>())
     }
 
@@ -386,8 +381,8 @@ mod tests {
         }
     }
 
-    fn kind(carrier: usize) -> CarrierKind {
-        [CarrierKind::Raw, CarrierKind::Udp][carrier % 2]
+    fn kind(carrier: usize) -> Role {
+        [Role::SmallMessages, Role::BulkData][carrier % 2]
     }
 
     /// Asks over a carrier, and lets the peer answer.
@@ -505,7 +500,7 @@ mod tests {
 
     #[test]
     fn with_one_lane_nothing_is_asked_or_doubted() {
-        for only in [CarrierKind::Raw, CarrierKind::Udp] {
+        for only in [Role::SmallMessages, Role::BulkData] {
             let mut rails = Rails::new(&[carrier(only, 0)]);
             rails.doubt(0);
             assert_eq!((rails.carrier(0), rails.bulk_paths(), rails.next_timeout()), (0, 0, None));
@@ -573,11 +568,11 @@ mod tests {
     fn a_peers_question_is_answered_over_its_lane_only_if_it_is_authentic_and_there_is_such_a_lane() {
         let mut near = rails(2);
         let challenge = rails(2).poll_challenge(2, Instant(0), || keys(1, 0)).unwrap();
-        let (carrier, response) = near.handle(CarrierKind::Raw, &challenge, || keys(0, 1)).unwrap();
+        let (carrier, response) = near.handle(Role::SmallMessages, &challenge, || keys(0, 1)).unwrap();
         assert_eq!((carrier, response.len()), (2, SIZE));
-        assert!(near.handle(CarrierKind::Raw, &[0xff; SIZE], || keys(0, 1)).is_none());
+        assert!(near.handle(Role::SmallMessages, &[0xff; SIZE], || keys(0, 1)).is_none());
         assert!(!near.is_proved(2), "the peer's question proves nothing here");
-        assert!(rails(1).handle(CarrierKind::Raw, &challenge, || keys(0, 1)).is_none());
+        assert!(rails(1).handle(Role::SmallMessages, &challenge, || keys(0, 1)).is_none());
     }
 
     #[test]
@@ -586,10 +581,10 @@ mod tests {
         ask(&mut near, 0, Instant(0));
         near.doubt(0);
         let challenge = near.poll_challenge(0, Instant(1), || keys(0, 1)).unwrap();
-        far.handle(CarrierKind::Raw, &challenge, || keys(1, 0)).unwrap();
+        far.handle(Role::SmallMessages, &challenge, || keys(1, 0)).unwrap();
         assert!(!far.is_proved(1));
         let challenge = far.poll_challenge(1, Instant(1), || keys(1, 0)).unwrap();
-        near.handle(CarrierKind::Udp, &challenge, || keys(0, 1)).unwrap();
+        near.handle(Role::BulkData, &challenge, || keys(0, 1)).unwrap();
         assert!(near.is_proved(1));
     }
 }

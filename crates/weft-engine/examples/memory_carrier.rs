@@ -4,27 +4,32 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use weft_core::flow::{Counters, Settings};
 use weft_core::matching::Envelope;
 use weft_core::path_validation::Ends;
-use weft_core::rails::{Carrier, CarrierKind};
+use weft_core::rails::{RailCarrier, Role};
 use weft_core::time::{Duration, Instant};
-use weft_engine::carriers::{Devices, Hop, Remote, Slot};
+use weft_engine::carriers::{CarrierId, Carriers, Hop, Remote};
 use weft_engine::engine::{Engine, Parts};
 use weft_engine::layout::{Element, Layout};
 use weft_engine::memory::{InProcess, SharedBuffer};
 use weft_engine::peers::{NewPeer, Route};
 use weft_engine::request::{Mode, Receive, Request, Send, State};
-use weft_engine::transport::{Address, Datagrams, EthernetAddress, NoNode, Outcome, Platform, wrong_address};
+use weft_engine::transport::{
+    Address, Arrival, Carrier, CarrierAttributes, Diagnostics, EthernetAddress, Look, NoNode, Outcome, Platform,
+    send_one_by_one, wrong_address,
+};
 
 /// Bytes of the largest packet.
 const PACKET_BYTES: usize = 1500;
 /// Packets that wait for one receiver; who sends more is told to try again.
 const QUEUE_PACKETS_MAX: usize = 256;
+
+/// What the carrier is: packets may be lost, a look costs next to nothing, and there is nothing to sleep on.
+const ATTRIBUTES: CarrierAttributes = CarrierAttributes::packets("memory", PACKET_BYTES, Look::Memory);
 
 /// What is on its way to each of the two ends.
 type Wire = Arc<[Mutex<VecDeque<Vec<u8>>>; 2]>;
@@ -49,9 +54,9 @@ impl MemoryCarrier {
     }
 }
 
-impl Datagrams for MemoryCarrier {
-    fn name(&self) -> &'static str {
-        "memory"
+impl Carrier for MemoryCarrier {
+    fn attributes(&self) -> &CarrierAttributes {
+        &ATTRIBUTES
     }
 
     fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
@@ -71,29 +76,36 @@ impl Datagrams for MemoryCarrier {
         Ok(Outcome::Sent)
     }
 
-    fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
+    fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> std::io::Result<usize> {
+        send_one_by_one(self, to, train, segment)
+    }
+
+    fn receive(&mut self, on_arrival: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
         for count in 0..limit {
             // The lock is free again before the engine sees the packet: it may answer at once.
             let Some(packet) = self.wire[self.own].lock().expect("nobody panics").pop_front() else { return count };
             match packet.len() > PACKET_BYTES {
                 true => self.rejected += 1,
-                false => on_packet(&packet),
+                false => on_arrival(Arrival::packet(&packet)),
             }
         }
         limit
     }
 
-    /// There is nothing to sleep on.
-    fn fd(&self) -> RawFd {
-        -1
+    fn prepare_sleep(&mut self) -> bool {
+        false
     }
 
-    fn rejected(&self) -> u64 {
-        self.rejected
+    fn diagnostics(&self) -> Diagnostics {
+        Diagnostics { rejected: self.rejected, ..Diagnostics::default() }
     }
 
-    fn packet_size(&self) -> usize {
-        PACKET_BYTES
+    fn under_way(&self, _: &Address) -> usize {
+        0
+    }
+
+    fn take_broken(&mut self) -> Option<Address> {
+        None
     }
 }
 
@@ -120,24 +132,24 @@ impl Platform for Machine {
 
 /// The engine of the process `own` of two, and its carrier.
 fn engine(own: usize, wire: &Wire, time: &Arc<AtomicU64>, loss_percent: u64, seed: u64) -> Engine<Machine> {
-    let device = MemoryCarrier { own, wire: wire.clone(), loss_percent, random: seed ^ own as u64, rejected: 0 };
+    let carrier = MemoryCarrier { own, wire: wire.clone(), loss_percent, random: seed ^ own as u64, rejected: 0 };
     let peer = 1 - own;
-    let settings = Settings { packet_size: device.packet_size(), ..Settings::default() };
+    let settings = Settings { packet_size: carrier.attributes().packet_size, ..Settings::default() };
     let mut engine = Engine::new(Parts {
         platform: Machine(time.clone()),
         memory: InProcess::new(),
         number: own as u32,
         host: None,
         node: None,
-        devices: Devices { raw: vec![Box::new(device)], udp: None },
+        carriers: Carriers::new(vec![Box::new(carrier)]),
         secret: weft_core::wire::Secret::new([7; 16]),
         eager_limit: None,
         unexpected_bytes: 0,
         peer_timeout: settings.peer_timeout,
     });
-    let carrier = Carrier { kind: CarrierKind::Raw, rail: 0, ends: Ends::default() };
+    let rail = RailCarrier { role: Role::SmallMessages, rail: 0, ends: Ends::default() };
     let to = Address::Ethernet(EthernetAddress { mac: [2, 0, 0, 0, 0, peer as u8], port: peer as u16 });
-    let route = Route::Remote(Box::new(Remote::new(&[(carrier, Hop { slot: Slot::Raw(0), to })], settings)));
+    let route = Route::Remote(Box::new(Remote::new(&[(rail, Hop { carrier: CarrierId(0), to })], settings)));
     engine.add_peer(NewPeer { number: peer as u32, route, process: 0, host: None });
     engine
 }

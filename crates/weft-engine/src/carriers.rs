@@ -1,104 +1,171 @@
-//! The carriers to other nodes: raw frames for what is small, UDP with its offloads for bulk data, on every interface that leads to
+//! The carriers to other nodes: some for what is small, others with offloads for bulk data, on every interface that leads to
 //! the peer (`weft_core::rails`). Which packets take which, and what happens when one carrier fails.
 
 mod coalescing;
 
 use std::fmt::Write;
 use std::ops::Range;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use weft_core::connection::Connection;
 use weft_core::flow::{Counters, Event, Flow, Parked, Settings as FlowSettings};
 use weft_core::path_validation::{Ends, Keys};
 use weft_core::placement::Placements;
-use weft_core::rails::{Carrier, CarrierKind, PathFrame, RAILS_MAX, Rails};
+use weft_core::rails::{PathFrame, RAILS_MAX, RailCarrier, Rails, Role};
 use weft_core::time::Instant;
 use weft_core::wire::Secret;
 
-use crate::transport::{Address, Datagrams, Placement};
+use crate::memory::UserData;
+use crate::transport::{
+    Address, Carrier, CarrierAttributes, Multicast, Placement, Registration, RemoteMemory, RemoteMemoryAccess,
+};
 pub(crate) use coalescing::{COALESCE_TIME_MAX, Coalescing};
 
-/// A link that carries packets.
-pub type Device = Box<dyn Datagrams + std::marker::Send>;
+/// A carrier, whichever it is.
+pub type BoxedCarrier = Box<dyn Carrier + std::marker::Send>;
 
-/// Descriptors of all devices; where there are fewer, nothing.
-pub type Descriptors = [Option<i32>; RAILS_MAX + 1];
+/// Carriers of a process, at most: one for small messages on each interface, and one for bulk data.
+pub const CARRIERS_MAX: usize = RAILS_MAX + 1;
 
-/// The links to other nodes. One socket does for UDP on all interfaces: the kernel knows which of them leads where.
-pub struct Devices {
-    /// Frames, for each interface that can have them; at most [`RAILS_MAX`].
-    pub raw: Vec<Device>,
-    /// UDP.
-    pub udp: Option<Device>,
-}
+/// Descriptors of all carriers; where there are fewer, nothing.
+pub type Descriptors = [Option<RawFd>; CARRIERS_MAX];
 
-/// One of the [`Devices`].
+/// The name of one of the [`Carriers`] of this process: its place among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slot {
-    /// The interface at this place.
-    Raw(u8),
-    /// UDP.
-    Udp,
+pub struct CarrierId(pub u8);
+
+/// The carriers of this process to other nodes. What each is for follows from its attributes.
+#[derive(Default)]
+pub struct Carriers(Vec<Open>);
+
+struct Open {
+    carrier: BoxedCarrier,
+    attributes: CarrierAttributes,
 }
 
-impl Slot {
-    /// What it is.
-    pub(crate) fn kind(self) -> CarrierKind {
-        match self {
-            Self::Raw(_) => CarrierKind::Raw,
-            Self::Udp => CarrierKind::Udp,
-        }
-    }
-}
-
-impl Devices {
+impl Carriers {
     /// None at all.
-    pub const NONE: Self = Self { raw: Vec::new(), udp: None };
+    pub const NONE: Self = Self(Vec::new());
+
+    /// These carriers, in the order of their names; of those for the same role the better ones first.
+    ///
+    /// # Panics
+    /// When there are more than [`CARRIERS_MAX`], or one says that it can do what it does not.
+    pub fn new(mut carriers: Vec<BoxedCarrier>) -> Self {
+        assert!(carriers.len() <= CARRIERS_MAX, "a process has at most {CARRIERS_MAX} carriers");
+        for carrier in &mut carriers {
+            let CarrierAttributes { name, remote_memory, multicast, .. } = *carrier.attributes();
+            assert_eq!(carrier.rma().is_some(), remote_memory.is_some(), "{name}: what it says of remote memory");
+            assert_eq!(carrier.multicast().is_some(), multicast.is_some(), "{name}: what it says of multicast");
+        }
+        let open = |carrier: BoxedCarrier| Open { attributes: *carrier.attributes(), carrier };
+        Self(carriers.into_iter().map(open).collect())
+    }
 
     /// Whether there is none at all.
     pub fn is_empty(&self) -> bool {
-        self.raw.is_empty() && self.udp.is_none()
+        self.0.is_empty()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Device> {
-        self.raw.iter().chain(&self.udp)
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &BoxedCarrier> {
+        self.0.iter().map(|open| &open.carrier)
     }
 
-    pub(crate) fn get(&self, slot: Slot) -> Option<&Device> {
-        match slot {
-            Slot::Raw(place) => self.raw.get(usize::from(place)),
-            Slot::Udp => self.udp.as_ref(),
-        }
+    /// What a carrier is.
+    #[inline]
+    pub(crate) fn attributes(&self, id: CarrierId) -> &CarrierAttributes {
+        &self.0[usize::from(id.0)].attributes
     }
 
-    pub(crate) fn get_mut(&mut self, slot: Slot) -> Option<&mut Device> {
-        match slot {
-            Slot::Raw(place) => self.raw.get_mut(usize::from(place)),
-            Slot::Udp => self.udp.as_mut(),
+    /// All names.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = CarrierId> + use<> {
+        (0..self.0.len() as u8).map(CarrierId)
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, id: CarrierId) -> Option<&BoxedCarrier> {
+        self.0.get(usize::from(id.0)).map(|open| &open.carrier)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: CarrierId) -> Option<&mut BoxedCarrier> {
+        self.0.get_mut(usize::from(id.0)).map(|open| &mut open.carrier)
+    }
+
+    fn find(&self, is_it: impl Fn(&CarrierAttributes) -> bool) -> Option<CarrierId> {
+        self.ids().find(|id| is_it(self.attributes(*id)))
+    }
+
+    /// The best carrier for a role.
+    pub(crate) fn of_role(&self, role: Role) -> Option<CarrierId> {
+        self.find(|attributes| attributes.role() == role)
+    }
+
+    /// The best carrier that reaches memory of peers.
+    pub(crate) fn with_remote_memory(&self) -> Option<CarrierId> {
+        self.find(|attributes| attributes.remote_memory.is_some())
+    }
+
+    /// Access to memory of peers by this carrier.
+    #[inline]
+    pub(crate) fn rma(&mut self, id: CarrierId) -> Option<&mut dyn RemoteMemoryAccess> {
+        self.get_mut(id)?.rma()
+    }
+
+    /// Groups of this carrier.
+    pub(crate) fn multicast(&mut self, id: CarrierId) -> Option<&mut dyn Multicast> {
+        self.get_mut(id)?.multicast()
+    }
+
+    /// Lets peers reach memory by this carrier.
+    pub(crate) fn register(
+        &mut self,
+        id: CarrierId,
+        data: &UserData,
+        bytes: u64,
+    ) -> Option<(Registered, RemoteMemory)> {
+        let (registration, memory) = self.rma(id)?.register(data, bytes)?;
+        Some((Registered { carrier: id, registration }, memory))
+    }
+
+    /// They reach it no more.
+    pub(crate) fn deregister(&mut self, registered: Registered) {
+        if let Some(rma) = self.rma(registered.carrier) {
+            rma.deregister(registered.registration);
         }
     }
 
     /// Before a sleep on them: whether nothing has arrived that they would not tell of.
     #[inline]
-    pub(crate) fn arm(&mut self) -> bool {
-        self.raw.iter_mut().chain(&mut self.udp).all(|device| device.arm())
+    pub(crate) fn prepare_sleep(&mut self) -> bool {
+        self.0.iter_mut().all(|open| open.carrier.prepare_sleep())
     }
 
     /// What to wait on.
     pub(crate) fn descriptors(&self) -> Descriptors {
-        let mut descriptors = [None; RAILS_MAX + 1];
-        for (descriptor, device) in descriptors.iter_mut().zip(self.iter()) {
-            *descriptor = Some(device.fd());
+        let mut descriptors = [None; CARRIERS_MAX];
+        for (descriptor, carrier) in descriptors.iter_mut().zip(self.ids()) {
+            *descriptor = self.attributes(carrier).descriptor;
         }
         descriptors
     }
 }
 
+/// Memory that peers may reach, and by which carrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registered {
+    /// The carrier.
+    pub carrier: CarrierId,
+    /// Its name for the memory.
+    pub registration: Registration,
+}
+
 /// Where a carrier begins here, and where it leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hop {
-    /// The device.
-    pub slot: Slot,
+    /// The carrier here.
+    pub carrier: CarrierId,
     /// The peer's address.
     pub to: Address,
 }
@@ -236,7 +303,7 @@ fn make_connection(settings: &Arc<FlowSettings>, (own, peer): (u32, u32), secret
 
 impl Remote {
     /// The peer at the ends of these carriers, at least one, the better ones first.
-    pub fn new(carriers: &[(Carrier, Hop)], settings: FlowSettings) -> Self {
+    pub fn new(carriers: &[(RailCarrier, Hop)], settings: FlowSettings) -> Self {
         let rails = Rails::new(&carriers.iter().map(|(carrier, _)| *carrier).collect::<Vec<_>>());
         let settings = Arc::new(FlowSettings { bulk_paths: rails.bulk_paths() as u8, ..settings });
         let hops = carriers.iter().map(|(_, hop)| *hop).collect();
@@ -256,7 +323,7 @@ impl Remote {
     }
 
     /// The peer at the end of a carrier that delivers every packet once and in order. What that can do by itself to memory of peers is used.
-    pub fn connected(carrier: Carrier, hop: Hop, placement: Option<Placement>, settings: FlowSettings) -> Self {
+    pub fn connected(carrier: RailCarrier, hop: Hop, placement: Option<Placement>, settings: FlowSettings) -> Self {
         let conversation = Conversation::Connection { connection: None, placement, placements: None };
         Self { conversation, ..Self::new(&[(carrier, hop)], settings) }
     }
@@ -410,12 +477,13 @@ impl Remote {
     }
 
     /// Whether nothing is under way to it, and nothing owed.
-    pub(crate) fn is_idle(&self, devices: &Devices) -> bool {
+    pub(crate) fn is_idle(&self, carriers: &Carriers) -> bool {
         let held = |connection: &Connection| {
             let hop = &self.hops[0];
-            let has_packets =
-                |device: &Device| device.under_way(&hop.to) > 0 && !cfg!(weft_mutant = "held_packets_forgotten");
-            !connection.is_idle() || connection.misses_packets() || devices.get(hop.slot).is_some_and(has_packets)
+            let has_packets = |carrier: &BoxedCarrier| {
+                carrier.under_way(&hop.to) > 0 && !cfg!(weft_mutant = "held_packets_forgotten")
+            };
+            !connection.is_idle() || connection.misses_packets() || carriers.get(hop.carrier).is_some_and(has_packets)
         };
         self.current_flow().is_none_or(Flow::is_idle)
             && !self.current_connection().is_some_and(held)
@@ -424,10 +492,10 @@ impl Remote {
 
     /// Tells the connection, if there is one, what its carrier has still of the packets it has taken.
     #[inline]
-    pub(crate) fn note_held(&mut self, devices: &Devices, now: Instant) {
+    pub(crate) fn note_held(&mut self, carriers: &Carriers, now: Instant) {
         let hop = self.hops[0];
         if let Some(connection) = self.current_connection_mut() {
-            connection.hold(devices.get(hop.slot).map_or(0, |device| device.under_way(&hop.to)), now);
+            connection.hold(carriers.get(hop.carrier).map_or(0, |carrier| carrier.under_way(&hop.to)), now);
         }
     }
 
@@ -500,9 +568,9 @@ impl Remote {
         (carrier, self.hops[carrier])
     }
 
-    /// The carrier to it over a device, if there is one.
-    pub(crate) fn hop_of(&self, slot: Slot) -> Option<Hop> {
-        self.hops.iter().find(|hop| hop.slot == slot).copied()
+    /// The best way to it by a carrier for this role, if there is one.
+    pub(crate) fn hop_of(&self, role: Role) -> Option<Hop> {
+        (0..self.carriers()).find(|carrier| self.rails.named(*carrier).role == role).map(|carrier| self.hops[carrier])
     }
 
     /// Every carrier: the interfaces that it joins, and where it leads.
@@ -516,10 +584,10 @@ impl Remote {
         self.current_flow().map(Flow::queued_bytes).or_else(connection).unwrap_or(0)
     }
 
-    /// A packet that has come to a device and is not the flow's: what to answer, and where.
-    pub(crate) fn handle_path_frame(&mut self, slot: Slot, bytes: &[u8], secret: &Secret) -> Option<(Hop, PathFrame)> {
+    /// A packet that has come by a carrier for this role and is not the flow's: what to answer, and where.
+    pub(crate) fn handle_path_frame(&mut self, role: Role, bytes: &[u8], secret: &Secret) -> Option<(Hop, PathFrame)> {
         let (own, peer) = self.numbers;
-        let (carrier, answer) = self.rails.handle(slot.kind(), bytes, || Keys::new(secret, own, peer))?;
+        let (carrier, answer) = self.rails.handle(role, bytes, || Keys::new(secret, own, peer))?;
         Some((self.hops[carrier], answer))
     }
 
@@ -586,24 +654,24 @@ impl Remote {
     }
 
     /// Its addresses, and what this machine has said of packets on the way there, for a message to the user.
-    pub(crate) fn addresses(&self, devices: &Devices) -> String {
+    pub(crate) fn addresses(&self, carriers: &Carriers) -> String {
         let mut text = String::new();
         for hop in &self.hops {
             let gap = if text.is_empty() { "" } else { " and " };
             write!(text, "{gap}{}", hop.to).expect("strings accept all text");
         }
-        let slots = self.hops.iter().enumerate();
-        let slots = slots.filter(|(place, hop)| self.hops[..*place].iter().all(|before| before.slot != hop.slot));
-        for refusal in slots.filter_map(|(_, hop)| devices.get(hop.slot)?.last_refusal()) {
+        let hops = self.hops.iter().enumerate();
+        let hops = hops.filter(|(place, hop)| self.hops[..*place].iter().all(|before| before.carrier != hop.carrier));
+        for refusal in hops.filter_map(|(_, hop)| carriers.get(hop.carrier)?.diagnostics().last_refusal) {
             write!(text, "; this machine last refused a packet with: {refusal}").expect("strings accept all text");
         }
         text
     }
 
-    /// The links in use, for `mpiexec --stats`.
-    pub(crate) fn links(&self, devices: &Devices) -> &'static str {
-        let name = |slot| devices.get(slot).map_or("none", |device| device.name());
-        let [messages, bulk] = [0, 1].map(|path| self.hop(path).1.slot);
+    /// The carriers in use, for `mpiexec --stats`.
+    pub(crate) fn links(&self, carriers: &Carriers) -> &'static str {
+        let name = |id| carriers.get(id).map_or("none", |carrier| carrier.attributes().name);
+        let [messages, bulk] = [0, 1].map(|path| self.hop(path).1.carrier);
         match (name(messages), name(bulk)) {
             ("xdp", "udp") => "xdp+udp",
             ("ethernet", "udp") => "ethernet+udp",
@@ -633,8 +701,8 @@ mod tests {
 
     #[test]
     fn a_connection_that_is_not_used_for_long_keeps_little() {
-        let carrier = Carrier { kind: CarrierKind::Udp, rail: 0, ends: Ends::default() };
-        let hop = Hop { slot: Slot::Udp, to: EthernetAddress { mac: [0; 6], port: 0 }.into() };
+        let carrier = RailCarrier { role: Role::BulkData, rail: 0, ends: Ends::default() };
+        let hop = Hop { carrier: CarrierId(0), to: EthernetAddress { mac: [0; 6], port: 0 }.into() };
         let settings = FlowSettings { packet_size: PACKET_SIZE_MAX, ..FlowSettings::default() };
         let mut remote = Remote::connected(carrier, hop, None, settings);
         let Submission::Connection(connection) = remote.submission(&Secret::new([1; 16])) else {

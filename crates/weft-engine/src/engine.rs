@@ -22,7 +22,7 @@ use weft_core::time::Duration;
 use weft_core::wire::Secret;
 
 use crate::arguments::CollectiveScope;
-use crate::carriers::{Descriptors, Devices};
+use crate::carriers::{Carriers, Descriptors};
 use crate::error::Error;
 use crate::group::PeerId;
 use crate::messages::{self, Messages, Outgoing, PeerAccess};
@@ -62,7 +62,7 @@ pub struct Parts<P: Platform> {
     /// The memory of other processes of the node.
     pub memory: P::Memory,
     /// The network, when there are peers on other nodes.
-    pub devices: Devices,
+    pub carriers: Carriers,
     /// The job's secret, which tags every packet.
     pub secret: Secret,
     /// Largest message that is sent without asking, in bytes; `None`: what suits the route.
@@ -120,7 +120,7 @@ impl<P: Platform> Engine<P> {
             peers,
             node: parts.node,
             single_copy: single_copy::SingleCopies::default(),
-            network: network::Network::new(parts.devices, parts.secret),
+            network: network::Network::new(parts.carriers, parts.secret),
             slots: slots::Slots::default(),
             awaited: awaited::Awaited::new(parts.peer_timeout),
             groups: multicast::Groups::default(),
@@ -365,7 +365,7 @@ impl<P: Platform> Engine<P> {
 
     fn peer_failed(&mut self, peer: PeerId, reason: &str) {
         let reason = match &self.peers[peer].route {
-            Route::Remote(remote) => format!("{reason} (at {})", remote.addresses(&self.network.devices)),
+            Route::Remote(remote) => format!("{reason} (at {})", remote.addresses(&self.network.carriers)),
             _ => reason.to_owned(),
         };
         let state = &mut self.peers[peer];
@@ -382,7 +382,7 @@ impl<P: Platform> Engine<P> {
         self.leave_failed_peer(peer);
         self.leave_windows(peer);
         // Before anybody is told that the memory is the program's again.
-        self.conceal_closed();
+        self.deregister_closed();
     }
 
     /// Says to the processes of this node whether nobody needs this one any more: it may end then, and they do not take it for dead.
@@ -400,7 +400,7 @@ impl<P: Platform> Engine<P> {
             && self.groups.are_idle()
             && self.peers.iter().all(|(_, peer)| peer.pending.is_empty())
             && self.peers.iter().all(|(_, peer)| match &peer.route {
-                Route::Remote(remote) => remote.is_idle(&self.network.devices),
+                Route::Remote(remote) => remote.is_idle(&self.network.carriers),
                 _ => true,
             })
     }
@@ -416,7 +416,7 @@ impl<P: Platform> Engine<P> {
 
     /// Whether there are peers on other nodes.
     pub fn has_network(&self) -> bool {
-        !self.network.devices.is_empty()
+        !self.network.carriers.is_empty()
     }
 
     /// In how many nanoseconds something is due that nobody wakes us for; `None`: never.
@@ -447,7 +447,7 @@ impl<P: Platform> Engine<P> {
 
     /// What a thread has to watch so that it can make progress for us: network and doorbell.
     pub fn watched(&self) -> (Vec<i32>, Option<i32>) {
-        let network = self.network.devices.descriptors().into_iter().flatten().filter(|fd| *fd >= 0).collect();
+        let network = self.network.carriers.descriptors().into_iter().flatten().collect();
         (network, self.node.as_ref().map(Node::doorbell_fd))
     }
 
@@ -459,7 +459,7 @@ impl<P: Platform> Engine<P> {
 
     /// A thread of this process watches the network from now on; `false` when something has arrived already.
     pub fn arm_network_for_thread(&mut self) -> bool {
-        self.network.devices.arm()
+        self.network.carriers.prepare_sleep()
     }
 
     /// A thread of this process watches the doorbell from now on; `false` when something has arrived already.
@@ -507,15 +507,15 @@ impl<P: Platform> Engine<P> {
     }
 
     fn try_to_sleep(&mut self) -> Option<Sleep<P>> {
-        if self.has_work() || !self.network.devices.arm() {
+        if self.has_work() || !self.network.carriers.prepare_sleep() {
             return None;
         }
         let timeout = self.due().into_iter().chain(self.asking_due()).chain(self.neighbours_due()).min();
-        let network = self.network.devices.descriptors();
+        let network = self.network.carriers.descriptors();
         let Some(node) = &mut self.node else {
             return Some(Sleep { rest: SleepOn::Descriptors { doorbell: None, network }, timeout });
         };
-        if !self.network.devices.is_empty() {
+        if !self.network.carriers.is_empty() {
             let rest = SleepOn::Descriptors { doorbell: Some(node.doorbell_fd()), network };
             return self.arm_node(SleepMode::Doorbell).then_some(Sleep { rest, timeout });
         }
@@ -560,14 +560,14 @@ impl<P: Platform> Engine<P> {
     pub fn finish_sleep(&mut self) {
         if let Some(node) = &mut self.node {
             node.disarm();
-            if !self.network.devices.is_empty() || self.doorbell_used {
+            if !self.network.carriers.is_empty() || self.doorbell_used {
                 node.drain_doorbell();
             }
         }
         self.check_node();
         // The network is looked at in the very next pass.
         self.network.must_look = true;
-        self.network.udp_looks = network::Looks::now();
+        self.network.looks = network::Looks::now();
     }
 }
 

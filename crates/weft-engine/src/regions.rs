@@ -6,9 +6,9 @@
 
 use std::collections::VecDeque;
 
+use crate::carriers::Registered;
 use crate::group::PeerId;
 use crate::memory::UserData;
-use crate::transport::Exposure;
 
 /// Bits of a key that are the index; those above are the generation.
 const INDEX_BITS: u32 = 20;
@@ -120,7 +120,7 @@ struct Entry {
     generation: u32,
     region: Option<Region>,
     /// The peer's carrier writes to it by itself.
-    exposure: Option<Exposure>,
+    registered: Option<Registered>,
 }
 
 /// All regions of this process.
@@ -130,7 +130,7 @@ pub struct Regions {
     /// Free places, the one that has been free for longest first.
     free: VecDeque<u32>,
     /// Exposures of regions that have been closed: the carrier is still to be told.
-    closed: Vec<Exposure>,
+    closed: Vec<Registered>,
     refused: [u64; Refusal::ALL.len()],
 }
 
@@ -146,7 +146,7 @@ impl Regions {
         if self.entries.len() == REGIONS_MAX {
             return None;
         }
-        self.entries.push(Entry { generation: 0, region: Some(region), exposure: None });
+        self.entries.push(Entry { generation: 0, region: Some(region), registered: None });
         Some(RegionKey::new(self.entries.len() - 1, 0))
     }
 
@@ -155,28 +155,28 @@ impl Regions {
         let Some(entry) = self.entries.get_mut(key.index()) else { return };
         if entry.generation == key.generation() && entry.region.take().is_some() {
             entry.generation = (entry.generation + 1) & GENERATION_MASK;
-            self.closed.extend(entry.exposure.take());
+            self.closed.extend(entry.registered.take());
             self.free.push_back(key.index() as u32);
         }
     }
 
     /// The carrier writes to the region of `key` by itself from now on.
-    pub fn note_exposed(&mut self, key: RegionKey, exposure: Exposure) {
+    pub fn note_registered(&mut self, key: RegionKey, registered: Registered) {
         match self.entries.get_mut(key.index()).filter(|entry| entry.generation == key.generation()) {
-            Some(entry) if entry.region.is_some() => entry.exposure = Some(exposure),
-            _ => self.closed.push(exposure),
+            Some(entry) if entry.region.is_some() => entry.registered = Some(registered),
+            _ => self.closed.push(registered),
         }
     }
 
     /// Whether it does.
-    pub fn is_exposed(&self, key: RegionKey) -> bool {
+    pub fn is_registered(&self, key: RegionKey) -> bool {
         let entry = self.entries.get(key.index());
-        entry.is_some_and(|entry| entry.generation == key.generation() && entry.exposure.is_some())
+        entry.is_some_and(|entry| entry.generation == key.generation() && entry.registered.is_some())
     }
 
     /// An exposure that is to be concealed: its region has been closed.
     #[inline]
-    pub fn take_closed_exposure(&mut self) -> Option<Exposure> {
+    pub fn take_closed(&mut self) -> Option<Registered> {
         self.closed.pop()
     }
 

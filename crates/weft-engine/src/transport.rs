@@ -7,9 +7,9 @@
 //! | [`Node`] | frames between the processes of one node, delivered once and in order, and how they sleep | rings in shared memory |
 //! | [`PostedTable`], [`Cooperation`] | receives that a process of the node has posted for its senders to write into | the same memory |
 //! | [`NeighbourMemory`] | one copy between two address spaces of the node | the kernel's cross-memory calls |
-//! | [`Datagrams`] | packets to other nodes that may be lost, repeated or reordered; `weft_core::flow` makes messages of them | UDP, raw Ethernet frames, AF_XDP |
+//! | [`Carrier`] | packets to other nodes, and whatever else it says that it can do ([`CarrierAttributes`]) | UDP, raw Ethernet frames, AF_XDP, libfabric, RDMA devices |
 
-mod datagrams;
+mod carrier;
 mod none;
 mod placement;
 mod posted;
@@ -21,11 +21,13 @@ use weft_core::time::Instant;
 
 pub use crate::memory::NeighbourMemory;
 
-pub use datagrams::{
-    Address, Arrival, Datagrams, EthernetAddress, FabricAddress, JOINED_MAX, Outcome, VerbsAddress, wrong_address,
+pub use carrier::{
+    Address, Arrival, Carrier, CarrierAttributes, Delivery, Diagnostics, EthernetAddress, FabricAddress, JOINED_MAX,
+    Look, Multicast, MulticastAttributes, Outcome, RemoteMemoryAccess, VerbsAddress, receive_packets, send_one_by_one,
+    wrong_address,
 };
 pub use none::NoNode;
-pub use placement::{Begun, Exposure, Placement, Proof, RemoteMemory};
+pub use placement::{Begun, Placement, Proof, Registration, RemoteMemory};
 pub use posted::{
     Claim, Cooperation, Ending, Fate, NUMBER_BITS, Offered, Piece, PostedTable, Remainder, Taker, Ticket, Wanted, Wish,
     number_near,

@@ -23,11 +23,12 @@ use weft_core::matching::Envelope;
 use weft_core::one_sided::{LockQueue, Place};
 use weft_core::reduce::Op;
 
+use crate::carriers::Registered;
 use crate::error::Error;
 use crate::group::{Group, PeerId};
 use crate::handle::{Kind, Slab};
 use crate::memory::{Exposed, SharedBuffer, UserData};
-use crate::transport::{self, Proof, RemoteMemory};
+use crate::transport::{Proof, RemoteMemory};
 
 /// Target datatypes that one process keeps of another for one window. The oldest is forgotten first.
 pub const LAYOUTS_MAX: usize = 64;
@@ -139,7 +140,7 @@ pub struct Window {
     /// What this process exposes.
     pub exposure: Exposure,
     /// The same, as our carrier calls it, where peers' carriers may access it.
-    pub(crate) exposed_as: Option<transport::Exposure>,
+    pub(crate) registered: Option<Registered>,
     pub(crate) targets: Vec<Target>,
     pub(crate) sources: Vec<Source>,
     /// Answers that are waited for.
@@ -408,7 +409,7 @@ impl Windows {
             group,
             rank,
             exposure,
-            exposed_as: None,
+            registered: None,
             targets: reaches.into_iter().map(Target::new).collect(),
             sources,
             answers: Slab::new(Kind::Answer),

@@ -15,13 +15,13 @@ use proptest::prelude::*;
 use weft_core::flow::Settings;
 use weft_core::grants::UNDER_WAY_MAX;
 use weft_core::matching::Envelope;
-use weft_engine::carriers::{Devices, Remote};
+use weft_engine::carriers::{Carriers, Remote};
 use weft_engine::engine::Parts;
 use weft_engine::error::PEER_GONE;
 use weft_engine::memory::UserData;
 use weft_engine::peers::{NewPeer, Route};
 use weft_engine::request::{Mode, Receive, Request, Send, State};
-use weft_engine::transport::{Datagrams, Outcome};
+use weft_engine::transport::{Address, Arrival, Carrier, CarrierAttributes, Diagnostics, Outcome, send_one_by_one};
 use weft_net::faults::{Faults, Plan};
 use weft_net::shared;
 use weft_net::single_copy::SingleCopy;
@@ -57,9 +57,9 @@ fn impatient_engines(
             };
             let mut plan = Plan::parse(faults).unwrap();
             plan.seed += own as u64;
-            let queue = Faults::new(Queue { own, wire: wire.clone() }, plan);
-            let devices = Devices { raw: Vec::new(), udp: Some(Box::new(queue)) };
-            engine(own, (0..count).map(path).collect(), devices, eager_limit, peer_timeout)
+            let queue = Faults::new(Queue::new(own, &wire), plan);
+            let carriers = Carriers::new(vec![Box::new(queue)]);
+            engine(own, (0..count).map(path).collect(), carriers, eager_limit, peer_timeout)
         })
         .collect()
 }
@@ -303,7 +303,7 @@ fn a_peer_that_never_answers_fails_what_waits_for_it() {
         number: 0,
         host: None,
         node: None,
-        devices: Devices { raw: Vec::new(), udp: Some(Box::new(Queue { own: 0, wire })) },
+        carriers: Carriers::new(vec![Box::new(Queue::new(0, &wire))]),
         secret: weft_core::wire::Secret::new([7; 16]),
         eager_limit: Some(1_000),
         unexpected_bytes: 0,
@@ -353,7 +353,7 @@ fn node_engines(count: usize, single_copy: bool) -> Vec<Engine> {
                 number: own as u32,
                 host: None,
                 node: Some(node),
-                devices: Devices::NONE,
+                carriers: Carriers::NONE,
                 secret: weft_core::wire::Secret::new([7; 16]),
                 eager_limit: None,
                 unexpected_bytes: 0,
@@ -977,7 +977,7 @@ fn who_sleeps_before_it_has_looked_at_the_network_wakes_to_ask_those_it_waits_fo
         number: 0,
         host: Some("test".into()),
         node: Some(shared::Node::create(&key, 0, 2, &shared::Settings::default()).unwrap()),
-        devices: Devices { raw: Vec::new(), udp: Some(Box::new(Queue { own: 0, wire })) },
+        carriers: Carriers::new(vec![Box::new(Queue::new(0, &wire))]),
         secret: weft_core::wire::Secret::new([7; 16]),
         eager_limit: Some(1_000),
         unexpected_bytes: 0,
@@ -1006,30 +1006,38 @@ fn who_sleeps_before_it_has_looked_at_the_network_wakes_to_ask_those_it_waits_fo
 /// A link whose send buffer is full.
 struct Full;
 
-impl Datagrams for Full {
-    fn name(&self) -> &'static str {
-        "full"
+impl Carrier for Full {
+    fn attributes(&self) -> &CarrierAttributes {
+        &queue::ATTRIBUTES
     }
 
-    fn send(&mut self, _: &weft_engine::transport::Address, _: &[u8]) -> std::io::Result<Outcome> {
+    fn send(&mut self, _: &Address, _: &[u8]) -> std::io::Result<Outcome> {
         Ok(Outcome::WouldBlock)
     }
 
-    fn receive(&mut self, _: &mut dyn FnMut(&[u8]), _: usize) -> usize {
+    fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> std::io::Result<usize> {
+        send_one_by_one(self, to, train, segment)
+    }
+
+    fn receive(&mut self, _: &mut dyn FnMut(Arrival<'_>), _: usize) -> usize {
         0
     }
 
-    fn fd(&self) -> std::os::fd::RawFd {
-        -1
-    }
-
-    /// Whoever sleeps is woken by other means.
-    fn arm(&mut self) -> bool {
+    fn prepare_sleep(&mut self) -> bool {
+        // Whoever sleeps is woken by other means.
         true
     }
 
-    fn packet_size(&self) -> usize {
-        PACKET_SIZE
+    fn diagnostics(&self) -> Diagnostics {
+        Diagnostics::default()
+    }
+
+    fn under_way(&self, _: &Address) -> usize {
+        0
+    }
+
+    fn take_broken(&mut self) -> Option<Address> {
+        None
     }
 }
 
@@ -1037,8 +1045,8 @@ impl Datagrams for Full {
 fn who_finds_the_link_full_sleeps_until_it_may_have_room() {
     let settings = Settings { packet_size: PACKET_SIZE, ..Settings::default() };
     let far = Route::Remote(Box::new(Remote::new(&[udp_carrier(SocketAddr::from(([127, 0, 0, 1], 1)))], settings)));
-    let devices = Devices { raw: Vec::new(), udp: Some(Box::new(Full)) };
-    let mut engine = engine(0, vec![Route::Myself, far], devices, 1_000, weft_core::time::Duration::default());
+    let carriers = Carriers::new(vec![Box::new(Full)]);
+    let mut engine = engine(0, vec![Route::Myself, far], carriers, 1_000, weft_core::time::Duration::default());
     let envelope = Envelope { context: CONTEXT, source: 0, tag: 1 };
     let peer = Some(id(&engine, 1));
     let send = Send { peer, envelope, data: UserData::empty(), mode: Mode::Synchronous, blocking: false };

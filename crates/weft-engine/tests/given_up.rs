@@ -17,7 +17,7 @@ use weft_core::layout::{Element, Layout};
 use weft_core::matching::Envelope;
 use weft_core::reduce::Op;
 use weft_engine::arguments::{Arguments, Bound, CollectiveScope, Datatype, Operation, SharedDatatype};
-use weft_engine::carriers::{Devices, Remote};
+use weft_engine::carriers::{Carriers, Remote};
 use weft_engine::engine::Parts;
 use weft_engine::error::{Error, TRUNCATED};
 use weft_engine::group::Group;
@@ -45,9 +45,9 @@ fn apart(count: usize) -> Vec<Engine> {
         if peer == own { Route::Myself } else { remote() }
     };
     let one = |own: usize| {
-        let devices = Devices { raw: Vec::new(), udp: Some(Box::new(Queue { own, wire: wire.clone() })) };
+        let carriers = Carriers::new(vec![Box::new(Queue::new(own, &wire))]);
         let routes = (0..count).map(|peer| route(own, peer)).collect();
-        engine(own, routes, devices, EAGER_LIMIT, settings.peer_timeout)
+        engine(own, routes, carriers, EAGER_LIMIT, settings.peer_timeout)
     };
     (0..count).map(one).collect()
 }
@@ -67,7 +67,7 @@ fn together(count: usize) -> Vec<Engine> {
             number: own as u32,
             host: None,
             node: Some(shared::Node::create(&key, own, count, &settings).unwrap()),
-            devices: Devices::NONE,
+            carriers: Carriers::NONE,
             secret: weft_core::wire::Secret::new([7; 16]),
             eager_limit: None,
             unexpected_bytes: 0,

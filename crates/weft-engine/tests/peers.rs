@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use weft_core::flow::Settings;
 use weft_core::matching::Envelope;
-use weft_core::rails::{Carrier, CarrierKind};
-use weft_engine::carriers::{Devices, Hop, Remote, Slot};
+use weft_core::rails::{RailCarrier, Role};
+use weft_engine::carriers::{CarrierId, Carriers, Hop, Remote};
 use weft_engine::memory::UserData;
 use weft_engine::peers::Route;
 use weft_engine::request::{Mode, Receive, Send, State};
@@ -52,15 +52,15 @@ fn engines(count: usize) -> Vec<Engine> {
     let settings = Settings { packet_size: PACKET_SIZE, ..Settings::default() };
     let path = |own: usize, peer: usize| {
         let udp = udp_carrier(SocketAddr::from(([127, 0, 0, 1], peer as u16)));
-        let raw = (Carrier { kind: CarrierKind::Raw, ..udp.0 }, Hop { slot: Slot::Raw(0), ..udp.1 });
+        let raw = (RailCarrier { role: Role::SmallMessages, ..udp.0 }, udp.1);
+        let udp = (udp.0, Hop { carrier: CarrierId(1), ..udp.1 });
         let remote = || Route::Remote(Box::new(Remote::new(&[raw, udp], settings.clone())));
         if peer == own { Route::Myself } else { remote() }
     };
     let build = |own: usize| {
-        let device = |wire: &Wire| Box::new(Queue { own, wire: wire.clone() });
-        let devices = Devices { raw: vec![device(&raw)], udp: Some(device(&udp)) };
+        let carriers = Carriers::new(vec![Box::new(Queue::of_frames(own, &raw)), Box::new(Queue::new(own, &udp))]);
         let paths = (0..count).map(|peer| path(own, peer)).collect();
-        engine(own, paths, devices, 1 << 16, settings.peer_timeout)
+        engine(own, paths, carriers, 1 << 16, settings.peer_timeout)
     };
     (0..count).map(build).collect()
 }

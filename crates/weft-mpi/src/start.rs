@@ -6,7 +6,7 @@
 
 mod capture;
 mod card;
-mod devices;
+mod carriers;
 mod join;
 mod leave;
 mod links;
@@ -25,7 +25,7 @@ use weft_net::single_copy::SingleCopy;
 use weft_net::{shared, single_copy};
 
 use crate::constants::MPI_ERR_OTHER;
-use crate::engine::{Devices, Engine, Machine, NewPeer, Parts, Route};
+use crate::engine::{Carriers, Engine, Machine, NewPeer, Parts, Route};
 use crate::error::{Error, Result};
 use crate::names::SharedNames;
 use crate::process::{self, Phase, Process};
@@ -156,7 +156,7 @@ fn connect(settings: &Settings, members: &Members, mut links: Opened) -> Result<
         udp.warnings().iter().for_each(|sentence| warn(rank, sentence));
     }
     let host = raw::Host { rank, locals, cards, key: names.name("xdp", &[]) };
-    let devices = if any_remote { devices::devices(settings, &host, &paths, links)? } else { Devices::NONE };
+    let carriers = if any_remote { carriers::carriers(settings, &host, &paths, links)? } else { Carriers::NONE };
     let hosts = hosts(cards);
     let parts = Parts {
         platform: Machine,
@@ -164,7 +164,7 @@ fn connect(settings: &Settings, members: &Members, mut links: Opened) -> Result<
         host: Some(hosts[rank as usize].clone()),
         node,
         memory: SingleCopy,
-        devices,
+        carriers,
         secret: Secret::new(*secret.expose()),
         eager_limit: settings.eager_limit,
         unexpected_bytes: settings.unexpected_bytes,

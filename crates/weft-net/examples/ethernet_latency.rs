@@ -5,7 +5,7 @@
 //! front of the other words a side receives by AF_XDP. `WEFT_INTERFACE` chooses the interface.
 
 use std::time::{Duration, Instant};
-use weft_net::datagrams::{Address, Datagrams, EthernetAddress, Outcome};
+use weft_net::carrier::{Address, Carrier, EthernetAddress, Outcome, receive_packets};
 use weft_net::ethernet::{Card, Ethernet};
 use weft_net::udp::Settings;
 use weft_net::xdp::{Group, Xdp};
@@ -26,7 +26,7 @@ fn main() {
     let link = Ethernet::open(&settings, None, None).expect("open");
     let own = link.card();
     let (is_xdp, words) = words.strip_prefix(&["xdp"]).map_or((false, &words[..]), |rest| (true, rest));
-    let mut link: Box<dyn Datagrams> = if is_xdp {
+    let mut link: Box<dyn Carrier> = if is_xdp {
         let link = Xdp::open(link, &Group::alone(own.address.port));
         Box::new(link.map_err(|refused| refused.why.expect("a reason of its own")).expect("open by AF_XDP"))
     } else {
@@ -40,7 +40,7 @@ fn main() {
 }
 
 /// The asker says where to answer.
-fn serve(link: &mut dyn Datagrams, own: &Card) {
+fn serve(link: &mut dyn Carrier, own: &Card) {
     println!("{}", own.encode());
     let mut last = Instant::now();
     while last.elapsed() < PATIENCE {
@@ -52,7 +52,7 @@ fn serve(link: &mut dyn Datagrams, own: &Card) {
             };
             answer = Some((Address::Ethernet(address), packet.to_vec()));
         };
-        if link.receive(take, 1) == 0 {
+        if receive_packets(link, take, 1) == 0 {
             continue;
         }
         let Some((to, packet)) = answer else { continue };
@@ -64,7 +64,7 @@ fn serve(link: &mut dyn Datagrams, own: &Card) {
     }
 }
 
-fn ask(link: &mut dyn Datagrams, own: &Card, server: &Card) {
+fn ask(link: &mut dyn Carrier, own: &Card, server: &Card) {
     let to = Address::Ethernet(server.address);
     let own = own.address;
     let mut packet = [0; SIZE];
@@ -77,7 +77,7 @@ fn ask(link: &mut dyn Datagrams, own: &Card, server: &Card) {
         for _ in 0..ROUNDS {
             link.send(&to, &packet).expect("send");
             let sent = Instant::now();
-            while link.receive(&mut |bytes| assert_eq!(bytes.len(), SIZE), 1) == 0 {
+            while receive_packets(link, &mut |bytes| assert_eq!(bytes.len(), SIZE), 1) == 0 {
                 if sent.elapsed() > LOST {
                     lost += 1;
                     break;

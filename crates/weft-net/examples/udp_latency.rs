@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
 use std::time::Instant;
-use weft_net::datagrams::{Datagrams, Outcome};
+use weft_net::carrier::{Carrier, Outcome, receive_packets};
 use weft_net::faults::{Faults, Plan};
 use weft_net::udp::{Card, Settings, Udp, choose_peer_address};
 
@@ -66,7 +66,7 @@ fn run(link: &mut Udp, to: SocketAddr, leader: bool) {
 }
 
 fn bare_ping_pong(link: &Udp, to: SocketAddr, leader: bool) -> f64 {
-    let fd = link.fd();
+    let fd = link.attributes().descriptor.expect("something to sleep on");
     // SAFETY: the link keeps its descriptor open as long as it is borrowed; the copy is never closed.
     let socket =
         std::mem::ManuallyDrop::new(unsafe { <std::net::UdpSocket as std::os::fd::FromRawFd>::from_raw_fd(fd) });
@@ -81,7 +81,8 @@ fn bare_ping_pong(link: &Udp, to: SocketAddr, leader: bool) -> f64 {
 fn ping_pong(link: &mut Udp, to: SocketAddr, leader: bool) -> f64 {
     let link = std::cell::RefCell::new(link);
     let mut send = || assert_eq!(link.borrow_mut().send(&to.into(), &[1; SIZE]).expect("send"), Outcome::Sent);
-    let mut receive = || while link.borrow_mut().receive(&mut |packet| assert_eq!(packet.len(), SIZE), 32) == 0 {};
+    let mut receive =
+        || while receive_packets(&mut *link.borrow_mut(), &mut |packet| assert_eq!(packet.len(), SIZE), 32) == 0 {};
     turns(leader, &mut send, &mut receive)
 }
 
@@ -107,10 +108,10 @@ fn burst(link: &mut Faults<&mut Udp>, to: SocketAddr, leader: bool) {
         let mut seen = 0;
         if leader {
             (0..BURST).for_each(|_| assert_eq!(link.send(&to.into(), &[1; SIZE]).expect("send"), Outcome::Sent));
-            while link.receive(&mut |_| (), 1) == 0 {}
+            while receive_packets(link, &mut |_| (), 1) == 0 {}
         } else {
             while seen < BURST {
-                seen += link.receive(&mut |_| (), 64);
+                seen += receive_packets(link, &mut |_| (), 64);
             }
             assert_eq!(link.send(&to.into(), &[1; SIZE]).expect("send"), Outcome::Sent);
         }

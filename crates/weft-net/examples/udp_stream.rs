@@ -8,7 +8,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use weft_net::datagrams::{Address, Datagrams};
+use weft_net::carrier::{Address, Carrier, receive_packets};
 use weft_net::udp::{Card, Settings, Udp, choose_peer_address};
 
 /// Length of one sample …
@@ -67,13 +67,13 @@ fn serve(link: &mut Udp) {
     let mut wait_until = Instant::now() + PATIENCE;
     while rates.len() < SAMPLES && Instant::now() < wait_until {
         let mut bytes = 0_u64;
-        if link.receive(&mut |packet| bytes += packet.len() as u64, 1) == 0 {
+        if receive_packets(link, &mut |packet| bytes += packet.len() as u64, 1) == 0 {
             continue;
         }
         let (start, mut last) = (Instant::now(), Instant::now());
         while last.elapsed() < SILENCE {
             for _ in 0..64 {
-                if link.receive(&mut |packet| bytes += packet.len() as u64, 256) > 0 {
+                if receive_packets(link, &mut |packet| bytes += packet.len() as u64, 256) > 0 {
                     last = Instant::now();
                 }
             }

@@ -1,4 +1,4 @@
-//! A datagram link that wraps another one and writes what it sends and receives to a file that Wireshark opens (`WEFT_CAPTURE`).
+//! A carrier that wraps another one and writes what it sends and receives to a file that Wireshark opens (`WEFT_CAPTURE`).
 //!
 //! All links of a process write to one file, which holds the latest packets: when it is full it is renamed, and replaces the previous file of that
 //! name. Of a packet of bulk data only the beginning is kept. If the file cannot be written, the capture ends, and the job goes on.
@@ -17,8 +17,8 @@ use weft_core::connection;
 use weft_core::pcapng::{self, Direction};
 use weft_core::wire::{self, Channel, Kind, Packet};
 
+use crate::carrier::{self, Address, Arrival, Carrier, FabricAddress, Outcome, VerbsAddress};
 use crate::clock;
-use crate::datagrams::{self, Address, Arrival, Datagrams, FabricAddress, Outcome, VerbsAddress};
 use crate::error::reason;
 use crate::{ethernet, sys};
 
@@ -198,31 +198,13 @@ pub struct Capture<D> {
     own: HashMap<Address, Address>,
 }
 
-impl<D: Datagrams> Capture<D> {
+impl<D: Carrier> Capture<D> {
     /// Wraps a link that leads to these peers, by their index in the job; to some in several ways, the best first.
     pub fn new(inner: D, recorder: &SharedRecorder, ends: Vec<Vec<Ends>>) -> Self {
-        let interface = lock(recorder).add_interface(inner.name());
+        let interface = lock(recorder).add_interface(inner.attributes().name);
         let own = ends.iter().flatten().map(|ends| (ends.peer, ends.own)).collect();
         let ends = ends.iter().map(|ends| ends.first().copied()).collect();
         Self { inner, recorder: recorder.clone(), interface, ends, own }
-    }
-
-    /// Takes what has arrived, and notes it; when there is nothing, what was noted is written.
-    fn take(&mut self, receive: impl FnOnce(&mut D, &mut dyn FnMut(&[u8])) -> usize) -> usize {
-        let Self { inner, recorder, interface, ends, .. } = self;
-        let nowhere = Ends { own: NOWHERE.into(), peer: NOWHERE.into() };
-        let count = receive(inner, &mut |packet| {
-            let claimed = wire::peek_sender(packet).and_then(|peer| *ends.get(peer as usize)?);
-            let ends = claimed.unwrap_or(nowhere);
-            lock(recorder).record(*interface, Direction::In, (&ends.peer, &ends.own), packet);
-        });
-        if count == 0 {
-            let mut recorder = lock(&self.recorder);
-            if !recorder.pending.is_empty() {
-                recorder.flush();
-            }
-        }
-        count
     }
 
     fn sent(&mut self, to: &Address, packet: &[u8]) {
@@ -235,7 +217,7 @@ fn lock(recorder: &SharedRecorder) -> std::sync::MutexGuard<'_, Recorder> {
     recorder.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<D: Datagrams> datagrams::Wrapper for Capture<D> {
+impl<D: Carrier> carrier::Wrapper for Capture<D> {
     type Inner = D;
 
     #[inline]
@@ -264,24 +246,27 @@ impl<D: Datagrams> datagrams::Wrapper for Capture<D> {
         Ok(taken)
     }
 
-    fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
-        self.take(|inner, note| {
-            let mut both = |packet: &[u8]| {
-                note(packet);
-                on_packet(packet);
-            };
-            inner.receive(&mut both, limit)
-        })
-    }
-
-    fn receive_trains(&mut self, on_train: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
-        self.take(|inner, note| {
-            let mut both = |arrival: Arrival<'_>| {
-                arrival.bytes.chunks(arrival.segment.max(1)).for_each(&mut *note);
-                on_train(arrival);
-            };
-            inner.receive_trains(&mut both, limit)
-        })
+    /// What has arrived is noted; when there is nothing, what was noted is written.
+    fn receive(&mut self, on_arrival: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
+        let Self { inner, recorder, interface, ends, .. } = self;
+        let nowhere = Ends { own: NOWHERE.into(), peer: NOWHERE.into() };
+        let note = |packet: &[u8]| {
+            let claimed = wire::peek_sender(packet).and_then(|peer| *ends.get(peer as usize)?);
+            let ends = claimed.unwrap_or(nowhere);
+            lock(recorder).record(*interface, Direction::In, (&ends.peer, &ends.own), packet);
+        };
+        let mut both = |arrival: Arrival<'_>| {
+            arrival.packets().for_each(note);
+            on_arrival(arrival);
+        };
+        let count = inner.receive(&mut both, limit);
+        if count == 0 {
+            let mut recorder = lock(&self.recorder);
+            if !recorder.pending.is_empty() {
+                recorder.flush();
+            }
+        }
+        count
     }
 }
 

@@ -1,20 +1,24 @@
 //! A capture holds what went over the link, its size is bounded, and a failure of it never disturbs the link.
 
 use super::*;
-use crate::datagrams::{Begun, Exposure, Placement, Proof, RemoteMemory};
+use crate::carrier::{
+    Begun, CarrierAttributes, Delivery, Diagnostics, Look, Multicast, MulticastAttributes, Placement, Proof,
+    Registration, RemoteMemory, RemoteMemoryAccess, receive_packets, send_one_by_one,
+};
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::os::fd::RawFd;
 use std::sync::mpsc;
 use weft_engine::memory::UserData;
 
-/// A link that gives back what it is sent.
+const MIRROR: CarrierAttributes = CarrierAttributes::packets("mirror", 1500, Look::Memory);
+
+/// A carrier that gives back what it is sent.
 #[derive(Default)]
 struct Mirror(VecDeque<Vec<u8>>);
 
-impl Datagrams for Mirror {
-    fn name(&self) -> &'static str {
-        "mirror"
+impl Carrier for Mirror {
+    fn attributes(&self) -> &CarrierAttributes {
+        &MIRROR
     }
 
     fn send(&mut self, _: &Address, packet: &[u8]) -> io::Result<Outcome> {
@@ -22,18 +26,30 @@ impl Datagrams for Mirror {
         Ok(Outcome::Sent)
     }
 
-    fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
+    fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> std::io::Result<usize> {
+        send_one_by_one(self, to, train, segment)
+    }
+
+    fn receive(&mut self, on_arrival: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
         let count = self.0.len().min(limit);
-        self.0.drain(..count).for_each(|packet| on_packet(&packet));
+        self.0.drain(..count).for_each(|packet| on_arrival(Arrival::packet(&packet)));
         count
     }
 
-    fn fd(&self) -> RawFd {
-        -1
+    fn prepare_sleep(&mut self) -> bool {
+        false
     }
 
-    fn packet_size(&self) -> usize {
-        1500
+    fn diagnostics(&self) -> Diagnostics {
+        Diagnostics::default()
+    }
+
+    fn under_way(&self, _: &Address) -> usize {
+        0
+    }
+
+    fn take_broken(&mut self) -> Option<Address> {
+        None
     }
 }
 
@@ -100,8 +116,8 @@ fn what_is_sent_and_received_is_in_the_file_as_soon_as_the_link_is_idle() {
     let train = [packet(1, 1000), packet(1, 1000), packet(1, 30)].concat();
     assert_eq!(link.send_train(&to, &train, 1000).unwrap(), 2030);
     let mut received = 0;
-    assert_eq!((link.receive(&mut |_| received += 1, 64), received), (4, 4));
-    assert_eq!(link.receive(&mut |_| received += 1, 64), 0);
+    assert_eq!((receive_packets(&mut link, &mut |_| received += 1, 64), received), (4, 4));
+    assert_eq!(receive_packets(&mut link, &mut |_| received += 1, 64), 0);
 
     let found = packets(&fs::read(place.file()).unwrap());
     let shape: Vec<_> =
@@ -120,8 +136,8 @@ fn a_packet_that_claims_an_unknown_sender_is_captured_as_from_nowhere() {
     let place = TestDirectory::new("unknown");
     let recorder = Recorder::create(&place.file(), Box::new(|why| panic!("{why}"))).unwrap();
     let mut link = Capture::new(Mirror(VecDeque::from([packet(7, 40), vec![1, 2]])), &recorder, ends());
-    link.receive(&mut |_| {}, 64);
-    link.receive(&mut |_| {}, 64);
+    receive_packets(&mut link, &mut |_| {}, 64);
+    receive_packets(&mut link, &mut |_| {}, 64);
     let found = packets(&fs::read(place.file()).unwrap());
     assert_eq!(found.len(), 2);
     assert!(found.iter().all(|(_, _, _, kept)| kept[26..34] == [0; 8]));
@@ -137,7 +153,7 @@ fn the_latest_packets_are_kept_in_two_files() {
         let mut packet = packet(1, 200);
         packet[100] = i;
         link.send(&to, &packet).unwrap();
-        link.receive(&mut |_| {}, 0);
+        receive_packets(&mut link, &mut |_| {}, 0);
     }
     drop((link, recorder));
     let numbers = |path: &Path| {
@@ -165,7 +181,7 @@ fn a_full_disk_is_told_once_and_the_link_works_on() {
     let mut received = 0;
     for _ in 0..5 {
         link.send(&ends()[1][0].peer, &packet(1, 60)).unwrap();
-        while link.receive(&mut |_| received += 1, 64) > 0 {}
+        while receive_packets(&mut link, &mut |_| received += 1, 64) > 0 {}
     }
     drop((link, recorder));
     let told: Vec<String> = told.try_iter().collect();
@@ -190,10 +206,11 @@ fn what_somebody_has_put_where_the_file_shall_be_is_replaced_and_not_written_to(
     assert_eq!(fs::read(directory.file()).unwrap(), b"packets");
 }
 
-/// A link that writes to memory of peers and multicasts, and is asked for everything that a link can be asked for.
+/// A carrier that writes to memory of peers and multicasts.
+#[derive(Default)]
 struct Able {
     written: Vec<(Range<u64>, u64)>,
-    concealed: Vec<Exposure>,
+    deregistered: Vec<Registration>,
     joined: Vec<Address>,
 }
 
@@ -207,42 +224,38 @@ const PLACEMENT: Placement = Placement {
     proof: Proof::Completion,
 };
 const GROUP: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(239, 192, 0, 1)), 7);
+const ABLE: CarrierAttributes = CarrierAttributes {
+    delivery: Delivery::Ordered,
+    train_bytes: 64_000,
+    descriptor: Some(1),
+    remote_memory: Some(PLACEMENT),
+    multicast: Some(MulticastAttributes { packet_size: 1300, receives: Some(20) }),
+    ..CarrierAttributes::packets("able", 1400, Look::Memory)
+};
 
-impl Datagrams for Able {
-    fn name(&self) -> &'static str {
-        "able"
+impl Carrier for Able {
+    fn attributes(&self) -> &CarrierAttributes {
+        &ABLE
     }
 
     fn send(&mut self, _: &Address, _: &[u8]) -> io::Result<Outcome> {
         Ok(Outcome::Sent)
     }
 
-    fn receive(&mut self, _: &mut dyn FnMut(&[u8]), _: usize) -> usize {
+    fn send_train(&mut self, _: &Address, train: &[u8], _: usize) -> io::Result<usize> {
+        Ok(train.len())
+    }
+
+    fn receive(&mut self, _: &mut dyn FnMut(Arrival<'_>), _: usize) -> usize {
         0
     }
 
-    fn fd(&self) -> RawFd {
-        -1
-    }
-
-    fn arm(&mut self) -> bool {
+    fn prepare_sleep(&mut self) -> bool {
         true
     }
 
-    fn train_bytes(&self) -> usize {
-        64_000
-    }
-
-    fn rejected(&self) -> u64 {
-        3
-    }
-
-    fn written(&self) -> u64 {
-        4
-    }
-
-    fn last_refusal(&self) -> Option<String> {
-        Some("no".into())
+    fn diagnostics(&self) -> Diagnostics {
+        Diagnostics { rejected: 3, written: 4, last_refusal: Some("no".into()) }
     }
 
     fn under_way(&self, _: &Address) -> usize {
@@ -253,20 +266,22 @@ impl Datagrams for Able {
         Some(GROUP.into())
     }
 
-    fn packet_size(&self) -> usize {
-        1400
+    fn rma(&mut self) -> Option<&mut dyn RemoteMemoryAccess> {
+        Some(self)
     }
 
-    fn placement(&self) -> Option<Placement> {
-        Some(PLACEMENT)
+    fn multicast(&mut self) -> Option<&mut dyn Multicast> {
+        Some(self)
+    }
+}
+
+impl RemoteMemoryAccess for Able {
+    fn register(&mut self, _: &UserData, length: u64) -> Option<(Registration, RemoteMemory)> {
+        Some((Registration(6), RemoteMemory { key: 7, address: length }))
     }
 
-    fn expose(&mut self, _: &UserData, length: u64) -> Option<(Exposure, RemoteMemory)> {
-        Some((Exposure(6), RemoteMemory { key: 7, address: length }))
-    }
-
-    fn conceal(&mut self, exposure: Exposure) {
-        self.concealed.push(exposure);
+    fn deregister(&mut self, registration: Registration) {
+        self.deregistered.push(registration);
     }
 
     fn write(&mut self, _: &Address, _: &UserData, range: Range<u64>, _: RemoteMemory, number: u64) -> Begun {
@@ -278,20 +293,14 @@ impl Datagrams for Able {
         Begun::NotNow
     }
 
-    fn poll_placed(&mut self) -> Option<u64> {
+    fn poll_completion(&mut self) -> Option<u64> {
         self.written.pop().map(|(_, number)| number)
     }
+}
 
-    fn group(&self, _: u64, _: u64) -> Option<Address> {
-        Some(GROUP.into())
-    }
-
-    fn group_packet_size(&self) -> usize {
-        1300
-    }
-
-    fn group_receives(&self) -> usize {
-        20
+impl Multicast for Able {
+    fn address(&self, _: u64, _: u64) -> Address {
+        GROUP.into()
     }
 
     fn join(&mut self, group: &Address, _: bool) -> io::Result<()> {
@@ -305,30 +314,24 @@ impl Datagrams for Able {
 }
 
 #[test]
-fn a_capture_turns_off_nothing_that_the_link_can_do() {
+fn a_capture_turns_off_nothing_that_the_carrier_can_do() {
     let directory = TestDirectory::new("able");
     let recorder = Recorder::create(&directory.file(), Box::new(|_| ())).unwrap();
-    let able = Able { written: Vec::new(), concealed: Vec::new(), joined: Vec::new() };
-    let mut link = Capture::new(able, &recorder, ends());
-    assert_eq!(link.placement(), Some(PLACEMENT));
+    let mut link = Capture::new(Able::default(), &recorder, ends());
+    assert_eq!(*link.attributes(), ABLE);
     let (data, to) = (UserData::leaked(64), Address::from(GROUP));
-    let (exposure, there) = link.expose(&data, 64).unwrap();
-    assert_eq!((exposure, there), (Exposure(6), RemoteMemory { key: 7, address: 64 }));
-    assert_eq!(link.write(&to, &data, 8..16, there, 9), Begun::Yes);
-    assert_eq!(link.inner.written, [(8..16, 9)]);
-    assert_eq!(link.poll_placed(), Some(9));
-    assert_eq!(link.read(&to, &data, 8..16, there, 9), Begun::NotNow);
-    link.conceal(exposure);
-    assert_eq!(link.inner.concealed, [exposure]);
-    assert_eq!(
-        (link.name(), link.train_bytes(), link.packet_size(), link.fd(), link.arm()),
-        ("able", 64_000, 1400, -1, true)
-    );
-    assert_eq!((link.rejected(), link.written(), link.last_refusal().as_deref()), (3, 4, Some("no")));
-    assert_eq!((link.under_way(&to), link.take_broken()), (5, Some(to)));
-    assert_eq!((link.group(1, 2), link.group_packet_size(), link.group_receives()), (Some(to), 1300, 20));
-    link.join(&to, true).unwrap();
+    let rma = link.rma().unwrap();
+    let (registration, there) = rma.register(&data, 64).unwrap();
+    assert_eq!((registration, there), (Registration(6), RemoteMemory { key: 7, address: 64 }));
+    assert_eq!(rma.write(&to, &data, 8..16, there, 9), Begun::Yes);
+    assert_eq!(rma.poll_completion(), Some(9));
+    assert_eq!(rma.read(&to, &data, 8..16, there, 9), Begun::NotNow);
+    rma.deregister(registration);
+    assert_eq!(link.inner.deregistered, [registration]);
+    let groups = link.multicast().unwrap();
+    assert_eq!(groups.address(1, 2), to);
+    groups.join(&to, true).unwrap();
     assert_eq!(link.inner.joined, [to]);
-    link.leave(&to);
-    assert!(link.inner.joined.is_empty());
+    assert_eq!((link.prepare_sleep(), link.under_way(&to), link.take_broken()), (true, 5, Some(to)));
+    assert_eq!(link.diagnostics(), Diagnostics { rejected: 3, written: 4, last_refusal: Some("no".into()) });
 }

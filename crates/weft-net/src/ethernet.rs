@@ -16,10 +16,13 @@ pub(crate) use frame::{ETHER_TYPE, share_of_header};
 use std::fmt::Write;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
-use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use crate::datagrams::{Address, Arrival, Datagrams, EthernetAddress, Outcome, wrong_address};
+use crate::carrier::{
+    Address, Arrival, Carrier, CarrierAttributes, Diagnostics, EthernetAddress, Look, Multicast, MulticastAttributes,
+    Outcome, send_one_by_one, wrong_address,
+};
 use crate::udp::{self, PACKET_SIZE_MAX, PACKET_SIZE_MIN};
 use crate::{Error, reason};
 pub use filter::Filter;
@@ -113,7 +116,7 @@ pub struct Ethernet {
     /// The interface's number.
     index: u32,
     groups: Groups,
-    packet_size: usize,
+    attributes: CarrierAttributes,
     frame: Vec<u8>,
     idle_looks: u32,
     counters: Counters,
@@ -161,6 +164,11 @@ impl Ethernet {
         let packet_size = (mtu as usize).saturating_sub(frame::MTU_SHARE).min(most);
         let socket = PacketSocket::new(fd, frame::HEADER + packet_size, ring)
             .map_err(|cause| Error::system(format!("share a ring for frames of {interface} with the kernel"), cause))?;
+        let attributes = CarrierAttributes {
+            descriptor: Some(socket.fd()),
+            multicast: Some(MulticastAttributes { packet_size, receives: None }),
+            ..CarrierAttributes::packets("ethernet", packet_size, Look::Memory)
+        };
         Ok(Self {
             socket,
             rail,
@@ -168,7 +176,7 @@ impl Ethernet {
             interface,
             index,
             groups: Groups::default(),
-            packet_size,
+            attributes,
             frame: frame::template(mac),
             idle_looks: 0,
             counters: Counters::default(),
@@ -181,7 +189,7 @@ impl Ethernet {
         Card {
             rail: self.rail,
             address: self.address,
-            packet_size: self.packet_size as u16,
+            packet_size: self.attributes.packet_size as u16,
             window_packets: self.socket.frames() as u32,
         }
     }
@@ -230,15 +238,16 @@ impl Ethernet {
     }
 }
 
-impl Datagrams for Ethernet {
-    fn name(&self) -> &'static str {
-        "ethernet"
+impl Carrier for Ethernet {
+    #[inline]
+    fn attributes(&self) -> &CarrierAttributes {
+        &self.attributes
     }
 
     #[inline]
     fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
         let Address::Ethernet(to) = to else { return Err(wrong_address()) };
-        if packet.len() > self.packet_size {
+        if packet.len() > self.attributes.packet_size {
             self.counters.too_large += 1;
             return Ok(Outcome::TooLarge);
         }
@@ -257,13 +266,12 @@ impl Datagrams for Ethernet {
         Err(last.unwrap_or_else(|| io::ErrorKind::Interrupted.into()))
     }
 
-    #[inline]
-    fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
-        self.receive_trains(&mut |train| on_packet(train.bytes), limit)
+    fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> io::Result<usize> {
+        send_one_by_one(self, to, train, segment)
     }
 
     #[inline]
-    fn receive_trains(&mut self, on_train: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
+    fn receive(&mut self, on_arrival: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
         let Self { socket, counters, address, groups, .. } = self;
         let (mut frames, mut handled) = (0, 0);
         let mut take = |bytes: &[u8], length: usize| {
@@ -275,7 +283,7 @@ impl Datagrams for Ethernet {
             let port = if to_group { groups.port() } else { address.port };
             match frame::parse(bytes, port) {
                 Some(packet) if length == bytes.len() => {
-                    on_train(Arrival { to_group, ..Arrival::packet(packet) });
+                    on_arrival(Arrival { to_group, ..Arrival::packet(packet) });
                     handled += 1;
                 }
                 _ => counters.malformed += 1,
@@ -295,20 +303,30 @@ impl Datagrams for Ethernet {
         handled
     }
 
-    fn fd(&self) -> RawFd {
-        self.socket.fd()
+    fn prepare_sleep(&mut self) -> bool {
+        true
     }
 
-    fn rejected(&self) -> u64 {
-        self.counters.malformed
+    fn diagnostics(&self) -> Diagnostics {
+        Diagnostics { rejected: self.counters.malformed, ..Diagnostics::default() }
     }
 
-    fn packet_size(&self) -> usize {
-        self.packet_size
+    fn under_way(&self, _to: &Address) -> usize {
+        0
     }
 
-    fn group(&self, job: u64, group: u64) -> Option<Address> {
-        Some(groups::address(job, group).into())
+    fn take_broken(&mut self) -> Option<Address> {
+        None
+    }
+
+    fn multicast(&mut self) -> Option<&mut dyn Multicast> {
+        Some(self)
+    }
+}
+
+impl Multicast for Ethernet {
+    fn address(&self, job: u64, group: u64) -> Address {
+        groups::address(job, group).into()
     }
 
     fn join(&mut self, group: &Address, receives: bool) -> io::Result<()> {

@@ -14,14 +14,14 @@ mod rails;
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::RawFd;
 
 use weft_core::rails::RAILS_MAX;
 use weft_engine::memory::UserData;
 
 use crate::Error;
-use crate::datagrams::{
-    Address, Begun, Datagrams, Exposure, FabricAddress, Outcome, Placement, Proof, RemoteMemory, wrong_address,
+use crate::carrier::{
+    Address, Arrival, Begun, Carrier, CarrierAttributes, Delivery, Diagnostics, FabricAddress, Look, Outcome,
+    Placement, Proof, Registration, RemoteMemory, RemoteMemoryAccess, send_one_by_one, wrong_address,
 };
 use crate::udp::{self, PACKET_SIZE_MIN};
 use api::Library;
@@ -231,6 +231,7 @@ fn open_placing(library: &'static Library, settings: &Settings, chosen: &Offer, 
 /// An open endpoint.
 pub struct Fabric {
     endpoint: Endpoint,
+    attributes: CarrierAttributes,
     window_packets: u32,
     /// Which of this process's endpoints it is.
     number: u8,
@@ -286,15 +287,21 @@ impl Fabric {
             )));
         }
         let window_packets = endpoint.receives().max(WINDOW_PACKETS_MIN);
-        Ok(Self { endpoint, window_packets, number, rail })
+        let attributes = CarrierAttributes {
+            delivery: if endpoint.offer.kind == Kind::Ordered { Delivery::Ordered } else { Delivery::Unreliable },
+            descriptor: endpoint.descriptor,
+            remote_memory: endpoint.places().then(|| placing(&endpoint.offer)),
+            ..CarrierAttributes::packets("fabric", endpoint.packet_size, Look::SystemCall)
+        };
+        Ok(Self { endpoint, attributes, window_packets, number, rail })
     }
 
     /// What peers need to know.
     pub fn card(&self) -> Card {
         Card {
             provider: self.endpoint.offer.provider.clone(),
-            ordered: self.endpoint.offer.kind == Kind::Ordered,
-            places: self.endpoint.places(),
+            ordered: self.attributes.delivery == Delivery::Ordered,
+            places: self.attributes.remote_memory.is_some(),
             packet_size: self.endpoint.packet_size as u16,
             window_packets: self.window_packets,
             rail: self.rail,
@@ -348,9 +355,9 @@ impl Fabric {
     }
 }
 
-impl Datagrams for Fabric {
-    fn name(&self) -> &'static str {
-        "fabric"
+impl Carrier for Fabric {
+    fn attributes(&self) -> &CarrierAttributes {
+        &self.attributes
     }
 
     fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
@@ -365,16 +372,25 @@ impl Datagrams for Fabric {
         })
     }
 
-    fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
-        self.endpoint.receive(on_packet, limit)
+    fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> io::Result<usize> {
+        send_one_by_one(self, to, train, segment)
     }
 
-    fn fd(&self) -> RawFd {
-        self.endpoint.descriptor.unwrap_or(-1)
+    fn receive(&mut self, on_arrival: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
+        self.endpoint.receive(&mut |packet| on_arrival(Arrival::packet(packet)), limit)
     }
 
-    fn arm(&mut self) -> bool {
+    fn prepare_sleep(&mut self) -> bool {
         self.endpoint.arm()
+    }
+
+    fn diagnostics(&self) -> Diagnostics {
+        let describe = |(call, error)| {
+            let (provider, why) = (&self.endpoint.offer.provider, self.endpoint.describe(error));
+            format!("libfabric's provider {provider}, {call}: {why}")
+        };
+        let last_refusal = self.endpoint.last_error.map(describe);
+        Diagnostics { rejected: self.endpoint.errors, last_refusal, ..Diagnostics::default() }
     }
 
     fn under_way(&self, to: &Address) -> usize {
@@ -390,30 +406,18 @@ impl Datagrams for Fabric {
         Some(Address::Fabric(FabricAddress { endpoint: self.number, name, ip }))
     }
 
-    fn rejected(&self) -> u64 {
-        self.endpoint.errors
+    fn rma(&mut self) -> Option<&mut dyn RemoteMemoryAccess> {
+        if self.attributes.remote_memory.is_some() { Some(self) } else { None }
     }
+}
 
-    fn last_refusal(&self) -> Option<String> {
-        let (call, error) = self.endpoint.last_error?;
-        let (provider, why) = (&self.endpoint.offer.provider, self.endpoint.describe(error));
-        Some(format!("libfabric's provider {provider}, {call}: {why}"))
-    }
-
-    fn packet_size(&self) -> usize {
-        self.endpoint.packet_size
-    }
-
-    fn placement(&self) -> Option<Placement> {
-        self.endpoint.places().then(|| placing(&self.endpoint.offer))
-    }
-
-    fn expose(&mut self, data: &UserData, length: u64) -> Option<(Exposure, RemoteMemory)> {
+impl RemoteMemoryAccess for Fabric {
+    fn register(&mut self, data: &UserData, length: u64) -> Option<(Registration, RemoteMemory)> {
         self.endpoint.expose(data, length)
     }
 
-    fn conceal(&mut self, exposure: Exposure) {
-        self.endpoint.conceal(exposure);
+    fn deregister(&mut self, registration: Registration) {
+        self.endpoint.conceal(registration);
     }
 
     fn write(&mut self, to: &Address, data: &UserData, range: Range<u64>, there: RemoteMemory, number: u64) -> Begun {
@@ -426,7 +430,7 @@ impl Datagrams for Fabric {
         self.endpoint.access(to.name, Access::Read, data, range, there, number)
     }
 
-    fn poll_placed(&mut self) -> Option<u64> {
+    fn poll_completion(&mut self) -> Option<u64> {
         self.endpoint.poll_placed()
     }
 }
@@ -434,6 +438,7 @@ impl Datagrams for Fabric {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::carrier::receive_packets;
     use std::time::{Duration, Instant};
 
     const LIMIT: Duration = Duration::from_secs(20);
@@ -466,15 +471,17 @@ mod tests {
                 if sent < 1000 && sent - (arrived.len() as u32) < 100 {
                     match near.send(&to, &packet).expect("a verdict") {
                         Outcome::Sent => sent += 1,
-                        Outcome::WouldBlock => assert_eq!(near.last_refusal(), None, "{provider}"),
+                        Outcome::WouldBlock => assert_eq!(near.diagnostics().last_refusal, None, "{provider}"),
                         // Not for so long that packets for others go ahead.
-                        Outcome::Dropped => assert!(near.last_refusal().is_some_and(|why| why.contains("fi_send"))),
+                        Outcome::Dropped => {
+                            assert!(near.diagnostics().last_refusal.is_some_and(|why| why.contains("fi_send")))
+                        }
                         Outcome::TooLarge => panic!("{provider}: eight bytes are not too many"),
                     }
                     packet.fill(0xee);
                 }
-                near.receive(&mut |_| panic!("nobody sends here"), 16);
-                far.receive(&mut |packet| arrived.push(packet.to_vec()), 16);
+                receive_packets(&mut near, &mut |_| panic!("nobody sends here"), 16);
+                receive_packets(&mut far, &mut |packet| arrived.push(packet.to_vec()), 16);
             }
             let expected: Vec<Vec<u8>> =
                 (0..1000_u32).map(|number| [number.to_le_bytes(), (!number).to_le_bytes()].concat()).collect();

@@ -1,4 +1,4 @@
-//! A datagram link that wraps another one and damages what is sent through it: loses, repeats, reorders and corrupts packets, by
+//! A carrier that wraps another one and damages what is sent through it: loses, repeats, reorders and corrupts packets, by
 //! chance, from a seed. Compiled into the product, so that a user can see a program survive a bad network (`WEFT_FAULTS`).
 //!
 //! Packets for one peer are damaged when they leave; when all processes of a job use the same plan, every direction is. What goes to a multicast
@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::io;
 
-use crate::datagrams::{self, Address, Arrival, Datagrams, Outcome};
+use crate::carrier::{self, Address, Arrival, Carrier, CarrierAttributes, Delivery, Outcome};
 use crate::{Error, clock};
 use weft_core::time::{Duration, Instant};
 
@@ -103,6 +103,7 @@ pub struct Counters {
 /// A link with faults. An empty plan adds one comparison per packet.
 pub struct Faults<D> {
     inner: D,
+    attributes: CarrierAttributes,
     plan: Plan,
     is_clean: bool,
     random: Random,
@@ -128,12 +129,17 @@ struct Held {
     until: Instant,
 }
 
-impl<D: Datagrams> Faults<D> {
+impl<D: Carrier> Faults<D> {
     /// Wraps a link.
     pub fn new(inner: D, plan: Plan) -> Self {
         let (random, is_clean) = (Random(plan.seed), plan.is_clean());
+        let mut attributes = *inner.attributes();
+        if !is_clean && attributes.name != SPARED {
+            attributes.delivery = Delivery::Unreliable;
+        }
         Self {
             inner,
+            attributes,
             plan,
             is_clean,
             random,
@@ -250,7 +256,7 @@ impl<D: Datagrams> Faults<D> {
             true => to_group.extend(train.bytes.chunks(train.segment.max(1)).map(<[u8]>::to_vec)),
             false => on_train(train),
         };
-        let count = self.inner.receive_trains(on_arrival, limit);
+        let count = self.inner.receive(on_arrival, limit);
         let mut each = |packet: &[u8]| on_train(Arrival { to_group: true, ..Arrival::packet(packet) });
         to_group.iter().for_each(|packet| self.arrive_damaged(packet, &mut each));
         count + self.arrive_late(&mut each)
@@ -280,7 +286,7 @@ impl<D: Datagrams> Faults<D> {
     }
 }
 
-impl<D: Datagrams> datagrams::Wrapper for Faults<D> {
+impl<D: Carrier> carrier::Wrapper for Faults<D> {
     type Inner = D;
 
     #[inline]
@@ -291,6 +297,12 @@ impl<D: Datagrams> datagrams::Wrapper for Faults<D> {
     #[inline]
     fn inner_mut(&mut self) -> &mut D {
         &mut self.inner
+    }
+
+    /// A carrier into which faults are injected keeps no promise.
+    #[inline]
+    fn attributes(&self) -> &CarrierAttributes {
+        &self.attributes
     }
 
     #[inline]
@@ -314,17 +326,14 @@ impl<D: Datagrams> datagrams::Wrapper for Faults<D> {
     }
 
     #[inline]
-    fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
-        let mut each = |train: Arrival<'_>| train.bytes.chunks(train.segment.max(1)).for_each(&mut *on_packet);
-        Datagrams::receive_trains(self, &mut each, limit)
-    }
-
-    #[inline]
-    fn receive_trains(&mut self, on_train: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
+    fn receive(&mut self, on_arrival: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
         self.release_held();
-        if self.is_clean { self.inner.receive_trains(on_train, limit) } else { self.receive_damaged(on_train, limit) }
+        if self.is_clean { self.inner.receive(on_arrival, limit) } else { self.receive_damaged(on_arrival, limit) }
     }
 }
+
+/// The carrier whose connections are spared.
+const SPARED: &str = "verbs";
 
 /// What goes to this address leaves whole.
 fn spares(to: &Address) -> bool {
@@ -356,28 +365,46 @@ impl Random {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::RawFd;
+    use crate::carrier::{Diagnostics, Look, receive_packets, send_one_by_one};
+
+    const ATTRIBUTES: CarrierAttributes = CarrierAttributes::packets("test", 1400, Look::Memory);
 
     /// Remembers what was sent.
     #[derive(Default)]
     struct Recorder(Vec<Vec<u8>>);
 
-    impl Datagrams for Recorder {
-        fn name(&self) -> &'static str {
-            "recorder"
+    impl Carrier for Recorder {
+        fn attributes(&self) -> &CarrierAttributes {
+            &ATTRIBUTES
         }
+
         fn send(&mut self, _: &Address, packet: &[u8]) -> io::Result<Outcome> {
             self.0.push(packet.to_vec());
             Ok(Outcome::Sent)
         }
-        fn receive(&mut self, _: &mut dyn FnMut(&[u8]), _: usize) -> usize {
+
+        fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> std::io::Result<usize> {
+            send_one_by_one(self, to, train, segment)
+        }
+
+        fn receive(&mut self, _: &mut dyn FnMut(Arrival<'_>), _: usize) -> usize {
             0
         }
-        fn fd(&self) -> RawFd {
-            -1
+
+        fn prepare_sleep(&mut self) -> bool {
+            false
         }
-        fn packet_size(&self) -> usize {
-            1400
+
+        fn diagnostics(&self) -> Diagnostics {
+            Diagnostics::default()
+        }
+
+        fn under_way(&self, _: &Address) -> usize {
+            0
+        }
+
+        fn take_broken(&mut self) -> Option<Address> {
+            None
         }
     }
 
@@ -388,7 +415,7 @@ mod tests {
             assert_eq!(link.send(&to, &number.to_le_bytes()).unwrap(), Outcome::Sent);
         }
         std::thread::sleep(std::time::Duration::from_millis(2));
-        link.receive(&mut |_| {}, 1);
+        receive_packets(&mut link, &mut |_| {}, 1);
         assert!(link.held.is_empty(), "what was held back has left");
         (link.inner.0, link.counters)
     }
@@ -447,33 +474,46 @@ mod tests {
     /// Has a train for a group, once.
     struct Group(Vec<u8>);
 
-    impl Datagrams for Group {
-        fn name(&self) -> &'static str {
-            "group"
+    impl Carrier for Group {
+        fn attributes(&self) -> &CarrierAttributes {
+            &ATTRIBUTES
         }
+
         fn send(&mut self, _: &Address, packet: &[u8]) -> io::Result<Outcome> {
             self.0.extend_from_slice(packet);
             Ok(Outcome::Sent)
         }
-        fn receive(&mut self, _: &mut dyn FnMut(&[u8]), _: usize) -> usize {
-            0
+
+        fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> std::io::Result<usize> {
+            send_one_by_one(self, to, train, segment)
         }
-        fn receive_trains(&mut self, on_train: &mut dyn FnMut(Arrival<'_>), _: usize) -> usize {
+
+        fn receive(&mut self, on_arrival: &mut dyn FnMut(Arrival<'_>), _: usize) -> usize {
             let bytes = std::mem::take(&mut self.0);
-            on_train(Arrival { bytes: &bytes, segment: 8, marked: false, to_group: true });
+            on_arrival(Arrival { bytes: &bytes, segment: 8, marked: false, to_group: true });
             bytes.len() / 8
         }
-        fn fd(&self) -> RawFd {
-            -1
+
+        fn prepare_sleep(&mut self) -> bool {
+            false
         }
-        fn packet_size(&self) -> usize {
-            8
+
+        fn diagnostics(&self) -> Diagnostics {
+            Diagnostics::default()
+        }
+
+        fn under_way(&self, _: &Address) -> usize {
+            0
+        }
+
+        fn take_broken(&mut self) -> Option<Address> {
+            None
         }
     }
 
     #[test]
     fn a_connection_of_a_device_is_spared_and_its_groups_are_not() {
-        use crate::datagrams::VerbsAddress;
+        use crate::carrier::VerbsAddress;
         let plan = Plan { drop: 1.0, ..Plan::default() };
         let mut link = Faults::new(Recorder::default(), plan);
         let at = |ip: [u8; 4]| Address::Verbs(VerbsAddress { peer: 1, listens: (ip, 7).into() });
@@ -498,9 +538,9 @@ mod tests {
             }
             assert_eq!(link.inner.0.len() as u64, 8 * PACKETS, "it leaves whole");
             let mut arrived = Vec::new();
-            link.receive(&mut |packet| arrived.push(number(packet)), 1);
+            receive_packets(&mut link, &mut |packet| arrived.push(number(packet)), 1);
             std::thread::sleep(std::time::Duration::from_millis(2));
-            link.receive(&mut |packet| arrived.push(number(packet)), 1);
+            receive_packets(&mut link, &mut |packet| arrived.push(number(packet)), 1);
             assert!(link.late.is_empty(), "what was late has arrived");
             let Counters { dropped, duplicated, reordered, .. } = link.counters;
             assert!(dropped > 100 && reordered > 100 && duplicated > 50, "{:?}", link.counters);

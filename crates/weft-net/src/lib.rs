@@ -9,9 +9,9 @@
 //! | [`xdp`] | the same frames, received before the kernel's network sees them; needs more privileges |
 //! | [`fabric`] | datagrams by a provider of libfabric, whichever network that leads to |
 //! | [`verbs`] | packets by an RDMA device, each once and in order, and accesses to memory of peers |
-//! | [`datagrams`] | what every datagram link offers |
-//! | [`faults`] | a datagram link that wraps another one and loses, repeats, reorders and damages packets from a seed |
-//! | [`capture`] | a datagram link that wraps another one and writes what passes to a file for Wireshark |
+//! | [`carrier`] | what every carrier offers |
+//! | [`faults`] | a carrier that wraps another one and loses, repeats, reorders and damages packets from a seed |
+//! | [`capture`] | a carrier that wraps another one and writes what passes to a file for Wireshark |
 //! | [`wait`] | sleep until a descriptor is readable or a time has come; how long to spin before that |
 //! | [`clock`] | the time |
 //! | [`checkers`] | valgrind and the address sanitizer are told what happens to the program's memory |
@@ -27,11 +27,12 @@ pub mod capture;
 #[cfg(not(loom))]
 pub mod checkers;
 pub mod clock;
-pub mod datagrams {
-    //! What every datagram link offers: see `weft_engine::transport`.
+pub mod carrier {
+    //! What every carrier offers: see `weft_engine::transport`.
     pub use weft_engine::transport::{
-        Address, Arrival, Begun, Datagrams, EthernetAddress, Exposure, FabricAddress, JOINED_MAX, Outcome, Placement,
-        Proof, RemoteMemory, VerbsAddress, Wrapper, wrong_address,
+        Address, Arrival, Begun, Carrier, CarrierAttributes, Delivery, Diagnostics, EthernetAddress, FabricAddress,
+        JOINED_MAX, Look, Multicast, MulticastAttributes, Outcome, Placement, Proof, Registration, RemoteMemory,
+        RemoteMemoryAccess, VerbsAddress, Wrapper, receive_packets, send_one_by_one, wrong_address,
     };
 }
 pub mod descriptors;

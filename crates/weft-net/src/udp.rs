@@ -13,9 +13,12 @@ mod socket;
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use crate::datagrams::{Address, Arrival, Datagrams, Outcome, wrong_address};
+use crate::carrier::{
+    Address, Arrival, Carrier, CarrierAttributes, Diagnostics, Look, Multicast, MulticastAttributes, Outcome,
+    wrong_address,
+};
 use crate::sys::{self, Datagram, ReceiveBatch};
 use crate::{Error, node, watch};
 use address::Selection;
@@ -122,9 +125,10 @@ pub struct Udp {
     groups: Groups,
     /// Readable when one of the sockets is.
     wake: OwnedFd,
+    /// At least one.
     candidates: Vec<Candidate>,
     batch: ReceiveBatch,
-    packet_size: usize,
+    attributes: CarrierAttributes,
     window_packets: u32,
     /// Whether the last look found something: then more is likely, and a batch is worth its price.
     was_busy: bool,
@@ -164,6 +168,12 @@ impl Udp {
             candidates.iter().map(|candidate| usize::from(candidate.packet_size)).max().unwrap_or(PACKET_SIZE_MIN);
         let window_packets = window(enlarge_buffers(&socket), packet_size);
         let wake = watch::any_of(&[socket.as_raw_fd()]).map_err(|cause| Error::system("watch a UDP socket", cause))?;
+        let attributes = CarrierAttributes {
+            train_bytes: TRAIN_BYTES,
+            descriptor: Some(wake.as_raw_fd()),
+            multicast: Some(MulticastAttributes { packet_size, receives: None }),
+            ..CarrierAttributes::packets("udp", packet_size, Look::SystemCall)
+        };
         Ok(Self {
             socket,
             connected: Connected::default(),
@@ -171,7 +181,7 @@ impl Udp {
             wake,
             candidates,
             batch: ReceiveBatch::new(BATCH, DATAGRAM_BYTES_MAX),
-            packet_size,
+            attributes,
             window_packets,
             was_busy: false,
             was_joined: false,
@@ -364,9 +374,9 @@ impl Udp {
     }
 }
 
-impl Datagrams for Udp {
-    fn name(&self) -> &'static str {
-        "udp"
+impl Carrier for Udp {
+    fn attributes(&self) -> &CarrierAttributes {
+        &self.attributes
     }
 
     #[inline]
@@ -402,23 +412,8 @@ impl Datagrams for Udp {
         Ok(taken)
     }
 
-    fn train_bytes(&self) -> usize {
-        if self.refusals < REFUSALS_MAX { TRAIN_BYTES } else { self.packet_size }
-    }
-
     #[inline]
-    fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
-        let mut each = |train: Arrival<'_>| {
-            if train.bytes.len() <= train.segment {
-                return on_packet(train.bytes);
-            }
-            train.bytes.chunks(train.segment).for_each(&mut *on_packet);
-        };
-        self.receive_trains(&mut each, limit)
-    }
-
-    #[inline]
-    fn receive_trains(&mut self, on_train: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
+    fn receive(&mut self, on_arrival: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
         if limit == 0 {
             return 0;
         }
@@ -426,14 +421,14 @@ impl Datagrams for Udp {
         let count = self.fetch(limit);
         for i in 0..count {
             let Datagram { bytes, segment, marked } = self.batch.datagram(i);
-            if segment > self.packet_size {
+            if segment > self.attributes.packet_size {
                 self.counters.truncated += 1;
                 continue;
             }
             let packets = if bytes.len() <= segment { 1 } else { bytes.len().div_ceil(segment) };
             joined += u64::from(packets > 1);
             self.counters.marked += u64::from(marked);
-            on_train(Arrival { bytes, segment, marked, to_group: self.was_group });
+            on_arrival(Arrival { bytes, segment, marked, to_group: self.was_group });
             handled += packets;
         }
         self.was_busy = count > 0;
@@ -443,31 +438,38 @@ impl Datagrams for Udp {
         handled
     }
 
-    fn fd(&self) -> RawFd {
-        self.wake.as_raw_fd()
+    fn prepare_sleep(&mut self) -> bool {
+        true
     }
 
-    fn rejected(&self) -> u64 {
-        self.counters.truncated
+    fn diagnostics(&self) -> Diagnostics {
+        let last_refusal = self.last_refusal.map(|code| io::Error::from_raw_os_error(code).to_string());
+        Diagnostics { rejected: self.counters.truncated, last_refusal, ..Diagnostics::default() }
     }
 
-    fn last_refusal(&self) -> Option<String> {
-        self.last_refusal.map(|code| io::Error::from_raw_os_error(code).to_string())
+    fn under_way(&self, _to: &Address) -> usize {
+        0
     }
 
-    fn packet_size(&self) -> usize {
-        self.packet_size
+    fn take_broken(&mut self) -> Option<Address> {
+        None
     }
 
-    fn group(&self, job: u64, group: u64) -> Option<Address> {
-        let best = self.candidates.first()?;
-        Some(Address::Udp(groups::address(best.ip, best.interface, job, group)))
+    fn multicast(&mut self) -> Option<&mut dyn Multicast> {
+        Some(self)
+    }
+}
+
+impl Multicast for Udp {
+    fn address(&self, job: u64, group: u64) -> Address {
+        let best = &self.candidates[0];
+        Address::Udp(groups::address(best.ip, best.interface, job, group))
     }
 
     fn join(&mut self, group: &Address, receives: bool) -> io::Result<()> {
         let Address::Udp(group) = group else { return Err(wrong_address()) };
         let Self { groups, socket, wake, candidates, .. } = self;
-        let Some(best) = candidates.first() else { return Err(io::ErrorKind::Unsupported.into()) };
+        let best = &candidates[0];
         groups.send_through(socket, best)?;
         if !receives {
             return Ok(());
@@ -480,8 +482,8 @@ impl Datagrams for Udp {
     }
 
     fn leave(&mut self, group: &Address) {
-        if let (Address::Udp(group), Some(best)) = (group, self.candidates.first()) {
-            self.groups.leave(best, group);
+        if let Address::Udp(group) = group {
+            self.groups.leave(&self.candidates[0], group);
         }
     }
 }

@@ -44,14 +44,15 @@ mod wire;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::os::fd::RawFd;
 
 use weft_core::time::Duration;
 use weft_engine::memory::UserData;
 
 use crate::Error;
-use crate::datagrams::{
-    Address, Arrival, Begun, Datagrams, Exposure, Outcome, Placement, Proof, RemoteMemory, VerbsAddress, wrong_address,
+use crate::carrier::{
+    Address, Arrival, Begun, Carrier, CarrierAttributes, Delivery, Diagnostics, Look, Multicast, MulticastAttributes,
+    Outcome, Placement, Proof, Registration, RemoteMemory, RemoteMemoryAccess, VerbsAddress, send_one_by_one,
+    wrong_address,
 };
 use crate::udp::{self, Candidate};
 use api::Library;
@@ -150,9 +151,7 @@ fn library() -> Result<&'static Library, Error> {
 pub struct Verbs {
     device: Device,
     chosen: Chosen,
-    /// Messages of so many bytes are written to the receiver's memory.
-    bytes_min: u64,
-    packet_size: usize,
+    attributes: CarrierAttributes,
 }
 
 impl Verbs {
@@ -173,7 +172,8 @@ impl Verbs {
         let device = Device::open(library, bound, chosen.address, &how)
             .map_err(|why| Error::Unavailable(format!("the RDMA device {} cannot be used: {why}", chosen.device)))?;
         let bytes_min = if settings.mode == Mode::OneSided { u64::MAX } else { PLACED_MIN };
-        Ok(Self { device, chosen, bytes_min, packet_size: limits::MESSAGE_BYTES - wire::HEADER })
+        let attributes = attributes(&device, bytes_min);
+        Ok(Self { device, chosen, attributes })
     }
 
     /// In words: what the connections are made of.
@@ -231,9 +231,33 @@ impl Rail for Verbs {
     }
 }
 
-impl Datagrams for Verbs {
-    fn name(&self) -> &'static str {
-        "verbs"
+/// What the carriers' trait wants to know of a device. Messages of `bytes_min` bytes are written to the receiver's memory.
+fn attributes(device: &Device, bytes_min: u64) -> CarrierAttributes {
+    let placement = Placement {
+        writes: true,
+        reads: true,
+        bytes_max: u64::from(device.message_max).min(ACCESS_MAX),
+        bytes_min,
+        // Where messages are never written (mode `one-sided`) none is announced for that.
+        eager_max: EAGER_MAX.max(bytes_min),
+        one_sided_min: ONE_SIDED_MIN,
+        proof: if device.is_iwarp { Proof::Read } else { Proof::Completion },
+    };
+    CarrierAttributes {
+        delivery: Delivery::Ordered,
+        descriptor: Some(device.fd()).filter(|fd| *fd >= 0),
+        remote_memory: device.places.then_some(placement),
+        multicast: device
+            .datagrams()
+            .map(|room| MulticastAttributes { packet_size: room.bytes, receives: Some(room.receives) }),
+        ..CarrierAttributes::packets("verbs", limits::MESSAGE_BYTES - wire::HEADER, Look::Memory)
+    }
+}
+
+impl Carrier for Verbs {
+    #[inline]
+    fn attributes(&self) -> &CarrierAttributes {
+        &self.attributes
     }
 
     #[inline]
@@ -242,7 +266,7 @@ impl Datagrams for Verbs {
         if to.peer == GROUP {
             return Ok(self.device.send_to_group(&to.listens, packet));
         }
-        if packet.len() > self.packet_size {
+        if packet.len() > self.attributes.packet_size {
             return Ok(Outcome::TooLarge);
         }
         Ok(match self.device.send(to.peer as usize, packet) {
@@ -252,36 +276,25 @@ impl Datagrams for Verbs {
         })
     }
 
-    fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
-        self.receive_trains(&mut |packet| on_packet(packet.bytes), limit)
+    fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> io::Result<usize> {
+        send_one_by_one(self, to, train, segment)
     }
 
-    fn receive_trains(&mut self, on_train: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
+    fn receive(&mut self, on_arrival: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
         // Many from peers must not keep out what comes to groups: it would be lost.
         let for_groups = if self.device.has_groups() { GROUP_SHARE.min(limit / 2) } else { 0 };
-        let count = self.device.receive(&mut |packet| on_train(Arrival::packet(packet)), limit - for_groups);
-        let mut on_datagram = |packet: &[u8]| on_train(Arrival { to_group: true, ..Arrival::packet(packet) });
+        let count = self.device.receive(&mut |packet| on_arrival(Arrival::packet(packet)), limit - for_groups);
+        let mut on_datagram = |packet: &[u8]| on_arrival(Arrival { to_group: true, ..Arrival::packet(packet) });
         count + self.device.receive_from_groups(&mut on_datagram, limit.saturating_sub(count))
     }
 
-    fn written(&self) -> u64 {
-        self.device.written
-    }
-
-    fn fd(&self) -> RawFd {
-        self.device.fd()
-    }
-
-    fn arm(&mut self) -> bool {
+    fn prepare_sleep(&mut self) -> bool {
         self.device.arm()
     }
 
-    fn rejected(&self) -> u64 {
-        self.device.rejected
-    }
-
-    fn last_refusal(&self) -> Option<String> {
-        self.device.last_error.clone()
+    fn diagnostics(&self) -> Diagnostics {
+        let Device { rejected, written, last_error, .. } = &self.device;
+        Diagnostics { rejected: *rejected, written: *written, last_refusal: last_error.clone() }
     }
 
     fn under_way(&self, to: &Address) -> usize {
@@ -297,30 +310,23 @@ impl Datagrams for Verbs {
         Some(Address::Verbs(VerbsAddress { peer: peer as u32, listens }))
     }
 
-    fn packet_size(&self) -> usize {
-        self.packet_size
+    #[inline]
+    fn rma(&mut self) -> Option<&mut dyn RemoteMemoryAccess> {
+        if self.attributes.remote_memory.is_some() { Some(self) } else { None }
     }
 
-    fn placement(&self) -> Option<Placement> {
-        let bytes_max = u64::from(self.device.message_max).min(ACCESS_MAX);
-        self.device.places.then_some(Placement {
-            writes: true,
-            reads: true,
-            bytes_max,
-            bytes_min: self.bytes_min,
-            // Where messages are never written (mode `one-sided`) none is announced for that.
-            eager_max: EAGER_MAX.max(self.bytes_min),
-            one_sided_min: ONE_SIDED_MIN,
-            proof: if self.device.is_iwarp { Proof::Read } else { Proof::Completion },
-        })
+    fn multicast(&mut self) -> Option<&mut dyn Multicast> {
+        if self.device.datagrams().is_some() { Some(self) } else { None }
     }
+}
 
-    fn expose(&mut self, data: &UserData, length: u64) -> Option<(Exposure, RemoteMemory)> {
+impl RemoteMemoryAccess for Verbs {
+    fn register(&mut self, data: &UserData, length: u64) -> Option<(Registration, RemoteMemory)> {
         self.device.expose(data, length)
     }
 
-    fn conceal(&mut self, exposure: Exposure) {
-        self.device.conceal(exposure);
+    fn deregister(&mut self, registration: Registration) {
+        self.device.conceal(registration);
     }
 
     fn write(&mut self, to: &Address, data: &UserData, range: Range<u64>, target: RemoteMemory, number: u64) -> Begun {
@@ -333,22 +339,15 @@ impl Datagrams for Verbs {
         self.device.access(to.peer as usize, Access::Read, data, range, target, number)
     }
 
-    fn poll_placed(&mut self) -> Option<u64> {
+    fn poll_completion(&mut self) -> Option<u64> {
         self.device.poll_placed()
     }
+}
 
-    fn group(&self, job: u64, group: u64) -> Option<Address> {
-        self.device.datagrams()?;
+impl Multicast for Verbs {
+    fn address(&self, job: u64, group: u64) -> Address {
         let listens = udp::group_address(self.chosen.candidate.ip, self.chosen.candidate.interface, job, group);
-        Some(Address::Verbs(VerbsAddress { peer: GROUP, listens }))
-    }
-
-    fn group_packet_size(&self) -> usize {
-        self.device.datagrams().map_or(0, |room| room.bytes)
-    }
-
-    fn group_receives(&self) -> usize {
-        self.device.datagrams().map_or(0, |room| room.receives)
+        Address::Verbs(VerbsAddress { peer: GROUP, listens })
     }
 
     fn join(&mut self, group: &Address, receives: bool) -> io::Result<()> {

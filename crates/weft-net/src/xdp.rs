@@ -13,11 +13,10 @@ mod memory;
 mod program;
 mod socket;
 
-use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use crate::Error;
-use crate::datagrams::{Address, Arrival, Datagrams, Outcome};
+use crate::carrier::{self, Arrival, Carrier, CarrierAttributes, Diagnostics};
 use crate::ethernet::{Ethernet, frame};
 pub use group::Group;
 use group::{QUEUE, Refusal, Seat};
@@ -49,6 +48,7 @@ pub struct Counters {
 /// A seat at an interface.
 pub struct Xdp {
     below: Ethernet,
+    attributes: CarrierAttributes,
     receiver: Receiver,
     memory: Memory,
     /// Chunks that the kernel has not got back yet.
@@ -57,7 +57,7 @@ pub struct Xdp {
     is_second_best: bool,
     counters: Counters,
     /// Readable when either socket is. Before the link: what is closed last lets the program go.
-    wake: OwnedFd,
+    _wake: OwnedFd,
     _link: OwnedFd,
 }
 
@@ -79,12 +79,18 @@ impl Xdp {
         let address = ethernet.card().address;
         let seat = group::join(group, ethernet.interface(), address);
         let seat = seat.and_then(|seat| {
-            let wake = crate::watch::any_of(&[seat.receiver.fd(), ethernet.fd()]);
+            let both: Vec<RawFd> = ethernet.attributes().descriptor.into_iter().chain([seat.receiver.fd()]).collect();
+            let wake = crate::watch::any_of(&both);
             let wake = wake.map_err(|cause| Refusal::Because(Error::system("wait for two sockets at once", cause)))?;
             Ok((seat, wake))
         });
         match seat {
             Ok((Seat { receiver, memory, link, is_second_best }, wake)) => Ok(Self {
+                attributes: CarrierAttributes {
+                    name: "xdp",
+                    descriptor: Some(wake.as_raw_fd()),
+                    ..*ethernet.attributes()
+                },
                 below: ethernet,
                 receiver,
                 memory,
@@ -92,7 +98,7 @@ impl Xdp {
                 port: address.port,
                 is_second_best,
                 counters: Counters::default(),
-                wake,
+                _wake: wake,
                 _link: link,
             }),
             Err(refusal) => {
@@ -140,29 +146,33 @@ impl Xdp {
     }
 }
 
-impl Datagrams for Xdp {
-    fn name(&self) -> &'static str {
-        "xdp"
+/// Everything but the receiving is that of the packet socket. What comes to a group is not for this host's address: the program passes it, and it arrives there.
+impl carrier::Wrapper for Xdp {
+    type Inner = Ethernet;
+
+    #[inline]
+    fn inner(&self) -> &Ethernet {
+        &self.below
     }
 
     #[inline]
-    fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
-        self.below.send(to, packet)
+    fn inner_mut(&mut self) -> &mut Ethernet {
+        &mut self.below
     }
 
     #[inline]
-    fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
-        self.receive_trains(&mut |train| on_packet(train.bytes), limit)
+    fn attributes(&self) -> &CarrierAttributes {
+        &self.attributes
     }
 
     #[inline]
-    fn receive_trains(&mut self, on_train: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
+    fn receive(&mut self, on_arrival: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
         let Self { receiver, memory, spent, counters, port, .. } = self;
         let mut handled = 0;
         let frames = receiver.take(limit, |address, length| {
             match memory.frame(address, length).and_then(|bytes| frame::parse(bytes, *port)) {
                 Some(packet) => {
-                    on_train(Arrival::packet(packet));
+                    on_arrival(Arrival::packet(packet));
                     handled += 1;
                 }
                 None => counters.malformed += 1,
@@ -173,28 +183,12 @@ impl Datagrams for Xdp {
         if self.spent.len() >= GIVE_BATCH {
             self.give_back();
         }
-        handled + self.below.receive_trains(on_train, limit - frames)
+        handled + self.below.receive(on_arrival, limit - frames)
     }
 
-    fn fd(&self) -> RawFd {
-        self.wake.as_raw_fd()
-    }
-
-    fn packet_size(&self) -> usize {
-        self.below.packet_size()
-    }
-
-    // What comes to a group is not for this host's address: the program passes it, and it arrives at the packet socket.
-    fn group(&self, job: u64, group: u64) -> Option<Address> {
-        self.below.group(job, group)
-    }
-
-    fn join(&mut self, group: &Address, receives: bool) -> io::Result<()> {
-        self.below.join(group, receives)
-    }
-
-    fn leave(&mut self, group: &Address) {
-        self.below.leave(group);
+    fn diagnostics(&self) -> Diagnostics {
+        let below = self.below.diagnostics();
+        Diagnostics { rejected: below.rejected + self.counters.malformed, ..below }
     }
 }
 
@@ -217,6 +211,6 @@ pub fn outlook(ethernet: &Ethernet) -> Result<Outlook, Error> {
     let interface = ethernet.interface();
     let group = Group::alone(ethernet.card().address.port);
     group::rehearse(&group, interface)?;
-    let packet_size = ethernet.packet_size().min(usize::from(FRAME_MAX) - frame::HEADER);
+    let packet_size = ethernet.attributes().packet_size.min(usize::from(FRAME_MAX) - frame::HEADER);
     Ok(Outlook { queues: socket::queues(interface), queue: QUEUE, packet_size })
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Instant;
 use support::{LIMIT, PAIR, Role, can_unshare, receive, say};
 use weft_core::time::Duration;
-use weft_net::datagrams::{Address, Datagrams, Outcome};
+use weft_net::carrier::{Address, Carrier, Outcome, receive_packets};
 use weft_net::ethernet::{Card, Ethernet};
 use weft_net::udp::Settings;
 use weft_net::wait::{Interest, wait};
@@ -49,7 +49,7 @@ fn packets_of_every_length_arrive_whole_and_in_order() {
 fn role_exchanges() {
     let (mut near, mut far) = (open("d0"), open("d1"));
     meet(&mut near, &mut far);
-    let size = near.packet_size();
+    let size = near.attributes().packet_size;
     // Those below 40 bytes make frames that Ethernet would pad.
     for len in [0, 1, 28, 39, 40, 41, 1000, size] {
         let packet: Vec<u8> = (0..len).map(|i| (i * 7) as u8).collect();
@@ -79,14 +79,18 @@ fn role_shares_an_interface() {
     meet(&mut near, &mut far);
     near.send(&to(&far), b"for you").unwrap();
     let first = receive(&mut far, 1).len();
-    let others = other.receive(&mut |_| (), 8);
+    let others = receive_packets(&mut other, &mut |_| (), 8);
     near.send(&to(&other), b"for the other").unwrap();
     let second = receive(&mut other, 1).len();
-    assert_eq!(far.receive(&mut |_| (), 8) + near.receive(&mut |_| (), 8), 0);
+    assert_eq!(receive_packets(&mut far, &mut |_| (), 8) + receive_packets(&mut near, &mut |_| (), 8), 0);
     // A frame to a neighbour on the same interface leaves by the wire and does not come back.
     far.send(&to(&other), b"to oneself").unwrap();
-    wait(&[(other.fd(), Interest::Read)], Some(Duration::from_millis(20))).unwrap();
-    assert_eq!(other.receive(&mut |_| (), 8), 0);
+    wait(
+        &[(other.attributes().descriptor.expect("something to sleep on"), Interest::Read)],
+        Some(Duration::from_millis(20)),
+    )
+    .unwrap();
+    assert_eq!(receive_packets(&mut other, &mut |_| (), 8), 0);
     say(&format!("{first} {others} {second}, and none of its own"));
 }
 
@@ -144,12 +148,12 @@ fn role_is_bothered() {
         // Cut short, in the packet and in the header.
         stranger.send(own.mac, &says(MAGIC, port, 200 + round, 100));
         stranger.send(own.mac, &[MAGIC, port].concat());
-        far.receive(&mut |_| heard += 1, 64);
+        receive_packets(&mut far, &mut |_| heard += 1, 64);
     }
     near.send(&to(&far), b"a packet").unwrap();
     let deadline = Instant::now() + LIMIT / 3;
     while heard == 0 {
-        far.receive(&mut |packet| heard += usize::from(packet == b"a packet"), 64);
+        receive_packets(&mut far, &mut |packet| heard += usize::from(packet == b"a packet"), 64);
         assert!(Instant::now() < deadline);
     }
     say(&format!("{} malformed, {heard} packet", far.counters().malformed - before));
@@ -169,8 +173,12 @@ fn role_loses_its_interface() {
     set("down");
     let outcome = near.send(&to(&far), b"lost").unwrap();
     // The socket holds an error, which makes it readable: looking takes it, so a sleeper sleeps again.
-    (0..1000).for_each(|_| assert_eq!(near.receive(&mut |_| (), 8), 0));
-    let ready = wait(&[(near.fd(), Interest::Read)], Some(Duration::from_millis(5))).unwrap();
+    (0..1000).for_each(|_| assert_eq!(receive_packets(&mut near, &mut |_| (), 8), 0));
+    let ready = wait(
+        &[(near.attributes().descriptor.expect("something to sleep on"), Interest::Read)],
+        Some(Duration::from_millis(5)),
+    )
+    .unwrap();
     assert!(ready.is_empty() && near.counters().errors > 0);
     set("up");
     meet(&mut near, &mut far);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use weft_net::datagrams::{Address, Datagrams, Outcome};
+use weft_net::carrier::{Address, Carrier, Outcome, receive_packets};
 use weft_net::fabric::{Card, Fabric, Settings, consider};
 use weft_net::wait::{Interest, wait};
 
@@ -31,9 +31,10 @@ fn receive(fabric: &mut Fabric, count: usize) -> Vec<Vec<u8>> {
     let (began, mut packets) = (Instant::now(), Vec::new());
     while packets.len() < count {
         assert!(began.elapsed() < LIMIT, "{} of {count} packets have arrived", packets.len());
-        if fabric.receive(&mut |packet| packets.push(packet.to_vec()), 16) == 0 && fabric.arm() {
+        if receive_packets(fabric, &mut |packet| packets.push(packet.to_vec()), 16) == 0 && fabric.prepare_sleep() {
             let limit = weft_core::time::Duration::from_millis(100);
-            wait(&[(fabric.fd(), Interest::Read)], Some(limit)).expect("a sleep");
+            wait(&[(fabric.attributes().descriptor.expect("something to sleep on"), Interest::Read)], Some(limit))
+                .expect("a sleep");
         }
     }
     packets
@@ -43,7 +44,7 @@ fn receive(fabric: &mut Fabric, count: usize) -> Vec<Vec<u8>> {
 fn packets_of_every_length_arrive_whole_and_wake_who_sleeps() {
     let Some([(mut near, to), (mut far, back)]) = pair() else { return };
     assert!(near.can_sleep(), "the provider udp has descriptors");
-    let size = near.packet_size();
+    let size = near.attributes().packet_size;
     assert_eq!(near.send(&to, &vec![0; size + 1]).expect("a verdict"), Outcome::TooLarge);
     for length in [0, 1, 28, 100, 1000, size] {
         let packet: Vec<u8> = (0..length).map(|at| (at * 7) as u8).collect();
@@ -69,11 +70,11 @@ fn packets_of_every_length_arrive_whole_and_wake_who_sleeps() {
     let (mut packets, mut looks, began) = (0, 0, Instant::now());
     while packets < 40 {
         assert!(began.elapsed() < LIMIT, "{packets} of 40 packets have arrived");
-        looks += usize::from(far.receive(&mut |_| packets += 1, 64) > 0);
+        looks += usize::from(receive_packets(&mut far, &mut |_| packets += 1, 64) > 0);
     }
     assert!(looks < 20, "{looks} looks for 40 packets");
-    assert!(far.arm(), "nothing is there, so a sleep is allowed");
-    assert_eq!(near.rejected() + far.rejected(), 0);
+    assert!(far.prepare_sleep(), "nothing is there, so a sleep is allowed");
+    assert_eq!(near.diagnostics().rejected + far.diagnostics().rejected, 0);
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod support;
 use std::time::Instant;
 use support::{LIMIT, Role, can_unshare, say};
 use weft_core::time::Duration;
-use weft_net::datagrams::{Address, Datagrams, Outcome};
+use weft_net::carrier::{Address, Carrier, Outcome, receive_packets};
 use weft_net::udp::{Card, Settings, Udp, choose_peer_address};
 use weft_net::wait::{Interest, wait};
 
@@ -22,9 +22,13 @@ fn role_exchanges_with_a_neighbour() {
     let packet = vec![5; pair.packet_size];
     let deadline = Instant::now() + LIMIT / 3;
     // The interfaces came up a moment ago, and a network may lose packets at any time: say it again until it is heard.
-    while far.receive(&mut |bytes| assert_eq!(bytes, packet), 8) == 0 {
+    while receive_packets(&mut far, &mut |bytes| assert_eq!(bytes, packet), 8) == 0 {
         assert_eq!(near.send(&pair.to.into(), &packet).unwrap(), Outcome::Sent);
-        wait(&[(far.fd(), Interest::Read)], Some(Duration::from_millis(20))).unwrap();
+        wait(
+            &[(far.attributes().descriptor.expect("something to sleep on"), Interest::Read)],
+            Some(Duration::from_millis(20)),
+        )
+        .unwrap();
         assert!(Instant::now() < deadline, "nothing arrives");
     }
     say(&format!("{} {}", pair.peer.ip, pair.packet_size));
@@ -82,7 +86,7 @@ fn a_packet_larger_than_the_interface_is_too_large_not_fragmented() {
 #[ignore = "a role"]
 fn role_sends_too_much() {
     let mut link = Udp::bind(&Settings::default()).unwrap();
-    let size = link.packet_size();
+    let size = link.attributes().packet_size;
     let to = Address::Udp("10.77.0.2:9".parse().unwrap());
     let [fits, larger] = [size, size + 1].map(|len| link.send(&to, &vec![1; len]).unwrap());
     assert_eq!(link.counters().too_large, 1);
@@ -105,7 +109,7 @@ fn what_is_said_of_a_path_neither_cuts_packets_nor_holds_them_back() {
 fn role_hears_of_a_small_path() {
     let mut link = Udp::bind(&Settings::default()).unwrap();
     let narrow = Address::Udp("10.77.0.3:9".parse().unwrap());
-    let size = link.packet_size();
+    let size = link.attributes().packet_size;
     let outcome = link.send(&narrow, &vec![1; size]).unwrap();
     let taken = link.send_train(&narrow, &vec![1; 10 * size], size).unwrap();
     say(&format!("{size} {outcome:?}, {taken} of a train, {} fragments", fragmented_packets()));
@@ -175,7 +179,7 @@ fn role_is_refused() {
     for host in 3..=6 {
         let to = Address::Udp(([10, 1, 2, host], 9).into());
         assert_eq!(link.send(&to, &[1]).unwrap(), Outcome::Dropped, "{to}");
-        assert!(link.last_refusal().is_some());
+        assert!(link.diagnostics().last_refusal.is_some());
     }
     let to = choose_peer_address(link.candidates(), link.candidates()).unwrap().to.into();
     let outcome = link.send(&to, &[1]).unwrap();

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Instant;
 use support::{LIMIT, PAIR, Role, can_unshare, listen, meet, receive, say, variable};
 use weft_core::time::Duration;
-use weft_net::datagrams::{Address, Datagrams, EthernetAddress, Outcome};
+use weft_net::carrier::{Address, Carrier, EthernetAddress, Outcome};
 use weft_net::ethernet::Ethernet;
 use weft_net::udp::Settings;
 use weft_net::wait::{Interest, wait};
@@ -75,7 +75,7 @@ fn role_exchanges() {
     }
     let (mut near, (mut far, to)) = (open("d0"), alone());
     meet(&mut near, &mut far, &to);
-    let (size, mut longest) = (near.packet_size(), 0);
+    let (size, mut longest) = (near.attributes().packet_size, 0);
     for len in [0, 1, 28, 39, 40, 41, 1000, 1494, 1772, 1773, 3000, size].into_iter().filter(|len| *len <= size) {
         let (packet, before) = ((0..len).map(|i| (i * 7) as u8).collect::<Vec<u8>>(), far.counters().packets_received);
         assert_eq!(near.send(&to, &packet).unwrap(), Outcome::Sent);
@@ -153,7 +153,11 @@ fn role_sleeps() {
     }
     let (mut near, (mut far, to)) = (open("d0"), alone());
     meet(&mut near, &mut far, &to);
-    let idle = wait(&[(far.fd(), Interest::Read)], Some(Duration::from_millis(20))).unwrap();
+    let idle = wait(
+        &[(far.attributes().descriptor.expect("something to sleep on"), Interest::Read)],
+        Some(Duration::from_millis(20)),
+    )
+    .unwrap();
     assert!(idle.is_empty());
     let mut heard = Vec::new();
     for is_by_xdp in [true, false] {
@@ -168,7 +172,11 @@ fn role_sleeps() {
             ..own(far.ethernet())
         };
         let sleeper = std::thread::spawn(move || {
-            let ready = wait(&[(far.fd(), Interest::Read)], Some(Duration::from_secs(20))).unwrap();
+            let ready = wait(
+                &[(far.attributes().descriptor.expect("something to sleep on"), Interest::Read)],
+                Some(Duration::from_secs(20)),
+            )
+            .unwrap();
             (far, ready.has(0))
         });
         std::thread::sleep(std::time::Duration::from_millis(30));

@@ -14,7 +14,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use support::{LIMIT, Role, can_unshare, say};
-use weft_net::datagrams::{Address, Datagrams};
+use weft_net::carrier::{Address, Carrier, receive_packets};
 use weft_net::ethernet::netd::{self, Granted};
 use weft_net::ethernet::{Card, Ethernet};
 use weft_net::udp::Settings;
@@ -122,7 +122,7 @@ fn receive(link: &mut Ethernet) -> Option<Vec<u8>> {
     let deadline = Instant::now() + Duration::from_millis(200);
     let mut packet = None;
     while packet.is_none() && Instant::now() < deadline {
-        link.receive(&mut |bytes| packet = Some(bytes.to_vec()), 1);
+        receive_packets(link, &mut |bytes| packet = Some(bytes.to_vec()), 1);
     }
     packet
 }
@@ -168,7 +168,7 @@ fn role_wants_more() {
     // Frames of all kinds for d1: ours for other ports, UDP, ARP, to all.
     let mut traffic = |port: u16| {
         for port in [port, port ^ 1, theirs.port] {
-            let address = weft_net::datagrams::EthernetAddress { port, ..theirs };
+            let address = weft_net::carrier::EthernetAddress { port, ..theirs };
             sender.send(&address.into(), &port.to_be_bytes()).unwrap();
         }
         let udp = UdpSocket::bind("10.77.0.1:0").unwrap();

@@ -83,7 +83,7 @@ fn address(rank: u32) -> SocketAddr {
 mod tests {
     use super::*;
     use pcap_file::pcapng::{Block, PcapNgReader};
-    use weft_core::rails::CarrierKind;
+    use weft_core::rails::Role;
 
     #[test]
     fn a_capture_can_be_read_again() {
@@ -97,7 +97,7 @@ mod tests {
             marked: true,
             path: 0,
             rail: 0,
-            carrier: CarrierKind::Udp,
+            carrier: Role::BulkData,
         };
         capture.write(Instant(1_234_567_891), 0, true, &flight);
         capture.write(Instant(1_234_567_999), 1, false, &flight);

@@ -5,7 +5,7 @@ use crate::fabric::Cut;
 use crate::random::{Random, mix};
 use crate::topology::Cable;
 use std::fmt;
-use weft_core::rails::CarrierKind;
+use weft_core::rails::Role;
 use weft_core::time::{Duration, Instant};
 
 /// Most cuts that flapping makes.
@@ -266,7 +266,7 @@ pub struct Flight {
     /// The network it goes through, and what carries it there.
     pub rail: u8,
     /// See `rail`.
-    pub carrier: CarrierKind,
+    pub carrier: Role,
 }
 
 /// What became of a packet and its copies on the way.
@@ -578,7 +578,7 @@ mod tests {
             marked: false,
             path: 0,
             rail: 0,
-            carrier: CarrierKind::Udp,
+            carrier: Role::BulkData,
         };
         let passed = (0..FLIGHTS).map(|i| {
             stages.pass(Instant(u64::from(i)), flight(i), &mut outcome);

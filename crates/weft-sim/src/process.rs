@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use weft_core::flow::{Counters, Event, Flow, SMALLER_BYTES, Settings, striped_bytes};
 use weft_core::path_validation::{self, Ends, Keys};
-use weft_core::rails::{Carrier, CarrierKind, Rails};
+use weft_core::rails::{RailCarrier, Rails, Role};
 use weft_core::time::{Duration, Instant};
 use weft_core::wire::{self, Secret};
 
@@ -178,8 +178,8 @@ impl Process {
     }
 
     /// Takes a packet into the socket; false if there is no room.
-    pub(crate) fn receive(&mut self, carrier: CarrierKind, slot: u32, bytes: u64, room: u64) -> bool {
-        let socket = &mut self.sockets[usize::from(carrier == CarrierKind::Udp)];
+    pub(crate) fn receive(&mut self, carrier: Role, slot: u32, bytes: u64, room: u64) -> bool {
+        let socket = &mut self.sockets[usize::from(carrier == Role::BulkData)];
         let fits = socket.bytes + bytes <= room;
         if fits {
             socket.bytes += bytes;
@@ -226,8 +226,8 @@ impl Process {
 
 /// Raw frames and UDP through each of so many networks.
 fn rails(count: u8) -> Rails {
-    let carriers = |rail| [CarrierKind::Raw, CarrierKind::Udp].map(|carrier| (carrier, rail));
-    let carrier = |(carrier, rail)| Carrier { kind: carrier, rail, ends: Ends { own: rail, peer: rail } };
+    let carriers = |rail| [Role::SmallMessages, Role::BulkData].map(|carrier| (carrier, rail));
+    let carrier = |(carrier, rail)| RailCarrier { role: carrier, rail, ends: Ends { own: rail, peer: rail } };
     Rails::new(&(0..count).flat_map(carriers).map(carrier).collect::<Vec<_>>())
 }
 
@@ -351,11 +351,11 @@ impl World<'_> {
         true
     }
 
-    fn say(&mut self, conversation: usize, own: u32, other: u32, carrier: Carrier, sentence: &[u8]) {
+    fn say(&mut self, conversation: usize, own: u32, other: u32, carrier: RailCarrier, sentence: &[u8]) {
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.clear();
         bytes.extend_from_slice(sentence);
-        let Carrier { kind: carrier, rail, .. } = carrier;
+        let RailCarrier { role: carrier, rail, .. } = carrier;
         self.launch(
             conversation,
             Flight { from: own, to: other, bytes, number: None, marked: false, path: 0, rail, carrier },
@@ -503,9 +503,10 @@ impl World<'_> {
             let local = process.clock.read(self.now);
             let packets_max = self.plan.host.train_packets;
             let train = peer.flow.poll_train(local, conversation, &mut self.packet, packets_max);
-            let (mut rail, mut carrier) = (0, CarrierKind::Udp);
+            let (mut rail, mut carrier) = (0, Role::BulkData);
             if let Some(rails) = &mut peer.rails {
-                Carrier { rail, kind: carrier, .. } = rails.named(rails.carrier(train.map_or(0, |train| train.path)));
+                RailCarrier { rail, role: carrier, .. } =
+                    rails.named(rails.carrier(train.map_or(0, |train| train.path)));
                 rails.steer(&mut peer.flow);
             }
             let Some(train) = train else {

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use weft_mpi::settings::Settings;
-use weft_net::datagrams::{Address, Arrival, Datagrams, Outcome};
+use weft_net::carrier::{Address, Arrival, Carrier, Outcome, receive_packets};
 use weft_net::ethernet::{self, Ethernet};
 use weft_net::fabric::{self, Fabric};
 use weft_net::udp::{self, Card, Udp};
@@ -53,7 +53,7 @@ pub(crate) trait Link {
     fn warnings(&self) -> Vec<String>;
     /// The way to the peer with this card, and where packets go.
     fn way(&mut self, card: &str) -> Result<(LinkPath, Address), String>;
-    fn datagrams(&mut self) -> &mut dyn Datagrams;
+    fn carrier(&mut self) -> &mut dyn Carrier;
     /// Why the machine last refused a packet.
     fn refusal(&self) -> String;
     /// Bytes of the longest packet that its device multicasts, or why it does not; none where sockets do that.
@@ -90,12 +90,12 @@ impl Link for UdpLink {
         Ok((way, pair.to.into()))
     }
 
-    fn datagrams(&mut self) -> &mut dyn Datagrams {
+    fn carrier(&mut self) -> &mut dyn Carrier {
         &mut self.0
     }
 
     fn refusal(&self) -> String {
-        self.0.last_refusal().unwrap_or_default()
+        self.0.diagnostics().last_refusal.unwrap_or_default()
     }
 }
 
@@ -126,7 +126,7 @@ impl Link for EthernetLink {
         Ok((way, peer.address.into()))
     }
 
-    fn datagrams(&mut self) -> &mut dyn Datagrams {
+    fn carrier(&mut self) -> &mut dyn Carrier {
         &mut self.0
     }
 
@@ -170,12 +170,12 @@ impl Link for VerbsLink {
         Ok((way, to))
     }
 
-    fn datagrams(&mut self) -> &mut dyn Datagrams {
+    fn carrier(&mut self) -> &mut dyn Carrier {
         &mut self.0
     }
 
     fn refusal(&self) -> String {
-        self.0.last_refusal().unwrap_or_default()
+        self.0.diagnostics().last_refusal.unwrap_or_default()
     }
 
     fn multicast(&mut self) -> Option<Result<usize, String>> {
@@ -215,12 +215,12 @@ impl Link for FabricLink {
         Ok((way, to))
     }
 
-    fn datagrams(&mut self) -> &mut dyn Datagrams {
+    fn carrier(&mut self) -> &mut dyn Carrier {
         &mut self.fabric
     }
 
     fn refusal(&self) -> String {
-        self.fabric.last_refusal().unwrap_or_default()
+        self.fabric.diagnostics().last_refusal.unwrap_or_default()
     }
 }
 
@@ -312,7 +312,7 @@ impl Probe {
         for link in &mut self.links {
             let name = link.name().to_owned();
             let mut each = |train: Arrival<'_>| {
-                for bytes in train.bytes.chunks(train.segment.max(1)) {
+                for bytes in train.packets() {
                     // To a device all groups are alike.
                     if train.to_group && bytes.len() == SHORT_BYTES {
                         note(MULTICAST_OF_LINK, bytes);
@@ -320,7 +320,7 @@ impl Probe {
                     note(if train.to_group { MULTICAST } else { &name }, bytes);
                 }
             };
-            took += link.datagrams().receive_trains(&mut each, BATCH);
+            took += link.carrier().receive(&mut each, BATCH);
         }
         if let Some(Multicast::Sockets(multicast)) = &self.multicast {
             let mut bytes = vec![0; multicast.packet_size + 1];
@@ -440,9 +440,9 @@ fn send_soon(
 ) -> std::io::Result<Outcome> {
     let deadline = Instant::now() + ROOM_WAIT;
     loop {
-        match link.datagrams().send(to, packet) {
+        match link.carrier().send(to, packet) {
             Ok(Outcome::WouldBlock) if Instant::now() < deadline => {
-                if link.datagrams().receive(note, BATCH) == 0 {
+                if receive_packets(link.carrier(), note, BATCH) == 0 {
                     std::thread::sleep(POLL);
                 }
             }
@@ -458,7 +458,7 @@ fn send_to(link: &mut dyn Link, identity: Identity, target: &Target, note: &mut 
     };
     let usual = [SHORT_BYTES, way.packet_bytes];
     let sizes: &[usize] = if target.sizes.is_empty() { &usual } else { &target.sizes };
-    let (mut refused, most) = (Vec::new(), link.datagrams().packet_size().max(SHORT_BYTES));
+    let (mut refused, most) = (Vec::new(), link.carrier().attributes().packet_size.max(SHORT_BYTES));
     for &size in sizes {
         let packet = packet(identity, target.peer, size.clamp(SHORT_BYTES, most));
         for _ in 0..COPIES {
@@ -533,7 +533,7 @@ impl Multicast {
         let deadline = Instant::now() + ROOM_WAIT;
         let mut left = copies;
         while left > 0 {
-            match link.datagrams().send(group, packet).map_err(|error| error.to_string())? {
+            match link.carrier().send(group, packet).map_err(|error| error.to_string())? {
                 Outcome::Sent => left -= 1,
                 Outcome::WouldBlock if Instant::now() < deadline => std::thread::sleep(POLL),
                 _ => return Err(link.refusal()),
@@ -549,9 +549,9 @@ fn join_by_device(link: &mut dyn Link, identity: Identity) -> Option<Result<Mult
         Ok(packet_size) => packet_size,
         Err(why) => return Some(Err(why)),
     };
-    let datagrams = link.datagrams();
-    let group = datagrams.group(identity.token, identity.token)?;
-    let joined = datagrams.join(&group, true).map_err(|error| error.to_string());
+    let groups = link.carrier().multicast()?;
+    let group = groups.address(identity.token, identity.token);
+    let joined = groups.join(&group, true).map_err(|error| error.to_string());
     Some(joined.map(|()| Multicast::Device { group, packet_size }))
 }
 

@@ -16,18 +16,19 @@ use weft_core::multicast::{
     Counters, Destination, MESSAGE_BYTES_MAX, Receiver, Scheme, Sender, Settings, StreamId, WINDOW_MAX,
     wire::{self, Body, Packet},
 };
+use weft_core::rails::Role;
 use weft_core::time::{Duration, Instant};
 use weft_core::wire::{Key, Secret};
 
 use super::Engine;
 use super::network::{self, Stalled};
-use crate::carriers::{Coalescing, Devices, Hop, Slot};
+use crate::carriers::{Carriers, Coalescing, Hop};
 use crate::group::{Group as Processes, PeerId};
 use crate::memory::UserData;
 use crate::messages::{self, CREDIT_BYTES, CREDIT_PER_MESSAGE, Messages, Stream};
 use crate::peers::{Peer, Peers, Route};
 use crate::request::{Request, Send, State};
-use crate::transport::{Datagrams, Platform};
+use crate::transport::{Carrier, MulticastAttributes, Platform};
 use singly::Singly;
 use written::Written;
 
@@ -38,7 +39,7 @@ pub const TESTS_MAX: u32 = 16;
 /// Of the numbers of tests, those that go by UDP: the others go as frames.
 const TESTS_BY_UDP: u32 = 0x5555_5555;
 /// Where packets leave in each way.
-const WAYS: Ways<Slot> = Ways { udp: Slot::Udp, raw: Slot::Raw(0) };
+const ROLES: Ways<Role> = Ways { udp: Role::BulkData, raw: Role::SmallMessages };
 /// Packets that leave as frames, a system call for each, where UDP takes them with one: the receivers need none for frames.
 const FRAMES_MAX: usize = 4;
 /// Packets that one pass sends for one group.
@@ -80,7 +81,7 @@ pub struct Ways<T> {
 
 impl<T> Ways<T> {
     /// The same of each.
-    pub fn map<R>(self, change: impl Fn(T) -> R) -> Ways<R> {
+    pub fn map<R>(self, mut change: impl FnMut(T) -> R) -> Ways<R> {
         Ways { udp: change(self.udp), raw: change(self.raw) }
     }
 }
@@ -314,25 +315,33 @@ impl Groups {
 }
 
 impl<P: Platform> Engine<P> {
-    /// The bytes of the longest packet that this process can multicast in each way; 0: it has no carrier that could.
-    pub fn multicast_packet_sizes(&self) -> Ways<usize> {
-        WAYS.map(|slot| {
-            let device = self.network.devices.get(slot).filter(|device| device.group(0, 0).is_some());
-            device.map_or(0, |device| device.group_packet_size())
+    /// What the best carrier of each role says of multicast, if it has it still.
+    fn multicast_attributes(&mut self) -> Ways<Option<MulticastAttributes>> {
+        let carriers = &mut self.network.carriers;
+        ROLES.map(|role| {
+            let id = carriers.of_role(role)?;
+            carriers.multicast(id)?;
+            carriers.attributes(id).multicast
         })
     }
 
+    /// The bytes of the longest packet that this process can multicast in each way; 0: it has no carrier that could.
+    pub fn multicast_packet_sizes(&mut self) -> Ways<usize> {
+        self.multicast_attributes().map(|attributes| attributes.map_or(0, |attributes| attributes.packet_size))
+    }
+
     /// Packets of a stream that may be under way without one being lost because this process does not look, at most [`WINDOW_MAX`].
-    pub fn multicast_window(&self) -> u32 {
-        let devices = [WAYS.udp, WAYS.raw].into_iter().filter_map(|slot| self.network.devices.get(slot));
-        let least = devices.filter(|device| device.group(0, 0).is_some()).map(|device| device.group_receives()).min();
+    pub fn multicast_window(&mut self) -> u32 {
+        let Ways { udp, raw } = self.multicast_attributes();
+        let least = [udp, raw].into_iter().flatten().filter_map(|attributes| attributes.receives).min();
         least.map_or(WINDOW_MAX, |least| (least.min(WINDOW_MAX as usize) as u32).max(1))
     }
 
     /// Whether acknowledgements to this process can be written, and those to others.
-    pub fn multicast_writes(&self) -> bool {
-        let device = self.network.devices.get(WAYS.udp).filter(|device| device.group(0, 0).is_some());
-        device.and_then(|device| device.placement()).is_some_and(|placement| placement.writes)
+    pub fn multicast_writes(&mut self) -> bool {
+        let carriers = &mut self.network.carriers;
+        let Some(id) = carriers.of_role(ROLES.udp).filter(|id| carriers.multicast(*id).is_some()) else { return false };
+        carriers.attributes(id).remote_memory.is_some_and(|placement| placement.writes)
     }
 
     /// Joins a group: what its members multicast arrives from now on. In which of the ways that are asked for: where the machine refuses, or there is no
@@ -357,14 +366,15 @@ impl<P: Platform> Engine<P> {
         let key = StreamId { context, first, generation, root: u32::MAX }.key(secret);
         let [job, name] = names(secret, context, first, generation);
         let receives = receiving[members[rank as usize] as usize] == rank;
-        let devices = &mut self.network.devices;
-        let mut join = |slot: Slot, is_asked: bool| {
-            let device = devices.get_mut(slot).filter(|_| is_asked)?;
-            let to = device.group(job, name)?;
-            device.join(&to, receives).ok()?;
-            Some(Hop { slot, to })
+        let carriers = &mut self.network.carriers;
+        let mut join = |role: Role, is_asked: bool| {
+            let carrier = carriers.of_role(role).filter(|_| is_asked)?;
+            let groups = carriers.multicast(carrier)?;
+            let to = groups.address(job, name);
+            groups.join(&to, receives).ok()?;
+            Some(Hop { carrier, to })
         };
-        let ways = Ways { udp: join(WAYS.udp, ways.udp), raw: join(WAYS.raw, ways.raw) };
+        let ways = Ways { udp: join(ROLES.udp, ways.udp), raw: join(ROLES.raw, ways.raw) };
         let window = window.clamp(1, WINDOW_MAX);
         let settings = Settings { members: receiving.len() as u32, packet_size, window, scheme, peer_timeout };
         self.groups.groups.push(Group {
@@ -400,10 +410,10 @@ impl<P: Platform> Engine<P> {
         let Self { groups, network, .. } = self;
         for group in groups.groups.iter_mut().filter(|group| group.context == context) {
             let mut leave = |hop: &mut Option<Hop>| {
-                if let Some(Hop { slot, to }) = hop.take()
-                    && let Some(device) = network.devices.get_mut(slot)
+                if let Some(Hop { carrier, to }) = hop.take()
+                    && let Some(groups) = network.carriers.multicast(carrier)
                 {
-                    device.leave(&to);
+                    groups.leave(&to);
                 }
             };
             let Ways { udp, raw } = &mut group.ways;
@@ -428,9 +438,9 @@ impl<P: Platform> Engine<P> {
                     peer.matching.end_stream(*stream);
                 }
             }
-            for Hop { slot, to } in group.ways.udp.iter().chain(&group.ways.raw) {
-                if let Some(device) = network.devices.get_mut(*slot) {
-                    device.leave(to);
+            for Hop { carrier, to } in group.ways.udp.iter().chain(&group.ways.raw) {
+                if let Some(groups) = network.carriers.multicast(*carrier) {
+                    groups.leave(to);
                 }
             }
             false
@@ -468,15 +478,15 @@ impl<P: Platform> Engine<P> {
         for (way, hop) in
             [group.ways.udp.filter(|_| ways.udp), group.ways.raw.filter(|_| ways.raw)].into_iter().enumerate()
         {
-            let Some(Hop { slot, to }) = hop else { continue };
+            let Some(Hop { carrier, to }) = hop else { continue };
             let number = u64::from(attempt) * 2 + way as u64;
             let packet = Packet { from: group.own, request: false, number, body: Body::Test };
             packet.emit(&stream, &mut groups.packet);
             groups.packet.resize(group.settings.packet_size, 0);
             wire::seal(&group.key, number, &mut groups.packet);
-            if let Some(device) = network.devices.get_mut(slot) {
+            if let Some(carrier) = network.carriers.get_mut(carrier) {
                 // One that is lost, for whatever reason, is what the test is for.
-                let _ = device.send(&to, &groups.packet);
+                let _ = carrier.send(&to, &groups.packet);
             }
         }
     }
@@ -545,7 +555,9 @@ impl<P: Platform> Engine<P> {
         if group.sender.is_none() {
             let mut sender = Sender::new(group.settings, group.stream(group.rank), group.own, &network.secret);
             if group.settings.scheme.written {
-                group.slots = groups.written.open(group.settings.members, WAYS.udp, &mut network.devices);
+                let carrier = network.carriers.of_role(ROLES.udp);
+                group.slots = carrier
+                    .and_then(|carrier| groups.written.open(group.settings.members, carrier, &mut network.carriers));
             }
             if let Some(slots) = &group.slots {
                 sender.open_slots(slots.target());
@@ -691,20 +703,20 @@ impl<P: Platform> Engine<P> {
                         && train.len() < TRAIN_PACKETS_MAX * segment
                         && packet.len() <= segment;
                     if !joins {
-                        flush(group, &sender, &mut network.devices, &mut network.stalled, train, segment);
+                        flush(group, &sender, &mut network.carriers, &mut network.stalled, train, segment);
                         segment = packet.len();
                     }
                     match to {
                         Destination::Group => train.extend_from_slice(packet),
                         Destination::Member(member) => {
-                            send_to(now, group, (group.rank, member), packet, (&mut network.devices, singly), peers);
+                            send_to(now, group, (group.rank, member), packet, (&mut network.carriers, singly), peers);
                         }
                     }
                     if packet.len() < segment {
-                        flush(group, &sender, &mut network.devices, &mut network.stalled, train, segment);
+                        flush(group, &sender, &mut network.carriers, &mut network.stalled, train, segment);
                     }
                 }
-                flush(group, &sender, &mut network.devices, &mut network.stalled, train, segment);
+                flush(group, &sender, &mut network.carriers, &mut network.stalled, train, segment);
                 silent = silent.or_else(|| group.process(sender.silent(now)?, group.rank));
                 group.sender = Some(sender);
             }
@@ -716,16 +728,16 @@ impl<P: Platform> Engine<P> {
                     match to {
                         Destination::Group => {
                             let hop = group.ways.raw.or(group.ways.udp);
-                            send_packet(hop, packet, &mut network.devices);
+                            send_packet(hop, packet, &mut network.carriers);
                         }
                         Destination::Member(member) => {
-                            send_to(now, group, (*root, member), packet, (&mut network.devices, singly), peers);
+                            send_to(now, group, (*root, member), packet, (&mut network.carriers, singly), peers);
                         }
                     }
                 }
                 if let Some(Route::Remote(remote)) = peers.get(group.processes.members[*root as usize]).map(Peer::route)
                 {
-                    written.write(now, group.stream(*root), receiver, remote, &mut network.devices);
+                    written.write(now, group.stream(*root), receiver, remote, &mut network.carriers);
                 }
                 silent = silent.or_else(|| group.process(receiver.silent(now)?, *root));
             }
@@ -746,8 +758,8 @@ impl<P: Platform> Engine<P> {
         if self.groups.is_empty() {
             return;
         }
-        network::send_stalled(&mut self.network.devices, &mut self.network.stalled);
-        self.groups.singly.send_waiting(now, &mut self.network.devices);
+        network::send_stalled(&mut self.network.carriers, &mut self.network.stalled);
+        self.groups.singly.send_waiting(now, &mut self.network.carriers);
         self.groups.groups.iter_mut().for_each(|group| group.look_at_slots(now));
         self.push_multicasts();
         self.groups.groups.iter_mut().for_each(|group| group.coalescing.end(true));
@@ -879,7 +891,7 @@ fn refund<P: Platform>(group: &Group, total: u64, peers: &mut Peers<P>) {
 fn flush(
     group: &mut Group,
     sender: &Sender,
-    devices: &mut Devices,
+    carriers: &mut Carriers,
     stalled: &mut VecDeque<Stalled>,
     train: &mut Vec<u8>,
     segment: usize,
@@ -896,7 +908,7 @@ fn flush(
         }
     };
     if let Some(hop) = hop {
-        network::send_or_stall(devices, stalled, hop, train, segment);
+        network::send_or_stall(carriers, stalled, hop, train, segment);
     }
     train.clear();
 }
@@ -907,29 +919,29 @@ fn send_to<P: Platform>(
     group: &Group,
     (root, member): (u32, u32),
     packet: &[u8],
-    (devices, singly): (&mut Devices, &mut Singly),
+    (carriers, singly): (&mut Carriers, &mut Singly),
     peers: &Peers<P>,
 ) {
     let hop = group.process(member, root).and_then(|peer| match peers.get(peer)?.route() {
         Route::Remote(remote) if remote.is_ordered() => {
-            singly.send(now, remote.hop(0).1, packet, devices);
+            singly.send(now, remote.hop(0).1, packet, carriers);
             None
         }
         Route::Remote(remote) => {
             let (_, best) = remote.hop(0);
-            let carries = devices.get(best.slot).is_some_and(|device| packet.len() <= device.packet_size());
-            if carries { Some(best) } else { remote.hop_of(Slot::Udp) }
+            let carries = packet.len() <= carriers.attributes(best.carrier).packet_size;
+            if carries { Some(best) } else { remote.hop_of(Role::BulkData) }
         }
         _ => None,
     });
-    send_packet(hop, packet, devices);
+    send_packet(hop, packet, carriers);
 }
 
-fn send_packet(hop: Option<Hop>, packet: &[u8], devices: &mut Devices) {
+fn send_packet(hop: Option<Hop>, packet: &[u8], carriers: &mut Carriers) {
     if let Some(hop) = hop
-        && let Some(device) = devices.get_mut(hop.slot)
+        && let Some(carrier) = carriers.get_mut(hop.carrier)
     {
-        let _ = device.send(&hop.to, packet);
+        let _ = carrier.send(&hop.to, packet);
     }
 }
 

@@ -11,24 +11,24 @@ use weft_core::time::{Duration, Instant};
 use weft_core::wire::{self, Secret};
 
 use super::{Engine, FRAMES_PER_PASS};
-use crate::carriers::{COALESCE_TIME_MAX, Conversation, Devices, Hop, Remote, Slot, Submission};
+use crate::carriers::{COALESCE_TIME_MAX, CarrierId, Carriers, Conversation, Hop, Remote, Submission};
 use crate::group::PeerId;
 use crate::messages::Messages;
 use crate::peers::{Peers, Route};
 use crate::regions::RegionKey;
-use crate::transport::{Address, Arrival, Datagrams, Outcome, Platform};
+use crate::transport::{Address, Arrival, Carrier, Delivery, Look, Outcome, Platform};
 
 /// Packets that one pass sends to one peer before others get their turn.
 const PACKETS_PER_PASS: usize = 128;
 /// Longest train that is collected before it leaves, in bytes.
 const TRAIN_BYTES_MAX: usize = 64 << 10;
 
-/// While raw frames are looked for in memory, UDP is looked at once in so many passes: a look is a system call …
-const UDP_EVERY: u32 = 16;
-/// … and once in so many if something came by UDP within the last ones. Not in each: a waiter counts passes until it lets others
+/// While something is looked for in memory, a carrier whose look is a system call is looked at once in so many passes …
+const SYSTEM_CALL_EVERY: u32 = 16;
+/// … and once in so many if something came by it within the last ones. Not in each: a waiter counts passes until it lets others
 /// have its processor, so they must stay short.
-const UDP_EVERY_BUSY: u32 = 4;
-const UDP_BUSY: u32 = 512;
+const SYSTEM_CALL_EVERY_BUSY: u32 = 4;
+const SYSTEM_CALL_BUSY: u32 = 512;
 /// Idle flows that keep their memory …
 const CACHED_FLOWS_MAX: usize = 32;
 /// … if it is no more than this, bytes.
@@ -43,7 +43,7 @@ pub(super) struct Stalled {
     segment: usize,
 }
 
-/// When to look at UDP.
+/// When to look at carriers whose look is a system call.
 #[derive(Default)]
 pub(super) struct Looks {
     passes: u32,
@@ -53,30 +53,32 @@ pub(super) struct Looks {
 impl Looks {
     /// In the next pass.
     pub(super) const fn now() -> Self {
-        Self { passes: UDP_EVERY - 1, busy: 0 }
+        Self { passes: SYSTEM_CALL_EVERY - 1, busy: 0 }
     }
 
     fn is_due(&mut self) -> bool {
         self.passes = self.passes.wrapping_add(1);
         self.busy = self.busy.saturating_sub(1);
-        self.passes.is_multiple_of(if self.busy > 0 { UDP_EVERY_BUSY } else { UDP_EVERY })
+        self.passes.is_multiple_of(if self.busy > 0 { SYSTEM_CALL_EVERY_BUSY } else { SYSTEM_CALL_EVERY })
     }
 
     fn found(&mut self) {
-        self.busy = UDP_BUSY;
+        self.busy = SYSTEM_CALL_BUSY;
     }
 }
 
 /// What leads to other nodes, and what is under way there.
 pub(super) struct Network {
-    pub(super) devices: Devices,
+    pub(super) carriers: Carriers,
     pub(super) secret: Secret,
     /// Peers whose flows have something to send or to wait for.
     pub(super) active: Vec<PeerId>,
     /// Trains that a link had no room for.
     pub(super) stalled: VecDeque<Stalled>,
     train: Vec<u8>,
-    pub(super) udp_looks: Looks,
+    pub(super) looks: Looks,
+    /// A carrier is looked at in memory, so those whose look is a system call wait for their turn.
+    looks_in_memory: bool,
     /// Idle flows that still have their memory.
     pub(super) cached: VecDeque<PeerId>,
     /// What happened in flows that have been parked, until then.
@@ -91,22 +93,20 @@ pub(super) struct Network {
     pub(super) packets_arrived: bool,
     /// Packets that cannot have come from a peer.
     pub(super) foreign: u64,
-    /// A link writes to memory of peers by itself.
-    places: bool,
 }
 
 impl Network {
     /// Nothing is under way; `secret` is the job's.
-    pub(super) fn new(devices: Devices, secret: Secret) -> Self {
-        let places = devices.udp.as_ref().is_some_and(|device| device.placement().is_some());
+    pub(super) fn new(carriers: Carriers, secret: Secret) -> Self {
+        let looks_in_memory = carriers.iter().any(|carrier| carrier.attributes().look == Look::Memory);
         Self {
             secret,
             active: Vec::new(),
             stalled: VecDeque::new(),
-            train: train_room(&devices),
-            places,
-            devices,
-            udp_looks: Looks::default(),
+            train: train_room(&carriers),
+            carriers,
+            looks: Looks::default(),
+            looks_in_memory,
             cached: VecDeque::new(),
             past: Counters::default(),
             attended: false,
@@ -119,9 +119,10 @@ impl Network {
 }
 
 /// Room for a train.
-fn train_room(devices: &Devices) -> Vec<u8> {
-    let longest = devices.iter().map(|device| device.train_bytes()).max().unwrap_or(0).min(TRAIN_BYTES_MAX);
-    vec![0; devices.iter().map(|device| device.packet_size()).fold(longest, usize::max)]
+fn train_room(carriers: &Carriers) -> Vec<u8> {
+    let all = || carriers.iter().map(|carrier| carrier.attributes());
+    let longest = all().map(|attributes| attributes.train_bytes).max().unwrap_or(0).min(TRAIN_BYTES_MAX);
+    vec![0; all().map(|attributes| attributes.packet_size).fold(longest, usize::max)]
 }
 
 struct Adapter<'a, P: Platform> {
@@ -150,23 +151,26 @@ impl Regions for Sources<'_> {
 
 impl<P: Platform> Engine<P> {
     pub(super) fn poll_network(&mut self, now: Instant) {
-        if !self.network.devices.raw.is_empty() {
-            for place in 0..self.network.devices.raw.len() {
-                self.receive(Slot::Raw(place as u8), now);
+        let all_are_due = !self.network.looks_in_memory || self.network.looks.is_due();
+        for id in self.network.carriers.ids() {
+            let is_call = self.network.carriers.attributes(id).look == Look::SystemCall;
+            if is_call && !all_are_due {
+                continue;
             }
-            if !self.network.udp_looks.is_due() {
-                return;
+            let found = self.receive(id, now);
+            if is_call && found > 0 {
+                // Where something was, more will be.
+                self.network.looks.found();
             }
-        }
-        if self.network.devices.udp.is_some() && self.receive(Slot::Udp, now) > 0 {
-            // Where something was, more will be.
-            self.network.udp_looks.found();
         }
     }
 
-    fn receive(&mut self, slot: Slot, now: Instant) -> usize {
+    fn receive(&mut self, id: CarrierId, now: Instant) -> usize {
         let Self { network, messages, peers, groups, .. } = self;
-        let Network { devices, active, secret, foreign, .. } = network;
+        let Network { carriers, active, secret, foreign, .. } = network;
+        let attributes = carriers.attributes(id);
+        let (role, is_ordered) = (attributes.role(), attributes.delivery == Delivery::Ordered);
+        let places = attributes.remote_memory.is_some();
         let mut answers: Vec<(Hop, PathFrame)> = Vec::new();
         let mut on_train = |train: Arrival<'_>| {
             let Some(peer) = wire::peek_sender(train.bytes).and_then(|number| peers.find(number)) else {
@@ -196,7 +200,7 @@ impl<P: Platform> Engine<P> {
                 return;
             }
             if path_validation::is_path_frame(train.bytes) {
-                let answer = remote.handle_path_frame(slot, train.bytes, secret);
+                let answer = remote.handle_path_frame(role, train.bytes, secret);
                 answers.extend(answer.filter(|_| answers.len() < ANSWERS_MAX));
                 return;
             }
@@ -212,15 +216,15 @@ impl<P: Platform> Engine<P> {
                 remote.put_flow(flow);
             }
         };
-        let Some(device) = devices.get_mut(slot) else { return 0 };
-        let count = device.receive_trains(&mut |train| without_questions(train, &mut on_train), FRAMES_PER_PASS);
-        let broken = device.take_broken();
+        let Some(carrier) = carriers.get_mut(id) else { return 0 };
+        let count = carrier.receive(&mut |train| without_questions(train, &mut on_train), FRAMES_PER_PASS);
+        let broken = if is_ordered { carrier.take_broken() } else { None };
         for (hop, answer) in &answers {
-            say(devices, hop, answer);
+            say(carriers, hop, answer);
         }
         self.network.packets_arrived |= count > 0;
-        if self.network.places {
-            self.note_placed(slot);
+        if places {
+            self.note_placed(id);
         }
         if let Some(to) = broken {
             self.connection_broke(&to);
@@ -238,7 +242,7 @@ impl<P: Platform> Engine<P> {
         remote.submission(&self.network.secret)
     }
 
-    /// The link says that packets to this address are lost for good.
+    /// The carrier says that packets to this address are lost for good.
     #[cold]
     fn connection_broke(&mut self, to: &Address) {
         let is_it = |route: &Route| matches!(route, Route::Remote(remote) if remote.is_connected_to(to));
@@ -255,12 +259,12 @@ impl<P: Platform> Engine<P> {
             let peer = self.network.active[at];
             if let Route::Remote(remote) = &mut self.peers[peer].route {
                 remote.coalescing.end(true);
-                remote.note_held(&self.network.devices, now);
+                remote.note_held(&self.network.carriers, now);
             }
             self.transmit_to(peer, now);
             self.collect_events(peer);
             match &mut self.peers[peer].route {
-                Route::Remote(remote) if !remote.is_idle(&self.network.devices) => at += 1,
+                Route::Remote(remote) if !remote.is_idle(&self.network.carriers) => at += 1,
                 Route::Remote(remote) => {
                     remote.active = false;
                     self.network.active.swap_remove(at);
@@ -334,21 +338,21 @@ impl<P: Platform> Engine<P> {
     /// Sends what the flow of `peer` has for it, consecutive packets of equal size together.
     pub(super) fn transmit_to(&mut self, peer: PeerId, now: Instant) {
         let Self { platform, peers, messages, network, .. } = self;
-        let Network { devices, train, stalled, secret, .. } = network;
-        if !send_stalled(devices, stalled) {
+        let Network { carriers, train, stalled, secret, .. } = network;
+        if !send_stalled(carriers, stalled) {
             return;
         }
         let Route::Remote(remote) = &mut peers[peer].route else { return };
         if remote.is_ordered() {
-            transmit_connected(devices, remote, messages, now, || platform.is_contended());
+            transmit_connected(carriers, remote, messages, now, || platform.is_contended());
             if remote.has_placements() {
-                super::placement::write_pieces(devices, peer, remote, messages, now);
+                super::placement::write_pieces(carriers, peer, remote, messages, now);
             }
             return;
         }
         for carrier in 0..remote.carriers() {
             if let Some((hop, question)) = remote.poll_challenge(carrier, now, secret) {
-                say(devices, &hop, &question);
+                say(carriers, &hop, &question);
             }
         }
         let mut packets = 0;
@@ -359,7 +363,7 @@ impl<P: Platform> Engine<P> {
                 break;
             };
             packets += next.bytes.div_ceil(next.segment);
-            send_train(devices, remote, &train[..next.bytes], &next, stalled);
+            send_train(carriers, remote, &train[..next.bytes], &next, stalled);
             if !next.more {
                 break;
             }
@@ -382,9 +386,9 @@ impl<P: Platform> Engine<P> {
 }
 
 /// Sends a question or an answer. One that is lost is asked again, or for again.
-fn say(devices: &mut Devices, hop: &Hop, sentence: &PathFrame) {
-    if let Some(device) = devices.get_mut(hop.slot) {
-        let _ = device.send(&hop.to, sentence);
+fn say(carriers: &mut Carriers, hop: &Hop, sentence: &PathFrame) {
+    if let Some(carrier) = carriers.get_mut(hop.carrier) {
+        let _ = carrier.send(&hop.to, sentence);
     }
 }
 
@@ -412,59 +416,59 @@ fn split_questions(train: Arrival<'_>, hand_on: &mut dyn FnMut(Arrival<'_>)) {
 
 /// Sends what the connection of a peer has for it, until its carrier has no more room.
 fn transmit_connected(
-    devices: &mut Devices,
+    carriers: &mut Carriers,
     remote: &mut Remote,
     messages: &Messages,
     now: Instant,
     is_contended: impl Fn() -> bool,
 ) {
-    let (carrier, hop) = remote.hop(0);
-    let Some(device) = devices.get_mut(hop.slot) else { return };
+    let (rail_carrier, hop) = remote.hop(0);
+    let Some(carrier) = carriers.get_mut(hop.carrier) else { return };
     let mut packets = 0;
     while packets < PACKETS_PER_PASS && (packets == 0 || !is_contended()) {
         let Some(connection) = remote.current_connection_mut() else { return };
         let Some(packet) = connection.poll_packet(now, &mut Sources(messages)) else { return };
         let length = packet.len();
         // Whatever it is that the carrier says: a packet of a connection stays until it is taken.
-        if !matches!(device.send(&hop.to, packet), Ok(Outcome::Sent)) {
+        if !matches!(carrier.send(&hop.to, packet), Ok(Outcome::Sent)) {
             return connection.refused(now);
         }
         connection.taken();
-        remote.note_sent(carrier, 1, length);
+        remote.note_sent(rail_carrier, 1, length);
         packets += 1;
     }
 }
 
 /// Sends a train over its carrier; what the link has no room for waits in `stalled`.
 fn send_train(
-    devices: &mut Devices,
+    carriers: &mut Carriers,
     remote: &mut Remote,
     bytes: &[u8],
     train: &Train,
     stalled: &mut VecDeque<Stalled>,
 ) {
-    let (carrier, hop) = remote.hop(train.path);
-    let Some(device) = devices.get_mut(hop.slot) else { return };
-    remote.note_sent(carrier, bytes.len().div_ceil(train.segment), bytes.len());
-    match take(device.as_mut(), &hop.to, bytes, train.segment) {
+    let (rail_carrier, hop) = remote.hop(train.path);
+    let Some(carrier) = carriers.get_mut(hop.carrier) else { return };
+    remote.note_sent(rail_carrier, bytes.len().div_ceil(train.segment), bytes.len());
+    match take(carrier.as_mut(), &hop.to, bytes, train.segment) {
         Taken::Bytes(taken) if taken < bytes.len() => {
             stalled.push_back(Stalled { hop, bytes: bytes[taken..].to_vec(), segment: train.segment });
         }
         Taken::Bytes(_) => {}
-        Taken::Refused => remote.refused(carrier),
+        Taken::Refused => remote.refused(rail_carrier),
     }
 }
 
 /// Sends a train; what the link has no room for waits in `stalled`. Who needs it again asks for it.
 pub(super) fn send_or_stall(
-    devices: &mut Devices,
+    carriers: &mut Carriers,
     stalled: &mut VecDeque<Stalled>,
     hop: Hop,
     bytes: &[u8],
     segment: usize,
 ) {
-    let Some(device) = devices.get_mut(hop.slot) else { return };
-    if let Taken::Bytes(taken) = take(device.as_mut(), &hop.to, bytes, segment)
+    let Some(carrier) = carriers.get_mut(hop.carrier) else { return };
+    if let Taken::Bytes(taken) = take(carrier.as_mut(), &hop.to, bytes, segment)
         && taken < bytes.len()
     {
         stalled.push_back(Stalled { hop, bytes: bytes[taken..].to_vec(), segment });
@@ -472,10 +476,10 @@ pub(super) fn send_or_stall(
 }
 
 /// Sends what found no room before; `false` when there is none yet.
-pub(super) fn send_stalled(devices: &mut Devices, stalled: &mut VecDeque<Stalled>) -> bool {
+pub(super) fn send_stalled(carriers: &mut Carriers, stalled: &mut VecDeque<Stalled>) -> bool {
     while let Some(first) = stalled.front_mut() {
-        let Some(device) = devices.get_mut(first.hop.slot) else { return true };
-        match take(device.as_mut(), &first.hop.to, &first.bytes, first.segment) {
+        let Some(carrier) = carriers.get_mut(first.hop.carrier) else { return true };
+        match take(carrier.as_mut(), &first.hop.to, &first.bytes, first.segment) {
             Taken::Bytes(taken) if taken < first.bytes.len() => {
                 first.bytes.drain(..taken);
                 return false;
@@ -494,11 +498,11 @@ enum Taken {
     Refused,
 }
 
-fn take(device: &mut dyn Datagrams, to: &Address, train: &[u8], segment: usize) -> Taken {
+fn take(carrier: &mut dyn Carrier, to: &Address, train: &[u8], segment: usize) -> Taken {
     if train.len() > segment {
-        return device.send_train(to, train, segment).map_or(Taken::Refused, Taken::Bytes);
+        return carrier.send_train(to, train, segment).map_or(Taken::Refused, Taken::Bytes);
     }
-    match device.send(to, train) {
+    match carrier.send(to, train) {
         Ok(Outcome::WouldBlock) => Taken::Bytes(0),
         Ok(Outcome::Sent | Outcome::TooLarge) => Taken::Bytes(train.len()),
         Ok(Outcome::Dropped) | Err(_) => Taken::Refused,

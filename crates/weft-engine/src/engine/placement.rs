@@ -5,14 +5,14 @@ use weft_core::message::Head;
 use weft_core::time::Instant;
 
 use super::{Engine, FLOW_QUEUE_BYTES};
-use crate::carriers::{Conversation, Devices, Remote, Slot};
+use crate::carriers::{CarrierId, Carriers, Conversation, Remote};
 use crate::group::PeerId;
 use crate::memory::UserData;
 use crate::messages::Messages;
 use crate::peers::Route;
 use crate::regions::RegionKey;
 use crate::request::State;
-use crate::transport::{Begun, Datagrams, Platform, RemoteMemory};
+use crate::transport::{Begun, Platform, RemoteMemory};
 
 /// Set in the names of pieces of one-sided operations, which end with what these are called.
 pub(super) const OF_A_WINDOW: u64 = 1 << 63;
@@ -25,7 +25,7 @@ fn name(peer: PeerId, number: u32) -> u64 {
 }
 
 impl<P: Platform> Engine<P> {
-    /// Asks the sender of a message to have it written to our memory, or for its data where that cannot be exposed; `false` when the route is full.
+    /// Asks the sender of a message to have it written to our memory, or for its data where that cannot be registered; `false` when the route is full.
     pub(super) fn push_invitation(&mut self, peer: PeerId, handle: usize, asked: u32) -> bool {
         let Self { peers, messages, network, .. } = self;
         let Route::Remote(remote) = &mut peers[peer].route else { return true };
@@ -36,10 +36,9 @@ impl<P: Platform> Engine<P> {
         let head = match state {
             Some(State::Receiving { data, total, region: Some(key), .. }) => {
                 let (_, hop) = remote.hop(0);
-                let exposed = network.devices.get_mut(hop.slot).and_then(|device| device.expose(data, *total));
-                match exposed {
-                    Some((exposure, target)) => {
-                        messages.regions.note_exposed(*key, exposure);
+                match network.carriers.register(hop.carrier, data, *total) {
+                    Some((registered, target)) => {
+                        messages.regions.note_registered(*key, registered);
                         Head::clear_to_place(asked, key.wire(), *total, target)
                     }
                     None => Head::clear_to_send(asked, key.wire(), *total, *total),
@@ -76,9 +75,9 @@ impl<P: Platform> Engine<P> {
         }
     }
 
-    /// The carrier at `slot` says what it has written, and is told what is exposed no more.
-    pub(super) fn note_placed(&mut self, slot: Slot) {
-        while let Some(done) = self.network.devices.get_mut(slot).and_then(|device| device.poll_placed()) {
+    /// The carrier says what it has written, and is told what peers reach no more.
+    pub(super) fn note_placed(&mut self, carrier: CarrierId) {
+        while let Some(done) = self.network.carriers.rma(carrier).and_then(|rma| rma.poll_completion()) {
             if done & OF_A_WINDOW != 0 {
                 self.note_piece(done as u32);
                 continue;
@@ -99,31 +98,28 @@ impl<P: Platform> Engine<P> {
             self.submission(peer).submit_message(head.as_bytes(), &[]);
             self.messages.handle_acknowledged(RegionKey::from_wire(piece.region), length);
         }
-        self.conceal_closed();
+        self.deregister_closed();
     }
 
-    /// Memory that peers may access no more is concealed.
+    /// Peers reach no more what is closed.
     #[inline]
-    pub(super) fn conceal_closed(&mut self) {
-        while let Some(exposure) = self.messages.regions.take_closed_exposure() {
-            // Only this one exposes anything.
-            if let Some(device) = self.network.devices.get_mut(Slot::Udp) {
-                device.conceal(exposure);
-            }
+    pub(super) fn deregister_closed(&mut self) {
+        while let Some(registered) = self.messages.regions.take_closed() {
+            self.network.carriers.deregister(registered);
         }
     }
 }
 
 /// Gives the carrier of a peer what it is to write, as far as it has room.
 pub(super) fn write_pieces(
-    devices: &mut Devices,
+    carriers: &mut Carriers,
     peer: PeerId,
     remote: &mut Remote,
     messages: &mut Messages,
     now: Instant,
 ) {
     let (_, hop) = remote.hop(0);
-    let Some(device) = devices.get_mut(hop.slot) else { return };
+    let Some(rma) = carriers.rma(hop.carrier) else { return };
     loop {
         let Conversation::Connection { placements: Some(placements), connection: Some(connection), .. } =
             &mut remote.conversation
@@ -134,7 +130,7 @@ pub(super) fn write_pieces(
         let begun = match messages.regions.get(RegionKey::from_wire(piece.region)) {
             Some(region) => {
                 let (range, number) = (piece.range.clone(), name(peer, piece.number));
-                device.write(&hop.to, &region.data, range, piece.target, number)
+                rma.write(&hop.to, &region.data, range, piece.target, number)
             }
             // The operation is over, and nobody waits for it.
             None => {

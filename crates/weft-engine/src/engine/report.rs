@@ -57,13 +57,13 @@ impl<P: Platform> Engine<P> {
             _ => 0,
         });
         self.network.foreign
-            + self.network.devices.iter().map(|device| device.rejected()).sum::<u64>()
+            + self.network.carriers.iter().map(|carrier| carrier.diagnostics().rejected).sum::<u64>()
             + sentences.sum::<u64>()
     }
 
     /// Packets that carriers wrote to memory of their receivers.
     pub fn packets_written(&self) -> u64 {
-        self.network.devices.iter().map(|device| device.written()).sum()
+        self.network.carriers.iter().map(|carrier| carrier.diagnostics().written).sum()
     }
 
     /// What arrived from other hosts and was dropped, by cause.
@@ -106,7 +106,7 @@ impl<P: Platform> Engine<P> {
             let (name, resends) = match &peer.route {
                 Route::Myself => ("self", 0),
                 Route::Shared(_) => ("shared", 0),
-                Route::Remote(remote) => (remote.links(&self.network.devices), remote.resent()),
+                Route::Remote(remote) => (remote.links(&self.network.carriers), remote.resent()),
                 Route::None(_) => ("none", 0),
             };
             let [messages, bytes, _] = peer.traffic();

@@ -325,9 +325,9 @@ impl Messages {
         // What is refused has been counted.
         let Ok(region) = self.regions.access(peer, key, Access::Write, offset, length) else { return };
         let handle = region.owner;
-        let is_exposed = self.regions.is_exposed(key);
+        let is_registered = self.regions.is_registered(key);
         match self.requests.get_mut(handle).map(|request| &mut request.state) {
-            Some(State::Receiving { total, received, .. }) if is_exposed && length <= *total - *received => {
+            Some(State::Receiving { total, received, .. }) if is_registered && length <= *total - *received => {
                 *received += length;
                 if *received == *total {
                     self.complete(handle);

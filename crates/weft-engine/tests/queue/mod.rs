@@ -2,18 +2,19 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
 
 use weft_core::path_validation::Ends;
-use weft_core::rails::{Carrier, CarrierKind};
+use weft_core::rails::{RailCarrier, Role};
 use weft_core::time::Duration;
 use weft_core::time::Instant;
-use weft_engine::carriers::{Devices, Hop, Slot};
+use weft_engine::carriers::{CarrierId, Carriers, Hop};
 use weft_engine::engine::Parts;
 use weft_engine::group::PeerId;
 use weft_engine::peers::{NewPeer, Route};
-use weft_engine::transport::{Address, Datagrams, Outcome, Platform};
+use weft_engine::transport::{
+    Address, Arrival, Carrier, CarrierAttributes, Diagnostics, Look, Outcome, Platform, send_one_by_one,
+};
 use weft_net::single_copy::SingleCopy;
 use weft_net::{clock, shared};
 
@@ -46,17 +47,34 @@ pub(crate) fn pass(engine: &mut Engine) {
 
 pub(crate) const PACKET_SIZE: usize = 600;
 
+/// What a carrier of packets of that size is.
+pub(crate) const ATTRIBUTES: CarrierAttributes = CarrierAttributes::packets("queue", PACKET_SIZE, Look::SystemCall);
+
 pub(crate) type Wire = Arc<Mutex<Vec<VecDeque<Vec<u8>>>>>;
 
 /// A network of queues, one per process; an address is a port.
 pub(crate) struct Queue {
-    pub(crate) own: usize,
-    pub(crate) wire: Wire,
+    own: usize,
+    wire: Wire,
+    attributes: CarrierAttributes,
 }
 
-impl Datagrams for Queue {
-    fn name(&self) -> &'static str {
-        "queue"
+impl Queue {
+    /// The end of a process, in place of UDP.
+    pub(crate) fn new(own: usize, wire: &Wire) -> Self {
+        Self { own, wire: wire.clone(), attributes: ATTRIBUTES }
+    }
+
+    /// The same in place of raw frames.
+    #[allow(dead_code, reason = "not every test has several carriers")]
+    pub(crate) fn of_frames(own: usize, wire: &Wire) -> Self {
+        Self { attributes: CarrierAttributes { look: Look::Memory, ..ATTRIBUTES }, ..Self::new(own, wire) }
+    }
+}
+
+impl Carrier for Queue {
+    fn attributes(&self) -> &CarrierAttributes {
+        &self.attributes
     }
 
     fn send(&mut self, to: &Address, packet: &[u8]) -> std::io::Result<Outcome> {
@@ -65,38 +83,46 @@ impl Datagrams for Queue {
         Ok(Outcome::Sent)
     }
 
-    fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
+    fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> std::io::Result<usize> {
+        send_one_by_one(self, to, train, segment)
+    }
+
+    fn receive(&mut self, on_arrival: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
         for count in 0..limit {
             let Some(packet) = self.wire.lock().unwrap()[self.own].pop_front() else { return count };
-            on_packet(&packet);
+            on_arrival(Arrival::packet(&packet));
         }
         limit
     }
 
-    fn fd(&self) -> RawFd {
-        -1
-    }
-
-    /// Whoever sleeps is woken by other means.
-    fn arm(&mut self) -> bool {
+    fn prepare_sleep(&mut self) -> bool {
+        // Whoever sleeps is woken by other means.
         true
     }
 
-    fn packet_size(&self) -> usize {
-        PACKET_SIZE
+    fn diagnostics(&self) -> Diagnostics {
+        Diagnostics::default()
+    }
+
+    fn under_way(&self, _: &Address) -> usize {
+        0
+    }
+
+    fn take_broken(&mut self) -> Option<Address> {
+        None
     }
 }
 
-pub(crate) fn udp_carrier(address: SocketAddr) -> (Carrier, Hop) {
-    let carrier = Carrier { kind: CarrierKind::Udp, rail: 0, ends: Ends::default() };
-    (carrier, Hop { slot: Slot::Udp, to: address.into() })
+pub(crate) fn udp_carrier(address: SocketAddr) -> (RailCarrier, Hop) {
+    let carrier = RailCarrier { role: Role::BulkData, rail: 0, ends: Ends::default() };
+    (carrier, Hop { carrier: CarrierId(0), to: address.into() })
 }
 
 /// An engine of a job in which every process has a node of its own.
 pub(crate) fn engine(
     own: usize,
     routes: Vec<Route>,
-    devices: Devices,
+    carriers: Carriers,
     eager_limit: u64,
     peer_timeout: Duration,
 ) -> Engine {
@@ -106,7 +132,7 @@ pub(crate) fn engine(
         number: own as u32,
         host: Some("test".into()),
         node: None,
-        devices,
+        carriers,
         secret: weft_core::wire::Secret::new([7; 16]),
         eager_limit: Some(eager_limit),
         unexpected_bytes: 0,

@@ -1,24 +1,20 @@
-//! What `WEFT_CAPTURE` asks for: every link to other nodes writes what passes to this rank's file.
+//! What `WEFT_CAPTURE` asks for: every carrier to other nodes writes what passes to this rank's file.
 
 use std::path::PathBuf;
 
 use weft_net::capture::{Capture, Ends, Recorder, SharedRecorder};
-use weft_net::datagrams::Address;
-use weft_net::fabric::Fabric;
-use weft_net::verbs::VerbsRails;
+use weft_net::carrier::Address;
 
 use super::links::Opened;
 use super::warn;
-use crate::engine::{Device, Route, Slot};
+use crate::engine::{BoxedCarrier, CarrierId, Route};
 use crate::settings::{CAPTURE, CAPTURE_RANK};
 
 /// The file, and both ends of what leads to every peer.
 pub(super) struct Wanted {
     recorder: SharedRecorder,
-    /// By UDP.
-    udp: Vec<Vec<Ends>>,
-    /// From each interface.
-    raw: Vec<Vec<Vec<Ends>>>,
+    /// By each carrier.
+    ends: Vec<Vec<Vec<Ends>>>,
 }
 
 impl Wanted {
@@ -34,36 +30,34 @@ impl Wanted {
                 return None;
             }
         };
-        let all = |slot: Slot| paths.iter().map(|path| ends(path, slot, links)).collect();
-        let raw = (0..links.raw.len()).map(|place| all(Slot::Raw(place as u8))).collect();
-        Some(Self { recorder, udp: all(Slot::Udp), raw })
+        let all = |id: u8| paths.iter().map(|path| ends(path, CarrierId(id), links)).collect();
+        Some(Self { recorder, ends: (0..=links.bulk().0).map(all).collect() })
     }
 
-    /// The UDP link with the capture around it.
-    pub(super) fn around_udp(&self, link: Device) -> Device {
-        Box::new(Capture::new(link, &self.recorder, self.udp.clone()))
-    }
-
-    /// The same for raw frames on the interface at this place.
-    pub(super) fn around_raw(&self, place: usize, link: Device) -> Device {
-        Box::new(Capture::new(link, &self.recorder, self.raw[place].clone()))
+    /// The carriers, in the order of their names, with the capture around each.
+    pub(super) fn around(self, carriers: Vec<BoxedCarrier>) -> Vec<BoxedCarrier> {
+        let Self { recorder, ends } = self;
+        let around = |(carrier, ends)| Box::new(Capture::new(carrier, &recorder, ends)) as BoxedCarrier;
+        carriers.into_iter().zip(ends).map(around).collect()
     }
 }
 
-/// Both ends of what leads to a peer by this link.
-fn ends(path: &Route, slot: Slot, links: &Opened) -> Vec<Ends> {
+/// Both ends of what leads to a peer by this carrier.
+fn ends(path: &Route, carrier: CarrierId, links: &Opened) -> Vec<Ends> {
     let Route::Remote(remote) = path else { return Vec::new() };
-    let own = |rail: u8| match slot {
-        Slot::Raw(place) => Some(Address::from(links.raw.get(usize::from(place))?.card().address)),
-        Slot::Udp if !links.fabric.is_empty() => {
-            links.fabric.iter().find(|fabric| fabric.rail() == rail).map(Fabric::own_address)
+    let own = |rail: u8| {
+        if carrier != links.bulk() {
+            return Some(Address::from(links.raw.get(usize::from(carrier.0))?.card().address));
         }
-        Slot::Udp if links.verbs.is_some() => links.verbs.as_ref().map(VerbsRails::own_address),
-        Slot::Udp => {
-            let own = links.candidates.iter().find(|candidate| candidate.rail == rail)?;
-            Some(Address::Udp((own.ip, own.port).into()))
+        if let Some(fabric) = links.fabric.iter().find(|fabric| fabric.rail() == rail) {
+            return Some(fabric.own_address());
         }
+        if let Some(verbs) = &links.verbs {
+            return Some(verbs.own_address());
+        }
+        let own = links.candidates.iter().find(|candidate| candidate.rail == rail)?;
+        Some(Address::Udp((own.ip, own.port).into()))
     };
-    let hops = remote.hops().filter(|(_, hop)| hop.slot == slot);
+    let hops = remote.hops().filter(|(_, hop)| hop.carrier == carrier);
     hops.filter_map(|(ends, hop)| Some(Ends { own: own(ends.own)?, peer: hop.to })).collect()
 }

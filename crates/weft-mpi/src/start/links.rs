@@ -6,6 +6,7 @@ use weft_net::udp::{self, Udp};
 use weft_net::verbs::{self, VerbsRails};
 
 use super::{other, warn};
+use crate::engine::CarrierId;
 use crate::error::Result;
 use crate::settings::{self, Settings};
 
@@ -13,7 +14,7 @@ use crate::settings::{self, Settings};
 #[derive(Default)]
 pub(super) struct Opened {
     pub(super) udp: Option<Udp>,
-    /// In the place of UDP, one for each rail.
+    /// For bulk data in the place of UDP, one for each rail.
     pub(super) fabric: Vec<Fabric>,
     /// In the place of UDP, too.
     pub(super) verbs: Option<VerbsRails>,
@@ -29,6 +30,16 @@ impl Opened {
     /// Whether any was opened.
     pub(super) fn any(&self) -> bool {
         self.udp.is_some() || !self.fabric.is_empty() || self.verbs.is_some() || !self.raw.is_empty()
+    }
+
+    /// The name of the carrier of frames on the interface at this place.
+    pub(super) fn frames_on(place: usize) -> CarrierId {
+        CarrierId(place as u8)
+    }
+
+    /// The name of the carrier for bulk data: UDP, or what is in its place.
+    pub(super) fn bulk(&self) -> CarrierId {
+        CarrierId(self.raw.len() as u8)
     }
 
     /// Names of the interfaces by their number.

@@ -2,14 +2,14 @@
 
 use weft_core::flow::Settings as FlowSettings;
 use weft_core::path_validation::Ends;
-use weft_core::rails::{Carrier, CarrierKind, RAILS_MAX};
+use weft_core::rails::{RAILS_MAX, RailCarrier, Role};
 use weft_core::time::Duration;
-use weft_net::datagrams::{Address, Datagrams, Placement};
+use weft_net::carrier::{Address, Carrier, Placement};
 use weft_net::udp::{self, Pair};
 
 use super::Card;
 use super::links::Opened;
-use crate::engine::{Hop, Remote, Route, Slot};
+use crate::engine::{CarrierId, Hop, Remote, Route};
 use crate::settings::Settings;
 
 /// Fewest packets that may be on their way to a peer, however many peers share the receive buffer.
@@ -24,7 +24,7 @@ const ACK_DELAY_OF_TURNS: Duration = Duration::from_micros(500);
 
 /// A carrier that both ends have.
 struct Found {
-    carrier: Carrier,
+    carrier: RailCarrier,
     hop: Hop,
     packet_size: usize,
     window_packets: u32,
@@ -62,7 +62,7 @@ pub(super) fn remote(
             Err(reason) => (raw_only(own, peer), Some(reason)),
         },
         Some(addresses) => match udp::pair_rails(&links.candidates, &addresses.candidates, first) {
-            Ok(pairs) => (on_rails(own, peer, &pairs), None),
+            Ok(pairs) => (on_rails(own, peer, &pairs, links.bulk()), None),
             Err(reason) => (raw_only(own, peer), Some(reason)),
         },
         None => (Vec::new(), None),
@@ -70,7 +70,7 @@ pub(super) fn remote(
     // Packets fit every carrier; both ends come to the same numbers, and all peers together cannot overrun a receive buffer.
     let packet_size = found.iter().filter(|carrier| carrier.decides).map(|carrier| carrier.packet_size).min();
     // A raw frame cannot be cut on its way.
-    found.retain(|one| one.carrier.kind == CarrierKind::Udp || packet_size.is_none_or(|size| one.packet_size >= size));
+    found.retain(|one| one.carrier.role == Role::BulkData || packet_size.is_none_or(|size| one.packet_size >= size));
     let (Some(packet_size), Some(window)) = (packet_size, found.iter().map(|carrier| carrier.window_packets).min())
     else {
         return Route::None(
@@ -89,7 +89,7 @@ pub(super) fn remote(
         sealed: settings.sealed,
         ..defaults
     };
-    let carriers: Vec<(Carrier, Hop)> = found.iter().map(|one| (one.carrier, one.hop)).collect();
+    let carriers: Vec<(RailCarrier, Hop)> = found.iter().map(|one| (one.carrier, one.hop)).collect();
     Route::Remote(Box::new(match &found[..] {
         [one] if one.ordered => Remote::connected(one.carrier, one.hop, one.placement, flow),
         _ => Remote::new(&carriers, flow),
@@ -97,7 +97,7 @@ pub(super) fn remote(
 }
 
 /// The carriers on these pairs of interfaces.
-fn on_rails(own: &Card, peer: &Card, pairs: &[Pair]) -> Vec<Found> {
+fn on_rails(own: &Card, peer: &Card, pairs: &[Pair], bulk: CarrierId) -> Vec<Found> {
     let best = pairs.iter().map(Pair::speed).max().unwrap_or(0);
     let mut found = Vec::new();
     for (pair, rail) in pairs.iter().zip(0..) {
@@ -107,8 +107,8 @@ fn on_rails(own: &Card, peer: &Card, pairs: &[Pair]) -> Vec<Found> {
         let (Some(own), Some(peer)) = (&own.addresses, &peer.addresses) else { continue };
         if pair.own.port != 0 && pair.peer.port != 0 {
             found.push(Found {
-                carrier: Carrier { kind: CarrierKind::Udp, rail, ends },
-                hop: Hop { slot: Slot::Udp, to: pair.to.into() },
+                carrier: RailCarrier { role: Role::BulkData, rail, ends },
+                hop: Hop { carrier: bulk, to: pair.to.into() },
                 packet_size: pair.packet_size,
                 window_packets: own.window_packets.min(peer.window_packets),
                 decides,
@@ -130,7 +130,7 @@ fn by_fabric(own: &Card, peer: &Card, links: &mut Opened, first: bool) -> Result
     if peer.fabric.is_empty() {
         return Err("it has no endpoint of libfabric: WEFT_LINK must name fabric at both ends".into());
     }
-    let mut found = Vec::new();
+    let (mut found, bulk) = (Vec::new(), links.bulk());
     let has_ip = links.fabric.iter().any(|fabric| fabric.offer().address.is_some());
     let candidates = if has_ip { &links.candidates[..] } else { &[] };
     for (pair, rail) in fabric_pairs(own, peer, (candidates, has_ip), first).iter().zip(0..) {
@@ -143,13 +143,13 @@ fn by_fabric(own: &Card, peer: &Card, links: &mut Opened, first: bool) -> Result
             None => {}
         }
         found.push(Found {
-            carrier: Carrier { kind: CarrierKind::Udp, rail, ends: Ends { own: here.rail, peer: there.rail } },
-            hop: Hop { slot: Slot::Udp, to },
+            carrier: RailCarrier { role: Role::BulkData, rail, ends: Ends { own: here.rail, peer: there.rail } },
+            hop: Hop { carrier: bulk, to },
             packet_size: usize::from(here.packet_size.min(there.packet_size)),
             window_packets: here.window_packets.min(there.window_packets),
             decides: pair.decides,
             ordered: here.ordered && there.ordered,
-            placement: fabric.placement().filter(|_| here.places && there.places),
+            placement: fabric.attributes().remote_memory.filter(|_| here.places && there.places),
         });
     }
     Ok(found)
@@ -157,6 +157,7 @@ fn by_fabric(own: &Card, peer: &Card, links: &mut Opened, first: bool) -> Result
 
 /// RDMA devices, and raw frames beside them where both ends have them. Faults spare connections, so they keep their promise.
 fn by_verbs(own: &Card, peer: &Card, links: &mut Opened, (rank, other): (u32, u32)) -> Result<Vec<Found>, String> {
+    let bulk = links.bulk();
     let missing = || "it has no RDMA device: WEFT_LINK must name verbs at both ends".to_owned();
     let (Some(here), Some(there), Some(verbs)) = (&own.verbs, &peer.verbs, &mut links.verbs) else {
         return Err(missing());
@@ -164,13 +165,13 @@ fn by_verbs(own: &Card, peer: &Card, links: &mut Opened, (rank, other): (u32, u3
     let to = verbs.address_of(there, u32::midpoint(rank, other)).map_err(|error| error.to_string())?;
     let mut found = raw_only(own, peer);
     found.push(Found {
-        carrier: Carrier { kind: CarrierKind::Udp, rail: 0, ends: Ends { own: 0, peer: 0 } },
-        hop: Hop { slot: Slot::Udp, to },
+        carrier: RailCarrier { role: Role::BulkData, rail: 0, ends: Ends { own: 0, peer: 0 } },
+        hop: Hop { carrier: bulk, to },
         packet_size: usize::from(here.packet_size.min(there.packet_size)),
         window_packets: FlowSettings::default().window_packets,
         decides: true,
         ordered: true,
-        placement: verbs.placement().filter(|_| here.places && there.places),
+        placement: verbs.attributes().remote_memory.filter(|_| here.places && there.places),
     });
     Ok(found)
 }
@@ -223,8 +224,8 @@ fn raw(own: &Card, peer: &Card, rail: u8, ends: Ends, decides: bool) -> Option<F
     // An interface does not hear its own frames, and nobody else has its address.
     let peer = peer.raw.iter().find(|raw| raw.rail == ends.peer && raw.address.mac != own.address.mac)?;
     Some(Found {
-        carrier: Carrier { kind: CarrierKind::Raw, rail, ends },
-        hop: Hop { slot: Slot::Raw(place as u8), to: Address::from(peer.address) },
+        carrier: RailCarrier { role: Role::SmallMessages, rail, ends },
+        hop: Hop { carrier: Opened::frames_on(place), to: Address::from(peer.address) },
         packet_size: usize::from(own.packet_size.min(peer.packet_size)),
         window_packets: own.window_packets.min(peer.window_packets),
         decides,
@@ -236,7 +237,7 @@ fn raw(own: &Card, peer: &Card, rail: u8, ends: Ends, decides: bool) -> Option<F
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_net::datagrams::EthernetAddress;
+    use weft_net::carrier::EthernetAddress;
     use weft_net::udp::Candidate;
     use weft_net::{ethernet, fabric};
 
@@ -284,7 +285,8 @@ mod tests {
 
     fn found(near: &Card, far: &Card, first: bool) -> Vec<Found> {
         let candidates = |card: &Card| card.addresses.clone().unwrap().candidates;
-        on_rails(near, far, &udp::pair_rails(&candidates(near), &candidates(far), first).unwrap())
+        let pairs = udp::pair_rails(&candidates(near), &candidates(far), first).unwrap();
+        on_rails(near, far, &pairs, CarrierId(near.raw.len() as u8))
     }
 
     #[test]
@@ -293,7 +295,7 @@ mod tests {
         let (there, back) = (found(&near, &far, true), found(&far, &near, false));
         assert_eq!((there.len(), back.len()), (4, 4));
         for (one, other) in there.iter().zip(&back) {
-            assert_eq!((one.carrier.kind, one.carrier.rail), (other.carrier.kind, other.carrier.rail));
+            assert_eq!((one.carrier.role, one.carrier.rail), (other.carrier.role, other.carrier.rail));
             assert_eq!(
                 (one.carrier.ends.own, one.carrier.ends.peer),
                 (other.carrier.ends.peer, other.carrier.ends.own)

@@ -5,7 +5,7 @@ use weft_net::ethernet::{self, Ethernet};
 use weft_net::xdp::{Group, RING_FRAMES, Xdp};
 
 use super::{Card, warn};
-use crate::engine::Device;
+use crate::engine::BoxedCarrier;
 use crate::settings::Settings;
 
 /// What peers are told of the links: no more may be on their way to one than the smallest of its rings holds.
@@ -44,25 +44,25 @@ impl Host<'_> {
 
 /// The links as the settings want them; AF_XDP receives at the first. Where there is none, `refusal` says why. What the user asked for
 /// and does not get is said once a host.
-pub(super) fn devices(
+pub(super) fn carriers(
     settings: &Settings,
     host: &Host<'_>,
     links: Vec<Ethernet>,
     refusal: Option<&str>,
-) -> Vec<Device> {
+) -> Vec<BoxedCarrier> {
     if let (true, Some(why), Some(first)) = (settings.links.xdp, refusal, host.locals.first())
         && *first == host.rank
     {
         warn(host.rank, &format!("there is no AF_XDP without raw frames, and UDP carries everything: {why}"));
     }
-    let device = |(place, link): (usize, Ethernet)| match settings.links.xdp && place == 0 {
+    let carrier = |(place, link): (usize, Ethernet)| match settings.links.xdp && place == 0 {
         true => by_xdp(host, link),
         false => Box::new(link),
     };
-    links.into_iter().enumerate().map(device).collect()
+    links.into_iter().enumerate().map(carrier).collect()
 }
 
-fn by_xdp(host: &Host<'_>, link: Ethernet) -> Device {
+fn by_xdp(host: &Host<'_>, link: Ethernet) -> BoxedCarrier {
     let group = host.group(&link.card());
     match Xdp::open(link, &group) {
         Ok(link) => {

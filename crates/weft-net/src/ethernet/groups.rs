@@ -4,7 +4,7 @@
 
 use std::io;
 
-use crate::datagrams::EthernetAddress;
+use crate::carrier::EthernetAddress;
 
 /// Groups that a process joins at most: an interface that listens to many addresses hears everything.
 const GROUPS_MAX: usize = 20;

@@ -20,8 +20,8 @@ use super::api::{
 };
 use super::packets::Packets;
 use super::placement::{Access, Placing};
+use crate::carrier::{Begun, Registration, RemoteMemory};
 use crate::clock;
-use crate::datagrams::{Begun, Exposure, RemoteMemory};
 use crate::sys;
 
 /// Packets that may wait to be received, at most …
@@ -601,7 +601,7 @@ impl Endpoint {
     }
 
     /// Lets peers access memory.
-    pub(super) fn expose(&mut self, data: &UserData, length: u64) -> Option<(Exposure, RemoteMemory)> {
+    pub(super) fn expose(&mut self, data: &UserData, length: u64) -> Option<(Registration, RemoteMemory)> {
         let memory = (data.program_run(&(0..length))?, length as usize);
         let objects = (self.domain.0, self.ep.0);
         // SAFETY: both are open. Whoever made `data` promised that its memory stays until the operation is complete; the engine has it concealed
@@ -610,7 +610,7 @@ impl Endpoint {
     }
 
     /// No access that begins from now on succeeds.
-    pub(super) fn conceal(&mut self, exposure: Exposure) {
+    pub(super) fn conceal(&mut self, exposure: Registration) {
         if let Some(placing) = &mut self.placing {
             placing.conceal(exposure);
         }

@@ -15,7 +15,7 @@ use super::api::{
     FI_REMOTE_WRITE, FI_WRITE, Fid, Mr,
 };
 use super::packets::Packets;
-use crate::datagrams::{Exposure, RemoteMemory};
+use crate::carrier::{Registration, RemoteMemory};
 
 /// Regions that may be exposed at a time: a receive that finds no place among them is sent packets.
 const EXPOSURES_MAX: usize = 4096;
@@ -137,7 +137,7 @@ impl Placing {
         &mut self,
         objects: (*mut Domain, *mut Ep),
         memory: (*mut u8, usize),
-    ) -> Option<(Exposure, RemoteMemory)> {
+    ) -> Option<(Registration, RemoteMemory)> {
         if self.free_exposures.is_empty() && self.exposures.len() == EXPOSURES_MAX {
             return None;
         }
@@ -156,11 +156,11 @@ impl Placing {
                 self.exposures.len() as u32 - 1
             }
         };
-        Some((Exposure(place), RemoteMemory { key, address }))
+        Some((Registration(place), RemoteMemory { key, address }))
     }
 
     /// No access that begins from now on succeeds.
-    pub(super) fn conceal(&mut self, Exposure(place): Exposure) {
+    pub(super) fn conceal(&mut self, Registration(place): Registration) {
         let Some(exposed) = self.exposures.get_mut(place as usize) else { return };
         let exposed = std::mem::replace(exposed, ptr::null_mut());
         if !exposed.is_null() {
@@ -256,7 +256,7 @@ mod tests {
     use weft_engine::memory::UserData;
 
     use super::super::{Fabric, Settings, consider};
-    use crate::datagrams::{Address, Begun, Datagrams, Outcome, RemoteMemory};
+    use crate::carrier::{Address, Begun, Carrier, Outcome, RemoteMemory, RemoteMemoryAccess, receive_packets};
 
     const LIMIT: Duration = Duration::from_secs(20);
     const BYTES: usize = 1 << 20;
@@ -312,8 +312,8 @@ mod tests {
         while arrived == 0 {
             assert!(began.elapsed() < LIMIT);
             sent = sent || matches!(near.send(&to, &[1; 100]), Ok(Outcome::Sent));
-            near.receive(&mut |_| {}, 16);
-            arrived += far.receive(&mut |_| {}, 16);
+            receive_packets(&mut near, &mut |_| {}, 16);
+            arrived += receive_packets(&mut far, &mut |_| {}, 16);
         }
         let _ = back;
         Some((near, far, to))
@@ -324,9 +324,9 @@ mod tests {
         let began = Instant::now();
         loop {
             assert!(began.elapsed() < LIMIT, "an access does not end");
-            near.receive(&mut |_| {}, 16);
-            far.receive(&mut |_| {}, 16);
-            if let Some(done) = near.poll_placed() {
+            receive_packets(near, &mut |_| {}, 16);
+            receive_packets(far, &mut |_| {}, 16);
+            if let Some(done) = near.poll_completion() {
                 assert_eq!(done, number);
                 return true;
             }
@@ -346,8 +346,8 @@ mod tests {
             };
             match begun {
                 Begun::Yes => return,
-                Begun::NotNow => _ = near.receive(&mut |_| {}, 16),
-                Begun::Never => panic!("{:?}", near.last_refusal()),
+                Begun::NotNow => _ = receive_packets(near, &mut |_| {}, 16),
+                Begun::Never => panic!("{:?}", near.diagnostics().last_refusal),
             }
         }
     }
@@ -362,7 +362,7 @@ mod tests {
         for round in 1..20_u8 {
             let there = Mapped::new(place);
             place = there.0;
-            let (exposure, target) = far.expose(&there.data(), BYTES as u64).expect("a registration");
+            let (exposure, target) = far.register(&there.data(), BYTES as u64).expect("a registration");
             assert_ne!(Some(target.key), earlier.map(|earlier: RemoteMemory| earlier.key));
             source.fill(round);
             start(&mut near, &to, &source.data(), target, round.into(), false);
@@ -370,13 +370,13 @@ mod tests {
             let began = Instant::now();
             while !there.has(round) {
                 assert!(began.elapsed() < LIMIT, "what was written does not arrive");
-                far.receive(&mut |_| {}, 16);
+                receive_packets(&mut far, &mut |_| {}, 16);
             }
             there.fill(!round);
             start(&mut near, &to, &source.data(), target, 1000, true);
             assert!(finish((&mut near, &mut far), 1000));
             assert!(source.has(!round), "what was read is what was there");
-            far.conceal(exposure);
+            far.deregister(exposure);
             earlier = Some(target);
         }
         let there = Mapped::new(place);
@@ -384,7 +384,7 @@ mod tests {
         start(&mut near, &to, &source.data(), earlier.expect("a key"), 2000, false);
         // The provider may tell of it only once it finds the connection closed.
         finish((&mut near, &mut far), 2000);
-        (0..100).for_each(|_| _ = far.receive(&mut |_| {}, 16));
+        (0..100).for_each(|_| _ = receive_packets(&mut far, &mut |_| {}, 16));
         assert!(there.has(7), "memory that is exposed no more was written");
     }
 }

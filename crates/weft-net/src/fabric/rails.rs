@@ -5,7 +5,9 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use super::Fabric;
-use crate::datagrams::{Address, Datagrams, Outcome, wrong_address};
+use crate::carrier::{
+    Address, Arrival, Carrier, CarrierAttributes, Delivery, Diagnostics, Look, Outcome, send_one_by_one, wrong_address,
+};
 use crate::{Error, watch};
 
 /// A look is a system call, so an endpoint at which nothing was found for so many looks …
@@ -20,8 +22,8 @@ pub struct FabricRails {
     in_vain: Vec<u32>,
     looks: u32,
     /// Readable when one of the endpoints' descriptors is; none where one has none.
-    wake: Option<OwnedFd>,
-    packet_size: usize,
+    _wake: Option<OwnedFd>,
+    attributes: CarrierAttributes,
 }
 
 impl FabricRails {
@@ -30,12 +32,19 @@ impl FabricRails {
     /// # Errors
     /// There are no descriptors left to sleep on.
     pub fn new(endpoints: Vec<Fabric>) -> Result<Self, Error> {
-        let descriptors: Vec<RawFd> = endpoints.iter().map(Fabric::fd).collect();
-        let can_sleep = endpoints.iter().all(Fabric::can_sleep);
-        let wake = can_sleep.then(|| watch::any_of(&descriptors)).transpose();
+        let descriptors: Option<Vec<RawFd>> =
+            endpoints.iter().map(|endpoint| endpoint.attributes().descriptor).collect();
+        let wake = descriptors.map(|descriptors| watch::any_of(&descriptors)).transpose();
         let wake = wake.map_err(|cause| Error::system("watch endpoints of libfabric", cause))?;
-        let packet_size = endpoints.iter().map(Fabric::packet_size).max().unwrap_or(0);
-        Ok(Self { in_vain: vec![0; endpoints.len()], looks: 0, wake, packet_size, endpoints })
+        let packet_size = endpoints.iter().map(|endpoint| endpoint.attributes().packet_size).max().unwrap_or(0);
+        let attributes = CarrierAttributes {
+            delivery: endpoints.first().map_or(Delivery::Unreliable, |first| first.attributes().delivery),
+            descriptor: wake.as_ref().map(AsRawFd::as_raw_fd),
+            // A key would have to hold those of all endpoints.
+            remote_memory: None,
+            ..CarrierAttributes::packets("fabric", packet_size, Look::SystemCall)
+        };
+        Ok(Self { in_vain: vec![0; endpoints.len()], looks: 0, _wake: wake, attributes, endpoints })
     }
 
     fn of(&self, to: &Address) -> Option<&Fabric> {
@@ -49,9 +58,9 @@ fn is_due(in_vain: u32, looks: u32) -> bool {
     in_vain < QUIET || looks.is_multiple_of(QUIET_EVERY)
 }
 
-impl Datagrams for FabricRails {
-    fn name(&self) -> &'static str {
-        "fabric"
+impl Carrier for FabricRails {
+    fn attributes(&self) -> &CarrierAttributes {
+        &self.attributes
     }
 
     fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
@@ -60,7 +69,11 @@ impl Datagrams for FabricRails {
         endpoint.send(to, packet)
     }
 
-    fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
+    fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> io::Result<usize> {
+        send_one_by_one(self, to, train, segment)
+    }
+
+    fn receive(&mut self, on_arrival: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
         self.looks = self.looks.wrapping_add(1);
         let (mut packets, count) = (0, self.endpoints.len());
         // Each look begins with another one, so that none goes short.
@@ -70,21 +83,26 @@ impl Datagrams for FabricRails {
             if packets >= limit || !is_due(*in_vain, self.looks) {
                 continue;
             }
-            let found = self.endpoints[place].receive(on_packet, limit - packets);
+            let found = self.endpoints[place].receive(on_arrival, limit - packets);
             *in_vain = if found > 0 { 0 } else { in_vain.saturating_add(1) };
             packets += found;
         }
         packets
     }
 
-    fn fd(&self) -> RawFd {
-        self.wake.as_ref().map_or(-1, AsRawFd::as_raw_fd)
-    }
-
-    fn arm(&mut self) -> bool {
+    fn prepare_sleep(&mut self) -> bool {
         // Who is woken, or may not sleep, looks at all of them.
         self.in_vain.fill(0);
-        self.endpoints.iter_mut().all(Datagrams::arm)
+        self.endpoints.iter_mut().all(Carrier::prepare_sleep)
+    }
+
+    fn diagnostics(&self) -> Diagnostics {
+        let all = || self.endpoints.iter().map(Carrier::diagnostics);
+        Diagnostics {
+            rejected: all().map(|one| one.rejected).sum(),
+            written: 0,
+            last_refusal: all().find_map(|one| one.last_refusal),
+        }
     }
 
     fn under_way(&self, to: &Address) -> usize {
@@ -92,18 +110,6 @@ impl Datagrams for FabricRails {
     }
 
     fn take_broken(&mut self) -> Option<Address> {
-        self.endpoints.iter_mut().find_map(Datagrams::take_broken)
-    }
-
-    fn rejected(&self) -> u64 {
-        self.endpoints.iter().map(Datagrams::rejected).sum()
-    }
-
-    fn last_refusal(&self) -> Option<String> {
-        self.endpoints.iter().find_map(Datagrams::last_refusal)
-    }
-
-    fn packet_size(&self) -> usize {
-        self.packet_size
+        self.endpoints.iter_mut().find_map(Carrier::take_broken)
     }
 }

@@ -1,6 +1,7 @@
 //! Real sockets of this machine. Other hosts, IPv6-only hosts and firewalls are in `tests/udp.rs`.
 
 use super::*;
+use crate::carrier::receive_packets;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -17,7 +18,7 @@ fn receive(link: &mut Udp, count: usize) -> Vec<Vec<u8>> {
     let (mut packets, deadline) = (Vec::new(), Instant::now() + LIMIT);
     while packets.len() < count {
         let missing = count - packets.len();
-        link.receive(&mut |packet| packets.push(packet.to_vec()), missing);
+        receive_packets(link, &mut |packet| packets.push(packet.to_vec()), missing);
         assert!(Instant::now() < deadline, "{} of {count} packets arrived", packets.len());
     }
     packets
@@ -27,8 +28,8 @@ fn receive(link: &mut Udp, count: usize) -> Vec<Vec<u8>> {
 fn packets_arrive_whole_in_batches_and_one_by_one() {
     let (mut near, mut far) = (loopback(), loopback());
     let address = to(&far);
-    assert_eq!(far.receive(&mut |_| unreachable!(), 8), 0);
-    for len in [0, 1, 1000, near.packet_size()] {
+    assert_eq!(receive_packets(&mut far, &mut |_| unreachable!(), 8), 0);
+    for len in [0, 1, 1000, near.attributes().packet_size] {
         let packet: Vec<u8> = (0..len).map(|i| i as u8).collect();
         assert_eq!(near.send(&address, &packet).unwrap(), Outcome::Sent);
         assert_eq!(receive(&mut far, 1), [packet]);
@@ -44,7 +45,10 @@ fn a_limit_is_kept() {
     (0..10_u8).for_each(|i| assert_eq!(near.send(&to(&far), &[i]).unwrap(), Outcome::Sent));
     assert_eq!(receive(&mut far, 1), [[0]]);
     let mut seen = 0;
-    assert_eq!((far.receive(&mut |_| seen += 1, 0), far.receive(&mut |_| seen += 1, 3), seen), (0, 3, 3));
+    assert_eq!(
+        (receive_packets(&mut far, &mut |_| seen += 1, 0), receive_packets(&mut far, &mut |_| seen += 1, 3), seen),
+        (0, 3, 3)
+    );
 }
 
 #[test]
@@ -57,7 +61,7 @@ fn a_mark_of_congestion_is_handed_on_with_what_bears_it() {
         assert_eq!(near.send_train(&to(&far), &[5; 250], 100).unwrap(), 250);
         let (mut bytes, mut marks) = (0, Vec::new());
         while bytes < 250 {
-            far.receive_trains(
+            far.receive(
                 &mut |train| {
                     bytes += train.bytes.len();
                     marks.push(train.marked);
@@ -87,7 +91,7 @@ fn a_train_is_cut_into_packets_by_the_kernel_or_by_us() {
 #[test]
 fn a_train_longer_than_a_call_takes_arrives_whole() {
     let (mut near, mut far) = (loopback(), loopback());
-    for (segment, packets) in [(1000, 200), (10, 300), (near.packet_size(), 9)] {
+    for (segment, packets) in [(1000, 200), (10, 300), (near.attributes().packet_size, 9)] {
         let train: Vec<u8> = (0..segment * packets - 5).map(|i| (i / 7) as u8).collect();
         assert_eq!(near.send_train(&to(&far), &train, segment).unwrap(), train.len());
         let arrived = receive(&mut far, packets);
@@ -104,7 +108,7 @@ fn joined_packets_are_handed_over_together_whatever_the_limit() {
         return;
     }
     let mut packets = 0;
-    while far.receive(&mut |packet| packets += packet.len() / 100, 1) == 0 {}
+    while receive_packets(&mut far, &mut |packet| packets += packet.len() / 100, 1) == 0 {}
     assert_eq!((packets, far.counters().joined_received), (4, 1));
 }
 
@@ -118,7 +122,7 @@ fn a_packet_that_does_not_fit_is_refused_clearly() {
 #[test]
 fn a_packet_larger_than_agreed_is_counted_and_dropped() {
     let mut far = Udp::bind(&Settings { interfaces: Some("lo".into()), packet_size_max: Some(1000) }).unwrap();
-    assert_eq!(far.packet_size(), 1000);
+    assert_eq!(far.attributes().packet_size, 1000);
     let mut near = loopback();
     for len in [1001, 5000, 1000] {
         assert_eq!(near.send(&to(&far), &vec![3; len]).unwrap(), Outcome::Sent);
@@ -132,7 +136,7 @@ fn a_peer_that_has_gone_disturbs_nobody() {
     let (mut near, mut far, gone) = (loopback(), loopback(), to(&loopback()));
     for _ in 0..20 {
         assert_eq!(near.send(&gone, &[1]).unwrap(), Outcome::Sent);
-        assert_eq!(near.receive(&mut |_| unreachable!(), 4), 0);
+        assert_eq!(receive_packets(&mut near, &mut |_| unreachable!(), 4), 0);
     }
     assert_eq!(near.send(&to(&far), &[2]).unwrap(), Outcome::Sent);
     assert_eq!(receive(&mut far, 1), [[2]]);
@@ -169,7 +173,7 @@ fn settings_without_sense_are_refused() {
 /// Answers whatever has arrived at `far` with the same bytes.
 fn echo(far: &mut Udp, to: &Address) {
     let mut packets = Vec::new();
-    far.receive(&mut |packet| packets.push(packet.to_vec()), 64);
+    receive_packets(far, &mut |packet| packets.push(packet.to_vec()), 64);
     packets.iter().for_each(|packet| assert_eq!(far.send(to, packet).unwrap(), Outcome::Sent));
 }
 
@@ -191,12 +195,20 @@ fn peers_talked_to_often_get_sockets_of_their_own_and_all_packets_come_in_order(
                 echo(&mut peers[peer], &back);
             }
             if i % 8 == 0 {
-                near.receive(&mut |packet| heard.push((packet[0], u16::from_le_bytes([packet[1], packet[2]]))), 64);
+                receive_packets(
+                    &mut near,
+                    &mut |packet| heard.push((packet[0], u16::from_le_bytes([packet[1], packet[2]]))),
+                    64,
+                );
             }
         }
         while heard.len() < expected.len() {
             pair.into_iter().for_each(|peer| echo(&mut peers[peer], &back));
-            near.receive(&mut |packet| heard.push((packet[0], u16::from_le_bytes([packet[1], packet[2]]))), 64);
+            receive_packets(
+                &mut near,
+                &mut |packet| heard.push((packet[0], u16::from_le_bytes([packet[1], packet[2]]))),
+                64,
+            );
             assert!(Instant::now() < deadline, "round {round}: {} of {}", heard.len(), expected.len());
         }
         for peer in pair {
@@ -213,13 +225,13 @@ fn peers_talked_to_often_get_sockets_of_their_own_and_all_packets_come_in_order(
     for peer in [3, 5] {
         assert_eq!(peers[peer].send(&back, &[9]).unwrap(), Outcome::Sent);
         let ready = crate::wait::wait(
-            &[(near.fd(), crate::wait::Interest::Read)],
+            &[(near.attributes().descriptor.expect("something to sleep on"), crate::wait::Interest::Read)],
             Some(weft_core::time::Duration::from_secs(20)),
         );
         assert!(!ready.unwrap().is_empty(), "peer {peer}");
         assert_eq!(receive(&mut near, 1), [[9]]);
     }
-    assert_eq!(near.receive(&mut |_| unreachable!(), 64), 0);
+    assert_eq!(receive_packets(&mut near, &mut |_| unreachable!(), 64), 0);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::api::{IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, Library, Mr, Pd, Piece};
 use super::local::{Local, Locals, Registrar, Right};
 use super::monitor::Monitor;
-use crate::datagrams::{Exposure, RemoteMemory};
+use crate::carrier::{Registration, RemoteMemory};
 
 /// Regions that may be exposed at a time: a receive that finds no place among them is sent packets.
 const EXPOSURES_MAX: usize = 4096;
@@ -245,7 +245,7 @@ impl Placing {
     ///
     /// # Safety
     /// The memory stays until it is concealed.
-    pub(super) unsafe fn expose(&mut self, memory: (*mut u8, usize)) -> io::Result<(Exposure, RemoteMemory)> {
+    pub(super) unsafe fn expose(&mut self, memory: (*mut u8, usize)) -> io::Result<(Registration, RemoteMemory)> {
         if self.free_exposures.is_empty() && self.exposures.len() == EXPOSURES_MAX {
             return Err(io::ErrorKind::QuotaExceeded.into());
         }
@@ -268,11 +268,11 @@ impl Placing {
                 self.exposures.len() as u32 - 1
             }
         };
-        Ok((Exposure(place), RemoteMemory { key, address: memory.0 as u64 }))
+        Ok((Registration(place), RemoteMemory { key, address: memory.0 as u64 }))
     }
 
     /// No access that begins from now on succeeds.
-    pub(super) fn conceal(&mut self, Exposure(place): Exposure) {
+    pub(super) fn conceal(&mut self, Registration(place): Registration) {
         let Some(exposed) = self.exposures.get_mut(place as usize) else { return };
         let exposed = std::mem::replace(exposed, ptr::null_mut());
         if !exposed.is_null() {

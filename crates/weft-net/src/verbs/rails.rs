@@ -33,8 +33,9 @@ use super::choice::{Chosen, choose};
 use super::memory::Access as Kind;
 use super::stripes::{STRIPE_MIN, stripes};
 use super::{Card, GROUP, RAILS_MAX, Settings, Verbs, library};
-use crate::datagrams::{
-    Address, Arrival, Begun, Datagrams, Exposure, Outcome, Placement, Proof, RemoteMemory, VerbsAddress, wrong_address,
+use crate::carrier::{
+    Address, Arrival, Begun, Carrier, CarrierAttributes, Diagnostics, Multicast, Outcome, Placement, Proof,
+    Registration, RemoteMemory, RemoteMemoryAccess, VerbsAddress, send_one_by_one, wrong_address,
 };
 use crate::udp::Candidate;
 use crate::{Error, clock, watch};
@@ -46,7 +47,7 @@ use table::{Peer, Table, Way};
 const STALLED_EVERY: u32 = 1024;
 
 /// What a rail does besides what every link does. Its peers have numbers of its own.
-pub trait Rail: Datagrams {
+pub trait Rail: Carrier {
     /// Where it listens.
     fn card(&self) -> Candidate;
 
@@ -64,8 +65,8 @@ pub trait Rail: Datagrams {
     fn poll_dropped(&mut self) -> Option<(u32, u16)>;
 }
 
-/// What is exposed, on each rail.
-type Exposed = [Option<Exposure>; RAILS_MAX];
+/// Memory that is registered, on each rail.
+type Registrations = [Option<Registration>; RAILS_MAX];
 
 /// The devices of a process.
 pub struct VerbsRails<R: Rail = Verbs> {
@@ -74,8 +75,8 @@ pub struct VerbsRails<R: Rail = Verbs> {
     accesses: Accesses,
     /// Whether a rail tells of what it has written when that has left.
     tells_early: Vec<bool>,
-    exposed: Vec<Option<Exposed>>,
-    free_exposed: Vec<u32>,
+    registered: Vec<Option<Registrations>>,
+    free_registered: Vec<u32>,
     /// Peers that are to be told what has been dropped.
     telling: Vec<usize>,
     broken: VecDeque<Address>,
@@ -86,9 +87,8 @@ pub struct VerbsRails<R: Rail = Verbs> {
     access_limit: Duration,
     looks: u32,
     /// Readable when one of several rails' descriptors is.
-    wake: Option<OwnedFd>,
-    packet_size: usize,
-    placement: Option<Placement>,
+    _wake: Option<OwnedFd>,
+    attributes: CarrierAttributes,
 }
 
 impl VerbsRails {
@@ -141,39 +141,49 @@ impl VerbsRails {
 
     /// Which messages are written to the receiver's memory; `None` if none are.
     pub fn written(&self) -> Option<Placement> {
-        self.placement.filter(|placement| placement.bytes_min < u64::MAX)
+        self.attributes.remote_memory.filter(|placement| placement.bytes_min < u64::MAX)
     }
 }
 
 impl<R: Rail> VerbsRails<R> {
     /// One link of these rails, at least one, whose peers show this token.
     fn new(rails: Vec<R>, token: u64, access_limit: Duration) -> Result<Self, Error> {
-        let descriptors: Vec<RawFd> = rails.iter().map(Datagrams::fd).collect();
-        let wake = (rails.len() > 1).then(|| watch::any_of(&descriptors)).transpose();
+        let all = || rails.iter().map(|rail| *rail.attributes());
+        let descriptors: Option<Vec<RawFd>> = all().map(|attributes| attributes.descriptor).collect();
+        let wake = descriptors.filter(|_| rails.len() > 1).map(|descriptors| watch::any_of(&descriptors)).transpose();
         let wake = wake.map_err(|cause| Error::system("watch RDMA devices", cause))?;
-        let packet_size = rails.iter().map(Datagrams::packet_size).min().unwrap_or(0);
-        let placements: Vec<Option<Placement>> = rails.iter().map(Datagrams::placement).collect();
+        let packet_size = all().map(|attributes| attributes.packet_size).min().unwrap_or(0);
+        let placements: Vec<Option<Placement>> = all().map(|attributes| attributes.remote_memory).collect();
         let tells_early = |placement: &Option<Placement>| placement.is_some_and(|one| one.proof == Proof::Read);
         let placement = placements.iter().copied().reduce(|one, other| Some(weaker(one?, other?))).flatten();
         let places = placement.is_some();
         let cards = rails.iter().map(Rail::card).collect();
+        let first = rails[0].attributes();
+        let attributes = CarrierAttributes {
+            name: "verbs",
+            packet_size,
+            train_bytes: packet_size,
+            descriptor: wake.as_ref().map_or(first.descriptor, |wake| Some(wake.as_raw_fd())),
+            remote_memory: placement,
+            // Multicast is the first rail's.
+            ..*first
+        };
         Ok(Self {
             tells_early: placements.iter().map(tells_early).collect(),
             card: Card { rails: cards, token, places, packet_size: packet_size as u16 },
             rails,
             table: Table::default(),
             accesses: Accesses::default(),
-            exposed: Vec::new(),
-            free_exposed: Vec::new(),
+            registered: Vec::new(),
+            free_registered: Vec::new(),
             telling: Vec::new(),
             broken: VecDeque::new(),
             last_error: None,
             proof: UserData::leaked(1),
             access_limit,
             looks: 0,
-            wake,
-            packet_size,
-            placement,
+            _wake: wake,
+            attributes,
         })
     }
 
@@ -286,9 +296,10 @@ impl<R: Rail> VerbsRails<R> {
         let address = access.target.address.wrapping_add(found.range.start);
         let there = RemoteMemory { key: u64::from(key), address };
         let here = access.start + found.range.start..access.start + found.range.end;
-        let begun = match access.kind {
-            Kind::Write => rails[rail].write(&to, &access.data, here, there, stripe),
-            Kind::Read => rails[rail].read(&to, &access.data, here, there, stripe),
+        let begun = match (rails[rail].rma(), access.kind) {
+            (Some(rma), Kind::Write) => rma.write(&to, &access.data, here, there, stripe),
+            (Some(rma), Kind::Read) => rma.read(&to, &access.data, here, there, stripe),
+            (None, _) => Begun::Never,
         };
         if begun == Begun::Yes {
             let is_first = way == peer.first;
@@ -326,7 +337,8 @@ impl<R: Rail> VerbsRails<R> {
         let Some(key) = table::key_of(access.target.key, way.far) else { return };
         let address = access.target.address.wrapping_add(found.range.start);
         let there = RemoteMemory { key: u64::from(key), address };
-        match self.rails[way.rail].read(&way.address(), &self.proof, 0..1, there, stripe) {
+        let rma = self.rails[way.rail].rma();
+        match rma.map_or(Begun::Never, |rma| rma.read(&way.address(), &self.proof, 0..1, there, stripe)) {
             Begun::Yes => found.phase = Phase::Proving,
             Begun::NotNow | Begun::Never => self.accesses.wait(stripe, Phase::WaitingToProve),
         }
@@ -352,8 +364,11 @@ impl<R: Rail> VerbsRails<R> {
                 Begun::Yes => {}
                 // What is under way has memory registered that will be free.
                 Begun::Never if !self.accesses.are_under_way() => {
-                    let why =
-                        self.refusals().unwrap_or_else(|| "no rail is left that may access its memory".to_owned());
+                    let why = self
+                        .rails
+                        .iter()
+                        .find_map(|rail| rail.diagnostics().last_refusal)
+                        .unwrap_or_else(|| "no rail is left that may access its memory".to_owned());
                     self.lose(peer, &why);
                 }
                 Begun::NotNow | Begun::Never => self.accesses.wait(stripe, Phase::Waiting),
@@ -368,7 +383,7 @@ impl<R: Rail> VerbsRails<R> {
         while let Some(broken) = self.rails[rail].take_broken() {
             let Address::Verbs(VerbsAddress { peer, .. }) = broken else { continue };
             let Some((peer, way)) = self.table.behind(rail, peer) else { continue };
-            let why = self.rails[rail].last_refusal().unwrap_or_default();
+            let why = self.rails[rail].diagnostics().last_refusal.unwrap_or_default();
             self.end_way(peer, way, &why);
         }
         while let Some((peer, dropped)) = self.rails[rail].poll_dropped() {
@@ -453,10 +468,6 @@ impl<R: Rail> VerbsRails<R> {
             self.end_way(peer, way, &why);
         }
     }
-
-    fn refusals(&self) -> Option<String> {
-        self.rails.iter().find_map(Datagrams::last_refusal)
-    }
 }
 
 /// What both of two rails can do.
@@ -473,9 +484,10 @@ fn weaker(one: Placement, other: Placement) -> Placement {
     }
 }
 
-impl<R: Rail> Datagrams for VerbsRails<R> {
-    fn name(&self) -> &'static str {
-        "verbs"
+impl<R: Rail> Carrier for VerbsRails<R> {
+    #[inline]
+    fn attributes(&self) -> &CarrierAttributes {
+        &self.attributes
     }
 
     #[inline]
@@ -497,19 +509,18 @@ impl<R: Rail> Datagrams for VerbsRails<R> {
         outcome
     }
 
-    #[inline]
-    fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
-        self.receive_trains(&mut |train| on_packet(train.bytes), limit)
+    fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> io::Result<usize> {
+        send_one_by_one(self, to, train, segment)
     }
 
-    fn receive_trains(&mut self, on_train: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
+    fn receive(&mut self, on_arrival: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
         self.looks = self.looks.wrapping_add(1);
         let (mut packets, count) = (0, self.rails.len());
         // Each look begins with another one, so that none goes short.
         let first = self.looks as usize % count.max(1);
         for rail in (first..count).chain(0..first) {
             if packets < limit {
-                packets += self.rails[rail].receive_trains(on_train, limit - packets);
+                packets += self.rails[rail].receive(on_arrival, limit - packets);
             }
             self.look_after(rail);
         }
@@ -522,28 +533,18 @@ impl<R: Rail> Datagrams for VerbsRails<R> {
         packets
     }
 
-    fn written(&self) -> u64 {
-        self.rails.iter().map(Datagrams::written).sum()
-    }
-
-    fn fd(&self) -> RawFd {
-        match &self.wake {
-            Some(wake) => wake.as_raw_fd(),
-            None => self.rails.first().map_or(-1, Datagrams::fd),
-        }
-    }
-
-    fn arm(&mut self) -> bool {
+    fn prepare_sleep(&mut self) -> bool {
         self.look_for_stalled();
-        self.telling.is_empty() && self.broken.is_empty() && self.rails.iter_mut().all(Datagrams::arm)
+        self.telling.is_empty() && self.broken.is_empty() && self.rails.iter_mut().all(Carrier::prepare_sleep)
     }
 
-    fn rejected(&self) -> u64 {
-        self.rails.iter().map(Datagrams::rejected).sum()
-    }
-
-    fn last_refusal(&self) -> Option<String> {
-        self.last_error.clone().or_else(|| self.refusals())
+    fn diagnostics(&self) -> Diagnostics {
+        let all = || self.rails.iter().map(Carrier::diagnostics);
+        Diagnostics {
+            rejected: all().map(|rail| rail.rejected).sum(),
+            written: all().map(|rail| rail.written).sum(),
+            last_refusal: self.last_error.clone().or_else(|| all().find_map(|rail| rail.last_refusal)),
+        }
     }
 
     #[inline]
@@ -560,45 +561,51 @@ impl<R: Rail> Datagrams for VerbsRails<R> {
         self.broken.pop_front()
     }
 
-    fn packet_size(&self) -> usize {
-        self.packet_size
+    #[inline]
+    fn rma(&mut self) -> Option<&mut dyn RemoteMemoryAccess> {
+        if self.attributes.remote_memory.is_some() { Some(self) } else { None }
     }
 
-    fn placement(&self) -> Option<Placement> {
-        self.placement
+    fn multicast(&mut self) -> Option<&mut dyn Multicast> {
+        self.rails.first_mut()?.multicast()
     }
+}
 
-    fn expose(&mut self, data: &UserData, length: u64) -> Option<(Exposure, RemoteMemory)> {
-        let (mut keys, mut parts, mut address) = ([0; RAILS_MAX], Exposed::default(), None);
+impl<R: Rail> RemoteMemoryAccess for VerbsRails<R> {
+    fn register(&mut self, data: &UserData, length: u64) -> Option<(Registration, RemoteMemory)> {
+        let (mut keys, mut parts, mut address) = ([0; RAILS_MAX], Registrations::default(), None);
         for (place, rail) in self.rails.iter_mut().enumerate() {
-            let Some((exposure, memory)) = rail.expose(data, length) else { continue };
+            let Some(rma) = rail.rma() else { continue };
+            let Some((registration, memory)) = rma.register(data, length) else { continue };
             match u32::try_from(memory.key) {
                 Ok(key) if key != 0 && address.is_none_or(|known| known == memory.address) => {
-                    (keys[place], parts[place], address) = (key, Some(exposure), Some(memory.address));
+                    (keys[place], parts[place], address) = (key, Some(registration), Some(memory.address));
                 }
-                _ => rail.conceal(exposure),
+                _ => rma.deregister(registration),
             }
         }
         let memory = RemoteMemory { key: table::join_keys(keys), address: address? };
-        let place = match self.free_exposed.pop() {
+        let place = match self.free_registered.pop() {
             Some(place) => {
-                self.exposed[place as usize] = Some(parts);
+                self.registered[place as usize] = Some(parts);
                 place
             }
             None => {
-                self.exposed.push(Some(parts));
-                self.exposed.len() as u32 - 1
+                self.registered.push(Some(parts));
+                self.registered.len() as u32 - 1
             }
         };
-        Some((Exposure(place), memory))
+        Some((Registration(place), memory))
     }
 
-    fn conceal(&mut self, Exposure(place): Exposure) {
-        let Some(parts) = self.exposed.get_mut(place as usize).and_then(Option::take) else { return };
+    fn deregister(&mut self, Registration(place): Registration) {
+        let Some(parts) = self.registered.get_mut(place as usize).and_then(Option::take) else { return };
         for (rail, part) in self.rails.iter_mut().zip(parts) {
-            part.into_iter().for_each(|part| rail.conceal(part));
+            if let (Some(part), Some(rma)) = (part, rail.rma()) {
+                rma.deregister(part);
+            }
         }
-        self.free_exposed.push(place);
+        self.free_registered.push(place);
     }
 
     fn write(&mut self, to: &Address, data: &UserData, range: Range<u64>, target: RemoteMemory, number: u64) -> Begun {
@@ -610,7 +617,7 @@ impl<R: Rail> Datagrams for VerbsRails<R> {
     }
 
     #[inline]
-    fn poll_placed(&mut self) -> Option<u64> {
+    fn poll_completion(&mut self) -> Option<u64> {
         if self.accesses.are_over() {
             return None;
         }
@@ -618,7 +625,7 @@ impl<R: Rail> Datagrams for VerbsRails<R> {
             return Some(done);
         }
         for rail in 0..self.rails.len() {
-            while let Some(stripe) = self.rails[rail].poll_placed() {
+            while let Some(stripe) = self.rails[rail].rma().and_then(|rma| rma.poll_completion()) {
                 self.note_over(stripe);
             }
         }
@@ -626,27 +633,5 @@ impl<R: Rail> Datagrams for VerbsRails<R> {
             self.begin_waiting();
         }
         self.accesses.poll()
-    }
-
-    // Multicast is the first rail's.
-
-    fn group(&self, job: u64, group: u64) -> Option<Address> {
-        self.rails.first()?.group(job, group)
-    }
-
-    fn group_packet_size(&self) -> usize {
-        self.rails.first().map_or(0, Datagrams::group_packet_size)
-    }
-
-    fn group_receives(&self) -> usize {
-        self.rails.first().map_or(0, Datagrams::group_receives)
-    }
-
-    fn join(&mut self, group: &Address, receives: bool) -> io::Result<()> {
-        self.rails.first_mut().ok_or_else(wrong_address)?.join(group, receives)
-    }
-
-    fn leave(&mut self, group: &Address) {
-        self.rails.iter_mut().take(1).for_each(|rail| rail.leave(group));
     }
 }

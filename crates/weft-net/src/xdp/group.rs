@@ -16,7 +16,7 @@ use super::program::{self, Plan};
 use super::socket::{self, QueueBinding, Receiver};
 use super::{CHUNK, FRAME_MAX, GIVE_BATCH, RING_FRAMES};
 use crate::Error;
-use crate::datagrams::EthernetAddress;
+use crate::carrier::EthernetAddress;
 use crate::descriptors;
 use crate::wait::{Interest, wait};
 

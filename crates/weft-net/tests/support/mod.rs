@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use weft_net::datagrams::{Address, Datagrams};
+use weft_net::carrier::{Address, Carrier, receive_packets};
 use weft_net::wait::{Interest, wait};
 
 /// How long any test here may take.
@@ -144,22 +144,22 @@ pub(crate) fn can_unshare() -> bool {
 }
 
 /// Sends until it is heard: the interfaces came up a moment ago.
-pub(crate) fn meet(near: &mut dyn Datagrams, far: &mut dyn Datagrams, to: &Address) {
+pub(crate) fn meet(near: &mut dyn Carrier, far: &mut dyn Carrier, to: &Address) {
     let deadline = Instant::now() + LIMIT / 3;
-    while far.receive(&mut |_| (), 8) == 0 {
+    while receive_packets(far, &mut |_| (), 8) == 0 {
         near.send(to, b"are you there").unwrap();
         let pause = weft_core::time::Duration::from_millis(20);
-        wait(&[(far.fd(), Interest::Read)], Some(pause)).unwrap();
+        wait(&[(far.attributes().descriptor.expect("something to sleep on"), Interest::Read)], Some(pause)).unwrap();
         assert!(Instant::now() < deadline, "nothing arrives");
     }
-    while far.receive(&mut |_| (), 8) > 0 {}
+    while receive_packets(far, &mut |_| (), 8) > 0 {}
 }
 
-pub(crate) fn receive(link: &mut dyn Datagrams, count: usize) -> Vec<Vec<u8>> {
+pub(crate) fn receive(link: &mut dyn Carrier, count: usize) -> Vec<Vec<u8>> {
     let (mut packets, deadline) = (Vec::new(), Instant::now() + LIMIT / 3);
     while packets.len() < count {
         let missing = count - packets.len();
-        link.receive(&mut |packet| packets.push(packet.to_vec()), missing);
+        receive_packets(link, &mut |packet| packets.push(packet.to_vec()), missing);
         assert!(Instant::now() < deadline, "{} of {count} packets arrived", packets.len());
     }
     packets

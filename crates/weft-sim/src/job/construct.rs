@@ -1,6 +1,6 @@
 //! How the engines of a simulated job are put together: the one place that knows what an engine is made of.
 
-use super::network::{Network, Wires, address};
+use super::network::{Medium, Network, Wires, address};
 use super::node::{Habits, NodeMemory, SharedMemory, SimNode};
 use super::platform::{Clock, Moments, Virtual};
 use super::program::Comm;
@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use weft_core::flow::Settings;
 use weft_core::path_validation::Ends;
-use weft_core::rails::{Carrier, CarrierKind};
+use weft_core::rails::RailCarrier;
 use weft_core::time::Duration;
 use weft_core::wire::Secret;
-use weft_engine::carriers::{Devices, Hop, Remote, Slot};
+use weft_engine::carriers::{self, CarrierId, Hop, Remote};
 use weft_engine::engine::{Engine, NewGroup, Parts, Ways};
 use weft_engine::group::{Group, PeerId};
 use weft_engine::memory::InProcess;
@@ -56,8 +56,8 @@ impl Machine {
         self.nodes.iter().all(|node| *node == self.nodes[0])
     }
 
-    fn slots(&self) -> Vec<Slot> {
-        (0..self.raw).map(Slot::Raw).chain(self.has_udp.then_some(Slot::Udp)).collect()
+    fn media(&self) -> Vec<Medium> {
+        (0..self.raw).map(Medium::Frames).chain(self.has_udp.then_some(Medium::Udp)).collect()
     }
 }
 
@@ -89,7 +89,7 @@ impl Carriers {
         Self {
             moments: Moments::new(seed ^ 0x6d6f, machine.turns, machine.contended),
             memory: InProcess::new(),
-            network: Network::new(&machine.wires, ranks, machine.slots().len(), clock.clone(), seed ^ 0x77),
+            network: Network::new(&machine.wires, ranks, machine.media().len(), clock.clone(), seed ^ 0x77),
             nodes: nodes.collect(),
             places: (0..ranks).map(|rank| on_node(machine.nodes[rank], rank)).collect(),
             entered: Rc::default(),
@@ -112,16 +112,14 @@ impl Carriers {
         if machine.nodes[own] == machine.nodes[peer] {
             return Route::Shared(self.places[peer]);
         }
-        let lanes: Vec<(Carrier, Hop)> = machine
-            .slots()
+        let lanes: Vec<(RailCarrier, Hop)> = machine
+            .media()
             .into_iter()
-            .map(|slot| {
-                let (carrier, rail) = match slot {
-                    Slot::Raw(place) => (CarrierKind::Raw, place),
-                    Slot::Udp => (CarrierKind::Udp, 0),
-                };
-                let lane = Carrier { kind: carrier, rail, ends: Ends { own: rail, peer: rail } };
-                (lane, Hop { slot, to: address(peer, slot) })
+            .zip(0..)
+            .map(|(medium, place)| {
+                let (role, rail) = medium.role_and_rail();
+                let lane = RailCarrier { role, rail, ends: Ends { own: rail, peer: rail } };
+                (lane, Hop { carrier: CarrierId(place), to: address(peer, medium) })
             })
             .collect();
         let settings = Settings {
@@ -147,19 +145,8 @@ impl Carriers {
         let node = machine.nodes[own];
         let locals = machine.nodes.iter().filter(|of| **of == node).count();
         let copies = |peer: usize| machine.single_copy && machine.nodes[peer] == node;
-        let devices = if machine.is_alone() {
-            Devices::NONE
-        } else {
-            let device = |(place, slot): (usize, Slot)| Box::new(self.network.device(own, place, slot));
-            let mut devices = Devices::NONE;
-            for (place, slot) in machine.slots().into_iter().enumerate() {
-                match slot {
-                    Slot::Raw(_) => devices.raw.push(device((place, slot))),
-                    Slot::Udp => devices.udp = Some(device((place, slot))),
-                }
-            }
-            devices
-        };
+        let media = if machine.is_alone() { Vec::new() } else { machine.media() };
+        let carrier = |(place, medium)| Box::new(self.network.device(own, place, medium)) as carriers::BoxedCarrier;
         let host = |peer: usize| Some(format!("node{}", machine.nodes[peer]).into());
         let mut engine = Engine::new(Parts {
             platform: Virtual { clock: self.clock.clone(), moments: self.moments.clone() },
@@ -167,7 +154,7 @@ impl Carriers {
             host: host(own),
             node: (locals > 1).then(|| SimNode::new(self.nodes[node].clone(), self.places[own], self.moments.clone())),
             memory: self.memory.clone(),
-            devices,
+            carriers: carriers::Carriers::new(media.into_iter().enumerate().map(carrier).collect()),
             secret,
             // This one stands for a setting of `auto`: carriers that write may then have a limit of their own.
             eager_limit: (machine.eager_limit != EAGER_LIMIT).then_some(machine.eager_limit),

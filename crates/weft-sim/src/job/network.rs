@@ -11,15 +11,15 @@ use std::collections::BinaryHeap;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weft_core::multicast::Scheme;
-use weft_core::rails::CarrierKind;
+use weft_core::rails::Role;
 use weft_core::time::Instant;
-use weft_engine::carriers::Slot;
 use weft_engine::memory::UserData;
 use weft_engine::transport::{
-    Address, Arrival, Begun, Datagrams, EthernetAddress, Exposure, JOINED_MAX, Outcome, Placement, RemoteMemory,
+    Address, Arrival, Begun, Carrier, CarrierAttributes, Delivery, Diagnostics, EthernetAddress, JOINED_MAX, Look,
+    Multicast as Groups, MulticastAttributes, Outcome, Registration, RemoteMemory, RemoteMemoryAccess, send_one_by_one,
+    wrong_address,
 };
 
 pub(super) use ordered::{Break, Ordered, Placing};
@@ -199,24 +199,53 @@ impl Network {
     }
 
     /// A device of a process.
-    pub(super) fn device(&self, rank: usize, place: usize, slot: Slot) -> Device {
+    pub(super) fn device(&self, rank: usize, place: usize, medium: Medium) -> Device {
         let inner = self.inner();
-        let Wires { packet_size, train_bytes, .. } = inner.wires;
-        let train_bytes = if matches!(slot, Slot::Udp) { train_bytes.max(packet_size) } else { packet_size };
-        Device { network: self.clone(), rank, place, slot, packet_size, train_bytes }
+        let Wires { packet_size, train_bytes, ordered, multicast, .. } = inner.wires;
+        let plain = match medium {
+            Medium::Frames(_) => CarrierAttributes::packets("ethernet", packet_size, Look::Memory),
+            Medium::Udp => CarrierAttributes {
+                delivery: if ordered.is_some() { Delivery::Ordered } else { Delivery::Unreliable },
+                train_bytes: train_bytes.max(packet_size),
+                multicast: multicast.map(|_| MulticastAttributes { packet_size, receives: None }),
+                ..CarrierAttributes::packets("udp", packet_size, Look::SystemCall)
+            },
+        };
+        let remote_memory = ordered.and_then(|ordered| ordered.placing).map(|placing| placing.placement());
+        let attributes = CarrierAttributes { remote_memory, ..plain };
+        Device { network: self.clone(), rank, place, medium, attributes }
+    }
+}
+
+/// What a device of a process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Medium {
+    /// Frames on the interface with this number.
+    Frames(u8),
+    /// UDP, or what is in its place.
+    Udp,
+}
+
+impl Medium {
+    /// What it is for, and the interface that it is on.
+    pub(super) fn role_and_rail(self) -> (Role, u8) {
+        match self {
+            Self::Frames(rail) => (Role::SmallMessages, rail),
+            Self::Udp => (Role::BulkData, 0),
+        }
     }
 }
 
 /// The address of a device of a process.
-pub(super) fn address(rank: usize, slot: Slot) -> Address {
-    match slot {
-        Slot::Udp => SocketAddr::from(([10, 0, 0, 1], rank as u16)).into(),
-        Slot::Raw(place) => EthernetAddress { mac: [2, 0, 0, 0, 0, place], port: rank as u16 }.into(),
+pub(super) fn address(rank: usize, medium: Medium) -> Address {
+    match medium {
+        Medium::Udp => SocketAddr::from(([10, 0, 0, 1], rank as u16)).into(),
+        Medium::Frames(place) => EthernetAddress { mac: [2, 0, 0, 0, 0, place], port: rank as u16 }.into(),
     }
 }
 
 impl Inner {
-    fn send(&mut self, (from, to, place): (usize, usize, usize), slot: Slot, bytes: &[u8]) -> Outcome {
+    fn send(&mut self, (from, to, place): (usize, usize, usize), medium: Medium, bytes: &[u8]) -> Outcome {
         let now = self.clock.now();
         let free = self.free[from].max(now);
         if (free - now) * self.wires.gigabits / 8 > self.wires.send_bytes {
@@ -238,7 +267,7 @@ impl Inner {
             self.hold((from, to), sent, ordered, bytes);
             return Outcome::Sent;
         }
-        self.fly((from, to, place), slot, sent, bytes);
+        self.fly((from, to, place), medium, sent, bytes);
         Outcome::Sent
     }
 
@@ -257,18 +286,15 @@ impl Inner {
         }
         let members = self.joined.iter().filter(|(rank, joined)| *rank != from && *joined == group);
         let members: Vec<usize> = members.map(|(rank, _)| *rank).collect();
-        members.into_iter().for_each(|to| self.fly((from, to, place), Slot::Udp, sent, bytes));
+        members.into_iter().for_each(|to| self.fly((from, to, place), Medium::Udp, sent, bytes));
         Outcome::Sent
     }
 
     /// A packet that has left at `sent` meets its fate.
-    fn fly(&mut self, (from, to, place): (usize, usize, usize), slot: Slot, sent: u64, bytes: &[u8]) {
-        let (carrier, rail) = match slot {
-            Slot::Udp => (CarrierKind::Udp, 0),
-            Slot::Raw(place) => (CarrierKind::Raw, place),
-        };
+    fn fly(&mut self, (from, to, place): (usize, usize, usize), medium: Medium, sent: u64, bytes: &[u8]) {
+        let (carrier, rail) = medium.role_and_rail();
         let now = self.clock.now();
-        let path = u8::from(matches!(slot, Slot::Udp));
+        let path = u8::from(medium == Medium::Udp);
         let (from, to) = (from as u32, to as u32);
         let flight = Flight { from, to, bytes: bytes.to_vec(), number: None, marked: false, path, rail, carrier };
         let mut fate = std::mem::take(&mut self.fate);
@@ -350,17 +376,16 @@ pub(super) struct Device {
     network: Network,
     rank: usize,
     place: usize,
-    slot: Slot,
-    packet_size: usize,
-    train_bytes: usize,
+    medium: Medium,
+    attributes: CarrierAttributes,
 }
 
 impl Device {
     fn to(&self, address: &Address) -> io::Result<usize> {
-        match (address, self.slot) {
-            (Address::Udp(to), Slot::Udp) => Ok(usize::from(to.port())),
-            (Address::Ethernet(to), Slot::Raw(_)) => Ok(usize::from(to.port)),
-            _ => Err(weft_engine::transport::wrong_address()),
+        match (address, self.medium) {
+            (Address::Udp(to), Medium::Udp) => Ok(usize::from(to.port())),
+            (Address::Ethernet(to), Medium::Frames(_)) => Ok(usize::from(to.port)),
+            _ => Err(wrong_address()),
         }
     }
 
@@ -369,16 +394,13 @@ impl Device {
     }
 }
 
-impl Datagrams for Device {
-    fn name(&self) -> &'static str {
-        match self.slot {
-            Slot::Udp => "udp",
-            Slot::Raw(_) => "ethernet",
-        }
+impl Carrier for Device {
+    fn attributes(&self) -> &CarrierAttributes {
+        &self.attributes
     }
 
     fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
-        if packet.len() > self.packet_size {
+        if packet.len() > self.attributes.packet_size {
             return Ok(Outcome::TooLarge);
         }
         if let Address::Udp(group) = to
@@ -387,28 +409,14 @@ impl Datagrams for Device {
             return Ok(self.network.inner().send_to_group(self.rank, self.place, *group, packet));
         }
         let to = self.to(to)?;
-        Ok(self.network.inner().send((self.rank, to, self.place), self.slot, packet))
+        Ok(self.network.inner().send((self.rank, to, self.place), self.medium, packet))
     }
 
-    fn train_bytes(&self) -> usize {
-        self.train_bytes
+    fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> io::Result<usize> {
+        send_one_by_one(self, to, train, segment)
     }
 
-    fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
-        self.network.inner().depart(self.rank);
-        for count in 0..limit {
-            let packet = {
-                let mut inner = self.network.inner();
-                let inbox = self.inbox(&inner);
-                inner.take_packet(inbox)
-            };
-            let Some(packet) = packet else { return count };
-            on_packet(&packet.bytes);
-        }
-        limit
-    }
-
-    fn receive_trains(&mut self, on_train: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
+    fn receive(&mut self, on_arrival: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
         self.network.inner().depart(self.rank);
         let mut handed = 0;
         while handed < limit {
@@ -418,19 +426,19 @@ impl Datagrams for Device {
                 inner.take_train(inbox)
             };
             let Some((bytes, segment, count)) = train else { break };
-            on_train(Arrival { segment, ..Arrival::packet(&bytes) });
+            on_arrival(Arrival { segment, ..Arrival::packet(&bytes) });
             handed += count;
         }
         handed
     }
 
-    fn fd(&self) -> RawFd {
-        -1
+    /// Whoever sleeps is woken by other means.
+    fn prepare_sleep(&mut self) -> bool {
+        true
     }
 
-    /// Whoever sleeps is woken by other means.
-    fn arm(&mut self) -> bool {
-        true
+    fn diagnostics(&self) -> Diagnostics {
+        Diagnostics::default()
     }
 
     fn under_way(&self, to: &Address) -> usize {
@@ -438,21 +446,26 @@ impl Datagrams for Device {
     }
 
     fn take_broken(&mut self) -> Option<Address> {
-        self.network.inner().take_broken(self.rank).map(|to| address(to, self.slot))
+        self.network.inner().take_broken(self.rank).map(|to| address(to, self.medium))
     }
 
-    fn packet_size(&self) -> usize {
-        self.packet_size
+    fn rma(&mut self) -> Option<&mut dyn RemoteMemoryAccess> {
+        if self.attributes.remote_memory.is_some() { Some(self) } else { None }
     }
 
-    fn group(&self, job: u64, group: u64) -> Option<Address> {
-        let is_there = matches!(self.slot, Slot::Udp) && self.network.inner().wires.multicast.is_some();
+    fn multicast(&mut self) -> Option<&mut dyn Groups> {
+        if self.attributes.multicast.is_some() { Some(self) } else { None }
+    }
+}
+
+impl Groups for Device {
+    fn address(&self, job: u64, group: u64) -> Address {
         let [_, a, b, c, d, ..] = (job ^ group.rotate_left(17)).to_le_bytes();
-        is_there.then(|| SocketAddr::from(([239, 192, a, b], u16::from_le_bytes([c, d]))).into())
+        SocketAddr::from(([239, 192, a, b], u16::from_le_bytes([c, d]))).into()
     }
 
     fn join(&mut self, group: &Address, receives: bool) -> io::Result<()> {
-        let Address::Udp(group) = group else { return Err(weft_engine::transport::wrong_address()) };
+        let Address::Udp(group) = group else { return Err(wrong_address()) };
         if receives {
             self.network.inner().joined.push((self.rank, *group));
         }
@@ -463,17 +476,15 @@ impl Datagrams for Device {
         let Address::Udp(group) = group else { return };
         self.network.inner().joined.retain(|joined| *joined != (self.rank, *group));
     }
+}
 
-    fn placement(&self) -> Option<Placement> {
-        self.network.inner().wires.ordered?.placing.map(|placing| placing.placement())
+impl RemoteMemoryAccess for Device {
+    fn register(&mut self, data: &UserData, length: u64) -> Option<(Registration, RemoteMemory)> {
+        self.network.inner().register(self.rank, data, length)
     }
 
-    fn expose(&mut self, data: &UserData, length: u64) -> Option<(Exposure, RemoteMemory)> {
-        self.network.inner().expose(self.rank, data, length)
-    }
-
-    fn conceal(&mut self, exposure: Exposure) {
-        self.network.inner().exposed[self.rank].conceal(exposure);
+    fn deregister(&mut self, registration: Registration) {
+        self.network.inner().exposed[self.rank].deregister(registration);
     }
 
     fn write(&mut self, to: &Address, data: &UserData, range: Range<u64>, there: RemoteMemory, number: u64) -> Begun {
@@ -486,7 +497,7 @@ impl Datagrams for Device {
         self.network.inner().access((self.rank, to), (data, range, false), there, number)
     }
 
-    fn poll_placed(&mut self) -> Option<u64> {
+    fn poll_completion(&mut self) -> Option<u64> {
         self.network.inner().exposed[self.rank].poll_done()
     }
 }

@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 
 use weft_core::time::{Duration, Instant};
 
-use crate::carriers::{Devices, Hop};
-use crate::transport::{Datagrams, Outcome};
+use crate::carriers::{Carriers, Hop};
+use crate::transport::{Carrier, Outcome};
 
 /// Packets that wait, to all peers together: what comes beyond them is lost, and the stream repeats it.
 const WAITING_MAX: usize = 256;
@@ -25,8 +25,8 @@ pub(super) struct Singly {
 
 impl Singly {
     /// Sends a packet, after those that wait for the same peer.
-    pub(super) fn send(&mut self, now: Instant, hop: Hop, packet: &[u8], devices: &mut Devices) {
-        let must_wait = self.waiting.iter().any(|(other, _)| other.to == hop.to) || !offer(&hop, packet, devices);
+    pub(super) fn send(&mut self, now: Instant, hop: Hop, packet: &[u8], carriers: &mut Carriers) {
+        let must_wait = self.waiting.iter().any(|(other, _)| other.to == hop.to) || !offer(&hop, packet, carriers);
         if must_wait && self.waiting.len() < WAITING_MAX {
             if self.waiting.is_empty() {
                 self.offered = now;
@@ -36,14 +36,14 @@ impl Singly {
     }
 
     /// Offers what waits. A peer whose carrier has no room does not hold up the others.
-    pub(super) fn send_waiting(&mut self, now: Instant, devices: &mut Devices) {
+    pub(super) fn send_waiting(&mut self, now: Instant, carriers: &mut Carriers) {
         if self.waiting.is_empty() {
             return;
         }
         self.offered = now;
         let mut full: Vec<Hop> = Vec::new();
         self.waiting.retain(|(hop, packet)| {
-            let waits = full.contains(hop) || !offer(hop, packet, devices);
+            let waits = full.contains(hop) || !offer(hop, packet, carriers);
             if waits && !full.contains(hop) {
                 full.push(*hop);
             }
@@ -62,20 +62,21 @@ impl Singly {
 }
 
 /// Whether the carrier has taken the packet, or never will.
-fn offer(hop: &Hop, packet: &[u8], devices: &mut Devices) -> bool {
-    let outcome = devices.get_mut(hop.slot).map(|device| device.send(&hop.to, packet));
+fn offer(hop: &Hop, packet: &[u8], carriers: &mut Carriers) -> bool {
+    let outcome = carriers.get_mut(hop.carrier).map(|carrier| carrier.send(&hop.to, packet));
     !matches!(outcome, Some(Ok(Outcome::WouldBlock)))
 }
 
 #[cfg(test)]
 mod tests {
     use std::io;
-    use std::os::fd::RawFd;
     use std::sync::{Arc, Mutex};
 
     use super::*;
-    use crate::carriers::Slot;
-    use crate::transport::Address;
+    use crate::carriers::CarrierId;
+    use crate::transport::{Address, Arrival, CarrierAttributes, Diagnostics, Look, send_one_by_one};
+
+    const ATTRIBUTES: CarrierAttributes = CarrierAttributes::packets("test", 1024, Look::SystemCall);
 
     /// What has left, in its order, and to whom nothing leaves.
     #[derive(Default)]
@@ -85,11 +86,11 @@ mod tests {
         lost: Vec<u16>,
     }
 
-    struct Carrier(Arc<Mutex<Seen>>);
+    struct FakeCarrier(Arc<Mutex<Seen>>);
 
-    impl Datagrams for Carrier {
-        fn name(&self) -> &'static str {
-            "test"
+    impl Carrier for FakeCarrier {
+        fn attributes(&self) -> &CarrierAttributes {
+            &ATTRIBUTES
         }
 
         fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
@@ -105,58 +106,70 @@ mod tests {
             Ok(Outcome::Sent)
         }
 
-        fn receive(&mut self, _: &mut dyn FnMut(&[u8]), _: usize) -> usize {
+        fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> std::io::Result<usize> {
+            send_one_by_one(self, to, train, segment)
+        }
+
+        fn receive(&mut self, _: &mut dyn FnMut(Arrival<'_>), _: usize) -> usize {
             0
         }
 
-        fn fd(&self) -> RawFd {
-            -1
+        fn prepare_sleep(&mut self) -> bool {
+            false
         }
 
-        fn packet_size(&self) -> usize {
-            1024
+        fn diagnostics(&self) -> Diagnostics {
+            Diagnostics::default()
+        }
+
+        fn under_way(&self, _: &Address) -> usize {
+            0
+        }
+
+        fn take_broken(&mut self) -> Option<Address> {
+            None
         }
     }
 
     fn hop(port: u16) -> Hop {
-        Hop { slot: Slot::Udp, to: Address::Udp(([192, 0, 2, 1], port).into()) }
+        Hop { carrier: CarrierId(0), to: Address::Udp(([192, 0, 2, 1], port).into()) }
     }
 
-    fn carrier() -> (Arc<Mutex<Seen>>, Devices) {
+    fn carrier() -> (Arc<Mutex<Seen>>, Carriers) {
         let seen = Arc::new(Mutex::new(Seen::default()));
-        let devices = Devices { raw: Vec::new(), udp: Some(Box::new(Carrier(Arc::clone(&seen)))) };
-        (seen, devices)
+        let carriers = Carriers::new(vec![Box::new(FakeCarrier(Arc::clone(&seen)))]);
+        (seen, carriers)
     }
 
     #[test]
     fn a_peer_without_room_waits_in_order_and_holds_up_nobody() {
-        let (seen, mut devices) = carrier();
+        let (seen, mut carriers) = carrier();
         let mut singly = Singly::default();
         seen.lock().unwrap().full = vec![1];
         for (port, packet) in [(1, 10), (1, 11), (2, 20), (1, 12)] {
-            singly.send(Instant(5), hop(port), &[packet], &mut devices);
+            singly.send(Instant(5), hop(port), &[packet], &mut carriers);
         }
         assert_eq!(seen.lock().unwrap().sent, [(2, 20)]);
         assert_eq!(singly.next_timeout(), Some(Instant(5) + RETRY));
-        singly.send_waiting(Instant(9), &mut devices);
+        singly.send_waiting(Instant(9), &mut carriers);
         assert_eq!((seen.lock().unwrap().sent.len(), singly.next_timeout()), (1, Some(Instant(9) + RETRY)));
         seen.lock().unwrap().full.clear();
-        singly.send_waiting(Instant(10), &mut devices);
+        singly.send_waiting(Instant(10), &mut carriers);
         assert_eq!(seen.lock().unwrap().sent, [(2, 20), (1, 10), (1, 11), (1, 12)]);
         assert!(singly.is_empty() && singly.next_timeout().is_none());
     }
 
     #[test]
     fn what_can_never_leave_is_forgotten_and_what_waits_is_bounded() {
-        let (seen, mut devices) = carrier();
+        let (seen, mut carriers) = carrier();
         let mut singly = Singly::default();
         seen.lock().unwrap().full = vec![1];
         for packet in 0..WAITING_MAX + 100 {
-            singly.send(Instant(0), hop(1), &[packet as u8], &mut devices);
+            singly.send(Instant(0), hop(1), &[packet as u8], &mut carriers);
         }
         assert_eq!(singly.waiting.len(), WAITING_MAX);
         seen.lock().unwrap().lost = vec![1];
-        singly.send_waiting(Instant(1), &mut devices);
+        singly.send_waiting(Instant(1), &mut carriers);
         assert!(singly.is_empty() && seen.lock().unwrap().sent.is_empty());
     }
 }

@@ -7,10 +7,10 @@ use weft_core::multicast::{Receiver, SLOT_BYTES, Sender, StreamId};
 use weft_core::placement::RemoteMemory;
 use weft_core::time::{Duration, Instant};
 
-use crate::carriers::{Devices, Remote, Slot};
+use crate::carriers::{CarrierId, Carriers, Remote};
 use crate::engine::placement::OF_A_STREAM;
 use crate::memory::UserData;
-use crate::transport::{Begun, Datagrams};
+use crate::transport::Begun;
 
 /// Writes of all streams that may be under way; one of each stream.
 const WRITES_MAX: usize = 64;
@@ -59,15 +59,14 @@ pub(super) struct Written {
 
 impl Written {
     /// Slots for so many members, in memory that peers may write to; none where the carrier does not let them.
-    pub(super) fn open(&mut self, members: u32, slot: Slot, devices: &mut Devices) -> Option<Slots> {
+    pub(super) fn open(&mut self, members: u32, carrier: CarrierId, carriers: &mut Carriers) -> Option<Slots> {
         let bytes = u64::from(members) * SLOT_BYTES;
         if let Some(at) = self.slots.iter().position(|slots| slots.memory.len() >= bytes) {
             return Some(self.slots.swap_remove(at));
         }
-        let device = devices.get_mut(slot)?;
-        device.placement().filter(|placement| placement.writes)?;
+        carriers.get(carrier)?.attributes().remote_memory.filter(|placement| placement.writes)?;
         let memory = UserData::leaked(bytes as usize);
-        let (_, target) = device.expose(&memory, bytes)?;
+        let (_, target) = carriers.register(carrier, &memory, bytes)?;
         Some(Slots { memory, target })
     }
 
@@ -84,7 +83,7 @@ impl Written {
         stream: StreamId,
         receiver: &mut Receiver,
         root: &Remote,
-        devices: &mut Devices,
+        carriers: &mut Carriers,
     ) {
         let Some((target, word)) = receiver.to_write() else { return };
         // The next one says more.
@@ -92,7 +91,7 @@ impl Written {
             return;
         }
         let (_, hop) = root.hop(0);
-        let Some(device) = devices.get_mut(hop.slot).filter(|_| root.accessing().is_some()) else {
+        let Some(rma) = carriers.rma(hop.carrier).filter(|_| root.accessing().is_some()) else {
             return receiver.cannot_write();
         };
         if self.under_way.len() >= WRITES_MAX {
@@ -102,7 +101,7 @@ impl Written {
         let memory = self.words.pop().unwrap_or_else(|| UserData::leaked(SLOT_BYTES as usize));
         memory.write(0, &word.to_ne_bytes());
         let number = self.numbers;
-        match device.write(&hop.to, &memory, 0..SLOT_BYTES, target, OF_A_STREAM | u64::from(number)) {
+        match rma.write(&hop.to, &memory, 0..SLOT_BYTES, target, OF_A_STREAM | u64::from(number)) {
             Begun::Yes => {
                 self.numbers = number.wrapping_add(1);
                 receiver.begun();
@@ -145,18 +144,20 @@ impl Written {
 mod tests {
     use std::io;
     use std::ops::Range;
-    use std::os::fd::RawFd;
     use std::sync::{Arc, Mutex};
 
     use weft_core::flow::Settings as FlowSettings;
     use weft_core::multicast::{Destination, Scheme, Settings};
     use weft_core::path_validation::Ends;
-    use weft_core::rails::{Carrier as Rail, CarrierKind};
+    use weft_core::rails::{RailCarrier, Role};
     use weft_core::wire::Secret;
 
     use super::*;
     use crate::carriers::Hop;
-    use crate::transport::{Address, Exposure, Outcome, Placement, Proof};
+    use crate::transport::{
+        Address, Arrival, Carrier, CarrierAttributes, Diagnostics, Look, Outcome, Placement, Proof, Registration,
+        RemoteMemoryAccess, send_one_by_one,
+    };
 
     const STREAM: StreamId = StreamId { context: 5, first: 2, generation: 77, root: 0 };
     const EXPOSED: RemoteMemory = RemoteMemory { key: 9, address: 4096 };
@@ -168,39 +169,55 @@ mod tests {
         exposed: u32,
     }
 
-    struct Carrier(Arc<Mutex<Seen>>);
+    struct FakeCarrier(Arc<Mutex<Seen>>);
 
-    impl Datagrams for Carrier {
-        fn name(&self) -> &'static str {
-            "test"
+    impl Carrier for FakeCarrier {
+        fn attributes(&self) -> &CarrierAttributes {
+            &ATTRIBUTES
         }
 
         fn send(&mut self, _: &Address, _: &[u8]) -> io::Result<Outcome> {
             Ok(Outcome::Dropped)
         }
 
-        fn receive(&mut self, _: &mut dyn FnMut(&[u8]), _: usize) -> usize {
+        fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> std::io::Result<usize> {
+            send_one_by_one(self, to, train, segment)
+        }
+
+        fn receive(&mut self, _: &mut dyn FnMut(Arrival<'_>), _: usize) -> usize {
             0
         }
 
-        fn fd(&self) -> RawFd {
-            -1
+        fn prepare_sleep(&mut self) -> bool {
+            false
         }
 
-        fn packet_size(&self) -> usize {
-            1024
+        fn diagnostics(&self) -> Diagnostics {
+            Diagnostics::default()
         }
 
-        fn placement(&self) -> Option<Placement> {
-            Some(placement())
+        fn under_way(&self, _: &Address) -> usize {
+            0
         }
 
-        fn expose(&mut self, data: &UserData, length: u64) -> Option<(Exposure, RemoteMemory)> {
+        fn take_broken(&mut self) -> Option<Address> {
+            None
+        }
+
+        fn rma(&mut self) -> Option<&mut dyn RemoteMemoryAccess> {
+            Some(self)
+        }
+    }
+
+    impl RemoteMemoryAccess for FakeCarrier {
+        fn register(&mut self, data: &UserData, length: u64) -> Option<(Registration, RemoteMemory)> {
             assert_eq!(data.address().expect("one run") % 8, 0);
             assert!(data.len() >= length);
             self.0.lock().unwrap().exposed += 1;
-            Some((Exposure(0), EXPOSED))
+            Some((Registration(0), EXPOSED))
         }
+
+        fn deregister(&mut self, _: Registration) {}
 
         fn write(
             &mut self,
@@ -219,20 +236,29 @@ mod tests {
             }
             begun
         }
-    }
 
-    fn placement() -> Placement {
-        let (bytes_max, bytes_min, eager_max, one_sided_min) = (1 << 20, 1, u64::MAX, 1);
-        Placement {
-            writes: true,
-            reads: true,
-            bytes_max,
-            bytes_min,
-            eager_max,
-            one_sided_min,
-            proof: Proof::Completion,
+        fn read(&mut self, _: &Address, _: &UserData, _: Range<u64>, _: RemoteMemory, _: u64) -> Begun {
+            Begun::Never
+        }
+
+        fn poll_completion(&mut self) -> Option<u64> {
+            None
         }
     }
+
+    const PLACEMENT: Placement = Placement {
+        writes: true,
+        reads: true,
+        bytes_max: 1 << 20,
+        bytes_min: 1,
+        eager_max: u64::MAX,
+        one_sided_min: 1,
+        proof: Proof::Completion,
+    };
+    const ATTRIBUTES: CarrierAttributes = CarrierAttributes {
+        remote_memory: Some(PLACEMENT),
+        ..CarrierAttributes::packets("test", 1024, Look::SystemCall)
+    };
 
     /// A root and one receiver, which knows where to write.
     struct Pair {
@@ -240,7 +266,7 @@ mod tests {
         receiver: Receiver,
         slots: Slots,
         written: Written,
-        devices: Devices,
+        carriers: Carriers,
         seen: Arc<Mutex<Seen>>,
         root: Remote,
         now: Instant,
@@ -249,14 +275,14 @@ mod tests {
     impl Pair {
         fn new() -> Self {
             let seen = Arc::new(Mutex::new(Seen { written: Vec::new(), next: || Begun::Yes, exposed: 0 }));
-            let mut devices = Devices { raw: Vec::new(), udp: Some(Box::new(Carrier(Arc::clone(&seen)))) };
+            let mut carriers = Carriers::new(vec![Box::new(FakeCarrier(Arc::clone(&seen)))]);
             let (scheme, secret) = (Scheme::WRITTEN, Secret::new([3; 16]));
             let peer_timeout = Duration::from_secs(2);
             let settings = Settings { members: 2, packet_size: 304, window: 64, scheme, peer_timeout };
-            let hop = Hop { slot: Slot::Udp, to: Address::Udp(([192, 0, 2, 1], 7).into()) };
-            let rail = Rail { kind: CarrierKind::Udp, rail: 0, ends: Ends::default() };
+            let hop = Hop { carrier: CarrierId(0), to: Address::Udp(([192, 0, 2, 1], 7).into()) };
+            let rail = RailCarrier { role: Role::BulkData, rail: 0, ends: Ends::default() };
             let mut written = Written::default();
-            let slots = written.open(2, Slot::Udp, &mut devices).expect("the carrier writes");
+            let slots = written.open(2, CarrierId(0), &mut carriers).expect("the carrier writes");
             let mut sender = Sender::new(settings, STREAM, 0, &secret);
             sender.open_slots(slots.target());
             let mut pair = Self {
@@ -264,9 +290,9 @@ mod tests {
                 receiver: Receiver::new(settings, STREAM, 0, 1, &secret),
                 slots,
                 written,
-                devices,
+                carriers,
                 seen,
-                root: Remote::connected(rail, hop, Some(placement()), FlowSettings::default()),
+                root: Remote::connected(rail, hop, Some(PLACEMENT), FlowSettings::default()),
                 now: Instant(1000),
             };
             // The first acknowledgement is a packet, and its answer says where the next ones go.
@@ -292,9 +318,9 @@ mod tests {
         }
 
         fn write(&mut self) -> usize {
-            let Self { written, receiver, root, devices, now, .. } = self;
+            let Self { written, receiver, root, carriers, now, .. } = self;
             written.begin();
-            written.write(*now, STREAM, receiver, root, devices);
+            written.write(*now, STREAM, receiver, root, carriers);
             self.seen.lock().unwrap().written.len()
         }
     }
@@ -345,11 +371,11 @@ mod tests {
         let mut pair = Pair::new();
         pair.slots.memory.write(0, &[0xa5; 16]);
         pair.written.close(pair.slots);
-        let again = pair.written.open(2, Slot::Udp, &mut pair.devices).expect("the carrier writes");
+        let again = pair.written.open(2, CarrierId(0), &mut pair.carriers).expect("the carrier writes");
         let mut bytes = [1; 16];
         again.memory.read(0, &mut bytes);
         assert_eq!((bytes, pair.seen.lock().unwrap().exposed), ([0; 16], 1));
-        let mut none = Devices::NONE;
-        assert!(pair.written.open(2, Slot::Udp, &mut none).is_none());
+        let mut none = Carriers::NONE;
+        assert!(pair.written.open(2, CarrierId(0), &mut none).is_none());
     }
 }

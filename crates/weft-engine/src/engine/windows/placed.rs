@@ -11,13 +11,12 @@ use weft_core::one_sided::{Place, Record};
 use weft_core::placement::{PIECE_MAX, UNDER_WAY_MAX};
 
 use super::{byte, origin::Access};
-use crate::carriers::Slot;
 use crate::engine::Engine;
 use crate::engine::placement::OF_A_WINDOW;
 use crate::error::{Error, NO_MEMORY, Result};
 use crate::memory::UserData;
 use crate::peers::Route;
-use crate::transport::{Begun, Datagrams, Platform, Proof, RemoteMemory};
+use crate::transport::{Begun, Platform, Proof, RemoteMemory};
 use crate::windows::{Answer, Exposure, Placed, Reach, Window};
 
 /// Bytes of operations of which many are collected in one message.
@@ -39,8 +38,9 @@ impl<P: Platform> Engine<P> {
             return None;
         }
         let data = exposed.items(0, bytes, byte())?;
-        let (exposure, memory) = self.network.devices.get_mut(Slot::Udp)?.expose(&data, bytes)?;
-        window.exposed_as = Some(exposure);
+        let carrier = self.network.carriers.with_remote_memory()?;
+        let (registered, memory) = self.network.carriers.register(carrier, &data, bytes)?;
+        window.registered = Some(registered);
         Some(memory)
     }
 
@@ -55,9 +55,8 @@ impl<P: Platform> Engine<P> {
     }
 
     pub(super) fn conceal_window(&mut self, index: usize) {
-        let exposed_as = self.windows.get_mut(index).and_then(|window| window.exposed_as.take());
-        if let (Some(exposure), Some(device)) = (exposed_as, self.network.devices.get_mut(Slot::Udp)) {
-            device.conceal(exposure);
+        if let Some(registered) = self.windows.get_mut(index).and_then(|window| window.registered.take()) {
+            self.network.carriers.deregister(registered);
         }
     }
 
@@ -202,7 +201,7 @@ impl<P: Platform> Engine<P> {
         // A peer that is gone is dealt with by itself.
         let Route::Remote(remote) = &peers[placed.peer].route else { return };
         let (_, hop) = remote.hop(0);
-        let (Some(device), Some(placement)) = (network.devices.get_mut(hop.slot), remote.accessing()) else {
+        let (Some(rma), Some(placement)) = (network.carriers.rma(hop.carrier), remote.accessing()) else {
             placed.refused = true;
             return;
         };
@@ -213,8 +212,8 @@ impl<P: Platform> Engine<P> {
             let address = placed.there.address.wrapping_add(start);
             let there = RemoteMemory { address, ..placed.there };
             let begun = match placed.writes {
-                true => device.write(&hop.to, &placed.data, start..end, there, name),
-                false => device.read(&hop.to, &placed.data, start..end, there, name),
+                true => rma.write(&hop.to, &placed.data, start..end, there, name),
+                false => rma.read(&hop.to, &placed.data, start..end, there, name),
             };
             match begun {
                 Begun::Yes => {

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::{ACCESSED, Device, OPERATIONS_RESERVED, number, post};
-use crate::datagrams::{Begun, Exposure, RemoteMemory};
+use crate::carrier::{Begun, Registration, RemoteMemory};
 use crate::sys;
 use crate::verbs::api::{IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, Send};
 use crate::verbs::limits::{self};
@@ -15,7 +15,7 @@ use weft_engine::memory::UserData;
 
 impl Device {
     /// Lets peers access memory.
-    pub(in crate::verbs) fn expose(&mut self, data: &UserData, length: u64) -> Option<(Exposure, RemoteMemory)> {
+    pub(in crate::verbs) fn expose(&mut self, data: &UserData, length: u64) -> Option<(Registration, RemoteMemory)> {
         let memory = (data.program_run(&(0..length))?, length as usize);
         // SAFETY: whoever made `data` promised that its memory stays until the operation is complete; the engine has it concealed before that is told.
         let exposed = unsafe { self.placing.as_mut()?.expose(memory) };
@@ -29,7 +29,7 @@ impl Device {
     }
 
     /// No access that begins from now on succeeds.
-    pub(in crate::verbs) fn conceal(&mut self, exposure: Exposure) {
+    pub(in crate::verbs) fn conceal(&mut self, exposure: Registration) {
         if let Some(placing) = &mut self.placing {
             placing.conceal(exposure);
         }

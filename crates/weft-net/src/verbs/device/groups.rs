@@ -7,7 +7,7 @@
 use super::{
     BATCH, Device, RECEIVED, SENT, arm_queue, failed, make_queue_pair, nonblocking, number, poll_queue, socket_address,
 };
-use crate::datagrams::Outcome;
+use crate::carrier::Outcome;
 use crate::verbs::api::{
     Ah, AhWish, CmEvent, CmId, Completion, CompletionChannel, Context, Cq, Datagram, DeviceFacts, EVENT_DEVICE_REMOVAL,
     EVENT_MULTICAST_ERROR, EVENT_MULTICAST_JOIN, EventChannel, GroupEvent, IBV_LINK_LAYER_ETHERNET, IBV_QPT_UD,

@@ -6,7 +6,7 @@ use std::ops::Range;
 use weft_core::time::Instant;
 use weft_engine::memory::UserData;
 
-use crate::datagrams::RemoteMemory;
+use crate::carrier::RemoteMemory;
 use crate::verbs::memory::Access as Kind;
 
 /// An access that the engine has asked for.

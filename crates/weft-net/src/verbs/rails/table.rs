@@ -1,6 +1,6 @@
 //! Which of this process's rails leads to which of a peer's, and which of those carries its packets. Both ends come to the same, since both know both cards.
 
-use crate::datagrams::{Address, VerbsAddress};
+use crate::carrier::{Address, VerbsAddress};
 use crate::udp::{self, Pair};
 use crate::verbs::{Card, RAILS_MAX};
 

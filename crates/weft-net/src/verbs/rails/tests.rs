@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::*;
+use crate::carrier::{Delivery, Look, receive_packets};
 
 const PEER_BYTES: usize = 128 << 10;
 const LIMIT: Duration = Duration(1_000_000_000);
@@ -22,7 +23,7 @@ struct Given {
 /// A rail of this process, and the peer's memory behind it.
 struct Played {
     place: u8,
-    proof: Proof,
+    attributes: CarrierAttributes,
     /// What becomes of the next accesses.
     answers: VecDeque<Begun>,
     under_way: Vec<(Given, UserData)>,
@@ -38,14 +39,30 @@ struct Played {
     told: Vec<u16>,
     hears: VecDeque<(u32, u16)>,
     met: Vec<SocketAddr>,
-    wake: OwnedFd,
+    _wake: OwnedFd,
 }
 
 impl Played {
     fn new(place: u8, proof: Proof) -> Self {
+        let wake = watch::timer().expect("a timer");
+        let placement = Placement {
+            writes: true,
+            reads: true,
+            bytes_max: 1 << 30,
+            bytes_min: 1 << 14,
+            eager_max: 1 << 15,
+            one_sided_min: 1,
+            proof,
+        };
+        let attributes = CarrierAttributes {
+            delivery: Delivery::Ordered,
+            descriptor: Some(wake.as_raw_fd()),
+            remote_memory: Some(placement),
+            ..CarrierAttributes::packets("played", 4088, Look::Memory)
+        };
         Self {
             place,
-            proof,
+            attributes,
             answers: VecDeque::new(),
             under_way: Vec::new(),
             ghosts: Vec::new(),
@@ -59,7 +76,7 @@ impl Played {
             told: Vec::new(),
             hears: VecDeque::new(),
             met: Vec::new(),
-            wake: watch::timer().expect("a timer"),
+            _wake: wake,
         }
     }
 
@@ -118,9 +135,9 @@ impl Played {
     }
 }
 
-impl Datagrams for Played {
-    fn name(&self) -> &'static str {
-        "played"
+impl Carrier for Played {
+    fn attributes(&self) -> &CarrierAttributes {
+        &self.attributes
     }
 
     fn send(&mut self, to: &Address, _packet: &[u8]) -> io::Result<Outcome> {
@@ -132,12 +149,20 @@ impl Datagrams for Played {
         Ok(Outcome::Sent)
     }
 
-    fn receive(&mut self, _on_packet: &mut dyn FnMut(&[u8]), _limit: usize) -> usize {
+    fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> std::io::Result<usize> {
+        send_one_by_one(self, to, train, segment)
+    }
+
+    fn receive(&mut self, _on_arrival: &mut dyn FnMut(Arrival<'_>), _limit: usize) -> usize {
         0
     }
 
-    fn fd(&self) -> RawFd {
-        self.wake.as_raw_fd()
+    fn prepare_sleep(&mut self) -> bool {
+        true
+    }
+
+    fn diagnostics(&self) -> Diagnostics {
+        Diagnostics { last_refusal: Some(format!("rail {} says why", self.place)), ..Diagnostics::default() }
     }
 
     fn under_way(&self, to: &Address) -> usize {
@@ -149,30 +174,22 @@ impl Datagrams for Played {
         self.broken.pop_front()
     }
 
-    fn last_refusal(&self) -> Option<String> {
-        Some(format!("rail {} says why", self.place))
+    fn rma(&mut self) -> Option<&mut dyn RemoteMemoryAccess> {
+        Some(self)
     }
+}
 
-    fn packet_size(&self) -> usize {
-        4088
-    }
-
-    fn placement(&self) -> Option<Placement> {
-        let Self { proof, .. } = *self;
-        let (bytes_max, bytes_min, eager_max, one_sided_min) = (1 << 30, 1 << 14, 1 << 15, 1);
-        Some(Placement { writes: true, reads: true, bytes_max, bytes_min, eager_max, one_sided_min, proof })
-    }
-
-    fn expose(&mut self, _data: &UserData, _length: u64) -> Option<(Exposure, RemoteMemory)> {
+impl RemoteMemoryAccess for Played {
+    fn register(&mut self, _data: &UserData, _length: u64) -> Option<(Registration, RemoteMemory)> {
         if !self.exposes {
             return None;
         }
         self.exposed += 1;
         let key = 100 + u64::from(self.place);
-        Some((Exposure(self.exposed), RemoteMemory { key, address: 0 }))
+        Some((Registration(self.exposed), RemoteMemory { key, address: 0 }))
     }
 
-    fn conceal(&mut self, Exposure(number): Exposure) {
+    fn deregister(&mut self, Registration(number): Registration) {
         self.concealed.push(number);
     }
 
@@ -184,7 +201,7 @@ impl Datagrams for Played {
         self.begin(Kind::Read, to, data, range, target, number)
     }
 
-    fn poll_placed(&mut self) -> Option<u64> {
+    fn poll_completion(&mut self) -> Option<u64> {
         self.ended.pop_front()
     }
 }
@@ -249,7 +266,7 @@ fn data(byte: u8) -> UserData {
 }
 
 fn look(link: &mut VerbsRails<Played>) {
-    assert_eq!(link.receive(&mut |_| panic!("no packets come here"), 16), 0);
+    assert_eq!(receive_packets(link, &mut |_| panic!("no packets come here"), 16), 0);
 }
 
 /// Ends all that rails have, and what they are given then; what is told.
@@ -261,7 +278,7 @@ fn end_all(link: &mut VerbsRails<Played>, memory: &mut [u8]) -> Vec<u64> {
                 rail.end(0, memory);
             }
         }
-        done.extend(std::iter::from_fn(|| link.poll_placed()));
+        done.extend(std::iter::from_fn(|| link.poll_completion()));
     }
     done
 }
@@ -274,7 +291,7 @@ fn one_rail_takes_all_as_it_is_and_tells_once() {
     let mut memory = vec![0; PEER_BYTES];
     assert_eq!(link.write(&to, &data(7), WHOLE, there, 99), Begun::Yes);
     assert_eq!((link.rails[0].under_way.len(), link.under_way(&to)), (1, 1));
-    assert_eq!(link.poll_placed(), None);
+    assert_eq!(link.poll_completion(), None);
     assert_eq!(end_all(&mut link, &mut memory), [99]);
     assert!(memory.iter().all(|byte| *byte == 7));
     assert_eq!(link.under_way(&to), 0);
@@ -293,9 +310,9 @@ fn a_large_access_goes_by_both_rails_and_is_complete_with_its_last_stripe() {
         let lengths: Vec<usize> = link.rails.iter().map(|rail| rail.under_way[0].0.length).collect();
         assert_eq!(lengths, [PEER_BYTES / 2; 2]);
         link.rails[1].end(0, &mut memory);
-        assert_eq!(link.poll_placed(), None, "half of it is missing");
+        assert_eq!(link.poll_completion(), None, "half of it is missing");
         link.rails[0].end(0, &mut memory);
-        assert_eq!((link.poll_placed(), link.poll_placed()), (Some(5), None));
+        assert_eq!((link.poll_completion(), link.poll_completion()), (Some(5), None));
         let mut here = vec![0; PEER_BYTES];
         own.read(0, &mut here);
         let expected = if kind == Kind::Write { 7 } else { 9 };
@@ -314,12 +331,12 @@ fn beside_the_rail_of_packets_a_write_is_complete_when_a_read_behind_it_is() {
     assert_eq!(link.write(&to, &data(7), WHOLE, there, 5), Begun::Yes);
     link.rails[0].end(0, &mut memory);
     link.rails[1].end(0, &mut memory);
-    assert_eq!(link.poll_placed(), None, "it has left, and nothing more is known");
+    assert_eq!(link.poll_completion(), None, "it has left, and nothing more is known");
     assert!(link.rails[0].under_way.is_empty(), "what follows on the same rail proves that one");
     let (proof, _) = &link.rails[1].under_way[0];
     assert_eq!((proof.kind, proof.length, proof.at), (Kind::Read, 1, PEER_BYTES as u64 / 2));
     link.rails[1].end(0, &mut memory);
-    assert_eq!((link.poll_placed(), link.poll_placed()), (Some(5), None));
+    assert_eq!((link.poll_completion(), link.poll_completion()), (Some(5), None));
     // Its rail has no room for the read at first.
     assert_eq!(link.write(&to, &data(8), WHOLE, there, 6), Begun::Yes);
     link.rails[1].answers.push_back(Begun::NotNow);
@@ -328,7 +345,7 @@ fn beside_the_rail_of_packets_a_write_is_complete_when_a_read_behind_it_is() {
     assert_eq!(link.read(&to, &data(8), WHOLE, there, 7), Begun::Yes);
     link.rails[0].end(0, &mut memory);
     link.rails[1].end(0, &mut memory);
-    assert_eq!(link.poll_placed(), Some(7));
+    assert_eq!(link.poll_completion(), Some(7));
 }
 
 #[test]
@@ -344,7 +361,7 @@ fn what_one_rail_does_not_take_now_the_other_one_takes_and_what_none_takes_waits
     link.rails[0].answers.extend([Begun::NotNow, Begun::NotNow]);
     assert_eq!(link.write(&to, &data(8), WHOLE, there, 2), Begun::Yes);
     assert_eq!(link.write(&to, &data(8), WHOLE, there, 3), Begun::NotNow, "others go first");
-    assert_eq!(link.poll_placed(), None);
+    assert_eq!(link.poll_completion(), None);
     assert_eq!(end_all(&mut link, &mut memory), [2]);
     assert!(memory.iter().all(|byte| *byte == 8));
     // None takes anything.
@@ -365,9 +382,9 @@ fn what_is_written_by_a_rail_that_fails_is_repeated_when_the_peer_has_dropped_it
     link.rails[1].break_off(0);
     look(&mut link);
     assert_eq!(link.rails[0].told, [0b10], "the peer's second rail");
-    assert_eq!((link.poll_placed(), link.under_way(&to), link.take_broken()), (None, 1, None));
+    assert_eq!((link.poll_completion(), link.under_way(&to), link.take_broken()), (None, 1, None));
     assert!(link.rails[0].under_way.is_empty(), "it may still arrive");
-    assert!(link.last_refusal().is_some_and(|why| why.contains("rail 1 says why")));
+    assert!(link.diagnostics().last_refusal.is_some_and(|why| why.contains("rail 1 says why")));
     link.rails[0].hears.push_back((0, 0b10));
     look(&mut link);
     assert_eq!(end_all(&mut link, &mut memory), [5]);
@@ -419,8 +436,8 @@ fn a_peer_whose_packets_may_be_lost_is_lost_and_nothing_of_the_program_is_access
     assert_eq!((link.take_broken(), link.take_broken()), (Some(to), None));
     assert_eq!(link.rails[1].gone, [0], "the other one is closed, too");
     assert!(link.rails.iter().all(|rail| rail.under_way.is_empty() && rail.told.is_empty()));
-    assert_eq!(link.last_refusal().as_deref(), Some("rail 0 says why"));
-    assert_eq!((link.under_way(&to), link.poll_placed()), (0, None));
+    assert_eq!(link.diagnostics().last_refusal.as_deref(), Some("rail 0 says why"));
+    assert_eq!((link.under_way(&to), link.poll_completion()), (0, None));
     assert_eq!(link.write(&to, &data(7), WHOLE, there, 6), Begun::Never);
 }
 
@@ -449,28 +466,28 @@ fn a_rail_on_which_an_access_does_not_end_is_given_up() {
     while clock::now().since(begun) <= Duration(1) {}
     link.look_for_stalled();
     assert_eq!((&link.rails[0].gone[..], &link.rails[1].gone[..]), (&[][..], &[0][..]));
-    assert!(link.last_refusal().is_some_and(|why| why.contains("WEFT_PEER_TIMEOUT")));
+    assert!(link.diagnostics().last_refusal.is_some_and(|why| why.contains("WEFT_PEER_TIMEOUT")));
 }
 
 #[test]
 fn memory_is_exposed_on_each_rail_and_reached_by_those_that_expose_it() {
     let (mut link, to, there) = link(2, Proof::Read);
     let mut memory = vec![0; PEER_BYTES];
-    let (exposure, all) = link.expose(&data(0), 64).expect("exposed");
+    let (exposure, all) = link.register(&data(0), 64).expect("exposed");
     assert_eq!((table::key_of(all.key, 0), table::key_of(all.key, 1)), (Some(100), Some(101)));
-    link.conceal(exposure);
-    link.conceal(exposure);
+    link.deregister(exposure);
+    link.deregister(exposure);
     assert!(link.rails.iter().all(|rail| rail.concealed == [1]), "each once");
     link.rails[0].exposes = false;
-    let (again, one) = link.expose(&data(0), 64).expect("exposed");
+    let (again, one) = link.register(&data(0), 64).expect("exposed");
     assert_eq!((again, table::key_of(one.key, 0), table::key_of(one.key, 1)), (exposure, None, Some(101)));
     link.rails[1].exposes = false;
-    assert_eq!(link.expose(&data(0), 64), None);
+    assert_eq!(link.register(&data(0), 64), None);
     // The peer's memory is exposed on its second rail only: what is written there is proved, also if it is small.
     let there = RemoteMemory { key: there.key >> 32 << 32, ..there };
     assert_eq!(link.write(&to, &data(7), 0..9, there, 5), Begun::Yes);
     link.rails[1].end(0, &mut memory);
-    assert_eq!((link.poll_placed(), link.rails[1].under_way.len()), (None, 1));
+    assert_eq!((link.poll_completion(), link.rails[1].under_way.len()), (None, 1));
     assert_eq!(end_all(&mut link, &mut memory), [5]);
     assert_eq!(link.write(&to, &data(7), 0..9, RemoteMemory { key: 0, address: 0 }, 6), Begun::Never);
 }
@@ -541,7 +558,7 @@ fn whatever_happens_the_last_write_that_was_told_is_what_the_memory_holds() {
                     link.rails[0].hears.push_back((0, 0b10));
                 }
             }
-            while let Some(number) = link.poll_placed() {
+            while let Some(number) = link.poll_completion() {
                 assert_eq!(number, u64::from(told) + 1, "seed {seed}: each once, in order");
                 told += 1;
                 assert!(memory.iter().all(|byte| *byte == told), "seed {seed}: write {told} is not in place");

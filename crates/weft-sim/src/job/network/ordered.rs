@@ -5,10 +5,10 @@ use super::Inner;
 use crate::nuisance::Flight;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use weft_core::rails::CarrierKind;
+use weft_core::rails::Role;
 use weft_core::time::Instant;
 use weft_engine::memory::UserData;
-use weft_engine::transport::{Begun, Exposure, Placement, Proof, RemoteMemory};
+use weft_engine::transport::{Begun, Placement, Proof, Registration, RemoteMemory};
 
 /// What such a carrier is like.
 #[derive(Clone, Copy, Debug)]
@@ -63,15 +63,15 @@ impl Placing {
 #[derive(Default)]
 pub(super) struct Exposed {
     /// By its key.
-    memory: BTreeMap<u64, (Exposure, UserData, u64)>,
+    memory: BTreeMap<u64, (Registration, UserData, u64)>,
     next: u32,
     done: VecDeque<u64>,
     refuses: bool,
 }
 
 impl Exposed {
-    pub(super) fn conceal(&mut self, exposure: Exposure) {
-        self.memory.retain(|_, (exposed, ..)| *exposed != exposure);
+    pub(super) fn deregister(&mut self, registration: Registration) {
+        self.memory.retain(|_, (known, ..)| *known != registration);
     }
 
     pub(super) fn poll_done(&mut self) -> Option<u64> {
@@ -251,14 +251,14 @@ impl Inner {
         let line = self.line(from, to);
         let arrives = arrives.max(line.arrives);
         line.arrives = arrives;
-        let (from, to, carrier, number) = (from as u32, to as u32, CarrierKind::Udp, Some(0));
+        let (from, to, carrier, number) = (from as u32, to as u32, Role::BulkData, Some(0));
         let flight = Flight { from, to, bytes, number, marked: false, path: 0, rail: 0, carrier };
         self.deliver(arrives, 0, flight, Some(placed));
     }
 
     fn leave(&mut self, from: usize, to: usize, arrives: u64, bytes: Vec<u8>) {
         let (from, to) = (from as u32, to as u32);
-        let carrier = CarrierKind::Udp;
+        let carrier = Role::BulkData;
         // What is forged or replayed has no number.
         let flight = Flight { from, to, bytes, number: Some(0), marked: false, path: 0, rail: 0, carrier };
         let mut fate = std::mem::take(&mut self.fate);
@@ -275,16 +275,21 @@ impl Inner {
     }
 
     /// A process lets its peers write to memory.
-    pub(super) fn expose(&mut self, rank: usize, data: &UserData, length: u64) -> Option<(Exposure, RemoteMemory)> {
+    pub(super) fn register(
+        &mut self,
+        rank: usize,
+        data: &UserData,
+        length: u64,
+    ) -> Option<(Registration, RemoteMemory)> {
         let placing = self.wires.ordered?.placing?;
         if self.random.chance(placing.unexposed) {
             return None;
         }
         let exposed = &mut self.exposed[rank];
         exposed.next += 1;
-        let (key, exposure) = (u64::from(exposed.next) << 32, Exposure(exposed.next));
-        exposed.memory.insert(key, (exposure, data.clone(), length));
-        Some((exposure, RemoteMemory { key, address: 0 }))
+        let (key, registration) = (u64::from(exposed.next) << 32, Registration(exposed.next));
+        exposed.memory.insert(key, (registration, data.clone(), length));
+        Some((registration, RemoteMemory { key, address: 0 }))
     }
 
     /// The carrier of a process takes what it is to write to memory of a peer, or to read there.

@@ -1,0 +1,42 @@
+//! The carriers to other nodes as the engine uses them: with the capture and the faults that are asked for.
+
+use weft_net::fabric::{Fabric, FabricRails};
+use weft_net::faults::{self, Faults};
+
+use super::links::Opened;
+use super::{capture, other, raw};
+use crate::engine::{BoxedCarrier, Carriers, Route};
+use crate::error::Result;
+use crate::settings::Settings;
+
+/// The carriers as the engine uses them to go these ways, in the order of their names ([`Opened::frames_on`], [`Opened::bulk`]), with the capture and the
+/// faults that are asked for. The capture is next to the carrier: what a fault loses is not in it.
+pub(super) fn carriers(settings: &Settings, host: &raw::Host<'_>, paths: &[Route], links: Opened) -> Result<Carriers> {
+    let capture = capture::Wanted::new(settings.capture.as_deref(), host.rank, paths, &links);
+    // Every rank, and every carrier, loses packets of its own choice.
+    let rank = u64::from(host.rank);
+    let seed = settings.faults.seed.wrapping_add(rank.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let with_faults = |(carrier, place): (BoxedCarrier, u64)| -> BoxedCarrier {
+        if settings.faults.is_clean() {
+            return carrier;
+        }
+        let seed = seed.wrapping_add((place + 1) << 32);
+        Box::new(Faults::new(carrier, faults::Plan { seed, ..settings.faults }))
+    };
+    let verbs = links.verbs.map(|link| Box::new(link) as BoxedCarrier);
+    let bulk = links.udp.map(|link| Box::new(link) as BoxedCarrier).or(by_fabric(links.fabric)?).or(verbs);
+    let frames = raw::carriers(settings, host, links.raw, links.refusal.as_deref());
+    let mut all: Vec<BoxedCarrier> = frames.into_iter().chain(bulk).collect();
+    if let Some(capture) = capture {
+        all = capture.around(all);
+    }
+    Ok(Carriers::new(all.into_iter().zip(0..).map(with_faults).collect()))
+}
+
+/// libfabric's endpoints as one carrier.
+fn by_fabric(mut endpoints: Vec<Fabric>) -> Result<Option<BoxedCarrier>> {
+    Ok(match endpoints.len() {
+        0 | 1 => endpoints.pop().map(|only| Box::new(only) as BoxedCarrier),
+        _ => Some(Box::new(FabricRails::new(endpoints).map_err(|error| other(error.to_string()))?)),
+    })
+}
