@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::Command;
 use std::time::Instant;
 use support::{LIMIT, PAIR, Role, can_unshare, receive, say};
+use weft_carrier_test::{Kit, Pair, check};
 use weft_core::time::Duration;
 use weft_net::carrier::{Address, Carrier, Outcome, receive_packets};
 use weft_net::ethernet::{Card, Ethernet};
@@ -36,6 +37,26 @@ fn to(link: &Ethernet) -> Address {
 fn meet(near: &mut Ethernet, far: &mut Ethernet) {
     let to = to(far);
     support::meet(near, far, &to);
+}
+
+#[test]
+fn it_keeps_what_carriers_promise() {
+    run(PAIR, "role_keeps_promises", "memory: false, groups: true");
+}
+
+#[test]
+#[ignore = "a role"]
+fn role_keeps_promises() {
+    let pair = || {
+        let [mut near, mut far] = [open("d0"), open("d1")];
+        meet(&mut near, &mut far);
+        let (own, there) = (to(&near), to(&far));
+        Pair::new((near, own), (far, there))
+    };
+    let kept = check(Kit::new(pair, support::is_readable));
+    assert!(kept.contains(&"whoever sleeps is woken"), "{kept:?}");
+    let has = |what: &str| kept.iter().any(|promise| promise.starts_with(what));
+    say(&format!("memory: {}, groups: {}", has("memory"), has("what is sent to a group")));
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod support;
 use std::process::Command;
 use std::time::Instant;
 use support::{LIMIT, PAIR, Role, can_unshare, listen, meet, receive, say, variable};
+use weft_carrier_test::{Kit, Pair, check};
 use weft_core::time::Duration;
 use weft_net::carrier::{Address, Carrier, EthernetAddress, Outcome};
 use weft_net::ethernet::Ethernet;
@@ -59,6 +60,29 @@ fn alone_on(interface: &str) -> (Xdp, Address) {
 fn has_program(interface: &str) -> bool {
     let shown = Command::new("ip").args(["-details", "link", "show", interface]).output().unwrap();
     String::from_utf8(shown.stdout).unwrap().contains("prog/xdp")
+}
+
+#[test]
+fn it_keeps_what_carriers_promise() {
+    run(PAIR, "role_keeps_promises", "groups: true");
+}
+
+#[test]
+#[ignore = "a role"]
+fn role_keeps_promises() {
+    if !is_able() {
+        return;
+    }
+    let pair = || {
+        let (mut near, (mut far, there)) = (open("d0"), alone());
+        meet(&mut near, &mut far, &there);
+        let own = own(&near).into();
+        Pair::new((near, own), (far, there))
+    };
+    let kept = check(Kit::new(pair, support::is_readable));
+    assert!(kept.contains(&"whoever sleeps is woken"), "{kept:?}");
+    let has = |what: &str| kept.iter().any(|promise| promise.starts_with(what));
+    say(&format!("groups: {}", has("what is sent to a group")));
 }
 
 #[test]

@@ -243,7 +243,8 @@ pub trait Carrier {
     fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome>;
 
     /// Sends a train: consecutive packets of `segment` bytes each (the last may be shorter) to one peer, of any length.
-    /// Returns how many bytes were taken, a multiple of `segment` or all; less than all means "would block".
+    /// Returns how many bytes were taken, a multiple of `segment` or all; less than all means "would block". What is [`Outcome::Dropped`] counts as
+    /// taken, by a carrier with [`Delivery::Ordered`] as well: who needs to know sends packet by packet.
     /// A carrier with segmentation offload takes [`CarrierAttributes::train_bytes`] with one system call; one without has [`send_one_by_one`].
     ///
     /// # Errors

@@ -174,3 +174,9 @@ impl Random {
         (z ^ (z >> 31)) % bound
     }
 }
+
+/// Waits for a descriptor, at most so long; whether it is readable.
+pub(crate) fn is_readable(descriptor: std::os::fd::RawFd, longest: Duration) -> bool {
+    let longest = weft_core::time::Duration::from_micros(longest.as_micros() as u64);
+    !wait(&[(descriptor, Interest::Read)], Some(longest)).unwrap().is_empty()
+}

@@ -501,3 +501,6 @@ impl RemoteMemoryAccess for Device {
         self.network.inner().exposed[self.rank].poll_done()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,16 +1,16 @@
-//! A carrier of packets through memory, with losses on demand, and two engines that exchange messages over it: the model for other
-//! carriers (docs/carriers.md). `cargo run -p weft-engine --example memory_carrier`
+//! A carrier through memory (`carrier.rs`), and two engines that exchange messages over it: the model for other carriers (docs/carriers.md).
+//! `cargo run -p weft-engine --example memory_carrier`
 #![forbid(unsafe_code)]
 
-use std::collections::VecDeque;
-use std::io;
+pub(crate) mod carrier;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use weft_core::flow::{Counters, Settings};
 use weft_core::matching::Envelope;
 use weft_core::path_validation::Ends;
-use weft_core::rails::{RailCarrier, Role};
+use weft_core::rails::RailCarrier;
 use weft_core::time::{Duration, Instant};
 use weft_engine::carriers::{CarrierId, Carriers, Hop, Remote};
 use weft_engine::engine::{Engine, Parts};
@@ -18,96 +18,9 @@ use weft_engine::layout::{Element, Layout};
 use weft_engine::memory::{InProcess, SharedBuffer};
 use weft_engine::peers::{NewPeer, Route};
 use weft_engine::request::{Mode, Receive, Request, Send, State};
-use weft_engine::transport::{
-    Address, Arrival, Carrier, CarrierAttributes, Diagnostics, EthernetAddress, Look, NoNode, Outcome, Platform,
-    send_one_by_one, wrong_address,
-};
+use weft_engine::transport::{Address, Carrier, Delivery, EthernetAddress, NoNode, Platform};
 
-/// Bytes of the largest packet.
-const PACKET_BYTES: usize = 1500;
-/// Packets that wait for one receiver; who sends more is told to try again.
-const QUEUE_PACKETS_MAX: usize = 256;
-
-/// What the carrier is: packets may be lost, a look costs next to nothing, and there is nothing to sleep on.
-const ATTRIBUTES: CarrierAttributes = CarrierAttributes::packets("memory", PACKET_BYTES, Look::Memory);
-
-/// What is on its way to each of the two ends.
-type Wire = Arc<[Mutex<VecDeque<Vec<u8>>>; 2]>;
-
-/// One end of the carrier. An address is the number of an end, in the place of a port.
-struct MemoryCarrier {
-    own: usize,
-    wire: Wire,
-    loss_percent: u64,
-    /// State of the random numbers (splitmix64), which begin with the seed.
-    random: u64,
-    /// Packets that arrived and are longer than a packet may be.
-    rejected: u64,
-}
-
-impl MemoryCarrier {
-    fn loses_next(&mut self) -> bool {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % 100 < self.loss_percent
-    }
-}
-
-impl Carrier for MemoryCarrier {
-    fn attributes(&self) -> &CarrierAttributes {
-        &ATTRIBUTES
-    }
-
-    fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
-        let Address::Ethernet(EthernetAddress { port, .. }) = to else { return Err(wrong_address()) };
-        if packet.len() > PACKET_BYTES {
-            return Ok(Outcome::TooLarge);
-        }
-        let is_lost = self.loses_next();
-        let mut queue = self.wire.get(usize::from(*port)).ok_or_else(wrong_address)?.lock().expect("nobody panics");
-        if queue.len() >= QUEUE_PACKETS_MAX {
-            return Ok(Outcome::WouldBlock);
-        }
-        // The sender of a packet that is lost does not learn of it.
-        if !is_lost {
-            queue.push_back(packet.to_vec());
-        }
-        Ok(Outcome::Sent)
-    }
-
-    fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> std::io::Result<usize> {
-        send_one_by_one(self, to, train, segment)
-    }
-
-    fn receive(&mut self, on_arrival: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
-        for count in 0..limit {
-            // The lock is free again before the engine sees the packet: it may answer at once.
-            let Some(packet) = self.wire[self.own].lock().expect("nobody panics").pop_front() else { return count };
-            match packet.len() > PACKET_BYTES {
-                true => self.rejected += 1,
-                false => on_arrival(Arrival::packet(&packet)),
-            }
-        }
-        limit
-    }
-
-    fn prepare_sleep(&mut self) -> bool {
-        false
-    }
-
-    fn diagnostics(&self) -> Diagnostics {
-        Diagnostics { rejected: self.rejected, ..Diagnostics::default() }
-    }
-
-    fn under_way(&self, _: &Address) -> usize {
-        0
-    }
-
-    fn take_broken(&mut self) -> Option<Address> {
-        None
-    }
-}
+use carrier::{MemoryCarrier, Wire};
 
 /// A machine that has this carrier only, and a time that passes when it is told to.
 struct Machine(Arc<AtomicU64>);
@@ -130,11 +43,17 @@ impl Platform for Machine {
     }
 }
 
+/// Where an end of the carrier is.
+pub(crate) fn address(end: usize) -> Address {
+    EthernetAddress { mac: [2, 0, 0, 0, 0, end as u8], port: end as u16 }.into()
+}
+
 /// The engine of the process `own` of two, and its carrier.
-fn engine(own: usize, wire: &Wire, time: &Arc<AtomicU64>, loss_percent: u64, seed: u64) -> Engine<Machine> {
-    let carrier = MemoryCarrier { own, wire: wire.clone(), loss_percent, random: seed ^ own as u64, rejected: 0 };
+fn engine(own: usize, wire: &Arc<Mutex<Wire>>, time: &Arc<AtomicU64>, loss_percent: u64, seed: u64) -> Engine<Machine> {
+    let carrier = MemoryCarrier::new(own, wire, loss_percent, seed);
+    let attributes = *carrier.attributes();
     let peer = 1 - own;
-    let settings = Settings { packet_size: carrier.attributes().packet_size, ..Settings::default() };
+    let settings = Settings { packet_size: attributes.packet_size, ..Settings::default() };
     let mut engine = Engine::new(Parts {
         platform: Machine(time.clone()),
         memory: InProcess::new(),
@@ -147,9 +66,13 @@ fn engine(own: usize, wire: &Wire, time: &Arc<AtomicU64>, loss_percent: u64, see
         unexpected_bytes: 0,
         peer_timeout: settings.peer_timeout,
     });
-    let rail = RailCarrier { role: Role::SmallMessages, rail: 0, ends: Ends::default() };
-    let to = Address::Ethernet(EthernetAddress { mac: [2, 0, 0, 0, 0, peer as u8], port: peer as u16 });
-    let route = Route::Remote(Box::new(Remote::new(&[(rail, Hop { carrier: CarrierId(0), to })], settings)));
+    let rail = RailCarrier { role: attributes.role(), rail: 0, ends: Ends::default() };
+    let hop = Hop { carrier: CarrierId(0), to: address(peer) };
+    let remote = match attributes.delivery {
+        Delivery::Ordered => Remote::connected(rail, hop, attributes.remote_memory, settings),
+        Delivery::Unreliable => Remote::new(&[(rail, hop)], settings),
+    };
+    let route = Route::Remote(Box::new(remote));
     engine.add_peer(NewPeer { number: peer as u32, route, process: 0, host: None });
     engine
 }
@@ -206,12 +129,15 @@ fn is_complete(engine: &Engine<Machine>, request: usize) -> bool {
     engine.messages.requests.get(request).is_none_or(Request::is_complete)
 }
 
-/// Exchanges the messages while so many packets of a hundred are lost; what both flows have counted.
+/// What one end has counted: packets, and writes to memory of the other end.
+pub(crate) type Counted = (Counters, u64);
+
+/// Exchanges the messages while so many packets of a hundred are lost; what both ends have counted.
 ///
 /// # Panics
 /// When a message does not arrive, or not as it was sent.
-pub(crate) fn run(loss_percent: u64, seed: u64) -> [Counters; 2] {
-    let (wire, time) = (Wire::default(), Arc::default());
+pub(crate) fn run(loss_percent: u64, seed: u64) -> [Counted; 2] {
+    let (wire, time) = (Arc::default(), Arc::default());
     let mut engines = [0, 1].map(|own| engine(own, &wire, &time, loss_percent, seed));
     let all: Vec<(usize, usize)> = (0..SIZES.len()).flat_map(|tag| [(0, tag), (1, tag)]).collect();
     let exchanges: Vec<Exchange> = all.iter().map(|&(from, tag)| start(&mut engines, from, tag)).collect();
@@ -231,18 +157,18 @@ pub(crate) fn run(loss_percent: u64, seed: u64) -> [Counters; 2] {
         assert_eq!(request.status.bytes, content.len() as u64);
         assert!(target.equals(0, content), "a message of {} bytes has changed on its way", content.len());
     }
-    engines.map(|engine| engine.counters())
+    engines.map(|engine| (engine.counters(), engine.messages.remote_writes))
 }
 
 fn main() {
     for loss_percent in [0, 10] {
-        let flows = run(loss_percent, 1);
+        let ends = run(loss_percent, 1);
         println!("{loss_percent} % of all packets are lost: {} messages arrived whole", 2 * SIZES.len());
-        for (own, counters) in flows.iter().enumerate() {
+        for (own, (counters, writes)) in ends.iter().enumerate() {
             let Counters { packets_sent, packets_received, data_packets_sent, probes, duplicates, .. } = counters;
             println!(
                 "  process {own}: {packets_sent} packets sent, {data_packets_sent} of them with data for the first time, {} \
-                 retransmitted; {probes} probes; {packets_received} packets received, {duplicates} twice",
+                 retransmitted; {probes} probes; {packets_received} packets received, {duplicates} twice; {writes} writes to memory",
                 counters.resent()
             );
         }

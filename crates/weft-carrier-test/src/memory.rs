@@ -1,0 +1,111 @@
+//! Promises about memory of peers.
+
+use weft_engine::memory::UserData;
+use weft_engine::transport::{Address, Begun, RemoteMemory};
+
+use super::{Kit, Pair, name};
+
+/// Bytes that are registered, and as many behind them that are not.
+const BYTES: usize = 8_192;
+/// Looks after which an access that may do nothing has done nothing.
+const LOOKS: usize = 5_000;
+
+/// Begins an access by the near end as soon as there is room.
+fn begin(kit: &mut Kit<'_>, pair: &mut Pair, mut access: impl FnMut(&mut Pair, &Address) -> Begun) -> bool {
+    let (mut begun, to) = (Begun::NotNow, pair.near.peer);
+    kit.until(pair, "it should have room for an access", |kit, pair| {
+        begun = access(pair, &to);
+        kit.look(pair, &mut |_| {});
+        begun != Begun::NotNow
+    });
+    begun == Begun::Yes
+}
+
+/// Looks until the access of this number is complete.
+fn complete(kit: &mut Kit<'_>, pair: &mut Pair, number: u64) {
+    kit.until(pair, "an access should be completed", |kit, pair| {
+        kit.look(pair, &mut |_| {});
+        let done = pair.near.carrier.rma().and_then(|rma| rma.poll_completion());
+        assert!(done.is_none_or(|done| done == number), "access {done:?} was not begun");
+        done.is_some()
+    });
+}
+
+/// Begins a write that must have no effect, and looks for long.
+fn write_in_vain(kit: &mut Kit<'_>, pair: &mut Pair, own: &UserData, there: RemoteMemory, number: u64) {
+    let bytes = own.len();
+    begin(kit, pair, |pair, to| {
+        pair.near.carrier.rma().map_or(Begun::Never, |rma| rma.write(to, own, 0..bytes, there, number))
+    });
+    for _ in 0..LOOKS {
+        kit.look(pair, &mut |_| {});
+    }
+}
+
+fn bytes(data: &UserData) -> Vec<u8> {
+    let mut bytes = vec![0; data.len() as usize];
+    data.read(0, &mut bytes);
+    bytes
+}
+
+pub(crate) fn access(kit: &mut Kit<'_>) -> bool {
+    let mut pair = kit.pair();
+    let Some(limits) = pair.near.carrier.attributes().remote_memory else { return false };
+    assert!(limits.writes && limits.bytes_max > 0, "{}: who reaches memory writes to it", name(&pair));
+    let (own, theirs) = (UserData::leaked(BYTES), UserData::leaked(2 * BYTES));
+    let content: Vec<u8> = (0..BYTES).map(|at| (at * 3 + at / 256 + 1) as u8).collect();
+    own.write(0, &content);
+    let registered = pair.far.carrier.rma().and_then(|rma| rma.register(&theirs, BYTES as u64));
+    let (registration, memory) = registered.expect("it registers memory");
+    // All, one byte, a part from within to within.
+    for (number, (range, at)) in (1..).zip([(0..BYTES, 0), (7..8, 100), (1_000..3_000, 1_001)]) {
+        let range_u64 = range.start as u64..range.end as u64;
+        let there = RemoteMemory { address: memory.address + at as u64, ..memory };
+        theirs.write(0, &vec![0; 2 * BYTES]);
+        let begun = begin(kit, &mut pair, |pair, to| {
+            pair.near.carrier.rma().map_or(Begun::Never, |rma| rma.write(to, &own, range_u64.clone(), there, number))
+        });
+        assert!(begun, "{}: it writes {range:?}", name(&pair));
+        complete(kit, &mut pair, number);
+        let mut expected = vec![0; 2 * BYTES];
+        expected[at..at + range.len()].copy_from_slice(&content[range]);
+        // The carrier may tell of a write when it has left.
+        kit.until(&mut pair, "what is written should be there", |kit, pair| {
+            kit.look(pair, &mut |_| {});
+            bytes(&theirs) == expected
+        });
+    }
+    if limits.reads {
+        theirs.write(0, &content);
+        own.write(0, &[0; BYTES]);
+        let there = RemoteMemory { address: memory.address + 10, ..memory };
+        let begun = begin(kit, &mut pair, |pair, to| {
+            pair.near.carrier.rma().map_or(Begun::Never, |rma| rma.read(to, &own, 20..520, there, 9))
+        });
+        assert!(begun, "{}: it reads", name(&pair));
+        complete(kit, &mut pair, 9);
+        let read = bytes(&own);
+        assert_eq!(read[20..520], content[10..510], "{}: what is read", name(&pair));
+        assert!(
+            read[..20].iter().chain(&read[520..]).all(|byte| *byte == 0),
+            "{}: no more than asked for",
+            name(&pair)
+        );
+    }
+    // Another connection for each of these: it may break by them.
+    own.write(0, &[7; BYTES]);
+    theirs.write(0, &vec![0; 2 * BYTES]);
+    let beyond = RemoteMemory { address: memory.address + 1, ..memory };
+    write_in_vain(kit, &mut pair, &own, beyond, 10);
+    assert!(bytes(&theirs)[BYTES..].iter().all(|byte| *byte == 0), "{}: a write beyond the end", name(&pair));
+    let rma = pair.far.carrier.rma().expect("it has remote memory");
+    rma.deregister(registration);
+    let mut pair = kit.pair();
+    let registered = pair.far.carrier.rma().and_then(|rma| rma.register(&theirs, BYTES as u64));
+    let (registration, memory) = registered.expect("it registers memory");
+    pair.far.carrier.rma().expect("it has remote memory").deregister(registration);
+    theirs.write(0, &vec![0; 2 * BYTES]);
+    write_in_vain(kit, &mut pair, &own, memory, 11);
+    assert!(bytes(&theirs).iter().all(|byte| *byte == 0), "{}: a write to memory that is given back", name(&pair));
+    true
+}

@@ -1,0 +1,173 @@
+//! Carriers and wrappers that need no privilege keep what `weft-carrier-test` says that carriers promise. Raw frames and AF_XDP do so in tests of their own.
+
+mod support;
+
+use std::path::PathBuf;
+use support::is_readable;
+use weft_carrier_test::{Kit, Pair, check};
+use weft_net::capture::{Capture, Ends, Recorder, SharedRecorder};
+use weft_net::carrier::{Address, Carrier};
+use weft_net::fabric::{self, Fabric, FabricRails};
+use weft_net::faults::{Faults, Plan};
+use weft_net::udp::{Settings, Udp};
+
+fn udp() -> (Udp, Address) {
+    let settings = Settings { interfaces: Some("lo".into()), ..Settings::default() };
+    let carrier = Udp::bind(&settings).unwrap();
+    let own = carrier.candidates()[0];
+    (carrier, Address::Udp((own.ip, own.port).into()))
+}
+
+/// Both ends with something around them.
+fn around<W: Carrier + 'static>(mut wrap: impl FnMut(Udp) -> W) -> Pair {
+    let [near, far] = [(); 2].map(|()| {
+        let (carrier, own) = udp();
+        (wrap(carrier), own)
+    });
+    Pair::new(near, far)
+}
+
+/// What each carrier of packets promises.
+const OF_ALL: [&str; 7] = [
+    "it can do what it says, and no more",
+    "packets of every length arrive whole, and longer ones never",
+    "packets are handed over as asked for, and counted",
+    "nothing arrives that was not sent",
+    "a train is its packets",
+    "it goes on after it was full",
+    "whoever sleeps is woken",
+];
+const REFUSES: &str = "addresses of other carriers are refused";
+
+fn holds(kit: Kit<'_>, more: &[&str]) {
+    let kept = check(kit);
+    for promise in OF_ALL.iter().chain(more) {
+        assert!(kept.contains(promise), "{promise:?} is not among {kept:?}");
+    }
+}
+
+#[test]
+fn udp_keeps_its_promises() {
+    holds(Kit::new(|| Pair::new(udp(), udp()), is_readable), &[REFUSES]);
+}
+
+#[test]
+fn a_pointer_to_a_carrier_is_that_carrier() {
+    holds(Kit::new(|| around(|udp| Box::new(udp) as Box<dyn Carrier>), is_readable), &[REFUSES]);
+}
+
+#[test]
+fn faults_that_are_not_wanted_do_nothing() {
+    holds(Kit::new(|| around(|udp| Faults::new(udp, Plan::default())), is_readable), &[REFUSES]);
+}
+
+#[test]
+fn a_carrier_that_loses_packets_keeps_its_promises() {
+    let mut seed = 0;
+    let lossy = || {
+        around(|udp| {
+            seed += 1;
+            let plan = Plan::parse(&format!("drop=5%,duplicate=3%,reorder=5%,seed={seed}")).unwrap();
+            Faults::new(udp, plan)
+        })
+    };
+    holds(Kit::new(lossy, is_readable).that_loses(), &[]);
+}
+
+/// A file for the packets of one test, which goes with it.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("weft-promises-{name}-{}.pcapng", std::process::id())))
+    }
+
+    fn recorder(&self) -> SharedRecorder {
+        Recorder::create(&self.0, Box::new(|why| panic!("{why}"))).unwrap()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_capture_changes_nothing() {
+    let file = File::new("udp");
+    let recorder = file.recorder();
+    let captured = || around(|udp| Capture::new(udp, &recorder, Vec::new()));
+    holds(Kit::new(captured, is_readable), &[REFUSES]);
+}
+
+/// Two endpoints of a provider of libfabric over loopback; `None` without it.
+fn endpoints(provider: &str) -> Option<Pair> {
+    let (near, far) = (endpoint(provider)?, endpoint(provider)?);
+    Some(meet(near, far, |carrier, _| Box::new(carrier)))
+}
+
+fn endpoint(provider: &str) -> Option<Fabric> {
+    let settings = fabric::Settings {
+        provider: Some(provider.into()),
+        interfaces: Some("lo".into()),
+        ..fabric::Settings::default()
+    };
+    match Fabric::open(&settings) {
+        Ok(endpoint) => Some(endpoint),
+        Err(why) => {
+            eprintln!("skipped: {why}");
+            None
+        }
+    }
+}
+
+fn meet(mut near: Fabric, mut far: Fabric, wrap: impl Fn(Fabric, Ends) -> Box<dyn Carrier>) -> Pair {
+    let there = near.address_of(&far.card()).unwrap();
+    let back = far.address_of(&near.card()).unwrap();
+    let (near_ends, far_ends) =
+        (Ends { own: near.own_address(), peer: there }, Ends { own: far.own_address(), peer: back });
+    Pair::new((wrap(near, near_ends), back), (wrap(far, far_ends), there))
+}
+
+#[test]
+fn endpoints_of_libfabric_keep_their_promises() {
+    if endpoints("udp").is_some() {
+        holds(Kit::new(|| endpoints("udp").unwrap(), is_readable), &[REFUSES]);
+    }
+    if endpoints("tcp").is_some() {
+        let more = [REFUSES, "each packet arrives once and in order"];
+        holds(Kit::new(|| endpoints("tcp").unwrap(), is_readable), &more);
+    }
+}
+
+#[test]
+fn endpoints_of_libfabric_with_a_capture_around_them_reach_memory_as_without() {
+    let file = File::new("fabric");
+    let recorder = file.recorder();
+    let pair = || -> Option<Pair> {
+        let (near, far) = (endpoint("tcp")?, endpoint("tcp")?);
+        Some(meet(near, far, |carrier, ends| Box::new(Capture::new(carrier, &recorder, vec![vec![ends]]))))
+    };
+    let Some(first) = pair() else { return };
+    let reaches = first.near.carrier.attributes().remote_memory.is_some();
+    let memory = "memory is reached as long as it is registered, and within its limits";
+    let kept = check(Kit::new(|| pair().unwrap(), is_readable));
+    assert_eq!(kept.contains(&memory), reaches);
+    let plain = endpoints("tcp").unwrap();
+    assert_eq!(plain.near.carrier.attributes().remote_memory.is_some(), reaches, "a capture turns nothing off");
+}
+
+#[test]
+fn endpoints_on_several_rails_are_one_carrier() {
+    let rails = || -> Option<Pair> {
+        let [near, far] = [(endpoint("udp")?, endpoint("udp")?), (endpoint("udp")?, endpoint("udp")?)];
+        let ((mut a, b), (mut c, d)) = (near, far);
+        let (there, back) = (a.address_of(&c.card()).unwrap(), c.address_of(&a.card()).unwrap());
+        let [near, far] = [vec![a, b], vec![c, d]].map(|endpoints| FabricRails::new(endpoints).unwrap());
+        Some(Pair::new((near, back), (far, there)))
+    };
+    if rails().is_some() {
+        holds(Kit::new(|| rails().unwrap(), is_readable), &[REFUSES]);
+    }
+}

@@ -1,0 +1,56 @@
+//! The simulated carriers keep what `weft-carrier-test` says that carriers promise.
+
+use super::*;
+use weft_carrier_test::{Kit, Pair, check};
+use weft_engine::transport::Proof;
+
+const WIRES: Wires = Wires {
+    packet_size: 1_400,
+    latency: 5_000,
+    gigabits: 10,
+    send_bytes: 64 << 10,
+    receive_bytes: 256 << 10,
+    refused: 0,
+    joins: true,
+    train_bytes: 64 << 10,
+    nuisances: Vec::new(),
+    multicast: None,
+    ordered: None,
+};
+const PLACING: Placing = Placing {
+    bytes_min: 4 << 10,
+    eager_max: 8 << 10,
+    bytes_max: 1 << 20,
+    one_sided_min: 1,
+    proof: Proof::Completion,
+    unexposed: 0,
+    refused: 0,
+    overtaken: 0,
+};
+const ORDERED: Ordered =
+    Ordered { room: 20, inject_max: 100, delay_max: 3_000, tells_of_death: true, breaks: None, placing: Some(PLACING) };
+
+/// The promises that two processes with these wires between them keep.
+fn kept(wires: &Wires, medium: Medium) -> Vec<&'static str> {
+    let clock = Clock::default();
+    let pair = || {
+        let network = Network::new(wires, 2, 1, clock.clone(), 7);
+        let [near, far] = [0, 1].map(|rank| (network.device(rank, 0, medium), address(rank, medium)));
+        Pair::new(near, far)
+    };
+    check(Kit::new(pair, |_, _| panic!("there is nothing to sleep on")).with_time(|| clock.set(clock.now() + 200)))
+}
+
+#[test]
+fn carriers_that_lose_packets_keep_their_promises() {
+    for medium in [Medium::Udp, Medium::Frames(0)] {
+        assert_eq!(kept(&WIRES, medium).len(), 7, "{medium:?}");
+    }
+}
+
+#[test]
+fn carriers_that_lose_none_keep_the_order_and_reach_memory() {
+    let kept = kept(&Wires { ordered: Some(ORDERED), ..WIRES }, Medium::Udp);
+    let has = |what: &str| kept.iter().any(|promise| promise.starts_with(what));
+    assert!(kept.len() == 9 && has("each packet arrives once and in order") && has("memory is reached"), "{kept:?}");
+}
