@@ -3,7 +3,8 @@
 //! Predefined handles are integers below 4096. A handle that Weft makes carries its kind, an index into a table
 //! and the generation of that table's entry, so a stale, foreign or invented handle is recognised, never followed.
 
-/// What a handle refers to; part of its value.
+/// What a handle refers to; part of its value. The program's objects have the lower half of the numbers, what never leaves the library the
+/// upper half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -23,18 +24,18 @@ pub enum Kind {
     Info = 7,
     /// `MPI_Message`.
     Message = 8,
-    /// Unexpected messages: never leaves the library.
-    Unexpected = 9,
-    /// Running collectives: never leaves the library.
-    Collective = 10,
     /// `MPI_Session`.
-    Session = 11,
+    Session = 9,
     /// `MPI_Win`.
-    Window = 12,
-    /// Answers that one-sided operations wait for: never leaves the library.
-    Answer = 13,
-    /// Puts and gets that a carrier does: never leaves the library.
-    Placed = 14,
+    Window = 10,
+    /// Unexpected messages.
+    Unexpected = 128,
+    /// Running collectives.
+    Collective = 129,
+    /// Answers that one-sided operations wait for.
+    Answer = 130,
+    /// Puts and gets that a carrier does.
+    Placed = 131,
 }
 
 /// Entries that one table may hold: an index and 8 bits of generation must fit in 32 bits on the wire.
@@ -58,8 +59,11 @@ pub struct Slab<T> {
     len: usize,
 }
 
-const KIND_BITS: u32 = 4;
+/// The lower half of a handle: 8 bits of the kind, 24 of the index. The upper half is the generation, from 1 on.
+const KIND_BITS: u32 = 8;
 const INDEX_BITS: u32 = 24;
+const _: () = assert!(KIND_BITS + INDEX_BITS == u32::BITS && ENTRIES_MAX == 1 << INDEX_BITS);
+
 /// The place of what a handle names in the table of its kind.
 #[inline]
 pub const fn index_of(handle: usize) -> usize {
