@@ -71,9 +71,11 @@ fn outputs(root: &Path) -> Result<Vec<Output>> {
     let names = symbols.map(|symbol| scan::implementation_name(&symbol)).collect();
     let implemented = scan::scan(&root.join("crates/weft-abi/src/calls"), &names)?;
     let mut outputs = rust::modules(&spec, &implemented, GENERATED)?;
-    outputs.push((format!("{GENERATED}/functions.rs"), tables::functions(&spec)?));
-    outputs.push((format!("{GENERATED}/constants.rs"), tables::boundary_constants(&spec)?));
+    outputs.push(("crates/weft-abi/src/functions.rs".to_owned(), tables::functions(&spec)?));
+    outputs.push(("crates/weft-abi/src/constants.rs".to_owned(), tables::boundary_constants(&spec)?));
     outputs.push((format!("{GENERATED}/symbols.txt"), tables::symbols(&spec)));
+    outputs.push(("crates/weft-abi/src/error_classes.rs".to_owned(), tables::error_class_numbers(&spec)?));
+    outputs.push(("crates/weft-engine/src/error/class.rs".to_owned(), tables::error_class_enumeration(&spec)?));
     outputs.push(("crates/weft-mpi/src/constants.rs".to_owned(), tables::library_constants(&spec)?));
     outputs.push(("include/mpi.h".to_owned(), header::header(&spec)?));
     outputs.push(("tests/c/misuse_calls.h".to_owned(), misuse::calls(&spec)?));

@@ -3,42 +3,19 @@
 //! In: the number of the running call is noted, and the library must be initialised. Out: an error goes to the error
 //! handler of the object that the call was about. A panic ends here: it becomes MPI_ERR_INTERN and never reaches C.
 
-use crate::generated::constants::{
+use crate::constants::{
     MPI_ERR_INTERN, MPI_ERR_OTHER, MPI_ERR_UNSUPPORTED_OPERATION, MPI_SUCCESS, MPI_T_ERR_NOT_SUPPORTED,
 };
-use crate::generated::functions::Function;
-use crate::types::*;
+use crate::error_codes::number;
+use crate::error_handling;
+use crate::functions::Function;
+use crate::scope::Scope;
+use crate::types::MPI_Comm;
 use std::any::Any;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use weft_mpi::error::Error;
-
-/// The object whose error handler hears of an error (MPI-5.0 §9.3).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Scope {
-    /// No object: the error handler of MPI_COMM_SELF, or of the initial communicator before initialisation.
-    None,
-    /// This communicator's.
-    Comm(MPI_Comm),
-    /// This window's.
-    Win(MPI_Win),
-    /// This file's; MPI_FILE_NULL has the handler that new files get.
-    File(MPI_File),
-    /// This session's.
-    Session(MPI_Session),
-    /// The error handler given as an argument.
-    Errhandler(MPI_Errhandler),
-    /// The tool interface: errors are only returned (MPI-5.0 §15.3.10).
-    Tool,
-}
-
-/// The scope of a call that gets the address of its object's handle, to set it to null.
-#[inline(always)]
-pub(crate) fn scope_at<T: Copy>(handle: *const T, scope: fn(T) -> Scope) -> Scope {
-    // SAFETY: a pointer in a call that is not null points to a handle: the contract of the C prototype.
-    unsafe { handle.as_ref() }.map_or(Scope::None, |&handle| scope(handle))
-}
 
 /// Runs one call of a function that needs an initialised library.
 #[inline(always)]
@@ -101,9 +78,9 @@ pub(crate) fn unsupported(function: Function, scope: Scope) -> c_int {
 pub(crate) fn no_processes(function: Function, scope: Scope) -> c_int {
     let error = Error::new(MPI_ERR_UNSUPPORTED_OPERATION, NO_OTHER_PROCESSES);
     let is_forked = weft_mpi::process::FORKED.load(Ordering::Relaxed);
-    if !is_forked && crate::calls::environment::is_beside_main_thread() {
+    if !is_forked && weft_mpi::process::is_beside_main_thread() {
         let error = Error::new(error.class, format!("{}: {}", function.name(), error.message));
-        crate::calls::error_handlers::end_job(&error);
+        error_handling::end_job(&error);
     }
     failed(function, scope, Err(error))
 }
@@ -136,16 +113,16 @@ fn failed(function: Function, scope: Scope, cause: Result<Box<dyn Any + Send>, E
             Ok(panic) => Error::new(MPI_ERR_INTERN, format!("defect in Weft: {}", panic_message(&*panic))),
         };
         let scope = error.communicator.map_or(scope, |handle| Scope::Comm(MPI_Comm(handle)));
-        crate::calls::error_handlers::invoke(scope, &error.in_procedure(function.name()))
+        error_handling::invoke(scope, &error.in_procedure(function.name()))
     }));
-    handled.unwrap_or(MPI_ERR_INTERN)
+    handled.unwrap_or(number(MPI_ERR_INTERN))
 }
 
 /// A child of a process of the job called MPI: what it inherited is its parent's, the connection to the launcher above all, so that nothing
 /// of it is touched. It goes on only if the program looks at errors itself.
 fn refused_in_child(function: Function) -> c_int {
     eprintln!("weft: process {}: {}: {}", std::process::id(), function.name(), weft_mpi::process::IN_CHILD);
-    if weft_mpi::process::returns_errors() { MPI_ERR_OTHER } else { weft_mpi::start::end_child() }
+    if weft_mpi::process::returns_errors() { number(MPI_ERR_OTHER) } else { weft_mpi::start::end_child() }
 }
 
 fn panic_message(panic: &(dyn Any + Send)) -> &str {

@@ -3,10 +3,10 @@
 //! Generated code calls them before the implementation. On the good path each is a compare and a jump; the sentence is
 //! made in a cold function. Ranks, tags and handles are checked where the object is known.
 
-use crate::generated::constants::{MPI_ERR_ARG, MPI_ERR_COUNT, MPI_ERR_DIMS, MPI_ERR_SIZE, MPI_IN_PLACE};
+use crate::constants::{MPI_ERR_ARG, MPI_ERR_COUNT, MPI_ERR_DIMS, MPI_ERR_SIZE, MPI_IN_PLACE};
 use crate::types::MPI_Info;
 use std::ffi::c_int;
-use weft_mpi::error::Error;
+use weft_mpi::error::{Error, ErrorClass};
 use weft_mpi::process::with;
 
 /// No memory holds more elements, not even of one byte.
@@ -84,7 +84,7 @@ pub(crate) fn is_in_place<T>(buffer: *const T) -> bool {
 
 #[cold]
 #[inline(never)]
-fn negative(class: i32, name: &'static str, value: i64) -> Error {
+fn negative(class: ErrorClass, name: &'static str, value: i64) -> Error {
     Error::new(class, format!("{name} is {value}; it must not be negative"))
 }
 
@@ -108,7 +108,7 @@ fn null_array(name: &'static str, length: i64) -> Error {
 
 #[cold]
 #[inline(never)]
-fn endless(class: i32, name: &'static str, value: i64) -> Error {
+fn endless(class: ErrorClass, name: &'static str, value: i64) -> Error {
     Error::new(class, format!("{name} says {value} elements, more than any memory holds"))
 }
 

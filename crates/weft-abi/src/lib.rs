@@ -4,8 +4,15 @@
 //! implementations in `calls/`. Nothing inside Weft calls an `MPI_` function.
 #![allow(non_camel_case_types, non_snake_case)]
 
+mod arguments;
 mod boundary;
 mod calls;
 mod check;
+mod constants;
+mod error_classes;
+mod error_codes;
+mod error_handling;
+mod functions;
 mod generated;
+mod scope;
 mod types;

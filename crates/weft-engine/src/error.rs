@@ -4,22 +4,22 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 
-/// The classes of what goes wrong in the engine (MPI-5.0 §9.4, with the values of §20).
-pub const BUFFER: i32 = 1;
-/// As above.
-pub const COUNT: i32 = 2;
-/// As above.
-pub const TRUNCATED: i32 = 15;
-/// As above.
-pub const OTHER: i32 = 16;
-/// As above.
-pub const INTERNAL: i32 = 17;
-/// As above.
-pub const NO_MEMORY: i32 = 39;
-/// As above.
-pub const RMA_RANGE: i32 = 48;
-/// As above.
-pub const PEER_GONE: i32 = 58;
+mod class;
+
+pub use class::ErrorClass;
+
+impl ErrorClass {
+    /// What a message between processes says of an error, if there is one. All processes of a job run the same Weft.
+    pub fn to_wire(class: Option<Self>) -> u32 {
+        class.map_or(0, |class| class as u32 + 1)
+    }
+
+    /// The class that a message tells; `None`: there is no error. Numbers that no Weft sends stand for the class that explains nothing.
+    pub fn from_wire(number: u32) -> Option<Self> {
+        let place = number.checked_sub(1)?;
+        Some(Self::ALL.get(place as usize).copied().unwrap_or(Self::Other))
+    }
+}
 
 /// An MPI error: the class that the program sees (MPI-5.0 §9.4) and a sentence that says what, where and why.
 ///
@@ -30,8 +30,8 @@ pub struct Error(Box<Details>);
 /// What an error says.
 #[derive(Clone, Debug)]
 pub struct Details {
-    /// One of the `MPI_ERR_*` classes, or a code the program added itself (MPI-5.0 §9.5).
-    pub class: i32,
+    /// What kind of error it is.
+    pub class: ErrorClass,
     /// What the program gets in place of a code of that class: a function of its own returned it.
     pub code: Option<i32>,
     /// What was wrong: names the argument and its value; the boundary adds the function and the rank.
@@ -44,14 +44,14 @@ pub struct Details {
 
 impl Details {
     fn other(message: Cow<'static, str>) -> Self {
-        Self { class: OTHER, code: None, message, communicator: None, finalized: None }
+        Self { class: ErrorClass::Other, code: None, message, communicator: None, finalized: None }
     }
 }
 
 impl Error {
     /// An error of `class` explained by `message`.
     #[cold]
-    pub fn new(class: i32, message: impl Into<Cow<'static, str>>) -> Self {
+    pub fn new(class: ErrorClass, message: impl Into<Cow<'static, str>>) -> Self {
         Self(Box::new(Details { class, ..Details::other(message.into()) }))
     }
 
@@ -91,7 +91,7 @@ impl Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cause {
     /// The class of the error.
-    pub class: i32,
+    pub class: ErrorClass,
     /// As in [`Details`].
     pub finalized: Option<u32>,
 }
@@ -117,5 +117,5 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// An error of ours, not of the program.
 pub fn internal(what: &str) -> Error {
-    Error::new(INTERNAL, format!("internal error of Weft: {what}; please report it"))
+    Error::new(ErrorClass::Intern, format!("internal error of Weft: {what}; please report it"))
 }

@@ -28,7 +28,7 @@ use described::{PROGRAM_START, nowhere};
 use weft_core::collective::SCRATCH_ALIGNMENT;
 use weft_core::layout::Layout;
 
-use crate::error::{Error, NO_MEMORY, Result};
+use crate::error::{Error, ErrorClass, Result};
 
 pub(crate) use bound::too_long;
 pub use bound::{
@@ -254,7 +254,7 @@ impl UserData {
             Shape::Run => Ok(Self { base: self.base.wrapping_add(range.start as usize), bytes, shape: Shape::Run }),
             Shape::Items { count, layout } => {
                 let too_deep =
-                    |error| Error::new(NO_MEMORY, format!("a part of the buffer cannot be described: {error}"));
+                    |error| Error::new(ErrorClass::NoMem, format!("a part of the buffer cannot be described: {error}"));
                 let layout = layout.window(count.items(), range).map_err(too_deep)?;
                 let one = if count.is_shared() { Count::of_shared(1) } else { Count::of_program(1) };
                 Ok(Self { base: self.base, bytes, shape: Shape::Items { count: one, layout } })

@@ -17,7 +17,7 @@ use weft_core::message::{Frame, Head};
 
 use std::sync::Arc;
 
-use crate::error::{Cause, Error, NO_MEMORY, PEER_GONE, Result, TRUNCATED};
+use crate::error::{Cause, Error, ErrorClass, Result};
 use crate::events::{Events, Kind as EventKind};
 use crate::group::PeerId;
 use crate::handle::{Kind, Slab};
@@ -715,7 +715,12 @@ impl Messages {
             Frame::Retract { context, request } => self.handle_retract(peer, context, request, peers),
             Frame::Retracted { request, forgotten } => self.handle_retracted(peer, request, forgotten),
             Frame::GivenUp { context, tag, class, finalized } => {
-                self.handle_given_up(peer, context, tag, Cause { class: class as i32, finalized });
+                self.handle_given_up(
+                    peer,
+                    context,
+                    tag,
+                    Cause { class: ErrorClass::from_wire(class).unwrap_or(ErrorClass::Other), finalized },
+                );
             }
         }
     }
@@ -802,23 +807,29 @@ fn note_written(peer: PeerId, number: u32, peers: &mut impl PeerAccess) {
 #[cold]
 pub fn failure(peer: PeerId, peers: &impl PeerAccess) -> Error {
     if !peers.is_known(peer) {
-        return Error::new(PEER_GONE, "a process that has left the job cannot be reached: stop talking to it");
+        return Error::new(
+            ErrorClass::ProcAborted,
+            "a process that has left the job cannot be reached: stop talking to it",
+        );
     }
     let state = peers.peer(peer);
     let reason = state.failed.as_deref().unwrap_or("it is gone");
     let host = state.host.as_ref().map_or_else(String::new, |host| format!(", on host {host},"));
     let number = peers.number(peer);
-    Error::new(PEER_GONE, format!("process {number} of the job{host} cannot be reached: {reason}"))
+    Error::new(ErrorClass::ProcAborted, format!("process {number} of the job{host} cannot be reached: {reason}"))
 }
 
 #[cold]
 fn too_many() -> Error {
-    Error::new(NO_MEMORY, "too many requests are active (limit 16777216): complete some with MPI_Wait first")
+    Error::new(ErrorClass::NoMem, "too many requests are active (limit 16777216): complete some with MPI_Wait first")
 }
 
 #[cold]
 fn too_many_regions() -> Error {
-    Error::new(NO_MEMORY, "too many large messages are under way (limit 1048576): complete some with MPI_Wait first")
+    Error::new(
+        ErrorClass::NoMem,
+        "too many large messages are under way (limit 1048576): complete some with MPI_Wait first",
+    )
 }
 
 fn status_of(envelope: Envelope, bytes: u64) -> Status {
@@ -829,7 +840,7 @@ fn status_of(envelope: Envelope, bytes: u64) -> Status {
 fn truncated(envelope: Envelope, total: u64, capacity: u64) -> Error {
     let Envelope { source, tag, .. } = envelope;
     Error::new(
-        TRUNCATED,
+        ErrorClass::Truncate,
         format!(
             "message truncated: {total} bytes from rank {source} with tag {tag} do not fit the {capacity} bytes of the \
              receive buffer"

@@ -13,7 +13,7 @@ use weft_core::matching::Envelope;
 
 use crate::arguments::{Bound, CollectiveScope, Operation, Turn};
 use crate::engine::{Engine, SlotWait};
-use crate::error::{Cause, Error, NO_MEMORY, OTHER, Result};
+use crate::error::{Cause, Error, ErrorClass, Result};
 use crate::memory::{Run, Scratch, UserData, UserReduction};
 use crate::request::{Mode, Receive, Request, Send, State};
 use crate::transport::Platform;
@@ -249,7 +249,7 @@ impl Cursor {
     pub fn scratch(bound: &Bound) -> Result<Scratch> {
         let bytes = bound.schedule().scratch;
         if bytes > SCRATCH_MAX {
-            return Err(Error::new(NO_MEMORY, format!("the collective needs {bytes} bytes of working memory")));
+            return Err(Error::new(ErrorClass::NoMem, format!("the collective needs {bytes} bytes of working memory")));
         }
         Ok(bound.scratch())
     }
@@ -543,12 +543,12 @@ impl Cursor {
         let heard = self.hear(engine);
         if heard.is_none() {
             self.given_up = Some(Why {
-                cause: error.as_ref().map_or(Cause { class: OTHER, finalized: None }, Error::cause),
+                cause: error.as_ref().map_or(Cause { class: ErrorClass::Other, finalized: None }, Error::cause),
                 is_told: false,
             });
         }
         self.abandon(engine);
-        error.or(heard).unwrap_or_else(|| Error::new(OTHER, "a collective operation has been given up"))
+        error.or(heard).unwrap_or_else(|| Error::new(ErrorClass::Other, "a collective operation has been given up"))
     }
 
     /// Whether a reduction function of the program is due.

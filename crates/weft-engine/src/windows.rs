@@ -24,7 +24,7 @@ use weft_core::one_sided::{LockQueue, Place};
 use weft_core::reduce::Op;
 
 use crate::carriers::Registered;
-use crate::error::Error;
+use crate::error::{Error, ErrorClass};
 use crate::group::{Group, PeerId};
 use crate::handle::{Kind, Slab};
 use crate::memory::{Exposed, SharedBuffer, UserData};
@@ -277,7 +277,7 @@ pub(crate) struct Source {
     /// Datatypes that it has told.
     pub layouts: Vec<Option<Layout>>,
     /// The class of what went wrong with its operations, until it asks.
-    pub class: i32,
+    pub class: Option<ErrorClass>,
     /// `MPI_Win_post` of it that no `MPI_Win_start` here has taken.
     pub posts: u32,
     /// `MPI_Win_complete` of it that no `MPI_Win_wait` here has taken.
@@ -287,10 +287,8 @@ pub(crate) struct Source {
 
 impl Source {
     /// Something of it went wrong: the first thing counts, until it asks.
-    pub(crate) fn note_class(&mut self, class: i32) {
-        if self.class == 0 {
-            self.class = class;
-        }
+    pub(crate) fn note_class(&mut self, class: ErrorClass) {
+        self.class.get_or_insert(class);
     }
 }
 

@@ -17,7 +17,7 @@ use weft_core::grants::UNDER_WAY_MAX;
 use weft_core::matching::Envelope;
 use weft_engine::carriers::{Carriers, Remote};
 use weft_engine::engine::Parts;
-use weft_engine::error::PEER_GONE;
+use weft_engine::error::ErrorClass;
 use weft_engine::memory::UserData;
 use weft_engine::peers::{NewPeer, Route};
 use weft_engine::request::{Mode, Receive, Request, Send, State};
@@ -283,7 +283,7 @@ fn a_message_too_long_for_its_receive_is_cut_and_says_so() {
             assert!(Instant::now() < limit);
         }
         let request = all[1].messages.requests.get(received).unwrap();
-        assert_eq!(request.error.as_ref().map(|error| error.class), Some(weft_engine::error::TRUNCATED));
+        assert_eq!(request.error.as_ref().map(|error| error.class), Some(weft_engine::error::ErrorClass::Truncate));
         assert_eq!(memory, content[..50]);
     }
 }
@@ -333,7 +333,7 @@ fn a_peer_that_never_answers_fails_what_waits_for_it() {
     }
     for handle in [waiting, sent] {
         let error = engine.messages.requests.get(handle).unwrap().error.as_ref().expect("an error");
-        assert_eq!(error.class, PEER_GONE);
+        assert_eq!(error.class, ErrorClass::ProcAborted);
         assert!(error.message.contains("process 1"), "{}", error.message);
     }
 }
@@ -747,7 +747,7 @@ fn a_sender_that_is_lost_gives_its_share_back_and_one_that_is_abandoned_complete
     }
     assert!(std::hint::black_box(&pairs[2].memory) == &pairs[2].content);
     let error = all[0].messages.requests.get(pairs[0].received).unwrap().error.as_ref().expect("an error");
-    assert_eq!(error.class, PEER_GONE);
+    assert_eq!(error.class, ErrorClass::ProcAborted);
     assert!(all[0].messages.grants.is_empty());
     drop(lost);
 }
@@ -815,7 +815,7 @@ fn who_only_waits_notices_that_its_peer_is_gone_and_that_it_only_computes() {
             assert!(begin.elapsed() < TIME_LIMIT, "{waits:?}: a peer that is gone is waited for");
             std::thread::sleep(Duration::from_millis(1));
         };
-        assert_eq!(found.class, PEER_GONE);
+        assert_eq!(found.class, ErrorClass::ProcAborted);
         for part in ["process 1", "on host test", "127.0.0.1:1", "WEFT_PEER_TIMEOUT"] {
             assert!(found.message.contains(part), "{} does not say {part}", found.message);
         }
@@ -823,7 +823,7 @@ fn who_only_waits_notices_that_its_peer_is_gone_and_that_it_only_computes() {
 }
 
 /// The class of the error that the operation of `handle` has ended with.
-fn class_of(engine: &mut Engine, handle: usize) -> Option<i32> {
+fn class_of(engine: &mut Engine, handle: usize) -> Option<ErrorClass> {
     engine.messages.requests.get_mut(handle)?.error.take().map(|error| error.class)
 }
 
@@ -852,7 +852,7 @@ fn the_name_of_a_peer_that_has_been_removed_leads_nowhere_even_when_another_has_
     // What waits for it fails as it is removed.
     let waiting = [receive(&mut engine, gone), send(&mut engine, gone, Mode::Synchronous).unwrap()];
     assert!(engine.remove_peer(gone));
-    assert_eq!(waiting.map(|handle| class_of(&mut engine, handle)), [Some(PEER_GONE); 2]);
+    assert_eq!(waiting.map(|handle| class_of(&mut engine, handle)), [Some(ErrorClass::ProcAborted); 2]);
     assert!(!engine.remove_peer(gone), "it is gone already");
     // Its place is free, then another's.   Expect: the old name fails all that uses it, and reaches nobody.
     for place_is_free in [true, false] {
@@ -870,9 +870,9 @@ fn the_name_of_a_peer_that_has_been_removed_leads_nowhere_even_when_another_has_
             send(&mut engine, gone, Mode::Standard).expect("not sent"),
             send(&mut engine, gone, Mode::Synchronous).expect("not sent"),
         ];
-        assert_eq!(handles.map(|handle| class_of(&mut engine, handle)), [Some(PEER_GONE); 3]);
+        assert_eq!(handles.map(|handle| class_of(&mut engine, handle)), [Some(ErrorClass::ProcAborted); 3]);
         let probed = engine.messages.probed_in_vain(Some(gone), |_| true, &mut engine.peers);
-        assert_eq!(probed.map_err(|error| error.class), Err(PEER_GONE));
+        assert_eq!(probed.map_err(|error| error.class), Err(ErrorClass::ProcAborted));
         assert_eq!(engine.peers.iter().map(|(_, peer)| peer.traffic()[0]).sum::<u64>(), 0);
     }
     // The others are what they were.
@@ -960,7 +960,7 @@ fn a_message_that_was_announced_by_one_who_is_gone_fails_its_receive() {
         let received = before.unwrap_or_else(|| post(&mut all, 1, into));
         work(&mut all, |all| complete(&all[0], received));
         let error = all[0].messages.requests.get(received).unwrap().error.as_ref().expect("an error");
-        assert_eq!(error.class, weft_engine::error::PEER_GONE, "early {early}, room for {room}: {error}");
+        assert_eq!(error.class, weft_engine::error::ErrorClass::ProcAborted, "early {early}, room for {room}: {error}");
         drop(lost);
     }
 }

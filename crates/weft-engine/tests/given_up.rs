@@ -19,7 +19,7 @@ use weft_core::reduce::Op;
 use weft_engine::arguments::{Arguments, Bound, CollectiveScope, Datatype, Operation, SharedDatatype};
 use weft_engine::carriers::{Carriers, Remote};
 use weft_engine::engine::Parts;
-use weft_engine::error::{Error, TRUNCATED};
+use weft_engine::error::{Error, ErrorClass};
 use weft_engine::group::Group;
 use weft_engine::memory::SharedBuffer;
 use weft_engine::peers::Route;
@@ -278,7 +278,7 @@ fn try_all(engines: &mut [Engine], counts: &[u64]) {
             });
             for (rank, part) in parts.iter().enumerate() {
                 match part.outcome.as_ref() {
-                    Some(Err(error)) => assert_eq!(error.class, TRUNCATED, "{what}: rank {rank}: {error}"),
+                    Some(Err(error)) => assert_eq!(error.class, ErrorClass::Truncate, "{what}: rank {rank}: {error}"),
                     // Who hears of nothing has everything.
                     Some(Ok(())) if name.starts_with("bcast") && rank != odd as usize => {
                         let expected: Vec<u8> = (0..bytes).map(|at| at as u8).collect();

@@ -22,7 +22,7 @@ use weft_launch::CallSite;
 use crate::awaited::Awaited;
 use crate::collective::{Arguments, Bound, CollectiveScope};
 use crate::constants::*;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorClass, Result};
 use crate::memory::SharedBuffer;
 use crate::process::{Guard, Process, block_for, lock};
 use crate::request::{Request, State};
@@ -140,7 +140,7 @@ fn agree(sent: Option<&Items>, expected: Option<&Items>) -> bool {
 }
 
 /// The first difference between what the processes call: one sentence, with its class. `records` are by rank, seen from `rank`.
-fn compare(call: &Call, records: &[Record], rank: u32) -> Option<(i32, String)> {
+fn compare(call: &Call, records: &[Record], rank: u32) -> Option<(ErrorClass, String)> {
     let told_as = |rank: u32| call.between.as_ref().map_or(rank, |ranks| ranks[rank as usize]);
     if let Some((other, record)) = (0..).zip(records).find(|(_, record)| record.name != records[0].name) {
         let (other, zero) = (told_as(other), told_as(0));
@@ -190,7 +190,7 @@ fn compare(call: &Call, records: &[Record], rank: u32) -> Option<(i32, String)> 
 }
 
 /// The class of a difference between items: of their number or of their kind.
-fn class_of(one: Option<&Items>, other: Option<&Items>) -> i32 {
+fn class_of(one: Option<&Items>, other: Option<&Items>) -> ErrorClass {
     match (one, other) {
         (Some(one), Some(other)) if one.signature.length == other.signature.length => MPI_ERR_TYPE,
         _ => MPI_ERR_TRUNCATE,
@@ -301,12 +301,12 @@ impl Process {
         &mut self,
         request: usize,
         place: CollectiveScope,
-        found: Option<(i32, String)>,
+        found: Option<(ErrorClass, String)>,
         then: Box<Then>,
     ) {
         let mut words = vec![0; VERDICT * place.group.size() as usize];
         if let Some((class, why)) = found {
-            let mut own = vec![i64::from(class)];
+            let mut own = vec![i64::from(ErrorClass::to_wire(Some(class)))];
             put_text(&mut own, SENTENCE, &why);
             words[VERDICT * place.rank as usize..][..VERDICT].copy_from_slice(&own);
         }
@@ -319,10 +319,8 @@ impl Process {
             Err(error) => then(self, Some(error)),
             Ok(cursor) => self.run_then(request, cursor, move |process, error| {
                 let verdicts = verdicts.values();
-                let first = verdicts.chunks_exact(VERDICT).find(|verdict| verdict[0] != 0);
-                let difference = first.map(|verdict| {
-                    let class = i32::try_from(verdict[0]).unwrap_or(MPI_ERR_OTHER);
-                    let why = text(&verdict[1..]);
+                let told = |verdict: &[i64]| Some((ErrorClass::from_wire(verdict[0] as u32)?, text(&verdict[1..])));
+                let difference = verdicts.chunks_exact(VERDICT).find_map(told).map(|(class, why)| {
                     let ranks = if is_between { " (ranks in MPI_COMM_WORLD)" } else { "" };
                     Error::new(class, format!("WEFT_CHECK: on {name}{ranks} {why}"))
                 });
@@ -451,7 +449,7 @@ mod tests {
         Record::parse(&words)
     }
 
-    fn compared(calls: &[(&str, Call)], rank: u32) -> Option<(i32, String)> {
+    fn compared(calls: &[(&str, Call)], rank: u32) -> Option<(ErrorClass, String)> {
         let records: Vec<Record> = calls.iter().map(|(name, call)| record(name, call, rank)).collect();
         compare(&calls[rank as usize].1, &records, rank)
     }

@@ -18,7 +18,7 @@ use crate::blocking::wait;
 use crate::collective::{Arguments, Bound, CollectiveScope};
 use crate::constants::{MPI_ERR_NO_MEM, MPI_ERR_OTHER, MPI_INT64_T};
 use crate::context::{CONTEXT_NONE, CONTEXTS_EACH, Reserved, Serial};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorClass, Result};
 use crate::memory::SharedBuffer;
 use crate::object::{Class, Communicator, Group, Operation, full};
 use crate::process::{Process, lock, with};
@@ -198,7 +198,8 @@ impl Creation {
     /// What each process brings to the first step of every creation: their highest are found. `offer`: of a context. One whose part has failed by
     /// `refusal` brings this.
     fn opening(self, offer: i64, rank: u32, refusal: Option<&Error>) -> [i64; OPENING] {
-        let refusal = refusal.map_or(0, |error| i64::from(error.class) << RANK_BITS | i64::from(rank));
+        let told = |error: &Error| i64::from(ErrorClass::to_wire(Some(error.class))) << RANK_BITS | i64::from(rank);
+        let refusal = refusal.map_or(0, told);
         [offer, self as i64, -(self as i64), refusal]
     }
 
@@ -210,12 +211,12 @@ impl Creation {
             if refusal == 0 {
                 return Ok(());
             }
-            let (class, rank) = ((refusal >> RANK_BITS) as i32, refusal as u32);
+            let (class, rank) = (ErrorClass::from_wire((refusal >> RANK_BITS) as u32), refusal as u32);
             let message = format!(
                 "rank {rank} cannot do its part of {}, as its own call says, and so no process has anything of it",
                 name(highest)
             );
-            return Err(Error::new(class, message));
+            return Err(Error::new(class.unwrap_or(MPI_ERR_OTHER), message));
         }
         let (one, other) = (name(lowest), name(highest));
         let message = format!("processes of the communicator are in {one} while others are in {other}");

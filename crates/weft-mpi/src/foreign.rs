@@ -1,10 +1,11 @@
 //! Handles of other binary interfaces than the standard's (MPI-5.0 §20): of what MPI's `mpi.h` a program was compiled with that gives us one.
 
 use crate::constants::*;
+use crate::error::ErrorClass;
 
 /// Handles of MPICH's own interface, which MPICH's derivatives share, are integers of 32 bits whose bits 26 to 29 say what they name.
 /// Ours are below 4096 or need more than 32 bits, so that none looks like one of those.
-const MPICH_KINDS: [(i32, usize); 10] = [
+const MPICH_KINDS: [(ErrorClass, usize); 10] = [
     (MPI_ERR_COMM, 1),
     (MPI_ERR_GROUP, 2),
     (MPI_ERR_TYPE, 3),
@@ -24,7 +25,7 @@ const OPEN_MPI_LIBRARIES: [&str; 2] = ["/libmpi.so.40", "/libopen-pal.so"];
 /// A sentence about a handle of another library's interface, passed where `class` is the error of an invalid handle. `None`: the handle is
 /// of no interface that is known.
 #[cold]
-pub(crate) fn explain(handle: usize, class: i32) -> Option<String> {
+pub(crate) fn explain(handle: usize, class: ErrorClass) -> Option<String> {
     let of = |whose: &str, how: &str| {
         format!(
             "{handle:#x} is {how}: the program was compiled with {whose}, whose handles differ from those of the standard's ABI \
@@ -40,8 +41,8 @@ pub(crate) fn explain(handle: usize, class: i32) -> Option<String> {
     None
 }
 
-fn is_of_mpich(handle: usize, class: i32) -> bool {
-    let is_one = |(of, kind): &(i32, usize)| *of == class && handle >> MPICH_KIND_SHIFT & 0xf == *kind;
+fn is_of_mpich(handle: usize, class: ErrorClass) -> bool {
+    let is_one = |(of, kind): &(ErrorClass, usize)| *of == class && handle >> MPICH_KIND_SHIFT & 0xf == *kind;
     u32::try_from(handle).is_ok() && MPICH_KINDS.iter().any(is_one)
 }
 

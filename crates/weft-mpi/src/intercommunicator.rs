@@ -12,7 +12,7 @@ use crate::collective::CollectiveScope;
 use crate::communicator::{Creation, broadcast, open_creation};
 use crate::constants::{MPI_ERR_COMM, MPI_ERR_GROUP, MPI_ERR_OTHER, MPI_ERR_RANK, MPI_ERR_TAG};
 use crate::context;
-use crate::error::{Error, Result, internal};
+use crate::error::{Error, ErrorClass, Result, internal};
 use crate::memory::{SharedBuffer, UserData};
 use crate::object::{Group, PeerId};
 use crate::process::{Process, lock, with};
@@ -182,7 +182,7 @@ fn swap(bridge: Bridge, values: &[i64], theirs: &mut [i64]) -> Result<()> {
 }
 
 /// Two groups, by numbers: they must be disjoint, else it is an error of `class`. Both leaders come to the same.
-fn introduce(name: &[u8], own: &[u32], other: &[u32], class: i32) -> Result<News> {
+fn introduce(name: &[u8], own: &[u32], other: &[u32], class: ErrorClass) -> Result<News> {
     let known: std::collections::HashSet<&u32> = own.iter().collect();
     if let Some(common) = other.iter().find(|number| known.contains(number)) {
         let message = format!("the two groups must be disjoint, but process {common} of the job is in both");
@@ -206,7 +206,7 @@ fn gather_round(
             let News { remote, context, tag, is_first } = news;
             [0, remote.len() as i64, i64::from(*context), i64::from(*tag), i64::from(*is_first)]
         }
-        Some(Err(error)) => [i64::from(error.class), 0, 0, 0, 0],
+        Some(Err(error)) => [i64::from(ErrorClass::to_wire(Some(error.class))), 0, 0, 0, 0],
         None => [0; 5],
     };
     // The others must hear of it when the leader has failed: they wait for it.
@@ -217,9 +217,9 @@ fn gather_round(
         None => vec![0; head[1] as usize],
     };
     let [class, _, context, tag, is_first] = head;
-    if class != 0 {
+    if let Some(class) = ErrorClass::from_wire(class as u32) {
         let message = format!("the leader of this group, its rank {leader}, could not meet the other leader");
-        return Err(Error::new(class as i32, message));
+        return Err(Error::new(class, message));
     }
     broadcast(next_scope()?, leader, &mut numbers)?;
     let numbers: Vec<u32> = numbers.iter().map(|number| *number as u32).collect();

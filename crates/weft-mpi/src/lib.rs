@@ -32,7 +32,6 @@ pub mod context;
 pub mod datatypes;
 mod description;
 pub mod engine;
-pub mod error_codes;
 pub mod external;
 mod foreign;
 pub mod hardware;

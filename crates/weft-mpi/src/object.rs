@@ -8,7 +8,7 @@ use weft_core::collective::choice::Layout;
 use crate::constants::*;
 use crate::context::CONTEXTS_EACH;
 pub use crate::description::{Attributes, Constituent, Datatype, Description, Info, Recipe};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorClass, Result};
 use crate::handle::{Kind, Slab};
 use crate::predefined::{TYPE_END, TYPE_FIRST};
 use crate::session::Session;
@@ -641,7 +641,7 @@ fn wrong_info(handle: usize) -> Error {
 
 /// The sentence about a handle that is none.
 #[cold]
-pub(crate) fn wrong(handle: usize, what: &str, class: i32, null: usize, null_name: &str) -> Error {
+pub(crate) fn wrong(handle: usize, what: &str, class: ErrorClass, null: usize, null_name: &str) -> Error {
     if handle == null {
         return Error::new(class, format!("the {what} is {null_name}"));
     }

@@ -14,7 +14,7 @@ use crate::collective::CollectiveScope;
 use crate::communicator::gather_all;
 use crate::constants::*;
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorClass, Result};
 use crate::object::{Class, Group};
 use crate::process::{Process, block_for, lock, with};
 use crate::window::{Held, Window, direct};
@@ -627,15 +627,16 @@ fn remove(process: &mut Process, window: usize) {
 ///
 /// # Errors
 /// That of `outcome`, or of another process; one is gone.
-fn agree<T>(communicator: usize, outcome: &Result<T>, why: impl Fn(usize, i32) -> Error) -> Result<()> {
-    let class = outcome.as_ref().err().map_or(0, |error| error.class);
+fn agree<T>(communicator: usize, outcome: &Result<T>, why: impl Fn(usize, ErrorClass) -> Error) -> Result<()> {
+    let class = ErrorClass::to_wire(outcome.as_ref().err().map(|error| error.class));
     let classes = scope(communicator).and_then(|scope| gather_all(scope, &[i64::from(class)]));
     if let Err(error) = outcome {
         return Err(error.clone());
     }
-    match classes?.iter().enumerate().find(|(_, class)| **class != 0) {
+    let mut failed = classes?.into_iter().enumerate();
+    match failed.find_map(|(rank, class)| Some((rank, ErrorClass::from_wire(class as u32)?))) {
         None => Ok(()),
-        Some((rank, class)) => Err(why(rank, *class as i32)),
+        Some((rank, class)) => Err(why(rank, class)),
     }
 }
 

@@ -88,8 +88,6 @@ pub struct Process {
     pub multicast: crate::multicast::Knowledge,
     /// Names of the MPI calls by number.
     pub call_names: &'static [&'static str],
-    /// Error classes, codes and strings of the program.
-    pub errors: crate::error_codes::ErrorCodes,
     /// Collectives under way.
     pub collectives: Slab<Running>,
     /// Completions that they have been moved on for.
@@ -148,6 +146,11 @@ pub fn thread_number() -> u64 {
     })
 }
 
+/// Whether MPI was initialized by another thread than this one.
+pub fn is_beside_main_thread() -> bool {
+    with(|process| process.main_thread).is_some_and(|main| main != thread_number())
+}
+
 /// Whether the phase is [`Phase::Active`] or a session is open, for a look without the lock.
 pub static ACTIVE: AtomicBool = AtomicBool::new(false);
 /// Whether this process was forked from one that was in MPI: then nothing here may be used.
@@ -196,8 +199,11 @@ pub fn watch_for_forks() {
 #[cold]
 fn refuse_in_child() -> ! {
     eprintln!("weft: process {}: {IN_CHILD}", std::process::id());
-    weft_launch::exit_now(crate::constants::MPI_ERR_OTHER)
+    weft_launch::exit_now(CHILD_EXIT_CODE)
 }
+
+/// The exit code of a forked child that calls MPI.
+pub const CHILD_EXIT_CODE: i32 = 16;
 
 /// Why a forked child cannot call MPI.
 pub const IN_CHILD: &str = "this process was forked from a process of an MPI job, and is none itself: only the parent may call MPI \
@@ -319,7 +325,6 @@ impl Process {
                 weft_core::time::Duration(0),
             ),
             call_names: &[],
-            errors: crate::error_codes::ErrorCodes::new(),
             collectives: Slab::new(Kind::Collective),
             collectives_seen: 0,
             completions_before: 0,

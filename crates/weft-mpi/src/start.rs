@@ -212,7 +212,7 @@ fn processor_name(node: Option<&str>) -> String {
 
 /// Ends a child that was forked from a process of the job, and nothing else.
 pub fn end_child() -> ! {
-    weft_launch::exit_now(MPI_ERR_OTHER)
+    weft_launch::exit_now(process::CHILD_EXIT_CODE)
 }
 
 /// Ends the job with `code` (MPI-5.0 §11.4). Never returns.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::constants::*;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorClass, Result};
 use crate::process;
 use crate::settings::{self, Setting};
 
@@ -69,7 +69,7 @@ fn lock() -> MutexGuard<'static, Option<Tools>> {
     TOOLS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn wrong(class: i32, message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
+fn wrong(class: ErrorClass, message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::new(class, message)
 }
 

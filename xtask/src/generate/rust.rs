@@ -44,9 +44,6 @@ macro_rules! entry {
     };
 }
 
-pub(crate) mod constants;
-pub(crate) mod functions;
-
 ";
 
 /// The chapters whose calls processes make together: collectives, communicators, topologies. What each of them calls is compared on demand.
@@ -64,9 +61,11 @@ fn chapter_module(spec: &Spec, implemented: &Implemented, chapter: &Chapter) -> 
 // prototype says. Null pointers are refused by `check` before anything is read through them.
 #![allow(clippy::undocumented_unsafe_blocks, unused_imports, unused_unsafe, unused_variables)]
 
-use crate::boundary::{{Scope, {calls}, scope_at, unsupported, unsupported_value, value}};
+use crate::arguments::*;
+use crate::boundary::{{{calls}, unsupported, unsupported_value, value}};
 use crate::check;
-use crate::generated::functions::Function;
+use crate::functions::Function;
+use crate::scope::{{Scope, scope_at}};
 use crate::types::*;
 use std::ffi::{{c_char, c_int, c_void}};
 ",
@@ -217,7 +216,7 @@ impl Entry<'_> {
             // The others of a creation hear of what this process cannot do.
             let checks = lines.join("\n            ");
             let at_once = if self.symbol.starts_with("MPI_Comm_idup") { "_at_once" } else { "" };
-            let told = format!("crate::calls::communicators::told{at_once}");
+            let told = format!("crate::calls::creation::told{at_once}");
             let creation = format!("weft_mpi::communicator::Creation::{creation}");
             lines = vec![format!(
                 "{told}({communicator}, {creation}, || {{\n            {checks}\n            Ok(())\n        }})?;"

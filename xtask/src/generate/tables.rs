@@ -2,7 +2,7 @@
 
 use super::MARKER;
 use super::spec::{Constant, Form, Procedure, Spec};
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -104,21 +104,82 @@ pub(super) fn library_constants(spec: &Spec) -> Result<String> {
         "\
 //! {MARKER} from `spec/`; do not edit.
 //!
-//! The constants of MPI-5.0 with their values in the standard ABI (§20). Handles and special addresses are `usize`.
+//! The constants of MPI-5.0 with their values in the standard ABI (§20). Handles and special addresses are `usize`, and classes of errors
+//! have no number here.
 #![allow(missing_docs)]
+
+use weft_engine::error::ErrorClass;
 "
     );
     for category in &spec.categories {
         write!(out, "\n// {}\n", category.title)?;
         for constant in &category.constants {
-            let rust = number_type(constant);
-            writeln!(out, "pub const {}: {rust} = {};", constant.name, constant.value)?;
+            match error_class(constant) {
+                Some(class) => writeln!(out, "pub const {}: ErrorClass = ErrorClass::{class};", constant.name)?,
+                None => writeln!(out, "pub const {}: {} = {};", constant.name, number_type(constant), constant.value)?,
+            }
         }
     }
-    out.push_str("\n/// Error classes: value, name, and the sentence that MPI_Error_string gives (MPI-5.0 §9.4).\n");
-    out.push_str("pub const ERROR_CLASS_NAMES: &[(i32, &str, &str)] = &[\n");
-    for (name, sentence) in &spec.errors {
-        writeln!(out, "    ({name}, \"{name}\", \"{sentence}\"),")?;
+    Ok(out)
+}
+
+/// `MPI_ERR_NO_MEM` → `NoMem`, `MPI_T_ERR_INVALID` → `ToolInvalid`. `None`: it is no class of errors.
+fn error_class(constant: &Constant) -> Option<String> {
+    let (prefix, name) = match constant.name.strip_prefix("MPI_ERR_") {
+        Some("LASTCODE") => return None,
+        Some(name) => ("", name),
+        None => ("Tool", constant.name.strip_prefix("MPI_T_ERR_")?),
+    };
+    let words = name.split('_').map(|word| word[..1].to_owned() + &word[1..].to_ascii_lowercase());
+    Some(prefix.to_owned() + &words.collect::<String>())
+}
+
+/// The constants that are classes of errors, with the variants of `ErrorClass` that stand for them.
+fn error_classes(spec: &Spec) -> impl Iterator<Item = (&Constant, String)> {
+    let constants = spec.categories.iter().flat_map(|category| &category.constants);
+    constants.filter_map(|constant| Some((constant, error_class(constant)?)))
+}
+
+/// The classes of errors for the engine: an enumeration without the numbers of the ABI.
+pub(super) fn error_class_enumeration(spec: &Spec) -> Result<String> {
+    let mut out = format!(
+        "\
+//! {MARKER} from `spec/`; do not edit.
+
+/// The class of an error (MPI-5.0 §9.4, §15.3.10), in the order of the standard. The number that a program sees is the boundary's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ErrorClass {{
+"
+    );
+    for (constant, variant) in error_classes(spec) {
+        writeln!(out, "    /// `{}`.\n    {variant},", constant.name)?;
+    }
+    out.push_str("}\n\nimpl ErrorClass {\n    /// All classes, in their order.\n    pub const ALL: &[Self] = &[\n");
+    for (_, variant) in error_classes(spec) {
+        writeln!(out, "        Self::{variant},")?;
+    }
+    out.push_str("    ];\n}\n");
+    Ok(out)
+}
+
+/// What a program sees of each class of errors: its number in the ABI, its name and its sentence.
+pub(super) fn error_class_numbers(spec: &Spec) -> Result<String> {
+    let mut out = format!(
+        "\
+//! {MARKER} from `spec/`; do not edit.
+
+use weft_mpi::error::ErrorClass;
+
+/// Of each class of errors its number in the standard ABI (MPI-5.0 §20), its name, and the sentence that MPI_Error_string gives
+/// (MPI-5.0 §9.4), in the order of [`ErrorClass::ALL`].
+pub(crate) const ERROR_CLASSES: &[(ErrorClass, i32, &str, &str)] = &[
+"
+    );
+    for (constant, variant) in error_classes(spec) {
+        let (name, sentence) =
+            spec.errors.iter().find(|(name, _)| *name == constant.name).context("a class without a sentence")?;
+        writeln!(out, "    (ErrorClass::{variant}, {}, \"{name}\", \"{sentence}\"),", constant.value)?;
     }
     out.push_str("];\n");
     Ok(out)
@@ -130,17 +191,21 @@ pub(super) fn boundary_constants(spec: &Spec) -> Result<String> {
         "\
 //! {MARKER} from `spec/`; do not edit.
 //!
-//! The constants of MPI-5.0 with their values in the standard ABI (§20). Handles have their types.
+//! The constants of MPI-5.0 with their values in the standard ABI (§20). Handles have their types; the numbers of classes of errors are in
+//! `error_classes.rs`.
 #![allow(dead_code)]
 
 use crate::types::*;
+use weft_mpi::error::ErrorClass;
 "
     );
     for category in &spec.categories {
         write!(out, "\n// {}\n", category.title)?;
         for constant in &category.constants {
             let Constant { name, value, c_type } = constant;
-            if HANDLES.contains(&c_type.as_str()) {
+            if let Some(class) = error_class(constant) {
+                writeln!(out, "pub(crate) const {name}: ErrorClass = ErrorClass::{class};")?;
+            } else if HANDLES.contains(&c_type.as_str()) {
                 writeln!(out, "pub(crate) const {name}: {c_type} = {c_type}({value});")?;
             } else {
                 writeln!(out, "pub(crate) const {name}: {} = {value};", number_type(constant))?;

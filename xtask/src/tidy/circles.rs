@@ -37,6 +37,7 @@ const CHECKED: &[(&str, Reach)] = &[
     ("weft-mpi", Reach::All),
     ("weft-net", Reach::Top),
     ("weft-netd", Reach::All),
+    ("weft-abi", Reach::All),
     ("weft-cli", Reach::Top),
     ("weft-fuzz", Reach::All),
     ("xtask", Reach::All),

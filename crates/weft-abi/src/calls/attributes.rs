@@ -337,7 +337,7 @@ fn predefined(process: &process::Process, number: i32) -> Option<usize> {
         MPI_WTIME_IS_GLOBAL => &WTIME_IS_GLOBAL,
         MPI_APPNUM => update(&APPNUM, process.job.as_ref()?.appnum?),
         MPI_UNIVERSE_SIZE => update(&UNIVERSE_SIZE, process.job.as_ref()?.universe_size?),
-        MPI_LASTUSEDCODE => update(&LAST_USED_CODE, process.errors.last()),
+        MPI_LASTUSEDCODE => update(&LAST_USED_CODE, crate::error_codes::with(|codes| codes.last())),
         _ => return None,
     };
     Some(place.as_ptr() as usize)

@@ -4,7 +4,7 @@
 //! Every function here is called by its generated wrapper with the arguments of the C prototype; output pointers can be
 //! written.
 
-use crate::generated::constants::*;
+use crate::constants::*;
 use crate::types::*;
 use std::ffi::c_void;
 use weft_mpi::buffered::Holder;

@@ -14,8 +14,9 @@ pub(crate) mod neighbors;
 mod plan;
 mod sides;
 
+use crate::arguments::*;
 use crate::check::is_in_place;
-use crate::generated::constants::*;
+use crate::constants::*;
 use crate::types::*;
 use buffers::counts_of;
 use buffers::{Part, Parts, TypedParts, check_apart};

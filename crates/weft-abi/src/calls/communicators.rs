@@ -5,19 +5,18 @@
 //! written.
 
 use crate::calls::attributes::{copy_attributes, delete_attributes};
+use crate::calls::creation::{add, compared, create, create_between, create_part_between};
 use crate::calls::info::put;
-use crate::calls::intercommunicators;
 use crate::calls::text;
-use crate::generated::constants::*;
+use crate::constants::*;
 use crate::types::*;
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
-use weft_mpi::check::{Call, check_now};
 use weft_mpi::collective::CollectiveScope;
-use weft_mpi::communicator::{Creation, agree_on_context, gather_all, needed, open_creation};
+use weft_mpi::communicator::{Creation, gather_all, needed, open_creation};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::object::{Attributes, Class, Communicator, Group, Info, Inter, PeerId};
-use weft_mpi::process::{Process, block_until, lock, with};
+use weft_mpi::process::{Process, block_until, with};
 use weft_mpi::topology::Topology;
 use weft_mpi::{hardware, hints};
 
@@ -66,37 +65,6 @@ pub(crate) unsafe fn comm_compare(comm1: MPI_Comm, comm2: MPI_Comm, result: *mut
     Ok(())
 }
 
-/// Agrees with the processes of `place` on the context of a new communicator of `group`, with what `fill` puts into it,
-/// and hands out its handle; MPI_COMM_NULL when this process is not in `group`.
-///
-/// # Safety
-/// `newcomm` can be written.
-pub(super) unsafe fn create(
-    creation: Creation,
-    place: CollectiveScope,
-    group: Arc<Group>,
-    newcomm: *mut MPI_Comm,
-    fill: impl FnOnce(&mut Communicator),
-) -> Result<()> {
-    let handle = add(&place, group, fill);
-    agree_on_context(place, handle.clone(), creation)?;
-    // SAFETY: the caller's pointer.
-    unsafe { *newcomm = handle?.map_or(MPI_Comm::NULL, MPI_Comm) };
-    Ok(())
-}
-
-/// A new communicator without a context; `None` when this process is not in `group`.
-fn add(place: &CollectiveScope, group: Arc<Group>, fill: impl FnOnce(&mut Communicator)) -> Result<Option<usize>> {
-    if group.rank.is_none() {
-        return Ok(None);
-    }
-    with(|process| {
-        let handle = process.add_communicator(group, place.communicator)?;
-        fill(process.objects.communicator_mut(handle)?);
-        Ok(Some(handle))
-    })
-}
-
 /// MPI_Comm_dup (MPI-5.0 §7.4.2): attributes and info are copied.
 pub(crate) unsafe fn comm_dup(comm: MPI_Comm, newcomm: *mut MPI_Comm) -> Result<()> {
     let info = with(|process| Ok::<_, Error>(process.objects.communicator(comm.0)?.info.clone()))?;
@@ -113,41 +81,6 @@ pub(crate) unsafe fn comm_dup_with_info(comm: MPI_Comm, info: MPI_Info, newcomm:
 
 pub(super) fn info_of(process: &Process, info: MPI_Info) -> Result<Info> {
     if info == MPI_Info::NULL { Ok(Info::new()) } else { process.objects.info(info.0).cloned() }
-}
-
-/// With `WEFT_CHECK`, all processes of the communicator must have come to the same call. The nonblocking ones are not compared: they would wait.
-pub(super) fn compared(comm: MPI_Comm) -> Result<()> {
-    let mut process = lock();
-    if !process.checks_calls {
-        return Ok(());
-    }
-    let place = process.agreement_scope(comm.0)?;
-    check_now(process, place, Call::default()).map(drop)
-}
-
-/// Arguments of a constructor that are checked before anything is done. What is wrong with them the other processes of `comm` are told, which come to the same
-/// call, and wait for this one there (decision 0194).
-pub(crate) fn told(comm: MPI_Comm, creation: Creation, checks: impl FnOnce() -> Result<()>) -> Result<()> {
-    checks().inspect_err(|error| refuse(comm, creation, error))
-}
-
-#[cold]
-fn refuse(comm: MPI_Comm, creation: Creation, error: &Error) {
-    let has_compared = || if creation == Creation::Window { Ok(()) } else { compared(comm) };
-    // Who is in no such communicator has nobody to tell.
-    let place = has_compared().and_then(|()| with(|process| process.agreement_scope(comm.0)));
-    place.and_then(|place| needed::<()>(&place, creation, Err(error.clone()))).ok();
-}
-
-/// The same of a constructor that waits for nobody.
-pub(crate) fn told_at_once(comm: MPI_Comm, creation: Creation, checks: impl FnOnce() -> Result<()>) -> Result<()> {
-    checks().inspect_err(|error| {
-        with(|process| {
-            let place = process.agreement_scope(comm.0)?;
-            process.start_refusal(place, creation, error)
-        })
-        .ok();
-    })
 }
 
 /// The processes of a communicator that is duplicated, and how they are neighbours.
@@ -266,7 +199,7 @@ pub(crate) unsafe fn comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: *mut
     })?;
     if is_inter {
         // SAFETY: the caller's pointer.
-        return unsafe { intercommunicators::create_part(comm, place, group, newcomm) };
+        return unsafe { create_part_between(comm, place, group, newcomm) };
     }
     let group = needed(&place, Creation::Create, group)?;
     // SAFETY: the caller's pointer.
@@ -363,7 +296,7 @@ unsafe fn split(
     };
     let (local, remote) = (chosen(&group, own_begin), chosen(&remote, remote_begin));
     // SAFETY: the caller's pointer.
-    unsafe { intercommunicators::create(creation, place, local, remote, own_begin == 0, newcomm) }
+    unsafe { create_between(creation, place, local, remote, own_begin == 0, newcomm) }
 }
 
 /// MPI_Comm_split_type (MPI-5.0 §7.4.2). `MPI_COMM_TYPE_SHARED` gives the processes of a node, the others parts of it as well, for processes

@@ -9,6 +9,7 @@
 
 use super::attributes::{copy_attributes, delete_attributes};
 use super::text;
+use crate::arguments::*;
 use crate::types::*;
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;

@@ -6,8 +6,8 @@
 
 use crate::calls::attributes::{check_all_at_rest, delete_attributes};
 use crate::calls::text;
-use crate::generated::constants::*;
-use crate::generated::functions::NAMES;
+use crate::constants::*;
+use crate::functions::NAMES;
 use crate::types::*;
 use std::alloc::Layout;
 use std::collections::BTreeMap;
@@ -133,11 +133,6 @@ pub(crate) unsafe fn query_thread(provided: *mut c_int) -> Result<()> {
     // SAFETY: the caller's pointer.
     unsafe { *provided = level };
     Ok(())
-}
-
-/// Whether MPI was initialized by another thread than this one.
-pub(crate) fn is_beside_main_thread() -> bool {
-    with(|process| process.main_thread).is_some_and(|main| main != weft_mpi::process::thread_number())
 }
 
 /// MPI_Is_thread_main (MPI-5.0 §11.2.1).

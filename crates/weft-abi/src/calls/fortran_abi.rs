@@ -5,7 +5,7 @@
 //! written.
 
 use super::environment::give_info;
-use crate::generated::constants::{MPI_ERR_ABI, MPI_ERR_ARG};
+use crate::constants::{MPI_ERR_ABI, MPI_ERR_ARG};
 use crate::types::*;
 use std::ffi::{c_int, c_void};
 use weft_mpi::error::{Error, Result};

@@ -5,7 +5,7 @@
 //! written.
 
 use crate::calls::communicators::info_of;
-use crate::generated::constants::*;
+use crate::constants::*;
 use crate::types::*;
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::Arc;

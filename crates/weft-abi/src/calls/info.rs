@@ -8,7 +8,7 @@ use super::text;
 use crate::types::MPI_Info;
 use std::ffi::{CStr, c_char, c_int};
 use weft_mpi::constants::*;
-use weft_mpi::error::{Error, Result};
+use weft_mpi::error::{Error, ErrorClass, Result};
 use weft_mpi::object::{Info, full};
 use weft_mpi::predefined::environment;
 use weft_mpi::process::with;
@@ -17,7 +17,7 @@ use weft_mpi::process::with;
 ///
 /// # Safety
 /// `text` is a string that does not change while the result is in use.
-unsafe fn exact<'a>(text: *const c_char, name: &str, class: i32) -> Result<&'a str> {
+unsafe fn exact<'a>(text: *const c_char, name: &str, class: ErrorClass) -> Result<&'a str> {
     // SAFETY: the caller's string.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().map_err(|_| Error::new(class, format!("{name} is not valid UTF-8: {}", text.to_string_lossy())))

@@ -4,16 +4,14 @@
 //! Every function here is called by its generated wrapper with the arguments of the C prototype; output pointers can be
 //! written.
 
-use crate::calls::communicators;
-use crate::generated::constants::*;
+use crate::calls::creation::{compared, create, create_between};
+use crate::constants::*;
 use crate::types::*;
 use std::ffi::c_int;
 use std::sync::Arc;
-use weft_mpi::collective::CollectiveScope;
 use weft_mpi::communicator::{Creation, gather_all, open_creation};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::intercommunicator::{self, Bridge, Meeting};
-use weft_mpi::object::{Group, PeerId};
 use weft_mpi::process::with;
 
 /// MPI_Comm_test_inter (MPI-5.0 §7.6.1).
@@ -43,57 +41,6 @@ pub(crate) unsafe fn comm_remote_group(comm: MPI_Comm, group: *mut MPI_Group) ->
     Ok(())
 }
 
-/// Agrees with the processes of `place` on the context of a new intercommunicator between `local` and `remote`, and hands out its handle;
-/// MPI_COMM_NULL when this process is not in `local`, or one of the groups is empty (MPI-5.0 §7.4.2).
-///
-/// # Safety
-/// `newcomm` can be written.
-pub(super) unsafe fn create(
-    creation: Creation,
-    place: CollectiveScope,
-    local: Arc<Group>,
-    remote: Arc<Group>,
-    is_first: bool,
-    newcomm: *mut MPI_Comm,
-) -> Result<()> {
-    let nobody = || Arc::new(Group { members: Vec::new(), rank: None, session: None });
-    let local = if remote.members.is_empty() { nobody() } else { local };
-    // SAFETY: the caller's pointer.
-    unsafe { communicators::create(creation, place, local, newcomm, |object| object.connect(remote, is_first)) }
-}
-
-/// What MPI_Comm_create does with an intercommunicator: `group` is the part of the local group that is in the new one; `place` is that of
-/// an agreement of all its processes.
-///
-/// # Safety
-/// `newcomm` can be written.
-pub(super) unsafe fn create_part(
-    comm: MPI_Comm,
-    place: CollectiveScope,
-    group: Result<Arc<Group>>,
-    newcomm: *mut MPI_Comm,
-) -> Result<()> {
-    // Who is in it, and at which place, is what each process of the other group has to know.
-    const OUTSIDE: i64 = -1;
-    let group = open_creation(place, Creation::Create, group)?;
-    let place = with(|process| process.agreement_scope(comm.0))?;
-    let places = gather_all(place, &[group.rank.map_or(OUTSIDE, i64::from)])?;
-    let (place, (remote, remote_begin, is_first, own)) = with(|process| {
-        let place = process.agreement_scope(comm.0)?;
-        let object = process.objects.communicator(comm.0)?;
-        let (remote, inter) = object.remote()?;
-        let begin = if inter.is_first { object.group.members.len() } else { 0 };
-        Ok::<_, Error>((place, (remote.clone(), begin, inter.is_first, process.own())))
-    })?;
-    let mut chosen: Vec<(i64, PeerId)> =
-        places[remote_begin..].iter().copied().zip(remote.members.iter().copied()).collect();
-    chosen.retain(|(place, _)| *place != OUTSIDE);
-    chosen.sort_unstable();
-    let remote = remote.derive(chosen.into_iter().map(|(_, member)| member).collect(), own);
-    // SAFETY: the caller's pointer.
-    unsafe { create(Creation::Create, place, group, remote, is_first, newcomm) }
-}
-
 /// MPI_Intercomm_create (MPI-5.0 §7.6.2).
 pub(crate) unsafe fn intercomm_create(
     local_comm: MPI_Comm,
@@ -103,18 +50,18 @@ pub(crate) unsafe fn intercomm_create(
     tag: c_int,
     newintercomm: *mut MPI_Comm,
 ) -> Result<()> {
-    communicators::compared(local_comm)?;
+    compared(local_comm)?;
     let bridge = Bridge { communicator: peer_comm.0, remote_leader, tag };
     let Meeting { scope, remote, is_first } = intercommunicator::meet(local_comm.0, local_leader, bridge)?;
     let local = with(|process| Ok::<_, Error>(process.objects.communicator(local_comm.0)?.group.clone()))?;
     // SAFETY: the caller's pointer.
-    unsafe { create(Creation::Intercommunicator, scope, local, remote, is_first, newintercomm) }
+    unsafe { create_between(Creation::Intercommunicator, scope, local, remote, is_first, newintercomm) }
 }
 
 /// MPI_Intercomm_merge (MPI-5.0 §7.6.2). Where both groups say the same, the first of the two comes first.
 pub(crate) unsafe fn intercomm_merge(intercomm: MPI_Comm, high: c_int, newintracomm: *mut MPI_Comm) -> Result<()> {
     with(|process| process.objects.communicator(intercomm.0)?.remote().map(drop))?;
-    communicators::compared(intercomm)?;
+    compared(intercomm)?;
     let (place, firsts) = with(|process| {
         let object = process.objects.communicator(intercomm.0)?;
         let (remote, inter) = object.remote()?;
@@ -136,5 +83,5 @@ pub(crate) unsafe fn intercomm_merge(intercomm: MPI_Comm, high: c_int, newintrac
     let members = low.iter().chain(high).copied().collect();
     let group = place.group.derive(members, own);
     // SAFETY: the caller's pointer.
-    unsafe { communicators::create(Creation::Merge, place, group, newintracomm, |_| ()) }
+    unsafe { create(Creation::Merge, place, group, newintracomm, |_| ()) }
 }

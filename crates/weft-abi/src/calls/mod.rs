@@ -8,6 +8,7 @@ pub(crate) mod attributes;
 pub(crate) mod buffers;
 pub(crate) mod collectives;
 pub(crate) mod communicators;
+pub(crate) mod creation;
 pub(crate) mod datatype_contents;
 pub(crate) mod datatypes;
 pub(crate) mod environment;

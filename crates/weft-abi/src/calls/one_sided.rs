@@ -5,12 +5,13 @@
 //! stay valid until the operation is complete; memory of a window stays valid until the window is freed, or the memory detached (MPI-5.0 §12.2);
 //! output pointers can be written.
 
+use crate::arguments::*;
 use crate::calls::attributes::delete_attributes;
 use crate::calls::collectives;
 use crate::calls::communicators::info_of;
 use crate::calls::error_handlers;
 use crate::calls::text;
-use crate::generated::constants::*;
+use crate::constants::*;
 use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
 use weft_mpi::engine::Engine;
@@ -267,7 +268,7 @@ pub(crate) unsafe fn win_get_errhandler(win: MPI_Win, errhandler: *mut MPI_Errha
 /// MPI_Win_call_errhandler (MPI-5.0 §9.5.2).
 pub(crate) unsafe fn win_call_errhandler(win: MPI_Win, errorcode: c_int) -> Result<()> {
     with(|process| process.objects.window(win.0).map(|_| ()))?;
-    error_handlers::call(crate::boundary::Scope::Win(win), "MPI_Win_call_errhandler", errorcode)
+    error_handlers::call(crate::scope::Scope::Win(win), "MPI_Win_call_errhandler", errorcode)
 }
 
 /// MPI_Win_fence (MPI-5.0 §12.5.1).

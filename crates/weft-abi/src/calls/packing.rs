@@ -9,7 +9,7 @@ use crate::types::*;
 use std::ffi::{CStr, c_char, c_void};
 use weft_mpi::constants::*;
 use weft_mpi::datatypes::{self, Old};
-use weft_mpi::error::{Error, Result};
+use weft_mpi::error::{Error, ErrorClass, Result};
 use weft_mpi::external;
 use weft_mpi::memory::{self, UserData, check_bytes};
 use weft_mpi::process::with;
@@ -58,7 +58,7 @@ fn packed_size(old: &Old, count: u64) -> Result<u64> {
 }
 
 /// The `needed` bytes from `position` on of a buffer of `size` bytes, as a range of it.
-fn window(position: i64, size: i64, needed: u64, class: i32) -> Result<std::ops::Range<usize>> {
+fn window(position: i64, size: i64, needed: u64, class: ErrorClass) -> Result<std::ops::Range<usize>> {
     let Some(left) = size.checked_sub(position).filter(|left| position >= 0 && *left >= 0) else {
         return Err(Error::new(
             MPI_ERR_ARG,

@@ -6,8 +6,9 @@
 
 mod labelled;
 
+use crate::arguments::*;
 use crate::calls::status;
-use crate::generated::constants::*;
+use crate::constants::*;
 use crate::types::*;
 use labelled::*;
 use std::ffi::{c_int, c_void};

@@ -4,9 +4,9 @@
 //! Every function here is called by its generated wrapper with the arguments of the C prototype: arrays have the
 //! lengths given beside them, status pointers may be null.
 
-use crate::calls::error_handlers::code_of;
 use crate::calls::status;
-use crate::generated::constants::*;
+use crate::constants::*;
+use crate::error_handling::code_of;
 use crate::types::*;
 use std::ffi::{c_int, c_void};
 use weft_mpi::awaited::Awaited;

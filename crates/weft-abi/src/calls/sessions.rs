@@ -6,8 +6,8 @@
 
 use crate::calls::communicators::info_of;
 use crate::calls::text;
-use crate::generated::constants::*;
-use crate::generated::functions::NAMES;
+use crate::constants::*;
+use crate::functions::NAMES;
 use crate::types::*;
 use std::ffi::{c_char, c_int};
 use weft_mpi::error::{Error, Result};

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use crate::generated::constants::MPI_MAX_OBJECT_NAME;
+use crate::constants::MPI_MAX_OBJECT_NAME;
 
 /// A string of the program; bytes that are no UTF-8 are replaced.
 ///

@@ -8,7 +8,7 @@
 pub(crate) mod events;
 
 use crate::calls::text;
-use crate::generated::constants::*;
+use crate::constants::*;
 use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
 use weft_mpi::error::{Error, Result};

@@ -4,9 +4,9 @@
 //! Every function here is called by its generated wrapper with the arguments of the C prototype: arrays have the
 //! lengths given beside them or asked of the topology, output pointers can be written.
 
-use crate::calls::communicators::{compared, create};
+use crate::calls::creation::{compared, create};
 use crate::check;
-use crate::generated::constants::*;
+use crate::constants::*;
 use crate::types::*;
 use std::ffi::c_int;
 use std::sync::Arc;

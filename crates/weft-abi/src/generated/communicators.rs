@@ -5,9 +5,11 @@
 // prototype says. Null pointers are refused by `check` before anything is read through them.
 #![allow(clippy::undocumented_unsafe_blocks, unused_imports, unused_unsafe, unused_variables)]
 
-use crate::boundary::{Scope, call_anytime, call_together as call, scope_at, unsupported, unsupported_value, value};
+use crate::arguments::*;
+use crate::boundary::{call_anytime, call_together as call, unsupported, unsupported_value, value};
 use crate::check;
-use crate::generated::functions::Function;
+use crate::functions::Function;
+use crate::scope::{Scope, scope_at};
 use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
 
@@ -20,7 +22,7 @@ entry! { MPI_Comm_compare PMPI_Comm_compare(comm1: MPI_Comm, comm2: MPI_Comm, re
 
 entry! { MPI_Comm_create PMPI_Comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: *mut MPI_Comm) -> c_int {
     call(Function::CommCreate, Scope::Comm(comm), || {
-        crate::calls::communicators::told(comm, weft_mpi::communicator::Creation::Create, || {
+        crate::calls::creation::told(comm, weft_mpi::communicator::Creation::Create, || {
             check::pointer("newcomm", newcomm)?;
             Ok(())
         })?;
@@ -79,7 +81,7 @@ entry! { MPI_Comm_delete_attr PMPI_Comm_delete_attr(comm: MPI_Comm, comm_keyval:
 
 entry! { MPI_Comm_dup PMPI_Comm_dup(comm: MPI_Comm, newcomm: *mut MPI_Comm) -> c_int {
     call(Function::CommDup, Scope::Comm(comm), || {
-        crate::calls::communicators::told(comm, weft_mpi::communicator::Creation::Duplicate, || {
+        crate::calls::creation::told(comm, weft_mpi::communicator::Creation::Duplicate, || {
             check::pointer("newcomm", newcomm)?;
             Ok(())
         })?;
@@ -93,7 +95,7 @@ entry! { MPI_Comm_dup_with_info PMPI_Comm_dup_with_info(
     newcomm: *mut MPI_Comm,
 ) -> c_int {
     call(Function::CommDupWithInfo, Scope::Comm(comm), || {
-        crate::calls::communicators::told(comm, weft_mpi::communicator::Creation::Duplicate, || {
+        crate::calls::creation::told(comm, weft_mpi::communicator::Creation::Duplicate, || {
             check::info("info", info)?;
             check::pointer("newcomm", newcomm)?;
             Ok(())
@@ -153,7 +155,7 @@ entry! { MPI_Comm_group PMPI_Comm_group(comm: MPI_Comm, group: *mut MPI_Group) -
 
 entry! { MPI_Comm_idup PMPI_Comm_idup(comm: MPI_Comm, newcomm: *mut MPI_Comm, request: *mut MPI_Request) -> c_int {
     call(Function::CommIdup, Scope::Comm(comm), || {
-        crate::calls::communicators::told_at_once(comm, weft_mpi::communicator::Creation::Duplicate, || {
+        crate::calls::creation::told_at_once(comm, weft_mpi::communicator::Creation::Duplicate, || {
             check::pointer("newcomm", newcomm)?;
             check::pointer("request", request)?;
             Ok(())
@@ -169,7 +171,7 @@ entry! { MPI_Comm_idup_with_info PMPI_Comm_idup_with_info(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::CommIdupWithInfo, Scope::Comm(comm), || {
-        crate::calls::communicators::told_at_once(comm, weft_mpi::communicator::Creation::Duplicate, || {
+        crate::calls::creation::told_at_once(comm, weft_mpi::communicator::Creation::Duplicate, || {
             check::info("info", info)?;
             check::pointer("newcomm", newcomm)?;
             check::pointer("request", request)?;
@@ -229,7 +231,7 @@ entry! { MPI_Comm_size PMPI_Comm_size(comm: MPI_Comm, size: *mut c_int) -> c_int
 
 entry! { MPI_Comm_split PMPI_Comm_split(comm: MPI_Comm, color: c_int, key: c_int, newcomm: *mut MPI_Comm) -> c_int {
     call(Function::CommSplit, Scope::Comm(comm), || {
-        crate::calls::communicators::told(comm, weft_mpi::communicator::Creation::Split, || {
+        crate::calls::creation::told(comm, weft_mpi::communicator::Creation::Split, || {
             check::pointer("newcomm", newcomm)?;
             Ok(())
         })?;
@@ -245,7 +247,7 @@ entry! { MPI_Comm_split_type PMPI_Comm_split_type(
     newcomm: *mut MPI_Comm,
 ) -> c_int {
     call(Function::CommSplitType, Scope::Comm(comm), || {
-        crate::calls::communicators::told(comm, weft_mpi::communicator::Creation::SplitType, || {
+        crate::calls::creation::told(comm, weft_mpi::communicator::Creation::SplitType, || {
             check::info("info", info)?;
             check::pointer("newcomm", newcomm)?;
             Ok(())
@@ -447,7 +449,7 @@ entry! { MPI_Intercomm_merge PMPI_Intercomm_merge(
     newintracomm: *mut MPI_Comm,
 ) -> c_int {
     call(Function::IntercommMerge, Scope::Comm(intercomm), || {
-        crate::calls::communicators::told(intercomm, weft_mpi::communicator::Creation::Merge, || {
+        crate::calls::creation::told(intercomm, weft_mpi::communicator::Creation::Merge, || {
             check::pointer("newintracomm", newintracomm)?;
             Ok(())
         })?;

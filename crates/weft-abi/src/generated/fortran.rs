@@ -5,9 +5,11 @@
 // prototype says. Null pointers are refused by `check` before anything is read through them.
 #![allow(clippy::undocumented_unsafe_blocks, unused_imports, unused_unsafe, unused_variables)]
 
-use crate::boundary::{Scope, call, call_anytime, scope_at, unsupported, unsupported_value, value};
+use crate::arguments::*;
+use crate::boundary::{call, call_anytime, unsupported, unsupported_value, value};
 use crate::check;
-use crate::generated::functions::Function;
+use crate::functions::Function;
+use crate::scope::{Scope, scope_at};
 use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
 

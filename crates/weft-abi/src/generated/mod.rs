@@ -14,9 +14,6 @@ macro_rules! entry {
     };
 }
 
-pub(crate) mod constants;
-pub(crate) mod functions;
-
 mod abi;
 mod collectives;
 mod communicators;

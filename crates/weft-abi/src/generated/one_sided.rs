@@ -5,9 +5,11 @@
 // prototype says. Null pointers are refused by `check` before anything is read through them.
 #![allow(clippy::undocumented_unsafe_blocks, unused_imports, unused_unsafe, unused_variables)]
 
-use crate::boundary::{Scope, call, call_anytime, scope_at, unsupported, unsupported_value, value};
+use crate::arguments::*;
+use crate::boundary::{call, call_anytime, unsupported, unsupported_value, value};
 use crate::check;
-use crate::generated::functions::Function;
+use crate::functions::Function;
+use crate::scope::{Scope, scope_at};
 use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
 
@@ -572,7 +574,7 @@ entry! { MPI_Win_allocate PMPI_Win_allocate(
     win: *mut MPI_Win,
 ) -> c_int {
     call(Function::WinAllocate, Scope::Comm(comm), || {
-        crate::calls::communicators::told(comm, weft_mpi::communicator::Creation::Window, || {
+        crate::calls::creation::told(comm, weft_mpi::communicator::Creation::Window, || {
             check::size("size", size as i64)?;
             check::info("info", info)?;
             check::pointer("baseptr", baseptr)?;
@@ -592,7 +594,7 @@ entry! { MPI_Win_allocate_c PMPI_Win_allocate_c(
     win: *mut MPI_Win,
 ) -> c_int {
     call(Function::WinAllocateC, Scope::Comm(comm), || {
-        crate::calls::communicators::told(comm, weft_mpi::communicator::Creation::Window, || {
+        crate::calls::creation::told(comm, weft_mpi::communicator::Creation::Window, || {
             check::size("size", size as i64)?;
             check::info("info", info)?;
             check::pointer("baseptr", baseptr)?;
@@ -612,7 +614,7 @@ entry! { MPI_Win_allocate_shared PMPI_Win_allocate_shared(
     win: *mut MPI_Win,
 ) -> c_int {
     call(Function::WinAllocateShared, Scope::Comm(comm), || {
-        crate::calls::communicators::told(comm, weft_mpi::communicator::Creation::Window, || {
+        crate::calls::creation::told(comm, weft_mpi::communicator::Creation::Window, || {
             check::size("size", size as i64)?;
             check::info("info", info)?;
             check::pointer("baseptr", baseptr)?;
@@ -636,7 +638,7 @@ entry! { MPI_Win_allocate_shared_c PMPI_Win_allocate_shared_c(
     win: *mut MPI_Win,
 ) -> c_int {
     call(Function::WinAllocateSharedC, Scope::Comm(comm), || {
-        crate::calls::communicators::told(comm, weft_mpi::communicator::Creation::Window, || {
+        crate::calls::creation::told(comm, weft_mpi::communicator::Creation::Window, || {
             check::size("size", size as i64)?;
             check::info("info", info)?;
             check::pointer("baseptr", baseptr)?;
@@ -667,7 +669,7 @@ entry! { MPI_Win_create PMPI_Win_create(
     win: *mut MPI_Win,
 ) -> c_int {
     call(Function::WinCreate, Scope::Comm(comm), || {
-        crate::calls::communicators::told(comm, weft_mpi::communicator::Creation::Window, || {
+        crate::calls::creation::told(comm, weft_mpi::communicator::Creation::Window, || {
             check::size("size", size as i64)?;
             check::info("info", info)?;
             check::pointer("win", win)?;
@@ -686,7 +688,7 @@ entry! { MPI_Win_create_c PMPI_Win_create_c(
     win: *mut MPI_Win,
 ) -> c_int {
     call(Function::WinCreateC, Scope::Comm(comm), || {
-        crate::calls::communicators::told(comm, weft_mpi::communicator::Creation::Window, || {
+        crate::calls::creation::told(comm, weft_mpi::communicator::Creation::Window, || {
             check::size("size", size as i64)?;
             check::info("info", info)?;
             check::pointer("win", win)?;
@@ -698,7 +700,7 @@ entry! { MPI_Win_create_c PMPI_Win_create_c(
 
 entry! { MPI_Win_create_dynamic PMPI_Win_create_dynamic(info: MPI_Info, comm: MPI_Comm, win: *mut MPI_Win) -> c_int {
     call(Function::WinCreateDynamic, Scope::Comm(comm), || {
-        crate::calls::communicators::told(comm, weft_mpi::communicator::Creation::Window, || {
+        crate::calls::creation::told(comm, weft_mpi::communicator::Creation::Window, || {
             check::info("info", info)?;
             check::pointer("win", win)?;
             Ok(())

@@ -5,9 +5,11 @@
 // prototype says. Null pointers are refused by `check` before anything is read through them.
 #![allow(clippy::undocumented_unsafe_blocks, unused_imports, unused_unsafe, unused_variables)]
 
-use crate::boundary::{Scope, call_anytime, call_together as call, scope_at, unsupported, unsupported_value, value};
+use crate::arguments::*;
+use crate::boundary::{call_anytime, call_together as call, unsupported, unsupported_value, value};
 use crate::check;
-use crate::generated::functions::Function;
+use crate::functions::Function;
+use crate::scope::{Scope, scope_at};
 use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
 
@@ -28,7 +30,7 @@ entry! { MPI_Cart_create PMPI_Cart_create(
     comm_cart: *mut MPI_Comm,
 ) -> c_int {
     call(Function::CartCreate, Scope::Comm(comm_old), || {
-        crate::calls::communicators::told(comm_old, weft_mpi::communicator::Creation::Cartesian, || {
+        crate::calls::creation::told(comm_old, weft_mpi::communicator::Creation::Cartesian, || {
             check::dimensions("ndims", i64::from(ndims))?;
             check::array("dims", dims, i64::from(ndims))?;
             check::array("periods", periods, i64::from(ndims))?;
@@ -94,7 +96,7 @@ entry! { MPI_Cart_shift PMPI_Cart_shift(
 
 entry! { MPI_Cart_sub PMPI_Cart_sub(comm: MPI_Comm, remain_dims: *const c_int, newcomm: *mut MPI_Comm) -> c_int {
     call(Function::CartSub, Scope::Comm(comm), || {
-        crate::calls::communicators::told(comm, weft_mpi::communicator::Creation::CartesianSub, || {
+        crate::calls::creation::told(comm, weft_mpi::communicator::Creation::CartesianSub, || {
             check::pointer("newcomm", newcomm)?;
             Ok(())
         })?;
@@ -129,7 +131,7 @@ entry! { MPI_Dist_graph_create PMPI_Dist_graph_create(
     comm_dist_graph: *mut MPI_Comm,
 ) -> c_int {
     call(Function::DistGraphCreate, Scope::Comm(comm_old), || {
-        crate::calls::communicators::told(comm_old, weft_mpi::communicator::Creation::DistributedGraph, || {
+        crate::calls::creation::told(comm_old, weft_mpi::communicator::Creation::DistributedGraph, || {
             check::natural("n", i64::from(n))?;
             check::array("sources", sources, i64::from(n))?;
             check::array("degrees", degrees, i64::from(n))?;
@@ -158,7 +160,7 @@ entry! { MPI_Dist_graph_create_adjacent PMPI_Dist_graph_create_adjacent(
     comm_dist_graph: *mut MPI_Comm,
 ) -> c_int {
     call(Function::DistGraphCreateAdjacent, Scope::Comm(comm_old), || {
-        crate::calls::communicators::told(comm_old, weft_mpi::communicator::Creation::DistributedGraphAdjacent, || {
+        crate::calls::creation::told(comm_old, weft_mpi::communicator::Creation::DistributedGraphAdjacent, || {
             check::natural("indegree", i64::from(indegree))?;
             check::array("sources", sources, i64::from(indegree))?;
             check::natural("outdegree", i64::from(outdegree))?;
@@ -229,7 +231,7 @@ entry! { MPI_Graph_create PMPI_Graph_create(
     comm_graph: *mut MPI_Comm,
 ) -> c_int {
     call(Function::GraphCreate, Scope::Comm(comm_old), || {
-        crate::calls::communicators::told(comm_old, weft_mpi::communicator::Creation::Graph, || {
+        crate::calls::creation::told(comm_old, weft_mpi::communicator::Creation::Graph, || {
             check::array("index", index, i64::from(nnodes))?;
             check::pointer("comm_graph", comm_graph)?;
             Ok(())

@@ -548,9 +548,10 @@ impl<P: Platform> Engine<P> {
         let context = send.envelope.context;
         let Self { groups, network, .. } = self;
         let Some(group) = groups.groups.iter_mut().find(|group| group.context == context) else {
-            return self
-                .messages
-                .fail(handle, crate::error::Error::new(crate::error::OTHER, "there is no multicast group"));
+            return self.messages.fail(
+                handle,
+                crate::error::Error::new(crate::error::ErrorClass::Other, "there is no multicast group"),
+            );
         };
         if group.sender.is_none() {
             let mut sender = Sender::new(group.settings, group.stream(group.rank), group.own, &network.secret);

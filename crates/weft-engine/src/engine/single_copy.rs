@@ -26,7 +26,7 @@ mod receives;
 use weft_core::matching::Envelope;
 
 use super::Engine;
-use crate::error::{Error, OTHER};
+use crate::error::{Error, ErrorClass};
 use crate::group::PeerId;
 use crate::memory::UserData;
 use crate::peers::{Route, Table};
@@ -309,5 +309,5 @@ impl<P: Platform> Engine<P> {
 }
 
 fn broken(who: &str, cause: &str) -> Error {
-    Error::new(OTHER, format!("the copy between this process and {who} failed: {cause}"))
+    Error::new(ErrorClass::Other, format!("the copy between this process and {who} failed: {cause}"))
 }

@@ -200,7 +200,7 @@ impl<P: Platform> Engine<P> {
         }
         open.is_broken.then(|| {
             let message = "an earlier collective operation of this communicator has failed: only those that need no other process can go on";
-            Error::new(crate::error::PEER_GONE, message)
+            Error::new(crate::error::ErrorClass::ProcAborted, message)
         })
     }
 
@@ -275,7 +275,7 @@ impl<P: Platform> Engine<P> {
         let failed = |peers: &Peers<P>, cause: &str| {
             let message =
                 format!("the copy from the memory of process {} of the job failed: {cause}", peers[peer].number());
-            Error::new(crate::error::OTHER, message)
+            Error::new(crate::error::ErrorClass::Other, message)
         };
         let Some(Exposed { address, bytes }) = exposed else {
             return Err(failed(&self.peers, "it has not said where its data is"));

@@ -10,7 +10,7 @@ use weft_core::matching::Envelope;
 use weft_core::one_sided::{Claim, RECORD_MAX, Record};
 
 use super::Engine;
-use crate::error::{Error, NO_MEMORY, OTHER, PEER_GONE, RMA_RANGE, Result};
+use crate::error::{Error, ErrorClass, Result};
 use crate::group::PeerId;
 use crate::memory::{SharedBuffer, UserData};
 use crate::messages::{self, PeerAccess};
@@ -104,7 +104,7 @@ impl<P: Platform> Engine<P> {
         operation: impl FnOnce(&mut Self, &mut Window) -> Result<R>,
     ) -> Result<R> {
         let taken = self.windows.table.get_mut(index).and_then(Option::take);
-        let Some(mut window) = taken else { return Err(Error::new(OTHER, "the window is gone")) };
+        let Some(mut window) = taken else { return Err(Error::new(ErrorClass::Other, "the window is gone")) };
         let result = operation(self, &mut window);
         self.windows.table[index] = Some(window);
         result
@@ -143,7 +143,10 @@ impl<P: Platform> Engine<P> {
     fn await_answer(&mut self, window: &mut Window, answer: Answer) -> Result<u32> {
         let target = answer.target;
         let full = || {
-            Error::new(NO_MEMORY, "too many one-sided operations wait for answers (limit 16777216): flush some first")
+            Error::new(
+                ErrorClass::NoMem,
+                "too many one-sided operations wait for answers (limit 16777216): flush some first",
+            )
         };
         let handle = window.answers.insert(answer).ok_or_else(full)?;
         window.targets[target as usize].asked += 1;
@@ -152,7 +155,14 @@ impl<P: Platform> Engine<P> {
     }
 
     /// An answer has come: what waits for it ends.
-    fn end_answer(&mut self, window: &mut Window, target: u32, reply: u32, data: Option<&[u8]>, class: i32) {
+    fn end_answer(
+        &mut self,
+        window: &mut Window,
+        target: u32,
+        reply: u32,
+        data: Option<&[u8]>,
+        class: Option<ErrorClass>,
+    ) {
         let found = window.answers.from_wire(reply).filter(|handle| {
             window.answers.get(*handle).is_some_and(|answer| {
                 let fits = match (data, &answer.data) {
@@ -169,7 +179,7 @@ impl<P: Platform> Engine<P> {
         };
         let state = &mut window.targets[target as usize];
         state.answered += 1;
-        let error = (class != 0).then(|| refused_there(class, window.group.members[target as usize], &self.peers));
+        let error = class.map(|class| refused_there(class, window.group.members[target as usize], &self.peers));
         if let (Some(data), Some((to, at, _))) = (data, &answer.data) {
             to.write(*at, data);
         }
@@ -265,7 +275,7 @@ impl<P: Platform> Engine<P> {
     fn grant(&mut self, window: &mut Window, granted: Vec<Claim>) {
         for claim in granted {
             if claim.rank == window.rank {
-                self.end_answer(window, claim.rank, claim.reply, None, 0);
+                self.end_answer(window, claim.rank, claim.reply, None, None);
             } else {
                 self.record(window, claim.rank, &Record::Done { reply: claim.reply, class: 0 });
                 self.send_batch(window, claim.rank);
@@ -395,7 +405,7 @@ impl<P: Platform> Engine<P> {
         let arrived = self.messages.requests.get(transfer.handle).map_or(0, |request| request.status.bytes);
         let error = self.messages.take_error(transfer.handle);
         let is_short = arrived < transfer.expected;
-        error.or_else(|| is_short.then(|| refused_there(RMA_RANGE, window.member(rank), &self.peers)))
+        error.or_else(|| is_short.then(|| refused_there(ErrorClass::RmaRange, window.member(rank), &self.peers)))
     }
 
     /// `peer` is gone: what waits for it fails, and what it has is free.
@@ -458,11 +468,11 @@ fn packed(data: &UserData, offset: u64, length: u64) -> Vec<u8> {
 
 /// The error of an operation that its target has refused.
 #[cold]
-fn refused_there(class: i32, peer: PeerId, peers: &impl PeerAccess) -> Error {
+fn refused_there(class: ErrorClass, peer: PeerId, peers: &impl PeerAccess) -> Error {
     let number = if peers.is_known(peer) { peers.number(peer).to_string() } else { "(which has left)".to_owned() };
     let why = match class {
-        RMA_RANGE => "what it names is not in the window there: not in its range, or not attached",
-        PEER_GONE => "a process that it needed is gone",
+        ErrorClass::RmaRange => "what it names is not in the window there: not in its range, or not attached",
+        ErrorClass::ProcAborted => "a process that it needed is gone",
         _ => "it could not be done there",
     };
     Error::new(class, format!("process {number} of the job has refused a one-sided operation: {why}"))

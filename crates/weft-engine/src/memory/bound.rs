@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Access, Line, SharedBuffer, UserData};
-use crate::error::{Error, Result, TRUNCATED, internal};
+use crate::error::{Error, ErrorClass, Result, internal};
 use weft_core::collective::{Buffer, Kind, SCRATCH_ALIGNMENT, Schedule, Slice, Step};
 use weft_core::layout::{Element, Layout};
 use weft_core::reduce::{self, Op};
@@ -490,7 +490,7 @@ pub(crate) fn too_long(published: u64, expected: u64) -> Error {
     let message = format!(
         "message truncated: {published} bytes have come, and there is room for {expected}; all ranks must describe the same data"
     );
-    Error::new(TRUNCATED, message)
+    Error::new(ErrorClass::Truncate, message)
 }
 
 #[cold]
@@ -498,7 +498,7 @@ fn truncated(sent: u64, received: u64) -> Error {
     let message = format!(
         "message truncated: this process sends {sent} bytes to itself, and receives {received} from itself; both must describe the same data"
     );
-    Error::new(TRUNCATED, message)
+    Error::new(ErrorClass::Truncate, message)
 }
 
 fn element_of(datatype: &dyn Datatype) -> Result<Element> {

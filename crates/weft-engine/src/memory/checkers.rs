@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::{Count, PROGRAM_START, Shape, UserData};
-use crate::error::{Error, OTHER, Result};
+use crate::error::{Error, ErrorClass, Result};
 use weft_core::layout::Layout;
 
 /// What is going to happen to a buffer.
@@ -113,7 +113,7 @@ pub(super) fn looks() -> bool {
 pub(super) fn check_unlabelled<const MESSAGE: bool>() -> Result<()> {
     if MESSAGE && HAS_LABELS.load(Ordering::Relaxed) {
         return Err(Error::new(
-            OTHER,
+            ErrorClass::Other,
             "a message is described without the label that WEFT_CHECK gives it: a defect in Weft",
         ));
     }

@@ -3,7 +3,7 @@
 use weft_core::layout::Layout;
 
 use super::UserData;
-use crate::error::{BUFFER, COUNT, Error, Result};
+use crate::error::{Error, ErrorClass, Result};
 
 /// No program has anything below this address: the first page is never mapped. The addresses that stand for something else, `MPI_IN_PLACE`
 /// and `MPI_BUFFER_AUTOMATIC`, lie there, as do the members of a structure at a null pointer. `MPI_BOTTOM` is the null pointer
@@ -32,7 +32,7 @@ const PROGRAM_BYTES: u64 = 1 << 56;
 ///
 /// # Errors
 /// Of `class`.
-pub fn check_size(base: usize, bytes: u64, class: i32) -> Result<()> {
+pub fn check_size(base: usize, bytes: u64, class: ErrorClass) -> Result<()> {
     let end = usize::try_from(bytes).ok().and_then(|bytes| base.checked_add(bytes));
     if bytes <= PROGRAM_BYTES && end.is_some() {
         return Ok(());
@@ -76,7 +76,7 @@ pub fn packed_size(count: u64, layout: &Layout) -> Result<u64> {
 fn too_many_bytes(count: u64, layout: &Layout) -> Error {
     let (size, extent) = (layout.size(), layout.extent());
     let message = format!("{count} items of {size} bytes, {extent} bytes apart, are more than 2^63 - 1 bytes");
-    Error::new(COUNT, message)
+    Error::new(ErrorClass::Count, message)
 }
 
 /// The sentence about a buffer that is nowhere.
@@ -87,7 +87,7 @@ pub(super) fn nowhere(base: usize, bytes: u64) -> Error {
         IN_PLACE => "MPI_IN_PLACE, which is not allowed here".to_owned(),
         other => format!("{other:#x}, where no program has memory"),
     };
-    Error::new(BUFFER, format!("a buffer is {what}, but must hold {bytes} bytes"))
+    Error::new(ErrorClass::Buffer, format!("a buffer is {what}, but must hold {bytes} bytes"))
 }
 
 /// What keeps a buffer of a collective from being another one as well (MPI-5.0 §6.1).
@@ -172,7 +172,7 @@ impl Divisible {
             return unsafe { UserData::new(base, (end - start) / size, &self.layout) };
         }
         let window = self.layout.window(self.count, start..end);
-        let window = window.map_err(|why| Error::new(crate::error::OTHER, why.to_string()))?;
+        let window = window.map_err(|why| Error::new(crate::error::ErrorClass::Other, why.to_string()))?;
         // SAFETY: as above: the window touches those bytes of the items, and no others.
         unsafe { UserData::new(self.base, 1, &window) }
     }
@@ -193,35 +193,42 @@ mod tests {
         for (count, layout) in
             [((1 << 61) + 1, &double()), (1 << 60, &double()), (u64::MAX, &double()), (1 << 28, &wide)]
         {
-            assert_eq!(check_items(1 << 20, count, layout).unwrap_err().class, COUNT);
+            assert_eq!(check_items(1 << 20, count, layout).unwrap_err().class, ErrorClass::Count);
         }
         assert!(check_items(1 << 20, (1 << 60) - 1, &double()).is_ok());
         // Few bytes far apart.
         let apart = Layout::resized(&double(), 0, 1 << 60).unwrap();
-        assert_eq!(check_items(1 << 20, 9, &apart).unwrap_err().class, COUNT);
+        assert_eq!(check_items(1 << 20, 9, &apart).unwrap_err().class, ErrorClass::Count);
     }
 
     #[test]
     fn the_place_of_the_items_counts_and_not_that_of_the_buffer() {
         for base in [0, 1, 2, 4095] {
-            assert_eq!(check_items(base, 1, &double()).unwrap_err().class, BUFFER);
+            assert_eq!(check_items(base, 1, &double()).unwrap_err().class, ErrorClass::Buffer);
             assert!(check_items(base, 0, &double()).is_ok());
         }
         let absolute = Layout::indexed(&[(0x10_0000, 2)], &double()).unwrap();
         assert!(check_items(0, 1, &absolute).is_ok());
-        assert_eq!(check_items(0usize.wrapping_sub(0x10_0000), 1, &absolute).unwrap_err().class, BUFFER);
+        assert_eq!(check_items(0usize.wrapping_sub(0x10_0000), 1, &absolute).unwrap_err().class, ErrorClass::Buffer);
         assert!(check_bytes(0, 0).is_ok() && check_bytes(0, 1).is_err());
     }
 
     #[test]
     fn what_no_address_can_name_has_no_size() {
         for (base, bytes) in [(1 << 20, i64::MAX as u64), (0, u64::MAX), (usize::MAX - 7, 8), (0, PROGRAM_BYTES + 1)] {
-            assert_eq!(check_size(base, bytes, COUNT).unwrap_err().class, COUNT, "{base} {bytes}");
+            assert_eq!(
+                check_size(base, bytes, ErrorClass::Count).unwrap_err().class,
+                ErrorClass::Count,
+                "{base} {bytes}"
+            );
         }
         assert!(
             check_distance(i64::MIN).is_err() && check_distance(i64::MAX).is_err() && check_distance(-4096).is_ok()
         );
-        assert!(check_size(1 << 47, 1 << 40, COUNT).is_ok() && check_size(usize::MAX, 0, COUNT).is_ok());
+        assert!(
+            check_size(1 << 47, 1 << 40, ErrorClass::Count).is_ok()
+                && check_size(usize::MAX, 0, ErrorClass::Count).is_ok()
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::cell::UnsafeCell;
 use weft_core::layout::{Element, Layout};
 
 use super::{Access, Count, Shape, UserData, check_items, checkers};
-use crate::error::{BUFFER, Error, Result};
+use crate::error::{Error, ErrorClass, Result};
 
 /// Words of a label.
 pub const LABEL_WORDS: usize = 16;
@@ -42,7 +42,7 @@ impl Label {
         let byte = Layout::element(Element::UInt8);
         let layout =
             Layout::structure(&[(from_base, LABEL_BYTES, byte), (0, count, layout.clone())]).map_err(|why| {
-                Error::new(BUFFER, format!("WEFT_CHECK: the buffer cannot have a label before it: {why}"))
+                Error::new(ErrorClass::Buffer, format!("WEFT_CHECK: the buffer cannot have a label before it: {why}"))
             })?;
         Ok(UserData { base, bytes: LABEL_BYTES + bytes, shape: Shape::Items { count: Count::of_program(1), layout } })
     }

@@ -5,7 +5,7 @@ use weft_core::message::Head;
 
 use super::{Messages, Outgoing, PeerAccess};
 use crate::arguments::CollectiveScope;
-use crate::error::{Cause, Error, OTHER, PEER_GONE, TRUNCATED};
+use crate::error::{Cause, Error, ErrorClass};
 use crate::group::PeerId;
 
 /// The most failures that this process keeps of operations that it has not come to yet. It forgets the oldest ones. An operation that was
@@ -29,8 +29,8 @@ impl Messages {
     pub(super) fn handle_given_up(&mut self, peer: PeerId, context: u32, tag: i32, cause: Cause) {
         // What an error means at one process it means at the others.
         let class = match cause.class {
-            class @ (TRUNCATED | PEER_GONE) => class,
-            _ => OTHER,
+            class @ (ErrorClass::Truncate | ErrorClass::ProcAborted) => class,
+            _ => ErrorClass::Other,
         };
         let cause = Cause { class, ..cause };
         // One word is enough, and several processes may say it.
@@ -71,8 +71,10 @@ impl Messages {
             return Some(Error::finalized(number));
         }
         let why = match class {
-            TRUNCATED => "it was sent more than its buffer holds: all processes must describe the same amount of data",
-            PEER_GONE => "a process that it needed is gone",
+            ErrorClass::Truncate => {
+                "it was sent more than its buffer holds: all processes must describe the same amount of data"
+            }
+            ErrorClass::ProcAborted => "a process that it needed is gone",
             _ => "it could not do its part",
         };
         let who = if peers.is_known(peer) { peers.number(peer).to_string() } else { "(which has left)".to_owned() };
@@ -100,7 +102,7 @@ impl Messages {
             if is_first && place.group.size() <= TOLD_WHOLE_MAX { (0..place.group.size()).collect() } else { partners };
         told.sort_unstable();
         told.dedup();
-        let head = Head::given_up(place.context, place.tag, cause.class as u32, cause.finalized);
+        let head = Head::given_up(place.context, place.tag, ErrorClass::to_wire(Some(cause.class)), cause.finalized);
         for rank in told.into_iter().filter(|rank| *rank != place.rank) {
             let peer = place.group.members[rank as usize];
             if !peers.has_failed(peer) {

@@ -4,7 +4,7 @@
 //! are matched as one. A receive has room for a label before the program's buffer, and is a request of its own; the program's request
 //! completes with it, once the two sides have been compared. By then the data has arrived: the error says that it is not what was asked for.
 
-use weft_engine::error::TRUNCATED;
+use weft_engine::error::ErrorClass;
 use weft_launch::CallSite;
 
 use crate::awaited::Awaited;
@@ -116,7 +116,7 @@ impl Process {
         error: Option<Error>,
         communicator: usize,
     ) -> (Status, Option<Error>) {
-        let is_cut = error.as_ref().is_some_and(|error| error.class == TRUNCATED);
+        let is_cut = error.as_ref().is_some_and(|error| error.class == ErrorClass::Truncate);
         if status.cancelled || status.source < 0 || (error.is_some() && !is_cut) {
             return (status, error);
         }

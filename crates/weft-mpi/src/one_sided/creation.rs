@@ -9,7 +9,7 @@ use weft_engine::windows::{Exposure, NewWindow, Reach};
 use super::{agree, remove, scope};
 use crate::communicator::{Creation, agree_on_context, gather_all};
 use crate::constants::*;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorClass, Result};
 use crate::object::{Group, Info, full};
 use crate::process::{Process, with};
 use crate::window::direct::Direct;
@@ -148,7 +148,7 @@ fn prepare_in(handle: usize, group: &Group, wish: Wish) -> Result<Prepared> {
         let near = (0..group.size()).filter(|rank| engine.is_near(group.members[*rank as usize]));
         Ok::<Vec<u32>, Error>(near.collect())
     })?;
-    let class = own_error.as_ref().map_or(0, |error| error.class);
+    let class = ErrorClass::to_wire(own_error.as_ref().map(|error| error.class));
     let told: [i64; TOLD] = [
         i64::from(class),
         wish.size,
@@ -162,9 +162,10 @@ fn prepare_in(handle: usize, group: &Group, wish: Wish) -> Result<Prepared> {
         return Err(error);
     }
     let each: Vec<&[i64]> = all.chunks_exact(TOLD).collect();
-    if let Some((rank, words)) = each.iter().enumerate().find(|(_, words)| words[0] != 0) {
+    let refused = |words: &&[i64]| ErrorClass::from_wire(words[0] as u32);
+    if let Some((rank, class)) = each.iter().enumerate().find_map(|(rank, words)| Some((rank, refused(words)?))) {
         let message = format!("rank {rank} has called this with an argument that is wrong, and so there is no window");
-        return Err(Error::new(words[0] as i32, message));
+        return Err(Error::new(class, message));
     }
     if let Some(rank) = each.iter().position(|words| words[4] >> 1 != i64::from(wish.flavor)) {
         let message = format!("rank {rank} makes a window of another kind: all processes must call the same function");
@@ -272,7 +273,7 @@ fn allocate(
 }
 
 /// The error of a window of which `rank` has no memory.
-fn no_memory_of(rank: usize, class: i32) -> Error {
+fn no_memory_of(rank: usize, class: ErrorClass) -> Error {
     Error::new(class, format!("rank {rank} has no memory for its part, and so there is no window"))
 }
 
@@ -285,7 +286,7 @@ pub fn open(prepared: Prepared, exposure: Exposure, mapped: Vec<Option<Exposed>>
     let communicator = prepared.communicator;
     let opened = with(|process| open_here(process, prepared, exposure, mapped));
     // Nobody accesses a window that its target has not opened: what is there is what the target's program put there before.
-    let class = opened.as_ref().err().map_or(0, |error| i64::from(error.class));
+    let class = i64::from(ErrorClass::to_wire(opened.as_ref().err().map(|error| error.class)));
     let remote = opened.as_ref().ok().and_then(|opened| opened.remote);
     let own = remote.map_or([class, 0, 0, 0], |memory| [class, 1, memory.key as i64, memory.address as i64]);
     let all = scope(communicator).and_then(|scope| gather_all(scope, &own));

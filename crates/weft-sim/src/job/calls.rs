@@ -12,7 +12,7 @@ pub(super) use leftovers::{WildBlocks, WildWait};
 pub(super) use persistent::Persistent;
 use std::fmt;
 use weft_core::matching::Envelope;
-use weft_engine::error::{Error, OTHER, PEER_GONE, TRUNCATED};
+use weft_engine::error::{Error, ErrorClass};
 use weft_engine::group::PeerId;
 use weft_engine::request::{Mode, Receive, Request, Send, State, Status};
 
@@ -296,7 +296,8 @@ impl Proc {
     pub(super) fn may_fail(&self, error: &Error) -> bool {
         let Some(mortal) = self.mortal else { return false };
         // A neighbour that has died is noticed first by whoever copies to or from its memory.
-        matches!(error.class, PEER_GONE | OTHER) && error.message.contains(&format!("process {mortal} of the job"))
+        matches!(error.class, ErrorClass::ProcAborted | ErrorClass::Other)
+            && error.message.contains(&format!("process {mortal} of the job"))
     }
 
     fn end_send(&mut self, id: u32) -> Checked<bool> {
@@ -348,7 +349,9 @@ impl Proc {
         let truncated = message.bytes > message.room;
         match error {
             None if truncated => return wrong("it was too long, and nothing is said".into()),
-            Some(error) if !truncated || error.class != TRUNCATED => return wrong(format!("it fails: {error}")),
+            Some(error) if !truncated || error.class != ErrorClass::Truncate => {
+                return wrong(format!("it fails: {error}"));
+            }
             _ => {}
         }
         self.take_in(message.id.into(), bytes as usize, placed).or_else(wrong)

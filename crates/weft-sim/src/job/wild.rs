@@ -10,7 +10,7 @@
 
 use super::program::Message;
 use super::shape::{Placed, content};
-use weft_engine::error::{Error, TRUNCATED};
+use weft_engine::error::{Error, ErrorClass};
 use weft_engine::request::Status;
 
 /// A receive of a block that is over, in the order of posting.
@@ -77,7 +77,7 @@ fn identify(sent: &[Message], receive: &mut Taken, receiver: &[Option<usize>]) -
     let fits = |at: usize| {
         let message = &sent[at];
         let bytes = message.bytes.min(room);
-        let class = (message.bytes > room).then_some(TRUNCATED);
+        let class = (message.bytes > room).then_some(ErrorClass::Truncate);
         let expected = Status { source: message.from as i32, tag: message.tag, error: 0, bytes, cancelled: false };
         receiver[at].is_none()
             && *status == expected

@@ -1,7 +1,8 @@
 //! The buffers of a collective, as the program describes them, and what is checked of them before anything is planned: that they can be
 //! counted, that there can be memory where they are, and that they are apart (MPI-5.0 §6.1).
 
-use crate::generated::constants::*;
+use crate::arguments::*;
+use crate::constants::*;
 use crate::types::*;
 use std::ffi::c_void;
 use std::sync::Arc;

@@ -2,10 +2,10 @@
 //! root, reduction operation and operands, and which data goes from whom to whom. The arguments have been checked by then: its plan is made.
 
 use super::buffers::*;
-use super::inter::Role;
-use super::sides::Side;
+use super::sides::{Role, Side};
+use crate::arguments::*;
 use crate::check::is_in_place;
-use crate::generated::constants::*;
+use crate::constants::*;
 use crate::types::*;
 use std::ffi::c_int;
 use std::ops::Range;

@@ -3,9 +3,10 @@
 use super::buffers::Part;
 use super::buffers::check_apart;
 use super::plan::{describe_bcast, operands, operation, reduction, refuse_in_place, root_rank};
-use super::sides::{Side, plan_exchange};
+use super::sides::{Role, Side, plan_exchange};
 use super::{called, run_bound};
-use crate::generated::constants::*;
+use crate::arguments::*;
+use crate::constants::*;
 use crate::types::*;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -15,16 +16,6 @@ use weft_mpi::collective::{Arguments, Bound, CollectiveScope};
 use weft_mpi::error::Result;
 use weft_mpi::object::{Communicator, Group};
 use weft_mpi::process::{Guard, Process};
-
-/// What a process is in a rooted operation: `root` is MPI_ROOT at the root, MPI_PROC_NULL at the others of its group, and its rank at all of
-/// the other group.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Role {
-    Root,
-    Absent,
-    /// Of the group that the root is not in.
-    Member(u32),
-}
 
 fn role(process: &Guard, comm: MPI_Comm, root: c_int) -> Result<Role> {
     Ok(match root {

@@ -3,6 +3,7 @@
 use super::buffers::{Part, Parts, TypedParts};
 use super::sides::{Side, plan_exchange};
 use super::{called, run};
+use crate::arguments::*;
 use crate::types::*;
 use std::ffi::c_void;
 use weft_mpi::algorithms::{self, NeighbourExchange};

@@ -1,8 +1,9 @@
 //! What this process does in each collective: its schedule and its buffers.
 
 use super::buffers::*;
+use crate::arguments::*;
 use crate::check::is_in_place;
-use crate::generated::constants::*;
+use crate::constants::*;
 use crate::types::*;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;

@@ -12,7 +12,7 @@ use super::{
     PART_RUNS, packed,
 };
 use crate::engine::Engine;
-use crate::error::{Error, NO_MEMORY, RMA_RANGE, Result};
+use crate::error::{Error, ErrorClass, Result};
 use crate::memory::{self, Exposed, UserData};
 use crate::messages::{self, PeerAccess};
 use crate::request::{Hold, Mode, Receive, Send, State};
@@ -45,7 +45,10 @@ impl Access<'_> {
 #[cold]
 fn out_of_range(offset: u64, low: i64, high: i64, bytes: u64) -> Error {
     let (low, high) = (i128::from(offset) + i128::from(low), i128::from(offset) + i128::from(high));
-    Error::new(RMA_RANGE, format!("bytes {low} to {high} of the target are not in its window, which has {bytes} bytes"))
+    Error::new(
+        ErrorClass::RmaRange,
+        format!("bytes {low} to {high} of the target are not in its window, which has {bytes} bytes"),
+    )
 }
 
 /// How records say where an access is, or a part of it.
@@ -412,7 +415,7 @@ impl<P: Platform> Engine<P> {
             let reply = engine.await_answer(window, Answer::of(target, None, None))?;
             if target == window.rank {
                 if window.lock.request(Claim { rank: target, exclusive, reply }) {
-                    engine.end_answer(window, target, reply, None, 0);
+                    engine.end_answer(window, target, reply, None, None);
                 }
                 return Ok(());
             }
@@ -567,7 +570,9 @@ impl<P: Platform> Engine<P> {
             outcome.is_ok()
         });
         outcome?;
-        cut.map_err(|error| Error::new(NO_MEMORY, format!("the items cannot be described to their target: {error}")))
+        cut.map_err(|error| {
+            Error::new(ErrorClass::NoMem, format!("the items cannot be described to their target: {error}"))
+        })
     }
 
     /// How records say where `access` is; its datatype is told if it has not been. `None`: its description is too long.

@@ -13,7 +13,7 @@ use weft_core::placement::{PIECE_MAX, UNDER_WAY_MAX};
 use super::{byte, origin::Access};
 use crate::engine::Engine;
 use crate::engine::placement::OF_A_WINDOW;
-use crate::error::{Error, NO_MEMORY, Result};
+use crate::error::{Error, ErrorClass, Result};
 use crate::memory::UserData;
 use crate::peers::Route;
 use crate::transport::{Begun, Platform, Proof, RemoteMemory};
@@ -115,7 +115,7 @@ impl<P: Platform> Engine<P> {
         let Some(handle) = self.windows.placed.insert(placed) else {
             window.targets[target as usize].end_placed(number, writes);
             let message = "too many puts and gets are under way (limit 16777216): flush some first";
-            return Err(Error::new(NO_MEMORY, message));
+            return Err(Error::new(ErrorClass::NoMem, message));
         };
         window.note_busy(target);
         // Somebody has to look at the carrier until it has done that.

@@ -7,7 +7,7 @@ use weft_core::reduce::Op;
 
 use super::{ACCUMULATE_BYTES_MAX, BATCH_BYTES_MAX, NO_ANSWER, PART_LAYOUT, packed};
 use crate::engine::Engine;
-use crate::error::{OTHER, RMA_RANGE};
+use crate::error::ErrorClass;
 use crate::memory::{Exposed, SharedBuffer, UserData};
 use crate::messages::PeerAccess;
 use crate::regions::REGIONS_MAX;
@@ -121,7 +121,7 @@ impl<P: Platform> Engine<P> {
                 None => return None,
                 Some(Err(_)) => {
                     // No process of this library sends such a thing.
-                    self.refuse(window, rank, OTHER);
+                    self.refuse(window, rank, ErrorClass::Other);
                     return None;
                 }
                 Some(Ok(record)) => record,
@@ -167,7 +167,7 @@ impl<P: Platform> Engine<P> {
         match *record {
             Record::Put { place, data } => match locate(window, rank, &place, data.len() as u64) {
                 Some((_, target, skip)) => target.write(skip, data),
-                None => self.refuse(window, rank, RMA_RANGE),
+                None => self.refuse(window, rank, ErrorClass::RmaRange),
             },
             Record::PutLarge { place, bytes, tag } => {
                 let found =
@@ -179,7 +179,7 @@ impl<P: Platform> Engine<P> {
                     return false;
                 }
                 if !is_found {
-                    self.refuse(window, rank, RMA_RANGE);
+                    self.refuse(window, rank, ErrorClass::RmaRange);
                 }
             }
             Record::Get { place, bytes, reply } => {
@@ -216,7 +216,7 @@ impl<P: Platform> Engine<P> {
                     Some((exposed, target, skip)) => {
                         exposed.accumulate(&target, skip, (op, element), data, data.len(), None);
                     }
-                    None => self.refuse(window, rank, RMA_RANGE),
+                    None => self.refuse(window, rank, ErrorClass::RmaRange),
                 }
             }
             Record::AccumulateLarge { place, op, element, bytes, tag } => {
@@ -262,7 +262,7 @@ impl<P: Platform> Engine<P> {
                 let layouts = &mut window.sources[rank as usize].layouts;
                 let number = number as usize;
                 if number > PART_LAYOUT as usize {
-                    self.refuse(window, rank, OTHER);
+                    self.refuse(window, rank, ErrorClass::Other);
                 } else {
                     if number >= layouts.len() {
                         layouts.resize(number + 1, None);
@@ -297,8 +297,10 @@ impl<P: Platform> Engine<P> {
                 window.sources[rank as usize].completes += 1;
                 self.messages.completions += 1;
             }
-            Record::Data { reply, data } => self.end_answer(window, rank, reply, Some(data), 0),
-            Record::Done { reply, class } => self.end_answer(window, rank, reply, None, class as i32),
+            Record::Data { reply, data } => self.end_answer(window, rank, reply, Some(data), None),
+            Record::Done { reply, class } => {
+                self.end_answer(window, rank, reply, None, ErrorClass::from_wire(class));
+            }
         }
         true
     }
@@ -321,19 +323,19 @@ impl<P: Platform> Engine<P> {
             Some((exposed, target, skip)) => buffer.with_bytes(|data| {
                 exposed.accumulate(&target, skip, operation, data, data.len(), None);
             }),
-            None => self.refuse(window, rank, error.map_or(RMA_RANGE, |error| error.class)),
+            None => self.refuse(window, rank, error.map_or(ErrorClass::RmaRange, |error| error.class)),
         }
     }
 
     /// All that `rank` has asked for before is done.
     fn done(&mut self, window: &mut Window, rank: u32, reply: u32) {
         let class = std::mem::take(&mut window.sources[rank as usize].class);
-        self.record(window, rank, &Record::Done { reply, class: class as u32 });
+        self.record(window, rank, &Record::Done { reply, class: ErrorClass::to_wire(class) });
     }
 
     /// An operation named what is not exposed: its origin hears of it when it asks whether all is done.
     #[cold]
-    fn refuse(&mut self, window: &mut Window, rank: u32, class: i32) {
+    fn refuse(&mut self, window: &mut Window, rank: u32, class: ErrorClass) {
         self.windows.refused += 1;
         window.sources[rank as usize].note_class(class);
     }
@@ -341,7 +343,7 @@ impl<P: Platform> Engine<P> {
     #[cold]
     fn refuse_answer(&mut self, window: &mut Window, rank: u32, reply: u32) {
         self.windows.refused += 1;
-        self.record(window, rank, &Record::Done { reply, class: RMA_RANGE as u32 });
+        self.record(window, rank, &Record::Done { reply, class: ErrorClass::to_wire(Some(ErrorClass::RmaRange)) });
     }
 }
 

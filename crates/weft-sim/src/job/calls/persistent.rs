@@ -4,7 +4,7 @@ use super::{Live, background, text};
 use crate::job::process::{Checked, Proc};
 use crate::job::program::{Message, Step};
 use crate::job::shape::{Placed, content};
-use weft_engine::error::TRUNCATED;
+use weft_engine::error::ErrorClass;
 use weft_engine::request::{self, State, Status};
 
 /// One end of a message that is sent again and again.
@@ -105,7 +105,9 @@ impl Proc {
             let bytes = message.bytes.min(message.room);
             let expected = Status { source: message.from as i32, tag: message.tag, error: 0, bytes, cancelled: false };
             let truncated = message.bytes > message.room;
-            if status != expected || error.as_ref().map(|error| error.class) != truncated.then_some(TRUNCATED) {
+            if status != expected
+                || error.as_ref().map(|error| error.class) != truncated.then_some(ErrorClass::Truncate)
+            {
                 return Err(format!(
                     "the persistent receive {id} in round {round}: {status:?}, not {expected:?}; {error:?}"
                 ));

@@ -1,12 +1,13 @@
 //! Error classes, codes and strings, the program's own among them (MPI-5.0 §9.4, §9.5).
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 use crate::constants::{
-    ERROR_CLASS_NAMES, MPI_ERR_ARG, MPI_ERR_IN_STATUS, MPI_ERR_LASTCODE, MPI_ERR_PENDING, MPI_MAX_ERROR_STRING,
-    MPI_SUCCESS,
+    MPI_ERR_ARG, MPI_ERR_IN_STATUS, MPI_ERR_LASTCODE, MPI_ERR_PENDING, MPI_MAX_ERROR_STRING, MPI_SUCCESS,
 };
-use crate::error::{Error, Result};
+use crate::error_classes::ERROR_CLASSES;
+use weft_mpi::error::{Error, ErrorClass, Result};
 
 /// Codes of errors that have happened tell more than their class: the class is in the lowest bits, above it the number of a sentence,
 /// from 1 on. All are below `MPI_ERR_LASTCODE`, where the program's own begin (MPI-5.0 §9.5).
@@ -27,8 +28,26 @@ struct Added {
     text: String,
 }
 
-/// What the program added.
-pub struct ErrorCodes {
+static CODES: Mutex<ErrorCodes> = Mutex::new(ErrorCodes::new());
+
+/// Does something with the error codes of this process.
+pub(crate) fn with<R>(body: impl FnOnce(&mut ErrorCodes) -> R) -> R {
+    body(&mut CODES.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// The number of a class in the ABI.
+pub(crate) fn number(class: ErrorClass) -> i32 {
+    let (_, number, ..) = ERROR_CLASSES[class as usize];
+    number
+}
+
+/// The name of the class that has this number in the ABI, if the standard has one.
+pub(crate) fn name(number: i32) -> Option<&'static str> {
+    standard(number).map(|(name, _)| name)
+}
+
+/// What the program added, and what has happened.
+pub(crate) struct ErrorCodes {
     added: BTreeMap<i32, Added>,
     last: i32,
     /// The last errors that have happened.
@@ -39,14 +58,16 @@ pub struct ErrorCodes {
 
 impl ErrorCodes {
     /// Nothing added.
-    pub const fn new() -> Self {
+    const fn new() -> Self {
         Self { added: BTreeMap::new(), last: MPI_ERR_LASTCODE, happened: Vec::new(), oldest: 0 }
     }
 
     /// The code of an error of `class` that has happened, as `sentence` tells: MPI_Error_string gives it for that code until many others have
     /// happened. Codes of the program stay as they are, and so do the classes that say something about other codes.
-    pub fn note(&mut self, class: i32, sentence: &str) -> i32 {
-        if !(1..=CLASS_MASK).contains(&class) || matches!(class, MPI_ERR_IN_STATUS | MPI_ERR_PENDING) {
+    pub(crate) fn note(&mut self, class: ErrorClass, sentence: &str) -> i32 {
+        let speaks_of_others = matches!(class, MPI_ERR_IN_STATUS | MPI_ERR_PENDING);
+        let class = number(class);
+        if speaks_of_others || class > CLASS_MASK {
             return class;
         }
         let known = self.happened.iter().position(|error| error.class == class && error.sentence == sentence);
@@ -65,12 +86,12 @@ impl ErrorCodes {
     }
 
     /// `MPI_LASTUSEDCODE`.
-    pub fn last(&self) -> i32 {
+    pub(crate) fn last(&self) -> i32 {
         self.last
     }
 
     /// A new class.
-    pub fn add_class(&mut self) -> i32 {
+    pub(crate) fn add_class(&mut self) -> i32 {
         self.last += 1;
         self.added.insert(self.last, Added { class: self.last, text: String::new() });
         self.last
@@ -80,7 +101,7 @@ impl ErrorCodes {
     ///
     /// # Errors
     /// `MPI_ERR_ARG` when `class` is none.
-    pub fn add_code(&mut self, class: i32) -> Result<i32> {
+    pub(crate) fn add_code(&mut self, class: i32) -> Result<i32> {
         if self.class_of(class)? != class {
             return Err(Error::new(MPI_ERR_ARG, format!("{class} is an error code, not an error class")));
         }
@@ -93,7 +114,7 @@ impl ErrorCodes {
     ///
     /// # Errors
     /// `MPI_ERR_ARG` when the program did not add `code`, or the text is too long.
-    pub fn set_text(&mut self, code: i32, text: &str) -> Result<()> {
+    pub(crate) fn set_text(&mut self, code: i32, text: &str) -> Result<()> {
         if text.len() >= MPI_MAX_ERROR_STRING as usize {
             return Err(Error::new(MPI_ERR_ARG, format!("the text is longer than {} bytes", MPI_MAX_ERROR_STRING - 1)));
         }
@@ -107,7 +128,7 @@ impl ErrorCodes {
     ///
     /// # Errors
     /// `MPI_ERR_ARG` when the program did not add `code`.
-    pub fn remove_text(&mut self, code: i32) -> Result<()> {
+    pub(crate) fn remove_text(&mut self, code: i32) -> Result<()> {
         self.set_text(code, "")
     }
 
@@ -115,7 +136,7 @@ impl ErrorCodes {
     ///
     /// # Errors
     /// `MPI_ERR_ARG` when it is none, or it still has a text.
-    pub fn remove_code(&mut self, code: i32) -> Result<()> {
+    pub(crate) fn remove_code(&mut self, code: i32) -> Result<()> {
         match self.added.get(&code) {
             Some(added) if added.class != code => {
                 self.check_text_removed(code)?;
@@ -139,7 +160,7 @@ impl ErrorCodes {
     ///
     /// # Errors
     /// `MPI_ERR_ARG` when it is none, codes of it exist, or it still has a text.
-    pub fn remove_class(&mut self, class: i32) -> Result<()> {
+    pub(crate) fn remove_class(&mut self, class: i32) -> Result<()> {
         if self.added.get(&class).is_none_or(|added| added.class != class) {
             return Err(Error::new(MPI_ERR_ARG, format!("{class} is no error class of the program")));
         }
@@ -155,7 +176,7 @@ impl ErrorCodes {
     ///
     /// # Errors
     /// `MPI_ERR_ARG` when it is none.
-    pub fn class_of(&self, code: i32) -> Result<i32> {
+    pub(crate) fn class_of(&self, code: i32) -> Result<i32> {
         if code == MPI_SUCCESS || standard(code).is_some() {
             return Ok(code);
         }
@@ -169,7 +190,7 @@ impl ErrorCodes {
     ///
     /// # Errors
     /// `MPI_ERR_ARG` when it is none.
-    pub fn text(&self, code: i32) -> Result<String> {
+    pub(crate) fn text(&self, code: i32) -> Result<String> {
         if let Some(added) = self.added.get(&code) {
             return Ok(added.text.clone());
         }
@@ -202,20 +223,25 @@ fn place_within(code: i32) -> Option<usize> {
     usize::try_from(code >> CLASS_BITS).ok()?.checked_sub(1)
 }
 
-impl Default for ErrorCodes {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-fn standard(class: i32) -> Option<(&'static str, &'static str)> {
-    ERROR_CLASS_NAMES.iter().find(|(known, ..)| *known == class).map(|(_, name, text)| (*name, *text))
+/// Name and sentence of the class of the standard that has this number.
+fn standard(number: i32) -> Option<(&'static str, &'static str)> {
+    ERROR_CLASSES.iter().find(|(_, known, ..)| *known == number).map(|(_, _, name, text)| (*name, *text))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::constants::MPI_ERR_OTHER;
+
+    /// Expect: the table has each class at its place, numbers that rise as the classes do, and no success.
+    #[test]
+    fn every_class_has_its_number() {
+        let classes: Vec<ErrorClass> = ERROR_CLASSES.iter().map(|(class, ..)| *class).collect();
+        assert_eq!(classes, ErrorClass::ALL);
+        assert!(classes.iter().enumerate().all(|(place, class)| *class as usize == place));
+        assert!(classes.is_sorted_by_key(|class| number(*class)) && number(classes[0]) > MPI_SUCCESS);
+        assert!(classes.iter().all(|class| ErrorClass::from_wire(ErrorClass::to_wire(Some(*class))) == Some(*class)));
+    }
 
     #[test]
     fn the_code_of_an_error_tells_its_sentence_and_for_ever_its_class() {
@@ -224,17 +250,17 @@ mod tests {
         assert!(code > CLASS_MASK && code <= MPI_ERR_LASTCODE);
         assert_eq!(
             (codes.class_of(code).unwrap(), codes.text(code).unwrap().as_str()),
-            (MPI_ERR_OTHER, "the loom is jammed")
+            (number(MPI_ERR_OTHER), "the loom is jammed")
         );
         assert_eq!(codes.note(MPI_ERR_OTHER, "the loom is jammed"), code);
-        for number in 0..SENTENCES_MAX {
-            let other = codes.note(MPI_ERR_ARG, &format!("number {number}"));
-            assert_eq!(codes.text(other).unwrap(), format!("number {number}"));
+        for turn in 0..SENTENCES_MAX {
+            let other = codes.note(MPI_ERR_ARG, &format!("number {turn}"));
+            assert_eq!(codes.text(other).unwrap(), format!("number {turn}"));
         }
         assert_eq!(codes.happened.len(), SENTENCES_MAX);
-        assert_eq!(codes.class_of(code).unwrap(), MPI_ERR_OTHER);
+        assert_eq!(codes.class_of(code).unwrap(), number(MPI_ERR_OTHER));
         assert!(codes.text(code).unwrap().starts_with("MPI_ERR_OTHER"));
-        assert_eq!(codes.note(MPI_ERR_IN_STATUS, "two"), MPI_ERR_IN_STATUS);
+        assert_eq!(codes.note(MPI_ERR_IN_STATUS, "two"), number(MPI_ERR_IN_STATUS));
         assert!(
             codes.set_text(code, "no").is_err() && codes.add_code(code).is_err() && codes.remove_code(code).is_err()
         );
@@ -246,11 +272,11 @@ mod tests {
         let mut codes = ErrorCodes::new();
         let given = codes.note(MPI_ERR_OTHER, "the loom is jammed");
         // The lowest bits of each say MPI_ERR_OTHER or another class.
-        for number in (given + 1..=MPI_ERR_LASTCODE).chain([-1, i32::MIN, i32::MAX]) {
-            let is_known = codes.class_of(number).is_ok();
-            let was_given = number >> CLASS_BITS == 1 && standard(number & CLASS_MASK).is_some();
-            assert_eq!(is_known, was_given || standard(number).is_some(), "{number}");
-            assert_eq!(codes.text(number).is_ok(), is_known, "{number}");
+        for code in (given + 1..=MPI_ERR_LASTCODE).chain([-1, i32::MIN, i32::MAX]) {
+            let is_known = codes.class_of(code).is_ok();
+            let was_given = code >> CLASS_BITS == 1 && standard(code & CLASS_MASK).is_some();
+            assert_eq!(is_known, was_given || standard(code).is_some(), "{code}");
+            assert_eq!(codes.text(code).is_ok(), is_known, "{code}");
         }
     }
 
@@ -270,6 +296,6 @@ mod tests {
         codes.remove_text(class).unwrap();
         codes.remove_class(class).unwrap();
         assert!(codes.remove_class(class).is_err() && codes.remove_text(class).is_err());
-        assert!(codes.remove_class(MPI_ERR_OTHER).is_err() && codes.remove_code(0).is_err());
+        assert!(codes.remove_class(number(MPI_ERR_OTHER)).is_err() && codes.remove_code(0).is_err());
     }
 }

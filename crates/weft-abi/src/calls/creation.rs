@@ -1,0 +1,132 @@
+//! What the constructors of communicators have in common (MPI-5.0 §7.4): all processes agree on a context, and those whose part has failed
+//! tell the others.
+
+use crate::types::*;
+use std::sync::Arc;
+use weft_mpi::check::{Call, check_now};
+use weft_mpi::collective::CollectiveScope;
+use weft_mpi::communicator::{Creation, agree_on_context, gather_all, needed, open_creation};
+use weft_mpi::error::{Error, Result};
+use weft_mpi::object::{Communicator, Group, PeerId};
+use weft_mpi::process::{lock, with};
+
+/// Agrees with the processes of `place` on the context of a new communicator of `group`, with what `fill` puts into it,
+/// and hands out its handle; MPI_COMM_NULL when this process is not in `group`.
+///
+/// # Safety
+/// `newcomm` can be written.
+pub(super) unsafe fn create(
+    creation: Creation,
+    place: CollectiveScope,
+    group: Arc<Group>,
+    newcomm: *mut MPI_Comm,
+    fill: impl FnOnce(&mut Communicator),
+) -> Result<()> {
+    let handle = add(&place, group, fill);
+    agree_on_context(place, handle.clone(), creation)?;
+    // SAFETY: the caller's pointer.
+    unsafe { *newcomm = handle?.map_or(MPI_Comm::NULL, MPI_Comm) };
+    Ok(())
+}
+
+/// A new communicator without a context; `None` when this process is not in `group`.
+pub(super) fn add(
+    place: &CollectiveScope,
+    group: Arc<Group>,
+    fill: impl FnOnce(&mut Communicator),
+) -> Result<Option<usize>> {
+    if group.rank.is_none() {
+        return Ok(None);
+    }
+    with(|process| {
+        let handle = process.add_communicator(group, place.communicator)?;
+        fill(process.objects.communicator_mut(handle)?);
+        Ok(Some(handle))
+    })
+}
+
+/// Agrees with the processes of `place` on the context of a new intercommunicator between `local` and `remote`, and hands out its handle;
+/// MPI_COMM_NULL when this process is not in `local`, or one of the groups is empty (MPI-5.0 §7.4.2).
+///
+/// # Safety
+/// `newcomm` can be written.
+pub(super) unsafe fn create_between(
+    creation: Creation,
+    place: CollectiveScope,
+    local: Arc<Group>,
+    remote: Arc<Group>,
+    is_first: bool,
+    newcomm: *mut MPI_Comm,
+) -> Result<()> {
+    let nobody = || Arc::new(Group { members: Vec::new(), rank: None, session: None });
+    let local = if remote.members.is_empty() { nobody() } else { local };
+    // SAFETY: the caller's pointer.
+    unsafe { create(creation, place, local, newcomm, |object| object.connect(remote, is_first)) }
+}
+
+/// What MPI_Comm_create does with an intercommunicator: `group` is the part of the local group that is in the new one; `place` is that of
+/// an agreement of all its processes.
+///
+/// # Safety
+/// `newcomm` can be written.
+pub(super) unsafe fn create_part_between(
+    comm: MPI_Comm,
+    place: CollectiveScope,
+    group: Result<Arc<Group>>,
+    newcomm: *mut MPI_Comm,
+) -> Result<()> {
+    // Who is in it, and at which place, is what each process of the other group has to know.
+    const OUTSIDE: i64 = -1;
+    let group = open_creation(place, Creation::Create, group)?;
+    let place = with(|process| process.agreement_scope(comm.0))?;
+    let places = gather_all(place, &[group.rank.map_or(OUTSIDE, i64::from)])?;
+    let (place, (remote, remote_begin, is_first, own)) = with(|process| {
+        let place = process.agreement_scope(comm.0)?;
+        let object = process.objects.communicator(comm.0)?;
+        let (remote, inter) = object.remote()?;
+        let begin = if inter.is_first { object.group.members.len() } else { 0 };
+        Ok::<_, Error>((place, (remote.clone(), begin, inter.is_first, process.own())))
+    })?;
+    let mut chosen: Vec<(i64, PeerId)> =
+        places[remote_begin..].iter().copied().zip(remote.members.iter().copied()).collect();
+    chosen.retain(|(place, _)| *place != OUTSIDE);
+    chosen.sort_unstable();
+    let remote = remote.derive(chosen.into_iter().map(|(_, member)| member).collect(), own);
+    // SAFETY: the caller's pointer.
+    unsafe { create_between(Creation::Create, place, group, remote, is_first, newcomm) }
+}
+
+/// With `WEFT_CHECK`, all processes of the communicator must have come to the same call. The nonblocking ones are not compared: they would wait.
+pub(super) fn compared(comm: MPI_Comm) -> Result<()> {
+    let mut process = lock();
+    if !process.checks_calls {
+        return Ok(());
+    }
+    let place = process.agreement_scope(comm.0)?;
+    check_now(process, place, Call::default()).map(drop)
+}
+
+/// Arguments of a constructor that are checked before anything is done. What is wrong with them the other processes of `comm` are told, which come to the same
+/// call, and wait for this one there (decision 0194).
+pub(crate) fn told(comm: MPI_Comm, creation: Creation, checks: impl FnOnce() -> Result<()>) -> Result<()> {
+    checks().inspect_err(|error| refuse(comm, creation, error))
+}
+
+#[cold]
+fn refuse(comm: MPI_Comm, creation: Creation, error: &Error) {
+    let has_compared = || if creation == Creation::Window { Ok(()) } else { compared(comm) };
+    // Who is in no such communicator has nobody to tell.
+    let place = has_compared().and_then(|()| with(|process| process.agreement_scope(comm.0)));
+    place.and_then(|place| needed::<()>(&place, creation, Err(error.clone()))).ok();
+}
+
+/// The same of a constructor that waits for nobody.
+pub(crate) fn told_at_once(comm: MPI_Comm, creation: Creation, checks: impl FnOnce() -> Result<()>) -> Result<()> {
+    checks().inspect_err(|error| {
+        with(|process| {
+            let place = process.agreement_scope(comm.0)?;
+            process.start_refusal(place, creation, error)
+        })
+        .ok();
+    })
+}

@@ -1,0 +1,29 @@
+//! Which object a call is about, and so whose error handler hears of what goes wrong (MPI-5.0 §9.3).
+
+use crate::types::*;
+
+/// The object whose error handler hears of an error (MPI-5.0 §9.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scope {
+    /// No object: the error handler of MPI_COMM_SELF, or of the initial communicator before initialisation.
+    None,
+    /// This communicator's.
+    Comm(MPI_Comm),
+    /// This window's.
+    Win(MPI_Win),
+    /// This file's; MPI_FILE_NULL has the handler that new files get.
+    File(MPI_File),
+    /// This session's.
+    Session(MPI_Session),
+    /// The error handler given as an argument.
+    Errhandler(MPI_Errhandler),
+    /// The tool interface: errors are only returned (MPI-5.0 §15.3.10).
+    Tool,
+}
+
+/// The scope of a call that gets the address of its object's handle, to set it to null.
+#[inline(always)]
+pub(crate) fn scope_at<T: Copy>(handle: *const T, scope: fn(T) -> Scope) -> Scope {
+    // SAFETY: a pointer in a call that is not null points to a handle: the contract of the C prototype.
+    unsafe { handle.as_ref() }.map_or(Scope::None, |&handle| scope(handle))
+}
