@@ -3,6 +3,7 @@
 //! Generated code calls them before the implementation. On the good path each is a compare and a jump; the sentence is
 //! made in a cold function. Ranks, tags and handles are checked where the object is known.
 
+use crate::arguments::InOut;
 use crate::constants::{MPI_ERR_ARG, MPI_ERR_COUNT, MPI_ERR_DIMS, MPI_ERR_SIZE, MPI_IN_PLACE};
 use crate::types::MPI_Info;
 use std::ffi::c_int;
@@ -25,13 +26,9 @@ pub(crate) fn natural(name: &'static str, value: i64) -> Result<(), Error> {
 }
 
 /// A length that says how much room there is, and is set to what is needed, is not negative: MPI_ERR_ARG.
-///
-/// # Safety
-/// `length` can be read, or is null.
 #[inline(always)]
-pub(crate) unsafe fn room(name: &'static str, length: *const c_int) -> Result<(), Error> {
-    // SAFETY: the caller's promise.
-    unsafe { length.as_ref() }.map_or(Ok(()), |length| natural(name, i64::from(*length)))
+pub(crate) fn room(name: &'static str, length: Option<InOut<c_int>>) -> Result<(), Error> {
+    length.map_or(Ok(()), |length| natural(name, i64::from(length.get())))
 }
 
 /// The size of a window is not negative: MPI_ERR_SIZE.

@@ -1,10 +1,12 @@
 //! The extern functions: for each symbol a body that checks its arguments and calls the implementation.
 
+mod arguments;
+
 use super::scan::{Implemented, implementation_name};
 use super::spec::{Chapter, Direction, Form, Parameter, Procedure, Spec};
 use super::tables::variant;
 use super::{MARKER, Output};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 /// Lines are not longer than rustfmt.toml allows.
 const WIDTH: usize = 120;
@@ -64,6 +66,7 @@ fn chapter_module(spec: &Spec, implemented: &Implemented, chapter: &Chapter) -> 
 use crate::arguments::*;
 use crate::boundary::{{{calls}, unsupported, unsupported_value, value}};
 use crate::check;
+use crate::constants::*;
 use crate::functions::Function;
 use crate::scope::{{Scope, scope_at}};
 use crate::types::*;
@@ -150,8 +153,8 @@ pub(super) fn implementation(implemented: &Implemented, procedure: &Procedure, f
     let callbacks_differ = procedure.parameters.iter().any(|parameter| parameter.kind == "POLYFUNCTION");
     plain(&own).or_else(|| if callbacks_differ { None } else { plain(&shared) }).or_else(|| {
         let (base, form) = match (shared.strip_prefix('i'), shared.strip_suffix("_init")) {
-            (Some(base), None) => (base, "Form::Nonblocking(request)"),
-            (None, Some(base)) => (base, "Form::Persistent(request)"),
+            (Some(base), None) => (base, "Form::Nonblocking(Out::new(request))"),
+            (None, Some(base)) => (base, "Form::Persistent(Out::new(request))"),
             _ => return None,
         };
         let (path, _) = find(base).filter(|(_, function)| function.takes_form)?;
@@ -225,7 +228,8 @@ impl Entry<'_> {
         let mut arguments: Vec<String> = form.iter().map(|&form| form.to_owned()).collect();
         let mut write_back = Vec::new();
         let in_form = |name: &str| form.is_some() && matches!(name, "info" | "request");
-        for parameter in self.parameters.iter().filter(|p| p.kind != "VARARGS" && !in_form(&p.name)) {
+        let is_own = |p: &&Parameter| p.kind != "VARARGS" && !in_form(&p.name) && !self.is_length_of_text(p);
+        for parameter in self.parameters.iter().filter(is_own) {
             arguments.push(self.argument(parameter)?);
             if let Some((before, after)) = self.wide_local(parameter)? {
                 lines.push(before);
@@ -248,66 +252,8 @@ impl Entry<'_> {
         })
     }
 
-    /// An output whose width depends on the form goes through a 64-bit local: the lines before and after the call.
-    fn wide_local(&self, parameter: &Parameter) -> Result<Option<(String, Option<String>)>> {
-        if !self.is_wide_output(parameter) {
-            return Ok(None);
-        }
-        let name = rust_name(parameter);
-        if !parameter.in_form(self.form) {
-            return Ok(Some((format!("let mut {name}_wide = 0_i64;"), None)));
-        }
-        let c_type = self.spec.c_type(parameter, self.form);
-        let initial = match (parameter.direction, c_type) {
-            (Direction::Out, _) => "0_i64".to_owned(),
-            (_, "int") => format!("i64::from(unsafe {{ *{name} }})"),
-            (_, "MPI_Aint") => format!("unsafe {{ *{name} }} as i64"),
-            _ => format!("unsafe {{ *{name} }}"),
-        };
-        let narrowed = match c_type {
-            "int" => format!("narrow({name}_wide)"),
-            "MPI_Aint" => format!("{name}_wide as MPI_Aint"),
-            _ => format!("{name}_wide"),
-        };
-        let after = format!("unsafe {{ *{name} = {narrowed} }};");
-        Ok(Some((format!("let mut {name}_wide = {initial};"), Some(after))))
-    }
-
-    fn is_wide_output(&self, parameter: &Parameter) -> bool {
-        let varies = parameter.is_poly() && self.spec.c_type(parameter, Form::Large) != "fn";
-        varies && parameter.direction != Direction::In && parameter.lengths.is_empty()
-    }
-
-    /// What the implementation gets for a parameter.
-    fn argument(&self, parameter: &Parameter) -> Result<String> {
-        let name = rust_name(parameter);
-        let c_type = self.spec.c_type(parameter, self.form);
-        if self.is_wide_output(parameter) {
-            return Ok(format!("&mut {name}_wide"));
-        }
-        if !parameter.in_form(self.form) {
-            // The usual binding has neither the array of large counts nor its length.
-            return Ok(match &parameter.lengths[..] {
-                [] => "0".to_owned(),
-                _ => format!("std::ptr::null_mut::<{}>()", rust_scalar(c_type)?),
-            });
-        }
-        if !parameter.is_poly() || c_type == "fn" {
-            return Ok(name);
-        }
-        if !parameter.lengths.is_empty() {
-            ensure!(parameter.direction == Direction::In, "an output array whose width depends on the form");
-            return Ok(match c_type {
-                "int" => format!("Counts::Narrow({name})"),
-                // MPI_Aint, MPI_Count and MPI_Offset are all 64 bits wide (MPI-5.0 §20).
-                _ => format!("Counts::Wide({name}.cast())"),
-            });
-        }
-        Ok(self.as_wide(parameter, &name))
-    }
-
     /// An input number as `i64`.
-    fn as_wide(&self, parameter: &Parameter, name: &str) -> String {
+    pub(super) fn as_wide(&self, parameter: &Parameter, name: &str) -> String {
         match self.spec.c_type(parameter, self.form) {
             "int" => format!("i64::from({name})"),
             "MPI_Aint" => format!("{name} as i64"),
@@ -475,7 +421,9 @@ fn invocation(path: &str, arguments: &[String]) -> String {
 fn room_check(parameter: &Parameter) -> Option<String> {
     let says_room = matches!(parameter.kind.as_str(), "STRING_LENGTH" | "INFO_VALUE_LENGTH" | "ARRAY_LENGTH_NNI");
     let is_asked = says_room && parameter.direction == Direction::InOut && parameter.lengths.is_empty();
-    is_asked.then(|| format!("unsafe {{ check::room(\"{}\", {})? }};", parameter.name, rust_name(parameter)))
+    is_asked.then(|| {
+        format!("check::room(\"{}\", unsafe {{ InOut::if_wanted({}) }})?;", parameter.name, rust_name(parameter))
+    })
 }
 
 /// Is a parameter of a scalar kind passed by address?

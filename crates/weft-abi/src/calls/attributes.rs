@@ -4,6 +4,7 @@
 //! cannot be freed, and the attribute that is being deleted can be neither deleted nor set: each would call the same function for ever.
 //! The code that a function returns is what the call returns (decision 0200).
 
+use crate::arguments::*;
 use crate::types::{MPI_Comm, MPI_Datatype, MPI_Win};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -23,15 +24,11 @@ type DeleteFunction = unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_voi
 ///
 /// # Errors
 /// What a copy function returned; the copies made so far are forgotten.
-///
-/// # Safety
-/// The process lock is free.
-pub(crate) unsafe fn copy_attributes(from: &Attributes, old: usize, class: Class) -> Result<Attributes, Error> {
+pub(crate) fn copy_attributes(from: &Attributes, old: usize, class: Class) -> Result<Attributes, Error> {
     let mut copies = Attributes::new();
     for (number, value) in from {
         let outcome = process::with(|process| process.objects.keyval(*number, class))
-            // SAFETY: the caller left the lock free.
-            .and_then(|keyval| unsafe { copy_one(&keyval, old, *number, *value) });
+            .and_then(|keyval| copy_one(&keyval, old, *number, *value));
         match outcome {
             Ok(Some(copy)) => {
                 process::with(|process| process.objects.retain_keyval(*number));
@@ -48,10 +45,7 @@ pub(crate) unsafe fn copy_attributes(from: &Attributes, old: usize, class: Class
 }
 
 /// The copied value, or `None` when this attribute is not copied.
-///
-/// # Safety
-/// The process lock is free.
-unsafe fn copy_one(keyval: &Keyval, old: usize, number: i32, value: usize) -> Result<Option<usize>, Error> {
+fn copy_one(keyval: &Keyval, old: usize, number: i32, value: usize) -> Result<Option<usize>, Error> {
     match keyval.copy {
         MPI_COMM_NULL_COPY_FN => return Ok(None),
         MPI_COMM_DUP_FN => return Ok(Some(value)),
@@ -80,10 +74,7 @@ fn release(attributes: &Attributes) {
 /// # Errors
 /// What a delete function returned: that attribute and those set before it are still there. `MPI_ERR_COMM`, `MPI_ERR_TYPE`, `MPI_ERR_WIN`
 /// when a function of the program runs for the object: it cannot go from under that.
-///
-/// # Safety
-/// The process lock is free.
-pub(crate) unsafe fn delete_attributes(handle: usize, class: Class) -> Result<(), Error> {
+pub(crate) fn delete_attributes(handle: usize, class: Class) -> Result<(), Error> {
     process::with(|process| check_at_rest(&process.objects, handle, class))?;
     // A delete function may set further attributes, but not forever.
     let mut left = DELETIONS_MAX;
@@ -94,8 +85,7 @@ pub(crate) unsafe fn delete_attributes(handle: usize, class: Class) -> Result<()
         if left == 0 {
             return Err(Error::new(MPI_ERR_OTHER, "delete functions set new attributes again and again"));
         }
-        // SAFETY: the caller left the lock free.
-        unsafe { delete_one(handle, class, number, value)? };
+        delete_one(handle, class, number, value)?;
     }
     Ok(())
 }
@@ -104,10 +94,7 @@ pub(crate) unsafe fn delete_attributes(handle: usize, class: Class) -> Result<()
 const DELETIONS_MAX: u32 = 1 << 24;
 
 /// Calls the delete function of an attribute, then removes the attribute.
-///
-/// # Safety
-/// The process lock is free.
-unsafe fn delete_one(handle: usize, class: Class, number: i32, value: usize) -> Result<(), Error> {
+fn delete_one(handle: usize, class: Class, number: i32, value: usize) -> Result<(), Error> {
     let keyval = process::with(|process| process.objects.keyval(number, class))?;
     if keyval.delete != MPI_COMM_NULL_DELETE_FN {
         let _running = Running::begin(Callback { class, handle, keyval: number, deletes: true })?;
@@ -215,29 +202,24 @@ fn attributes(objects: &mut Objects, handle: usize, class: Class) -> Result<&mut
 }
 
 /// # Safety
-/// `number` can be written; `copy` and `delete` are functions for objects of `class`, or the constants for none.
+/// `copy` and `delete` are functions for objects of `class`, or the constants for none.
 unsafe fn create_keyval(
     class: Class,
     copy: usize,
     delete: usize,
-    number: *mut c_int,
+    number: Out<c_int>,
     extra_state: *mut c_void,
 ) -> Result<(), Error> {
     let keyval = Keyval { class, copy, delete, extra_state: extra_state as usize, references: 1, freed: false };
     let added = process::with(|process| process.objects.add_keyval(keyval));
-    // SAFETY: the caller's pointer.
-    unsafe { *number = added };
+    number.set(added);
     Ok(())
 }
 
-/// # Safety
-/// `number` can be read and written.
-unsafe fn free_keyval(class: Class, number: *mut c_int) -> Result<(), Error> {
-    // SAFETY: the caller's pointer.
-    let number = unsafe { &mut *number };
-    refuse_predefined(*number)?;
-    process::with(|process| process.objects.free_keyval(*number, class))?;
-    *number = MPI_KEYVAL_INVALID;
+fn free_keyval(class: Class, number: InOut<c_int>) -> Result<(), Error> {
+    refuse_predefined(number.get())?;
+    process::with(|process| process.objects.free_keyval(number.get(), class))?;
+    number.set(MPI_KEYVAL_INVALID);
     Ok(())
 }
 
@@ -251,8 +233,7 @@ unsafe fn set(handle: usize, class: Class, number: c_int, value: *mut c_void) ->
     })?;
     if let Some(old) = present {
         // The old value is deleted first (MPI-5.0 §7.7.2).
-        // SAFETY: the caller left the lock free.
-        unsafe { delete_one(handle, class, number, old)? };
+        delete_one(handle, class, number, old)?;
     }
     process::with(|process| {
         // The delete function may have freed the keyval or the object.
@@ -263,9 +244,7 @@ unsafe fn set(handle: usize, class: Class, number: c_int, value: *mut c_void) ->
     })
 }
 
-/// # Safety
-/// `value` points to room for a pointer, `flag` can be written.
-unsafe fn get(handle: usize, class: Class, number: c_int, value: *mut c_void, flag: *mut c_int) -> Result<(), Error> {
+fn get(handle: usize, class: Class, number: c_int, value: Out<usize>, flag: Out<c_int>) -> Result<(), Error> {
     let found = process::with(|process| {
         attributes(&mut process.objects, handle, class)?;
         if class == Class::Communicator && (MPI_TAG_UB..=MPI_UNIVERSE_SIZE).contains(&number) {
@@ -279,26 +258,21 @@ unsafe fn get(handle: usize, class: Class, number: c_int, value: *mut c_void, fl
         process.objects.keyval(number, class)?;
         Ok(found)
     })?;
-    // SAFETY: the caller's pointer.
-    unsafe { *flag = c_int::from(found.is_some()) };
+    flag.set(c_int::from(found.is_some()));
     if let Some(found) = found {
-        // SAFETY: the caller's pointer; attribute values are pointers (MPI-5.0 §7.7.1).
-        unsafe { value.cast::<usize>().write(found) };
+        value.set(found);
     }
     Ok(())
 }
 
-/// # Safety
-/// The process lock is free.
-unsafe fn delete(handle: usize, class: Class, number: c_int) -> Result<(), Error> {
+fn delete(handle: usize, class: Class, number: c_int) -> Result<(), Error> {
     refuse_predefined(number)?;
     let present = process::with(|process| {
         process.objects.keyval(number, class)?;
         Ok(find(attributes(&mut process.objects, handle, class)?, number))
     })?;
     match present {
-        // SAFETY: the caller left the lock free.
-        Some(value) => unsafe { delete_one(handle, class, number, value) },
+        Some(value) => delete_one(handle, class, number, value),
         // MPI-5.0 §7.7.2 names no error for it, MPICH returns none, and programs (libsc) count on that.
         None => Ok(()),
     }
@@ -369,7 +343,7 @@ fn update(place: &'static AtomicI32, value: i32) -> &'static AtomicI32 {
 pub(crate) unsafe fn comm_create_keyval(
     comm_copy_attr_fn: usize,
     comm_delete_attr_fn: usize,
-    comm_keyval: *mut c_int,
+    comm_keyval: Out<c_int>,
     extra_state: *mut c_void,
 ) -> Result<(), Error> {
     // SAFETY: the caller's promises.
@@ -377,12 +351,8 @@ pub(crate) unsafe fn comm_create_keyval(
 }
 
 /// MPI_Comm_free_keyval (MPI-5.0 §7.7.2).
-///
-/// # Safety
-/// `comm_keyval` can be read and written.
-pub(crate) unsafe fn comm_free_keyval(comm_keyval: *mut c_int) -> Result<(), Error> {
-    // SAFETY: the caller's pointer.
-    unsafe { free_keyval(Class::Communicator, comm_keyval) }
+pub(crate) fn comm_free_keyval(comm_keyval: InOut<c_int>) -> Result<(), Error> {
+    free_keyval(Class::Communicator, comm_keyval)
 }
 
 /// MPI_Comm_set_attr (MPI-5.0 §7.7.2).
@@ -399,26 +369,18 @@ pub(crate) unsafe fn comm_set_attr(
 }
 
 /// MPI_Comm_get_attr (MPI-5.0 §7.7.2).
-///
-/// # Safety
-/// `attribute_val` points to a pointer, `flag` to an integer; both can be written.
-pub(crate) unsafe fn comm_get_attr(
+pub(crate) fn comm_get_attr(
     comm: MPI_Comm,
     comm_keyval: c_int,
-    attribute_val: *mut c_void,
-    flag: *mut c_int,
+    attribute_val: Out<usize>,
+    flag: Out<c_int>,
 ) -> Result<(), Error> {
-    // SAFETY: the caller's pointers.
-    unsafe { get(comm.0, Class::Communicator, comm_keyval, attribute_val, flag) }
+    get(comm.0, Class::Communicator, comm_keyval, attribute_val, flag)
 }
 
 /// MPI_Comm_delete_attr (MPI-5.0 §7.7.2).
-///
-/// # Safety
-/// The process lock is free.
-pub(crate) unsafe fn comm_delete_attr(comm: MPI_Comm, comm_keyval: c_int) -> Result<(), Error> {
-    // SAFETY: the boundary holds no lock.
-    unsafe { delete(comm.0, Class::Communicator, comm_keyval) }
+pub(crate) fn comm_delete_attr(comm: MPI_Comm, comm_keyval: c_int) -> Result<(), Error> {
+    delete(comm.0, Class::Communicator, comm_keyval)
 }
 
 /// MPI_Type_create_keyval (MPI-5.0 §7.7.4).
@@ -428,7 +390,7 @@ pub(crate) unsafe fn comm_delete_attr(comm: MPI_Comm, comm_keyval: c_int) -> Res
 pub(crate) unsafe fn type_create_keyval(
     type_copy_attr_fn: usize,
     type_delete_attr_fn: usize,
-    type_keyval: *mut c_int,
+    type_keyval: Out<c_int>,
     extra_state: *mut c_void,
 ) -> Result<(), Error> {
     // SAFETY: the caller's promises.
@@ -436,12 +398,8 @@ pub(crate) unsafe fn type_create_keyval(
 }
 
 /// MPI_Type_free_keyval (MPI-5.0 §7.7.4).
-///
-/// # Safety
-/// `type_keyval` can be read and written.
-pub(crate) unsafe fn type_free_keyval(type_keyval: *mut c_int) -> Result<(), Error> {
-    // SAFETY: the caller's pointer.
-    unsafe { free_keyval(Class::Datatype, type_keyval) }
+pub(crate) fn type_free_keyval(type_keyval: InOut<c_int>) -> Result<(), Error> {
+    free_keyval(Class::Datatype, type_keyval)
 }
 
 /// MPI_Type_set_attr (MPI-5.0 §7.7.4).
@@ -458,26 +416,18 @@ pub(crate) unsafe fn type_set_attr(
 }
 
 /// MPI_Type_get_attr (MPI-5.0 §7.7.4).
-///
-/// # Safety
-/// `attribute_val` points to a pointer, `flag` to an integer; both can be written.
-pub(crate) unsafe fn type_get_attr(
+pub(crate) fn type_get_attr(
     datatype: MPI_Datatype,
     type_keyval: c_int,
-    attribute_val: *mut c_void,
-    flag: *mut c_int,
+    attribute_val: Out<usize>,
+    flag: Out<c_int>,
 ) -> Result<(), Error> {
-    // SAFETY: the caller's pointers.
-    unsafe { get(datatype.0, Class::Datatype, type_keyval, attribute_val, flag) }
+    get(datatype.0, Class::Datatype, type_keyval, attribute_val, flag)
 }
 
 /// MPI_Type_delete_attr (MPI-5.0 §7.7.4).
-///
-/// # Safety
-/// The process lock is free.
-pub(crate) unsafe fn type_delete_attr(datatype: MPI_Datatype, type_keyval: c_int) -> Result<(), Error> {
-    // SAFETY: the boundary holds no lock.
-    unsafe { delete(datatype.0, Class::Datatype, type_keyval) }
+pub(crate) fn type_delete_attr(datatype: MPI_Datatype, type_keyval: c_int) -> Result<(), Error> {
+    delete(datatype.0, Class::Datatype, type_keyval)
 }
 
 /// MPI_Win_create_keyval (MPI-5.0 §7.7.3).
@@ -487,7 +437,7 @@ pub(crate) unsafe fn type_delete_attr(datatype: MPI_Datatype, type_keyval: c_int
 pub(crate) unsafe fn win_create_keyval(
     win_copy_attr_fn: usize,
     win_delete_attr_fn: usize,
-    win_keyval: *mut c_int,
+    win_keyval: Out<c_int>,
     extra_state: *mut c_void,
 ) -> Result<(), Error> {
     // SAFETY: the caller's promises.
@@ -495,12 +445,8 @@ pub(crate) unsafe fn win_create_keyval(
 }
 
 /// MPI_Win_free_keyval (MPI-5.0 §7.7.3).
-///
-/// # Safety
-/// `win_keyval` can be read and written.
-pub(crate) unsafe fn win_free_keyval(win_keyval: *mut c_int) -> Result<(), Error> {
-    // SAFETY: the caller's pointer.
-    unsafe { free_keyval(Class::Window, win_keyval) }
+pub(crate) fn win_free_keyval(win_keyval: InOut<c_int>) -> Result<(), Error> {
+    free_keyval(Class::Window, win_keyval)
 }
 
 /// MPI_Win_set_attr (MPI-5.0 §7.7.3).
@@ -513,26 +459,18 @@ pub(crate) unsafe fn win_set_attr(win: MPI_Win, win_keyval: c_int, attribute_val
 }
 
 /// MPI_Win_get_attr (MPI-5.0 §7.7.3).
-///
-/// # Safety
-/// `attribute_val` points to a pointer, `flag` to an integer; both can be written.
-pub(crate) unsafe fn win_get_attr(
+pub(crate) fn win_get_attr(
     win: MPI_Win,
     win_keyval: c_int,
-    attribute_val: *mut c_void,
-    flag: *mut c_int,
+    attribute_val: Out<usize>,
+    flag: Out<c_int>,
 ) -> Result<(), Error> {
-    // SAFETY: the caller's pointers.
-    unsafe { get(win.0, Class::Window, win_keyval, attribute_val, flag) }
+    get(win.0, Class::Window, win_keyval, attribute_val, flag)
 }
 
 /// MPI_Win_delete_attr (MPI-5.0 §7.7.3).
-///
-/// # Safety
-/// The process lock is free.
-pub(crate) unsafe fn win_delete_attr(win: MPI_Win, win_keyval: c_int) -> Result<(), Error> {
-    // SAFETY: the boundary holds no lock.
-    unsafe { delete(win.0, Class::Window, win_keyval) }
+pub(crate) fn win_delete_attr(win: MPI_Win, win_keyval: c_int) -> Result<(), Error> {
+    delete(win.0, Class::Window, win_keyval)
 }
 
 /// MPI_Keyval_create, deprecated (MPI-5.0 §16.1).
@@ -542,7 +480,7 @@ pub(crate) unsafe fn win_delete_attr(win: MPI_Win, win_keyval: c_int) -> Result<
 pub(crate) unsafe fn keyval_create(
     copy_fn: usize,
     delete_fn: usize,
-    keyval: *mut c_int,
+    keyval: Out<c_int>,
     extra_state: *mut c_void,
 ) -> Result<(), Error> {
     // SAFETY: the caller's promises.
@@ -550,12 +488,8 @@ pub(crate) unsafe fn keyval_create(
 }
 
 /// MPI_Keyval_free, deprecated (MPI-5.0 §16.1).
-///
-/// # Safety
-/// As for [`comm_free_keyval`].
-pub(crate) unsafe fn keyval_free(keyval: *mut c_int) -> Result<(), Error> {
-    // SAFETY: the caller's pointer.
-    unsafe { free_keyval(Class::Communicator, keyval) }
+pub(crate) fn keyval_free(keyval: InOut<c_int>) -> Result<(), Error> {
+    free_keyval(Class::Communicator, keyval)
 }
 
 /// MPI_Attr_put, deprecated (MPI-5.0 §16.1).
@@ -568,24 +502,16 @@ pub(crate) unsafe fn attr_put(comm: MPI_Comm, keyval: c_int, attribute_val: *mut
 }
 
 /// MPI_Attr_get, deprecated (MPI-5.0 §16.1).
-///
-/// # Safety
-/// As for [`comm_get_attr`].
-pub(crate) unsafe fn attr_get(
+pub(crate) fn attr_get(
     comm: MPI_Comm,
     keyval: c_int,
-    attribute_val: *mut c_void,
-    flag: *mut c_int,
+    attribute_val: Out<usize>,
+    flag: Out<c_int>,
 ) -> Result<(), Error> {
-    // SAFETY: the caller's pointers.
-    unsafe { get(comm.0, Class::Communicator, keyval, attribute_val, flag) }
+    get(comm.0, Class::Communicator, keyval, attribute_val, flag)
 }
 
 /// MPI_Attr_delete, deprecated (MPI-5.0 §16.1).
-///
-/// # Safety
-/// As for [`comm_delete_attr`].
-pub(crate) unsafe fn attr_delete(comm: MPI_Comm, keyval: c_int) -> Result<(), Error> {
-    // SAFETY: the boundary holds no lock.
-    unsafe { delete(comm.0, Class::Communicator, keyval) }
+pub(crate) fn attr_delete(comm: MPI_Comm, keyval: c_int) -> Result<(), Error> {
+    delete(comm.0, Class::Communicator, keyval)
 }

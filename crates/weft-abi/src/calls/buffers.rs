@@ -4,6 +4,7 @@
 //! Every function here is called by its generated wrapper with the arguments of the C prototype; output pointers can be
 //! written.
 
+use crate::arguments::*;
 use crate::constants::*;
 use crate::types::*;
 use std::ffi::c_void;
@@ -32,14 +33,12 @@ fn flush(holder: Holder) -> Result<()> {
     })
 }
 
-/// # Safety
-/// `buffer_addr` points to a pointer, although its type in C is `void*`.
-unsafe fn detach(holder: Holder, buffer_addr: *mut c_void, size: &mut i64) -> Result<()> {
+/// `buffer_addr` is the place of a pointer, although its type in C is `void*`.
+fn detach(holder: Holder, buffer_addr: Out<usize>, size: Out<i64>) -> Result<()> {
     flush(holder)?;
     let (address, bytes) = with(|process| process.buffer_of(holder)?.detach())?;
-    // SAFETY: the caller's pointer.
-    unsafe { *buffer_addr.cast::<usize>() = address };
-    *size = bytes;
+    buffer_addr.set(address);
+    size.set(bytes);
     Ok(())
 }
 
@@ -54,15 +53,13 @@ pub(crate) unsafe fn comm_attach_buffer(comm: MPI_Comm, buffer: *mut c_void, siz
 }
 
 /// MPI_Buffer_detach (MPI-5.0 §3.6).
-pub(crate) unsafe fn buffer_detach(buffer_addr: *mut c_void, size: &mut i64) -> Result<()> {
-    // SAFETY: the caller's pointer.
-    unsafe { detach(Holder::Process, buffer_addr, size) }
+pub(crate) fn buffer_detach(buffer_addr: Out<usize>, size: Out<i64>) -> Result<()> {
+    detach(Holder::Process, buffer_addr, size)
 }
 
 /// MPI_Comm_detach_buffer (MPI-5.0 §3.6).
-pub(crate) unsafe fn comm_detach_buffer(comm: MPI_Comm, buffer_addr: *mut c_void, size: &mut i64) -> Result<()> {
-    // SAFETY: the caller's pointer.
-    unsafe { detach(Holder::Communicator(comm.0), buffer_addr, size) }
+pub(crate) fn comm_detach_buffer(comm: MPI_Comm, buffer_addr: Out<usize>, size: Out<i64>) -> Result<()> {
+    detach(Holder::Communicator(comm.0), buffer_addr, size)
 }
 
 /// MPI_Buffer_flush (MPI-5.0 §3.6).
@@ -75,25 +72,20 @@ pub(crate) fn comm_flush_buffer(comm: MPI_Comm) -> Result<()> {
     flush(Holder::Communicator(comm.0))
 }
 
-/// # Safety
-/// `request` can be written.
-unsafe fn start_flush(holder: Holder, request: *mut MPI_Request) -> Result<()> {
+fn start_flush(holder: Holder, request: Out<MPI_Request>) -> Result<()> {
     let handle = with(|process| process.start_flush(holder))?;
-    // SAFETY: the caller's pointer.
-    unsafe { *request = MPI_Request(handle) };
+    request.set(MPI_Request(handle));
     Ok(())
 }
 
 /// MPI_Buffer_iflush (MPI-5.0 §3.6).
-pub(crate) unsafe fn buffer_iflush(request: *mut MPI_Request) -> Result<()> {
-    // SAFETY: the caller's pointer.
-    unsafe { start_flush(Holder::Process, request) }
+pub(crate) fn buffer_iflush(request: Out<MPI_Request>) -> Result<()> {
+    start_flush(Holder::Process, request)
 }
 
 /// MPI_Comm_iflush_buffer (MPI-5.0 §3.6).
-pub(crate) unsafe fn comm_iflush_buffer(comm: MPI_Comm, request: *mut MPI_Request) -> Result<()> {
-    // SAFETY: the caller's pointer.
-    unsafe { start_flush(Holder::Communicator(comm.0), request) }
+pub(crate) fn comm_iflush_buffer(comm: MPI_Comm, request: Out<MPI_Request>) -> Result<()> {
+    start_flush(Holder::Communicator(comm.0), request)
 }
 
 /// MPI_Session_attach_buffer (MPI-5.0 §3.6).
@@ -102,13 +94,8 @@ pub(crate) unsafe fn session_attach_buffer(session: MPI_Session, buffer: *mut c_
 }
 
 /// MPI_Session_detach_buffer (MPI-5.0 §3.6).
-pub(crate) unsafe fn session_detach_buffer(
-    session: MPI_Session,
-    buffer_addr: *mut c_void,
-    size: &mut i64,
-) -> Result<()> {
-    // SAFETY: the caller's pointer.
-    unsafe { detach(Holder::Session(session.0), buffer_addr, size) }
+pub(crate) fn session_detach_buffer(session: MPI_Session, buffer_addr: Out<usize>, size: Out<i64>) -> Result<()> {
+    detach(Holder::Session(session.0), buffer_addr, size)
 }
 
 /// MPI_Session_flush_buffer (MPI-5.0 §3.6).
@@ -117,7 +104,6 @@ pub(crate) fn session_flush_buffer(session: MPI_Session) -> Result<()> {
 }
 
 /// MPI_Session_iflush_buffer (MPI-5.0 §3.6).
-pub(crate) unsafe fn session_iflush_buffer(session: MPI_Session, request: *mut MPI_Request) -> Result<()> {
-    // SAFETY: the caller's pointer.
-    unsafe { start_flush(Holder::Session(session.0), request) }
+pub(crate) fn session_iflush_buffer(session: MPI_Session, request: Out<MPI_Request>) -> Result<()> {
+    start_flush(Holder::Session(session.0), request)
 }

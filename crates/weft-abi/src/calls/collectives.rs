@@ -156,7 +156,7 @@ const fn in_memory(form: Form) -> InMemory {
 /// Makes a persistent collective of what `bind` binds: planned for a slot of its own in the memory of each node, and, where the processes find that
 /// there is none for it, once more without.
 fn make_persistent(
-    request: *mut MPI_Request,
+    request: Out<MPI_Request>,
     mut process: Guard,
     comm: MPI_Comm,
     bind: impl Fn(&Process) -> Result<Arc<Bound>>,
@@ -181,8 +181,7 @@ fn make_persistent(
     };
     let handle = process.make_persistent_collective(place, bound, slot)?;
     process.signal();
-    // SAFETY: the caller's pointer, which is not null.
-    unsafe { *request = MPI_Request(handle) };
+    request.set(MPI_Request(handle));
     Ok(())
 }
 
@@ -205,8 +204,7 @@ fn run_bound(
             process.take_turn(&mut place, bound.schedule());
             let handle = process.start_checked(comparison, place, bound, call)?;
             process.signal();
-            // SAFETY: the caller's pointer, which is not null.
-            unsafe { *request = MPI_Request(handle) };
+            request.set(MPI_Request(handle));
             return Ok(());
         }
         process = check::check_now(process, comparison, call)?;
@@ -231,13 +229,12 @@ fn start(form: Form, mut process: Guard, place: CollectiveScope, bound: impl Int
         Form::Persistent(request) => (process.make_persistent_collective(place, bound, None)?, request),
     };
     process.signal();
-    // SAFETY: the caller's pointer, which is not null.
-    unsafe { *request = MPI_Request(handle) };
+    request.set(MPI_Request(handle));
     Ok(())
 }
 
 /// MPI_Barrier (MPI-5.0 §6.3).
-pub(crate) unsafe fn barrier(form: Form, comm: MPI_Comm) -> Result<()> {
+pub(crate) fn barrier(form: Form, comm: MPI_Comm) -> Result<()> {
     let in_memory = in_memory(form);
     let bind =
         |process: &Process, place: &CollectiveScope| process.planner.at_most(in_memory, || process.barrier(place));
@@ -306,8 +303,8 @@ pub(crate) unsafe fn gatherv(
     sendcount: i64,
     sendtype: MPI_Datatype,
     recvbuf: *mut c_void,
-    recvcounts: Counts,
-    displs: Counts,
+    recvcounts: UnmeasuredCounts,
+    displs: UnmeasuredCounts,
     recvtype: MPI_Datatype,
     root: c_int,
     comm: MPI_Comm,
@@ -354,8 +351,8 @@ pub(crate) unsafe fn scatter(
 pub(crate) unsafe fn scatterv(
     form: Form,
     sendbuf: *const c_void,
-    sendcounts: Counts,
-    displs: Counts,
+    sendcounts: UnmeasuredCounts,
+    displs: UnmeasuredCounts,
     sendtype: MPI_Datatype,
     recvbuf: *mut c_void,
     recvcount: i64,
@@ -405,8 +402,8 @@ pub(crate) unsafe fn allgatherv(
     sendcount: i64,
     sendtype: MPI_Datatype,
     recvbuf: *mut c_void,
-    recvcounts: Counts,
-    displs: Counts,
+    recvcounts: UnmeasuredCounts,
+    displs: UnmeasuredCounts,
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> Result<()> {
@@ -453,12 +450,12 @@ pub(crate) unsafe fn alltoall(
 pub(crate) unsafe fn alltoallv(
     form: Form,
     sendbuf: *const c_void,
-    sendcounts: Counts,
-    sdispls: Counts,
+    sendcounts: UnmeasuredCounts,
+    sdispls: UnmeasuredCounts,
     sendtype: MPI_Datatype,
     recvbuf: *mut c_void,
-    recvcounts: Counts,
-    rdispls: Counts,
+    recvcounts: UnmeasuredCounts,
+    rdispls: UnmeasuredCounts,
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> Result<()> {
@@ -478,13 +475,13 @@ pub(crate) unsafe fn alltoallv(
 pub(crate) unsafe fn alltoallw(
     form: Form,
     sendbuf: *const c_void,
-    sendcounts: Counts,
-    sdispls: Counts,
-    sendtypes: *const MPI_Datatype,
+    sendcounts: UnmeasuredCounts,
+    sdispls: UnmeasuredCounts,
+    sendtypes: UnmeasuredArray<MPI_Datatype>,
     recvbuf: *mut c_void,
-    recvcounts: Counts,
-    rdispls: Counts,
-    recvtypes: *const MPI_Datatype,
+    recvcounts: UnmeasuredCounts,
+    rdispls: UnmeasuredCounts,
+    recvtypes: UnmeasuredArray<MPI_Datatype>,
     comm: MPI_Comm,
 ) -> Result<()> {
     let send = TypedParts { buffer: sendbuf, counts: sendcounts, displacements: sdispls, datatypes: sendtypes };
@@ -574,7 +571,7 @@ pub(crate) unsafe fn reduce_scatter(
     form: Form,
     sendbuf: *const c_void,
     recvbuf: *mut c_void,
-    recvcounts: Counts,
+    recvcounts: UnmeasuredCounts,
     datatype: MPI_Datatype,
     op: MPI_Op,
     comm: MPI_Comm,
@@ -689,18 +686,18 @@ unsafe fn reduce_predefined(input: *const u8, inout: *mut u8, count: i64, dataty
 }
 
 /// MPI_Op_create (MPI-5.0 §6.9.5).
-pub(crate) unsafe fn op_create(user_fn: usize, commute: c_int, op: *mut MPI_Op) -> Result<()> {
+pub(crate) unsafe fn op_create(user_fn: usize, commute: c_int, op: Out<MPI_Op>) -> Result<()> {
     // SAFETY: the caller's pointer.
     unsafe { create_operation(user_fn, false, commute, op) }
 }
 
 /// MPI_Op_create_c (MPI-5.0 §6.9.5).
-pub(crate) unsafe fn op_create_c(user_fn: usize, commute: c_int, op: *mut MPI_Op) -> Result<()> {
+pub(crate) unsafe fn op_create_c(user_fn: usize, commute: c_int, op: Out<MPI_Op>) -> Result<()> {
     // SAFETY: the caller's pointer.
     unsafe { create_operation(user_fn, true, commute, op) }
 }
 
-unsafe fn create_operation(function: usize, large: bool, commute: c_int, op: *mut MPI_Op) -> Result<()> {
+unsafe fn create_operation(function: usize, large: bool, commute: c_int, op: Out<MPI_Op>) -> Result<()> {
     if function == 0 {
         return Err(Error::new(MPI_ERR_ARG, "user_fn is a null pointer"));
     }
@@ -709,15 +706,13 @@ unsafe fn create_operation(function: usize, large: bool, commute: c_int, op: *mu
     let operation = weft_mpi::object::UserOperation { function, commutative: commute != 0 };
     let handle = with(|process| process.objects.operations.insert(operation));
     let handle = handle.ok_or_else(|| weft_mpi::object::full("reduction operations"))?;
-    // SAFETY: the caller's pointer.
-    unsafe { *op = MPI_Op(handle) };
+    op.set(MPI_Op(handle));
     Ok(())
 }
 
 /// MPI_Op_free (MPI-5.0 §6.9.5). Collectives that use the operation keep what they need of it.
-pub(crate) unsafe fn op_free(op: *mut MPI_Op) -> Result<()> {
-    // SAFETY: the caller's pointer.
-    let handle = unsafe { *op };
+pub(crate) fn op_free(op: InOut<MPI_Op>) -> Result<()> {
+    let handle = op.get();
     with(|process| {
         if matches!(process.objects.operation(handle.0)?, Operation::Predefined(_)) {
             return Err(Error::new(MPI_ERR_OP, "a predefined operation cannot be freed"));
@@ -725,15 +720,13 @@ pub(crate) unsafe fn op_free(op: *mut MPI_Op) -> Result<()> {
         process.objects.operations.remove(handle.0);
         Ok(())
     })?;
-    // SAFETY: the caller's pointer.
-    unsafe { *op = MPI_Op::NULL };
+    op.set(MPI_Op::NULL);
     Ok(())
 }
 
 /// MPI_Op_commutative (MPI-5.0 §6.9.7).
-pub(crate) unsafe fn op_commutative(op: MPI_Op, commute: *mut c_int) -> Result<()> {
+pub(crate) fn op_commutative(op: MPI_Op, commute: Out<c_int>) -> Result<()> {
     let commutative = with(|process| Ok::<_, Error>(process.objects.operation(op.0)?.is_commutative()))?;
-    // SAFETY: the caller's pointer.
-    unsafe { *commute = c_int::from(commutative) };
+    commute.set(c_int::from(commutative));
     Ok(())
 }

@@ -4,13 +4,14 @@
 //! Every function here is called by its generated wrapper with the arguments of the C prototype; output pointers can be
 //! written.
 
+use crate::arguments::*;
 use crate::calls::attributes::{copy_attributes, delete_attributes};
 use crate::calls::creation::{add, compared, create, create_between, create_part_between};
 use crate::calls::info::put;
 use crate::calls::text;
 use crate::constants::*;
 use crate::types::*;
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 use std::sync::Arc;
 use weft_mpi::collective::CollectiveScope;
 use weft_mpi::communicator::{Creation, gather_all, needed, open_creation};
@@ -21,23 +22,21 @@ use weft_mpi::topology::Topology;
 use weft_mpi::{hardware, hints};
 
 /// MPI_Comm_size (MPI-5.0 §7.4.1).
-pub(crate) unsafe fn comm_size(comm: MPI_Comm, size: *mut c_int) -> Result<()> {
+pub(crate) fn comm_size(comm: MPI_Comm, size: Out<c_int>) -> Result<()> {
     let members = with(|process| Ok(process.objects.communicator(comm.0)?.group.size()))?;
-    // SAFETY: the caller's pointer.
-    unsafe { *size = members as c_int };
+    size.set(members as c_int);
     Ok(())
 }
 
 /// MPI_Comm_rank (MPI-5.0 §7.4.1).
-pub(crate) unsafe fn comm_rank(comm: MPI_Comm, rank: *mut c_int) -> Result<()> {
+pub(crate) fn comm_rank(comm: MPI_Comm, rank: Out<c_int>) -> Result<()> {
     let own = with(|process| Ok(process.objects.communicator(comm.0)?.rank))?;
-    // SAFETY: the caller's pointer.
-    unsafe { *rank = own as c_int };
+    rank.set(own as c_int);
     Ok(())
 }
 
 /// MPI_Comm_compare (MPI-5.0 §7.4.1).
-pub(crate) unsafe fn comm_compare(comm1: MPI_Comm, comm2: MPI_Comm, result: *mut c_int) -> Result<()> {
+pub(crate) fn comm_compare(comm1: MPI_Comm, comm2: MPI_Comm, result: Out<c_int>) -> Result<()> {
     let outcome = with(|process| {
         let first = process.objects.communicator(comm1.0)?;
         let second = process.objects.communicator(comm2.0)?;
@@ -60,23 +59,20 @@ pub(crate) unsafe fn comm_compare(comm1: MPI_Comm, comm2: MPI_Comm, result: *mut
             MPI_UNEQUAL
         })
     })?;
-    // SAFETY: the caller's pointer.
-    unsafe { *result = outcome };
+    result.set(outcome);
     Ok(())
 }
 
 /// MPI_Comm_dup (MPI-5.0 §7.4.2): attributes and info are copied.
-pub(crate) unsafe fn comm_dup(comm: MPI_Comm, newcomm: *mut MPI_Comm) -> Result<()> {
+pub(crate) fn comm_dup(comm: MPI_Comm, newcomm: Out<MPI_Comm>) -> Result<()> {
     let info = with(|process| Ok::<_, Error>(process.objects.communicator(comm.0)?.info.clone()))?;
-    // SAFETY: the caller's pointer.
-    unsafe { duplicate(comm, Ok(info), newcomm) }
+    duplicate(comm, Ok(info), newcomm)
 }
 
 /// MPI_Comm_dup_with_info (MPI-5.0 §7.4.2).
-pub(crate) unsafe fn comm_dup_with_info(comm: MPI_Comm, info: MPI_Info, newcomm: *mut MPI_Comm) -> Result<()> {
+pub(crate) fn comm_dup_with_info(comm: MPI_Comm, info: MPI_Info, newcomm: Out<MPI_Comm>) -> Result<()> {
     let info = with(|process| info_of(process, info));
-    // SAFETY: the caller's pointer.
-    unsafe { duplicate(comm, info, newcomm) }
+    duplicate(comm, info, newcomm)
 }
 
 pub(super) fn info_of(process: &Process, info: MPI_Info) -> Result<Info> {
@@ -103,15 +99,11 @@ impl Original {
 type Copied = Result<(Attributes, Info)>;
 
 /// What a duplicate needs: the place of the agreement, the groups, and copies of the attributes.
-///
-/// # Safety
-/// The copy callbacks are the program's.
-unsafe fn prepare_duplicate(comm: MPI_Comm, info: Result<Info>) -> Result<(CollectiveScope, Original, Copied)> {
+fn prepare_duplicate(comm: MPI_Comm, info: Result<Info>) -> Result<(CollectiveScope, Original, Copied)> {
     let attributes = with(|process| Ok::<_, Error>(process.objects.communicator(comm.0)?.attributes.clone()))?;
     // All take part in the agreement, even one whose copy callback fails: the others must not wait for it.
     let copied = info.and_then(|info| {
-        // SAFETY: the caller's promise.
-        let attributes = unsafe { copy_attributes(&attributes, comm.0, Class::Communicator) };
+        let attributes = copy_attributes(&attributes, comm.0, Class::Communicator);
         attributes.map(|attributes| (attributes, info))
     });
     with(|process| {
@@ -127,28 +119,21 @@ unsafe fn prepare_duplicate(comm: MPI_Comm, info: Result<Info>) -> Result<(Colle
     })
 }
 
-/// # Safety
-/// `newcomm` can be written; the copy callbacks are the program's.
-unsafe fn duplicate(comm: MPI_Comm, info: Result<Info>, newcomm: *mut MPI_Comm) -> Result<()> {
+fn duplicate(comm: MPI_Comm, info: Result<Info>, newcomm: Out<MPI_Comm>) -> Result<()> {
     compared(comm)?;
-    // SAFETY: the caller's promise.
-    let (place, original, copied) = unsafe { prepare_duplicate(comm, info)? };
+    let (place, original, copied) = prepare_duplicate(comm, info)?;
     let (attributes, info) = needed(&place, Creation::Duplicate, copied)?;
     let group = original.group.clone();
-    // SAFETY: the caller's pointer.
-    unsafe { create(Creation::Duplicate, place, group, newcomm, |object| original.copy_to(object, attributes, info)) }
+    create(Creation::Duplicate, place, group, newcomm, |object| original.copy_to(object, attributes, info))
 }
 
-/// # Safety
-/// `newcomm` and `request` can be written; the copy callbacks are the program's.
-unsafe fn start_duplicate(
+fn start_duplicate(
     comm: MPI_Comm,
     info: Result<Info>,
-    newcomm: *mut MPI_Comm,
-    request: *mut MPI_Request,
+    newcomm: Out<MPI_Comm>,
+    request: Out<MPI_Request>,
 ) -> Result<()> {
-    // SAFETY: the caller's promises.
-    let (place, original, copied) = unsafe { prepare_duplicate(comm, info)? };
+    let (place, original, copied) = prepare_duplicate(comm, info)?;
     let handle = copied.and_then(|(attributes, info)| {
         add(&place, original.group.clone(), |object| original.copy_to(object, attributes, info))
     });
@@ -160,35 +145,30 @@ unsafe fn start_duplicate(
         }
     };
     let started = with(|process| process.start_agreement(place, Ok(handle), Creation::Duplicate))?;
-    // SAFETY: the caller's pointers.
-    unsafe {
-        *request = MPI_Request(started);
-        *newcomm = handle.map_or(MPI_Comm::NULL, MPI_Comm);
-    }
+    request.set(MPI_Request(started));
+    newcomm.set(handle.map_or(MPI_Comm::NULL, MPI_Comm));
     Ok(())
 }
 
 /// MPI_Comm_idup (MPI-5.0 §7.4.2): the new communicator may be used once the request is complete.
-pub(crate) unsafe fn comm_idup(comm: MPI_Comm, newcomm: *mut MPI_Comm, request: *mut MPI_Request) -> Result<()> {
+pub(crate) fn comm_idup(comm: MPI_Comm, newcomm: Out<MPI_Comm>, request: Out<MPI_Request>) -> Result<()> {
     let info = with(|process| Ok::<_, Error>(process.objects.communicator(comm.0)?.info.clone()))?;
-    // SAFETY: the caller's pointers.
-    unsafe { start_duplicate(comm, Ok(info), newcomm, request) }
+    start_duplicate(comm, Ok(info), newcomm, request)
 }
 
 /// MPI_Comm_idup_with_info (MPI-5.0 §7.4.2).
-pub(crate) unsafe fn comm_idup_with_info(
+pub(crate) fn comm_idup_with_info(
     comm: MPI_Comm,
     info: MPI_Info,
-    newcomm: *mut MPI_Comm,
-    request: *mut MPI_Request,
+    newcomm: Out<MPI_Comm>,
+    request: Out<MPI_Request>,
 ) -> Result<()> {
     let info = with(|process| info_of(process, info));
-    // SAFETY: the caller's pointers.
-    unsafe { start_duplicate(comm, info, newcomm, request) }
+    start_duplicate(comm, info, newcomm, request)
 }
 
 /// MPI_Comm_create (MPI-5.0 §7.4.2).
-pub(crate) unsafe fn comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: *mut MPI_Comm) -> Result<()> {
+pub(crate) fn comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: Out<MPI_Comm>) -> Result<()> {
     compared(comm)?;
     let (place, is_inter, group) = with(|process| {
         let parent = process.objects.communicator(comm.0)?;
@@ -198,12 +178,10 @@ pub(crate) unsafe fn comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: *mut
         Ok::<_, Error>((process.agreement_scope(comm.0)?, is_inter, group))
     })?;
     if is_inter {
-        // SAFETY: the caller's pointer.
-        return unsafe { create_part_between(comm, place, group, newcomm) };
+        return create_part_between(comm, place, group, newcomm);
     }
     let group = needed(&place, Creation::Create, group)?;
-    // SAFETY: the caller's pointer.
-    unsafe { create(Creation::Create, place, group, newcomm, |_| ()) }
+    create(Creation::Create, place, group, newcomm, |_| ())
 }
 
 /// The rank in `parent` of each member of `group`, which must be a subset of it.
@@ -215,12 +193,7 @@ fn ranks_in_parent(group: &Group, parent: &Group) -> Result<Vec<u32>> {
 }
 
 /// MPI_Comm_create_group (MPI-5.0 §7.4.2): only the members of the group take part.
-pub(crate) unsafe fn comm_create_group(
-    comm: MPI_Comm,
-    group: MPI_Group,
-    tag: c_int,
-    newcomm: *mut MPI_Comm,
-) -> Result<()> {
+pub(crate) fn comm_create_group(comm: MPI_Comm, group: MPI_Group, tag: c_int, newcomm: Out<MPI_Comm>) -> Result<()> {
     if tag < 0 {
         return Err(Error::new(MPI_ERR_TAG, format!("tag is {tag}, but tags are 0 to {}", c_int::MAX)));
     }
@@ -231,19 +204,17 @@ pub(crate) unsafe fn comm_create_group(
         Ok::<_, Error>((parent.group_context(), group, sources))
     })?;
     let Some(rank) = group.rank else {
-        // SAFETY: the caller's pointer.
-        unsafe { *newcomm = MPI_Comm::NULL };
+        newcomm.set(MPI_Comm::NULL);
         return Ok(());
     };
     // Groups that overlap agree in this one context: only the ranks in the parent tell all of their members apart.
     let sources = Some(sources.into());
     let place = CollectiveScope { communicator: comm.0, context, tag, group: group.clone(), rank, sources, turn: None };
-    // SAFETY: the caller's pointer.
-    unsafe { create(Creation::CreateGroup, place, group, newcomm, |_| ()) }
+    create(Creation::CreateGroup, place, group, newcomm, |_| ())
 }
 
 /// MPI_Comm_split (MPI-5.0 §7.4.2).
-pub(crate) unsafe fn comm_split(comm: MPI_Comm, color: c_int, key: c_int, newcomm: *mut MPI_Comm) -> Result<()> {
+pub(crate) fn comm_split(comm: MPI_Comm, color: c_int, key: c_int, newcomm: Out<MPI_Comm>) -> Result<()> {
     let color = match color {
         MPI_UNDEFINED | 0.. => Ok(i64::from(color)),
         _ => {
@@ -251,17 +222,10 @@ pub(crate) unsafe fn comm_split(comm: MPI_Comm, color: c_int, key: c_int, newcom
             Err(Error::new(MPI_ERR_ARG, message))
         }
     };
-    // SAFETY: the caller's pointer.
-    unsafe { split(Creation::Split, comm, color, key, newcomm) }
+    split(Creation::Split, comm, color, key, newcomm)
 }
 
-unsafe fn split(
-    creation: Creation,
-    comm: MPI_Comm,
-    color: Result<i64>,
-    key: c_int,
-    newcomm: *mut MPI_Comm,
-) -> Result<()> {
+fn split(creation: Creation, comm: MPI_Comm, color: Result<i64>, key: c_int, newcomm: Out<MPI_Comm>) -> Result<()> {
     compared(comm)?;
     let color = open_creation(with(|process| process.agreement_scope(comm.0))?, creation, color)?;
     let (place, parent) = with(|process| {
@@ -291,22 +255,20 @@ unsafe fn split(
     };
     let place = with(|process| process.agreement_scope(comm.0))?;
     let Some((own_begin, remote_begin)) = begins else {
-        // SAFETY: the caller's pointer.
-        return unsafe { create(creation, place, chosen(&group, 0), newcomm, |_| ()) };
+        return create(creation, place, chosen(&group, 0), newcomm, |_| ());
     };
     let (local, remote) = (chosen(&group, own_begin), chosen(&remote, remote_begin));
-    // SAFETY: the caller's pointer.
-    unsafe { create_between(creation, place, local, remote, own_begin == 0, newcomm) }
+    create_between(creation, place, local, remote, own_begin == 0, newcomm)
 }
 
 /// MPI_Comm_split_type (MPI-5.0 §7.4.2). `MPI_COMM_TYPE_SHARED` gives the processes of a node, the others parts of it as well, for processes
 /// that are bound to some (`weft_mpi::hardware`); an unguided split says in `info` by what it has divided.
-pub(crate) unsafe fn comm_split_type(
+pub(crate) fn comm_split_type(
     comm: MPI_Comm,
     split_type: c_int,
     key: c_int,
     info: MPI_Info,
-    newcomm: *mut MPI_Comm,
+    newcomm: Out<MPI_Comm>,
 ) -> Result<()> {
     let own_node = node_of(comm)?;
     let hints = with(|process| info_of(process, info));
@@ -342,8 +304,7 @@ pub(crate) unsafe fn comm_split_type(
     };
     let part = part.and_then(|part| hints.as_ref().map(|_| part).map_err(Error::clone));
     let color = part.clone().map(|part| part.unwrap_or(MPI_UNDEFINED.into()));
-    // SAFETY: the caller's pointer.
-    unsafe { split(Creation::SplitType, comm, color, key, newcomm)? };
+    split(Creation::SplitType, comm, color, key, newcomm)?;
     let part = part?;
     if let (Some(name), Some(_), true) = (divided_by, part, info != MPI_Info::NULL) {
         with(|process| {
@@ -377,38 +338,32 @@ fn part_of_set(comm: MPI_Comm, name: &str) -> Result<Option<i64>> {
 }
 
 /// MPI_Comm_free (MPI-5.0 §7.4.3).
-pub(crate) unsafe fn comm_free(comm: *mut MPI_Comm) -> Result<()> {
-    // SAFETY: the caller's pointer.
-    let handle = unsafe { *comm };
+pub(crate) fn comm_free(comm: InOut<MPI_Comm>) -> Result<()> {
+    let handle = comm.get();
     if handle == MPI_COMM_WORLD || handle == MPI_COMM_SELF {
         return Err(Error::new(MPI_ERR_COMM, "MPI_COMM_WORLD and MPI_COMM_SELF cannot be freed"));
     }
     with(|process| process.objects.communicator(handle.0).map(drop))?;
-    // SAFETY: the callbacks are the program's.
-    unsafe { delete_attributes(handle.0, Class::Communicator)? };
+    delete_attributes(handle.0, Class::Communicator)?;
     weft_mpi::communicator::part_from_multicast(handle.0);
     with(|process| process.remove_communicator(handle.0));
-    // SAFETY: the caller's pointer.
-    unsafe { *comm = MPI_Comm::NULL };
+    comm.set(MPI_Comm::NULL);
     Ok(())
 }
 
 /// MPI_Comm_disconnect (MPI-5.0 §11.10.4): waits for what is under way on the communicator, also where the program has freed its request.
-pub(crate) unsafe fn comm_disconnect(comm: *mut MPI_Comm) -> Result<()> {
-    // SAFETY: the caller's pointer.
-    let handle = unsafe { *comm };
+pub(crate) fn comm_disconnect(comm: InOut<MPI_Comm>) -> Result<()> {
+    let handle = comm.get();
     compared(handle)?;
     let place = with(|process| process.agreement_scope(handle.0))?;
     block_until(|process| process.messages().map_or(Some(()), |messages| (!messages.is_used(handle.0)).then_some(())));
     weft_mpi::communicator::highest(place, &mut [0])?;
-    // SAFETY: the caller's pointer.
-    unsafe { comm_free(comm) }
+    comm_free(comm)
 }
 
 /// MPI_Comm_set_name (MPI-5.0 §7.8).
-pub(crate) unsafe fn comm_set_name(comm: MPI_Comm, comm_name: *const c_char) -> Result<()> {
-    // SAFETY: the caller's string.
-    let name = unsafe { text::object_name(comm_name) };
+pub(crate) fn comm_set_name(comm: MPI_Comm, comm_name: InString) -> Result<()> {
+    let name = text::object_name(comm_name);
     with(|process| {
         process.objects.communicator_mut(comm.0)?.name = name;
         Ok(())
@@ -416,18 +371,17 @@ pub(crate) unsafe fn comm_set_name(comm: MPI_Comm, comm_name: *const c_char) -> 
 }
 
 /// MPI_Comm_get_name (MPI-5.0 §7.8): the null handle has a name as well.
-pub(crate) unsafe fn comm_get_name(comm: MPI_Comm, comm_name: *mut c_char, resultlen: *mut c_int) -> Result<()> {
+pub(crate) fn comm_get_name(comm: MPI_Comm, comm_name: OutString, resultlen: Out<c_int>) -> Result<()> {
     let name = match comm {
         MPI_Comm::NULL => "MPI_COMM_NULL".to_owned(),
         _ => with(|process| Ok::<_, Error>(process.objects.communicator(comm.0)?.name.clone()))?,
     };
-    // SAFETY: the caller's buffer of MPI_MAX_OBJECT_NAME bytes and pointer.
-    unsafe { *resultlen = text::give(&name, comm_name, MPI_MAX_OBJECT_NAME as usize) };
+    resultlen.set(comm_name.set(&name));
     Ok(())
 }
 
 /// MPI_Comm_set_info (MPI-5.0 §7.4.4).
-pub(crate) unsafe fn comm_set_info(comm: MPI_Comm, info: MPI_Info) -> Result<()> {
+pub(crate) fn comm_set_info(comm: MPI_Comm, info: MPI_Info) -> Result<()> {
     with(|process| {
         let info = info_of(process, info)?;
         hints::update(&mut process.objects.communicator_mut(comm.0)?.info, &info);
@@ -437,19 +391,17 @@ pub(crate) unsafe fn comm_set_info(comm: MPI_Comm, info: MPI_Info) -> Result<()>
 }
 
 /// MPI_Comm_get_info (MPI-5.0 §7.4.4).
-pub(crate) unsafe fn comm_get_info(comm: MPI_Comm, info_used: *mut MPI_Info) -> Result<()> {
+pub(crate) fn comm_get_info(comm: MPI_Comm, info_used: Out<MPI_Info>) -> Result<()> {
     let handle = with(|process| {
         let info = hints::told(&process.objects.communicator(comm.0)?.info);
         process.objects.infos.insert(info).ok_or_else(|| weft_mpi::object::full("info objects"))
     })?;
-    // SAFETY: the caller's pointer.
-    unsafe { *info_used = MPI_Info(handle) };
+    info_used.set(MPI_Info(handle));
     Ok(())
 }
 
 /// MPI_Comm_get_parent (MPI-5.0 §11.8.2). No process has been spawned: Weft cannot do that yet.
-pub(crate) unsafe fn comm_get_parent(parent: *mut MPI_Comm) -> Result<()> {
-    // SAFETY: the caller's pointer.
-    unsafe { *parent = MPI_Comm::NULL };
+pub(crate) fn comm_get_parent(parent: Out<MPI_Comm>) -> Result<()> {
+    parent.set(MPI_Comm::NULL);
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! What the constructors of communicators have in common (MPI-5.0 §7.4): all processes agree on a context, and those whose part has failed
 //! tell the others.
 
+use crate::arguments::*;
 use crate::types::*;
 use std::sync::Arc;
 use weft_mpi::check::{Call, check_now};
@@ -12,20 +13,16 @@ use weft_mpi::process::{lock, with};
 
 /// Agrees with the processes of `place` on the context of a new communicator of `group`, with what `fill` puts into it,
 /// and hands out its handle; MPI_COMM_NULL when this process is not in `group`.
-///
-/// # Safety
-/// `newcomm` can be written.
-pub(super) unsafe fn create(
+pub(super) fn create(
     creation: Creation,
     place: CollectiveScope,
     group: Arc<Group>,
-    newcomm: *mut MPI_Comm,
+    newcomm: Out<MPI_Comm>,
     fill: impl FnOnce(&mut Communicator),
 ) -> Result<()> {
     let handle = add(&place, group, fill);
     agree_on_context(place, handle.clone(), creation)?;
-    // SAFETY: the caller's pointer.
-    unsafe { *newcomm = handle?.map_or(MPI_Comm::NULL, MPI_Comm) };
+    newcomm.set(handle?.map_or(MPI_Comm::NULL, MPI_Comm));
     Ok(())
 }
 
@@ -47,33 +44,26 @@ pub(super) fn add(
 
 /// Agrees with the processes of `place` on the context of a new intercommunicator between `local` and `remote`, and hands out its handle;
 /// MPI_COMM_NULL when this process is not in `local`, or one of the groups is empty (MPI-5.0 §7.4.2).
-///
-/// # Safety
-/// `newcomm` can be written.
-pub(super) unsafe fn create_between(
+pub(super) fn create_between(
     creation: Creation,
     place: CollectiveScope,
     local: Arc<Group>,
     remote: Arc<Group>,
     is_first: bool,
-    newcomm: *mut MPI_Comm,
+    newcomm: Out<MPI_Comm>,
 ) -> Result<()> {
     let nobody = || Arc::new(Group { members: Vec::new(), rank: None, session: None });
     let local = if remote.members.is_empty() { nobody() } else { local };
-    // SAFETY: the caller's pointer.
-    unsafe { create(creation, place, local, newcomm, |object| object.connect(remote, is_first)) }
+    create(creation, place, local, newcomm, |object| object.connect(remote, is_first))
 }
 
 /// What MPI_Comm_create does with an intercommunicator: `group` is the part of the local group that is in the new one; `place` is that of
 /// an agreement of all its processes.
-///
-/// # Safety
-/// `newcomm` can be written.
-pub(super) unsafe fn create_part_between(
+pub(super) fn create_part_between(
     comm: MPI_Comm,
     place: CollectiveScope,
     group: Result<Arc<Group>>,
-    newcomm: *mut MPI_Comm,
+    newcomm: Out<MPI_Comm>,
 ) -> Result<()> {
     // Who is in it, and at which place, is what each process of the other group has to know.
     const OUTSIDE: i64 = -1;
@@ -92,8 +82,7 @@ pub(super) unsafe fn create_part_between(
     chosen.retain(|(place, _)| *place != OUTSIDE);
     chosen.sort_unstable();
     let remote = remote.derive(chosen.into_iter().map(|(_, member)| member).collect(), own);
-    // SAFETY: the caller's pointer.
-    unsafe { create_between(Creation::Create, place, group, remote, is_first, newcomm) }
+    create_between(Creation::Create, place, group, remote, is_first, newcomm)
 }
 
 /// With `WEFT_CHECK`, all processes of the communicator must have come to the same call. The nonblocking ones are not compared: they would wait.

@@ -4,6 +4,7 @@
 //! Every function here is called by its generated wrapper with the arguments of the C prototype; output pointers can be
 //! written, arrays have the lengths given beside them.
 
+use crate::arguments::*;
 use crate::types::*;
 use std::ffi::c_int;
 use weft_mpi::constants::*;
@@ -31,78 +32,73 @@ fn refuse_large(recipe: &Recipe, name: &str) -> Result<()> {
 }
 
 /// MPI_Type_get_envelope (MPI-5.0 §5.1.13).
-pub(crate) unsafe fn type_get_envelope(
+pub(crate) fn type_get_envelope(
     datatype: MPI_Datatype,
-    num_integers: &mut i64,
-    num_addresses: &mut i64,
-    num_large_counts: &mut i64,
-    num_datatypes: &mut i64,
-    combiner: *mut c_int,
+    num_integers: Out<i64>,
+    num_addresses: Out<i64>,
+    num_large_counts: Out<i64>,
+    num_datatypes: Out<i64>,
+    combiner: Out<c_int>,
 ) -> Result<()> {
     refuse_large(&recipe(datatype)?, "MPI_Type_get_envelope")?;
-    // SAFETY: the caller's pointer.
-    unsafe { type_get_envelope_c(datatype, num_integers, num_addresses, num_large_counts, num_datatypes, combiner) }
+    type_get_envelope_c(datatype, num_integers, num_addresses, num_large_counts, num_datatypes, combiner)
 }
 
 /// MPI_Type_get_envelope_c.
-pub(crate) unsafe fn type_get_envelope_c(
+pub(crate) fn type_get_envelope_c(
     datatype: MPI_Datatype,
-    num_integers: &mut i64,
-    num_addresses: &mut i64,
-    num_large_counts: &mut i64,
-    num_datatypes: &mut i64,
-    combiner: *mut c_int,
+    num_integers: Out<i64>,
+    num_addresses: Out<i64>,
+    num_large_counts: Out<i64>,
+    num_datatypes: Out<i64>,
+    combiner: Out<c_int>,
 ) -> Result<()> {
     let recipe = recipe(datatype)?;
-    *num_integers = recipe.integers.len() as i64;
-    *num_addresses = recipe.addresses.len() as i64;
-    *num_large_counts = recipe.counts.len() as i64;
-    *num_datatypes = recipe.types.len() as i64;
-    // SAFETY: the caller's pointer.
-    unsafe { *combiner = recipe.combiner };
+    num_integers.set(recipe.integers.len() as i64);
+    num_addresses.set(recipe.addresses.len() as i64);
+    num_large_counts.set(recipe.counts.len() as i64);
+    num_datatypes.set(recipe.types.len() as i64);
+    combiner.set(recipe.combiner);
     Ok(())
 }
 
 /// MPI_Type_get_contents (MPI-5.0 §5.1.13).
-pub(crate) unsafe fn type_get_contents(
+pub(crate) fn type_get_contents(
     datatype: MPI_Datatype,
     max_integers: i64,
     max_addresses: i64,
     max_large_counts: i64,
     max_datatypes: i64,
-    array_of_integers: *mut c_int,
-    array_of_addresses: *mut MPI_Aint,
-    array_of_large_counts: *mut MPI_Count,
-    array_of_datatypes: *mut MPI_Datatype,
+    array_of_integers: OutArray<c_int>,
+    array_of_addresses: OutArray<MPI_Aint>,
+    array_of_large_counts: OutArray<MPI_Count>,
+    array_of_datatypes: OutArray<MPI_Datatype>,
 ) -> Result<()> {
     refuse_large(&recipe(datatype)?, "MPI_Type_get_contents")?;
-    // SAFETY: the caller's arrays; there are no large counts.
-    unsafe {
-        type_get_contents_c(
-            datatype,
-            max_integers,
-            max_addresses,
-            max_large_counts,
-            max_datatypes,
-            array_of_integers,
-            array_of_addresses,
-            array_of_large_counts,
-            array_of_datatypes,
-        )
-    }
+    type_get_contents_c(
+        datatype,
+        max_integers,
+        max_addresses,
+        max_large_counts,
+        max_datatypes,
+        array_of_integers,
+        array_of_addresses,
+        array_of_large_counts,
+        array_of_datatypes,
+    )
 }
 
 /// MPI_Type_get_contents_c.
-pub(crate) unsafe fn type_get_contents_c(
+pub(crate) fn type_get_contents_c(
     datatype: MPI_Datatype,
     max_integers: i64,
     max_addresses: i64,
     max_large_counts: i64,
     max_datatypes: i64,
-    array_of_integers: *mut c_int,
-    array_of_addresses: *mut MPI_Aint,
-    array_of_large_counts: *mut MPI_Count,
-    array_of_datatypes: *mut MPI_Datatype,
+    array_of_integers: OutArray<c_int>,
+    array_of_addresses: OutArray<MPI_Aint>,
+    array_of_large_counts: OutArray<MPI_Count>,
+    array_of_datatypes: OutArray<MPI_Datatype>,
 ) -> Result<()> {
     let recipe = recipe(datatype)?;
     if recipe.combiner == MPI_COMBINER_NAMED {
@@ -123,70 +119,52 @@ pub(crate) unsafe fn type_get_contents_c(
     })?;
     // Integers came as such, or as counts that were an int.
     let integers = recipe.integers.iter().map(|value| *value as c_int);
-    // SAFETY: the caller's array, whose length was compared above.
-    unsafe { fill(array_of_integers, integers) };
-    // SAFETY: as above.
-    unsafe { fill(array_of_addresses, recipe.addresses.iter().map(|value| *value as MPI_Aint)) };
-    // SAFETY: as above.
-    unsafe { fill(array_of_large_counts, recipe.counts.iter().copied()) };
-    // SAFETY: as above.
-    unsafe { fill(array_of_datatypes, handles.into_iter().map(MPI_Datatype)) };
+    array_of_integers.fill(integers);
+    array_of_addresses.fill(recipe.addresses.iter().map(|value| *value as MPI_Aint));
+    array_of_large_counts.fill(recipe.counts.iter().copied());
+    array_of_datatypes.fill(handles.into_iter().map(MPI_Datatype));
     Ok(())
 }
 
-/// # Safety
-/// There is room for all `values` at `array`.
-unsafe fn fill<T>(array: *mut T, values: impl Iterator<Item = T>) {
-    for (place, value) in values.enumerate() {
-        // SAFETY: the caller's room.
-        unsafe { array.add(place).write(value) };
-    }
-}
-
 /// MPI_Type_match_size (MPI-5.0 §19.1.9).
-pub(crate) unsafe fn type_match_size(typeclass: c_int, size: c_int, datatype: *mut MPI_Datatype) -> Result<()> {
+pub(crate) fn type_match_size(typeclass: c_int, size: c_int, datatype: Out<MPI_Datatype>) -> Result<()> {
     let handle = datatypes::match_size(typeclass, size)?;
-    // SAFETY: the caller's pointer.
-    unsafe { *datatype = MPI_Datatype(handle) };
+    datatype.set(MPI_Datatype(handle));
     Ok(())
 }
 
 /// MPI_Type_create_f90_real (MPI-5.0 §19.1.9).
-pub(crate) unsafe fn type_create_f90_real(p: c_int, r: c_int, newtype: *mut MPI_Datatype) -> Result<()> {
+pub(crate) fn type_create_f90_real(p: c_int, r: c_int, newtype: Out<MPI_Datatype>) -> Result<()> {
     let handle = with(|process| datatypes::real_type(&mut process.objects, p, r))?;
-    // SAFETY: the caller's pointer.
-    unsafe { *newtype = MPI_Datatype(handle) };
+    newtype.set(MPI_Datatype(handle));
     Ok(())
 }
 
 /// MPI_Type_create_f90_complex (MPI-5.0 §19.1.9).
-pub(crate) unsafe fn type_create_f90_complex(p: c_int, r: c_int, newtype: *mut MPI_Datatype) -> Result<()> {
+pub(crate) fn type_create_f90_complex(p: c_int, r: c_int, newtype: Out<MPI_Datatype>) -> Result<()> {
     let handle = with(|process| datatypes::complex_type(&mut process.objects, p, r))?;
-    // SAFETY: the caller's pointer.
-    unsafe { *newtype = MPI_Datatype(handle) };
+    newtype.set(MPI_Datatype(handle));
     Ok(())
 }
 
 /// MPI_Type_create_f90_integer (MPI-5.0 §19.1.9).
-pub(crate) unsafe fn type_create_f90_integer(r: c_int, newtype: *mut MPI_Datatype) -> Result<()> {
+pub(crate) fn type_create_f90_integer(r: c_int, newtype: Out<MPI_Datatype>) -> Result<()> {
     let handle = with(|process| datatypes::integer_type(&mut process.objects, r))?;
-    // SAFETY: the caller's pointer.
-    unsafe { *newtype = MPI_Datatype(handle) };
+    newtype.set(MPI_Datatype(handle));
     Ok(())
 }
 
 /// MPI_Type_get_value_index (MPI-5.0 §6.9.4): pairs without a name are not supported, which the standard allows.
-pub(crate) unsafe fn type_get_value_index(
+pub(crate) fn type_get_value_index(
     value_type: MPI_Datatype,
     index_type: MPI_Datatype,
-    pair_type: *mut MPI_Datatype,
+    pair_type: Out<MPI_Datatype>,
 ) -> Result<()> {
     let handle = with(|process| {
         let value = process.objects.old_type(value_type.0)?;
         let index = process.objects.old_type(index_type.0)?;
         datatypes::pair_type(&value, &index)
     })?;
-    // SAFETY: the caller's pointer.
-    unsafe { *pair_type = MPI_Datatype(handle) };
+    pair_type.set(MPI_Datatype(handle));
     Ok(())
 }

@@ -4,8 +4,8 @@
 //! Every function here is called by its generated wrapper with the arguments of the C prototype; output pointers can be
 //! written.
 
+use crate::arguments::*;
 use crate::calls::attributes::{check_all_at_rest, delete_attributes};
-use crate::calls::text;
 use crate::constants::*;
 use crate::functions::NAMES;
 use crate::types::*;
@@ -20,59 +20,47 @@ use weft_mpi::process::{Phase, with};
 use weft_mpi::start;
 
 /// MPI_Get_version (MPI-5.0 §9.1.1).
-pub(crate) unsafe fn get_version(version: *mut c_int, subversion: *mut c_int) -> Result<()> {
-    // SAFETY: the caller's pointers.
-    unsafe {
-        *version = MPI_VERSION;
-        *subversion = MPI_SUBVERSION;
-    }
+pub(crate) fn get_version(version: Out<c_int>, subversion: Out<c_int>) -> Result<()> {
+    version.set(MPI_VERSION);
+    subversion.set(MPI_SUBVERSION);
     Ok(())
 }
 
 /// MPI_Get_library_version (MPI-5.0 §9.1.1).
-pub(crate) unsafe fn get_library_version(version: *mut c_char, resultlen: *mut c_int) -> Result<()> {
+pub(crate) fn get_library_version(version: OutString, resultlen: Out<c_int>) -> Result<()> {
     let sentence = concat!("Weft ", env!("CARGO_PKG_VERSION"), " (MPI 5.0, standard ABI 1.0)");
-    // SAFETY: the caller's buffer of MPI_MAX_LIBRARY_VERSION_STRING bytes and pointer.
-    unsafe { *resultlen = text::give(sentence, version, MPI_MAX_LIBRARY_VERSION_STRING as usize) };
+    resultlen.set(version.set(sentence));
     Ok(())
 }
 
 /// MPI_Abi_get_version (MPI-5.0 §20.2).
-pub(crate) unsafe fn abi_get_version(abi_major: *mut c_int, abi_minor: *mut c_int) -> Result<()> {
-    // SAFETY: the caller's pointers.
-    unsafe {
-        *abi_major = MPI_ABI_VERSION;
-        *abi_minor = MPI_ABI_SUBVERSION;
-    }
+pub(crate) fn abi_get_version(abi_major: Out<c_int>, abi_minor: Out<c_int>) -> Result<()> {
+    abi_major.set(MPI_ABI_VERSION);
+    abi_minor.set(MPI_ABI_SUBVERSION);
     Ok(())
 }
 
 /// MPI_Abi_get_info (MPI-5.0 §20.2): sizes of the ABI's integer types in bytes.
-pub(crate) unsafe fn abi_get_info(info: *mut MPI_Info) -> Result<()> {
+pub(crate) fn abi_get_info(info: Out<MPI_Info>) -> Result<()> {
     let sizes = [
         ("mpi_aint_size", size_of::<MPI_Aint>()),
         ("mpi_count_size", size_of::<MPI_Count>()),
         ("mpi_offset_size", size_of::<MPI_Offset>()),
     ];
     let pairs = sizes.map(|(name, size)| (name.to_owned(), size.to_string())).to_vec();
-    // SAFETY: the caller's pointer.
-    unsafe { give_info(pairs, info) }
+    give_info(pairs, info)
 }
 
-/// # Safety
-/// `info` can be written.
-pub(super) unsafe fn give_info(pairs: Info, info: *mut MPI_Info) -> Result<()> {
+pub(super) fn give_info(pairs: Info, info: Out<MPI_Info>) -> Result<()> {
     let handle = with(|process| process.objects.infos.insert(pairs));
     let handle = handle.ok_or_else(|| weft_mpi::object::full("info objects"))?;
-    // SAFETY: the caller's pointer.
-    unsafe { *info = MPI_Info(handle) };
+    info.set(MPI_Info(handle));
     Ok(())
 }
 
 /// MPI_Get_hw_resource_info (MPI-5.0 §9.1.2): names as `MPI_Comm_split_type` takes them.
-pub(crate) unsafe fn get_hw_resource_info(hw_info: *mut MPI_Info) -> Result<()> {
-    // SAFETY: the caller's pointer.
-    unsafe { give_info(weft_mpi::hardware::info(), hw_info) }
+pub(crate) fn get_hw_resource_info(hw_info: Out<MPI_Info>) -> Result<()> {
+    give_info(weft_mpi::hardware::info(), hw_info)
 }
 
 /// MPI_Init (MPI-5.0 §11.2.1).
@@ -85,13 +73,12 @@ pub(crate) unsafe fn init_thread(
     _argc: *mut c_int,
     _argv: *mut *mut *mut c_char,
     required: c_int,
-    provided: *mut c_int,
+    provided: Out<c_int>,
 ) -> Result<()> {
     let levels = [MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE];
     let level = levels.into_iter().find(|level| *level >= required).unwrap_or(MPI_THREAD_MULTIPLE);
     initialize(level)?;
-    // SAFETY: the caller's pointer.
-    unsafe { *provided = level };
+    provided.set(level);
     Ok(())
 }
 
@@ -104,42 +91,37 @@ fn initialize(level: c_int) -> Result<()> {
 }
 
 /// MPI_Finalize (MPI-5.0 §11.2.2). The attributes of MPI_COMM_SELF are deleted first (MPI-5.0 §11.2.4).
-pub(crate) unsafe fn finalize() -> Result<()> {
+pub(crate) fn finalize() -> Result<()> {
     with(|process| check_all_at_rest(&process.objects))?;
-    // SAFETY: the callbacks are the program's.
-    unsafe { delete_attributes(weft_mpi::constants::MPI_COMM_SELF, Class::Communicator)? };
+    delete_attributes(weft_mpi::constants::MPI_COMM_SELF, Class::Communicator)?;
     start::finalize()
 }
 
 /// MPI_Initialized (MPI-5.0 §11.2.3).
-pub(crate) unsafe fn initialized(flag: *mut c_int) -> Result<()> {
+pub(crate) fn initialized(flag: Out<c_int>) -> Result<()> {
     let begun = with(|process| process.phase != Phase::Before);
-    // SAFETY: the caller's pointer.
-    unsafe { *flag = c_int::from(begun) };
+    flag.set(c_int::from(begun));
     Ok(())
 }
 
 /// MPI_Finalized (MPI-5.0 §11.2.3).
-pub(crate) unsafe fn finalized(flag: *mut c_int) -> Result<()> {
+pub(crate) fn finalized(flag: Out<c_int>) -> Result<()> {
     let over = with(|process| process.phase == Phase::After);
-    // SAFETY: the caller's pointer.
-    unsafe { *flag = c_int::from(over) };
+    flag.set(c_int::from(over));
     Ok(())
 }
 
 /// MPI_Query_thread (MPI-5.0 §11.2.1).
-pub(crate) unsafe fn query_thread(provided: *mut c_int) -> Result<()> {
+pub(crate) fn query_thread(provided: Out<c_int>) -> Result<()> {
     let level = with(|process| process.thread_level);
-    // SAFETY: the caller's pointer.
-    unsafe { *provided = level };
+    provided.set(level);
     Ok(())
 }
 
 /// MPI_Is_thread_main (MPI-5.0 §11.2.1).
-pub(crate) unsafe fn is_thread_main(flag: *mut c_int) -> Result<()> {
+pub(crate) fn is_thread_main(flag: Out<c_int>) -> Result<()> {
     let main = with(|process| process.main_thread == Some(weft_mpi::process::thread_number()));
-    // SAFETY: the caller's pointer.
-    unsafe { *flag = c_int::from(main) };
+    flag.set(c_int::from(main));
     Ok(())
 }
 
@@ -149,10 +131,9 @@ pub(crate) fn abort(_comm: MPI_Comm, errorcode: c_int) -> Result<()> {
 }
 
 /// MPI_Get_processor_name (MPI-5.0 §9.1.2).
-pub(crate) unsafe fn get_processor_name(name: *mut c_char, resultlen: *mut c_int) -> Result<()> {
+pub(crate) fn get_processor_name(name: OutString, resultlen: Out<c_int>) -> Result<()> {
     let text = with(|process| process.job.as_ref().map(|job| job.processor_name.clone())).unwrap_or_default();
-    // SAFETY: the caller's buffer of MPI_MAX_PROCESSOR_NAME bytes and pointer.
-    unsafe { *resultlen = text::give(&text, name, MPI_MAX_PROCESSOR_NAME as usize) };
+    resultlen.set(name.set(&text));
     Ok(())
 }
 
@@ -184,7 +165,7 @@ fn allocated() -> MutexGuard<'static, BTreeMap<usize, Layout>> {
 }
 
 /// MPI_Alloc_mem (MPI-5.0 §9.2).
-pub(crate) unsafe fn alloc_mem(size: MPI_Aint, _info: MPI_Info, baseptr: *mut c_void) -> Result<()> {
+pub(crate) fn alloc_mem(size: MPI_Aint, _info: MPI_Info, baseptr: Out<usize>) -> Result<()> {
     let no_memory = || Error::new(MPI_ERR_NO_MEM, format!("size is {size}: there is not so much memory left"));
     // Memory of no bytes has an address of its own, too.
     let bytes = usize::try_from(size).unwrap_or(0).max(1);
@@ -195,8 +176,7 @@ pub(crate) unsafe fn alloc_mem(size: MPI_Aint, _info: MPI_Info, baseptr: *mut c_
         return Err(no_memory());
     }
     allocated().insert(memory.expose_provenance(), layout);
-    // SAFETY: the caller's pointer to a pointer.
-    unsafe { *baseptr.cast::<*mut u8>() = memory };
+    baseptr.set(memory.addr());
     Ok(())
 }
 

@@ -1,11 +1,11 @@
 //! Error handlers, error codes and their texts (MPI-5.0 §9.3–§9.5).
 
-use super::text;
+use crate::arguments::*;
 use crate::error_codes;
 use crate::error_handling::react;
 use crate::scope::Scope;
 use crate::types::{MPI_Comm, MPI_Errhandler, MPI_File, MPI_Session};
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 use weft_mpi::constants::*;
 use weft_mpi::error::Error;
 use weft_mpi::object::{Class, ErrorHandler, full};
@@ -13,14 +13,13 @@ use weft_mpi::process;
 
 /// # Safety
 /// `handle` can be written; `function` is one for objects of `class`.
-unsafe fn create(class: Class, function: usize, name: &str, handle: *mut MPI_Errhandler) -> Result<(), Error> {
+unsafe fn create(class: Class, function: usize, name: &str, handle: Out<MPI_Errhandler>) -> Result<(), Error> {
     if function == 0 {
         return Err(Error::new(MPI_ERR_ARG, format!("{name} is a null pointer")));
     }
     let handler = ErrorHandler { class, function, references: 1 };
     let made = process::with(|process| process.objects.error_handlers.insert(handler));
-    // SAFETY: the caller's pointer.
-    unsafe { *handle = MPI_Errhandler(made.ok_or_else(|| full("error handlers"))?) };
+    handle.set(MPI_Errhandler(made.ok_or_else(|| full("error handlers"))?));
     Ok(())
 }
 
@@ -30,7 +29,7 @@ unsafe fn create(class: Class, function: usize, name: &str, handle: *mut MPI_Err
 /// `errhandler` can be written; the function is what its type says.
 pub(crate) unsafe fn comm_create_errhandler(
     comm_errhandler_fn: usize,
-    errhandler: *mut MPI_Errhandler,
+    errhandler: Out<MPI_Errhandler>,
 ) -> Result<(), Error> {
     // SAFETY: the caller's promises.
     unsafe { create(Class::Communicator, comm_errhandler_fn, "comm_errhandler_fn", errhandler) }
@@ -42,7 +41,7 @@ pub(crate) unsafe fn comm_create_errhandler(
 /// `errhandler` can be written; the function is what its type says.
 pub(crate) unsafe fn win_create_errhandler(
     win_errhandler_fn: usize,
-    errhandler: *mut MPI_Errhandler,
+    errhandler: Out<MPI_Errhandler>,
 ) -> Result<(), Error> {
     // SAFETY: the caller's promises.
     unsafe { create(Class::Window, win_errhandler_fn, "win_errhandler_fn", errhandler) }
@@ -54,7 +53,7 @@ pub(crate) unsafe fn win_create_errhandler(
 /// `errhandler` can be written; the function is what its type says.
 pub(crate) unsafe fn file_create_errhandler(
     file_errhandler_fn: usize,
-    errhandler: *mut MPI_Errhandler,
+    errhandler: Out<MPI_Errhandler>,
 ) -> Result<(), Error> {
     // SAFETY: the caller's promises.
     unsafe { create(Class::File, file_errhandler_fn, "file_errhandler_fn", errhandler) }
@@ -66,17 +65,14 @@ pub(crate) unsafe fn file_create_errhandler(
 /// `errhandler` can be written; the function is what its type says.
 pub(crate) unsafe fn session_create_errhandler(
     session_errhandler_fn: usize,
-    errhandler: *mut MPI_Errhandler,
+    errhandler: Out<MPI_Errhandler>,
 ) -> Result<(), Error> {
     // SAFETY: the caller's promises.
     unsafe { create(Class::Session, session_errhandler_fn, "session_errhandler_fn", errhandler) }
 }
 
 /// MPI_Comm_set_errhandler (MPI-5.0 §9.3.1).
-///
-/// # Safety
-/// None.
-pub(crate) unsafe fn comm_set_errhandler(comm: MPI_Comm, errhandler: MPI_Errhandler) -> Result<(), Error> {
+pub(crate) fn comm_set_errhandler(comm: MPI_Comm, errhandler: MPI_Errhandler) -> Result<(), Error> {
     process::with(|process| {
         let objects = &mut process.objects;
         let old = objects.communicator(comm.0)?.error_handler;
@@ -88,43 +84,32 @@ pub(crate) unsafe fn comm_set_errhandler(comm: MPI_Comm, errhandler: MPI_Errhand
 }
 
 /// MPI_Comm_get_errhandler (MPI-5.0 §9.3.1): the program frees the handle that it gets.
-///
-/// # Safety
-/// `errhandler` can be written.
-pub(crate) unsafe fn comm_get_errhandler(comm: MPI_Comm, errhandler: *mut MPI_Errhandler) -> Result<(), Error> {
+pub(crate) fn comm_get_errhandler(comm: MPI_Comm, errhandler: Out<MPI_Errhandler>) -> Result<(), Error> {
     let handler = process::with(|process| {
         let handler = process.objects.communicator(comm.0)?.error_handler;
         process.objects.retain_error_handler(handler, None)?;
         Ok(handler)
     })?;
-    // SAFETY: the caller's pointer.
-    unsafe { *errhandler = MPI_Errhandler(handler) };
+    errhandler.set(MPI_Errhandler(handler));
     Ok(())
 }
 
 /// MPI_Errhandler_free (MPI-5.0 §9.3.5). Predefined handlers may be freed, since MPI_Comm_get_errhandler gives them.
-///
-/// # Safety
-/// `errhandler` can be read and written.
-pub(crate) unsafe fn errhandler_free(errhandler: *mut MPI_Errhandler) -> Result<(), Error> {
-    // SAFETY: the caller's pointer.
-    let errhandler = unsafe { &mut *errhandler };
+pub(crate) fn errhandler_free(errhandler: InOut<MPI_Errhandler>) -> Result<(), Error> {
+    let handle = errhandler.get().0;
     process::with(|process| {
         // The same check as for a new reference, which is not made.
-        process.objects.retain_error_handler(errhandler.0, None)?;
-        process.objects.release_error_handler(errhandler.0);
-        process.objects.release_error_handler(errhandler.0);
+        process.objects.retain_error_handler(handle, None)?;
+        process.objects.release_error_handler(handle);
+        process.objects.release_error_handler(handle);
         Ok(())
     })?;
-    *errhandler = MPI_Errhandler::NULL;
+    errhandler.set(MPI_Errhandler::NULL);
     Ok(())
 }
 
 /// MPI_Comm_call_errhandler (MPI-5.0 §9.5.2).
-///
-/// # Safety
-/// The process lock is free.
-pub(crate) unsafe fn comm_call_errhandler(comm: MPI_Comm, errorcode: c_int) -> Result<(), Error> {
+pub(crate) fn comm_call_errhandler(comm: MPI_Comm, errorcode: c_int) -> Result<(), Error> {
     process::with(|process| process.objects.communicator(comm.0).map(drop))?;
     call(Scope::Comm(comm), "MPI_Comm_call_errhandler", errorcode)
 }
@@ -143,10 +128,7 @@ fn check_file(file: MPI_File) -> Result<(), Error> {
 }
 
 /// MPI_File_set_errhandler (MPI-5.0 §9.3.3), of MPI_FILE_NULL: the handler that files get (§14.7).
-///
-/// # Safety
-/// None.
-pub(crate) unsafe fn file_set_errhandler(file: MPI_File, errhandler: MPI_Errhandler) -> Result<(), Error> {
+pub(crate) fn file_set_errhandler(file: MPI_File, errhandler: MPI_Errhandler) -> Result<(), Error> {
     check_file(file)?;
     process::with(|process| {
         let objects = &mut process.objects;
@@ -158,35 +140,25 @@ pub(crate) unsafe fn file_set_errhandler(file: MPI_File, errhandler: MPI_Errhand
 }
 
 /// MPI_File_get_errhandler (MPI-5.0 §9.3.3): the program frees the handle that it gets.
-///
-/// # Safety
-/// `errhandler` can be written.
-pub(crate) unsafe fn file_get_errhandler(file: MPI_File, errhandler: *mut MPI_Errhandler) -> Result<(), Error> {
+pub(crate) fn file_get_errhandler(file: MPI_File, errhandler: Out<MPI_Errhandler>) -> Result<(), Error> {
     check_file(file)?;
     let handler = process::with(|process| {
         let handler = process.objects.file_error_handler;
         process.objects.retain_error_handler(handler, None)?;
         Ok::<_, Error>(handler)
     })?;
-    // SAFETY: the caller's pointer.
-    unsafe { *errhandler = MPI_Errhandler(handler) };
+    errhandler.set(MPI_Errhandler(handler));
     Ok(())
 }
 
 /// MPI_File_call_errhandler (MPI-5.0 §9.5.2).
-///
-/// # Safety
-/// The process lock is free.
-pub(crate) unsafe fn file_call_errhandler(fh: MPI_File, errorcode: c_int) -> Result<(), Error> {
+pub(crate) fn file_call_errhandler(fh: MPI_File, errorcode: c_int) -> Result<(), Error> {
     check_file(fh)?;
     call(Scope::File(fh), "MPI_File_call_errhandler", errorcode)
 }
 
 /// MPI_Session_set_errhandler (MPI-5.0 §9.3.4).
-///
-/// # Safety
-/// None.
-pub(crate) unsafe fn session_set_errhandler(session: MPI_Session, errhandler: MPI_Errhandler) -> Result<(), Error> {
+pub(crate) fn session_set_errhandler(session: MPI_Session, errhandler: MPI_Errhandler) -> Result<(), Error> {
     process::with(|process| {
         let objects = &mut process.objects;
         let old = objects.session(session.0)?.error_handler;
@@ -198,108 +170,68 @@ pub(crate) unsafe fn session_set_errhandler(session: MPI_Session, errhandler: MP
 }
 
 /// MPI_Session_get_errhandler (MPI-5.0 §9.3.4): the program frees the handle that it gets.
-///
-/// # Safety
-/// `errhandler` can be written.
-pub(crate) unsafe fn session_get_errhandler(
-    session: MPI_Session,
-    errhandler: *mut MPI_Errhandler,
-) -> Result<(), Error> {
+pub(crate) fn session_get_errhandler(session: MPI_Session, errhandler: Out<MPI_Errhandler>) -> Result<(), Error> {
     let handler = process::with(|process| {
         let handler = process.objects.session(session.0)?.error_handler;
         process.objects.retain_error_handler(handler, None)?;
         Ok(handler)
     })?;
-    // SAFETY: the caller's pointer.
-    unsafe { *errhandler = MPI_Errhandler(handler) };
+    errhandler.set(MPI_Errhandler(handler));
     Ok(())
 }
 
 /// MPI_Session_call_errhandler (MPI-5.0 §9.5.2).
-///
-/// # Safety
-/// The process lock is free.
-pub(crate) unsafe fn session_call_errhandler(session: MPI_Session, errorcode: c_int) -> Result<(), Error> {
+pub(crate) fn session_call_errhandler(session: MPI_Session, errorcode: c_int) -> Result<(), Error> {
     process::with(|process| process.objects.session(session.0).map(drop))?;
     call(Scope::Session(session), "MPI_Session_call_errhandler", errorcode)
 }
 
 /// MPI_Error_string (MPI-5.0 §9.3.5).
-///
-/// # Safety
-/// `string` has room for MPI_MAX_ERROR_STRING bytes, `resultlen` can be written.
-pub(crate) unsafe fn error_string(errorcode: c_int, string: *mut c_char, resultlen: *mut c_int) -> Result<(), Error> {
+pub(crate) fn error_string(errorcode: c_int, string: OutString, resultlen: Out<c_int>) -> Result<(), Error> {
     let text = error_codes::with(|codes| codes.text(errorcode))?;
-    // SAFETY: the room that the standard demands.
-    let length = unsafe { text::give(&text, string, MPI_MAX_ERROR_STRING as usize) };
-    // SAFETY: the caller's pointer.
-    unsafe { *resultlen = length };
+    let length = string.set(&text);
+    resultlen.set(length);
     Ok(())
 }
 
 /// MPI_Error_class (MPI-5.0 §9.4).
-///
-/// # Safety
-/// `errorclass` can be written.
-pub(crate) unsafe fn error_class(errorcode: c_int, errorclass: *mut c_int) -> Result<(), Error> {
+pub(crate) fn error_class(errorcode: c_int, errorclass: Out<c_int>) -> Result<(), Error> {
     let class = error_codes::with(|codes| codes.class_of(errorcode))?;
-    // SAFETY: the caller's pointer.
-    unsafe { *errorclass = class };
+    errorclass.set(class);
     Ok(())
 }
 
 /// MPI_Add_error_class (MPI-5.0 §9.5.1).
-///
-/// # Safety
-/// `errorclass` can be written.
-pub(crate) unsafe fn add_error_class(errorclass: *mut c_int) -> Result<(), Error> {
+pub(crate) fn add_error_class(errorclass: Out<c_int>) -> Result<(), Error> {
     let class = error_codes::with(|codes| codes.add_class());
-    // SAFETY: the caller's pointer.
-    unsafe { *errorclass = class };
+    errorclass.set(class);
     Ok(())
 }
 
 /// MPI_Add_error_code (MPI-5.0 §9.5.1).
-///
-/// # Safety
-/// `errorcode` can be written.
-pub(crate) unsafe fn add_error_code(errorclass: c_int, errorcode: *mut c_int) -> Result<(), Error> {
+pub(crate) fn add_error_code(errorclass: c_int, errorcode: Out<c_int>) -> Result<(), Error> {
     let code = error_codes::with(|codes| codes.add_code(errorclass))?;
-    // SAFETY: the caller's pointer.
-    unsafe { *errorcode = code };
+    errorcode.set(code);
     Ok(())
 }
 
 /// MPI_Add_error_string (MPI-5.0 §9.5.1).
-///
-/// # Safety
-/// `string` is a string.
-pub(crate) unsafe fn add_error_string(errorcode: c_int, string: *const c_char) -> Result<(), Error> {
-    // SAFETY: the caller's string.
-    let text = unsafe { text::take(string) };
+pub(crate) fn add_error_string(errorcode: c_int, string: InString) -> Result<(), Error> {
+    let text = string.to_string();
     error_codes::with(|codes| codes.set_text(errorcode, &text))
 }
 
 /// MPI_Remove_error_class (MPI-5.0 §9.5.1).
-///
-/// # Safety
-/// None.
-pub(crate) unsafe fn remove_error_class(errorclass: c_int) -> Result<(), Error> {
+pub(crate) fn remove_error_class(errorclass: c_int) -> Result<(), Error> {
     error_codes::with(|codes| codes.remove_class(errorclass))
 }
 
 /// MPI_Remove_error_code (MPI-5.0 §9.5.1).
-///
-/// # Safety
-/// None.
-pub(crate) unsafe fn remove_error_code(errorcode: c_int) -> Result<(), Error> {
+pub(crate) fn remove_error_code(errorcode: c_int) -> Result<(), Error> {
     error_codes::with(|codes| codes.remove_code(errorcode))
 }
 
 /// MPI_Remove_error_string (MPI-5.0 §9.5.1).
-///
-/// # Safety
-/// None.
-pub(crate) unsafe fn remove_error_string(errorcode: c_int) -> Result<(), Error> {
+pub(crate) fn remove_error_string(errorcode: c_int) -> Result<(), Error> {
     error_codes::with(|codes| codes.remove_text(errorcode))
 }

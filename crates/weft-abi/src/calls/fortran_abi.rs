@@ -5,6 +5,7 @@
 //! written.
 
 use super::environment::give_info;
+use crate::arguments::*;
 use crate::constants::{MPI_ERR_ABI, MPI_ERR_ARG};
 use crate::types::*;
 use std::ffi::{c_int, c_void};
@@ -46,13 +47,12 @@ fn fortran_info() -> Info {
 }
 
 /// MPI_Abi_get_fortran_info (MPI-5.0 §20.4.1).
-pub(crate) unsafe fn abi_get_fortran_info(info: *mut MPI_Info) -> Result<()> {
-    // SAFETY: the caller's pointer.
-    unsafe { give_info(fortran_info(), info) }
+pub(crate) fn abi_get_fortran_info(info: Out<MPI_Info>) -> Result<()> {
+    give_info(fortran_info(), info)
 }
 
 /// MPI_Abi_set_fortran_info (MPI-5.0 §20.4.1): what is known cannot be set.
-pub(crate) unsafe fn abi_set_fortran_info(_info: MPI_Info) -> Result<()> {
+pub(crate) fn abi_set_fortran_info(_info: MPI_Info) -> Result<()> {
     Err(known("the sizes of Fortran's types are", "MPI_Abi_get_fortran_info"))
 }
 
@@ -61,7 +61,7 @@ pub(crate) unsafe fn abi_get_fortran_booleans(
     logical_size: c_int,
     logical_true: *mut c_void,
     logical_false: *mut c_void,
-    is_set: *mut c_int,
+    is_set: Out<c_int>,
 ) -> Result<()> {
     check_logical_size(logical_size)?;
     let is_known = LOGICAL_SIZES.contains(&logical_size);
@@ -72,8 +72,7 @@ pub(crate) unsafe fn abi_get_fortran_booleans(
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place.cast(), logical_size as usize) };
         }
     }
-    // SAFETY: the caller's pointer.
-    unsafe { *is_set = is_known.into() };
+    is_set.set(is_known.into());
     Ok(())
 }
 

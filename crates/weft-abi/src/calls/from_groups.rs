@@ -4,10 +4,11 @@
 //! Every function here is called by its generated wrapper with the arguments of the C prototype; output pointers can be
 //! written.
 
+use crate::arguments::*;
 use crate::calls::communicators::info_of;
 use crate::constants::*;
 use crate::types::*;
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::c_int;
 use std::sync::Arc;
 use weft_mpi::communicator::{Creation, agree_on_context};
 use weft_mpi::error::{Error, Result};
@@ -16,12 +17,8 @@ use weft_mpi::object::Group;
 use weft_mpi::process::with;
 
 /// The name that tells a call from others (MPI-5.0 §7.4.2).
-///
-/// # Safety
-/// `stringtag` is a string.
-unsafe fn name(stringtag: *const c_char) -> Result<Vec<u8>> {
-    // SAFETY: the caller's string.
-    let name = unsafe { CStr::from_ptr(stringtag) }.to_bytes().to_vec();
+fn name(stringtag: InString) -> Result<Vec<u8>> {
+    let name = stringtag.as_c_str().to_bytes().to_vec();
     if name.len() >= MPI_MAX_STRINGTAG_LEN as usize {
         let message =
             format!("stringtag has {} characters, at most {} are allowed", name.len(), MPI_MAX_STRINGTAG_LEN - 1);
@@ -49,15 +46,14 @@ fn add(group: &Arc<Group>, info: MPI_Info, errhandler: MPI_Errhandler) -> Result
 }
 
 /// MPI_Comm_create_from_group (MPI-5.0 §7.4.2).
-pub(crate) unsafe fn comm_create_from_group(
+pub(crate) fn comm_create_from_group(
     group: MPI_Group,
-    stringtag: *const c_char,
+    stringtag: InString,
     info: MPI_Info,
     errhandler: MPI_Errhandler,
-    newcomm: *mut MPI_Comm,
+    newcomm: Out<MPI_Comm>,
 ) -> Result<()> {
-    // SAFETY: the caller's string.
-    let name = unsafe { name(stringtag)? };
+    let name = name(stringtag)?;
     let group = with(|process| process.objects.group(group.0))?;
     let handle = if group.members.is_empty() {
         MPI_Comm::NULL.0
@@ -68,28 +64,25 @@ pub(crate) unsafe fn comm_create_from_group(
         agree_on_context(scope, handle.clone().map(Some), Creation::FromGroup).map_err(of_the_call)?;
         handle?
     };
-    // SAFETY: the caller's pointer.
-    unsafe { *newcomm = MPI_Comm(handle) };
+    newcomm.set(MPI_Comm(handle));
     Ok(())
 }
 
 /// MPI_Intercomm_create_from_groups (MPI-5.0 §7.6.2). Only the leader of `local_group` looks at the remote group.
-pub(crate) unsafe fn intercomm_create_from_groups(
+pub(crate) fn intercomm_create_from_groups(
     local_group: MPI_Group,
     local_leader: c_int,
     remote_group: MPI_Group,
     remote_leader: c_int,
-    stringtag: *const c_char,
+    stringtag: InString,
     info: MPI_Info,
     errhandler: MPI_Errhandler,
-    newintercomm: *mut MPI_Comm,
+    newintercomm: Out<MPI_Comm>,
 ) -> Result<()> {
-    // SAFETY: the caller's string.
-    let name = unsafe { name(stringtag)? };
+    let name = name(stringtag)?;
     let local = with(|process| process.objects.group(local_group.0))?;
     if local.members.is_empty() {
-        // SAFETY: the caller's pointer.
-        unsafe { *newintercomm = MPI_Comm::NULL };
+        newintercomm.set(MPI_Comm::NULL);
         return Ok(());
     }
     let leader = check_leader("local_leader", local_leader, &local)?;
@@ -114,8 +107,7 @@ pub(crate) unsafe fn intercomm_create_from_groups(
         }
     };
     connected.map_err(of_the_call)?;
-    // SAFETY: the caller's pointer.
-    unsafe { *newintercomm = MPI_Comm(handle?) };
+    newintercomm.set(MPI_Comm(handle?));
     Ok(())
 }
 

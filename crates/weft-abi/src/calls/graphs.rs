@@ -4,8 +4,8 @@
 //! Every function here is called by its generated wrapper with the arguments of the C prototype: arrays have the
 //! lengths given beside them or asked of the topology, output pointers can be written.
 
+use crate::arguments::*;
 use crate::calls::creation::{compared, create};
-use crate::calls::topologies::{give, slice};
 use crate::check;
 use crate::constants::*;
 use crate::types::*;
@@ -18,39 +18,38 @@ use weft_mpi::process::with;
 use weft_mpi::topology::{Graph, Neighbours, Topology};
 
 /// The graph that a program describes, which must have a node for at most `processes`.
-///
-/// # Safety
-/// `index` has `nnodes` elements, `edges` as many as its last one says.
-unsafe fn described_graph(nnodes: c_int, index: *const c_int, edges: *const c_int, processes: u32) -> Result<Graph> {
+fn described_graph(
+    nnodes: c_int,
+    index: InArray<c_int>,
+    edges: UnmeasuredArray<c_int>,
+    processes: u32,
+) -> Result<Graph> {
     if !u32::try_from(nnodes).is_ok_and(|nodes| nodes <= processes) {
         let message = format!("nnodes is {nnodes}; it must be from 0 to {processes}, the size of the communicator");
         return Err(Error::new(MPI_ERR_ARG, message));
     }
-    // SAFETY: the caller's array.
-    let index = unsafe { slice(index, nnodes as usize) };
-    let count = Graph::check_index(index)?;
-    check::array("edges", edges, count as i64)?;
-    // SAFETY: the caller's array.
-    let edges = unsafe { slice(edges, count) };
-    Graph::new(index.to_vec(), edges.to_vec())
+    let index = index.to_vec();
+    let count = Graph::check_index(&index)?;
+    check::array("edges", edges.as_ptr(), count as i64)?;
+    // SAFETY: the last element of `index` says how many there are (MPI-5.0 §8.5.3), and they are not null.
+    let edges = unsafe { edges.measured(count) };
+    Graph::new(index, edges.to_vec())
 }
 
 /// MPI_Graph_create (MPI-5.0 §8.5.3): a graph without nodes is no communicator at all.
 pub(crate) unsafe fn graph_create(
     comm_old: MPI_Comm,
     nnodes: c_int,
-    index: *const c_int,
-    edges: *const c_int,
+    index: InArray<c_int>,
+    edges: UnmeasuredArray<c_int>,
     reorder: c_int,
-    comm_graph: *mut MPI_Comm,
+    comm_graph: Out<MPI_Comm>,
 ) -> Result<()> {
-    // SAFETY: the caller's pointer. After an error it is no communicator.
-    unsafe { *comm_graph = MPI_Comm::NULL };
+    comm_graph.set(MPI_Comm::NULL);
     compared(comm_old)?;
     let (place, described) = with(|process| {
         let group = process.objects.communicator(comm_old.0)?.intra()?.group.clone();
-        // SAFETY: the caller's arrays.
-        let described = unsafe { described_graph(nnodes, index, edges, group.size()) }.map(|graph| {
+        let described = described_graph(nnodes, index, edges, group.size()).map(|graph| {
             let places = process.places_in_graph(&group, &graph, reorder != 0);
             (group.of_ranks(&places), graph)
         });
@@ -58,41 +57,35 @@ pub(crate) unsafe fn graph_create(
     })?;
     let (group, graph) = needed(&place, Creation::Graph, described)?;
     let topology = Arc::new(Topology::Graph(graph));
-    // SAFETY: the caller's pointer.
-    unsafe { create(Creation::Graph, place, group, comm_graph, |object| object.topology = Some(topology)) }
+    create(Creation::Graph, place, group, comm_graph, |object| object.topology = Some(topology))
 }
 
 /// MPI_Graph_map (MPI-5.0 §8.5.8): the rank that MPI_Graph_create with `reorder` gives. Local.
 pub(crate) unsafe fn graph_map(
     comm: MPI_Comm,
     nnodes: c_int,
-    index: *const c_int,
-    edges: *const c_int,
-    newrank: *mut c_int,
+    index: InArray<c_int>,
+    edges: UnmeasuredArray<c_int>,
+    newrank: Out<c_int>,
 ) -> Result<()> {
     let rank = with(|process| {
         let group = process.objects.communicator(comm.0)?.intra()?.group.clone();
-        // SAFETY: the caller's arrays.
-        let graph = unsafe { described_graph(nnodes, index, edges, group.size())? };
+        let graph = described_graph(nnodes, index, edges, group.size())?;
         let places = process.places_in_graph(&group, &graph, true);
         Ok::<_, Error>(group.of_ranks(&places).rank)
     })?;
-    // SAFETY: the caller's pointer.
-    unsafe { *newrank = rank.map_or(MPI_UNDEFINED, |rank| rank as c_int) };
+    newrank.set(rank.map_or(MPI_UNDEFINED, |rank| rank as c_int));
     Ok(())
 }
 
 /// MPI_Graphdims_get (MPI-5.0 §8.5.5).
-pub(crate) unsafe fn graphdims_get(comm: MPI_Comm, nnodes: *mut c_int, nedges: *mut c_int) -> Result<()> {
+pub(crate) fn graphdims_get(comm: MPI_Comm, nnodes: Out<c_int>, nedges: Out<c_int>) -> Result<()> {
     let (nodes, edges) = with(|process| {
         let graph = process.objects.communicator(comm.0)?.graph()?;
         Ok::<_, Error>((graph.index.len(), graph.edges.len()))
     })?;
-    // SAFETY: the caller's pointers.
-    unsafe {
-        *nnodes = nodes as c_int;
-        *nedges = edges as c_int;
-    }
+    nnodes.set(nodes as c_int);
+    nedges.set(edges as c_int);
     Ok(())
 }
 
@@ -104,22 +97,19 @@ fn check_room(name: &str, room: c_int, needed: usize) -> Result<()> {
 }
 
 /// MPI_Graph_get (MPI-5.0 §8.5.5).
-pub(crate) unsafe fn graph_get(
+pub(crate) fn graph_get(
     comm: MPI_Comm,
     maxindex: c_int,
     maxedges: c_int,
-    index: *mut c_int,
-    edges: *mut c_int,
+    index: OutArray<c_int>,
+    edges: OutArray<c_int>,
 ) -> Result<()> {
     with(|process| {
         let graph = process.objects.communicator(comm.0)?.graph()?;
         check_room("maxindex", maxindex, graph.index.len())?;
         check_room("maxedges", maxedges, graph.edges.len())?;
-        // SAFETY: the caller's arrays, whose lengths were compared above.
-        unsafe {
-            give(index, graph.index.iter().copied());
-            give(edges, graph.edges.iter().copied());
-        }
+        index.fill(graph.index.iter().copied());
+        edges.fill(graph.edges.iter().copied());
         Ok(())
     })
 }
@@ -134,24 +124,22 @@ fn neighbours_of(comm: MPI_Comm, rank: c_int) -> Result<Vec<c_int>> {
 }
 
 /// MPI_Graph_neighbors_count (MPI-5.0 §8.5.5).
-pub(crate) unsafe fn graph_neighbors_count(comm: MPI_Comm, rank: c_int, nneighbors: *mut c_int) -> Result<()> {
+pub(crate) fn graph_neighbors_count(comm: MPI_Comm, rank: c_int, nneighbors: Out<c_int>) -> Result<()> {
     let count = neighbours_of(comm, rank)?.len();
-    // SAFETY: the caller's pointer.
-    unsafe { *nneighbors = count as c_int };
+    nneighbors.set(count as c_int);
     Ok(())
 }
 
 /// MPI_Graph_neighbors (MPI-5.0 §8.5.5).
-pub(crate) unsafe fn graph_neighbors(
+pub(crate) fn graph_neighbors(
     comm: MPI_Comm,
     rank: c_int,
     maxneighbors: c_int,
-    neighbors: *mut c_int,
+    neighbors: OutArray<c_int>,
 ) -> Result<()> {
     let found = neighbours_of(comm, rank)?;
     check_room("maxneighbors", maxneighbors, found.len())?;
-    // SAFETY: the caller's array, whose length was compared above.
-    unsafe { give(neighbors, found.into_iter()) };
+    neighbors.fill(found.into_iter());
     Ok(())
 }
 
@@ -164,30 +152,26 @@ fn is_unweighted(weights: *const c_int) -> bool {
 ///
 /// # Safety
 /// The array has `count` elements, unless it is one of the special addresses.
-unsafe fn weights(name: &str, weights: *const c_int, count: usize) -> Result<Vec<c_int>> {
-    if count > 0 && (weights.is_null() || weights.addr() == MPI_WEIGHTS_EMPTY) {
-        let found = if weights.is_null() { "a null pointer" } else { "MPI_WEIGHTS_EMPTY" };
+unsafe fn weights(name: &str, weights: UnmeasuredArray<c_int>, count: usize) -> Result<Vec<c_int>> {
+    let address = weights.as_ptr();
+    if count > 0 && (address.is_null() || address.addr() == MPI_WEIGHTS_EMPTY) {
+        let found = if address.is_null() { "a null pointer" } else { "MPI_WEIGHTS_EMPTY" };
         return Err(Error::new(MPI_ERR_ARG, format!("{name} is {found}; it must have {count} elements")));
     }
-    // SAFETY: the caller's array.
-    let weights = unsafe { slice(weights, count) };
+    // SAFETY: the caller's promise; the address is none of the special ones.
+    let weights = unsafe { weights.measured(count) }.to_vec();
     match weights.iter().position(|weight| *weight < 0) {
         Some(at) => {
             let message = format!("{name}[{at}] is {}; a weight must not be negative", weights[at]);
             Err(Error::new(MPI_ERR_ARG, message))
         }
-        None => Ok(weights.to_vec()),
+        None => Ok(weights),
     }
 }
 
 /// Ranks of the communicator `comm`.
-///
-/// # Safety
-/// The array has `count` elements.
-unsafe fn ranks(comm: MPI_Comm, name: &str, ranks: *const c_int, count: usize) -> Result<Vec<c_int>> {
-    check_array(name, ranks, count)?;
-    // SAFETY: the caller's array.
-    let ranks = unsafe { slice(ranks, count) };
+fn ranks(comm: MPI_Comm, name: &str, ranks: InArray<c_int>) -> Result<Vec<c_int>> {
+    let ranks = ranks.to_vec();
     with(|process| {
         let object = process.objects.communicator(comm.0)?.intra()?;
         for (at, rank) in ranks.iter().enumerate() {
@@ -195,7 +179,7 @@ unsafe fn ranks(comm: MPI_Comm, name: &str, ranks: *const c_int, count: usize) -
         }
         Ok::<_, Error>(())
     })?;
-    Ok(ranks.to_vec())
+    Ok(ranks)
 }
 
 fn check_array(name: &str, array: *const c_int, count: usize) -> Result<()> {
@@ -208,112 +192,88 @@ fn check_array(name: &str, array: *const c_int, count: usize) -> Result<()> {
 /// MPI_Dist_graph_create (MPI-5.0 §8.5.4): any process may give any edges. No info key is known.
 pub(crate) unsafe fn dist_graph_create(
     comm_old: MPI_Comm,
-    n: c_int,
-    sources: *const c_int,
-    degrees: *const c_int,
-    destinations: *const c_int,
-    weights_of_edges: *const c_int,
+    _n: c_int,
+    sources: InArray<c_int>,
+    degrees: InArray<c_int>,
+    destinations: UnmeasuredArray<c_int>,
+    weights_of_edges: UnmeasuredArray<c_int>,
     _info: MPI_Info,
     reorder: c_int,
-    comm_dist_graph: *mut MPI_Comm,
+    comm_dist_graph: Out<MPI_Comm>,
 ) -> Result<()> {
-    // SAFETY: the caller's pointer. After an error it is no communicator.
-    unsafe { *comm_dist_graph = MPI_Comm::NULL };
+    comm_dist_graph.set(MPI_Comm::NULL);
     compared(comm_old)?;
     let place = with(|process| process.collective_scope(comm_old.0))?;
-    // SAFETY: the caller's arrays.
-    let edges = unsafe { described_edges(comm_old, n as usize, sources, degrees, destinations, weights_of_edges) };
+    let edges = described_edges(comm_old, sources, degrees, destinations, weights_of_edges);
     let edges = open_creation(place, Creation::DistributedGraph, edges)?;
-    let distributed = distribute(comm_old.0, &edges, !is_unweighted(weights_of_edges), reorder != 0)?;
-    // SAFETY: the caller's pointer.
-    unsafe { create_distributed(Creation::DistributedGraph, comm_old, distributed, comm_dist_graph) }
+    let distributed = distribute(comm_old.0, &edges, !is_unweighted(weights_of_edges.as_ptr()), reorder != 0)?;
+    create_distributed(Creation::DistributedGraph, comm_old, distributed, comm_dist_graph)
 }
 
 /// The edges that a process gives to a distributed graph.
-///
-/// # Safety
-/// `sources` and `degrees` have `n` elements, the other two as many as the sum of the latter.
-unsafe fn described_edges(
+fn described_edges(
     comm_old: MPI_Comm,
-    n: usize,
-    sources: *const c_int,
-    degrees: *const c_int,
-    destinations: *const c_int,
-    weights_of_edges: *const c_int,
+    sources: InArray<c_int>,
+    degrees: InArray<c_int>,
+    destinations: UnmeasuredArray<c_int>,
+    weights_of_edges: UnmeasuredArray<c_int>,
 ) -> Result<Vec<Edge>> {
-    // SAFETY: the caller's arrays.
-    let (sources, degrees) = unsafe { (ranks(comm_old, "sources", sources, n)?, slice(degrees, n)) };
+    let (sources, degrees) = (ranks(comm_old, "sources", sources)?, degrees.to_vec());
     if let Some(at) = degrees.iter().position(|degree| *degree < 0) {
         let message = format!("degrees[{at}] is {}; it must not be negative", degrees[at]);
         return Err(Error::new(MPI_ERR_ARG, message));
     }
     let total: usize = degrees.iter().map(|degree| *degree as usize).sum();
-    // SAFETY: the caller's array.
-    let destinations = unsafe { ranks(comm_old, "destinations", destinations, total)? };
-    let weighted = !is_unweighted(weights_of_edges);
-    // SAFETY: the caller's array.
+    check_array("destinations", destinations.as_ptr(), total)?;
+    // SAFETY: there is one for each edge, and the degrees say how many edges there are (MPI-5.0 §8.5.4); they are not null.
+    let destinations = ranks(comm_old, "destinations", unsafe { destinations.measured(total) })?;
+    let weighted = !is_unweighted(weights_of_edges.as_ptr());
+    // SAFETY: there is one for each edge.
     let weights = if weighted { unsafe { weights("weights", weights_of_edges, total)? } } else { vec![1; total] };
-    let from = sources.iter().zip(degrees).flat_map(|(source, degree)| std::iter::repeat_n(*source, *degree as usize));
+    let from = sources.iter().zip(&degrees).flat_map(|(source, degree)| std::iter::repeat_n(*source, *degree as usize));
     Ok(from.zip(destinations).zip(weights).map(|((from, to), weight)| (from, to, weight)).collect())
 }
 
-/// # Safety
-/// `newcomm` can be written.
-unsafe fn create_distributed(
-    creation: Creation,
-    comm_old: MPI_Comm,
-    made: Distributed,
-    newcomm: *mut MPI_Comm,
-) -> Result<()> {
+fn create_distributed(creation: Creation, comm_old: MPI_Comm, made: Distributed, newcomm: Out<MPI_Comm>) -> Result<()> {
     let place = with(|process| process.collective_scope(comm_old.0))?;
     let topology = Arc::new(Topology::DistributedGraph(made.neighbours));
-    // SAFETY: the caller's pointer.
-    unsafe { create(creation, place, made.group, newcomm, |object| object.topology = Some(topology)) }
+    create(creation, place, made.group, newcomm, |object| object.topology = Some(topology))
 }
 
 /// MPI_Dist_graph_create_adjacent (MPI-5.0 §8.5.4): each process gives its own neighbours. No info key is known.
 pub(crate) unsafe fn dist_graph_create_adjacent(
     comm_old: MPI_Comm,
-    indegree: c_int,
-    sources: *const c_int,
-    sourceweights: *const c_int,
-    outdegree: c_int,
-    destinations: *const c_int,
-    destweights: *const c_int,
+    _indegree: c_int,
+    sources: InArray<c_int>,
+    sourceweights: UnmeasuredArray<c_int>,
+    _outdegree: c_int,
+    destinations: InArray<c_int>,
+    destweights: UnmeasuredArray<c_int>,
     _info: MPI_Info,
     reorder: c_int,
-    comm_dist_graph: *mut MPI_Comm,
+    comm_dist_graph: Out<MPI_Comm>,
 ) -> Result<()> {
-    // SAFETY: the caller's pointer. After an error it is no communicator.
-    unsafe { *comm_dist_graph = MPI_Comm::NULL };
+    comm_dist_graph.set(MPI_Comm::NULL);
     compared(comm_old)?;
     let place = with(|process| process.collective_scope(comm_old.0))?;
-    // SAFETY: the caller's arrays.
-    let own = unsafe {
-        let incoming = (indegree as usize, sources, sourceweights);
-        described_neighbours(comm_old, incoming, (outdegree as usize, destinations, destweights))
-    };
+    let own = described_neighbours(comm_old, (sources, sourceweights), (destinations, destweights));
     let own = open_creation(place, Creation::DistributedGraphAdjacent, own)?;
     let distributed = distribute_adjacent(comm_old.0, own, reorder != 0)?;
-    // SAFETY: the caller's pointer.
-    unsafe { create_distributed(Creation::DistributedGraphAdjacent, comm_old, distributed, comm_dist_graph) }
+    create_distributed(Creation::DistributedGraphAdjacent, comm_old, distributed, comm_dist_graph)
 }
 
-/// The neighbours that a process gives itself in a distributed graph: of each side how many, their ranks, and weights.
-///
-/// # Safety
-/// The arrays have as many elements.
-unsafe fn described_neighbours(
+/// The neighbours that a process gives itself in a distributed graph: of each side their ranks, and weights.
+fn described_neighbours(
     comm_old: MPI_Comm,
-    (incoming, sources, sourceweights): (usize, *const c_int, *const c_int),
-    (outgoing, destinations, destweights): (usize, *const c_int, *const c_int),
+    (sources, sourceweights): (InArray<c_int>, UnmeasuredArray<c_int>),
+    (destinations, destweights): (InArray<c_int>, UnmeasuredArray<c_int>),
 ) -> Result<Neighbours> {
-    // SAFETY: the caller's arrays.
-    let (sources, destinations) = unsafe {
-        (ranks(comm_old, "sources", sources, incoming)?, ranks(comm_old, "destinations", destinations, outgoing)?)
-    };
+    let (incoming, outgoing) = (sources.len(), destinations.len());
+    let (sources, destinations) =
+        (ranks(comm_old, "sources", sources)?, ranks(comm_old, "destinations", destinations)?);
     // A side without edges has no say, whatever is given for its weights.
-    let unweighted = |weights: *const c_int, count: usize| (count > 0).then(|| is_unweighted(weights));
+    let is_unweighted = |weights: UnmeasuredArray<c_int>| is_unweighted(weights.as_ptr());
+    let unweighted = |weights: UnmeasuredArray<c_int>, count: usize| (count > 0).then(|| is_unweighted(weights));
     let weights = match (unweighted(sourceweights, incoming), unweighted(destweights, outgoing)) {
         (Some(true), Some(false)) | (Some(false), Some(true)) => {
             let message = "one of sourceweights and destweights is MPI_UNWEIGHTED and the other is not";
@@ -321,7 +281,7 @@ unsafe fn described_neighbours(
         }
         (Some(true), _) | (_, Some(true)) => None,
         (None, None) if is_unweighted(sourceweights) || is_unweighted(destweights) => None,
-        // SAFETY: the caller's arrays.
+        // SAFETY: there is one for each neighbour (MPI-5.0 §8.5.4).
         _ => Some(unsafe {
             (weights("sourceweights", sourceweights, incoming)?, weights("destweights", destweights, outgoing)?)
         }),
@@ -330,22 +290,19 @@ unsafe fn described_neighbours(
 }
 
 /// MPI_Dist_graph_neighbors_count (MPI-5.0 §8.5.5).
-pub(crate) unsafe fn dist_graph_neighbors_count(
+pub(crate) fn dist_graph_neighbors_count(
     comm: MPI_Comm,
-    indegree: *mut c_int,
-    outdegree: *mut c_int,
-    weighted: *mut c_int,
+    indegree: Out<c_int>,
+    outdegree: Out<c_int>,
+    weighted: Out<c_int>,
 ) -> Result<()> {
     let (sources, destinations, has_weights) = with(|process| {
         let found = process.objects.communicator(comm.0)?.neighbours()?;
         Ok::<_, Error>((found.sources.len(), found.destinations.len(), found.weights.is_some()))
     })?;
-    // SAFETY: the caller's pointers.
-    unsafe {
-        *indegree = sources as c_int;
-        *outdegree = destinations as c_int;
-        *weighted = c_int::from(has_weights);
-    }
+    indegree.set(sources as c_int);
+    outdegree.set(destinations as c_int);
+    weighted.set(c_int::from(has_weights));
     Ok(())
 }
 
@@ -354,20 +311,17 @@ pub(crate) unsafe fn dist_graph_neighbors_count(
 pub(crate) unsafe fn dist_graph_neighbors(
     comm: MPI_Comm,
     maxindegree: c_int,
-    sources: *mut c_int,
+    sources: OutArray<c_int>,
     sourceweights: *mut c_int,
     maxoutdegree: c_int,
-    destinations: *mut c_int,
+    destinations: OutArray<c_int>,
     destweights: *mut c_int,
 ) -> Result<()> {
     let found = with(|process| Ok::<_, Error>(process.objects.communicator(comm.0)?.neighbours()?.clone()))?;
     let (incoming, outgoing) =
         (found.sources.len().min(maxindegree as usize), found.destinations.len().min(maxoutdegree as usize));
-    // SAFETY: the caller's arrays of `maxindegree` and `maxoutdegree` elements.
-    unsafe {
-        give(sources, found.sources.into_iter().take(incoming));
-        give(destinations, found.destinations.into_iter().take(outgoing));
-    }
+    sources.fill(found.sources.into_iter().take(incoming));
+    destinations.fill(found.destinations.into_iter().take(outgoing));
     let Some((of_sources, of_destinations)) = found.weights else { return Ok(()) };
     let lists = [
         ("sourceweights", sourceweights, of_sources, incoming),
@@ -379,8 +333,8 @@ pub(crate) unsafe fn dist_graph_neighbors(
             continue;
         }
         check_array(name, array, count)?;
-        // SAFETY: the caller's array.
-        unsafe { give(array, list.into_iter().take(count)) };
+        // SAFETY: there is room for as many as for neighbours (MPI-5.0 §8.5.5), and the address is none of the special ones.
+        unsafe { OutArray::new(array, count as i64) }.fill(list.into_iter().take(count));
     }
     Ok(())
 }

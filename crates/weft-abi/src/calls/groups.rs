@@ -4,6 +4,7 @@
 //! Every function here is called by its generated wrapper with the arguments of the C prototype; output pointers can be
 //! written, arrays have the lengths given beside them.
 
+use crate::arguments::*;
 use crate::types::*;
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -17,12 +18,9 @@ use weft_mpi::process::{Process, with};
 const TABLE_MIN: usize = 16;
 
 /// Makes `newgroup` of the members that `choose` picks from `group`.
-///
-/// # Safety
-/// `newgroup` can be written.
-unsafe fn derive(
+fn derive(
     group: MPI_Group,
-    newgroup: *mut MPI_Group,
+    newgroup: Out<MPI_Group>,
     choose: impl FnOnce(&Process, &[PeerId]) -> Result<Vec<PeerId>>,
 ) -> Result<()> {
     let handle = with(|process| {
@@ -31,8 +29,7 @@ unsafe fn derive(
         let own = process.own();
         process.objects.add_group(group.derive(members, own))
     })?;
-    // SAFETY: the caller's pointer.
-    unsafe { *newgroup = MPI_Group(handle) };
+    newgroup.set(MPI_Group(handle));
     Ok(())
 }
 
@@ -60,16 +57,6 @@ impl<'a> Ranks<'a> {
     fn contains(&self, process: PeerId) -> bool {
         self.of(process).is_some()
     }
-}
-
-/// # Safety
-/// There are `length` elements at `array`, or none at all.
-unsafe fn slice<'a, T>(array: *const T, length: c_int) -> &'a [T] {
-    if length == 0 {
-        return &[];
-    }
-    // SAFETY: the caller's array; the boundary has checked that it is not null and its length not negative.
-    unsafe { std::slice::from_raw_parts(array, length as usize) }
 }
 
 /// Ranks of a group of `size`, each at most once, in the order of the list.
@@ -117,45 +104,41 @@ fn exclude(members: &[PeerId], places: &[usize]) -> Vec<PeerId> {
 }
 
 /// MPI_Comm_group (MPI-5.0 §7.3.2).
-pub(crate) unsafe fn comm_group(comm: MPI_Comm, group: *mut MPI_Group) -> Result<()> {
+pub(crate) fn comm_group(comm: MPI_Comm, group: Out<MPI_Group>) -> Result<()> {
     let handle = with(|process| {
         let members = Arc::clone(&process.objects.communicator(comm.0)?.group);
         process.objects.add_group(members)
     })?;
-    // SAFETY: the caller's pointer.
-    unsafe { *group = MPI_Group(handle) };
+    group.set(MPI_Group(handle));
     Ok(())
 }
 
 /// MPI_Group_size (MPI-5.0 §7.3.1).
-pub(crate) unsafe fn group_size(group: MPI_Group, size: *mut c_int) -> Result<()> {
+pub(crate) fn group_size(group: MPI_Group, size: Out<c_int>) -> Result<()> {
     let members = with(|process| process.objects.group(group.0))?.size();
-    // SAFETY: the caller's pointer.
-    unsafe { *size = members as c_int };
+    size.set(members as c_int);
     Ok(())
 }
 
 /// MPI_Group_rank (MPI-5.0 §7.3.1).
-pub(crate) unsafe fn group_rank(group: MPI_Group, rank: *mut c_int) -> Result<()> {
+pub(crate) fn group_rank(group: MPI_Group, rank: Out<c_int>) -> Result<()> {
     let own = with(|process| process.objects.group(group.0))?.rank;
-    // SAFETY: the caller's pointer.
-    unsafe { *rank = own.map_or(MPI_UNDEFINED, |own| own as c_int) };
+    rank.set(own.map_or(MPI_UNDEFINED, |own| own as c_int));
     Ok(())
 }
 
 /// MPI_Group_translate_ranks (MPI-5.0 §7.3.1).
-pub(crate) unsafe fn group_translate_ranks(
+pub(crate) fn group_translate_ranks(
     group1: MPI_Group,
-    n: c_int,
-    ranks1: *const c_int,
+    _n: c_int,
+    ranks1: InArray<c_int>,
     group2: MPI_Group,
-    ranks2: *mut c_int,
+    ranks2: OutArray<c_int>,
 ) -> Result<()> {
     let (from, to) = with(|process| Ok((process.objects.group(group1.0)?, process.objects.group(group2.0)?)))?;
-    // SAFETY: the caller's array.
-    let wanted = unsafe { slice(ranks1, n) };
-    let table = Ranks::new(&to.members, wanted.len());
-    for (place, &rank) in wanted.iter().enumerate() {
+    let table = Ranks::new(&to.members, ranks1.len());
+    // The two arrays may be the same.
+    for (place, rank) in ranks1.iter().enumerate() {
         let translated = match usize::try_from(rank).ok().and_then(|rank| from.members.get(rank)) {
             Some(member) => table.of(*member).unwrap_or(MPI_UNDEFINED),
             None if rank == MPI_PROC_NULL => MPI_PROC_NULL,
@@ -164,17 +147,15 @@ pub(crate) unsafe fn group_translate_ranks(
                 return Err(Error::new(MPI_ERR_RANK, message));
             }
         };
-        // SAFETY: the caller's array has `n` elements; it may be the same as the other.
-        unsafe { ranks2.add(place).write(translated) };
+        ranks2.set(place, translated);
     }
     Ok(())
 }
 
 /// MPI_Group_compare (MPI-5.0 §7.3.1).
-pub(crate) unsafe fn group_compare(group1: MPI_Group, group2: MPI_Group, result: *mut c_int) -> Result<()> {
+pub(crate) fn group_compare(group1: MPI_Group, group2: MPI_Group, result: Out<c_int>) -> Result<()> {
     let (one, two) = with(|process| Ok((process.objects.group(group1.0)?, process.objects.group(group2.0)?)))?;
-    // SAFETY: the caller's pointer.
-    unsafe { *result = compare(&one.members, &two.members) };
+    result.set(compare(&one.members, &two.members));
     Ok(())
 }
 
@@ -189,7 +170,7 @@ fn compare(one: &[PeerId], two: &[PeerId]) -> i32 {
 }
 
 /// MPI_Group_union (MPI-5.0 §7.3.2): the first group's members, then the second's that are not among them.
-pub(crate) unsafe fn group_union(group1: MPI_Group, group2: MPI_Group, newgroup: *mut MPI_Group) -> Result<()> {
+pub(crate) fn group_union(group1: MPI_Group, group2: MPI_Group, newgroup: Out<MPI_Group>) -> Result<()> {
     let handle = with(|process| {
         let (one, two) = (process.objects.group(group1.0)?, process.objects.group(group2.0)?);
         let ranks = Ranks::new(&one.members, two.members.len());
@@ -200,105 +181,67 @@ pub(crate) unsafe fn group_union(group1: MPI_Group, group2: MPI_Group, newgroup:
         let group = origin.derive(members, process.own());
         process.objects.add_group(group)
     })?;
-    // SAFETY: the caller's pointer.
-    unsafe { *newgroup = MPI_Group(handle) };
+    newgroup.set(MPI_Group(handle));
     Ok(())
 }
 
 /// MPI_Group_intersection (MPI-5.0 §7.3.2), in the order of the first group.
-pub(crate) unsafe fn group_intersection(group1: MPI_Group, group2: MPI_Group, newgroup: *mut MPI_Group) -> Result<()> {
-    // SAFETY: the caller's pointer.
-    unsafe {
-        derive(group1, newgroup, |process, one| {
-            let two = process.objects.group(group2.0)?;
-            let ranks = Ranks::new(&two.members, one.len());
-            Ok(one.iter().copied().filter(|member| ranks.contains(*member)).collect())
-        })
-    }
+pub(crate) fn group_intersection(group1: MPI_Group, group2: MPI_Group, newgroup: Out<MPI_Group>) -> Result<()> {
+    derive(group1, newgroup, |process, one| {
+        let two = process.objects.group(group2.0)?;
+        let ranks = Ranks::new(&two.members, one.len());
+        Ok(one.iter().copied().filter(|member| ranks.contains(*member)).collect())
+    })
 }
 
 /// MPI_Group_difference (MPI-5.0 §7.3.2), in the order of the first group.
-pub(crate) unsafe fn group_difference(group1: MPI_Group, group2: MPI_Group, newgroup: *mut MPI_Group) -> Result<()> {
-    // SAFETY: the caller's pointer.
-    unsafe {
-        derive(group1, newgroup, |process, one| {
-            let two = process.objects.group(group2.0)?;
-            let ranks = Ranks::new(&two.members, one.len());
-            Ok(one.iter().copied().filter(|member| !ranks.contains(*member)).collect())
-        })
-    }
+pub(crate) fn group_difference(group1: MPI_Group, group2: MPI_Group, newgroup: Out<MPI_Group>) -> Result<()> {
+    derive(group1, newgroup, |process, one| {
+        let two = process.objects.group(group2.0)?;
+        let ranks = Ranks::new(&two.members, one.len());
+        Ok(one.iter().copied().filter(|member| !ranks.contains(*member)).collect())
+    })
 }
 
 /// MPI_Group_incl (MPI-5.0 §7.3.2).
-pub(crate) unsafe fn group_incl(
-    group: MPI_Group,
-    n: c_int,
-    ranks: *const c_int,
-    newgroup: *mut MPI_Group,
-) -> Result<()> {
-    // SAFETY: the caller's array.
-    let ranks = unsafe { slice(ranks, n) };
-    // SAFETY: the caller's pointer.
-    unsafe {
-        derive(group, newgroup, |_, members| {
-            Ok(include(members, &distinct(ranks.iter().copied().map(i64::from), members.len())?))
-        })
-    }
+pub(crate) fn group_incl(group: MPI_Group, _n: c_int, ranks: InArray<c_int>, newgroup: Out<MPI_Group>) -> Result<()> {
+    derive(group, newgroup, |_, members| Ok(include(members, &distinct(ranks.iter().map(i64::from), members.len())?)))
 }
 
 /// MPI_Group_excl (MPI-5.0 §7.3.2).
-pub(crate) unsafe fn group_excl(
-    group: MPI_Group,
-    n: c_int,
-    ranks: *const c_int,
-    newgroup: *mut MPI_Group,
-) -> Result<()> {
-    // SAFETY: the caller's array.
-    let ranks = unsafe { slice(ranks, n) };
-    // SAFETY: the caller's pointer.
-    unsafe {
-        derive(group, newgroup, |_, members| {
-            Ok(exclude(members, &distinct(ranks.iter().copied().map(i64::from), members.len())?))
-        })
-    }
+pub(crate) fn group_excl(group: MPI_Group, _n: c_int, ranks: InArray<c_int>, newgroup: Out<MPI_Group>) -> Result<()> {
+    derive(group, newgroup, |_, members| Ok(exclude(members, &distinct(ranks.iter().map(i64::from), members.len())?)))
 }
 
 /// MPI_Group_range_incl (MPI-5.0 §7.3.2).
-pub(crate) unsafe fn group_range_incl(
+pub(crate) fn group_range_incl(
     group: MPI_Group,
-    n: c_int,
-    ranges: *const [c_int; 3],
-    newgroup: *mut MPI_Group,
+    _n: c_int,
+    ranges: InArray<[c_int; 3]>,
+    newgroup: Out<MPI_Group>,
 ) -> Result<()> {
-    // SAFETY: the caller's array.
-    let ranges = unsafe { slice(ranges, n) };
-    // SAFETY: the caller's pointer.
-    unsafe { derive(group, newgroup, |_, members| Ok(include(members, &expand(ranges, members.len())?))) }
+    derive(group, newgroup, |_, members| Ok(include(members, &expand(&ranges.to_vec(), members.len())?)))
 }
 
 /// MPI_Group_range_excl (MPI-5.0 §7.3.2).
-pub(crate) unsafe fn group_range_excl(
+pub(crate) fn group_range_excl(
     group: MPI_Group,
-    n: c_int,
-    ranges: *const [c_int; 3],
-    newgroup: *mut MPI_Group,
+    _n: c_int,
+    ranges: InArray<[c_int; 3]>,
+    newgroup: Out<MPI_Group>,
 ) -> Result<()> {
-    // SAFETY: the caller's array.
-    let ranges = unsafe { slice(ranges, n) };
-    // SAFETY: the caller's pointer.
-    unsafe { derive(group, newgroup, |_, members| Ok(exclude(members, &expand(ranges, members.len())?))) }
+    derive(group, newgroup, |_, members| Ok(exclude(members, &expand(&ranges.to_vec(), members.len())?)))
 }
 
 /// MPI_Group_free (MPI-5.0 §7.3.3). The empty group may be freed, since the functions above give it.
-pub(crate) unsafe fn group_free(group: *mut MPI_Group) -> Result<()> {
-    // SAFETY: the caller's pointer.
-    let group = unsafe { &mut *group };
+pub(crate) fn group_free(group: InOut<MPI_Group>) -> Result<()> {
+    let handle = group.get().0;
     with(|process| {
-        process.objects.group(group.0)?;
-        process.objects.groups.remove(group.0);
+        process.objects.group(handle)?;
+        process.objects.groups.remove(handle);
         Ok(())
     })?;
-    *group = MPI_Group::NULL;
+    group.set(MPI_Group::NULL);
     Ok(())
 }
 

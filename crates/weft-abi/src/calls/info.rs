@@ -4,9 +4,9 @@
 //! Every function here is called by its generated wrapper with the arguments of the C prototype: strings end with a zero
 //! byte, output pointers can be written.
 
-use super::text;
+use crate::arguments::*;
 use crate::types::MPI_Info;
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{c_char, c_int};
 use weft_mpi::constants::*;
 use weft_mpi::error::{Error, ErrorClass, Result};
 use weft_mpi::object::{Info, full};
@@ -14,22 +14,14 @@ use weft_mpi::predefined::environment;
 use weft_mpi::process::with;
 
 /// The string at `text`, which must be UTF-8; else an error of `class` that names the argument `name`.
-///
-/// # Safety
-/// `text` is a string that does not change while the result is in use.
-unsafe fn exact<'a>(text: *const c_char, name: &str, class: ErrorClass) -> Result<&'a str> {
-    // SAFETY: the caller's string.
-    let text = unsafe { CStr::from_ptr(text) };
-    text.to_str().map_err(|_| Error::new(class, format!("{name} is not valid UTF-8: {}", text.to_string_lossy())))
+fn exact<'call>(text: InString<'call>, name: &str, class: ErrorClass) -> Result<&'call str> {
+    let wrong = |_| Error::new(class, format!("{name} is not valid UTF-8: {text}"));
+    text.as_c_str().to_str().map_err(wrong)
 }
 
 /// A key of the program: not empty, and short enough (MPI-5.0 §10).
-///
-/// # Safety
-/// `key` is a string.
-unsafe fn key<'a>(key: *const c_char) -> Result<&'a str> {
-    // SAFETY: the caller's string.
-    let key = unsafe { exact(key, "key", MPI_ERR_INFO_KEY) }?;
+fn key(key: InString<'_>) -> Result<&str> {
+    let key = exact(key, "key", MPI_ERR_INFO_KEY)?;
     match key.len() {
         0 => Err(Error::new(MPI_ERR_INFO_KEY, "key is empty")),
         length if length >= MPI_MAX_INFO_KEY as usize => {
@@ -45,75 +37,62 @@ fn find<'a>(info: &'a Info, key: &str) -> Option<&'a str> {
 }
 
 /// The value of `key`, if there is one.
-///
-/// # Safety
-/// `key` is a string.
-unsafe fn value_of(info: MPI_Info, key: *const c_char) -> Result<Option<String>> {
-    // SAFETY: the caller's string.
-    let key = unsafe { self::key(key) }?;
+fn value_of(info: MPI_Info, key: InString) -> Result<Option<String>> {
+    let key = self::key(key)?;
     with(|process| Ok(find(process.objects.info(info.0)?, key).map(str::to_owned)))
 }
 
-/// # Safety
-/// `info` can be written.
-unsafe fn add(object: Info, info: *mut MPI_Info) -> Result<()> {
+fn add(object: Info, info: Out<MPI_Info>) -> Result<()> {
     let handle = with(|process| process.objects.infos.insert(object)).ok_or_else(|| full("info objects"))?;
-    // SAFETY: the caller's pointer.
-    unsafe { *info = MPI_Info(handle) };
+    info.set(MPI_Info(handle));
     Ok(())
 }
 
 /// MPI_Info_create (MPI-5.0 §10).
-pub(crate) unsafe fn info_create(info: *mut MPI_Info) -> Result<()> {
-    // SAFETY: the caller's pointer.
-    unsafe { add(Info::new(), info) }
+pub(crate) fn info_create(info: Out<MPI_Info>) -> Result<()> {
+    add(Info::new(), info)
 }
 
 /// MPI_Info_create_env (MPI-5.0 §10): what MPI_INFO_ENV holds, with the arguments of `main` where they are given.
-pub(crate) unsafe fn info_create_env(argc: c_int, argv: *mut *mut c_char, info: *mut MPI_Info) -> Result<()> {
+pub(crate) unsafe fn info_create_env(argc: c_int, argv: *mut *mut c_char, info: Out<MPI_Info>) -> Result<()> {
     let mut arguments = Vec::new();
     if !argv.is_null() {
         for place in 0..usize::try_from(argc).unwrap_or(0) {
-            // SAFETY: `main` gets `argc` strings.
+            // SAFETY: `main` gets `argc` strings, and a null pointer after them.
             let argument = unsafe { *argv.add(place) };
             if argument.is_null() {
                 break;
             }
             // SAFETY: as above.
-            arguments.push(unsafe { text::take(argument) });
+            arguments.push(unsafe { InString::new(argument) }.to_string());
         }
     }
     let object = environment(&arguments);
-    // SAFETY: the caller's pointer.
-    unsafe { add(object, info) }
+    add(object, info)
 }
 
 /// MPI_Info_dup (MPI-5.0 §10).
-pub(crate) unsafe fn info_dup(info: MPI_Info, newinfo: *mut MPI_Info) -> Result<()> {
+pub(crate) fn info_dup(info: MPI_Info, newinfo: Out<MPI_Info>) -> Result<()> {
     let copy = with(|process| process.objects.info(info.0).cloned())?;
-    // SAFETY: the caller's pointer.
-    unsafe { add(copy, newinfo) }
+    add(copy, newinfo)
 }
 
 /// MPI_Info_free (MPI-5.0 §10).
-pub(crate) unsafe fn info_free(info: *mut MPI_Info) -> Result<()> {
-    // SAFETY: the caller's pointer.
-    let info = unsafe { &mut *info };
+pub(crate) fn info_free(info: InOut<MPI_Info>) -> Result<()> {
+    let handle = info.get().0;
     with(|process| {
-        process.objects.info_mut(info.0)?;
-        process.objects.infos.remove(info.0);
+        process.objects.info_mut(handle)?;
+        process.objects.infos.remove(handle);
         Ok(())
     })?;
-    *info = MPI_Info::NULL;
+    info.set(MPI_Info::NULL);
     Ok(())
 }
 
 /// MPI_Info_set (MPI-5.0 §10). An info object holds values as UTF-8.
-pub(crate) unsafe fn info_set(info: MPI_Info, key: *const c_char, value: *const c_char) -> Result<()> {
-    // SAFETY: the caller's string.
-    let key = unsafe { self::key(key) }?;
-    // SAFETY: the caller's string.
-    let value = unsafe { exact(value, "value", MPI_ERR_INFO_VALUE) }?;
+pub(crate) fn info_set(info: MPI_Info, key: InString, value: InString) -> Result<()> {
+    let key = self::key(key)?;
+    let value = exact(value, "value", MPI_ERR_INFO_VALUE)?;
     if value.len() >= MPI_MAX_INFO_VAL as usize {
         let message =
             format!("the value of {key} has {} characters, at most {} are allowed", value.len(), MPI_MAX_INFO_VAL - 1);
@@ -134,9 +113,8 @@ pub(super) fn put(object: &mut Info, key: &str, value: &str) {
 }
 
 /// MPI_Info_delete (MPI-5.0 §10).
-pub(crate) unsafe fn info_delete(info: MPI_Info, key: *const c_char) -> Result<()> {
-    // SAFETY: the caller's string.
-    let key = unsafe { self::key(key) }?;
+pub(crate) fn info_delete(info: MPI_Info, key: InString) -> Result<()> {
+    let key = self::key(key)?;
     with(|process| {
         let object = process.objects.info_mut(info.0)?;
         let Some(place) = object.iter().position(|(present, _)| present == key) else {
@@ -150,38 +128,28 @@ pub(crate) unsafe fn info_delete(info: MPI_Info, key: *const c_char) -> Result<(
 /// MPI_Info_get, deprecated (MPI-5.0 §16.3): `valuelen` characters and a zero byte fit in `value`.
 pub(crate) unsafe fn info_get(
     info: MPI_Info,
-    key: *const c_char,
+    key: InString,
     valuelen: c_int,
     value: *mut c_char,
-    flag: *mut c_int,
+    flag: Out<c_int>,
 ) -> Result<()> {
-    // SAFETY: the caller's string.
-    let found = unsafe { value_of(info, key) }?;
-    // SAFETY: the caller's pointer.
-    unsafe { *flag = c_int::from(found.is_some()) };
+    let found = value_of(info, key)?;
+    flag.set(c_int::from(found.is_some()));
     let Some(found) = found else { return Ok(()) };
     let Ok(room) = usize::try_from(valuelen) else {
         return Err(Error::new(MPI_ERR_ARG, format!("valuelen is {valuelen}; it must not be negative")));
     };
-    // SAFETY: the room that the standard demands.
-    unsafe { text::give(&found, value, room + 1) };
+    // SAFETY: the standard demands room for `valuelen` characters and the zero byte, and `value` is not null.
+    unsafe { OutString::new(value, room + 1) }.set(&found);
     Ok(())
 }
 
 /// MPI_Info_get_valuelen, deprecated (MPI-5.0 §16.3).
-pub(crate) unsafe fn info_get_valuelen(
-    info: MPI_Info,
-    key: *const c_char,
-    valuelen: *mut c_int,
-    flag: *mut c_int,
-) -> Result<()> {
-    // SAFETY: the caller's string.
-    let found = unsafe { value_of(info, key) }?;
-    // SAFETY: the caller's pointer.
-    unsafe { *flag = c_int::from(found.is_some()) };
+pub(crate) fn info_get_valuelen(info: MPI_Info, key: InString, valuelen: Out<c_int>, flag: Out<c_int>) -> Result<()> {
+    let found = value_of(info, key)?;
+    flag.set(c_int::from(found.is_some()));
     if let Some(found) = found {
-        // SAFETY: the caller's pointer.
-        unsafe { *valuelen = found.len() as c_int };
+        valuelen.set(found.len() as c_int);
     }
     Ok(())
 }
@@ -190,46 +158,41 @@ pub(crate) unsafe fn info_get_valuelen(
 /// is asked for.
 pub(crate) unsafe fn info_get_string(
     info: MPI_Info,
-    key: *const c_char,
-    buflen: *mut c_int,
+    key: InString,
+    buflen: InOut<c_int>,
     value: *mut c_char,
-    flag: *mut c_int,
+    flag: Out<c_int>,
 ) -> Result<()> {
-    // SAFETY: the caller's string.
-    let found = unsafe { value_of(info, key) }?;
-    // SAFETY: the caller's pointer.
-    unsafe { *flag = c_int::from(found.is_some()) };
+    let found = value_of(info, key)?;
+    flag.set(c_int::from(found.is_some()));
     let Some(found) = found else { return Ok(()) };
-    // SAFETY: the caller's pointer.
-    let buflen = unsafe { &mut *buflen };
-    if *buflen > 0 {
-        if value.is_null() {
-            return Err(Error::new(MPI_ERR_ARG, format!("value is a null pointer, but buflen is {buflen}")));
-        }
-        // SAFETY: the caller's room.
-        unsafe { text::give(&found, value, *buflen as usize) };
+    let room = buflen.get();
+    if room > 0 {
+        // SAFETY: `buflen` says how much room there is.
+        let Some(value) = (unsafe { OutString::if_wanted(value, room as usize) }) else {
+            return Err(Error::new(MPI_ERR_ARG, format!("value is a null pointer, but buflen is {room}")));
+        };
+        value.set(&found);
     }
-    *buflen = found.len() as c_int + 1;
+    buflen.set(found.len() as c_int + 1);
     Ok(())
 }
 
 /// MPI_Info_get_nkeys (MPI-5.0 §10).
-pub(crate) unsafe fn info_get_nkeys(info: MPI_Info, nkeys: *mut c_int) -> Result<()> {
+pub(crate) fn info_get_nkeys(info: MPI_Info, nkeys: Out<c_int>) -> Result<()> {
     let count = with(|process| Ok(process.objects.info(info.0)?.len()))?;
-    // SAFETY: the caller's pointer.
-    unsafe { *nkeys = count as c_int };
+    nkeys.set(count as c_int);
     Ok(())
 }
 
 /// MPI_Info_get_nthkey (MPI-5.0 §10).
-pub(crate) unsafe fn info_get_nthkey(info: MPI_Info, n: c_int, key: *mut c_char) -> Result<()> {
+pub(crate) fn info_get_nthkey(info: MPI_Info, n: c_int, key: OutString) -> Result<()> {
     let found = with(|process| {
         let object = process.objects.info(info.0)?;
         let found = usize::try_from(n).ok().and_then(|n| object.get(n));
         let missing = || Error::new(MPI_ERR_ARG, format!("n is {n}, but the info object has {} keys", object.len()));
         Ok(found.ok_or_else(missing)?.0.clone())
     })?;
-    // SAFETY: the room that the standard demands.
-    unsafe { text::give(&found, key, MPI_MAX_INFO_KEY as usize) };
+    key.set(&found);
     Ok(())
 }

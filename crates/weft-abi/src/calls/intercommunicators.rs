@@ -4,6 +4,7 @@
 //! Every function here is called by its generated wrapper with the arguments of the C prototype; output pointers can be
 //! written.
 
+use crate::arguments::*;
 use crate::calls::creation::{compared, create, create_between};
 use crate::constants::*;
 use crate::types::*;
@@ -15,51 +16,47 @@ use weft_mpi::intercommunicator::{self, Bridge, Meeting};
 use weft_mpi::process::with;
 
 /// MPI_Comm_test_inter (MPI-5.0 §7.6.1).
-pub(crate) unsafe fn comm_test_inter(comm: MPI_Comm, flag: *mut c_int) -> Result<()> {
+pub(crate) fn comm_test_inter(comm: MPI_Comm, flag: Out<c_int>) -> Result<()> {
     let is_inter = with(|process| Ok(process.objects.communicator(comm.0)?.inter.is_some()))?;
-    // SAFETY: the caller's pointer.
-    unsafe { *flag = c_int::from(is_inter) };
+    flag.set(c_int::from(is_inter));
     Ok(())
 }
 
 /// MPI_Comm_remote_size (MPI-5.0 §7.6.1).
-pub(crate) unsafe fn comm_remote_size(comm: MPI_Comm, size: *mut c_int) -> Result<()> {
+pub(crate) fn comm_remote_size(comm: MPI_Comm, size: Out<c_int>) -> Result<()> {
     let members = with(|process| Ok(process.objects.communicator(comm.0)?.remote()?.0.size()))?;
-    // SAFETY: the caller's pointer.
-    unsafe { *size = members as c_int };
+    size.set(members as c_int);
     Ok(())
 }
 
 /// MPI_Comm_remote_group (MPI-5.0 §7.6.1).
-pub(crate) unsafe fn comm_remote_group(comm: MPI_Comm, group: *mut MPI_Group) -> Result<()> {
+pub(crate) fn comm_remote_group(comm: MPI_Comm, group: Out<MPI_Group>) -> Result<()> {
     let handle = with(|process| {
         let remote = Arc::clone(process.objects.communicator(comm.0)?.remote()?.0);
         process.objects.add_group(remote)
     })?;
-    // SAFETY: the caller's pointer.
-    unsafe { *group = MPI_Group(handle) };
+    group.set(MPI_Group(handle));
     Ok(())
 }
 
 /// MPI_Intercomm_create (MPI-5.0 §7.6.2).
-pub(crate) unsafe fn intercomm_create(
+pub(crate) fn intercomm_create(
     local_comm: MPI_Comm,
     local_leader: c_int,
     peer_comm: MPI_Comm,
     remote_leader: c_int,
     tag: c_int,
-    newintercomm: *mut MPI_Comm,
+    newintercomm: Out<MPI_Comm>,
 ) -> Result<()> {
     compared(local_comm)?;
     let bridge = Bridge { communicator: peer_comm.0, remote_leader, tag };
     let Meeting { scope, remote, is_first } = intercommunicator::meet(local_comm.0, local_leader, bridge)?;
     let local = with(|process| Ok::<_, Error>(process.objects.communicator(local_comm.0)?.group.clone()))?;
-    // SAFETY: the caller's pointer.
-    unsafe { create_between(Creation::Intercommunicator, scope, local, remote, is_first, newintercomm) }
+    create_between(Creation::Intercommunicator, scope, local, remote, is_first, newintercomm)
 }
 
 /// MPI_Intercomm_merge (MPI-5.0 §7.6.2). Where both groups say the same, the first of the two comes first.
-pub(crate) unsafe fn intercomm_merge(intercomm: MPI_Comm, high: c_int, newintracomm: *mut MPI_Comm) -> Result<()> {
+pub(crate) fn intercomm_merge(intercomm: MPI_Comm, high: c_int, newintracomm: Out<MPI_Comm>) -> Result<()> {
     with(|process| process.objects.communicator(intercomm.0)?.remote().map(drop))?;
     compared(intercomm)?;
     let (place, firsts) = with(|process| {
@@ -82,6 +79,5 @@ pub(crate) unsafe fn intercomm_merge(intercomm: MPI_Comm, high: c_int, newintrac
     let own = place.group.members[place.rank as usize];
     let members = low.iter().chain(high).copied().collect();
     let group = place.group.derive(members, own);
-    // SAFETY: the caller's pointer.
-    unsafe { create(Creation::Merge, place, group, newintracomm, |_| ()) }
+    create(Creation::Merge, place, group, newintracomm, |_| ())
 }

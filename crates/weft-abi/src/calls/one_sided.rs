@@ -13,7 +13,7 @@ use crate::calls::error_handlers;
 use crate::calls::text;
 use crate::constants::*;
 use crate::types::*;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use weft_mpi::engine::Engine;
 use weft_mpi::error::{Error, Result};
 use weft_mpi::layout::Element;
@@ -35,7 +35,7 @@ unsafe fn create(
     disp_unit: i64,
     info: MPI_Info,
     comm: MPI_Comm,
-    win: *mut MPI_Win,
+    win: Out<MPI_Win>,
 ) -> Result<usize> {
     let info = with(|process| info_of(process, info));
     let prepared = one_sided::prepare(comm.0, Wish { flavor, size, disp_unit, base: base.addr(), info })?;
@@ -67,8 +67,7 @@ unsafe fn create(
     };
     let here = prepared.parts[rank].here;
     let handle = one_sided::open(prepared, exposure, mapped)?;
-    // SAFETY: the caller's pointer.
-    unsafe { *win = MPI_Win(handle) };
+    win.set(MPI_Win(handle));
     Ok(here)
 }
 
@@ -79,7 +78,7 @@ pub(crate) unsafe fn win_create(
     disp_unit: i64,
     info: MPI_Info,
     comm: MPI_Comm,
-    win: *mut MPI_Win,
+    win: Out<MPI_Win>,
 ) -> Result<()> {
     // What is given to the program's processes by integers keeps its provenance so.
     base.expose_provenance();
@@ -88,48 +87,43 @@ pub(crate) unsafe fn win_create(
 }
 
 /// MPI_Win_allocate (MPI-5.0 §12.2.2).
-pub(crate) unsafe fn win_allocate(
+pub(crate) fn win_allocate(
     size: MPI_Aint,
     disp_unit: i64,
     info: MPI_Info,
     comm: MPI_Comm,
-    baseptr: *mut c_void,
-    win: *mut MPI_Win,
+    baseptr: Out<usize>,
+    win: Out<MPI_Win>,
 ) -> Result<()> {
-    // SAFETY: the caller's pointers; `baseptr` points to a pointer.
-    unsafe {
-        let none = std::ptr::null_mut();
-        let here = create(MPI_WIN_FLAVOR_ALLOCATE, none, size as i64, disp_unit, info, comm, win)?;
-        baseptr.cast::<usize>().write(here);
-    }
+    // SAFETY: it gives no memory.
+    let here =
+        unsafe { create(MPI_WIN_FLAVOR_ALLOCATE, std::ptr::null_mut(), size as i64, disp_unit, info, comm, win)? };
+    baseptr.set(here);
     Ok(())
 }
 
 /// MPI_Win_allocate_shared (MPI-5.0 §12.2.3).
-pub(crate) unsafe fn win_allocate_shared(
+pub(crate) fn win_allocate_shared(
     size: MPI_Aint,
     disp_unit: i64,
     info: MPI_Info,
     comm: MPI_Comm,
-    baseptr: *mut c_void,
-    win: *mut MPI_Win,
+    baseptr: Out<usize>,
+    win: Out<MPI_Win>,
 ) -> Result<()> {
-    // SAFETY: the caller's pointers; `baseptr` points to a pointer.
-    unsafe {
-        let none = std::ptr::null_mut();
-        let here = create(MPI_WIN_FLAVOR_SHARED, none, size as i64, disp_unit, info, comm, win)?;
-        baseptr.cast::<usize>().write(here);
-    }
+    // SAFETY: it gives no memory.
+    let here = unsafe { create(MPI_WIN_FLAVOR_SHARED, std::ptr::null_mut(), size as i64, disp_unit, info, comm, win)? };
+    baseptr.set(here);
     Ok(())
 }
 
 /// MPI_Win_shared_query (MPI-5.0 §12.2.3): MPI_PROC_NULL stands for the lowest rank that has memory.
-pub(crate) unsafe fn win_shared_query(
+pub(crate) fn win_shared_query(
     win: MPI_Win,
     rank: c_int,
-    size: *mut MPI_Aint,
-    disp_unit: *mut i64,
-    baseptr: *mut c_void,
+    size: Out<MPI_Aint>,
+    disp_unit: Out<i64>,
+    baseptr: Out<usize>,
 ) -> Result<()> {
     let (bytes, unit, here) = with(|process| {
         let found = process.objects.window(win.0)?;
@@ -145,17 +139,14 @@ pub(crate) unsafe fn win_shared_query(
         let shared = part.filter(|part| allocated && part.here != 0);
         Ok(shared.map_or((0, part.map_or(1, |part| part.disp_unit), 0), |part| (part.size, part.disp_unit, part.here)))
     })?;
-    // SAFETY: the caller's pointers; `baseptr` points to a pointer.
-    unsafe {
-        *size = bytes as MPI_Aint;
-        *disp_unit = unit as i64;
-        baseptr.cast::<usize>().write(here);
-    }
+    size.set(bytes as MPI_Aint);
+    disp_unit.set(unit as i64);
+    baseptr.set(here);
     Ok(())
 }
 
 /// MPI_Win_create_dynamic (MPI-5.0 §12.2.4).
-pub(crate) unsafe fn win_create_dynamic(info: MPI_Info, comm: MPI_Comm, win: *mut MPI_Win) -> Result<()> {
+pub(crate) fn win_create_dynamic(info: MPI_Info, comm: MPI_Comm, win: Out<MPI_Win>) -> Result<()> {
     // SAFETY: the caller's pointer.
     unsafe { create(MPI_WIN_FLAVOR_DYNAMIC, std::ptr::null_mut(), 0, 1, info, comm, win).map(|_| ()) }
 }
@@ -178,34 +169,29 @@ pub(crate) unsafe fn win_detach(win: MPI_Win, base: *const c_void) -> Result<()>
 }
 
 /// MPI_Win_free (MPI-5.0 §12.2.5).
-pub(crate) unsafe fn win_free(win: *mut MPI_Win) -> Result<()> {
-    // SAFETY: the caller's pointer.
-    let handle = unsafe { *win };
+pub(crate) fn win_free(win: InOut<MPI_Win>) -> Result<()> {
+    let handle = win.get();
     let may_end = with(|process| Ok::<_, Error>(process.objects.window(handle.0)?.epochs.check_free()))?;
-    // SAFETY: the callbacks are the program's.
-    let may_end = may_end.and_then(|()| unsafe { delete_attributes(handle.0, Class::Window) });
+    let may_end = may_end.and_then(|()| delete_attributes(handle.0, Class::Window));
     one_sided::free(handle.0, may_end)?;
-    // SAFETY: the caller's pointer.
-    unsafe { *win = MPI_Win::NULL };
+    win.set(MPI_Win::NULL);
     Ok(())
 }
 
 /// MPI_Win_get_group (MPI-5.0 §12.2.6).
-pub(crate) unsafe fn win_get_group(win: MPI_Win, group: *mut MPI_Group) -> Result<()> {
+pub(crate) fn win_get_group(win: MPI_Win, group: Out<MPI_Group>) -> Result<()> {
     let handle = with(|process| {
         let communicator = process.objects.window(win.0)?.communicator;
         let members = process.objects.communicator(communicator)?.group.clone();
         process.objects.add_group(members)
     })?;
-    // SAFETY: the caller's pointer.
-    unsafe { *group = MPI_Group(handle) };
+    group.set(MPI_Group(handle));
     Ok(())
 }
 
 /// MPI_Win_set_name (MPI-5.0 §7.8).
-pub(crate) unsafe fn win_set_name(win: MPI_Win, win_name: *const c_char) -> Result<()> {
-    // SAFETY: the caller's string.
-    let name = unsafe { text::object_name(win_name) };
+pub(crate) fn win_set_name(win: MPI_Win, win_name: InString) -> Result<()> {
+    let name = text::object_name(win_name);
     with(|process| {
         process.objects.window_mut(win.0)?.name = name;
         Ok(())
@@ -213,18 +199,17 @@ pub(crate) unsafe fn win_set_name(win: MPI_Win, win_name: *const c_char) -> Resu
 }
 
 /// MPI_Win_get_name (MPI-5.0 §7.8): the null handle has a name as well.
-pub(crate) unsafe fn win_get_name(win: MPI_Win, win_name: *mut c_char, resultlen: *mut c_int) -> Result<()> {
+pub(crate) fn win_get_name(win: MPI_Win, win_name: OutString, resultlen: Out<c_int>) -> Result<()> {
     let name = match win {
         MPI_Win::NULL => "MPI_WIN_NULL".to_owned(),
         _ => with(|process| Ok::<_, Error>(process.objects.window(win.0)?.name.clone()))?,
     };
-    // SAFETY: the caller's buffer of MPI_MAX_OBJECT_NAME bytes and pointer.
-    unsafe { *resultlen = text::give(&name, win_name, MPI_MAX_OBJECT_NAME as usize) };
+    resultlen.set(win_name.set(&name));
     Ok(())
 }
 
 /// MPI_Win_set_info (MPI-5.0 §12.2.7): hints that are known take the values that are given.
-pub(crate) unsafe fn win_set_info(win: MPI_Win, info: MPI_Info) -> Result<()> {
+pub(crate) fn win_set_info(win: MPI_Win, info: MPI_Info) -> Result<()> {
     with(|process| {
         let given = info_of(process, info)?;
         let found = process.objects.window_mut(win.0)?;
@@ -238,50 +223,47 @@ pub(crate) unsafe fn win_set_info(win: MPI_Win, info: MPI_Info) -> Result<()> {
 }
 
 /// MPI_Win_get_info (MPI-5.0 §12.2.7).
-pub(crate) unsafe fn win_get_info(win: MPI_Win, info_used: *mut MPI_Info) -> Result<()> {
+pub(crate) fn win_get_info(win: MPI_Win, info_used: Out<MPI_Info>) -> Result<()> {
     let handle = with(|process| {
         let info = process.objects.window(win.0)?.info.clone();
         process.objects.infos.insert(info).ok_or_else(|| full("info objects"))
     })?;
-    // SAFETY: the caller's pointer.
-    unsafe { *info_used = MPI_Info(handle) };
+    info_used.set(MPI_Info(handle));
     Ok(())
 }
 
 /// MPI_Win_set_errhandler (MPI-5.0 §9.3.2).
-pub(crate) unsafe fn win_set_errhandler(win: MPI_Win, errhandler: MPI_Errhandler) -> Result<()> {
+pub(crate) fn win_set_errhandler(win: MPI_Win, errhandler: MPI_Errhandler) -> Result<()> {
     with(|process| one_sided::set_error_handler(process, win.0, errhandler.0))
 }
 
 /// MPI_Win_get_errhandler (MPI-5.0 §9.3.2): the program frees the handle that it gets.
-pub(crate) unsafe fn win_get_errhandler(win: MPI_Win, errhandler: *mut MPI_Errhandler) -> Result<()> {
+pub(crate) fn win_get_errhandler(win: MPI_Win, errhandler: Out<MPI_Errhandler>) -> Result<()> {
     let handler = with(|process| {
         let handler = process.objects.window(win.0)?.error_handler;
         process.objects.retain_error_handler(handler, None)?;
         Ok::<_, Error>(handler)
     })?;
-    // SAFETY: the caller's pointer.
-    unsafe { *errhandler = MPI_Errhandler(handler) };
+    errhandler.set(MPI_Errhandler(handler));
     Ok(())
 }
 
 /// MPI_Win_call_errhandler (MPI-5.0 §9.5.2).
-pub(crate) unsafe fn win_call_errhandler(win: MPI_Win, errorcode: c_int) -> Result<()> {
+pub(crate) fn win_call_errhandler(win: MPI_Win, errorcode: c_int) -> Result<()> {
     with(|process| process.objects.window(win.0).map(|_| ()))?;
     error_handlers::call(crate::scope::Scope::Win(win), "MPI_Win_call_errhandler", errorcode)
 }
 
 /// MPI_Win_fence (MPI-5.0 §12.5.1).
-pub(crate) unsafe fn win_fence(assert: c_int, win: MPI_Win) -> Result<()> {
+pub(crate) fn win_fence(assert: c_int, win: MPI_Win) -> Result<()> {
     let fence = Fence::begin(win.0, assert)?;
-    // SAFETY: a barrier has no buffers.
-    let met = unsafe { collectives::barrier(Form::Blocking, MPI_Comm(fence.communicator)) };
+    let met = collectives::barrier(Form::Blocking, MPI_Comm(fence.communicator));
     // What goes wrong there concerns the window: its communicator has no error handler of the program.
     fence.end(met.map_err(|error| Error::new(error.class, error.message.clone())))
 }
 
 /// MPI_Win_post (MPI-5.0 §12.5.2).
-pub(crate) unsafe fn win_post(group: MPI_Group, assert: c_int, win: MPI_Win) -> Result<()> {
+pub(crate) fn win_post(group: MPI_Group, assert: c_int, win: MPI_Win) -> Result<()> {
     let members = with(|process| {
         process.objects.window(win.0)?;
         process.objects.group(group.0)
@@ -290,7 +272,7 @@ pub(crate) unsafe fn win_post(group: MPI_Group, assert: c_int, win: MPI_Win) -> 
 }
 
 /// MPI_Win_start (MPI-5.0 §12.5.2).
-pub(crate) unsafe fn win_start(group: MPI_Group, assert: c_int, win: MPI_Win) -> Result<()> {
+pub(crate) fn win_start(group: MPI_Group, assert: c_int, win: MPI_Win) -> Result<()> {
     let members = with(|process| {
         process.objects.window(win.0)?;
         process.objects.group(group.0)
@@ -299,65 +281,64 @@ pub(crate) unsafe fn win_start(group: MPI_Group, assert: c_int, win: MPI_Win) ->
 }
 
 /// MPI_Win_complete (MPI-5.0 §12.5.2).
-pub(crate) unsafe fn win_complete(win: MPI_Win) -> Result<()> {
+pub(crate) fn win_complete(win: MPI_Win) -> Result<()> {
     one_sided::complete(win.0)
 }
 
 /// MPI_Win_wait (MPI-5.0 §12.5.2).
-pub(crate) unsafe fn win_wait(win: MPI_Win) -> Result<()> {
+pub(crate) fn win_wait(win: MPI_Win) -> Result<()> {
     one_sided::wait(win.0, true).map(|_| ())
 }
 
 /// MPI_Win_test (MPI-5.0 §12.5.2).
-pub(crate) unsafe fn win_test(win: MPI_Win, flag: *mut c_int) -> Result<()> {
+pub(crate) fn win_test(win: MPI_Win, flag: Out<c_int>) -> Result<()> {
     let over = one_sided::wait(win.0, false)?;
-    // SAFETY: the caller's pointer.
-    unsafe { *flag = c_int::from(over) };
+    flag.set(c_int::from(over));
     Ok(())
 }
 
 /// MPI_Win_lock (MPI-5.0 §12.5.3).
-pub(crate) unsafe fn win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: MPI_Win) -> Result<()> {
+pub(crate) fn win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: MPI_Win) -> Result<()> {
     one_sided::lock_one(win.0, lock_type, rank, assert)
 }
 
 /// MPI_Win_unlock (MPI-5.0 §12.5.3).
-pub(crate) unsafe fn win_unlock(rank: c_int, win: MPI_Win) -> Result<()> {
+pub(crate) fn win_unlock(rank: c_int, win: MPI_Win) -> Result<()> {
     one_sided::unlock_one(win.0, rank)
 }
 
 /// MPI_Win_lock_all (MPI-5.0 §12.5.3).
-pub(crate) unsafe fn win_lock_all(assert: c_int, win: MPI_Win) -> Result<()> {
+pub(crate) fn win_lock_all(assert: c_int, win: MPI_Win) -> Result<()> {
     one_sided::lock_all(win.0, assert)
 }
 
 /// MPI_Win_unlock_all (MPI-5.0 §12.5.3).
-pub(crate) unsafe fn win_unlock_all(win: MPI_Win) -> Result<()> {
+pub(crate) fn win_unlock_all(win: MPI_Win) -> Result<()> {
     one_sided::unlock_all(win.0)
 }
 
 /// MPI_Win_flush (MPI-5.0 §12.5.4).
-pub(crate) unsafe fn win_flush(rank: c_int, win: MPI_Win) -> Result<()> {
+pub(crate) fn win_flush(rank: c_int, win: MPI_Win) -> Result<()> {
     one_sided::flush(win.0, Some(rank), false)
 }
 
 /// MPI_Win_flush_all (MPI-5.0 §12.5.4).
-pub(crate) unsafe fn win_flush_all(win: MPI_Win) -> Result<()> {
+pub(crate) fn win_flush_all(win: MPI_Win) -> Result<()> {
     one_sided::flush(win.0, None, false)
 }
 
 /// MPI_Win_flush_local (MPI-5.0 §12.5.4).
-pub(crate) unsafe fn win_flush_local(rank: c_int, win: MPI_Win) -> Result<()> {
+pub(crate) fn win_flush_local(rank: c_int, win: MPI_Win) -> Result<()> {
     one_sided::flush(win.0, Some(rank), true)
 }
 
 /// MPI_Win_flush_local_all (MPI-5.0 §12.5.4).
-pub(crate) unsafe fn win_flush_local_all(win: MPI_Win) -> Result<()> {
+pub(crate) fn win_flush_local_all(win: MPI_Win) -> Result<()> {
     one_sided::flush(win.0, None, true)
 }
 
 /// MPI_Win_sync (MPI-5.0 §12.5.4).
-pub(crate) unsafe fn win_sync(win: MPI_Win) -> Result<()> {
+pub(crate) fn win_sync(win: MPI_Win) -> Result<()> {
     one_sided::sync(win.0)
 }
 
@@ -374,9 +355,7 @@ impl Buffer {
         Self { address: address.cast_mut(), count, datatype }
     }
 
-    /// # Safety
-    /// It stays valid until the operation is complete.
-    unsafe fn describe(&self, process: &Process, access: memory::Access) -> Result<UserData> {
+    fn describe(&self, process: &Process, access: memory::Access) -> Result<UserData> {
         let found = process.objects.committed(self.datatype.0)?;
         // SAFETY: the caller's promise.
         unsafe { UserData::new_for(access, self.address.cast(), self.count as u64, &found.description.layout) }
@@ -507,15 +486,12 @@ fn out_of_range(target: &Target, size: u64) -> Error {
 }
 
 /// Ends the call of an operation: writes its request where the program wants it, and hands over what is under way.
-///
-/// # Safety
-/// `request` is null or can be written.
 #[inline]
-unsafe fn hand_out(process: &mut Process, made: Made, win: MPI_Win, request: *mut MPI_Request) -> Result<()> {
+fn hand_out(process: &mut Process, made: Made, win: MPI_Win, request: Option<Out<MPI_Request>>) -> Result<()> {
     if !made.is_over {
         process.signal();
     }
-    if !request.is_null() {
+    if let Some(request) = request {
         let (objects, engine) = process.parts()?;
         let messages = &mut engine.messages;
         let handle = match made.request {
@@ -523,8 +499,7 @@ unsafe fn hand_out(process: &mut Process, made: Made, win: MPI_Win, request: *mu
             // What is over already has a request of its own kind, too.
             _ => messages.add_lasting(State::Complete, objects.window(win.0)?.communicator)?,
         };
-        // SAFETY: the caller's promise.
-        unsafe { *request = MPI_Request(handle) };
+        request.set(MPI_Request(handle));
     }
     Ok(())
 }
@@ -539,42 +514,63 @@ impl Made {
     const NOTHING: Self = Self { request: None, is_over: true };
 }
 
-/// MPI_Put, and MPI_Rput if there is a `request`.
-///
-/// # Safety
-/// The buffers of the operation; `request` is null or can be written.
-unsafe fn start_put(origin: Buffer, target: Target, win: MPI_Win, request: *mut MPI_Request) -> Result<()> {
-    let mut process = lock();
-    // SAFETY: the caller's buffer.
-    let data = unsafe { origin.describe(&process, memory::Access::Send)? };
-    let wanted = !request.is_null();
-    let made = match target.find(&mut process, win, Some(data.len()), wanted)? {
-        Some(Found { index, access, engine, is_mapped }) => {
-            Made { request: engine.put(index, access, &data, wanted)?, is_over: is_mapped }
-        }
-        None => Made::NOTHING,
-    };
-    // SAFETY: the caller's pointer.
-    unsafe { hand_out(&mut process, made, win, request) }
+/// Which way the bytes of a put or get go.
+#[derive(Clone, Copy)]
+enum Way {
+    Put,
+    Get,
 }
 
-/// MPI_Get, and MPI_Rget if there is a `request`.
+/// MPI_Put and MPI_Get: a copy at once where the memory is mapped here.
 ///
 /// # Safety
-/// As for [`start_put`].
-unsafe fn start_get(origin: Buffer, target: Target, win: MPI_Win, request: *mut MPI_Request) -> Result<()> {
+/// As for [`start`].
+#[inline(always)]
+unsafe fn transfer(way: Way, origin: Buffer, target: Target, win: MPI_Win) -> Result<()> {
+    let address: *mut u8 = origin.address.cast();
+    // SAFETY: the caller's promise; `spot` has compared what origin and target hold.
+    unsafe {
+        if let Some(Spot { memory, offset, bytes, .. }) = target.spot(win, &origin)
+            && match way {
+                Way::Put => memory.put(offset, address, bytes),
+                Way::Get => memory.get(offset, address, bytes),
+            }
+        {
+            return Ok(());
+        }
+        start(way, origin, target, win, None)
+    }
+}
+
+/// MPI_Put and MPI_Get by the engine, MPI_Rput and MPI_Rget if there is a `request`.
+///
+/// # Safety
+/// The buffer holds what count and datatype say until the operation is complete (MPI-5.0 §12.3).
+unsafe fn start(
+    way: Way,
+    origin: Buffer,
+    target: Target,
+    win: MPI_Win,
+    request: Option<Out<MPI_Request>>,
+) -> Result<()> {
     let mut process = lock();
-    // SAFETY: the caller's buffer.
-    let data = unsafe { origin.describe(&process, memory::Access::Receive)? };
-    let wanted = !request.is_null();
+    let access = match way {
+        Way::Put => memory::Access::Send,
+        Way::Get => memory::Access::Receive,
+    };
+    let data = origin.describe(&process, access)?;
+    let wanted = request.is_some();
     let made = match target.find(&mut process, win, Some(data.len()), wanted)? {
         Some(Found { index, access, engine, is_mapped }) => {
-            Made { request: engine.get(index, access, &data, wanted)?, is_over: is_mapped }
+            let request = match way {
+                Way::Put => engine.put(index, access, &data, wanted)?,
+                Way::Get => engine.get(index, access, &data, wanted)?,
+            };
+            Made { request, is_over: is_mapped }
         }
         None => Made::NOTHING,
     };
-    // SAFETY: the caller's pointer.
-    unsafe { hand_out(&mut process, made, win, request) }
+    hand_out(&mut process, made, win, request)
 }
 
 /// The predefined operation of an accumulate.
@@ -593,7 +589,7 @@ fn operation(process: &Process, op: MPI_Op, element: Element) -> Result<Op> {
 /// MPI_Accumulate, MPI_Get_accumulate with a `result`, and their forms with requests.
 ///
 /// # Safety
-/// As for [`start_put`].
+/// As for [`start`].
 unsafe fn start_accumulate(
     mut process: Guard,
     origin: Buffer,
@@ -601,9 +597,9 @@ unsafe fn start_accumulate(
     target: Target,
     op: MPI_Op,
     win: MPI_Win,
-    request: *mut MPI_Request,
+    request: Option<Out<MPI_Request>>,
 ) -> Result<()> {
-    let wanted = !request.is_null();
+    let wanted = request.is_some();
     let whole = Buffer { address: std::ptr::null_mut(), count: target.count, datatype: target.datatype };
     let element = whole.element(&process, "target_datatype")?;
     let chosen = match element {
@@ -624,14 +620,12 @@ unsafe fn start_accumulate(
             let message = "origin_datatype and target_datatype must consist of the same predefined datatype";
             return Err(Error::new(MPI_ERR_TYPE, message));
         }
-        // SAFETY: the caller's buffer.
-        let data = unsafe { origin.describe(&process, memory::Access::Send)? };
+        let data = origin.describe(&process, memory::Access::Send)?;
         let bytes = data.len();
         (data, Some(bytes))
     };
     let result = match result {
-        // SAFETY: the caller's buffer.
-        Some(result) => Some(unsafe { result.describe(&process, memory::Access::Receive)? }),
+        Some(result) => Some(result.describe(&process, memory::Access::Receive)?),
         None => None,
     };
     let bytes = bytes.or(result.as_ref().map(UserData::len));
@@ -648,8 +642,7 @@ unsafe fn start_accumulate(
         }
         _ => Made::NOTHING,
     };
-    // SAFETY: the caller's pointer.
-    unsafe { hand_out(&mut process, made, win, request) }
+    hand_out(&mut process, made, win, request)
 }
 
 /// MPI_Put (MPI-5.0 §12.3.1).
@@ -666,14 +659,7 @@ pub(crate) unsafe fn put(
     let origin = Buffer::new(origin_addr, origin_count, origin_datatype);
     let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
     // SAFETY: the caller's buffer.
-    unsafe {
-        if let Some(Spot { memory, offset, bytes, .. }) = target.spot(win, &origin)
-            && memory.put(offset, origin_addr.cast(), bytes)
-        {
-            return Ok(());
-        }
-        start_put(origin, target, win, std::ptr::null_mut())
-    }
+    unsafe { transfer(Way::Put, origin, target, win) }
 }
 
 /// MPI_Rput (MPI-5.0 §12.3.5).
@@ -686,12 +672,12 @@ pub(crate) unsafe fn rput(
     target_count: i64,
     target_datatype: MPI_Datatype,
     win: MPI_Win,
-    request: *mut MPI_Request,
+    request: Out<MPI_Request>,
 ) -> Result<()> {
     let origin = Buffer::new(origin_addr, origin_count, origin_datatype);
     let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
     // SAFETY: the caller's buffer and pointer.
-    unsafe { start_put(origin, target, win, request) }
+    unsafe { start(Way::Put, origin, target, win, Some(request)) }
 }
 
 /// MPI_Get (MPI-5.0 §12.3.2).
@@ -708,14 +694,7 @@ pub(crate) unsafe fn get(
     let origin = Buffer::new(origin_addr, origin_count, origin_datatype);
     let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
     // SAFETY: the caller's buffer.
-    unsafe {
-        if let Some(Spot { memory, offset, bytes, .. }) = target.spot(win, &origin)
-            && memory.get(offset, origin_addr.cast(), bytes)
-        {
-            return Ok(());
-        }
-        start_get(origin, target, win, std::ptr::null_mut())
-    }
+    unsafe { transfer(Way::Get, origin, target, win) }
 }
 
 /// MPI_Rget (MPI-5.0 §12.3.5).
@@ -728,12 +707,12 @@ pub(crate) unsafe fn rget(
     target_count: i64,
     target_datatype: MPI_Datatype,
     win: MPI_Win,
-    request: *mut MPI_Request,
+    request: Out<MPI_Request>,
 ) -> Result<()> {
     let origin = Buffer::new(origin_addr, origin_count, origin_datatype);
     let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
     // SAFETY: the caller's buffer and pointer.
-    unsafe { start_get(origin, target, win, request) }
+    unsafe { start(Way::Get, origin, target, win, Some(request)) }
 }
 
 /// MPI_Accumulate (MPI-5.0 §12.3.4).
@@ -755,7 +734,7 @@ pub(crate) unsafe fn accumulate(
         if target.update(win, origin, None, op) {
             return Ok(());
         }
-        start_accumulate(lock(), origin, None, target, op, win, std::ptr::null_mut())
+        start_accumulate(lock(), origin, None, target, op, win, None)
     }
 }
 
@@ -770,12 +749,12 @@ pub(crate) unsafe fn raccumulate(
     target_datatype: MPI_Datatype,
     op: MPI_Op,
     win: MPI_Win,
-    request: *mut MPI_Request,
+    request: Out<MPI_Request>,
 ) -> Result<()> {
     let origin = Buffer::new(origin_addr, origin_count, origin_datatype);
     let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
     // SAFETY: the caller's buffer and pointer.
-    unsafe { start_accumulate(lock(), origin, None, target, op, win, request) }
+    unsafe { start_accumulate(lock(), origin, None, target, op, win, Some(request)) }
 }
 
 /// MPI_Get_accumulate (MPI-5.0 §12.3.4).
@@ -801,7 +780,7 @@ pub(crate) unsafe fn get_accumulate(
         if target.update(win, origin, Some(result), op) {
             return Ok(());
         }
-        start_accumulate(lock(), origin, Some(result), target, op, win, std::ptr::null_mut())
+        start_accumulate(lock(), origin, Some(result), target, op, win, None)
     }
 }
 
@@ -819,13 +798,13 @@ pub(crate) unsafe fn rget_accumulate(
     target_datatype: MPI_Datatype,
     op: MPI_Op,
     win: MPI_Win,
-    request: *mut MPI_Request,
+    request: Out<MPI_Request>,
 ) -> Result<()> {
     let origin = Buffer::new(origin_addr, origin_count, origin_datatype);
     let result = Buffer::new(result_addr, result_count, result_datatype);
     let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
     // SAFETY: the caller's buffers and pointer.
-    unsafe { start_accumulate(lock(), origin, Some(result), target, op, win, request) }
+    unsafe { start_accumulate(lock(), origin, Some(result), target, op, win, Some(request)) }
 }
 
 /// The element of a predefined datatype, which the next two operations are for.
@@ -855,7 +834,7 @@ pub(crate) unsafe fn fetch_and_op(
     let process = lock();
     predefined(&process, datatype)?;
     // SAFETY: the caller's buffers.
-    unsafe { start_accumulate(process, origin, Some(result), target, op, win, std::ptr::null_mut()) }
+    unsafe { start_accumulate(process, origin, Some(result), target, op, win, None) }
 }
 
 /// Whether MPI_Compare_and_swap takes such elements: integers, logicals and bytes.
@@ -889,17 +868,13 @@ pub(crate) unsafe fn compare_and_swap(
         let message = "the datatype must be an integer, a logical or a byte";
         return Err(Error::new(MPI_ERR_TYPE, message));
     }
-    // SAFETY: the caller's buffers.
-    let (value, compare, result) = unsafe {
-        (
-            Buffer::new(origin_addr, 1, datatype).describe(&process, memory::Access::Send)?,
-            Buffer::new(compare_addr, 1, datatype).describe(&process, memory::Access::Send)?,
-            Buffer::new(result_addr, 1, datatype).describe(&process, memory::Access::Receive)?,
-        )
-    };
+    let (value, compare, result) = (
+        Buffer::new(origin_addr, 1, datatype).describe(&process, memory::Access::Send)?,
+        Buffer::new(compare_addr, 1, datatype).describe(&process, memory::Access::Send)?,
+        Buffer::new(result_addr, 1, datatype).describe(&process, memory::Access::Receive)?,
+    );
     let found = target.find(&mut process, win, None, false)?;
     let Some(Found { index, access, engine, is_mapped }) = found else { return Ok(()) };
     engine.compare_and_swap(index, (access.target, access.offset), element, &compare, &value, &result)?;
-    // SAFETY: there is no request.
-    unsafe { hand_out(&mut process, Made { request: None, is_over: is_mapped }, win, std::ptr::null_mut()) }
+    hand_out(&mut process, Made { request: None, is_over: is_mapped }, win, None)
 }

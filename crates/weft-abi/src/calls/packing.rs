@@ -5,8 +5,9 @@
 //! written, buffers hold the items or bytes that the arguments beside them tell.
 
 use super::status;
+use crate::arguments::*;
 use crate::types::*;
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::c_void;
 use weft_mpi::constants::*;
 use weft_mpi::datatypes::{self, Old};
 use weft_mpi::error::{Error, ErrorClass, Result};
@@ -23,27 +24,24 @@ fn or_undefined(count: Option<u64>) -> i64 {
 }
 
 /// MPI_Get_count (MPI-5.0 §3.2.5).
-pub(crate) unsafe fn get_count(status: *const MPI_Status, datatype: MPI_Datatype, count: &mut i64) -> Result<()> {
-    // SAFETY: the caller's pointer.
-    let bytes = status::bytes(unsafe { &*status });
+pub(crate) fn get_count(status: MPI_Status, datatype: MPI_Datatype, count: Out<i64>) -> Result<()> {
+    let bytes = status::bytes(&status);
     let items = with(|process| Ok(process.objects.datatype(datatype.0)?.description.layout.items_in(bytes)))?;
-    *count = or_undefined(items);
+    count.set(or_undefined(items));
     Ok(())
 }
 
 /// MPI_Get_elements, MPI_Get_elements_x (MPI-5.0 §5.1.11, §16.4).
-pub(crate) unsafe fn get_elements(status: *const MPI_Status, datatype: MPI_Datatype, count: &mut i64) -> Result<()> {
-    // SAFETY: the caller's pointer.
-    let bytes = status::bytes(unsafe { &*status });
-    *count = or_undefined(old_type(datatype)?.layout.elements_in(bytes));
+pub(crate) fn get_elements(status: MPI_Status, datatype: MPI_Datatype, count: Out<i64>) -> Result<()> {
+    let bytes = status::bytes(&status);
+    count.set(or_undefined(old_type(datatype)?.layout.elements_in(bytes)));
     Ok(())
 }
 
 /// MPI_Status_set_elements, MPI_Status_set_elements_x (MPI-5.0 §13.3, §16.4).
-pub(crate) unsafe fn status_set_elements(status: *mut MPI_Status, datatype: MPI_Datatype, count: i64) -> Result<()> {
+pub(crate) fn status_set_elements(status: InOut<MPI_Status>, datatype: MPI_Datatype, count: i64) -> Result<()> {
     let bytes = datatypes::bytes_of_elements(&old_type(datatype)?.layout, natural("count", count)?)?;
-    // SAFETY: the caller's pointer.
-    status::set_bytes(unsafe { &mut *status }, bytes);
+    status::change(status, |status| status::set_bytes(status, bytes));
     Ok(())
 }
 
@@ -118,17 +116,17 @@ pub(crate) unsafe fn pack(
     datatype: MPI_Datatype,
     outbuf: *mut c_void,
     outsize: i64,
-    position: &mut i64,
+    position: InOut<i64>,
     comm: MPI_Comm,
 ) -> Result<()> {
     let old = committed(datatype, Some(comm))?;
     let count = natural("incount", incount)?;
-    let range = window(*position, outsize, packed_size(&old, count)?, MPI_ERR_ARG)?;
+    let range = window(position.get(), outsize, packed_size(&old, count)?, MPI_ERR_ARG)?;
     // SAFETY: the caller's items.
     let data = unsafe { UserData::new(inbuf.cast_mut().cast(), count, &old.layout)? };
     // SAFETY: the caller's buffer, which MPI forbids to overlap with the items.
     data.read(0, unsafe { bytes_mut(outbuf, &range)? });
-    *position = range.end as i64;
+    position.set(range.end as i64);
     Ok(())
 }
 
@@ -136,7 +134,7 @@ pub(crate) unsafe fn pack(
 pub(crate) unsafe fn unpack(
     inbuf: *const c_void,
     insize: i64,
-    position: &mut i64,
+    position: InOut<i64>,
     outbuf: *mut c_void,
     outcount: i64,
     datatype: MPI_Datatype,
@@ -144,30 +142,25 @@ pub(crate) unsafe fn unpack(
 ) -> Result<()> {
     let old = committed(datatype, Some(comm))?;
     let count = natural("outcount", outcount)?;
-    let range = window(*position, insize, packed_size(&old, count)?, MPI_ERR_TRUNCATE)?;
+    let range = window(position.get(), insize, packed_size(&old, count)?, MPI_ERR_TRUNCATE)?;
     // SAFETY: the caller's items.
     let data = unsafe { UserData::new(outbuf.cast(), count, &old.layout)? };
     // SAFETY: the caller's buffer, which MPI forbids to overlap with the items.
     data.write(0, unsafe { bytes(inbuf, &range)? });
-    *position = range.end as i64;
+    position.set(range.end as i64);
     Ok(())
 }
 
 /// MPI_Pack_size (MPI-5.0 §5.2): exactly what MPI_Pack needs.
-pub(crate) unsafe fn pack_size(incount: i64, datatype: MPI_Datatype, comm: MPI_Comm, size: &mut i64) -> Result<()> {
-    *size = packed_size(&committed(datatype, Some(comm))?, natural("incount", incount)?)? as i64;
+pub(crate) fn pack_size(incount: i64, datatype: MPI_Datatype, comm: MPI_Comm, size: Out<i64>) -> Result<()> {
+    size.set(packed_size(&committed(datatype, Some(comm))?, natural("incount", incount)?)? as i64);
     Ok(())
 }
 
 /// The only representation that may be asked for (MPI-5.0 §5.3).
-///
-/// # Safety
-/// `datarep` is a string.
-unsafe fn check_representation(datarep: *const c_char) -> Result<()> {
-    // SAFETY: the caller's string.
-    let name = unsafe { CStr::from_ptr(datarep) };
-    if name != c"external32" {
-        let message = format!("datarep is {}; the only one there is is external32", name.to_string_lossy());
+fn check_representation(datarep: InString) -> Result<()> {
+    if datarep.as_c_str() != c"external32" {
+        let message = format!("datarep is {datarep}; the only one there is is external32");
         return Err(Error::new(MPI_ERR_ARG, message));
     }
     Ok(())
@@ -175,19 +168,18 @@ unsafe fn check_representation(datarep: *const c_char) -> Result<()> {
 
 /// MPI_Pack_external (MPI-5.0 §5.3).
 pub(crate) unsafe fn pack_external(
-    datarep: *const c_char,
+    datarep: InString,
     inbuf: *const c_void,
     incount: i64,
     datatype: MPI_Datatype,
     outbuf: *mut c_void,
     outsize: i64,
-    position: &mut i64,
+    position: InOut<i64>,
 ) -> Result<()> {
-    // SAFETY: the caller's string.
-    unsafe { check_representation(datarep) }?;
+    check_representation(datarep)?;
     let old = committed(datatype, None)?;
     let count = natural("incount", incount)?;
-    let range = window(*position, outsize, external::packed_size(&old, count)?, MPI_ERR_ARG)?;
+    let range = window(position.get(), outsize, external::packed_size(&old, count)?, MPI_ERR_ARG)?;
     // SAFETY: the caller's items.
     let data = unsafe { UserData::new(inbuf.cast_mut().cast(), count, &old.layout)? };
     let mut native = vec![0; data.len() as usize];
@@ -195,60 +187,57 @@ pub(crate) unsafe fn pack_external(
     let portable = external::encode(&old, count, &native)?;
     // SAFETY: the caller's buffer.
     unsafe { bytes_mut(outbuf, &range)? }.copy_from_slice(&portable);
-    *position = range.end as i64;
+    position.set(range.end as i64);
     Ok(())
 }
 
 /// MPI_Unpack_external (MPI-5.0 §5.3).
 pub(crate) unsafe fn unpack_external(
-    datarep: *const c_char,
+    datarep: InString,
     inbuf: *const c_void,
     insize: i64,
-    position: &mut i64,
+    position: InOut<i64>,
     outbuf: *mut c_void,
     outcount: i64,
     datatype: MPI_Datatype,
 ) -> Result<()> {
-    // SAFETY: the caller's string.
-    unsafe { check_representation(datarep) }?;
+    check_representation(datarep)?;
     let old = committed(datatype, None)?;
     let count = natural("outcount", outcount)?;
-    let range = window(*position, insize, external::packed_size(&old, count)?, MPI_ERR_TRUNCATE)?;
+    let range = window(position.get(), insize, external::packed_size(&old, count)?, MPI_ERR_TRUNCATE)?;
     // SAFETY: the caller's buffer.
     let native = external::decode(&old, count, unsafe { bytes(inbuf, &range)? })?;
     // SAFETY: the caller's items.
     let data = unsafe { UserData::new(outbuf.cast(), count, &old.layout)? };
     data.write(0, &native);
-    *position = range.end as i64;
+    position.set(range.end as i64);
     Ok(())
 }
 
 /// MPI_Pack_external_size (MPI-5.0 §5.3).
-pub(crate) unsafe fn pack_external_size(
-    datarep: *const c_char,
+pub(crate) fn pack_external_size(
+    datarep: InString,
     incount: i64,
     datatype: MPI_Datatype,
-    size: &mut i64,
+    size: Out<i64>,
 ) -> Result<()> {
-    // SAFETY: the caller's string.
-    unsafe { check_representation(datarep) }?;
-    *size = external::packed_size(&committed(datatype, None)?, natural("incount", incount)?)? as i64;
+    check_representation(datarep)?;
+    size.set(external::packed_size(&committed(datatype, None)?, natural("incount", incount)?)? as i64);
     Ok(())
 }
 
 /// MPI_Get_address (MPI-5.0 §5.1.5).
-pub(crate) unsafe fn get_address(location: *const c_void, address: *mut MPI_Aint) -> Result<()> {
-    // SAFETY: the caller's pointer.
-    unsafe { *address = location as MPI_Aint };
+pub(crate) unsafe fn get_address(location: *const c_void, address: Out<MPI_Aint>) -> Result<()> {
+    address.set(location as MPI_Aint);
     Ok(())
 }
 
 /// MPI_Aint_add (MPI-5.0 §5.1.5).
-pub(crate) unsafe fn aint_add(base: MPI_Aint, disp: MPI_Aint) -> MPI_Aint {
+pub(crate) fn aint_add(base: MPI_Aint, disp: MPI_Aint) -> MPI_Aint {
     base.wrapping_add(disp)
 }
 
 /// MPI_Aint_diff (MPI-5.0 §5.1.5).
-pub(crate) unsafe fn aint_diff(addr1: MPI_Aint, addr2: MPI_Aint) -> MPI_Aint {
+pub(crate) fn aint_diff(addr1: MPI_Aint, addr2: MPI_Aint) -> MPI_Aint {
     addr1.wrapping_sub(addr2)
 }

@@ -4,6 +4,7 @@
 //! Every function here is called by its generated wrapper with the arguments of the C prototype: buffers hold what partitions, count and
 //! datatype say, output pointers can be written.
 
+use crate::arguments::*;
 use crate::types::*;
 use std::ffi::{c_int, c_void};
 use weft_mpi::constants::{MPI_ERR_ARG, MPI_ERR_COUNT};
@@ -50,13 +51,13 @@ pub(crate) unsafe fn psend_init(
     tag: c_int,
     comm: MPI_Comm,
     _info: MPI_Info,
-    request: *mut MPI_Request,
+    request: Out<MPI_Request>,
 ) -> Result<()> {
     with(|process| {
         // SAFETY: the caller's buffer and pointer.
         unsafe {
             let side = side(process, buf, partitions, count, datatype, dest, tag, comm)?;
-            *request = MPI_Request(process.make_partitioned_send(side)?);
+            request.set(MPI_Request(process.make_partitioned_send(side)?));
         }
         Ok(())
     })
@@ -72,43 +73,40 @@ pub(crate) unsafe fn precv_init(
     tag: c_int,
     comm: MPI_Comm,
     _info: MPI_Info,
-    request: *mut MPI_Request,
+    request: Out<MPI_Request>,
 ) -> Result<()> {
     with(|process| {
         // SAFETY: the caller's buffer and pointer.
         unsafe {
             let side = side(process, buf, partitions, count, datatype, source, tag, comm)?;
-            *request = MPI_Request(process.make_partitioned_receive(side)?);
+            request.set(MPI_Request(process.make_partitioned_receive(side)?));
         }
         Ok(())
     })
 }
 
 /// MPI_Pready (MPI-5.0 §4.2.1).
-pub(crate) unsafe fn pready(partition: c_int, request: MPI_Request) -> Result<()> {
+pub(crate) fn pready(partition: c_int, request: MPI_Request) -> Result<()> {
     with(|process| process.mark_list(request.0, &[partition]))
 }
 
 /// MPI_Pready_range (MPI-5.0 §4.2.1).
-pub(crate) unsafe fn pready_range(partition_low: c_int, partition_high: c_int, request: MPI_Request) -> Result<()> {
+pub(crate) fn pready_range(partition_low: c_int, partition_high: c_int, request: MPI_Request) -> Result<()> {
     with(|process| process.mark_range(request.0, partition_low, partition_high))
 }
 
 /// MPI_Pready_list (MPI-5.0 §4.2.1).
-pub(crate) unsafe fn pready_list(length: c_int, array_of_partitions: *const c_int, request: MPI_Request) -> Result<()> {
-    let Ok(length @ 1..) = usize::try_from(length) else { return with(|process| process.mark_list(request.0, &[])) };
-    // SAFETY: the caller's array.
-    let list = unsafe { std::slice::from_raw_parts(array_of_partitions, length) };
-    with(|process| process.mark_list(request.0, list))
+pub(crate) fn pready_list(_length: c_int, array_of_partitions: InArray<c_int>, request: MPI_Request) -> Result<()> {
+    let list = array_of_partitions.to_vec();
+    with(|process| process.mark_list(request.0, &list))
 }
 
 /// MPI_Parrived (MPI-5.0 §4.2.2).
-pub(crate) unsafe fn parrived(request: MPI_Request, partition: c_int, flag: *mut c_int) -> Result<()> {
+pub(crate) fn parrived(request: MPI_Request, partition: c_int, flag: Out<c_int>) -> Result<()> {
     let arrived = attempt(|process| match process.has_arrived(request.0, partition) {
         Ok(false) => None,
         other => Some(other),
     });
-    // SAFETY: the caller's pointer.
-    unsafe { *flag = c_int::from(arrived.unwrap_or(Ok(false))?) };
+    flag.set(c_int::from(arrived.unwrap_or(Ok(false))?));
     Ok(())
 }

@@ -45,9 +45,8 @@ unsafe fn data(
 
 /// What a blocking call returns.
 #[inline]
-unsafe fn conclude(received: Received, status: *mut MPI_Status) -> Result<()> {
-    // SAFETY: the caller's pointer, or null.
-    unsafe { status::store(status, &received.status, None) };
+fn conclude(received: Received, status: Option<InOut<MPI_Status>>) -> Result<()> {
+    status::store(status, &received.status, None);
     received.error.map_or(Ok(()), Err)
 }
 
@@ -89,7 +88,7 @@ fn send_and_wait(mut process: Guard, m: &Message, data: UserData, mode: Mode) ->
 }
 
 #[inline(always)]
-unsafe fn send_nonblocking(m: &Message, mode: Mode, request: *mut MPI_Request) -> Result<()> {
+unsafe fn send_nonblocking(m: &Message, mode: Mode, request: Out<MPI_Request>) -> Result<()> {
     let mut process = lock();
     // SAFETY: the caller keeps the buffer until the request is complete (MPI-5.0 §3.7.2).
     let data = match unsafe { data(&process, Access::Send, m.buffer, m.count, m.datatype) } {
@@ -103,8 +102,7 @@ unsafe fn send_nonblocking(m: &Message, mode: Mode, request: *mut MPI_Request) -
         start_send(&mut process, m, data, mode)?
     };
     process.signal();
-    // SAFETY: the caller's pointer.
-    unsafe { *request = MPI_Request(handle) };
+    request.set(MPI_Request(handle));
     Ok(())
 }
 
@@ -119,7 +117,7 @@ fn start_send(process: &mut Process, m: &Message, data: UserData, mode: Mode) ->
     process.start_send(send, m.comm.0)
 }
 
-unsafe fn send_persistent(m: &Message, mode: Mode, request: *mut MPI_Request) -> Result<()> {
+unsafe fn send_persistent(m: &Message, mode: Mode, request: Out<MPI_Request>) -> Result<()> {
     with(|process| {
         // SAFETY: the caller keeps the buffer while the request is active (MPI-5.0 §3.9).
         let (data, label) = unsafe { outgoing(process, Access::Send, m)? };
@@ -128,8 +126,7 @@ unsafe fn send_persistent(m: &Message, mode: Mode, request: *mut MPI_Request) ->
         if let Some(label) = label {
             process.keep_label(handle, label);
         }
-        // SAFETY: the caller's pointer.
-        unsafe { *request = MPI_Request(handle) };
+        request.set(MPI_Request(handle));
         Ok(())
     })
 }
@@ -247,7 +244,7 @@ pub(crate) unsafe fn recv(
     source: c_int,
     tag: c_int,
     comm: MPI_Comm,
-    status: *mut MPI_Status,
+    status: Option<InOut<MPI_Status>>,
 ) -> Result<()> {
     let process = lock();
     // SAFETY: the caller's buffer, which is complete before this call returns.
@@ -260,8 +257,7 @@ pub(crate) unsafe fn recv(
     };
     let receive = process.make_receive(comm.0, source, tag, data)?;
     let received = blocking::receive(process, receive, comm.0)?;
-    // SAFETY: the caller's pointer.
-    unsafe { conclude(received, status) }
+    conclude(received, status)
 }
 
 /// MPI_Irecv (MPI-5.0 §3.7.2).
@@ -273,15 +269,14 @@ pub(crate) unsafe fn irecv(
     source: c_int,
     tag: c_int,
     comm: MPI_Comm,
-    request: *mut MPI_Request,
+    request: Out<MPI_Request>,
 ) -> Result<()> {
     let message = Message { buffer: buf, count, datatype, peer: source, tag, comm };
     let mut process = lock();
     // SAFETY: the caller's arguments.
     let handle = unsafe { start_receive(&mut process, &message)? };
     process.signal();
-    // SAFETY: the caller's pointer.
-    unsafe { *request = MPI_Request(handle) };
+    request.set(MPI_Request(handle));
     Ok(())
 }
 
@@ -293,7 +288,7 @@ pub(crate) unsafe fn recv_init(
     source: c_int,
     tag: c_int,
     comm: MPI_Comm,
-    request: *mut MPI_Request,
+    request: Out<MPI_Request>,
 ) -> Result<()> {
     with(|process| {
         let message = Message { buffer: buf, count, datatype, peer: source, tag, comm };
@@ -304,8 +299,7 @@ pub(crate) unsafe fn recv_init(
         if let Some((label, what)) = label {
             process.expect_labels(handle, label, what);
         }
-        // SAFETY: the caller's pointer.
-        unsafe { *request = MPI_Request(handle) };
+        request.set(MPI_Request(handle));
         Ok(())
     })
 }
@@ -323,7 +317,7 @@ pub(crate) unsafe fn sendrecv(
     source: c_int,
     recvtag: c_int,
     comm: MPI_Comm,
-    status: *mut MPI_Status,
+    status: Option<InOut<MPI_Status>>,
 ) -> Result<()> {
     let process = lock();
     let sent = Message { buffer: sendbuf, count: sendcount, datatype: sendtype, peer: dest, tag: sendtag, comm };
@@ -334,8 +328,7 @@ pub(crate) unsafe fn sendrecv(
     let send = process.make_send(comm.0, dest, sendtag, data, Mode::Standard)?;
     let receive = process.make_receive(comm.0, source, recvtag, into)?;
     let received = exchange(process, send, receive, label, comm)?;
-    // SAFETY: the caller's pointer.
-    unsafe { conclude(received, status) }
+    conclude(received, status)
 }
 
 /// MPI_Sendrecv_replace (MPI-5.0 §3.2.7).
@@ -348,7 +341,7 @@ pub(crate) unsafe fn sendrecv_replace(
     source: c_int,
     recvtag: c_int,
     comm: MPI_Comm,
-    status: *mut MPI_Status,
+    status: Option<InOut<MPI_Status>>,
 ) -> Result<()> {
     let process = lock();
     let sent = Message { buffer: buf, count, datatype, peer: dest, tag: sendtag, comm };
@@ -363,8 +356,7 @@ pub(crate) unsafe fn sendrecv_replace(
     // SAFETY: `copy` outlives both operations, which are complete when this function returns.
     let data = unsafe { UserData::from_bytes(copy.as_mut_ptr(), length) };
     let received = exchange(process, Send { data, ..send }, incoming, label, comm)?;
-    // SAFETY: the caller's pointer.
-    unsafe { conclude(received, status) }
+    conclude(received, status)
 }
 
 /// MPI_Isendrecv (MPI-5.0 §3.7.2).
@@ -380,7 +372,7 @@ pub(crate) unsafe fn isendrecv(
     source: c_int,
     recvtag: c_int,
     comm: MPI_Comm,
-    request: *mut MPI_Request,
+    request: Out<MPI_Request>,
 ) -> Result<()> {
     with(|process| {
         let sent = Message { buffer: sendbuf, count: sendcount, datatype: sendtype, peer: dest, tag: sendtag, comm };
@@ -395,8 +387,7 @@ pub(crate) unsafe fn isendrecv(
         if let Some(label) = label {
             process.keep_label(send, label);
         }
-        // SAFETY: the caller's pointer.
-        unsafe { *request = MPI_Request(process.pair(send, receive, comm.0)?) };
+        request.set(MPI_Request(process.pair(send, receive, comm.0)?));
         Ok(())
     })
 }
@@ -411,7 +402,7 @@ pub(crate) unsafe fn isendrecv_replace(
     source: c_int,
     recvtag: c_int,
     comm: MPI_Comm,
-    request: *mut MPI_Request,
+    request: Out<MPI_Request>,
 ) -> Result<()> {
     with(|process| {
         let sent = Message { buffer: buf, count, datatype, peer: dest, tag: sendtag, comm };
@@ -423,36 +414,31 @@ pub(crate) unsafe fn isendrecv_replace(
         let send = process.start_copied(send, comm.0)?;
         let receive = process.start_receive(incoming, comm.0)?;
         let receive = with_label(process, receive, label)?;
-        // SAFETY: the caller's pointer.
-        unsafe { *request = MPI_Request(process.pair(send, receive, comm.0)?) };
+        request.set(MPI_Request(process.pair(send, receive, comm.0)?));
         Ok(())
     })
 }
 
 /// MPI_Probe (MPI-5.0 §3.8.1).
-pub(crate) unsafe fn probe(source: c_int, tag: c_int, comm: MPI_Comm, status: *mut MPI_Status) -> Result<()> {
+pub(crate) fn probe(source: c_int, tag: c_int, comm: MPI_Comm, status: Option<InOut<MPI_Status>>) -> Result<()> {
     let awaited = || Awaited::Message { communicator: comm.0, source, tag };
     let found = block_for(lock(), &awaited, |process| process.probe(comm.0, source, tag).transpose())?;
-    // SAFETY: the caller's pointer.
-    unsafe { status::store(status, &found, None) };
+    status::store(status, &found, None);
     Ok(())
 }
 
 /// MPI_Iprobe (MPI-5.0 §3.8.1).
-pub(crate) unsafe fn iprobe(
+pub(crate) fn iprobe(
     source: c_int,
     tag: c_int,
     comm: MPI_Comm,
-    flag: *mut c_int,
-    status: *mut MPI_Status,
+    flag: Out<c_int>,
+    status: Option<InOut<MPI_Status>>,
 ) -> Result<()> {
     let found = look(|process| process.probe(comm.0, source, tag))?;
-    // SAFETY: the caller's pointers.
-    unsafe {
-        *flag = c_int::from(found.is_some());
-        if let Some(found) = found {
-            status::store(status, &found, None);
-        }
+    flag.set(c_int::from(found.is_some()));
+    if let Some(found) = found {
+        status::store(status, &found, None);
     }
     Ok(())
 }
@@ -467,40 +453,34 @@ fn message_handle(handle: Option<usize>) -> MPI_Message {
 }
 
 /// MPI_Mprobe (MPI-5.0 §3.8.2).
-pub(crate) unsafe fn mprobe(
+pub(crate) fn mprobe(
     source: c_int,
     tag: c_int,
     comm: MPI_Comm,
-    message: *mut MPI_Message,
-    status: *mut MPI_Status,
+    message: Out<MPI_Message>,
+    status: Option<InOut<MPI_Status>>,
 ) -> Result<()> {
     let awaited = || Awaited::Message { communicator: comm.0, source, tag };
     let (handle, found) = block_for(lock(), &awaited, |process| process.extract(comm.0, source, tag).transpose())?;
-    // SAFETY: the caller's pointers.
-    unsafe {
-        *message = message_handle(handle);
-        status::store(status, &found, None);
-    }
+    message.set(message_handle(handle));
+    status::store(status, &found, None);
     Ok(())
 }
 
 /// MPI_Improbe (MPI-5.0 §3.8.2).
-pub(crate) unsafe fn improbe(
+pub(crate) fn improbe(
     source: c_int,
     tag: c_int,
     comm: MPI_Comm,
-    flag: *mut c_int,
-    message: *mut MPI_Message,
-    status: *mut MPI_Status,
+    flag: Out<c_int>,
+    message: Out<MPI_Message>,
+    status: Option<InOut<MPI_Status>>,
 ) -> Result<()> {
     let found = look(|process| process.extract(comm.0, source, tag))?;
-    // SAFETY: the caller's pointers.
-    unsafe {
-        *flag = c_int::from(found.is_some());
-        if let Some((handle, found)) = found {
-            *message = message_handle(handle);
-            status::store(status, &found, None);
-        }
+    flag.set(c_int::from(found.is_some()));
+    if let Some((handle, found)) = found {
+        message.set(message_handle(handle));
+        status::store(status, &found, None);
     }
     Ok(())
 }
@@ -510,21 +490,19 @@ pub(crate) unsafe fn mrecv(
     buf: *mut c_void,
     count: i64,
     datatype: MPI_Datatype,
-    message: *mut MPI_Message,
-    status: *mut MPI_Status,
+    message: InOut<MPI_Message>,
+    status: Option<InOut<MPI_Status>>,
 ) -> Result<()> {
     let mut process = lock();
     // SAFETY: the caller's arguments.
     let request = unsafe { receive_message(&mut process, buf, count, datatype, message)? };
     let Some(request) = request else {
-        // SAFETY: the caller's pointer.
-        unsafe { status::store(status, &Status::PROC_NULL, None) };
+        status::store(status, &Status::PROC_NULL, None);
         return Ok(());
     };
     let outcome = wait(process, request)?;
     let communicator = outcome.communicator;
-    // SAFETY: the caller's pointer.
-    unsafe { conclude(outcome.into_received(), status) }.map_err(|error| error.on(communicator))
+    conclude(outcome.into_received(), status).map_err(|error| error.on(communicator))
 }
 
 /// MPI_Imrecv (MPI-5.0 §3.8.3).
@@ -532,8 +510,8 @@ pub(crate) unsafe fn imrecv(
     buf: *mut c_void,
     count: i64,
     datatype: MPI_Datatype,
-    message: *mut MPI_Message,
-    request: *mut MPI_Request,
+    message: InOut<MPI_Message>,
+    request: Out<MPI_Request>,
 ) -> Result<()> {
     with(|process| {
         // SAFETY: the caller's arguments.
@@ -544,8 +522,7 @@ pub(crate) unsafe fn imrecv(
                 process.start_receive(nothing, MPI_COMM_SELF.0)?
             }
         };
-        // SAFETY: the caller's pointer.
-        unsafe { *request = MPI_Request(handle) };
+        request.set(MPI_Request(handle));
         Ok(())
     })
 }
@@ -556,10 +533,9 @@ unsafe fn receive_message(
     buf: *mut c_void,
     count: i64,
     datatype: MPI_Datatype,
-    message: *mut MPI_Message,
+    message: InOut<MPI_Message>,
 ) -> Result<Option<usize>> {
-    // SAFETY: the caller's pointer.
-    let handle = unsafe { *message }.0;
+    let handle = message.get().0;
     let started = if handle == MPI_MESSAGE_NO_PROC.0 {
         None
     } else {
@@ -571,7 +547,6 @@ unsafe fn receive_message(
         let request = process.receive_extracted(handle, data)?;
         Some(with_label(process, request, label)?)
     };
-    // SAFETY: the caller's pointer.
-    unsafe { *message = MPI_Message::NULL };
+    message.set(MPI_Message::NULL);
     Ok(started)
 }

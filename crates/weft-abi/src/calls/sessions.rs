@@ -4,8 +4,8 @@
 //! Every function here is called by its generated wrapper with the arguments of the C prototype: strings end with a zero
 //! byte, output pointers can be written.
 
+use crate::arguments::*;
 use crate::calls::communicators::info_of;
-use crate::calls::text;
 use crate::constants::*;
 use crate::functions::NAMES;
 use crate::types::*;
@@ -18,20 +18,17 @@ use weft_mpi::session::Session;
 use weft_mpi::start;
 
 /// MPI_Session_init (MPI-5.0 §11.3.1).
-pub(crate) unsafe fn session_init(info: MPI_Info, errhandler: MPI_Errhandler, session: *mut MPI_Session) -> Result<()> {
+pub(crate) fn session_init(info: MPI_Info, errhandler: MPI_Errhandler, session: Out<MPI_Session>) -> Result<()> {
     let wanted = with(|process| Session::new(&info_of(process, info)?, errhandler.0))?;
     let handle = start::open_session(wanted, &NAMES)?;
-    // SAFETY: the caller's pointer.
-    unsafe { *session = MPI_Session(handle) };
+    session.set(MPI_Session(handle));
     Ok(())
 }
 
 /// MPI_Session_finalize (MPI-5.0 §11.3.1).
-pub(crate) unsafe fn session_finalize(session: *mut MPI_Session) -> Result<()> {
-    // SAFETY: the caller's pointer.
-    let session = unsafe { &mut *session };
-    start::close_session(session.0)?;
-    *session = MPI_Session::NULL;
+pub(crate) fn session_finalize(session: InOut<MPI_Session>) -> Result<()> {
+    start::close_session(session.get().0)?;
+    session.set(MPI_Session::NULL);
     Ok(())
 }
 
@@ -41,34 +38,25 @@ fn job(process: &Process, session: MPI_Session) -> Result<&Job> {
     process.job.as_ref().ok_or_else(|| Error::new(MPI_ERR_OTHER, "this process is in no job"))
 }
 
-/// # Safety
-/// `info` can be written.
-unsafe fn give(object: Info, info: *mut MPI_Info) -> Result<()> {
+fn give(object: Info, info: Out<MPI_Info>) -> Result<()> {
     let handle = with(|process| process.objects.infos.insert(object)).ok_or_else(|| full("info objects"))?;
-    // SAFETY: the caller's pointer.
-    unsafe { *info = MPI_Info(handle) };
+    info.set(MPI_Info(handle));
     Ok(())
 }
 
 /// MPI_Session_get_info (MPI-5.0 §11.3.3).
-pub(crate) unsafe fn session_get_info(session: MPI_Session, info_used: *mut MPI_Info) -> Result<()> {
+pub(crate) fn session_get_info(session: MPI_Session, info_used: Out<MPI_Info>) -> Result<()> {
     let info = with(|process| Ok::<_, Error>(process.objects.session(session.0)?.info()))?;
-    // SAFETY: the caller's pointer.
-    unsafe { give(info, info_used) }
+    give(info, info_used)
 }
 
 /// MPI_Session_get_num_psets (MPI-5.0 §11.3.3).
-pub(crate) unsafe fn session_get_num_psets(
-    session: MPI_Session,
-    info: MPI_Info,
-    npset_names: *mut c_int,
-) -> Result<()> {
+pub(crate) fn session_get_num_psets(session: MPI_Session, info: MPI_Info, npset_names: Out<c_int>) -> Result<()> {
     let count = with(|process| {
         info_of(process, info)?;
         Ok::<_, Error>(job(process, session)?.process_sets().len())
     })?;
-    // SAFETY: the caller's pointer.
-    unsafe { *npset_names = count as c_int };
+    npset_names.set(count as c_int);
     Ok(())
 }
 
@@ -78,7 +66,7 @@ pub(crate) unsafe fn session_get_nth_pset(
     session: MPI_Session,
     info: MPI_Info,
     n: c_int,
-    pset_len: *mut c_int,
+    pset_len: InOut<c_int>,
     pset_name: *mut c_char,
 ) -> Result<()> {
     let name = with(|process| {
@@ -90,46 +78,37 @@ pub(crate) unsafe fn session_get_nth_pset(
             None => Err(Error::new(MPI_ERR_ARG, format!("n is {n}, but there are {count} process sets"))),
         }
     })?;
-    // SAFETY: the caller's pointer.
-    let length = unsafe { &mut *pset_len };
-    if *length > 0 {
-        if pset_name.is_null() {
-            return Err(Error::new(MPI_ERR_ARG, format!("pset_name is a null pointer, but pset_len is {length}")));
-        }
-        // SAFETY: the caller's room.
-        unsafe { text::give(&name, pset_name, *length as usize) };
+    let room = pset_len.get();
+    if room > 0 {
+        // SAFETY: `pset_len` says how much room there is.
+        let Some(pset_name) = (unsafe { OutString::if_wanted(pset_name, room as usize) }) else {
+            return Err(Error::new(MPI_ERR_ARG, format!("pset_name is a null pointer, but pset_len is {room}")));
+        };
+        pset_name.set(&name);
     }
-    *length = name.len() as c_int + 1;
+    pset_len.set(name.len() as c_int + 1);
     Ok(())
 }
 
 /// MPI_Session_get_pset_info (MPI-5.0 §11.3.3).
-pub(crate) unsafe fn session_get_pset_info(
-    session: MPI_Session,
-    pset_name: *const c_char,
-    info: *mut MPI_Info,
-) -> Result<()> {
-    // SAFETY: the caller's string.
-    let name = unsafe { text::take(pset_name) };
+pub(crate) fn session_get_pset_info(session: MPI_Session, pset_name: InString, info: Out<MPI_Info>) -> Result<()> {
+    let name = pset_name.to_string();
     let size = with(|process| Ok::<_, Error>(job(process, session)?.members_of_set(&name)?.len()))?;
-    // SAFETY: the caller's pointer.
-    unsafe { give(vec![("mpi_size".to_owned(), size.to_string())], info) }
+    give(vec![("mpi_size".to_owned(), size.to_string())], info)
 }
 
 /// MPI_Group_from_session_pset (MPI-5.0 §7.3.2).
-pub(crate) unsafe fn group_from_session_pset(
+pub(crate) fn group_from_session_pset(
     session: MPI_Session,
-    pset_name: *const c_char,
-    newgroup: *mut MPI_Group,
+    pset_name: InString,
+    newgroup: Out<MPI_Group>,
 ) -> Result<()> {
-    // SAFETY: the caller's string.
-    let name = unsafe { text::take(pset_name) };
+    let name = pset_name.to_string();
     let handle = with(|process| {
         let members = job(process, session)?.members_of_set(&name)?;
         let group = Group::of_session(members, process.own(), Some(session.0));
         process.objects.add_group(group)
     })?;
-    // SAFETY: the caller's pointer.
-    unsafe { *newgroup = MPI_Group(handle) };
+    newgroup.set(MPI_Group(handle));
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! The ABI gives five private integers; the first two hold the length of the message in bytes, the third whether the
 //! operation was cancelled.
 
+use crate::arguments::*;
 use crate::types::MPI_Status;
 use std::ffi::c_int;
 use weft_mpi::error::Error;
@@ -18,13 +19,11 @@ pub(crate) const EMPTY: MPI_Status =
 
 /// Tells the program `status`; nothing when `to` is MPI_STATUS_IGNORE. Its field MPI_ERROR is left alone when
 /// `with_error` is `None`, as the calls that complete one operation must (MPI-5.0 §3.2.5).
-///
-/// # Safety
-/// `to` is null or can be written.
 #[inline]
-pub(crate) unsafe fn store(to: *mut MPI_Status, status: &Status, with_error: Option<i32>) {
-    // SAFETY: null, or the caller's status. It may hold any bits, which an integer may, too.
-    let Some(to) = (unsafe { to.as_mut() }) else { return };
+pub(crate) fn store(to: Option<InOut<MPI_Status>>, status: &Status, with_error: Option<i32>) {
+    let Some(to) = to else { return };
+    // SAFETY: the place is there, and nobody else uses it meanwhile. It may hold any bits, which an integer may, too.
+    let to = unsafe { &mut *to.as_ptr() };
     to.source = status.source;
     to.tag = status.tag;
     if let Some(error) = with_error {
@@ -60,83 +59,58 @@ pub(crate) fn set_cancelled(status: &mut MPI_Status, cancelled: bool) {
 }
 
 /// MPI_Test_cancelled (MPI-5.0 §3.8.4).
-///
-/// # Safety
-/// `status` can be read, `flag` written.
-pub(crate) unsafe fn test_cancelled(status: *const MPI_Status, flag: *mut c_int) -> Result<(), Error> {
-    // SAFETY: the caller's pointers.
-    unsafe { *flag = c_int::from(is_cancelled(&*status)) };
+pub(crate) fn test_cancelled(status: MPI_Status, flag: Out<c_int>) -> Result<(), Error> {
+    flag.set(c_int::from(is_cancelled(&status)));
     Ok(())
 }
 
 /// MPI_Status_set_cancelled (MPI-5.0 §13.3).
-///
-/// # Safety
-/// `status` can be written.
-pub(crate) unsafe fn status_set_cancelled(status: *mut MPI_Status, flag: c_int) -> Result<(), Error> {
-    // SAFETY: the caller's pointer.
-    set_cancelled(unsafe { &mut *status }, flag != 0);
+pub(crate) fn status_set_cancelled(status: InOut<MPI_Status>, flag: c_int) -> Result<(), Error> {
+    change(status, |status| set_cancelled(status, flag != 0));
     Ok(())
 }
 
 /// MPI_Status_get_source (MPI-5.0 §3.2.5).
-///
-/// # Safety
-/// `status` can be read, `source` written.
-pub(crate) unsafe fn status_get_source(status: *const MPI_Status, source: *mut c_int) -> Result<(), Error> {
-    // SAFETY: the caller's pointers.
-    unsafe { *source = (*status).source };
+pub(crate) fn status_get_source(status: MPI_Status, source: Out<c_int>) -> Result<(), Error> {
+    source.set(status.source);
     Ok(())
 }
 
 /// MPI_Status_get_tag (MPI-5.0 §3.2.5).
-///
-/// # Safety
-/// `status` can be read, `tag` written.
-pub(crate) unsafe fn status_get_tag(status: *const MPI_Status, tag: *mut c_int) -> Result<(), Error> {
-    // SAFETY: the caller's pointers.
-    unsafe { *tag = (*status).tag };
+pub(crate) fn status_get_tag(status: MPI_Status, tag: Out<c_int>) -> Result<(), Error> {
+    tag.set(status.tag);
     Ok(())
 }
 
 /// MPI_Status_get_error (MPI-5.0 §3.2.5).
-///
-/// # Safety
-/// `status` can be read, `err` written.
-pub(crate) unsafe fn status_get_error(status: *const MPI_Status, err: *mut c_int) -> Result<(), Error> {
-    // SAFETY: the caller's pointers.
-    unsafe { *err = (*status).error };
+pub(crate) fn status_get_error(status: MPI_Status, err: Out<c_int>) -> Result<(), Error> {
+    err.set(status.error);
     Ok(())
 }
 
 /// MPI_Status_set_source (MPI-5.0 §13.3).
-///
-/// # Safety
-/// `status` can be written.
-pub(crate) unsafe fn status_set_source(status: *mut MPI_Status, source: c_int) -> Result<(), Error> {
-    // SAFETY: the caller's pointer.
-    unsafe { (*status).source = source };
+pub(crate) fn status_set_source(status: InOut<MPI_Status>, source: c_int) -> Result<(), Error> {
+    change(status, |status| status.source = source);
     Ok(())
 }
 
 /// MPI_Status_set_tag (MPI-5.0 §13.3).
-///
-/// # Safety
-/// `status` can be written.
-pub(crate) unsafe fn status_set_tag(status: *mut MPI_Status, tag: c_int) -> Result<(), Error> {
-    // SAFETY: the caller's pointer.
-    unsafe { (*status).tag = tag };
+pub(crate) fn status_set_tag(status: InOut<MPI_Status>, tag: c_int) -> Result<(), Error> {
+    change(status, |status| status.tag = tag);
     Ok(())
 }
 
 /// MPI_Status_set_error (MPI-5.0 §13.3).
-///
-/// # Safety
-/// `status` can be written.
-pub(crate) unsafe fn status_set_error(status: *mut MPI_Status, err: c_int) -> Result<(), Error> {
-    // SAFETY: the caller's pointer.
-    unsafe { (*status).error = err };
+pub(crate) fn status_set_error(status: InOut<MPI_Status>, err: c_int) -> Result<(), Error> {
+    change(status, |status| status.error = err);
     Ok(())
+}
+
+/// Changes a part of a status of the program.
+pub(crate) fn change(place: InOut<MPI_Status>, body: impl FnOnce(&mut MPI_Status)) {
+    let mut status = place.get();
+    body(&mut status);
+    place.set(status);
 }
 
 #[cfg(test)]
@@ -147,11 +121,10 @@ mod tests {
     fn a_status_keeps_long_lengths_and_the_error_of_others() {
         let mut status = MPI_Status { error: 77, ..EMPTY };
         let told = Status { source: 3, tag: 4, error: 0, bytes: 0x1_8000_0001, cancelled: true };
-        // SAFETY: a local variable.
-        unsafe { store(&raw mut status, &told, None) };
+        store(Some(InOut::from(&mut status)), &told, None);
         assert_eq!((status.source, status.tag, status.error), (3, 4, 77));
         assert_eq!((bytes(&status), is_cancelled(&status)), (told.bytes, true));
-        // SAFETY: null is MPI_STATUS_IGNORE.
-        unsafe { store(std::ptr::null_mut(), &told, Some(1)) };
+        // No place: MPI_STATUS_IGNORE.
+        store(None, &told, Some(1));
     }
 }

@@ -7,35 +7,19 @@
 
 pub(crate) mod events;
 
-use crate::calls::text;
+use crate::arguments::*;
 use crate::constants::*;
 use crate::types::*;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::settings::TABLE;
 use weft_mpi::tools::events::EVENTS;
 use weft_mpi::tools::{self, CATEGORIES, Change, Class, VALUE_LENGTH, VARIABLES, with};
 
 /// Writes what the tool wants to know.
-unsafe fn set<T>(to: *mut T, value: T) {
-    if !to.is_null() {
-        // SAFETY: not null, so the tool's place for the value.
-        unsafe { *to = value };
-    }
-}
-
-/// Writes a string as far as there is room, and the length that holds all of it (MPI-5.0 §15.3.3).
-unsafe fn set_text(to: *mut c_char, length: *mut c_int, value: &str) {
-    if length.is_null() {
-        return;
-    }
-    // SAFETY: the tool's place for the length, and for as many characters as it says.
-    unsafe {
-        let room = usize::try_from(*length).unwrap_or(0);
-        if !to.is_null() && room > 0 {
-            text::give(value, to, room);
-        }
-        *length = value.len() as c_int + 1;
+fn set<T: Copy>(to: Option<Out<T>>, value: T) {
+    if let Some(to) = to {
+        to.set(value);
     }
 }
 
@@ -47,73 +31,60 @@ fn needed<T>(pointer: *const T, name: &str) -> Result<()> {
 }
 
 /// Copies as many of `from` as the tool has room for.
-unsafe fn set_indices(to: *mut c_int, length: c_int, from: impl Iterator<Item = usize>) {
-    if to.is_null() {
-        return;
-    }
-    for (place, index) in from.take(usize::try_from(length).unwrap_or(0)).enumerate() {
-        // SAFETY: the tool has room for `length` indices.
-        unsafe { *to.add(place) = index as c_int };
-    }
+fn set_indices(to: Option<OutArray<c_int>>, length: c_int, from: impl Iterator<Item = usize>) {
+    let Some(to) = to else { return };
+    to.fill(from.take(usize::try_from(length).unwrap_or(0)).map(|index| index as c_int));
 }
 
 /// MPI_T_init_thread (MPI-5.0 §15.3.4). Every level is provided: tools' calls exclude each other.
-pub(crate) unsafe fn t_init_thread(required: c_int, provided: *mut c_int) -> Result<()> {
+pub(crate) fn t_init_thread(required: c_int, provided: Out<c_int>) -> Result<()> {
     tools::enter();
-    // SAFETY: the caller's pointer.
-    unsafe { *provided = required.clamp(MPI_THREAD_SINGLE, MPI_THREAD_MULTIPLE) };
+    provided.set(required.clamp(MPI_THREAD_SINGLE, MPI_THREAD_MULTIPLE));
     Ok(())
 }
 
 /// MPI_T_finalize (MPI-5.0 §15.3.4).
-pub(crate) unsafe fn t_finalize() -> Result<()> {
+pub(crate) fn t_finalize() -> Result<()> {
     tools::leave()
 }
 
 /// MPI_T_cvar_get_num (MPI-5.0 §15.3.6).
-pub(crate) unsafe fn t_cvar_get_num(num_cvar: *mut c_int) -> Result<()> {
+pub(crate) fn t_cvar_get_num(num_cvar: Out<c_int>) -> Result<()> {
     with(|_| {
-        // SAFETY: the caller's pointer.
-        unsafe { *num_cvar = TABLE.len() as c_int };
+        num_cvar.set(TABLE.len() as c_int);
         Ok(())
     })
 }
 
 /// MPI_T_cvar_get_info (MPI-5.0 §15.3.6). Values are text, as in the environment.
-pub(crate) unsafe fn t_cvar_get_info(
+pub(crate) fn t_cvar_get_info(
     cvar_index: c_int,
-    name: *mut c_char,
-    name_len: *mut c_int,
-    verbosity: *mut c_int,
-    datatype: *mut MPI_Datatype,
-    enumtype: *mut MPI_T_enum,
-    desc: *mut c_char,
-    desc_len: *mut c_int,
-    bind: *mut c_int,
-    scope: *mut c_int,
+    name: OutText,
+    verbosity: Option<Out<c_int>>,
+    datatype: Option<Out<MPI_Datatype>>,
+    enumtype: Option<Out<MPI_T_enum>>,
+    desc: OutText,
+    bind: Option<Out<c_int>>,
+    scope: Option<Out<c_int>>,
 ) -> Result<()> {
     with(|_| {
         let setting = tools::control(cvar_index)?;
-        // SAFETY: the caller's pointers.
-        unsafe {
-            set_text(name, name_len, setting.name);
-            set(verbosity, MPI_T_VERBOSITY_USER_BASIC);
-            set(datatype, MPI_CHAR);
-            set(enumtype, MPI_T_ENUM_NULL);
-            set_text(desc, desc_len, &format!("{}; it may say {}", setting.meaning, setting.allowed));
-            set(bind, MPI_T_BIND_NO_OBJECT);
-            // The job's processes must agree on what they say to each other.
-            set(scope, if tools::is_settable(setting) { MPI_T_SCOPE_ALL_EQ } else { MPI_T_SCOPE_CONSTANT });
-        }
+        name.set(setting.name);
+        set(verbosity, MPI_T_VERBOSITY_USER_BASIC);
+        set(datatype, MPI_CHAR);
+        set(enumtype, MPI_T_ENUM_NULL);
+        desc.set(&format!("{}; it may say {}", setting.meaning, setting.allowed));
+        set(bind, MPI_T_BIND_NO_OBJECT);
+        // The job's processes must agree on what they say to each other.
+        set(scope, if tools::is_settable(setting) { MPI_T_SCOPE_ALL_EQ } else { MPI_T_SCOPE_CONSTANT });
         Ok(())
     })
 }
 
 /// MPI_T_cvar_get_index (MPI-5.0 §15.3.6).
-pub(crate) unsafe fn t_cvar_get_index(name: *const c_char, cvar_index: *mut c_int) -> Result<()> {
+pub(crate) fn t_cvar_get_index(name: InString, cvar_index: Out<c_int>) -> Result<()> {
     with(|_| {
-        // SAFETY: the caller's string and pointer.
-        unsafe { *cvar_index = tools::find(&text::take(name), TABLE.iter().map(|setting| setting.name))? };
+        cvar_index.set(tools::find(&name.to_string(), TABLE.iter().map(|setting| setting.name))?);
         Ok(())
     })
 }
@@ -122,28 +93,22 @@ pub(crate) unsafe fn t_cvar_get_index(name: *const c_char, cvar_index: *mut c_in
 pub(crate) unsafe fn t_cvar_handle_alloc(
     cvar_index: c_int,
     _obj_handle: *mut c_void,
-    handle: *mut MPI_T_cvar_handle,
-    count: *mut c_int,
+    handle: Out<MPI_T_cvar_handle>,
+    count: Out<c_int>,
 ) -> Result<()> {
     with(|tools| {
         let number = tools.take_control(cvar_index)?;
-        // SAFETY: the caller's pointers.
-        unsafe {
-            *handle = MPI_T_cvar_handle(number);
-            *count = VALUE_LENGTH as c_int;
-        }
+        handle.set(MPI_T_cvar_handle(number));
+        count.set(VALUE_LENGTH as c_int);
         Ok(())
     })
 }
 
 /// MPI_T_cvar_handle_free (MPI-5.0 §15.3.6).
-pub(crate) unsafe fn t_cvar_handle_free(handle: *mut MPI_T_cvar_handle) -> Result<()> {
+pub(crate) fn t_cvar_handle_free(handle: InOut<MPI_T_cvar_handle>) -> Result<()> {
     with(|tools| {
-        // SAFETY: the caller's pointer.
-        unsafe {
-            tools.drop_control((*handle).0)?;
-            *handle = MPI_T_CVAR_HANDLE_NULL;
-        }
+        tools.drop_control(handle.get().0)?;
+        handle.set(MPI_T_CVAR_HANDLE_NULL);
         Ok(())
     })
 }
@@ -153,8 +118,8 @@ pub(crate) unsafe fn t_cvar_read(handle: MPI_T_cvar_handle, buf: *mut c_void) ->
     needed(buf, "buf")?;
     with(|tools| {
         let value = tools.read_control(handle.0)?;
-        // SAFETY: the handle's count is VALUE_LENGTH characters.
-        unsafe { text::give(&value, buf.cast(), VALUE_LENGTH) };
+        // SAFETY: the handle's count is VALUE_LENGTH characters, and `buf` is not null.
+        unsafe { OutString::new(buf.cast(), VALUE_LENGTH) }.set(&value);
         Ok(())
     })
 }
@@ -163,15 +128,14 @@ pub(crate) unsafe fn t_cvar_read(handle: MPI_T_cvar_handle, buf: *mut c_void) ->
 pub(crate) unsafe fn t_cvar_write(handle: MPI_T_cvar_handle, buf: *const c_void) -> Result<()> {
     needed(buf, "buf")?;
     // SAFETY: the handle's count is VALUE_LENGTH characters; a string of the tool may be shorter, and ends with a zero byte.
-    let value = unsafe { text::take(buf.cast()) };
+    let value = unsafe { InString::new(buf.cast()) }.to_string();
     with(|tools| tools.write_control(handle.0, &value))
 }
 
 /// MPI_T_pvar_get_num (MPI-5.0 §15.3.7).
-pub(crate) unsafe fn t_pvar_get_num(num_pvar: *mut c_int) -> Result<()> {
+pub(crate) fn t_pvar_get_num(num_pvar: Out<c_int>) -> Result<()> {
     with(|_| {
-        // SAFETY: the caller's pointer.
-        unsafe { *num_pvar = VARIABLES.len() as c_int };
+        num_pvar.set(VARIABLES.len() as c_int);
         Ok(())
     })
 }
@@ -184,73 +148,62 @@ fn class_number(class: Class) -> c_int {
 }
 
 /// MPI_T_pvar_get_info (MPI-5.0 §15.3.7).
-pub(crate) unsafe fn t_pvar_get_info(
+pub(crate) fn t_pvar_get_info(
     pvar_index: c_int,
-    name: *mut c_char,
-    name_len: *mut c_int,
-    verbosity: *mut c_int,
-    var_class: *mut c_int,
-    datatype: *mut MPI_Datatype,
-    enumtype: *mut MPI_T_enum,
-    desc: *mut c_char,
-    desc_len: *mut c_int,
-    bind: *mut c_int,
-    readonly: *mut c_int,
-    continuous: *mut c_int,
-    atomic: *mut c_int,
+    name: OutText,
+    verbosity: Option<Out<c_int>>,
+    var_class: Option<Out<c_int>>,
+    datatype: Option<Out<MPI_Datatype>>,
+    enumtype: Option<Out<MPI_T_enum>>,
+    desc: OutText,
+    bind: Option<Out<c_int>>,
+    readonly: Option<Out<c_int>>,
+    continuous: Option<Out<c_int>>,
+    atomic: Option<Out<c_int>>,
 ) -> Result<()> {
     with(|_| {
         let variable = tools::variable(pvar_index)?;
         let is_level = c_int::from(variable.class == Class::Level);
-        // SAFETY: the caller's pointers.
-        unsafe {
-            set_text(name, name_len, &variable.name);
-            set(verbosity, MPI_T_VERBOSITY_USER_DETAIL);
-            set(var_class, class_number(variable.class));
-            set(datatype, MPI_UNSIGNED_LONG_LONG);
-            set(enumtype, MPI_T_ENUM_NULL);
-            set_text(desc, desc_len, &variable.meaning);
-            set(bind, MPI_T_BIND_NO_OBJECT);
-            set(readonly, is_level);
-            set(continuous, is_level);
-            set(atomic, 1 - is_level);
-        }
+        name.set(&variable.name);
+        set(verbosity, MPI_T_VERBOSITY_USER_DETAIL);
+        set(var_class, class_number(variable.class));
+        set(datatype, MPI_UNSIGNED_LONG_LONG);
+        set(enumtype, MPI_T_ENUM_NULL);
+        desc.set(&variable.meaning);
+        set(bind, MPI_T_BIND_NO_OBJECT);
+        set(readonly, is_level);
+        set(continuous, is_level);
+        set(atomic, 1 - is_level);
         Ok(())
     })
 }
 
 /// MPI_T_pvar_get_index (MPI-5.0 §15.3.7).
-pub(crate) unsafe fn t_pvar_get_index(name: *const c_char, var_class: c_int, pvar_index: *mut c_int) -> Result<()> {
+pub(crate) fn t_pvar_get_index(name: InString, var_class: c_int, pvar_index: Out<c_int>) -> Result<()> {
     with(|_| {
-        // SAFETY: the caller's string.
-        let name = unsafe { text::take(name) };
+        let name = name.to_string();
         let index = tools::find(&name, VARIABLES.iter().map(|variable| variable.name.as_str()))?;
         if class_number(tools::variable(index)?.class) != var_class {
             return Err(Error::new(MPI_T_ERR_INVALID_NAME, format!("{name} is of another class")));
         }
-        // SAFETY: the caller's pointer.
-        unsafe { *pvar_index = index };
+        pvar_index.set(index);
         Ok(())
     })
 }
 
 /// MPI_T_pvar_session_create (MPI-5.0 §15.3.7).
-pub(crate) unsafe fn t_pvar_session_create(pe_session: *mut MPI_T_pvar_session) -> Result<()> {
+pub(crate) fn t_pvar_session_create(pe_session: Out<MPI_T_pvar_session>) -> Result<()> {
     with(|tools| {
-        // SAFETY: the caller's pointer.
-        unsafe { *pe_session = MPI_T_pvar_session(tools.open_session()?) };
+        pe_session.set(MPI_T_pvar_session(tools.open_session()?));
         Ok(())
     })
 }
 
 /// MPI_T_pvar_session_free (MPI-5.0 §15.3.7).
-pub(crate) unsafe fn t_pvar_session_free(pe_session: *mut MPI_T_pvar_session) -> Result<()> {
+pub(crate) fn t_pvar_session_free(pe_session: InOut<MPI_T_pvar_session>) -> Result<()> {
     with(|tools| {
-        // SAFETY: the caller's pointer.
-        unsafe {
-            tools.close_session((*pe_session).0)?;
-            *pe_session = MPI_T_PVAR_SESSION_NULL;
-        }
+        tools.close_session(pe_session.get().0)?;
+        pe_session.set(MPI_T_PVAR_SESSION_NULL);
         Ok(())
     })
 }
@@ -260,44 +213,38 @@ pub(crate) unsafe fn t_pvar_handle_alloc(
     pe_session: MPI_T_pvar_session,
     pvar_index: c_int,
     _obj_handle: *mut c_void,
-    handle: *mut MPI_T_pvar_handle,
-    count: *mut c_int,
+    handle: Out<MPI_T_pvar_handle>,
+    count: Out<c_int>,
 ) -> Result<()> {
     with(|tools| {
         let number = tools.take_variable(pe_session.0, pvar_index)?;
-        // SAFETY: the caller's pointers.
-        unsafe {
-            *handle = MPI_T_pvar_handle(number);
-            *count = 1;
-        }
+        handle.set(MPI_T_pvar_handle(number));
+        count.set(1);
         Ok(())
     })
 }
 
 /// MPI_T_pvar_handle_free (MPI-5.0 §15.3.7).
-pub(crate) unsafe fn t_pvar_handle_free(pe_session: MPI_T_pvar_session, handle: *mut MPI_T_pvar_handle) -> Result<()> {
+pub(crate) fn t_pvar_handle_free(pe_session: MPI_T_pvar_session, handle: InOut<MPI_T_pvar_handle>) -> Result<()> {
     with(|tools| {
-        // SAFETY: the caller's pointer.
-        unsafe {
-            tools.drop_variable(pe_session.0, (*handle).0)?;
-            *handle = MPI_T_PVAR_HANDLE_NULL;
-        }
+        tools.drop_variable(pe_session.0, handle.get().0)?;
+        handle.set(MPI_T_PVAR_HANDLE_NULL);
         Ok(())
     })
 }
 
 /// MPI_T_pvar_start (MPI-5.0 §15.3.7).
-pub(crate) unsafe fn t_pvar_start(pe_session: MPI_T_pvar_session, handle: MPI_T_pvar_handle) -> Result<()> {
+pub(crate) fn t_pvar_start(pe_session: MPI_T_pvar_session, handle: MPI_T_pvar_handle) -> Result<()> {
     with(|tools| tools.change_variables(pe_session.0, handle.0, Change::Start))
 }
 
 /// MPI_T_pvar_stop (MPI-5.0 §15.3.7).
-pub(crate) unsafe fn t_pvar_stop(pe_session: MPI_T_pvar_session, handle: MPI_T_pvar_handle) -> Result<()> {
+pub(crate) fn t_pvar_stop(pe_session: MPI_T_pvar_session, handle: MPI_T_pvar_handle) -> Result<()> {
     with(|tools| tools.change_variables(pe_session.0, handle.0, Change::Stop))
 }
 
 /// MPI_T_pvar_reset (MPI-5.0 §15.3.7).
-pub(crate) unsafe fn t_pvar_reset(pe_session: MPI_T_pvar_session, handle: MPI_T_pvar_handle) -> Result<()> {
+pub(crate) fn t_pvar_reset(pe_session: MPI_T_pvar_session, handle: MPI_T_pvar_handle) -> Result<()> {
     with(|tools| tools.change_variables(pe_session.0, handle.0, Change::Set(0)))
 }
 
@@ -340,10 +287,9 @@ pub(crate) unsafe fn t_pvar_readreset(
 }
 
 /// MPI_T_category_get_num (MPI-5.0 §15.3.9).
-pub(crate) unsafe fn t_category_get_num(num_cat: *mut c_int) -> Result<()> {
+pub(crate) fn t_category_get_num(num_cat: Out<c_int>) -> Result<()> {
     with(|_| {
-        // SAFETY: the caller's pointer.
-        unsafe { *num_cat = CATEGORIES.len() as c_int };
+        num_cat.set(CATEGORIES.len() as c_int);
         Ok(())
     })
 }
@@ -357,61 +303,57 @@ fn controls(category: usize) -> std::ops::Range<usize> {
 }
 
 /// MPI_T_category_get_info (MPI-5.0 §15.3.9).
-pub(crate) unsafe fn t_category_get_info(
+pub(crate) fn t_category_get_info(
     cat_index: c_int,
-    name: *mut c_char,
-    name_len: *mut c_int,
-    desc: *mut c_char,
-    desc_len: *mut c_int,
-    num_cvars: *mut c_int,
-    num_pvars: *mut c_int,
-    num_categories: *mut c_int,
+    name: OutText,
+    desc: OutText,
+    num_cvars: Option<Out<c_int>>,
+    num_pvars: Option<Out<c_int>>,
+    num_categories: Option<Out<c_int>>,
 ) -> Result<()> {
     with(|_| {
         let (index, title, meaning) = tools::category(cat_index)?;
-        // SAFETY: the caller's pointers.
-        unsafe {
-            set_text(name, name_len, title);
-            set_text(desc, desc_len, meaning);
-            set(num_cvars, controls(index).len() as c_int);
-            set(num_pvars, members(index).count() as c_int);
-            set(num_categories, 0);
-        }
+        name.set(title);
+        desc.set(meaning);
+        set(num_cvars, controls(index).len() as c_int);
+        set(num_pvars, members(index).count() as c_int);
+        set(num_categories, 0);
         Ok(())
     })
 }
 
 /// MPI_T_category_get_index (MPI-5.0 §15.3.9).
-pub(crate) unsafe fn t_category_get_index(name: *const c_char, cat_index: *mut c_int) -> Result<()> {
+pub(crate) fn t_category_get_index(name: InString, cat_index: Out<c_int>) -> Result<()> {
     with(|_| {
-        // SAFETY: the caller's string and pointer.
-        unsafe { *cat_index = tools::find(&text::take(name), CATEGORIES.iter().map(|category| category.0))? };
+        cat_index.set(tools::find(&name.to_string(), CATEGORIES.iter().map(|category| category.0))?);
         Ok(())
     })
 }
 
 /// MPI_T_category_get_cvars (MPI-5.0 §15.3.9).
-pub(crate) unsafe fn t_category_get_cvars(cat_index: c_int, len: c_int, indices: *mut c_int) -> Result<()> {
+pub(crate) fn t_category_get_cvars(cat_index: c_int, len: c_int, indices: Option<OutArray<c_int>>) -> Result<()> {
     with(|_| {
         let (index, ..) = tools::category(cat_index)?;
-        // SAFETY: the caller's array.
-        unsafe { set_indices(indices, len, controls(index)) };
+        set_indices(indices, len, controls(index));
         Ok(())
     })
 }
 
 /// MPI_T_category_get_pvars (MPI-5.0 §15.3.9).
-pub(crate) unsafe fn t_category_get_pvars(cat_index: c_int, len: c_int, indices: *mut c_int) -> Result<()> {
+pub(crate) fn t_category_get_pvars(cat_index: c_int, len: c_int, indices: Option<OutArray<c_int>>) -> Result<()> {
     with(|_| {
         let (index, ..) = tools::category(cat_index)?;
-        // SAFETY: the caller's array.
-        unsafe { set_indices(indices, len, members(index)) };
+        set_indices(indices, len, members(index));
         Ok(())
     })
 }
 
 /// MPI_T_category_get_categories (MPI-5.0 §15.3.9): categories hold variables, no categories.
-pub(crate) unsafe fn t_category_get_categories(cat_index: c_int, _len: c_int, _indices: *mut c_int) -> Result<()> {
+pub(crate) fn t_category_get_categories(
+    cat_index: c_int,
+    _len: c_int,
+    _indices: Option<OutArray<c_int>>,
+) -> Result<()> {
     with(|_| tools::category(cat_index).map(|_| ()))
 }
 
@@ -420,52 +362,38 @@ fn events_of(category: usize) -> impl Iterator<Item = usize> {
 }
 
 /// MPI_T_category_get_num_events (MPI-5.0 §15.3.9).
-pub(crate) unsafe fn t_category_get_num_events(cat_index: c_int, num_events: *mut c_int) -> Result<()> {
+pub(crate) fn t_category_get_num_events(cat_index: c_int, num_events: Out<c_int>) -> Result<()> {
     with(|_| {
         let (index, ..) = tools::category(cat_index)?;
-        // SAFETY: the caller's pointer.
-        unsafe { *num_events = events_of(index).count() as c_int };
+        num_events.set(events_of(index).count() as c_int);
         Ok(())
     })
 }
 
 /// MPI_T_category_get_events (MPI-5.0 §15.3.9).
-pub(crate) unsafe fn t_category_get_events(cat_index: c_int, len: c_int, indices: *mut c_int) -> Result<()> {
+pub(crate) fn t_category_get_events(cat_index: c_int, len: c_int, indices: Option<OutArray<c_int>>) -> Result<()> {
     with(|_| {
         let (index, ..) = tools::category(cat_index)?;
-        // SAFETY: the caller's array.
-        unsafe { set_indices(indices, len, events_of(index)) };
+        set_indices(indices, len, events_of(index));
         Ok(())
     })
 }
 
 /// MPI_T_category_changed (MPI-5.0 §15.3.9): variables and categories never change.
-pub(crate) unsafe fn t_category_changed(update_number: *mut c_int) -> Result<()> {
+pub(crate) fn t_category_changed(update_number: Out<c_int>) -> Result<()> {
     with(|_| {
-        // SAFETY: the caller's pointer.
-        unsafe { *update_number = 0 };
+        update_number.set(0);
         Ok(())
     })
 }
 
 /// MPI_T_enum_get_info (MPI-5.0 §15.3.5): no variable and no event has an enumeration, so that no handle can be one.
-pub(crate) unsafe fn t_enum_get_info(
-    _enumtype: MPI_T_enum,
-    _num: *mut c_int,
-    _name: *mut c_char,
-    _name_len: *mut c_int,
-) -> Result<()> {
+pub(crate) fn t_enum_get_info(_enumtype: MPI_T_enum, _num: Option<Out<c_int>>, _name: OutText) -> Result<()> {
     with(|_| Err(no_enumeration()))
 }
 
 /// MPI_T_enum_get_item (MPI-5.0 §15.3.5): as for MPI_T_enum_get_info.
-pub(crate) unsafe fn t_enum_get_item(
-    _enumtype: MPI_T_enum,
-    _index: c_int,
-    _value: *mut c_int,
-    _name: *mut c_char,
-    _name_len: *mut c_int,
-) -> Result<()> {
+pub(crate) fn t_enum_get_item(_enumtype: MPI_T_enum, _index: c_int, _value: Out<c_int>, _name: OutText) -> Result<()> {
     with(|_| Err(no_enumeration()))
 }
 

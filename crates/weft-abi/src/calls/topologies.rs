@@ -4,6 +4,7 @@
 //! Every function here is called by its generated wrapper with the arguments of the C prototype: arrays have the
 //! lengths given beside them or asked of the topology, output pointers can be written.
 
+use crate::arguments::*;
 use crate::calls::creation::{compared, create};
 use crate::check;
 use crate::constants::*;
@@ -15,79 +16,49 @@ use weft_mpi::error::{Error, Result};
 use weft_mpi::process::with;
 use weft_mpi::topology::{Dimension, Grid, Topology, balanced};
 
-/// An array of the program, which may be null when it is empty.
-///
-/// # Safety
-/// The array has `length` elements.
-pub(super) unsafe fn slice<'a>(array: *const c_int, length: usize) -> &'a [c_int] {
-    // SAFETY: the caller's array.
-    if length == 0 { &[] } else { unsafe { std::slice::from_raw_parts(array, length) } }
-}
-
-/// Writes `values` to an array of the program.
-///
-/// # Safety
-/// There is room for them.
-pub(super) unsafe fn give(array: *mut c_int, values: impl Iterator<Item = c_int>) {
-    for (place, value) in values.enumerate() {
-        // SAFETY: the caller's room.
-        unsafe { array.add(place).write(value) };
-    }
-}
-
 /// MPI_Topo_test (MPI-5.0 §8.5.5).
-pub(crate) unsafe fn topo_test(comm: MPI_Comm, status: *mut c_int) -> Result<()> {
+pub(crate) fn topo_test(comm: MPI_Comm, status: Out<c_int>) -> Result<()> {
     let kind = with(|process| {
         let topology = process.objects.communicator(comm.0)?.topology.clone();
         Ok(topology.map_or(MPI_UNDEFINED, |topology| topology.kind()))
     })?;
-    // SAFETY: the caller's pointer.
-    unsafe { *status = kind };
+    status.set(kind);
     Ok(())
 }
 
 /// MPI_Dims_create (MPI-5.0 §8.5.2).
-pub(crate) unsafe fn dims_create(nnodes: c_int, ndims: c_int, dims: *mut c_int) -> Result<()> {
+pub(crate) fn dims_create(nnodes: c_int, ndims: c_int, dims: InOutArray<c_int>) -> Result<()> {
     let wrong = |message: String| Err(Error::new(MPI_ERR_DIMS, message));
-    let dims: &mut [c_int] = match ndims {
-        0 => &mut [],
-        // SAFETY: the caller's array.
-        _ => unsafe { std::slice::from_raw_parts_mut(dims, ndims as usize) },
-    };
     let Some(nodes) = u32::try_from(nnodes).ok().filter(|nodes| *nodes > 0) else {
         return wrong(format!("nnodes is {nnodes}; it must be at least 1"));
     };
     let mut rest = nodes;
-    for (index, dim) in dims.iter().enumerate().filter(|(_, dim)| **dim != 0) {
-        match u32::try_from(*dim) {
+    for (index, dim) in dims.as_in().iter().enumerate().filter(|(_, dim)| *dim != 0) {
+        match u32::try_from(dim) {
             Ok(given) if rest.is_multiple_of(given) => rest /= given,
             Ok(_) => return wrong(format!("nnodes is {nnodes}, no multiple of the given dims")),
             Err(_) => return wrong(format!("dims[{index}] is {dim}; it must not be negative")),
         }
     }
-    let open = dims.iter().filter(|dim| **dim == 0).count();
+    let open = dims.as_in().iter().filter(|dim| *dim == 0).count();
     if open == 0 && ndims > 0 && rest != 1 {
         return wrong(format!("nnodes is {nnodes}, but the given dims have {} nodes", nodes / rest));
     }
-    let factors = balanced(rest, open);
-    for (dim, factor) in dims.iter_mut().filter(|dim| **dim == 0).zip(factors) {
-        *dim = factor as c_int;
+    let places = (0..dims.len()).map(|index| dims.at(index)).filter(|dim| dim.get() == 0);
+    for (dim, factor) in places.zip(balanced(rest, open)) {
+        dim.set(factor as c_int);
     }
     Ok(())
 }
 
 /// The grid that a program describes, which must have a place for at most `processes`.
-///
-/// # Safety
-/// Both arrays have `ndims` elements.
-unsafe fn described_grid(ndims: c_int, dims: *const c_int, periods: *const c_int, processes: u32) -> Result<Grid> {
-    // SAFETY: the caller's arrays.
-    let (dims, periods) = unsafe { (slice(dims, ndims as usize), slice(periods, ndims as usize)) };
+fn described_grid(dims: InArray<c_int>, periods: InArray<c_int>, processes: u32) -> Result<Grid> {
+    let (dims, periods) = (dims.to_vec(), periods.to_vec());
     if let Some(index) = dims.iter().position(|dim| *dim < 1) {
         return Err(Error::new(MPI_ERR_DIMS, format!("dims[{index}] is {}; it must be at least 1", dims[index])));
     }
     let dimension = |(size, periodic): (&c_int, &c_int)| Dimension { size: *size as u32, periodic: *periodic != 0 };
-    let grid = Grid::new(dims.iter().zip(periods).map(dimension).collect());
+    let grid = Grid::new(dims.iter().zip(&periods).map(dimension).collect());
     grid.filter(|grid| grid.size() <= processes).ok_or_else(|| {
         let wanted: Vec<String> = dims.iter().map(c_int::to_string).collect();
         let message =
@@ -97,21 +68,19 @@ unsafe fn described_grid(ndims: c_int, dims: *const c_int, periods: *const c_int
 }
 
 /// MPI_Cart_create (MPI-5.0 §8.5.1).
-pub(crate) unsafe fn cart_create(
+pub(crate) fn cart_create(
     comm_old: MPI_Comm,
-    ndims: c_int,
-    dims: *const c_int,
-    periods: *const c_int,
+    _ndims: c_int,
+    dims: InArray<c_int>,
+    periods: InArray<c_int>,
     reorder: c_int,
-    comm_cart: *mut MPI_Comm,
+    comm_cart: Out<MPI_Comm>,
 ) -> Result<()> {
-    // SAFETY: the caller's pointer. After an error it is no communicator.
-    unsafe { *comm_cart = MPI_Comm::NULL };
+    comm_cart.set(MPI_Comm::NULL);
     compared(comm_old)?;
     let (place, described) = with(|process| {
         let group = process.objects.communicator(comm_old.0)?.intra()?.group.clone();
-        // SAFETY: the caller's arrays.
-        let described = unsafe { described_grid(ndims, dims, periods, group.size()) }.map(|grid| {
+        let described = described_grid(dims, periods, group.size()).map(|grid| {
             let places = process.places_in_grid(&group, &grid, reorder != 0);
             (group.of_ranks(&places), grid)
         });
@@ -119,35 +88,31 @@ pub(crate) unsafe fn cart_create(
     })?;
     let (group, grid) = needed(&place, Creation::Cartesian, described)?;
     let topology = Arc::new(Topology::Cartesian(grid));
-    // SAFETY: the caller's pointer.
-    unsafe { create(Creation::Cartesian, place, group, comm_cart, |object| object.topology = Some(topology)) }
+    create(Creation::Cartesian, place, group, comm_cart, |object| object.topology = Some(topology))
 }
 
 /// MPI_Cart_map (MPI-5.0 §8.5.8): the rank that MPI_Cart_create with `reorder` gives. Local.
-pub(crate) unsafe fn cart_map(
+pub(crate) fn cart_map(
     comm: MPI_Comm,
-    ndims: c_int,
-    dims: *const c_int,
-    periods: *const c_int,
-    newrank: *mut c_int,
+    _ndims: c_int,
+    dims: InArray<c_int>,
+    periods: InArray<c_int>,
+    newrank: Out<c_int>,
 ) -> Result<()> {
     let rank = with(|process| {
         let group = process.objects.communicator(comm.0)?.intra()?.group.clone();
-        // SAFETY: the caller's arrays.
-        let grid = unsafe { described_grid(ndims, dims, periods, group.size())? };
+        let grid = described_grid(dims, periods, group.size())?;
         let places = process.places_in_grid(&group, &grid, true);
         Ok::<_, Error>(group.of_ranks(&places).rank)
     })?;
-    // SAFETY: the caller's pointer.
-    unsafe { *newrank = rank.map_or(MPI_UNDEFINED, |rank| rank as c_int) };
+    newrank.set(rank.map_or(MPI_UNDEFINED, |rank| rank as c_int));
     Ok(())
 }
 
 /// MPI_Cartdim_get (MPI-5.0 §8.5.5).
-pub(crate) unsafe fn cartdim_get(comm: MPI_Comm, ndims: *mut c_int) -> Result<()> {
+pub(crate) fn cartdim_get(comm: MPI_Comm, ndims: Out<c_int>) -> Result<()> {
     let count = with(|process| Ok(process.objects.communicator(comm.0)?.grid()?.dimensions().len()))?;
-    // SAFETY: the caller's pointer.
-    unsafe { *ndims = count as c_int };
+    ndims.set(count as c_int);
     Ok(())
 }
 
@@ -160,12 +125,12 @@ fn check_room(maxdims: c_int, grid: &Grid) -> Result<()> {
 }
 
 /// MPI_Cart_get (MPI-5.0 §8.5.5).
-pub(crate) unsafe fn cart_get(
+pub(crate) fn cart_get(
     comm: MPI_Comm,
     maxdims: c_int,
-    dims: *mut c_int,
-    periods: *mut c_int,
-    coords: *mut c_int,
+    dims: OutArray<c_int>,
+    periods: OutArray<c_int>,
+    coords: OutArray<c_int>,
 ) -> Result<()> {
     let (grid, own) = with(|process| {
         let object = process.objects.communicator(comm.0)?;
@@ -173,37 +138,33 @@ pub(crate) unsafe fn cart_get(
         check_room(maxdims, grid)?;
         Ok::<_, Error>((grid.clone(), grid.coordinates(object.rank)))
     })?;
-    // SAFETY: the caller's arrays of `maxdims` elements, compared above.
-    unsafe {
-        give(dims, grid.dimensions().iter().map(|dimension| dimension.size as c_int));
-        give(periods, grid.dimensions().iter().map(|dimension| c_int::from(dimension.periodic)));
-        give(coords, own.into_iter().map(|coordinate| coordinate as c_int));
-    }
+    dims.fill(grid.dimensions().iter().map(|dimension| dimension.size as c_int));
+    periods.fill(grid.dimensions().iter().map(|dimension| c_int::from(dimension.periodic)));
+    coords.fill(own.into_iter().map(|coordinate| coordinate as c_int));
     Ok(())
 }
 
 /// MPI_Cart_rank (MPI-5.0 §8.5.5): coordinates of periodic dimensions may be any numbers.
-pub(crate) unsafe fn cart_rank(comm: MPI_Comm, coords: *const c_int, rank: *mut c_int) -> Result<()> {
+pub(crate) unsafe fn cart_rank(comm: MPI_Comm, coords: UnmeasuredArray<c_int>, rank: Out<c_int>) -> Result<()> {
     let found = with(|process| {
         let grid = process.objects.communicator(comm.0)?.grid()?;
         let count = grid.dimensions().len();
-        check::array("coords", coords, count as i64)?;
-        // SAFETY: the caller's array has an element for each dimension.
-        let coords = unsafe { slice(coords, count) };
-        grid.rank(coords).map_err(|index| {
+        check::array("coords", coords.as_ptr(), count as i64)?;
+        // SAFETY: it has an element for each dimension (MPI-5.0 §8.5.5), and is not null.
+        let coords = unsafe { coords.measured(count) }.to_vec();
+        grid.rank(&coords).map_err(|index| {
             let (coordinate, last) = (coords[index], grid.dimensions()[index].size - 1);
             let message =
                 format!("coords[{index}] is {coordinate}, but that dimension is not periodic and ends at {last}");
             Error::new(MPI_ERR_ARG, message)
         })
     })?;
-    // SAFETY: the caller's pointer.
-    unsafe { *rank = found as c_int };
+    rank.set(found as c_int);
     Ok(())
 }
 
 /// MPI_Cart_coords (MPI-5.0 §8.5.5).
-pub(crate) unsafe fn cart_coords(comm: MPI_Comm, rank: c_int, maxdims: c_int, coords: *mut c_int) -> Result<()> {
+pub(crate) fn cart_coords(comm: MPI_Comm, rank: c_int, maxdims: c_int, coords: OutArray<c_int>) -> Result<()> {
     let found = with(|process| {
         let object = process.objects.communicator(comm.0)?;
         let grid = object.grid()?;
@@ -211,18 +172,17 @@ pub(crate) unsafe fn cart_coords(comm: MPI_Comm, rank: c_int, maxdims: c_int, co
         check_room(maxdims, grid)?;
         Ok::<_, Error>(grid.coordinates(rank))
     })?;
-    // SAFETY: the caller's array of `maxdims` elements, compared above.
-    unsafe { give(coords, found.into_iter().map(|coordinate| coordinate as c_int)) };
+    coords.fill(found.into_iter().map(|coordinate| coordinate as c_int));
     Ok(())
 }
 
 /// MPI_Cart_shift (MPI-5.0 §8.5.6).
-pub(crate) unsafe fn cart_shift(
+pub(crate) fn cart_shift(
     comm: MPI_Comm,
     direction: c_int,
     disp: c_int,
-    rank_source: *mut c_int,
-    rank_dest: *mut c_int,
+    rank_source: Out<c_int>,
+    rank_dest: Out<c_int>,
 ) -> Result<()> {
     let (source, destination) = with(|process| {
         let object = process.objects.communicator(comm.0)?;
@@ -235,26 +195,27 @@ pub(crate) unsafe fn cart_shift(
         Ok::<_, Error>(grid.shift(object.rank, direction, disp))
     })?;
     let rank = |neighbour: Option<u32>| neighbour.map_or(MPI_PROC_NULL, |rank| rank as c_int);
-    // SAFETY: the caller's pointers.
-    unsafe {
-        *rank_source = rank(source);
-        *rank_dest = rank(destination);
-    }
+    rank_source.set(rank(source));
+    rank_dest.set(rank(destination));
     Ok(())
 }
 
 /// MPI_Cart_sub (MPI-5.0 §8.5.7).
-pub(crate) unsafe fn cart_sub(comm: MPI_Comm, remain_dims: *const c_int, newcomm: *mut MPI_Comm) -> Result<()> {
-    // SAFETY: the caller's pointer. After an error it is no communicator.
-    unsafe { *newcomm = MPI_Comm::NULL };
+pub(crate) unsafe fn cart_sub(
+    comm: MPI_Comm,
+    remain_dims: UnmeasuredArray<c_int>,
+    newcomm: Out<MPI_Comm>,
+) -> Result<()> {
+    newcomm.set(MPI_Comm::NULL);
     compared(comm)?;
     let (place, described) = with(|process| {
         let object = process.objects.communicator(comm.0)?;
         let (grid, group) = (object.grid()?, object.group.clone());
         let count = grid.dimensions().len();
-        let described = check::array("remain_dims", remain_dims, count as i64).map(|()| {
-            // SAFETY: the caller's array has an element for each dimension.
-            let remain: Vec<bool> = unsafe { slice(remain_dims, count) }.iter().map(|remains| *remains != 0).collect();
+        let described = check::array("remain_dims", remain_dims.as_ptr(), count as i64).map(|()| {
+            // SAFETY: it has an element for each dimension (MPI-5.0 §8.5.7), and is not null.
+            let remain_dims = unsafe { remain_dims.measured(count) };
+            let remain: Vec<bool> = remain_dims.iter().map(|remains| remains != 0).collect();
             let members = grid.members_of_subgrid(object.rank, &remain);
             (group.of_ranks(&members), grid.subgrid(&remain))
         });
@@ -262,6 +223,5 @@ pub(crate) unsafe fn cart_sub(comm: MPI_Comm, remain_dims: *const c_int, newcomm
     })?;
     let (group, grid) = needed(&place, Creation::CartesianSub, described)?;
     let topology = Arc::new(Topology::Cartesian(grid));
-    // SAFETY: the caller's pointer.
-    unsafe { create(Creation::CartesianSub, place, group, newcomm, |object| object.topology = Some(topology)) }
+    create(Creation::CartesianSub, place, group, newcomm, |object| object.topology = Some(topology))
 }

@@ -8,6 +8,7 @@
 use crate::arguments::*;
 use crate::boundary::{call, call_anytime, unsupported, unsupported_value, value};
 use crate::check;
+use crate::constants::*;
 use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
@@ -23,7 +24,7 @@ entry! { MPI_Abi_get_fortran_booleans PMPI_Abi_get_fortran_booleans(
         check::pointer("is_set", is_set)?;
         unsafe {
             crate::calls::fortran_abi::abi_get_fortran_booleans(
-                logical_size, logical_true, logical_false, is_set
+                logical_size, logical_true, logical_false, Out::new(is_set)
             )
         }
     })
@@ -32,14 +33,14 @@ entry! { MPI_Abi_get_fortran_booleans PMPI_Abi_get_fortran_booleans(
 entry! { MPI_Abi_get_fortran_info PMPI_Abi_get_fortran_info(info: *mut MPI_Info) -> c_int {
     call_anytime(Function::AbiGetFortranInfo, Scope::None, || {
         check::pointer("info", info)?;
-        unsafe { crate::calls::fortran_abi::abi_get_fortran_info(info) }
+        unsafe { crate::calls::fortran_abi::abi_get_fortran_info(Out::new(info)) }
     })
 } }
 
 entry! { MPI_Abi_get_info PMPI_Abi_get_info(info: *mut MPI_Info) -> c_int {
     call_anytime(Function::AbiGetInfo, Scope::None, || {
         check::pointer("info", info)?;
-        unsafe { crate::calls::environment::abi_get_info(info) }
+        unsafe { crate::calls::environment::abi_get_info(Out::new(info)) }
     })
 } }
 
@@ -47,7 +48,7 @@ entry! { MPI_Abi_get_version PMPI_Abi_get_version(abi_major: *mut c_int, abi_min
     call_anytime(Function::AbiGetVersion, Scope::None, || {
         check::pointer("abi_major", abi_major)?;
         check::pointer("abi_minor", abi_minor)?;
-        unsafe { crate::calls::environment::abi_get_version(abi_major, abi_minor) }
+        unsafe { crate::calls::environment::abi_get_version(Out::new(abi_major), Out::new(abi_minor)) }
     })
 } }
 

@@ -8,6 +8,7 @@
 use crate::arguments::*;
 use crate::boundary::{call_anytime, call_together as call, unsupported, unsupported_value, value};
 use crate::check;
+use crate::constants::*;
 use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
@@ -83,7 +84,7 @@ entry! { MPI_Allgather_init PMPI_Allgather_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::allgather(
-                Form::Persistent(request),
+                Form::Persistent(Out::new(request)),
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
@@ -118,7 +119,7 @@ entry! { MPI_Allgather_init_c PMPI_Allgather_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::allgather(
-                Form::Persistent(request), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+                Form::Persistent(Out::new(request)), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
             )
         }
     })
@@ -145,8 +146,8 @@ entry! { MPI_Allgatherv PMPI_Allgatherv(
                 i64::from(sendcount),
                 sendtype,
                 recvbuf,
-                Counts::Narrow(recvcounts),
-                Counts::Narrow(displs),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
                 recvtype,
                 comm,
             )
@@ -175,8 +176,8 @@ entry! { MPI_Allgatherv_c PMPI_Allgatherv_c(
                 sendcount,
                 sendtype,
                 recvbuf,
-                Counts::Wide(recvcounts.cast()),
-                Counts::Wide(displs.cast()),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
                 recvtype,
                 comm,
             )
@@ -204,13 +205,13 @@ entry! { MPI_Allgatherv_init PMPI_Allgatherv_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::allgatherv(
-                Form::Persistent(request),
+                Form::Persistent(Out::new(request)),
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
                 recvbuf,
-                Counts::Narrow(recvcounts),
-                Counts::Narrow(displs),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
                 recvtype,
                 comm,
             )
@@ -238,13 +239,13 @@ entry! { MPI_Allgatherv_init_c PMPI_Allgatherv_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::allgatherv(
-                Form::Persistent(request),
+                Form::Persistent(Out::new(request)),
                 sendbuf,
                 sendcount,
                 sendtype,
                 recvbuf,
-                Counts::Wide(recvcounts.cast()),
-                Counts::Wide(displs.cast()),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
                 recvtype,
                 comm,
             )
@@ -300,7 +301,7 @@ entry! { MPI_Allreduce_init PMPI_Allreduce_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::allreduce(
-                Form::Persistent(request), sendbuf, recvbuf, i64::from(count), datatype, op, comm
+                Form::Persistent(Out::new(request)), sendbuf, recvbuf, i64::from(count), datatype, op, comm
             )
         }
     })
@@ -322,7 +323,7 @@ entry! { MPI_Allreduce_init_c PMPI_Allreduce_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::allreduce(
-                Form::Persistent(request), sendbuf, recvbuf, count, datatype, op, comm
+                Form::Persistent(Out::new(request)), sendbuf, recvbuf, count, datatype, op, comm
             )
         }
     })
@@ -398,7 +399,7 @@ entry! { MPI_Alltoall_init PMPI_Alltoall_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::alltoall(
-                Form::Persistent(request),
+                Form::Persistent(Out::new(request)),
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
@@ -433,7 +434,7 @@ entry! { MPI_Alltoall_init_c PMPI_Alltoall_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::alltoall(
-                Form::Persistent(request), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+                Form::Persistent(Out::new(request)), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
             )
         }
     })
@@ -455,12 +456,12 @@ entry! { MPI_Alltoallv PMPI_Alltoallv(
             crate::calls::collectives::alltoallv(
                 Form::Blocking,
                 sendbuf,
-                Counts::Narrow(sendcounts),
-                Counts::Narrow(sdispls),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)),
                 sendtype,
                 recvbuf,
-                Counts::Narrow(recvcounts),
-                Counts::Narrow(rdispls),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)),
                 recvtype,
                 comm,
             )
@@ -484,12 +485,12 @@ entry! { MPI_Alltoallv_c PMPI_Alltoallv_c(
             crate::calls::collectives::alltoallv(
                 Form::Blocking,
                 sendbuf,
-                Counts::Wide(sendcounts.cast()),
-                Counts::Wide(sdispls.cast()),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())),
                 sendtype,
                 recvbuf,
-                Counts::Wide(recvcounts.cast()),
-                Counts::Wide(rdispls.cast()),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())),
                 recvtype,
                 comm,
             )
@@ -515,14 +516,14 @@ entry! { MPI_Alltoallv_init PMPI_Alltoallv_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::alltoallv(
-                Form::Persistent(request),
+                Form::Persistent(Out::new(request)),
                 sendbuf,
-                Counts::Narrow(sendcounts),
-                Counts::Narrow(sdispls),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)),
                 sendtype,
                 recvbuf,
-                Counts::Narrow(recvcounts),
-                Counts::Narrow(rdispls),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)),
                 recvtype,
                 comm,
             )
@@ -548,14 +549,14 @@ entry! { MPI_Alltoallv_init_c PMPI_Alltoallv_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::alltoallv(
-                Form::Persistent(request),
+                Form::Persistent(Out::new(request)),
                 sendbuf,
-                Counts::Wide(sendcounts.cast()),
-                Counts::Wide(sdispls.cast()),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())),
                 sendtype,
                 recvbuf,
-                Counts::Wide(recvcounts.cast()),
-                Counts::Wide(rdispls.cast()),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())),
                 recvtype,
                 comm,
             )
@@ -579,13 +580,13 @@ entry! { MPI_Alltoallw PMPI_Alltoallw(
             crate::calls::collectives::alltoallw(
                 Form::Blocking,
                 sendbuf,
-                Counts::Narrow(sendcounts),
-                Counts::Narrow(sdispls),
-                sendtypes,
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)),
+                UnmeasuredArray::new(sendtypes),
                 recvbuf,
-                Counts::Narrow(recvcounts),
-                Counts::Narrow(rdispls),
-                recvtypes,
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)),
+                UnmeasuredArray::new(recvtypes),
                 comm,
             )
         }
@@ -608,13 +609,13 @@ entry! { MPI_Alltoallw_c PMPI_Alltoallw_c(
             crate::calls::collectives::alltoallw(
                 Form::Blocking,
                 sendbuf,
-                Counts::Wide(sendcounts.cast()),
-                Counts::Wide(sdispls.cast()),
-                sendtypes,
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())),
+                UnmeasuredArray::new(sendtypes),
                 recvbuf,
-                Counts::Wide(recvcounts.cast()),
-                Counts::Wide(rdispls.cast()),
-                recvtypes,
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())),
+                UnmeasuredArray::new(recvtypes),
                 comm,
             )
         }
@@ -639,15 +640,15 @@ entry! { MPI_Alltoallw_init PMPI_Alltoallw_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::alltoallw(
-                Form::Persistent(request),
+                Form::Persistent(Out::new(request)),
                 sendbuf,
-                Counts::Narrow(sendcounts),
-                Counts::Narrow(sdispls),
-                sendtypes,
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)),
+                UnmeasuredArray::new(sendtypes),
                 recvbuf,
-                Counts::Narrow(recvcounts),
-                Counts::Narrow(rdispls),
-                recvtypes,
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)),
+                UnmeasuredArray::new(recvtypes),
                 comm,
             )
         }
@@ -672,15 +673,15 @@ entry! { MPI_Alltoallw_init_c PMPI_Alltoallw_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::alltoallw(
-                Form::Persistent(request),
+                Form::Persistent(Out::new(request)),
                 sendbuf,
-                Counts::Wide(sendcounts.cast()),
-                Counts::Wide(sdispls.cast()),
-                sendtypes,
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())),
+                UnmeasuredArray::new(sendtypes),
                 recvbuf,
-                Counts::Wide(recvcounts.cast()),
-                Counts::Wide(rdispls.cast()),
-                recvtypes,
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())),
+                UnmeasuredArray::new(recvtypes),
                 comm,
             )
         }
@@ -695,7 +696,7 @@ entry! { MPI_Barrier_init PMPI_Barrier_init(comm: MPI_Comm, info: MPI_Info, requ
     call(Function::BarrierInit, Scope::Comm(comm), || {
         check::info("info", info)?;
         check::pointer("request", request)?;
-        unsafe { crate::calls::collectives::barrier(Form::Persistent(request), comm) }
+        unsafe { crate::calls::collectives::barrier(Form::Persistent(Out::new(request)), comm) }
     })
 } }
 
@@ -748,7 +749,7 @@ entry! { MPI_Bcast_init PMPI_Bcast_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::bcast(
-                Form::Persistent(request), buffer, i64::from(count), datatype, root, comm
+                Form::Persistent(Out::new(request)), buffer, i64::from(count), datatype, root, comm
             )
         }
     })
@@ -771,7 +772,11 @@ entry! { MPI_Bcast_init_c PMPI_Bcast_init_c(
             check::info("info", info)?;
         }
         check::pointer("request", request)?;
-        unsafe { crate::calls::collectives::bcast(Form::Persistent(request), buffer, count, datatype, root, comm) }
+        unsafe {
+            crate::calls::collectives::bcast(
+                Form::Persistent(Out::new(request)), buffer, count, datatype, root, comm
+            )
+        }
     })
 } }
 
@@ -823,7 +828,7 @@ entry! { MPI_Exscan_init PMPI_Exscan_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::exscan(
-                Form::Persistent(request), sendbuf, recvbuf, i64::from(count), datatype, op, comm
+                Form::Persistent(Out::new(request)), sendbuf, recvbuf, i64::from(count), datatype, op, comm
             )
         }
     })
@@ -845,7 +850,7 @@ entry! { MPI_Exscan_init_c PMPI_Exscan_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::exscan(
-                Form::Persistent(request), sendbuf, recvbuf, count, datatype, op, comm
+                Form::Persistent(Out::new(request)), sendbuf, recvbuf, count, datatype, op, comm
             )
         }
     })
@@ -925,7 +930,7 @@ entry! { MPI_Gather_init PMPI_Gather_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::gather(
-                Form::Persistent(request),
+                Form::Persistent(Out::new(request)),
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
@@ -961,7 +966,15 @@ entry! { MPI_Gather_init_c PMPI_Gather_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::gather(
-                Form::Persistent(request), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm
+                Form::Persistent(Out::new(request)),
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                root,
+                comm,
             )
         }
     })
@@ -989,8 +1002,8 @@ entry! { MPI_Gatherv PMPI_Gatherv(
                 i64::from(sendcount),
                 sendtype,
                 recvbuf,
-                Counts::Narrow(recvcounts),
-                Counts::Narrow(displs),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
                 recvtype,
                 root,
                 comm,
@@ -1021,8 +1034,8 @@ entry! { MPI_Gatherv_c PMPI_Gatherv_c(
                 sendcount,
                 sendtype,
                 recvbuf,
-                Counts::Wide(recvcounts.cast()),
-                Counts::Wide(displs.cast()),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
                 recvtype,
                 root,
                 comm,
@@ -1054,13 +1067,13 @@ entry! { MPI_Gatherv_init PMPI_Gatherv_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::gatherv(
-                Form::Persistent(request),
+                Form::Persistent(Out::new(request)),
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
                 recvbuf,
-                Counts::Narrow(recvcounts),
-                Counts::Narrow(displs),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
                 recvtype,
                 root,
                 comm,
@@ -1092,13 +1105,13 @@ entry! { MPI_Gatherv_init_c PMPI_Gatherv_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::gatherv(
-                Form::Persistent(request),
+                Form::Persistent(Out::new(request)),
                 sendbuf,
                 sendcount,
                 sendtype,
                 recvbuf,
-                Counts::Wide(recvcounts.cast()),
-                Counts::Wide(displs.cast()),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
                 recvtype,
                 root,
                 comm,
@@ -1127,7 +1140,7 @@ entry! { MPI_Iallgather PMPI_Iallgather(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::allgather(
-                Form::Nonblocking(request),
+                Form::Nonblocking(Out::new(request)),
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
@@ -1160,7 +1173,7 @@ entry! { MPI_Iallgather_c PMPI_Iallgather_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::allgather(
-                Form::Nonblocking(request), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+                Form::Nonblocking(Out::new(request)), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
             )
         }
     })
@@ -1184,13 +1197,13 @@ entry! { MPI_Iallgatherv PMPI_Iallgatherv(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::allgatherv(
-                Form::Nonblocking(request),
+                Form::Nonblocking(Out::new(request)),
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
                 recvbuf,
-                Counts::Narrow(recvcounts),
-                Counts::Narrow(displs),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
                 recvtype,
                 comm,
             )
@@ -1216,13 +1229,13 @@ entry! { MPI_Iallgatherv_c PMPI_Iallgatherv_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::allgatherv(
-                Form::Nonblocking(request),
+                Form::Nonblocking(Out::new(request)),
                 sendbuf,
                 sendcount,
                 sendtype,
                 recvbuf,
-                Counts::Wide(recvcounts.cast()),
-                Counts::Wide(displs.cast()),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
                 recvtype,
                 comm,
             )
@@ -1244,7 +1257,7 @@ entry! { MPI_Iallreduce PMPI_Iallreduce(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::allreduce(
-                Form::Nonblocking(request), sendbuf, recvbuf, i64::from(count), datatype, op, comm
+                Form::Nonblocking(Out::new(request)), sendbuf, recvbuf, i64::from(count), datatype, op, comm
             )
         }
     })
@@ -1264,7 +1277,7 @@ entry! { MPI_Iallreduce_c PMPI_Iallreduce_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::allreduce(
-                Form::Nonblocking(request), sendbuf, recvbuf, count, datatype, op, comm
+                Form::Nonblocking(Out::new(request)), sendbuf, recvbuf, count, datatype, op, comm
             )
         }
     })
@@ -1290,7 +1303,7 @@ entry! { MPI_Ialltoall PMPI_Ialltoall(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::alltoall(
-                Form::Nonblocking(request),
+                Form::Nonblocking(Out::new(request)),
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
@@ -1323,7 +1336,7 @@ entry! { MPI_Ialltoall_c PMPI_Ialltoall_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::alltoall(
-                Form::Nonblocking(request), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+                Form::Nonblocking(Out::new(request)), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
             )
         }
     })
@@ -1345,14 +1358,14 @@ entry! { MPI_Ialltoallv PMPI_Ialltoallv(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::alltoallv(
-                Form::Nonblocking(request),
+                Form::Nonblocking(Out::new(request)),
                 sendbuf,
-                Counts::Narrow(sendcounts),
-                Counts::Narrow(sdispls),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)),
                 sendtype,
                 recvbuf,
-                Counts::Narrow(recvcounts),
-                Counts::Narrow(rdispls),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)),
                 recvtype,
                 comm,
             )
@@ -1376,14 +1389,14 @@ entry! { MPI_Ialltoallv_c PMPI_Ialltoallv_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::alltoallv(
-                Form::Nonblocking(request),
+                Form::Nonblocking(Out::new(request)),
                 sendbuf,
-                Counts::Wide(sendcounts.cast()),
-                Counts::Wide(sdispls.cast()),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())),
                 sendtype,
                 recvbuf,
-                Counts::Wide(recvcounts.cast()),
-                Counts::Wide(rdispls.cast()),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())),
                 recvtype,
                 comm,
             )
@@ -1407,15 +1420,15 @@ entry! { MPI_Ialltoallw PMPI_Ialltoallw(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::alltoallw(
-                Form::Nonblocking(request),
+                Form::Nonblocking(Out::new(request)),
                 sendbuf,
-                Counts::Narrow(sendcounts),
-                Counts::Narrow(sdispls),
-                sendtypes,
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)),
+                UnmeasuredArray::new(sendtypes),
                 recvbuf,
-                Counts::Narrow(recvcounts),
-                Counts::Narrow(rdispls),
-                recvtypes,
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)),
+                UnmeasuredArray::new(recvtypes),
                 comm,
             )
         }
@@ -1438,15 +1451,15 @@ entry! { MPI_Ialltoallw_c PMPI_Ialltoallw_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::alltoallw(
-                Form::Nonblocking(request),
+                Form::Nonblocking(Out::new(request)),
                 sendbuf,
-                Counts::Wide(sendcounts.cast()),
-                Counts::Wide(sdispls.cast()),
-                sendtypes,
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())),
+                UnmeasuredArray::new(sendtypes),
                 recvbuf,
-                Counts::Wide(recvcounts.cast()),
-                Counts::Wide(rdispls.cast()),
-                recvtypes,
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())),
+                UnmeasuredArray::new(recvtypes),
                 comm,
             )
         }
@@ -1456,7 +1469,7 @@ entry! { MPI_Ialltoallw_c PMPI_Ialltoallw_c(
 entry! { MPI_Ibarrier PMPI_Ibarrier(comm: MPI_Comm, request: *mut MPI_Request) -> c_int {
     call(Function::Ibarrier, Scope::Comm(comm), || {
         check::pointer("request", request)?;
-        unsafe { crate::calls::collectives::barrier(Form::Nonblocking(request), comm) }
+        unsafe { crate::calls::collectives::barrier(Form::Nonblocking(Out::new(request)), comm) }
     })
 } }
 
@@ -1475,7 +1488,7 @@ entry! { MPI_Ibcast PMPI_Ibcast(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::bcast(
-                Form::Nonblocking(request), buffer, i64::from(count), datatype, root, comm
+                Form::Nonblocking(Out::new(request)), buffer, i64::from(count), datatype, root, comm
             )
         }
     })
@@ -1494,7 +1507,11 @@ entry! { MPI_Ibcast_c PMPI_Ibcast_c(
             check::count("count", count)?;
         }
         check::pointer("request", request)?;
-        unsafe { crate::calls::collectives::bcast(Form::Nonblocking(request), buffer, count, datatype, root, comm) }
+        unsafe {
+            crate::calls::collectives::bcast(
+                Form::Nonblocking(Out::new(request)), buffer, count, datatype, root, comm
+            )
+        }
     })
 } }
 
@@ -1512,7 +1529,7 @@ entry! { MPI_Iexscan PMPI_Iexscan(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::exscan(
-                Form::Nonblocking(request), sendbuf, recvbuf, i64::from(count), datatype, op, comm
+                Form::Nonblocking(Out::new(request)), sendbuf, recvbuf, i64::from(count), datatype, op, comm
             )
         }
     })
@@ -1532,7 +1549,7 @@ entry! { MPI_Iexscan_c PMPI_Iexscan_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::exscan(
-                Form::Nonblocking(request), sendbuf, recvbuf, count, datatype, op, comm
+                Form::Nonblocking(Out::new(request)), sendbuf, recvbuf, count, datatype, op, comm
             )
         }
     })
@@ -1556,7 +1573,7 @@ entry! { MPI_Igather PMPI_Igather(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::gather(
-                Form::Nonblocking(request),
+                Form::Nonblocking(Out::new(request)),
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
@@ -1588,7 +1605,15 @@ entry! { MPI_Igather_c PMPI_Igather_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::gather(
-                Form::Nonblocking(request), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm
+                Form::Nonblocking(Out::new(request)),
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                root,
+                comm,
             )
         }
     })
@@ -1613,13 +1638,13 @@ entry! { MPI_Igatherv PMPI_Igatherv(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::gatherv(
-                Form::Nonblocking(request),
+                Form::Nonblocking(Out::new(request)),
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
                 recvbuf,
-                Counts::Narrow(recvcounts),
-                Counts::Narrow(displs),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
                 recvtype,
                 root,
                 comm,
@@ -1647,13 +1672,13 @@ entry! { MPI_Igatherv_c PMPI_Igatherv_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::gatherv(
-                Form::Nonblocking(request),
+                Form::Nonblocking(Out::new(request)),
                 sendbuf,
                 sendcount,
                 sendtype,
                 recvbuf,
-                Counts::Wide(recvcounts.cast()),
-                Counts::Wide(displs.cast()),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
                 recvtype,
                 root,
                 comm,
@@ -1679,7 +1704,7 @@ entry! { MPI_Ireduce PMPI_Ireduce(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::reduce(
-                Form::Nonblocking(request), sendbuf, recvbuf, i64::from(count), datatype, op, root, comm
+                Form::Nonblocking(Out::new(request)), sendbuf, recvbuf, i64::from(count), datatype, op, root, comm
             )
         }
     })
@@ -1702,7 +1727,7 @@ entry! { MPI_Ireduce_c PMPI_Ireduce_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::reduce(
-                Form::Nonblocking(request), sendbuf, recvbuf, count, datatype, op, root, comm
+                Form::Nonblocking(Out::new(request)), sendbuf, recvbuf, count, datatype, op, root, comm
             )
         }
     })
@@ -1721,7 +1746,13 @@ entry! { MPI_Ireduce_scatter PMPI_Ireduce_scatter(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::reduce_scatter(
-                Form::Nonblocking(request), sendbuf, recvbuf, Counts::Narrow(recvcounts), datatype, op, comm
+                Form::Nonblocking(Out::new(request)),
+                sendbuf,
+                recvbuf,
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
+                datatype,
+                op,
+                comm,
             )
         }
     })
@@ -1740,7 +1771,13 @@ entry! { MPI_Ireduce_scatter_c PMPI_Ireduce_scatter_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::reduce_scatter(
-                Form::Nonblocking(request), sendbuf, recvbuf, Counts::Wide(recvcounts.cast()), datatype, op, comm
+                Form::Nonblocking(Out::new(request)),
+                sendbuf,
+                recvbuf,
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
+                datatype,
+                op,
+                comm,
             )
         }
     })
@@ -1762,7 +1799,7 @@ entry! { MPI_Ireduce_scatter_block PMPI_Ireduce_scatter_block(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::reduce_scatter_block(
-                Form::Nonblocking(request), sendbuf, recvbuf, i64::from(recvcount), datatype, op, comm
+                Form::Nonblocking(Out::new(request)), sendbuf, recvbuf, i64::from(recvcount), datatype, op, comm
             )
         }
     })
@@ -1784,7 +1821,7 @@ entry! { MPI_Ireduce_scatter_block_c PMPI_Ireduce_scatter_block_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::reduce_scatter_block(
-                Form::Nonblocking(request), sendbuf, recvbuf, recvcount, datatype, op, comm
+                Form::Nonblocking(Out::new(request)), sendbuf, recvbuf, recvcount, datatype, op, comm
             )
         }
     })
@@ -1804,7 +1841,7 @@ entry! { MPI_Iscan PMPI_Iscan(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::scan(
-                Form::Nonblocking(request), sendbuf, recvbuf, i64::from(count), datatype, op, comm
+                Form::Nonblocking(Out::new(request)), sendbuf, recvbuf, i64::from(count), datatype, op, comm
             )
         }
     })
@@ -1824,7 +1861,7 @@ entry! { MPI_Iscan_c PMPI_Iscan_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::scan(
-                Form::Nonblocking(request), sendbuf, recvbuf, count, datatype, op, comm
+                Form::Nonblocking(Out::new(request)), sendbuf, recvbuf, count, datatype, op, comm
             )
         }
     })
@@ -1848,7 +1885,7 @@ entry! { MPI_Iscatter PMPI_Iscatter(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::scatter(
-                Form::Nonblocking(request),
+                Form::Nonblocking(Out::new(request)),
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
@@ -1880,7 +1917,15 @@ entry! { MPI_Iscatter_c PMPI_Iscatter_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::scatter(
-                Form::Nonblocking(request), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm
+                Form::Nonblocking(Out::new(request)),
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                root,
+                comm,
             )
         }
     })
@@ -1905,10 +1950,10 @@ entry! { MPI_Iscatterv PMPI_Iscatterv(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::scatterv(
-                Form::Nonblocking(request),
+                Form::Nonblocking(Out::new(request)),
                 sendbuf,
-                Counts::Narrow(sendcounts),
-                Counts::Narrow(displs),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
                 sendtype,
                 recvbuf,
                 i64::from(recvcount),
@@ -1939,10 +1984,10 @@ entry! { MPI_Iscatterv_c PMPI_Iscatterv_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::scatterv(
-                Form::Nonblocking(request),
+                Form::Nonblocking(Out::new(request)),
                 sendbuf,
-                Counts::Wide(sendcounts.cast()),
-                Counts::Wide(displs.cast()),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
                 sendtype,
                 recvbuf,
                 recvcount,
@@ -1957,28 +2002,28 @@ entry! { MPI_Iscatterv_c PMPI_Iscatterv_c(
 entry! { MPI_Op_commutative PMPI_Op_commutative(op: MPI_Op, commute: *mut c_int) -> c_int {
     call(Function::OpCommutative, Scope::None, || {
         check::pointer("commute", commute)?;
-        unsafe { crate::calls::collectives::op_commutative(op, commute) }
+        unsafe { crate::calls::collectives::op_commutative(op, Out::new(commute)) }
     })
 } }
 
 entry! { MPI_Op_create PMPI_Op_create(user_fn: usize, commute: c_int, op: *mut MPI_Op) -> c_int {
     call(Function::OpCreate, Scope::None, || {
         check::pointer("op", op)?;
-        unsafe { crate::calls::collectives::op_create(user_fn, commute, op) }
+        unsafe { crate::calls::collectives::op_create(user_fn, commute, Out::new(op)) }
     })
 } }
 
 entry! { MPI_Op_create_c PMPI_Op_create_c(user_fn: usize, commute: c_int, op: *mut MPI_Op) -> c_int {
     call(Function::OpCreateC, Scope::None, || {
         check::pointer("op", op)?;
-        unsafe { crate::calls::collectives::op_create_c(user_fn, commute, op) }
+        unsafe { crate::calls::collectives::op_create_c(user_fn, commute, Out::new(op)) }
     })
 } }
 
 entry! { MPI_Op_free PMPI_Op_free(op: *mut MPI_Op) -> c_int {
     call(Function::OpFree, Scope::None, || {
         check::pointer("op", op)?;
-        unsafe { crate::calls::collectives::op_free(op) }
+        unsafe { crate::calls::collectives::op_free(InOut::new(op)) }
     })
 } }
 
@@ -2045,7 +2090,7 @@ entry! { MPI_Reduce_init PMPI_Reduce_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::reduce(
-                Form::Persistent(request), sendbuf, recvbuf, i64::from(count), datatype, op, root, comm
+                Form::Persistent(Out::new(request)), sendbuf, recvbuf, i64::from(count), datatype, op, root, comm
             )
         }
     })
@@ -2072,7 +2117,7 @@ entry! { MPI_Reduce_init_c PMPI_Reduce_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::reduce(
-                Form::Persistent(request), sendbuf, recvbuf, count, datatype, op, root, comm
+                Form::Persistent(Out::new(request)), sendbuf, recvbuf, count, datatype, op, root, comm
             )
         }
     })
@@ -2115,7 +2160,13 @@ entry! { MPI_Reduce_scatter PMPI_Reduce_scatter(
     call(Function::ReduceScatter, Scope::Comm(comm), || {
         unsafe {
             crate::calls::collectives::reduce_scatter(
-                Form::Blocking, sendbuf, recvbuf, Counts::Narrow(recvcounts), datatype, op, comm
+                Form::Blocking,
+                sendbuf,
+                recvbuf,
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
+                datatype,
+                op,
+                comm,
             )
         }
     })
@@ -2132,7 +2183,13 @@ entry! { MPI_Reduce_scatter_c PMPI_Reduce_scatter_c(
     call(Function::ReduceScatterC, Scope::Comm(comm), || {
         unsafe {
             crate::calls::collectives::reduce_scatter(
-                Form::Blocking, sendbuf, recvbuf, Counts::Wide(recvcounts.cast()), datatype, op, comm
+                Form::Blocking,
+                sendbuf,
+                recvbuf,
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
+                datatype,
+                op,
+                comm,
             )
         }
     })
@@ -2196,7 +2253,7 @@ entry! { MPI_Reduce_scatter_block_init PMPI_Reduce_scatter_block_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::reduce_scatter_block(
-                Form::Persistent(request), sendbuf, recvbuf, i64::from(recvcount), datatype, op, comm
+                Form::Persistent(Out::new(request)), sendbuf, recvbuf, i64::from(recvcount), datatype, op, comm
             )
         }
     })
@@ -2220,7 +2277,7 @@ entry! { MPI_Reduce_scatter_block_init_c PMPI_Reduce_scatter_block_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::reduce_scatter_block(
-                Form::Persistent(request), sendbuf, recvbuf, recvcount, datatype, op, comm
+                Form::Persistent(Out::new(request)), sendbuf, recvbuf, recvcount, datatype, op, comm
             )
         }
     })
@@ -2241,7 +2298,13 @@ entry! { MPI_Reduce_scatter_init PMPI_Reduce_scatter_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::reduce_scatter(
-                Form::Persistent(request), sendbuf, recvbuf, Counts::Narrow(recvcounts), datatype, op, comm
+                Form::Persistent(Out::new(request)),
+                sendbuf,
+                recvbuf,
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
+                datatype,
+                op,
+                comm,
             )
         }
     })
@@ -2262,7 +2325,13 @@ entry! { MPI_Reduce_scatter_init_c PMPI_Reduce_scatter_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::reduce_scatter(
-                Form::Persistent(request), sendbuf, recvbuf, Counts::Wide(recvcounts.cast()), datatype, op, comm
+                Form::Persistent(Out::new(request)),
+                sendbuf,
+                recvbuf,
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
+                datatype,
+                op,
+                comm,
             )
         }
     })
@@ -2316,7 +2385,7 @@ entry! { MPI_Scan_init PMPI_Scan_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::scan(
-                Form::Persistent(request), sendbuf, recvbuf, i64::from(count), datatype, op, comm
+                Form::Persistent(Out::new(request)), sendbuf, recvbuf, i64::from(count), datatype, op, comm
             )
         }
     })
@@ -2338,7 +2407,7 @@ entry! { MPI_Scan_init_c PMPI_Scan_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::scan(
-                Form::Persistent(request), sendbuf, recvbuf, count, datatype, op, comm
+                Form::Persistent(Out::new(request)), sendbuf, recvbuf, count, datatype, op, comm
             )
         }
     })
@@ -2418,7 +2487,7 @@ entry! { MPI_Scatter_init PMPI_Scatter_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::scatter(
-                Form::Persistent(request),
+                Form::Persistent(Out::new(request)),
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
@@ -2454,7 +2523,15 @@ entry! { MPI_Scatter_init_c PMPI_Scatter_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::scatter(
-                Form::Persistent(request), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm
+                Form::Persistent(Out::new(request)),
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                root,
+                comm,
             )
         }
     })
@@ -2479,8 +2556,8 @@ entry! { MPI_Scatterv PMPI_Scatterv(
             crate::calls::collectives::scatterv(
                 Form::Blocking,
                 sendbuf,
-                Counts::Narrow(sendcounts),
-                Counts::Narrow(displs),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
                 sendtype,
                 recvbuf,
                 i64::from(recvcount),
@@ -2511,8 +2588,8 @@ entry! { MPI_Scatterv_c PMPI_Scatterv_c(
             crate::calls::collectives::scatterv(
                 Form::Blocking,
                 sendbuf,
-                Counts::Wide(sendcounts.cast()),
-                Counts::Wide(displs.cast()),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
                 sendtype,
                 recvbuf,
                 recvcount,
@@ -2547,10 +2624,10 @@ entry! { MPI_Scatterv_init PMPI_Scatterv_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::scatterv(
-                Form::Persistent(request),
+                Form::Persistent(Out::new(request)),
                 sendbuf,
-                Counts::Narrow(sendcounts),
-                Counts::Narrow(displs),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
                 sendtype,
                 recvbuf,
                 i64::from(recvcount),
@@ -2585,10 +2662,10 @@ entry! { MPI_Scatterv_init_c PMPI_Scatterv_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::scatterv(
-                Form::Persistent(request),
+                Form::Persistent(Out::new(request)),
                 sendbuf,
-                Counts::Wide(sendcounts.cast()),
-                Counts::Wide(displs.cast()),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
                 sendtype,
                 recvbuf,
                 recvcount,

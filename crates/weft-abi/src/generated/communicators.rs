@@ -8,6 +8,7 @@
 use crate::arguments::*;
 use crate::boundary::{call_anytime, call_together as call, unsupported, unsupported_value, value};
 use crate::check;
+use crate::constants::*;
 use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
@@ -16,7 +17,7 @@ use std::ffi::{c_char, c_int, c_void};
 entry! { MPI_Comm_compare PMPI_Comm_compare(comm1: MPI_Comm, comm2: MPI_Comm, result: *mut c_int) -> c_int {
     call(Function::CommCompare, Scope::Comm(comm1), || {
         check::pointer("result", result)?;
-        unsafe { crate::calls::communicators::comm_compare(comm1, comm2, result) }
+        unsafe { crate::calls::communicators::comm_compare(comm1, comm2, Out::new(result)) }
     })
 } }
 
@@ -26,7 +27,7 @@ entry! { MPI_Comm_create PMPI_Comm_create(comm: MPI_Comm, group: MPI_Group, newc
             check::pointer("newcomm", newcomm)?;
             Ok(())
         })?;
-        unsafe { crate::calls::communicators::comm_create(comm, group, newcomm) }
+        unsafe { crate::calls::communicators::comm_create(comm, group, Out::new(newcomm)) }
     })
 } }
 
@@ -41,7 +42,11 @@ entry! { MPI_Comm_create_from_group PMPI_Comm_create_from_group(
         check::pointer("stringtag", stringtag)?;
         check::info("info", info)?;
         check::pointer("newcomm", newcomm)?;
-        unsafe { crate::calls::from_groups::comm_create_from_group(group, stringtag, info, errhandler, newcomm) }
+        unsafe {
+            crate::calls::from_groups::comm_create_from_group(
+                group, InString::new(stringtag), info, errhandler, Out::new(newcomm)
+            )
+        }
     })
 } }
 
@@ -53,7 +58,7 @@ entry! { MPI_Comm_create_group PMPI_Comm_create_group(
 ) -> c_int {
     call(Function::CommCreateGroup, Scope::Comm(comm), || {
         check::pointer("newcomm", newcomm)?;
-        unsafe { crate::calls::communicators::comm_create_group(comm, group, tag, newcomm) }
+        unsafe { crate::calls::communicators::comm_create_group(comm, group, tag, Out::new(newcomm)) }
     })
 } }
 
@@ -67,7 +72,7 @@ entry! { MPI_Comm_create_keyval PMPI_Comm_create_keyval(
         check::pointer("comm_keyval", comm_keyval)?;
         unsafe {
             crate::calls::attributes::comm_create_keyval(
-                comm_copy_attr_fn, comm_delete_attr_fn, comm_keyval, extra_state
+                comm_copy_attr_fn, comm_delete_attr_fn, Out::new(comm_keyval), extra_state
             )
         }
     })
@@ -85,7 +90,7 @@ entry! { MPI_Comm_dup PMPI_Comm_dup(comm: MPI_Comm, newcomm: *mut MPI_Comm) -> c
             check::pointer("newcomm", newcomm)?;
             Ok(())
         })?;
-        unsafe { crate::calls::communicators::comm_dup(comm, newcomm) }
+        unsafe { crate::calls::communicators::comm_dup(comm, Out::new(newcomm)) }
     })
 } }
 
@@ -100,21 +105,21 @@ entry! { MPI_Comm_dup_with_info PMPI_Comm_dup_with_info(
             check::pointer("newcomm", newcomm)?;
             Ok(())
         })?;
-        unsafe { crate::calls::communicators::comm_dup_with_info(comm, info, newcomm) }
+        unsafe { crate::calls::communicators::comm_dup_with_info(comm, info, Out::new(newcomm)) }
     })
 } }
 
 entry! { MPI_Comm_free PMPI_Comm_free(comm: *mut MPI_Comm) -> c_int {
     call(Function::CommFree, scope_at(comm, Scope::Comm), || {
         check::pointer("comm", comm)?;
-        unsafe { crate::calls::communicators::comm_free(comm) }
+        unsafe { crate::calls::communicators::comm_free(InOut::new(comm)) }
     })
 } }
 
 entry! { MPI_Comm_free_keyval PMPI_Comm_free_keyval(comm_keyval: *mut c_int) -> c_int {
     call(Function::CommFreeKeyval, Scope::None, || {
         check::pointer("comm_keyval", comm_keyval)?;
-        unsafe { crate::calls::attributes::comm_free_keyval(comm_keyval) }
+        unsafe { crate::calls::attributes::comm_free_keyval(InOut::new(comm_keyval)) }
     })
 } }
 
@@ -127,14 +132,18 @@ entry! { MPI_Comm_get_attr PMPI_Comm_get_attr(
     call(Function::CommGetAttr, Scope::Comm(comm), || {
         check::pointer("attribute_val", attribute_val)?;
         check::pointer("flag", flag)?;
-        unsafe { crate::calls::attributes::comm_get_attr(comm, comm_keyval, attribute_val, flag) }
+        unsafe {
+            crate::calls::attributes::comm_get_attr(
+                comm, comm_keyval, Out::new(attribute_val.cast::<usize>()), Out::new(flag)
+            )
+        }
     })
 } }
 
 entry! { MPI_Comm_get_info PMPI_Comm_get_info(comm: MPI_Comm, info_used: *mut MPI_Info) -> c_int {
     call(Function::CommGetInfo, Scope::Comm(comm), || {
         check::pointer("info_used", info_used)?;
-        unsafe { crate::calls::communicators::comm_get_info(comm, info_used) }
+        unsafe { crate::calls::communicators::comm_get_info(comm, Out::new(info_used)) }
     })
 } }
 
@@ -142,14 +151,18 @@ entry! { MPI_Comm_get_name PMPI_Comm_get_name(comm: MPI_Comm, comm_name: *mut c_
     call(Function::CommGetName, Scope::Comm(comm), || {
         check::pointer("comm_name", comm_name)?;
         check::pointer("resultlen", resultlen)?;
-        unsafe { crate::calls::communicators::comm_get_name(comm, comm_name, resultlen) }
+        unsafe {
+            crate::calls::communicators::comm_get_name(
+                comm, OutString::new(comm_name, MPI_MAX_OBJECT_NAME as usize), Out::new(resultlen)
+            )
+        }
     })
 } }
 
 entry! { MPI_Comm_group PMPI_Comm_group(comm: MPI_Comm, group: *mut MPI_Group) -> c_int {
     call(Function::CommGroup, Scope::Comm(comm), || {
         check::pointer("group", group)?;
-        unsafe { crate::calls::groups::comm_group(comm, group) }
+        unsafe { crate::calls::groups::comm_group(comm, Out::new(group)) }
     })
 } }
 
@@ -160,7 +173,7 @@ entry! { MPI_Comm_idup PMPI_Comm_idup(comm: MPI_Comm, newcomm: *mut MPI_Comm, re
             check::pointer("request", request)?;
             Ok(())
         })?;
-        unsafe { crate::calls::communicators::comm_idup(comm, newcomm, request) }
+        unsafe { crate::calls::communicators::comm_idup(comm, Out::new(newcomm), Out::new(request)) }
     })
 } }
 
@@ -177,28 +190,32 @@ entry! { MPI_Comm_idup_with_info PMPI_Comm_idup_with_info(
             check::pointer("request", request)?;
             Ok(())
         })?;
-        unsafe { crate::calls::communicators::comm_idup_with_info(comm, info, newcomm, request) }
+        unsafe {
+            crate::calls::communicators::comm_idup_with_info(
+                comm, info, Out::new(newcomm), Out::new(request)
+            )
+        }
     })
 } }
 
 entry! { MPI_Comm_rank PMPI_Comm_rank(comm: MPI_Comm, rank: *mut c_int) -> c_int {
     call(Function::CommRank, Scope::Comm(comm), || {
         check::pointer("rank", rank)?;
-        unsafe { crate::calls::communicators::comm_rank(comm, rank) }
+        unsafe { crate::calls::communicators::comm_rank(comm, Out::new(rank)) }
     })
 } }
 
 entry! { MPI_Comm_remote_group PMPI_Comm_remote_group(comm: MPI_Comm, group: *mut MPI_Group) -> c_int {
     call(Function::CommRemoteGroup, Scope::Comm(comm), || {
         check::pointer("group", group)?;
-        unsafe { crate::calls::intercommunicators::comm_remote_group(comm, group) }
+        unsafe { crate::calls::intercommunicators::comm_remote_group(comm, Out::new(group)) }
     })
 } }
 
 entry! { MPI_Comm_remote_size PMPI_Comm_remote_size(comm: MPI_Comm, size: *mut c_int) -> c_int {
     call(Function::CommRemoteSize, Scope::Comm(comm), || {
         check::pointer("size", size)?;
-        unsafe { crate::calls::intercommunicators::comm_remote_size(comm, size) }
+        unsafe { crate::calls::intercommunicators::comm_remote_size(comm, Out::new(size)) }
     })
 } }
 
@@ -218,14 +235,14 @@ entry! { MPI_Comm_set_info PMPI_Comm_set_info(comm: MPI_Comm, info: MPI_Info) ->
 entry! { MPI_Comm_set_name PMPI_Comm_set_name(comm: MPI_Comm, comm_name: *const c_char) -> c_int {
     call(Function::CommSetName, Scope::Comm(comm), || {
         check::pointer("comm_name", comm_name)?;
-        unsafe { crate::calls::communicators::comm_set_name(comm, comm_name) }
+        unsafe { crate::calls::communicators::comm_set_name(comm, InString::new(comm_name)) }
     })
 } }
 
 entry! { MPI_Comm_size PMPI_Comm_size(comm: MPI_Comm, size: *mut c_int) -> c_int {
     call(Function::CommSize, Scope::Comm(comm), || {
         check::pointer("size", size)?;
-        unsafe { crate::calls::communicators::comm_size(comm, size) }
+        unsafe { crate::calls::communicators::comm_size(comm, Out::new(size)) }
     })
 } }
 
@@ -235,7 +252,7 @@ entry! { MPI_Comm_split PMPI_Comm_split(comm: MPI_Comm, color: c_int, key: c_int
             check::pointer("newcomm", newcomm)?;
             Ok(())
         })?;
-        unsafe { crate::calls::communicators::comm_split(comm, color, key, newcomm) }
+        unsafe { crate::calls::communicators::comm_split(comm, color, key, Out::new(newcomm)) }
     })
 } }
 
@@ -252,21 +269,21 @@ entry! { MPI_Comm_split_type PMPI_Comm_split_type(
             check::pointer("newcomm", newcomm)?;
             Ok(())
         })?;
-        unsafe { crate::calls::communicators::comm_split_type(comm, split_type, key, info, newcomm) }
+        unsafe { crate::calls::communicators::comm_split_type(comm, split_type, key, info, Out::new(newcomm)) }
     })
 } }
 
 entry! { MPI_Comm_test_inter PMPI_Comm_test_inter(comm: MPI_Comm, flag: *mut c_int) -> c_int {
     call(Function::CommTestInter, Scope::Comm(comm), || {
         check::pointer("flag", flag)?;
-        unsafe { crate::calls::intercommunicators::comm_test_inter(comm, flag) }
+        unsafe { crate::calls::intercommunicators::comm_test_inter(comm, Out::new(flag)) }
     })
 } }
 
 entry! { MPI_Group_compare PMPI_Group_compare(group1: MPI_Group, group2: MPI_Group, result: *mut c_int) -> c_int {
     call(Function::GroupCompare, Scope::None, || {
         check::pointer("result", result)?;
-        unsafe { crate::calls::groups::group_compare(group1, group2, result) }
+        unsafe { crate::calls::groups::group_compare(group1, group2, Out::new(result)) }
     })
 } }
 
@@ -277,7 +294,7 @@ entry! { MPI_Group_difference PMPI_Group_difference(
 ) -> c_int {
     call(Function::GroupDifference, Scope::None, || {
         check::pointer("newgroup", newgroup)?;
-        unsafe { crate::calls::groups::group_difference(group1, group2, newgroup) }
+        unsafe { crate::calls::groups::group_difference(group1, group2, Out::new(newgroup)) }
     })
 } }
 
@@ -291,14 +308,14 @@ entry! { MPI_Group_excl PMPI_Group_excl(
         check::natural("n", i64::from(n))?;
         check::array("ranks", ranks, i64::from(n))?;
         check::pointer("newgroup", newgroup)?;
-        unsafe { crate::calls::groups::group_excl(group, n, ranks, newgroup) }
+        unsafe { crate::calls::groups::group_excl(group, n, InArray::new(ranks, i64::from(n)), Out::new(newgroup)) }
     })
 } }
 
 entry! { MPI_Group_free PMPI_Group_free(group: *mut MPI_Group) -> c_int {
     call(Function::GroupFree, Scope::None, || {
         check::pointer("group", group)?;
-        unsafe { crate::calls::groups::group_free(group) }
+        unsafe { crate::calls::groups::group_free(InOut::new(group)) }
     })
 } }
 
@@ -310,7 +327,11 @@ entry! { MPI_Group_from_session_pset PMPI_Group_from_session_pset(
     call(Function::GroupFromSessionPset, Scope::Session(session), || {
         check::pointer("pset_name", pset_name)?;
         check::pointer("newgroup", newgroup)?;
-        unsafe { crate::calls::sessions::group_from_session_pset(session, pset_name, newgroup) }
+        unsafe {
+            crate::calls::sessions::group_from_session_pset(
+                session, InString::new(pset_name), Out::new(newgroup)
+            )
+        }
     })
 } }
 
@@ -324,7 +345,7 @@ entry! { MPI_Group_incl PMPI_Group_incl(
         check::natural("n", i64::from(n))?;
         check::array("ranks", ranks, i64::from(n))?;
         check::pointer("newgroup", newgroup)?;
-        unsafe { crate::calls::groups::group_incl(group, n, ranks, newgroup) }
+        unsafe { crate::calls::groups::group_incl(group, n, InArray::new(ranks, i64::from(n)), Out::new(newgroup)) }
     })
 } }
 
@@ -335,7 +356,7 @@ entry! { MPI_Group_intersection PMPI_Group_intersection(
 ) -> c_int {
     call(Function::GroupIntersection, Scope::None, || {
         check::pointer("newgroup", newgroup)?;
-        unsafe { crate::calls::groups::group_intersection(group1, group2, newgroup) }
+        unsafe { crate::calls::groups::group_intersection(group1, group2, Out::new(newgroup)) }
     })
 } }
 
@@ -349,7 +370,11 @@ entry! { MPI_Group_range_excl PMPI_Group_range_excl(
         check::natural("n", i64::from(n))?;
         check::array("ranges", ranges, i64::from(n))?;
         check::pointer("newgroup", newgroup)?;
-        unsafe { crate::calls::groups::group_range_excl(group, n, ranges, newgroup) }
+        unsafe {
+            crate::calls::groups::group_range_excl(
+                group, n, InArray::new(ranges, i64::from(n)), Out::new(newgroup)
+            )
+        }
     })
 } }
 
@@ -363,21 +388,25 @@ entry! { MPI_Group_range_incl PMPI_Group_range_incl(
         check::natural("n", i64::from(n))?;
         check::array("ranges", ranges, i64::from(n))?;
         check::pointer("newgroup", newgroup)?;
-        unsafe { crate::calls::groups::group_range_incl(group, n, ranges, newgroup) }
+        unsafe {
+            crate::calls::groups::group_range_incl(
+                group, n, InArray::new(ranges, i64::from(n)), Out::new(newgroup)
+            )
+        }
     })
 } }
 
 entry! { MPI_Group_rank PMPI_Group_rank(group: MPI_Group, rank: *mut c_int) -> c_int {
     call(Function::GroupRank, Scope::None, || {
         check::pointer("rank", rank)?;
-        unsafe { crate::calls::groups::group_rank(group, rank) }
+        unsafe { crate::calls::groups::group_rank(group, Out::new(rank)) }
     })
 } }
 
 entry! { MPI_Group_size PMPI_Group_size(group: MPI_Group, size: *mut c_int) -> c_int {
     call(Function::GroupSize, Scope::None, || {
         check::pointer("size", size)?;
-        unsafe { crate::calls::groups::group_size(group, size) }
+        unsafe { crate::calls::groups::group_size(group, Out::new(size)) }
     })
 } }
 
@@ -392,14 +421,18 @@ entry! { MPI_Group_translate_ranks PMPI_Group_translate_ranks(
         check::natural("n", i64::from(n))?;
         check::array("ranks1", ranks1, i64::from(n))?;
         check::array("ranks2", ranks2, i64::from(n))?;
-        unsafe { crate::calls::groups::group_translate_ranks(group1, n, ranks1, group2, ranks2) }
+        unsafe {
+            crate::calls::groups::group_translate_ranks(
+                group1, n, InArray::new(ranks1, i64::from(n)), group2, OutArray::new(ranks2, i64::from(n))
+            )
+        }
     })
 } }
 
 entry! { MPI_Group_union PMPI_Group_union(group1: MPI_Group, group2: MPI_Group, newgroup: *mut MPI_Group) -> c_int {
     call(Function::GroupUnion, Scope::None, || {
         check::pointer("newgroup", newgroup)?;
-        unsafe { crate::calls::groups::group_union(group1, group2, newgroup) }
+        unsafe { crate::calls::groups::group_union(group1, group2, Out::new(newgroup)) }
     })
 } }
 
@@ -415,7 +448,7 @@ entry! { MPI_Intercomm_create PMPI_Intercomm_create(
         check::pointer("newintercomm", newintercomm)?;
         unsafe {
             crate::calls::intercommunicators::intercomm_create(
-                local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm
+                local_comm, local_leader, peer_comm, remote_leader, tag, Out::new(newintercomm)
             )
         }
     })
@@ -437,7 +470,14 @@ entry! { MPI_Intercomm_create_from_groups PMPI_Intercomm_create_from_groups(
         check::pointer("newintercomm", newintercomm)?;
         unsafe {
             crate::calls::from_groups::intercomm_create_from_groups(
-                local_group, local_leader, remote_group, remote_leader, stringtag, info, errhandler, newintercomm
+                local_group,
+                local_leader,
+                remote_group,
+                remote_leader,
+                InString::new(stringtag),
+                info,
+                errhandler,
+                Out::new(newintercomm),
             )
         }
     })
@@ -453,7 +493,7 @@ entry! { MPI_Intercomm_merge PMPI_Intercomm_merge(
             check::pointer("newintracomm", newintracomm)?;
             Ok(())
         })?;
-        unsafe { crate::calls::intercommunicators::intercomm_merge(intercomm, high, newintracomm) }
+        unsafe { crate::calls::intercommunicators::intercomm_merge(intercomm, high, Out::new(newintracomm)) }
     })
 } }
 
@@ -467,7 +507,7 @@ entry! { MPI_Type_create_keyval PMPI_Type_create_keyval(
         check::pointer("type_keyval", type_keyval)?;
         unsafe {
             crate::calls::attributes::type_create_keyval(
-                type_copy_attr_fn, type_delete_attr_fn, type_keyval, extra_state
+                type_copy_attr_fn, type_delete_attr_fn, Out::new(type_keyval), extra_state
             )
         }
     })
@@ -482,7 +522,7 @@ entry! { MPI_Type_delete_attr PMPI_Type_delete_attr(datatype: MPI_Datatype, type
 entry! { MPI_Type_free_keyval PMPI_Type_free_keyval(type_keyval: *mut c_int) -> c_int {
     call(Function::TypeFreeKeyval, Scope::None, || {
         check::pointer("type_keyval", type_keyval)?;
-        unsafe { crate::calls::attributes::type_free_keyval(type_keyval) }
+        unsafe { crate::calls::attributes::type_free_keyval(InOut::new(type_keyval)) }
     })
 } }
 
@@ -495,7 +535,11 @@ entry! { MPI_Type_get_attr PMPI_Type_get_attr(
     call(Function::TypeGetAttr, Scope::None, || {
         check::pointer("attribute_val", attribute_val)?;
         check::pointer("flag", flag)?;
-        unsafe { crate::calls::attributes::type_get_attr(datatype, type_keyval, attribute_val, flag) }
+        unsafe {
+            crate::calls::attributes::type_get_attr(
+                datatype, type_keyval, Out::new(attribute_val.cast::<usize>()), Out::new(flag)
+            )
+        }
     })
 } }
 
@@ -507,7 +551,11 @@ entry! { MPI_Type_get_name PMPI_Type_get_name(
     call(Function::TypeGetName, Scope::None, || {
         check::pointer("type_name", type_name)?;
         check::pointer("resultlen", resultlen)?;
-        unsafe { crate::calls::datatypes::type_get_name(datatype, type_name, resultlen) }
+        unsafe {
+            crate::calls::datatypes::type_get_name(
+                datatype, OutString::new(type_name, MPI_MAX_OBJECT_NAME as usize), Out::new(resultlen)
+            )
+        }
     })
 } }
 
@@ -524,7 +572,7 @@ entry! { MPI_Type_set_attr PMPI_Type_set_attr(
 entry! { MPI_Type_set_name PMPI_Type_set_name(datatype: MPI_Datatype, type_name: *const c_char) -> c_int {
     call(Function::TypeSetName, Scope::None, || {
         check::pointer("type_name", type_name)?;
-        unsafe { crate::calls::datatypes::type_set_name(datatype, type_name) }
+        unsafe { crate::calls::datatypes::type_set_name(datatype, InString::new(type_name)) }
     })
 } }
 
@@ -538,7 +586,7 @@ entry! { MPI_Win_create_keyval PMPI_Win_create_keyval(
         check::pointer("win_keyval", win_keyval)?;
         unsafe {
             crate::calls::attributes::win_create_keyval(
-                win_copy_attr_fn, win_delete_attr_fn, win_keyval, extra_state
+                win_copy_attr_fn, win_delete_attr_fn, Out::new(win_keyval), extra_state
             )
         }
     })
@@ -553,7 +601,7 @@ entry! { MPI_Win_delete_attr PMPI_Win_delete_attr(win: MPI_Win, win_keyval: c_in
 entry! { MPI_Win_free_keyval PMPI_Win_free_keyval(win_keyval: *mut c_int) -> c_int {
     call(Function::WinFreeKeyval, Scope::None, || {
         check::pointer("win_keyval", win_keyval)?;
-        unsafe { crate::calls::attributes::win_free_keyval(win_keyval) }
+        unsafe { crate::calls::attributes::win_free_keyval(InOut::new(win_keyval)) }
     })
 } }
 
@@ -566,7 +614,11 @@ entry! { MPI_Win_get_attr PMPI_Win_get_attr(
     call(Function::WinGetAttr, Scope::Win(win), || {
         check::pointer("attribute_val", attribute_val)?;
         check::pointer("flag", flag)?;
-        unsafe { crate::calls::attributes::win_get_attr(win, win_keyval, attribute_val, flag) }
+        unsafe {
+            crate::calls::attributes::win_get_attr(
+                win, win_keyval, Out::new(attribute_val.cast::<usize>()), Out::new(flag)
+            )
+        }
     })
 } }
 
@@ -574,7 +626,11 @@ entry! { MPI_Win_get_name PMPI_Win_get_name(win: MPI_Win, win_name: *mut c_char,
     call(Function::WinGetName, Scope::Win(win), || {
         check::pointer("win_name", win_name)?;
         check::pointer("resultlen", resultlen)?;
-        unsafe { crate::calls::one_sided::win_get_name(win, win_name, resultlen) }
+        unsafe {
+            crate::calls::one_sided::win_get_name(
+                win, OutString::new(win_name, MPI_MAX_OBJECT_NAME as usize), Out::new(resultlen)
+            )
+        }
     })
 } }
 
@@ -587,6 +643,6 @@ entry! { MPI_Win_set_attr PMPI_Win_set_attr(win: MPI_Win, win_keyval: c_int, att
 entry! { MPI_Win_set_name PMPI_Win_set_name(win: MPI_Win, win_name: *const c_char) -> c_int {
     call(Function::WinSetName, Scope::Win(win), || {
         check::pointer("win_name", win_name)?;
-        unsafe { crate::calls::one_sided::win_set_name(win, win_name) }
+        unsafe { crate::calls::one_sided::win_set_name(win, InString::new(win_name)) }
     })
 } }

@@ -8,6 +8,7 @@
 use crate::arguments::*;
 use crate::boundary::{call, call_anytime, unsupported, unsupported_value, value};
 use crate::check;
+use crate::constants::*;
 use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
@@ -24,7 +25,7 @@ entry! { MPI_Aint_diff PMPI_Aint_diff(addr1: MPI_Aint, addr2: MPI_Aint) -> MPI_A
 entry! { MPI_Get_address PMPI_Get_address(location: *const c_void, address: *mut MPI_Aint) -> c_int {
     call(Function::GetAddress, Scope::None, || {
         check::pointer("address", address)?;
-        unsafe { crate::calls::packing::get_address(location, address) }
+        unsafe { crate::calls::packing::get_address(location, Out::new(address)) }
     })
 } }
 
@@ -37,7 +38,7 @@ entry! { MPI_Get_elements PMPI_Get_elements(
         check::pointer("status", status)?;
         check::pointer("count", count)?;
         let mut count_wide = 0_i64;
-        unsafe { crate::calls::packing::get_elements(status, datatype, &mut count_wide) }?;
+        unsafe { crate::calls::packing::get_elements(*status, datatype, Out::from(&mut count_wide)) }?;
         unsafe { *count = narrow(count_wide) };
         Ok(())
     })
@@ -52,7 +53,7 @@ entry! { MPI_Get_elements_c PMPI_Get_elements_c(
         check::pointer("status", status)?;
         check::pointer("count", count)?;
         let mut count_wide = 0_i64;
-        unsafe { crate::calls::packing::get_elements(status, datatype, &mut count_wide) }?;
+        unsafe { crate::calls::packing::get_elements(*status, datatype, Out::from(&mut count_wide)) }?;
         unsafe { *count = count_wide };
         Ok(())
     })
@@ -74,7 +75,7 @@ entry! { MPI_Pack PMPI_Pack(
         let mut position_wide = i64::from(unsafe { *position });
         unsafe {
             crate::calls::packing::pack(
-                inbuf, i64::from(incount), datatype, outbuf, i64::from(outsize), &mut position_wide, comm
+                inbuf, i64::from(incount), datatype, outbuf, i64::from(outsize), InOut::from(&mut position_wide), comm
             )
         }?;
         unsafe { *position = narrow(position_wide) };
@@ -96,7 +97,11 @@ entry! { MPI_Pack_c PMPI_Pack_c(
         check::natural("outsize", outsize)?;
         check::pointer("position", position)?;
         let mut position_wide = unsafe { *position };
-        unsafe { crate::calls::packing::pack(inbuf, incount, datatype, outbuf, outsize, &mut position_wide, comm) }?;
+        unsafe {
+            crate::calls::packing::pack(
+                inbuf, incount, datatype, outbuf, outsize, InOut::from(&mut position_wide), comm
+            )
+        }?;
         unsafe { *position = position_wide };
         Ok(())
     })
@@ -118,7 +123,13 @@ entry! { MPI_Pack_external PMPI_Pack_external(
         let mut position_wide = unsafe { *position } as i64;
         unsafe {
             crate::calls::packing::pack_external(
-                datarep, inbuf, i64::from(incount), datatype, outbuf, outsize as i64, &mut position_wide
+                InString::new(datarep),
+                inbuf,
+                i64::from(incount),
+                datatype,
+                outbuf,
+                outsize as i64,
+                InOut::from(&mut position_wide),
             )
         }?;
         unsafe { *position = position_wide as MPI_Aint };
@@ -142,7 +153,7 @@ entry! { MPI_Pack_external_c PMPI_Pack_external_c(
         let mut position_wide = unsafe { *position };
         unsafe {
             crate::calls::packing::pack_external(
-                datarep, inbuf, incount, datatype, outbuf, outsize, &mut position_wide
+                InString::new(datarep), inbuf, incount, datatype, outbuf, outsize, InOut::from(&mut position_wide)
             )
         }?;
         unsafe { *position = position_wide };
@@ -160,7 +171,11 @@ entry! { MPI_Pack_external_size PMPI_Pack_external_size(
         check::pointer("datarep", datarep)?;
         check::pointer("size", size)?;
         let mut size_wide = 0_i64;
-        unsafe { crate::calls::packing::pack_external_size(datarep, i64::from(incount), datatype, &mut size_wide) }?;
+        unsafe {
+            crate::calls::packing::pack_external_size(
+                InString::new(datarep), i64::from(incount), datatype, Out::from(&mut size_wide)
+            )
+        }?;
         unsafe { *size = size_wide as MPI_Aint };
         Ok(())
     })
@@ -176,7 +191,11 @@ entry! { MPI_Pack_external_size_c PMPI_Pack_external_size_c(
         check::pointer("datarep", datarep)?;
         check::pointer("size", size)?;
         let mut size_wide = 0_i64;
-        unsafe { crate::calls::packing::pack_external_size(datarep, incount, datatype, &mut size_wide) }?;
+        unsafe {
+            crate::calls::packing::pack_external_size(
+                InString::new(datarep), incount, datatype, Out::from(&mut size_wide)
+            )
+        }?;
         unsafe { *size = size_wide };
         Ok(())
     })
@@ -192,7 +211,7 @@ entry! { MPI_Pack_size PMPI_Pack_size(
         check::count("incount", i64::from(incount))?;
         check::pointer("size", size)?;
         let mut size_wide = 0_i64;
-        unsafe { crate::calls::packing::pack_size(i64::from(incount), datatype, comm, &mut size_wide) }?;
+        unsafe { crate::calls::packing::pack_size(i64::from(incount), datatype, comm, Out::from(&mut size_wide)) }?;
         unsafe { *size = narrow(size_wide) };
         Ok(())
     })
@@ -208,7 +227,7 @@ entry! { MPI_Pack_size_c PMPI_Pack_size_c(
         check::count("incount", incount)?;
         check::pointer("size", size)?;
         let mut size_wide = 0_i64;
-        unsafe { crate::calls::packing::pack_size(incount, datatype, comm, &mut size_wide) }?;
+        unsafe { crate::calls::packing::pack_size(incount, datatype, comm, Out::from(&mut size_wide)) }?;
         unsafe { *size = size_wide };
         Ok(())
     })
@@ -217,7 +236,7 @@ entry! { MPI_Pack_size_c PMPI_Pack_size_c(
 entry! { MPI_Type_commit PMPI_Type_commit(datatype: *mut MPI_Datatype) -> c_int {
     call(Function::TypeCommit, Scope::None, || {
         check::pointer("datatype", datatype)?;
-        unsafe { crate::calls::datatypes::type_commit(datatype) }
+        unsafe { crate::calls::datatypes::type_commit(InOut::new(datatype)) }
     })
 } }
 
@@ -229,7 +248,7 @@ entry! { MPI_Type_contiguous PMPI_Type_contiguous(
     call(Function::TypeContiguous, Scope::None, || {
         check::count("count", i64::from(count))?;
         check::pointer("newtype", newtype)?;
-        unsafe { crate::calls::datatypes::type_contiguous(i64::from(count), oldtype, newtype) }
+        unsafe { crate::calls::datatypes::type_contiguous(i64::from(count), oldtype, Out::new(newtype)) }
     })
 } }
 
@@ -241,7 +260,7 @@ entry! { MPI_Type_contiguous_c PMPI_Type_contiguous_c(
     call(Function::TypeContiguousC, Scope::None, || {
         check::count("count", count)?;
         check::pointer("newtype", newtype)?;
-        unsafe { crate::calls::datatypes::type_contiguous_c(count, oldtype, newtype) }
+        unsafe { crate::calls::datatypes::type_contiguous_c(count, oldtype, Out::new(newtype)) }
     })
 } }
 
@@ -270,13 +289,13 @@ entry! { MPI_Type_create_darray PMPI_Type_create_darray(
                 size,
                 rank,
                 ndims,
-                Counts::Narrow(array_of_gsizes),
-                array_of_distribs,
-                array_of_dargs,
-                array_of_psizes,
+                Counts::Narrow(InArray::new(array_of_gsizes, i64::from(ndims))),
+                InArray::new(array_of_distribs, i64::from(ndims)),
+                InArray::new(array_of_dargs, i64::from(ndims)),
+                InArray::new(array_of_psizes, i64::from(ndims)),
                 order,
                 oldtype,
-                newtype,
+                Out::new(newtype),
             )
         }
     })
@@ -307,13 +326,13 @@ entry! { MPI_Type_create_darray_c PMPI_Type_create_darray_c(
                 size,
                 rank,
                 ndims,
-                Counts::Wide(array_of_gsizes.cast()),
-                array_of_distribs,
-                array_of_dargs,
-                array_of_psizes,
+                Counts::Wide(InArray::new(array_of_gsizes.cast(), i64::from(ndims))),
+                InArray::new(array_of_distribs, i64::from(ndims)),
+                InArray::new(array_of_dargs, i64::from(ndims)),
+                InArray::new(array_of_psizes, i64::from(ndims)),
                 order,
                 oldtype,
-                newtype,
+                Out::new(newtype),
             )
         }
     })
@@ -334,10 +353,10 @@ entry! { MPI_Type_create_hindexed PMPI_Type_create_hindexed(
         unsafe {
             crate::calls::datatypes::type_create_hindexed(
                 i64::from(count),
-                Counts::Narrow(array_of_blocklengths),
-                Counts::Wide(array_of_displacements.cast()),
+                Counts::Narrow(InArray::new(array_of_blocklengths, i64::from(count))),
+                Counts::Wide(InArray::new(array_of_displacements.cast(), i64::from(count))),
                 oldtype,
-                newtype,
+                Out::new(newtype),
             )
         }
     })
@@ -358,10 +377,10 @@ entry! { MPI_Type_create_hindexed_c PMPI_Type_create_hindexed_c(
         unsafe {
             crate::calls::datatypes::type_create_hindexed(
                 count,
-                Counts::Wide(array_of_blocklengths.cast()),
-                Counts::Wide(array_of_displacements.cast()),
+                Counts::Wide(InArray::new(array_of_blocklengths.cast(), count)),
+                Counts::Wide(InArray::new(array_of_displacements.cast(), count)),
                 oldtype,
-                newtype,
+                Out::new(newtype),
             )
         }
     })
@@ -383,9 +402,9 @@ entry! { MPI_Type_create_hindexed_block PMPI_Type_create_hindexed_block(
             crate::calls::datatypes::type_create_hindexed_block(
                 i64::from(count),
                 i64::from(blocklength),
-                Counts::Wide(array_of_displacements.cast()),
+                Counts::Wide(InArray::new(array_of_displacements.cast(), i64::from(count))),
                 oldtype,
-                newtype,
+                Out::new(newtype),
             )
         }
     })
@@ -405,7 +424,11 @@ entry! { MPI_Type_create_hindexed_block_c PMPI_Type_create_hindexed_block_c(
         check::pointer("newtype", newtype)?;
         unsafe {
             crate::calls::datatypes::type_create_hindexed_block_c(
-                count, blocklength, Counts::Wide(array_of_displacements.cast()), oldtype, newtype
+                count,
+                blocklength,
+                Counts::Wide(InArray::new(array_of_displacements.cast(), count)),
+                oldtype,
+                Out::new(newtype),
             )
         }
     })
@@ -424,7 +447,7 @@ entry! { MPI_Type_create_hvector PMPI_Type_create_hvector(
         check::pointer("newtype", newtype)?;
         unsafe {
             crate::calls::datatypes::type_create_hvector(
-                i64::from(count), i64::from(blocklength), stride as i64, oldtype, newtype
+                i64::from(count), i64::from(blocklength), stride as i64, oldtype, Out::new(newtype)
             )
         }
     })
@@ -441,7 +464,11 @@ entry! { MPI_Type_create_hvector_c PMPI_Type_create_hvector_c(
         check::count("count", count)?;
         check::count("blocklength", blocklength)?;
         check::pointer("newtype", newtype)?;
-        unsafe { crate::calls::datatypes::type_create_hvector_c(count, blocklength, stride, oldtype, newtype) }
+        unsafe {
+            crate::calls::datatypes::type_create_hvector_c(
+                count, blocklength, stride, oldtype, Out::new(newtype)
+            )
+        }
     })
 } }
 
@@ -459,7 +486,11 @@ entry! { MPI_Type_create_indexed_block PMPI_Type_create_indexed_block(
         check::pointer("newtype", newtype)?;
         unsafe {
             crate::calls::datatypes::type_create_indexed_block(
-                i64::from(count), i64::from(blocklength), Counts::Narrow(array_of_displacements), oldtype, newtype
+                i64::from(count),
+                i64::from(blocklength),
+                Counts::Narrow(InArray::new(array_of_displacements, i64::from(count))),
+                oldtype,
+                Out::new(newtype),
             )
         }
     })
@@ -479,7 +510,11 @@ entry! { MPI_Type_create_indexed_block_c PMPI_Type_create_indexed_block_c(
         check::pointer("newtype", newtype)?;
         unsafe {
             crate::calls::datatypes::type_create_indexed_block(
-                count, blocklength, Counts::Wide(array_of_displacements.cast()), oldtype, newtype
+                count,
+                blocklength,
+                Counts::Wide(InArray::new(array_of_displacements.cast(), count)),
+                oldtype,
+                Out::new(newtype),
             )
         }
     })
@@ -493,7 +528,11 @@ entry! { MPI_Type_create_resized PMPI_Type_create_resized(
 ) -> c_int {
     call(Function::TypeCreateResized, Scope::None, || {
         check::pointer("newtype", newtype)?;
-        unsafe { crate::calls::datatypes::type_create_resized(oldtype, lb as i64, extent as i64, newtype) }
+        unsafe {
+            crate::calls::datatypes::type_create_resized(
+                oldtype, lb as i64, extent as i64, Out::new(newtype)
+            )
+        }
     })
 } }
 
@@ -505,7 +544,7 @@ entry! { MPI_Type_create_resized_c PMPI_Type_create_resized_c(
 ) -> c_int {
     call(Function::TypeCreateResizedC, Scope::None, || {
         check::pointer("newtype", newtype)?;
-        unsafe { crate::calls::datatypes::type_create_resized_c(oldtype, lb, extent, newtype) }
+        unsafe { crate::calls::datatypes::type_create_resized_c(oldtype, lb, extent, Out::new(newtype)) }
     })
 } }
 
@@ -525,10 +564,10 @@ entry! { MPI_Type_create_struct PMPI_Type_create_struct(
         unsafe {
             crate::calls::datatypes::type_create_struct(
                 i64::from(count),
-                Counts::Narrow(array_of_blocklengths),
-                Counts::Wide(array_of_displacements.cast()),
-                array_of_types,
-                newtype,
+                Counts::Narrow(InArray::new(array_of_blocklengths, i64::from(count))),
+                Counts::Wide(InArray::new(array_of_displacements.cast(), i64::from(count))),
+                InArray::new(array_of_types, i64::from(count)),
+                Out::new(newtype),
             )
         }
     })
@@ -550,10 +589,10 @@ entry! { MPI_Type_create_struct_c PMPI_Type_create_struct_c(
         unsafe {
             crate::calls::datatypes::type_create_struct(
                 count,
-                Counts::Wide(array_of_blocklengths.cast()),
-                Counts::Wide(array_of_displacements.cast()),
-                array_of_types,
-                newtype,
+                Counts::Wide(InArray::new(array_of_blocklengths.cast(), count)),
+                Counts::Wide(InArray::new(array_of_displacements.cast(), count)),
+                InArray::new(array_of_types, count),
+                Out::new(newtype),
             )
         }
     })
@@ -577,12 +616,12 @@ entry! { MPI_Type_create_subarray PMPI_Type_create_subarray(
         unsafe {
             crate::calls::datatypes::type_create_subarray(
                 ndims,
-                Counts::Narrow(array_of_sizes),
-                Counts::Narrow(array_of_subsizes),
-                Counts::Narrow(array_of_starts),
+                Counts::Narrow(InArray::new(array_of_sizes, i64::from(ndims))),
+                Counts::Narrow(InArray::new(array_of_subsizes, i64::from(ndims))),
+                Counts::Narrow(InArray::new(array_of_starts, i64::from(ndims))),
                 order,
                 oldtype,
-                newtype,
+                Out::new(newtype),
             )
         }
     })
@@ -606,12 +645,12 @@ entry! { MPI_Type_create_subarray_c PMPI_Type_create_subarray_c(
         unsafe {
             crate::calls::datatypes::type_create_subarray(
                 ndims,
-                Counts::Wide(array_of_sizes.cast()),
-                Counts::Wide(array_of_subsizes.cast()),
-                Counts::Wide(array_of_starts.cast()),
+                Counts::Wide(InArray::new(array_of_sizes.cast(), i64::from(ndims))),
+                Counts::Wide(InArray::new(array_of_subsizes.cast(), i64::from(ndims))),
+                Counts::Wide(InArray::new(array_of_starts.cast(), i64::from(ndims))),
                 order,
                 oldtype,
-                newtype,
+                Out::new(newtype),
             )
         }
     })
@@ -620,14 +659,14 @@ entry! { MPI_Type_create_subarray_c PMPI_Type_create_subarray_c(
 entry! { MPI_Type_dup PMPI_Type_dup(oldtype: MPI_Datatype, newtype: *mut MPI_Datatype) -> c_int {
     call(Function::TypeDup, Scope::None, || {
         check::pointer("newtype", newtype)?;
-        unsafe { crate::calls::datatypes::type_dup(oldtype, newtype) }
+        unsafe { crate::calls::datatypes::type_dup(oldtype, Out::new(newtype)) }
     })
 } }
 
 entry! { MPI_Type_free PMPI_Type_free(datatype: *mut MPI_Datatype) -> c_int {
     call(Function::TypeFree, Scope::None, || {
         check::pointer("datatype", datatype)?;
-        unsafe { crate::calls::datatypes::type_free(datatype) }
+        unsafe { crate::calls::datatypes::type_free(InOut::new(datatype)) }
     })
 } }
 
@@ -654,10 +693,10 @@ entry! { MPI_Type_get_contents PMPI_Type_get_contents(
                 i64::from(max_addresses),
                 0,
                 i64::from(max_datatypes),
-                array_of_integers,
-                array_of_addresses,
-                std::ptr::null_mut::<MPI_Count>(),
-                array_of_datatypes,
+                OutArray::new(array_of_integers, i64::from(max_integers)),
+                OutArray::new(array_of_addresses, i64::from(max_addresses)),
+                OutArray::new(std::ptr::null_mut::<MPI_Count>(), 0),
+                OutArray::new(array_of_datatypes, i64::from(max_datatypes)),
             )
         }
     })
@@ -690,10 +729,10 @@ entry! { MPI_Type_get_contents_c PMPI_Type_get_contents_c(
                 max_addresses,
                 max_large_counts,
                 max_datatypes,
-                array_of_integers,
-                array_of_addresses,
-                array_of_large_counts,
-                array_of_datatypes,
+                OutArray::new(array_of_integers, max_integers),
+                OutArray::new(array_of_addresses, max_addresses),
+                OutArray::new(array_of_large_counts, max_large_counts),
+                OutArray::new(array_of_datatypes, max_datatypes),
             )
         }
     })
@@ -718,11 +757,11 @@ entry! { MPI_Type_get_envelope PMPI_Type_get_envelope(
         unsafe {
             crate::calls::datatype_contents::type_get_envelope(
                 datatype,
-                &mut num_integers_wide,
-                &mut num_addresses_wide,
-                &mut num_large_counts_wide,
-                &mut num_datatypes_wide,
-                combiner,
+                Out::from(&mut num_integers_wide),
+                Out::from(&mut num_addresses_wide),
+                Out::from(&mut num_large_counts_wide),
+                Out::from(&mut num_datatypes_wide),
+                Out::new(combiner),
             )
         }?;
         unsafe { *num_integers = narrow(num_integers_wide) };
@@ -753,11 +792,11 @@ entry! { MPI_Type_get_envelope_c PMPI_Type_get_envelope_c(
         unsafe {
             crate::calls::datatype_contents::type_get_envelope_c(
                 datatype,
-                &mut num_integers_wide,
-                &mut num_addresses_wide,
-                &mut num_large_counts_wide,
-                &mut num_datatypes_wide,
-                combiner,
+                Out::from(&mut num_integers_wide),
+                Out::from(&mut num_addresses_wide),
+                Out::from(&mut num_large_counts_wide),
+                Out::from(&mut num_datatypes_wide),
+                Out::new(combiner),
             )
         }?;
         unsafe { *num_integers = num_integers_wide };
@@ -778,7 +817,11 @@ entry! { MPI_Type_get_extent PMPI_Type_get_extent(
         check::pointer("extent", extent)?;
         let mut lb_wide = 0_i64;
         let mut extent_wide = 0_i64;
-        unsafe { crate::calls::datatypes::type_get_extent(datatype, &mut lb_wide, &mut extent_wide) }?;
+        unsafe {
+            crate::calls::datatypes::type_get_extent(
+                datatype, Out::from(&mut lb_wide), Out::from(&mut extent_wide)
+            )
+        }?;
         unsafe { *lb = lb_wide as MPI_Aint };
         unsafe { *extent = extent_wide as MPI_Aint };
         Ok(())
@@ -795,7 +838,11 @@ entry! { MPI_Type_get_extent_c PMPI_Type_get_extent_c(
         check::pointer("extent", extent)?;
         let mut lb_wide = 0_i64;
         let mut extent_wide = 0_i64;
-        unsafe { crate::calls::datatypes::type_get_extent(datatype, &mut lb_wide, &mut extent_wide) }?;
+        unsafe {
+            crate::calls::datatypes::type_get_extent(
+                datatype, Out::from(&mut lb_wide), Out::from(&mut extent_wide)
+            )
+        }?;
         unsafe { *lb = lb_wide };
         unsafe { *extent = extent_wide };
         Ok(())
@@ -812,7 +859,11 @@ entry! { MPI_Type_get_true_extent PMPI_Type_get_true_extent(
         check::pointer("true_extent", true_extent)?;
         let mut true_lb_wide = 0_i64;
         let mut true_extent_wide = 0_i64;
-        unsafe { crate::calls::datatypes::type_get_true_extent(datatype, &mut true_lb_wide, &mut true_extent_wide) }?;
+        unsafe {
+            crate::calls::datatypes::type_get_true_extent(
+                datatype, Out::from(&mut true_lb_wide), Out::from(&mut true_extent_wide)
+            )
+        }?;
         unsafe { *true_lb = true_lb_wide as MPI_Aint };
         unsafe { *true_extent = true_extent_wide as MPI_Aint };
         Ok(())
@@ -829,7 +880,11 @@ entry! { MPI_Type_get_true_extent_c PMPI_Type_get_true_extent_c(
         check::pointer("true_extent", true_extent)?;
         let mut true_lb_wide = 0_i64;
         let mut true_extent_wide = 0_i64;
-        unsafe { crate::calls::datatypes::type_get_true_extent(datatype, &mut true_lb_wide, &mut true_extent_wide) }?;
+        unsafe {
+            crate::calls::datatypes::type_get_true_extent(
+                datatype, Out::from(&mut true_lb_wide), Out::from(&mut true_extent_wide)
+            )
+        }?;
         unsafe { *true_lb = true_lb_wide };
         unsafe { *true_extent = true_extent_wide };
         Ok(())
@@ -843,7 +898,11 @@ entry! { MPI_Type_get_value_index PMPI_Type_get_value_index(
 ) -> c_int {
     call(Function::TypeGetValueIndex, Scope::None, || {
         check::pointer("pair_type", pair_type)?;
-        unsafe { crate::calls::datatype_contents::type_get_value_index(value_type, index_type, pair_type) }
+        unsafe {
+            crate::calls::datatype_contents::type_get_value_index(
+                value_type, index_type, Out::new(pair_type)
+            )
+        }
     })
 } }
 
@@ -862,10 +921,10 @@ entry! { MPI_Type_indexed PMPI_Type_indexed(
         unsafe {
             crate::calls::datatypes::type_indexed(
                 i64::from(count),
-                Counts::Narrow(array_of_blocklengths),
-                Counts::Narrow(array_of_displacements),
+                Counts::Narrow(InArray::new(array_of_blocklengths, i64::from(count))),
+                Counts::Narrow(InArray::new(array_of_displacements, i64::from(count))),
                 oldtype,
-                newtype,
+                Out::new(newtype),
             )
         }
     })
@@ -886,10 +945,10 @@ entry! { MPI_Type_indexed_c PMPI_Type_indexed_c(
         unsafe {
             crate::calls::datatypes::type_indexed(
                 count,
-                Counts::Wide(array_of_blocklengths.cast()),
-                Counts::Wide(array_of_displacements.cast()),
+                Counts::Wide(InArray::new(array_of_blocklengths.cast(), count)),
+                Counts::Wide(InArray::new(array_of_displacements.cast(), count)),
                 oldtype,
-                newtype,
+                Out::new(newtype),
             )
         }
     })
@@ -899,7 +958,7 @@ entry! { MPI_Type_size PMPI_Type_size(datatype: MPI_Datatype, size: *mut c_int) 
     call(Function::TypeSize, Scope::None, || {
         check::pointer("size", size)?;
         let mut size_wide = 0_i64;
-        unsafe { crate::calls::datatypes::type_size(datatype, &mut size_wide) }?;
+        unsafe { crate::calls::datatypes::type_size(datatype, Out::from(&mut size_wide)) }?;
         unsafe { *size = narrow(size_wide) };
         Ok(())
     })
@@ -909,7 +968,7 @@ entry! { MPI_Type_size_c PMPI_Type_size_c(datatype: MPI_Datatype, size: *mut MPI
     call(Function::TypeSizeC, Scope::None, || {
         check::pointer("size", size)?;
         let mut size_wide = 0_i64;
-        unsafe { crate::calls::datatypes::type_size(datatype, &mut size_wide) }?;
+        unsafe { crate::calls::datatypes::type_size(datatype, Out::from(&mut size_wide)) }?;
         unsafe { *size = size_wide };
         Ok(())
     })
@@ -928,7 +987,7 @@ entry! { MPI_Type_vector PMPI_Type_vector(
         check::pointer("newtype", newtype)?;
         unsafe {
             crate::calls::datatypes::type_vector(
-                i64::from(count), i64::from(blocklength), i64::from(stride), oldtype, newtype
+                i64::from(count), i64::from(blocklength), i64::from(stride), oldtype, Out::new(newtype)
             )
         }
     })
@@ -945,7 +1004,7 @@ entry! { MPI_Type_vector_c PMPI_Type_vector_c(
         check::count("count", count)?;
         check::count("blocklength", blocklength)?;
         check::pointer("newtype", newtype)?;
-        unsafe { crate::calls::datatypes::type_vector_c(count, blocklength, stride, oldtype, newtype) }
+        unsafe { crate::calls::datatypes::type_vector_c(count, blocklength, stride, oldtype, Out::new(newtype)) }
     })
 } }
 
@@ -964,7 +1023,7 @@ entry! { MPI_Unpack PMPI_Unpack(
         let mut position_wide = i64::from(unsafe { *position });
         unsafe {
             crate::calls::packing::unpack(
-                inbuf, i64::from(insize), &mut position_wide, outbuf, i64::from(outcount), datatype, comm
+                inbuf, i64::from(insize), InOut::from(&mut position_wide), outbuf, i64::from(outcount), datatype, comm
             )
         }?;
         unsafe { *position = narrow(position_wide) };
@@ -987,7 +1046,7 @@ entry! { MPI_Unpack_c PMPI_Unpack_c(
         let mut position_wide = unsafe { *position };
         unsafe {
             crate::calls::packing::unpack(
-                inbuf, insize, &mut position_wide, outbuf, outcount, datatype, comm
+                inbuf, insize, InOut::from(&mut position_wide), outbuf, outcount, datatype, comm
             )
         }?;
         unsafe { *position = position_wide };
@@ -1011,7 +1070,13 @@ entry! { MPI_Unpack_external PMPI_Unpack_external(
         let mut position_wide = unsafe { *position } as i64;
         unsafe {
             crate::calls::packing::unpack_external(
-                datarep, inbuf, insize as i64, &mut position_wide, outbuf, i64::from(outcount), datatype
+                InString::new(datarep),
+                inbuf,
+                insize as i64,
+                InOut::from(&mut position_wide),
+                outbuf,
+                i64::from(outcount),
+                datatype,
             )
         }?;
         unsafe { *position = position_wide as MPI_Aint };
@@ -1035,7 +1100,7 @@ entry! { MPI_Unpack_external_c PMPI_Unpack_external_c(
         let mut position_wide = unsafe { *position };
         unsafe {
             crate::calls::packing::unpack_external(
-                datarep, inbuf, insize, &mut position_wide, outbuf, outcount, datatype
+                InString::new(datarep), inbuf, insize, InOut::from(&mut position_wide), outbuf, outcount, datatype
             )
         }?;
         unsafe { *position = position_wide };

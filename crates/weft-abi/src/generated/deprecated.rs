@@ -8,6 +8,7 @@
 use crate::arguments::*;
 use crate::boundary::{call, call_anytime, unsupported, unsupported_value, value};
 use crate::check;
+use crate::constants::*;
 use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
@@ -26,7 +27,11 @@ entry! { MPI_Attr_get PMPI_Attr_get(
     call(Function::AttrGet, Scope::Comm(comm), || {
         check::pointer("attribute_val", attribute_val)?;
         check::pointer("flag", flag)?;
-        unsafe { crate::calls::attributes::attr_get(comm, keyval, attribute_val, flag) }
+        unsafe {
+            crate::calls::attributes::attr_get(
+                comm, keyval, Out::new(attribute_val.cast::<usize>()), Out::new(flag)
+            )
+        }
     })
 } }
 
@@ -45,7 +50,7 @@ entry! { MPI_Get_elements_x PMPI_Get_elements_x(
         check::pointer("status", status)?;
         check::pointer("count", count)?;
         let mut count_wide = 0_i64;
-        unsafe { crate::calls::packing::get_elements(status, datatype, &mut count_wide) }?;
+        unsafe { crate::calls::packing::get_elements(*status, datatype, Out::from(&mut count_wide)) }?;
         unsafe { *count = count_wide };
         Ok(())
     })
@@ -63,7 +68,7 @@ entry! { MPI_Info_get PMPI_Info_get(
         check::pointer("key", key)?;
         check::pointer("value", value)?;
         check::pointer("flag", flag)?;
-        unsafe { crate::calls::info::info_get(info, key, valuelen, value, flag) }
+        unsafe { crate::calls::info::info_get(info, InString::new(key), valuelen, value, Out::new(flag)) }
     })
 } }
 
@@ -78,7 +83,11 @@ entry! { MPI_Info_get_valuelen PMPI_Info_get_valuelen(
         check::pointer("key", key)?;
         check::pointer("valuelen", valuelen)?;
         check::pointer("flag", flag)?;
-        unsafe { crate::calls::info::info_get_valuelen(info, key, valuelen, flag) }
+        unsafe {
+            crate::calls::info::info_get_valuelen(
+                info, InString::new(key), Out::new(valuelen), Out::new(flag)
+            )
+        }
     })
 } }
 
@@ -90,14 +99,14 @@ entry! { MPI_Keyval_create PMPI_Keyval_create(
 ) -> c_int {
     call(Function::KeyvalCreate, Scope::None, || {
         check::pointer("keyval", keyval)?;
-        unsafe { crate::calls::attributes::keyval_create(copy_fn, delete_fn, keyval, extra_state) }
+        unsafe { crate::calls::attributes::keyval_create(copy_fn, delete_fn, Out::new(keyval), extra_state) }
     })
 } }
 
 entry! { MPI_Keyval_free PMPI_Keyval_free(keyval: *mut c_int) -> c_int {
     call(Function::KeyvalFree, Scope::None, || {
         check::pointer("keyval", keyval)?;
-        unsafe { crate::calls::attributes::keyval_free(keyval) }
+        unsafe { crate::calls::attributes::keyval_free(InOut::new(keyval)) }
     })
 } }
 
@@ -109,7 +118,7 @@ entry! { MPI_Status_set_elements_x PMPI_Status_set_elements_x(
     call(Function::StatusSetElementsX, Scope::None, || {
         check::pointer("status", status)?;
         check::count("count", count)?;
-        unsafe { crate::calls::packing::status_set_elements(status, datatype, count) }
+        unsafe { crate::calls::packing::status_set_elements(InOut::new(status), datatype, count) }
     })
 } }
 
@@ -123,7 +132,11 @@ entry! { MPI_Type_get_extent_x PMPI_Type_get_extent_x(
         check::pointer("extent", extent)?;
         let mut lb_wide = 0_i64;
         let mut extent_wide = 0_i64;
-        unsafe { crate::calls::datatypes::type_get_extent(datatype, &mut lb_wide, &mut extent_wide) }?;
+        unsafe {
+            crate::calls::datatypes::type_get_extent(
+                datatype, Out::from(&mut lb_wide), Out::from(&mut extent_wide)
+            )
+        }?;
         unsafe { *lb = lb_wide };
         unsafe { *extent = extent_wide };
         Ok(())
@@ -140,7 +153,11 @@ entry! { MPI_Type_get_true_extent_x PMPI_Type_get_true_extent_x(
         check::pointer("true_extent", true_extent)?;
         let mut true_lb_wide = 0_i64;
         let mut true_extent_wide = 0_i64;
-        unsafe { crate::calls::datatypes::type_get_true_extent(datatype, &mut true_lb_wide, &mut true_extent_wide) }?;
+        unsafe {
+            crate::calls::datatypes::type_get_true_extent(
+                datatype, Out::from(&mut true_lb_wide), Out::from(&mut true_extent_wide)
+            )
+        }?;
         unsafe { *true_lb = true_lb_wide };
         unsafe { *true_extent = true_extent_wide };
         Ok(())
@@ -151,7 +168,7 @@ entry! { MPI_Type_size_x PMPI_Type_size_x(datatype: MPI_Datatype, size: *mut MPI
     call(Function::TypeSizeX, Scope::None, || {
         check::pointer("size", size)?;
         let mut size_wide = 0_i64;
-        unsafe { crate::calls::datatypes::type_size(datatype, &mut size_wide) }?;
+        unsafe { crate::calls::datatypes::type_size(datatype, Out::from(&mut size_wide)) }?;
         unsafe { *size = size_wide };
         Ok(())
     })

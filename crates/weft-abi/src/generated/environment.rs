@@ -8,6 +8,7 @@
 use crate::arguments::*;
 use crate::boundary::{call, call_anytime, unsupported, unsupported_value, value};
 use crate::check;
+use crate::constants::*;
 use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
@@ -16,21 +17,21 @@ use std::ffi::{c_char, c_int, c_void};
 entry! { MPI_Add_error_class PMPI_Add_error_class(errorclass: *mut c_int) -> c_int {
     call_anytime(Function::AddErrorClass, Scope::None, || {
         check::pointer("errorclass", errorclass)?;
-        unsafe { crate::calls::error_handlers::add_error_class(errorclass) }
+        unsafe { crate::calls::error_handlers::add_error_class(Out::new(errorclass)) }
     })
 } }
 
 entry! { MPI_Add_error_code PMPI_Add_error_code(errorclass: c_int, errorcode: *mut c_int) -> c_int {
     call_anytime(Function::AddErrorCode, Scope::None, || {
         check::pointer("errorcode", errorcode)?;
-        unsafe { crate::calls::error_handlers::add_error_code(errorclass, errorcode) }
+        unsafe { crate::calls::error_handlers::add_error_code(errorclass, Out::new(errorcode)) }
     })
 } }
 
 entry! { MPI_Add_error_string PMPI_Add_error_string(errorcode: c_int, string: *const c_char) -> c_int {
     call_anytime(Function::AddErrorString, Scope::None, || {
         check::pointer("string", string)?;
-        unsafe { crate::calls::error_handlers::add_error_string(errorcode, string) }
+        unsafe { crate::calls::error_handlers::add_error_string(errorcode, InString::new(string)) }
     })
 } }
 
@@ -39,7 +40,7 @@ entry! { MPI_Alloc_mem PMPI_Alloc_mem(size: MPI_Aint, info: MPI_Info, baseptr: *
         check::natural("size", size as i64)?;
         check::info("info", info)?;
         check::pointer("baseptr", baseptr)?;
-        unsafe { crate::calls::environment::alloc_mem(size, info, baseptr) }
+        unsafe { crate::calls::environment::alloc_mem(size, info, Out::new(baseptr.cast::<usize>())) }
     })
 } }
 
@@ -55,14 +56,14 @@ entry! { MPI_Comm_create_errhandler PMPI_Comm_create_errhandler(
 ) -> c_int {
     call(Function::CommCreateErrhandler, Scope::None, || {
         check::pointer("errhandler", errhandler)?;
-        unsafe { crate::calls::error_handlers::comm_create_errhandler(comm_errhandler_fn, errhandler) }
+        unsafe { crate::calls::error_handlers::comm_create_errhandler(comm_errhandler_fn, Out::new(errhandler)) }
     })
 } }
 
 entry! { MPI_Comm_get_errhandler PMPI_Comm_get_errhandler(comm: MPI_Comm, errhandler: *mut MPI_Errhandler) -> c_int {
     call(Function::CommGetErrhandler, Scope::Comm(comm), || {
         check::pointer("errhandler", errhandler)?;
-        unsafe { crate::calls::error_handlers::comm_get_errhandler(comm, errhandler) }
+        unsafe { crate::calls::error_handlers::comm_get_errhandler(comm, Out::new(errhandler)) }
     })
 } }
 
@@ -75,14 +76,14 @@ entry! { MPI_Comm_set_errhandler PMPI_Comm_set_errhandler(comm: MPI_Comm, errhan
 entry! { MPI_Errhandler_free PMPI_Errhandler_free(errhandler: *mut MPI_Errhandler) -> c_int {
     call_anytime(Function::ErrhandlerFree, Scope::None, || {
         check::pointer("errhandler", errhandler)?;
-        unsafe { crate::calls::error_handlers::errhandler_free(errhandler) }
+        unsafe { crate::calls::error_handlers::errhandler_free(InOut::new(errhandler)) }
     })
 } }
 
 entry! { MPI_Error_class PMPI_Error_class(errorcode: c_int, errorclass: *mut c_int) -> c_int {
     call_anytime(Function::ErrorClass, Scope::None, || {
         check::pointer("errorclass", errorclass)?;
-        unsafe { crate::calls::error_handlers::error_class(errorcode, errorclass) }
+        unsafe { crate::calls::error_handlers::error_class(errorcode, Out::new(errorclass)) }
     })
 } }
 
@@ -90,7 +91,11 @@ entry! { MPI_Error_string PMPI_Error_string(errorcode: c_int, string: *mut c_cha
     call_anytime(Function::ErrorString, Scope::None, || {
         check::pointer("string", string)?;
         check::pointer("resultlen", resultlen)?;
-        unsafe { crate::calls::error_handlers::error_string(errorcode, string, resultlen) }
+        unsafe {
+            crate::calls::error_handlers::error_string(
+                errorcode, OutString::new(string, MPI_MAX_ERROR_STRING as usize), Out::new(resultlen)
+            )
+        }
     })
 } }
 
@@ -106,14 +111,14 @@ entry! { MPI_File_create_errhandler PMPI_File_create_errhandler(
 ) -> c_int {
     call(Function::FileCreateErrhandler, Scope::None, || {
         check::pointer("errhandler", errhandler)?;
-        unsafe { crate::calls::error_handlers::file_create_errhandler(file_errhandler_fn, errhandler) }
+        unsafe { crate::calls::error_handlers::file_create_errhandler(file_errhandler_fn, Out::new(errhandler)) }
     })
 } }
 
 entry! { MPI_File_get_errhandler PMPI_File_get_errhandler(file: MPI_File, errhandler: *mut MPI_Errhandler) -> c_int {
     call(Function::FileGetErrhandler, Scope::File(file), || {
         check::pointer("errhandler", errhandler)?;
-        unsafe { crate::calls::error_handlers::file_get_errhandler(file, errhandler) }
+        unsafe { crate::calls::error_handlers::file_get_errhandler(file, Out::new(errhandler)) }
     })
 } }
 
@@ -130,7 +135,7 @@ entry! { MPI_Free_mem PMPI_Free_mem(base: *mut c_void) -> c_int {
 entry! { MPI_Get_hw_resource_info PMPI_Get_hw_resource_info(hw_info: *mut MPI_Info) -> c_int {
     call(Function::GetHwResourceInfo, Scope::None, || {
         check::pointer("hw_info", hw_info)?;
-        unsafe { crate::calls::environment::get_hw_resource_info(hw_info) }
+        unsafe { crate::calls::environment::get_hw_resource_info(Out::new(hw_info)) }
     })
 } }
 
@@ -138,7 +143,11 @@ entry! { MPI_Get_library_version PMPI_Get_library_version(version: *mut c_char, 
     call_anytime(Function::GetLibraryVersion, Scope::None, || {
         check::pointer("version", version)?;
         check::pointer("resultlen", resultlen)?;
-        unsafe { crate::calls::environment::get_library_version(version, resultlen) }
+        unsafe {
+            crate::calls::environment::get_library_version(
+                OutString::new(version, MPI_MAX_LIBRARY_VERSION_STRING as usize), Out::new(resultlen)
+            )
+        }
     })
 } }
 
@@ -146,7 +155,11 @@ entry! { MPI_Get_processor_name PMPI_Get_processor_name(name: *mut c_char, resul
     call(Function::GetProcessorName, Scope::None, || {
         check::pointer("name", name)?;
         check::pointer("resultlen", resultlen)?;
-        unsafe { crate::calls::environment::get_processor_name(name, resultlen) }
+        unsafe {
+            crate::calls::environment::get_processor_name(
+                OutString::new(name, MPI_MAX_PROCESSOR_NAME as usize), Out::new(resultlen)
+            )
+        }
     })
 } }
 
@@ -154,7 +167,7 @@ entry! { MPI_Get_version PMPI_Get_version(version: *mut c_int, subversion: *mut 
     call_anytime(Function::GetVersion, Scope::None, || {
         check::pointer("version", version)?;
         check::pointer("subversion", subversion)?;
-        unsafe { crate::calls::environment::get_version(version, subversion) }
+        unsafe { crate::calls::environment::get_version(Out::new(version), Out::new(subversion)) }
     })
 } }
 
@@ -188,7 +201,11 @@ entry! { MPI_Session_create_errhandler PMPI_Session_create_errhandler(
 ) -> c_int {
     call_anytime(Function::SessionCreateErrhandler, Scope::None, || {
         check::pointer("errhandler", errhandler)?;
-        unsafe { crate::calls::error_handlers::session_create_errhandler(session_errhandler_fn, errhandler) }
+        unsafe {
+            crate::calls::error_handlers::session_create_errhandler(
+                session_errhandler_fn, Out::new(errhandler)
+            )
+        }
     })
 } }
 
@@ -198,7 +215,7 @@ entry! { MPI_Session_get_errhandler PMPI_Session_get_errhandler(
 ) -> c_int {
     call(Function::SessionGetErrhandler, Scope::Session(session), || {
         check::pointer("errhandler", errhandler)?;
-        unsafe { crate::calls::error_handlers::session_get_errhandler(session, errhandler) }
+        unsafe { crate::calls::error_handlers::session_get_errhandler(session, Out::new(errhandler)) }
     })
 } }
 
@@ -223,14 +240,14 @@ entry! { MPI_Win_create_errhandler PMPI_Win_create_errhandler(
 ) -> c_int {
     call(Function::WinCreateErrhandler, Scope::None, || {
         check::pointer("errhandler", errhandler)?;
-        unsafe { crate::calls::error_handlers::win_create_errhandler(win_errhandler_fn, errhandler) }
+        unsafe { crate::calls::error_handlers::win_create_errhandler(win_errhandler_fn, Out::new(errhandler)) }
     })
 } }
 
 entry! { MPI_Win_get_errhandler PMPI_Win_get_errhandler(win: MPI_Win, errhandler: *mut MPI_Errhandler) -> c_int {
     call(Function::WinGetErrhandler, Scope::Win(win), || {
         check::pointer("errhandler", errhandler)?;
-        unsafe { crate::calls::one_sided::win_get_errhandler(win, errhandler) }
+        unsafe { crate::calls::one_sided::win_get_errhandler(win, Out::new(errhandler)) }
     })
 } }
 

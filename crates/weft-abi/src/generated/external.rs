@@ -8,6 +8,7 @@
 use crate::arguments::*;
 use crate::boundary::{call, call_anytime, unsupported, unsupported_value, value};
 use crate::check;
+use crate::constants::*;
 use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
@@ -26,14 +27,18 @@ entry! { MPI_Grequest_start PMPI_Grequest_start(
 ) -> c_int {
     call(Function::GrequestStart, Scope::None, || {
         check::pointer("request", request)?;
-        unsafe { crate::calls::requests::grequest_start(query_fn, free_fn, cancel_fn, extra_state, request) }
+        unsafe {
+            crate::calls::requests::grequest_start(
+                query_fn, free_fn, cancel_fn, extra_state, Out::new(request)
+            )
+        }
     })
 } }
 
 entry! { MPI_Status_set_cancelled PMPI_Status_set_cancelled(status: *mut MPI_Status, flag: c_int) -> c_int {
     call(Function::StatusSetCancelled, Scope::None, || {
         check::pointer("status", status)?;
-        unsafe { crate::calls::status::status_set_cancelled(status, flag) }
+        unsafe { crate::calls::status::status_set_cancelled(InOut::new(status), flag) }
     })
 } }
 
@@ -45,7 +50,7 @@ entry! { MPI_Status_set_elements PMPI_Status_set_elements(
     call(Function::StatusSetElements, Scope::None, || {
         check::pointer("status", status)?;
         check::count("count", i64::from(count))?;
-        unsafe { crate::calls::packing::status_set_elements(status, datatype, i64::from(count)) }
+        unsafe { crate::calls::packing::status_set_elements(InOut::new(status), datatype, i64::from(count)) }
     })
 } }
 
@@ -57,27 +62,27 @@ entry! { MPI_Status_set_elements_c PMPI_Status_set_elements_c(
     call(Function::StatusSetElementsC, Scope::None, || {
         check::pointer("status", status)?;
         check::count("count", count)?;
-        unsafe { crate::calls::packing::status_set_elements(status, datatype, count) }
+        unsafe { crate::calls::packing::status_set_elements(InOut::new(status), datatype, count) }
     })
 } }
 
 entry! { MPI_Status_set_error PMPI_Status_set_error(status: *mut MPI_Status, err: c_int) -> c_int {
     call(Function::StatusSetError, Scope::None, || {
         check::pointer("status", status)?;
-        unsafe { crate::calls::status::status_set_error(status, err) }
+        unsafe { crate::calls::status::status_set_error(InOut::new(status), err) }
     })
 } }
 
 entry! { MPI_Status_set_source PMPI_Status_set_source(status: *mut MPI_Status, source: c_int) -> c_int {
     call(Function::StatusSetSource, Scope::None, || {
         check::pointer("status", status)?;
-        unsafe { crate::calls::status::status_set_source(status, source) }
+        unsafe { crate::calls::status::status_set_source(InOut::new(status), source) }
     })
 } }
 
 entry! { MPI_Status_set_tag PMPI_Status_set_tag(status: *mut MPI_Status, tag: c_int) -> c_int {
     call(Function::StatusSetTag, Scope::None, || {
         check::pointer("status", status)?;
-        unsafe { crate::calls::status::status_set_tag(status, tag) }
+        unsafe { crate::calls::status::status_set_tag(InOut::new(status), tag) }
     })
 } }

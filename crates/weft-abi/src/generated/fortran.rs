@@ -8,6 +8,7 @@
 use crate::arguments::*;
 use crate::boundary::{call, call_anytime, unsupported, unsupported_value, value};
 use crate::check;
+use crate::constants::*;
 use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
@@ -20,27 +21,27 @@ entry! { MPI_Type_create_f90_complex PMPI_Type_create_f90_complex(
 ) -> c_int {
     call(Function::TypeCreateF90Complex, Scope::None, || {
         check::pointer("newtype", newtype)?;
-        unsafe { crate::calls::datatype_contents::type_create_f90_complex(p, r, newtype) }
+        unsafe { crate::calls::datatype_contents::type_create_f90_complex(p, r, Out::new(newtype)) }
     })
 } }
 
 entry! { MPI_Type_create_f90_integer PMPI_Type_create_f90_integer(r: c_int, newtype: *mut MPI_Datatype) -> c_int {
     call(Function::TypeCreateF90Integer, Scope::None, || {
         check::pointer("newtype", newtype)?;
-        unsafe { crate::calls::datatype_contents::type_create_f90_integer(r, newtype) }
+        unsafe { crate::calls::datatype_contents::type_create_f90_integer(r, Out::new(newtype)) }
     })
 } }
 
 entry! { MPI_Type_create_f90_real PMPI_Type_create_f90_real(p: c_int, r: c_int, newtype: *mut MPI_Datatype) -> c_int {
     call(Function::TypeCreateF90Real, Scope::None, || {
         check::pointer("newtype", newtype)?;
-        unsafe { crate::calls::datatype_contents::type_create_f90_real(p, r, newtype) }
+        unsafe { crate::calls::datatype_contents::type_create_f90_real(p, r, Out::new(newtype)) }
     })
 } }
 
 entry! { MPI_Type_match_size PMPI_Type_match_size(typeclass: c_int, size: c_int, datatype: *mut MPI_Datatype) -> c_int {
     call(Function::TypeMatchSize, Scope::None, || {
         check::pointer("datatype", datatype)?;
-        unsafe { crate::calls::datatype_contents::type_match_size(typeclass, size, datatype) }
+        unsafe { crate::calls::datatype_contents::type_match_size(typeclass, size, Out::new(datatype)) }
     })
 } }

@@ -8,6 +8,7 @@
 use crate::arguments::*;
 use crate::boundary::{call, call_anytime, unsupported, unsupported_value, value};
 use crate::check;
+use crate::constants::*;
 use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
@@ -16,14 +17,14 @@ use std::ffi::{c_char, c_int, c_void};
 entry! { MPI_Info_create PMPI_Info_create(info: *mut MPI_Info) -> c_int {
     call_anytime(Function::InfoCreate, Scope::None, || {
         check::pointer("info", info)?;
-        unsafe { crate::calls::info::info_create(info) }
+        unsafe { crate::calls::info::info_create(Out::new(info)) }
     })
 } }
 
 entry! { MPI_Info_create_env PMPI_Info_create_env(argc: c_int, argv: *mut *mut c_char, info: *mut MPI_Info) -> c_int {
     call_anytime(Function::InfoCreateEnv, Scope::None, || {
         check::pointer("info", info)?;
-        unsafe { crate::calls::info::info_create_env(argc, argv, info) }
+        unsafe { crate::calls::info::info_create_env(argc, argv, Out::new(info)) }
     })
 } }
 
@@ -31,7 +32,7 @@ entry! { MPI_Info_delete PMPI_Info_delete(info: MPI_Info, key: *const c_char) ->
     call_anytime(Function::InfoDelete, Scope::None, || {
         check::info("info", info)?;
         check::pointer("key", key)?;
-        unsafe { crate::calls::info::info_delete(info, key) }
+        unsafe { crate::calls::info::info_delete(info, InString::new(key)) }
     })
 } }
 
@@ -39,14 +40,14 @@ entry! { MPI_Info_dup PMPI_Info_dup(info: MPI_Info, newinfo: *mut MPI_Info) -> c
     call_anytime(Function::InfoDup, Scope::None, || {
         check::info("info", info)?;
         check::pointer("newinfo", newinfo)?;
-        unsafe { crate::calls::info::info_dup(info, newinfo) }
+        unsafe { crate::calls::info::info_dup(info, Out::new(newinfo)) }
     })
 } }
 
 entry! { MPI_Info_free PMPI_Info_free(info: *mut MPI_Info) -> c_int {
     call_anytime(Function::InfoFree, Scope::None, || {
         check::pointer("info", info)?;
-        unsafe { crate::calls::info::info_free(info) }
+        unsafe { crate::calls::info::info_free(InOut::new(info)) }
     })
 } }
 
@@ -54,7 +55,7 @@ entry! { MPI_Info_get_nkeys PMPI_Info_get_nkeys(info: MPI_Info, nkeys: *mut c_in
     call_anytime(Function::InfoGetNkeys, Scope::None, || {
         check::info("info", info)?;
         check::pointer("nkeys", nkeys)?;
-        unsafe { crate::calls::info::info_get_nkeys(info, nkeys) }
+        unsafe { crate::calls::info::info_get_nkeys(info, Out::new(nkeys)) }
     })
 } }
 
@@ -62,7 +63,7 @@ entry! { MPI_Info_get_nthkey PMPI_Info_get_nthkey(info: MPI_Info, n: c_int, key:
     call_anytime(Function::InfoGetNthkey, Scope::None, || {
         check::info("info", info)?;
         check::pointer("key", key)?;
-        unsafe { crate::calls::info::info_get_nthkey(info, n, key) }
+        unsafe { crate::calls::info::info_get_nthkey(info, n, OutString::new(key, MPI_MAX_INFO_KEY as usize)) }
     })
 } }
 
@@ -77,9 +78,13 @@ entry! { MPI_Info_get_string PMPI_Info_get_string(
         check::info("info", info)?;
         check::pointer("key", key)?;
         check::pointer("buflen", buflen)?;
-        unsafe { check::room("buflen", buflen)? };
+        check::room("buflen", unsafe { InOut::if_wanted(buflen) })?;
         check::pointer("flag", flag)?;
-        unsafe { crate::calls::info::info_get_string(info, key, buflen, value, flag) }
+        unsafe {
+            crate::calls::info::info_get_string(
+                info, InString::new(key), InOut::new(buflen), value, Out::new(flag)
+            )
+        }
     })
 } }
 
@@ -88,6 +93,6 @@ entry! { MPI_Info_set PMPI_Info_set(info: MPI_Info, key: *const c_char, value: *
         check::info("info", info)?;
         check::pointer("key", key)?;
         check::pointer("value", value)?;
-        unsafe { crate::calls::info::info_set(info, key, value) }
+        unsafe { crate::calls::info::info_set(info, InString::new(key), InString::new(value)) }
     })
 } }

@@ -8,6 +8,7 @@
 use crate::arguments::*;
 use crate::boundary::{call, call_anytime, unsupported, unsupported_value, value};
 use crate::check;
+use crate::constants::*;
 use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
@@ -322,7 +323,7 @@ entry! { MPI_Raccumulate PMPI_Raccumulate(
                 target_datatype,
                 op,
                 win,
-                request,
+                Out::new(request),
             )
         }
     })
@@ -355,7 +356,7 @@ entry! { MPI_Raccumulate_c PMPI_Raccumulate_c(
                 target_datatype,
                 op,
                 win,
-                request,
+                Out::new(request),
             )
         }
     })
@@ -386,7 +387,7 @@ entry! { MPI_Rget PMPI_Rget(
                 i64::from(target_count),
                 target_datatype,
                 win,
-                request,
+                Out::new(request),
             )
         }
     })
@@ -417,7 +418,7 @@ entry! { MPI_Rget_c PMPI_Rget_c(
                 target_count,
                 target_datatype,
                 win,
-                request,
+                Out::new(request),
             )
         }
     })
@@ -457,7 +458,7 @@ entry! { MPI_Rget_accumulate PMPI_Rget_accumulate(
                 target_datatype,
                 op,
                 win,
-                request,
+                Out::new(request),
             )
         }
     })
@@ -497,7 +498,7 @@ entry! { MPI_Rget_accumulate_c PMPI_Rget_accumulate_c(
                 target_datatype,
                 op,
                 win,
-                request,
+                Out::new(request),
             )
         }
     })
@@ -528,7 +529,7 @@ entry! { MPI_Rput PMPI_Rput(
                 i64::from(target_count),
                 target_datatype,
                 win,
-                request,
+                Out::new(request),
             )
         }
     })
@@ -559,7 +560,7 @@ entry! { MPI_Rput_c PMPI_Rput_c(
                 target_count,
                 target_datatype,
                 win,
-                request,
+                Out::new(request),
             )
         }
     })
@@ -581,7 +582,11 @@ entry! { MPI_Win_allocate PMPI_Win_allocate(
             check::pointer("win", win)?;
             Ok(())
         })?;
-        unsafe { crate::calls::one_sided::win_allocate(size, i64::from(disp_unit), info, comm, baseptr, win) }
+        unsafe {
+            crate::calls::one_sided::win_allocate(
+                size, i64::from(disp_unit), info, comm, Out::new(baseptr.cast::<usize>()), Out::new(win)
+            )
+        }
     })
 } }
 
@@ -601,7 +606,11 @@ entry! { MPI_Win_allocate_c PMPI_Win_allocate_c(
             check::pointer("win", win)?;
             Ok(())
         })?;
-        unsafe { crate::calls::one_sided::win_allocate(size, disp_unit as i64, info, comm, baseptr, win) }
+        unsafe {
+            crate::calls::one_sided::win_allocate(
+                size, disp_unit as i64, info, comm, Out::new(baseptr.cast::<usize>()), Out::new(win)
+            )
+        }
     })
 } }
 
@@ -623,7 +632,7 @@ entry! { MPI_Win_allocate_shared PMPI_Win_allocate_shared(
         })?;
         unsafe {
             crate::calls::one_sided::win_allocate_shared(
-                size, i64::from(disp_unit), info, comm, baseptr, win
+                size, i64::from(disp_unit), info, comm, Out::new(baseptr.cast::<usize>()), Out::new(win)
             )
         }
     })
@@ -645,7 +654,11 @@ entry! { MPI_Win_allocate_shared_c PMPI_Win_allocate_shared_c(
             check::pointer("win", win)?;
             Ok(())
         })?;
-        unsafe { crate::calls::one_sided::win_allocate_shared(size, disp_unit as i64, info, comm, baseptr, win) }
+        unsafe {
+            crate::calls::one_sided::win_allocate_shared(
+                size, disp_unit as i64, info, comm, Out::new(baseptr.cast::<usize>()), Out::new(win)
+            )
+        }
     })
 } }
 
@@ -675,7 +688,7 @@ entry! { MPI_Win_create PMPI_Win_create(
             check::pointer("win", win)?;
             Ok(())
         })?;
-        unsafe { crate::calls::one_sided::win_create(base, size, i64::from(disp_unit), info, comm, win) }
+        unsafe { crate::calls::one_sided::win_create(base, size, i64::from(disp_unit), info, comm, Out::new(win)) }
     })
 } }
 
@@ -694,7 +707,7 @@ entry! { MPI_Win_create_c PMPI_Win_create_c(
             check::pointer("win", win)?;
             Ok(())
         })?;
-        unsafe { crate::calls::one_sided::win_create(base, size, disp_unit as i64, info, comm, win) }
+        unsafe { crate::calls::one_sided::win_create(base, size, disp_unit as i64, info, comm, Out::new(win)) }
     })
 } }
 
@@ -705,7 +718,7 @@ entry! { MPI_Win_create_dynamic PMPI_Win_create_dynamic(info: MPI_Info, comm: MP
             check::pointer("win", win)?;
             Ok(())
         })?;
-        unsafe { crate::calls::one_sided::win_create_dynamic(info, comm, win) }
+        unsafe { crate::calls::one_sided::win_create_dynamic(info, comm, Out::new(win)) }
     })
 } }
 
@@ -736,21 +749,21 @@ entry! { MPI_Win_flush_local_all PMPI_Win_flush_local_all(win: MPI_Win) -> c_int
 entry! { MPI_Win_free PMPI_Win_free(win: *mut MPI_Win) -> c_int {
     call(Function::WinFree, scope_at(win, Scope::Win), || {
         check::pointer("win", win)?;
-        unsafe { crate::calls::one_sided::win_free(win) }
+        unsafe { crate::calls::one_sided::win_free(InOut::new(win)) }
     })
 } }
 
 entry! { MPI_Win_get_group PMPI_Win_get_group(win: MPI_Win, group: *mut MPI_Group) -> c_int {
     call(Function::WinGetGroup, Scope::Win(win), || {
         check::pointer("group", group)?;
-        unsafe { crate::calls::one_sided::win_get_group(win, group) }
+        unsafe { crate::calls::one_sided::win_get_group(win, Out::new(group)) }
     })
 } }
 
 entry! { MPI_Win_get_info PMPI_Win_get_info(win: MPI_Win, info_used: *mut MPI_Info) -> c_int {
     call(Function::WinGetInfo, Scope::Win(win), || {
         check::pointer("info_used", info_used)?;
-        unsafe { crate::calls::one_sided::win_get_info(win, info_used) }
+        unsafe { crate::calls::one_sided::win_get_info(win, Out::new(info_used)) }
     })
 } }
 
@@ -787,7 +800,11 @@ entry! { MPI_Win_shared_query PMPI_Win_shared_query(
         check::pointer("disp_unit", disp_unit)?;
         check::pointer("baseptr", baseptr)?;
         let mut disp_unit_wide = 0_i64;
-        unsafe { crate::calls::one_sided::win_shared_query(win, rank, size, &mut disp_unit_wide, baseptr) }?;
+        unsafe {
+            crate::calls::one_sided::win_shared_query(
+                win, rank, Out::new(size), Out::from(&mut disp_unit_wide), Out::new(baseptr.cast::<usize>())
+            )
+        }?;
         unsafe { *disp_unit = narrow(disp_unit_wide) };
         Ok(())
     })
@@ -805,7 +822,11 @@ entry! { MPI_Win_shared_query_c PMPI_Win_shared_query_c(
         check::pointer("disp_unit", disp_unit)?;
         check::pointer("baseptr", baseptr)?;
         let mut disp_unit_wide = 0_i64;
-        unsafe { crate::calls::one_sided::win_shared_query(win, rank, size, &mut disp_unit_wide, baseptr) }?;
+        unsafe {
+            crate::calls::one_sided::win_shared_query(
+                win, rank, Out::new(size), Out::from(&mut disp_unit_wide), Out::new(baseptr.cast::<usize>())
+            )
+        }?;
         unsafe { *disp_unit = disp_unit_wide as MPI_Aint };
         Ok(())
     })
@@ -822,7 +843,7 @@ entry! { MPI_Win_sync PMPI_Win_sync(win: MPI_Win) -> c_int {
 entry! { MPI_Win_test PMPI_Win_test(win: MPI_Win, flag: *mut c_int) -> c_int {
     call(Function::WinTest, Scope::Win(win), || {
         check::pointer("flag", flag)?;
-        unsafe { crate::calls::one_sided::win_test(win, flag) }
+        unsafe { crate::calls::one_sided::win_test(win, Out::new(flag)) }
     })
 } }
 

@@ -8,6 +8,7 @@
 use crate::arguments::*;
 use crate::boundary::{call, call_anytime, unsupported, unsupported_value, value};
 use crate::check;
+use crate::constants::*;
 use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
@@ -16,7 +17,7 @@ use std::ffi::{c_char, c_int, c_void};
 entry! { MPI_Parrived PMPI_Parrived(request: MPI_Request, partition: c_int, flag: *mut c_int) -> c_int {
     call(Function::Parrived, Scope::None, || {
         check::pointer("flag", flag)?;
-        unsafe { crate::calls::partitioned::parrived(request, partition, flag) }
+        unsafe { crate::calls::partitioned::parrived(request, partition, Out::new(flag)) }
     })
 } }
 
@@ -32,7 +33,11 @@ entry! { MPI_Pready_list PMPI_Pready_list(
     call(Function::PreadyList, Scope::None, || {
         check::natural("length", i64::from(length))?;
         check::array("array_of_partitions", array_of_partitions, i64::from(length))?;
-        unsafe { crate::calls::partitioned::pready_list(length, array_of_partitions, request) }
+        unsafe {
+            crate::calls::partitioned::pready_list(
+                length, InArray::new(array_of_partitions, i64::from(length)), request
+            )
+        }
     })
 } }
 
@@ -63,7 +68,7 @@ entry! { MPI_Precv_init PMPI_Precv_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::partitioned::precv_init(
-                buf, partitions, count, datatype, source, tag, comm, info, request
+                buf, partitions, count, datatype, source, tag, comm, info, Out::new(request)
             )
         }
     })
@@ -86,7 +91,7 @@ entry! { MPI_Precv_init_c PMPI_Precv_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::partitioned::precv_init(
-                buf, partitions, count, datatype, source, tag, comm, info, request
+                buf, partitions, count, datatype, source, tag, comm, info, Out::new(request)
             )
         }
     })
@@ -109,7 +114,7 @@ entry! { MPI_Psend_init PMPI_Psend_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::partitioned::psend_init(
-                buf, partitions, count, datatype, dest, tag, comm, info, request
+                buf, partitions, count, datatype, dest, tag, comm, info, Out::new(request)
             )
         }
     })
@@ -132,7 +137,7 @@ entry! { MPI_Psend_init_c PMPI_Psend_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::partitioned::psend_init(
-                buf, partitions, count, datatype, dest, tag, comm, info, request
+                buf, partitions, count, datatype, dest, tag, comm, info, Out::new(request)
             )
         }
     })

@@ -8,6 +8,7 @@
 use crate::arguments::*;
 use crate::boundary::{call, call_anytime, unsupported, unsupported_value, value};
 use crate::check;
+use crate::constants::*;
 use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
@@ -59,7 +60,7 @@ entry! { MPI_Bsend_init PMPI_Bsend_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::bsend(
-                Form::Persistent(request), buf, i64::from(count), datatype, dest, tag, comm
+                Form::Persistent(Out::new(request)), buf, i64::from(count), datatype, dest, tag, comm
             )
         }
     })
@@ -79,7 +80,7 @@ entry! { MPI_Bsend_init_c PMPI_Bsend_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::bsend(
-                Form::Persistent(request), buf, count, datatype, dest, tag, comm
+                Form::Persistent(Out::new(request)), buf, count, datatype, dest, tag, comm
             )
         }
     })
@@ -104,7 +105,11 @@ entry! { MPI_Buffer_detach PMPI_Buffer_detach(buffer_addr: *mut c_void, size: *m
         check::pointer("buffer_addr", buffer_addr)?;
         check::pointer("size", size)?;
         let mut size_wide = 0_i64;
-        unsafe { crate::calls::buffers::buffer_detach(buffer_addr, &mut size_wide) }?;
+        unsafe {
+            crate::calls::buffers::buffer_detach(
+                Out::new(buffer_addr.cast::<usize>()), Out::from(&mut size_wide)
+            )
+        }?;
         unsafe { *size = narrow(size_wide) };
         Ok(())
     })
@@ -115,7 +120,11 @@ entry! { MPI_Buffer_detach_c PMPI_Buffer_detach_c(buffer_addr: *mut c_void, size
         check::pointer("buffer_addr", buffer_addr)?;
         check::pointer("size", size)?;
         let mut size_wide = 0_i64;
-        unsafe { crate::calls::buffers::buffer_detach(buffer_addr, &mut size_wide) }?;
+        unsafe {
+            crate::calls::buffers::buffer_detach(
+                Out::new(buffer_addr.cast::<usize>()), Out::from(&mut size_wide)
+            )
+        }?;
         unsafe { *size = size_wide };
         Ok(())
     })
@@ -128,14 +137,14 @@ entry! { MPI_Buffer_flush PMPI_Buffer_flush() -> c_int {
 entry! { MPI_Buffer_iflush PMPI_Buffer_iflush(request: *mut MPI_Request) -> c_int {
     call(Function::BufferIflush, Scope::None, || {
         check::pointer("request", request)?;
-        unsafe { crate::calls::buffers::buffer_iflush(request) }
+        unsafe { crate::calls::buffers::buffer_iflush(Out::new(request)) }
     })
 } }
 
 entry! { MPI_Cancel PMPI_Cancel(request: *mut MPI_Request) -> c_int {
     call(Function::Cancel, Scope::None, || {
         check::pointer("request", request)?;
-        unsafe { crate::calls::requests::cancel(request) }
+        unsafe { crate::calls::requests::cancel(InOut::new(request)) }
     })
 } }
 
@@ -166,7 +175,11 @@ entry! { MPI_Comm_detach_buffer PMPI_Comm_detach_buffer(
         check::pointer("buffer_addr", buffer_addr)?;
         check::pointer("size", size)?;
         let mut size_wide = 0_i64;
-        unsafe { crate::calls::buffers::comm_detach_buffer(comm, buffer_addr, &mut size_wide) }?;
+        unsafe {
+            crate::calls::buffers::comm_detach_buffer(
+                comm, Out::new(buffer_addr.cast::<usize>()), Out::from(&mut size_wide)
+            )
+        }?;
         unsafe { *size = narrow(size_wide) };
         Ok(())
     })
@@ -181,7 +194,11 @@ entry! { MPI_Comm_detach_buffer_c PMPI_Comm_detach_buffer_c(
         check::pointer("buffer_addr", buffer_addr)?;
         check::pointer("size", size)?;
         let mut size_wide = 0_i64;
-        unsafe { crate::calls::buffers::comm_detach_buffer(comm, buffer_addr, &mut size_wide) }?;
+        unsafe {
+            crate::calls::buffers::comm_detach_buffer(
+                comm, Out::new(buffer_addr.cast::<usize>()), Out::from(&mut size_wide)
+            )
+        }?;
         unsafe { *size = size_wide };
         Ok(())
     })
@@ -194,7 +211,7 @@ entry! { MPI_Comm_flush_buffer PMPI_Comm_flush_buffer(comm: MPI_Comm) -> c_int {
 entry! { MPI_Comm_iflush_buffer PMPI_Comm_iflush_buffer(comm: MPI_Comm, request: *mut MPI_Request) -> c_int {
     call(Function::CommIflushBuffer, Scope::Comm(comm), || {
         check::pointer("request", request)?;
-        unsafe { crate::calls::buffers::comm_iflush_buffer(comm, request) }
+        unsafe { crate::calls::buffers::comm_iflush_buffer(comm, Out::new(request)) }
     })
 } }
 
@@ -203,7 +220,7 @@ entry! { MPI_Get_count PMPI_Get_count(status: *const MPI_Status, datatype: MPI_D
         check::pointer("status", status)?;
         check::pointer("count", count)?;
         let mut count_wide = 0_i64;
-        unsafe { crate::calls::packing::get_count(status, datatype, &mut count_wide) }?;
+        unsafe { crate::calls::packing::get_count(*status, datatype, Out::from(&mut count_wide)) }?;
         unsafe { *count = narrow(count_wide) };
         Ok(())
     })
@@ -218,7 +235,7 @@ entry! { MPI_Get_count_c PMPI_Get_count_c(
         check::pointer("status", status)?;
         check::pointer("count", count)?;
         let mut count_wide = 0_i64;
-        unsafe { crate::calls::packing::get_count(status, datatype, &mut count_wide) }?;
+        unsafe { crate::calls::packing::get_count(*status, datatype, Out::from(&mut count_wide)) }?;
         unsafe { *count = count_wide };
         Ok(())
     })
@@ -238,7 +255,7 @@ entry! { MPI_Ibsend PMPI_Ibsend(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::bsend(
-                Form::Nonblocking(request), buf, i64::from(count), datatype, dest, tag, comm
+                Form::Nonblocking(Out::new(request)), buf, i64::from(count), datatype, dest, tag, comm
             )
         }
     })
@@ -258,7 +275,7 @@ entry! { MPI_Ibsend_c PMPI_Ibsend_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::bsend(
-                Form::Nonblocking(request), buf, count, datatype, dest, tag, comm
+                Form::Nonblocking(Out::new(request)), buf, count, datatype, dest, tag, comm
             )
         }
     })
@@ -275,7 +292,11 @@ entry! { MPI_Improbe PMPI_Improbe(
     call(Function::Improbe, Scope::Comm(comm), || {
         check::pointer("flag", flag)?;
         check::pointer("message", message)?;
-        unsafe { crate::calls::point_to_point::improbe(source, tag, comm, flag, message, status) }
+        unsafe {
+            crate::calls::point_to_point::improbe(
+                source, tag, comm, Out::new(flag), Out::new(message), InOut::if_wanted(status)
+            )
+        }
     })
 } }
 
@@ -290,7 +311,11 @@ entry! { MPI_Imrecv PMPI_Imrecv(
         check::count("count", i64::from(count))?;
         check::pointer("message", message)?;
         check::pointer("request", request)?;
-        unsafe { crate::calls::point_to_point::imrecv(buf, i64::from(count), datatype, message, request) }
+        unsafe {
+            crate::calls::point_to_point::imrecv(
+                buf, i64::from(count), datatype, InOut::new(message), Out::new(request)
+            )
+        }
     })
 } }
 
@@ -305,7 +330,11 @@ entry! { MPI_Imrecv_c PMPI_Imrecv_c(
         check::count("count", count)?;
         check::pointer("message", message)?;
         check::pointer("request", request)?;
-        unsafe { crate::calls::point_to_point::imrecv(buf, count, datatype, message, request) }
+        unsafe {
+            crate::calls::point_to_point::imrecv(
+                buf, count, datatype, InOut::new(message), Out::new(request)
+            )
+        }
     })
 } }
 
@@ -318,7 +347,7 @@ entry! { MPI_Iprobe PMPI_Iprobe(
 ) -> c_int {
     call(Function::Iprobe, Scope::Comm(comm), || {
         check::pointer("flag", flag)?;
-        unsafe { crate::calls::point_to_point::iprobe(source, tag, comm, flag, status) }
+        unsafe { crate::calls::point_to_point::iprobe(source, tag, comm, Out::new(flag), InOut::if_wanted(status)) }
     })
 } }
 
@@ -334,7 +363,11 @@ entry! { MPI_Irecv PMPI_Irecv(
     call(Function::Irecv, Scope::Comm(comm), || {
         check::count("count", i64::from(count))?;
         check::pointer("request", request)?;
-        unsafe { crate::calls::point_to_point::irecv(buf, i64::from(count), datatype, source, tag, comm, request) }
+        unsafe {
+            crate::calls::point_to_point::irecv(
+                buf, i64::from(count), datatype, source, tag, comm, Out::new(request)
+            )
+        }
     })
 } }
 
@@ -350,7 +383,7 @@ entry! { MPI_Irecv_c PMPI_Irecv_c(
     call(Function::IrecvC, Scope::Comm(comm), || {
         check::count("count", count)?;
         check::pointer("request", request)?;
-        unsafe { crate::calls::point_to_point::irecv(buf, count, datatype, source, tag, comm, request) }
+        unsafe { crate::calls::point_to_point::irecv(buf, count, datatype, source, tag, comm, Out::new(request)) }
     })
 } }
 
@@ -368,7 +401,7 @@ entry! { MPI_Irsend PMPI_Irsend(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::rsend(
-                Form::Nonblocking(request), buf, i64::from(count), datatype, dest, tag, comm
+                Form::Nonblocking(Out::new(request)), buf, i64::from(count), datatype, dest, tag, comm
             )
         }
     })
@@ -388,7 +421,7 @@ entry! { MPI_Irsend_c PMPI_Irsend_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::rsend(
-                Form::Nonblocking(request), buf, count, datatype, dest, tag, comm
+                Form::Nonblocking(Out::new(request)), buf, count, datatype, dest, tag, comm
             )
         }
     })
@@ -408,7 +441,7 @@ entry! { MPI_Isend PMPI_Isend(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::send(
-                Form::Nonblocking(request), buf, i64::from(count), datatype, dest, tag, comm
+                Form::Nonblocking(Out::new(request)), buf, i64::from(count), datatype, dest, tag, comm
             )
         }
     })
@@ -428,7 +461,7 @@ entry! { MPI_Isend_c PMPI_Isend_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::send(
-                Form::Nonblocking(request), buf, count, datatype, dest, tag, comm
+                Form::Nonblocking(Out::new(request)), buf, count, datatype, dest, tag, comm
             )
         }
     })
@@ -465,7 +498,7 @@ entry! { MPI_Isendrecv PMPI_Isendrecv(
                 source,
                 recvtag,
                 comm,
-                request,
+                Out::new(request),
             )
         }
     })
@@ -502,7 +535,7 @@ entry! { MPI_Isendrecv_c PMPI_Isendrecv_c(
                 source,
                 recvtag,
                 comm,
-                request,
+                Out::new(request),
             )
         }
     })
@@ -524,7 +557,7 @@ entry! { MPI_Isendrecv_replace PMPI_Isendrecv_replace(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::isendrecv_replace(
-                buf, i64::from(count), datatype, dest, sendtag, source, recvtag, comm, request
+                buf, i64::from(count), datatype, dest, sendtag, source, recvtag, comm, Out::new(request)
             )
         }
     })
@@ -546,7 +579,7 @@ entry! { MPI_Isendrecv_replace_c PMPI_Isendrecv_replace_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::isendrecv_replace(
-                buf, count, datatype, dest, sendtag, source, recvtag, comm, request
+                buf, count, datatype, dest, sendtag, source, recvtag, comm, Out::new(request)
             )
         }
     })
@@ -566,7 +599,7 @@ entry! { MPI_Issend PMPI_Issend(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::ssend(
-                Form::Nonblocking(request), buf, i64::from(count), datatype, dest, tag, comm
+                Form::Nonblocking(Out::new(request)), buf, i64::from(count), datatype, dest, tag, comm
             )
         }
     })
@@ -586,7 +619,7 @@ entry! { MPI_Issend_c PMPI_Issend_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::ssend(
-                Form::Nonblocking(request), buf, count, datatype, dest, tag, comm
+                Form::Nonblocking(Out::new(request)), buf, count, datatype, dest, tag, comm
             )
         }
     })
@@ -601,7 +634,11 @@ entry! { MPI_Mprobe PMPI_Mprobe(
 ) -> c_int {
     call(Function::Mprobe, Scope::Comm(comm), || {
         check::pointer("message", message)?;
-        unsafe { crate::calls::point_to_point::mprobe(source, tag, comm, message, status) }
+        unsafe {
+            crate::calls::point_to_point::mprobe(
+                source, tag, comm, Out::new(message), InOut::if_wanted(status)
+            )
+        }
     })
 } }
 
@@ -615,7 +652,11 @@ entry! { MPI_Mrecv PMPI_Mrecv(
     call(Function::Mrecv, Scope::None, || {
         check::count("count", i64::from(count))?;
         check::pointer("message", message)?;
-        unsafe { crate::calls::point_to_point::mrecv(buf, i64::from(count), datatype, message, status) }
+        unsafe {
+            crate::calls::point_to_point::mrecv(
+                buf, i64::from(count), datatype, InOut::new(message), InOut::if_wanted(status)
+            )
+        }
     })
 } }
 
@@ -629,13 +670,17 @@ entry! { MPI_Mrecv_c PMPI_Mrecv_c(
     call(Function::MrecvC, Scope::None, || {
         check::count("count", count)?;
         check::pointer("message", message)?;
-        unsafe { crate::calls::point_to_point::mrecv(buf, count, datatype, message, status) }
+        unsafe {
+            crate::calls::point_to_point::mrecv(
+                buf, count, datatype, InOut::new(message), InOut::if_wanted(status)
+            )
+        }
     })
 } }
 
 entry! { MPI_Probe PMPI_Probe(source: c_int, tag: c_int, comm: MPI_Comm, status: *mut MPI_Status) -> c_int {
     call(Function::Probe, Scope::Comm(comm), || {
-        unsafe { crate::calls::point_to_point::probe(source, tag, comm, status) }
+        unsafe { crate::calls::point_to_point::probe(source, tag, comm, InOut::if_wanted(status)) }
     })
 } }
 
@@ -650,7 +695,11 @@ entry! { MPI_Recv PMPI_Recv(
 ) -> c_int {
     call(Function::Recv, Scope::Comm(comm), || {
         check::count("count", i64::from(count))?;
-        unsafe { crate::calls::point_to_point::recv(buf, i64::from(count), datatype, source, tag, comm, status) }
+        unsafe {
+            crate::calls::point_to_point::recv(
+                buf, i64::from(count), datatype, source, tag, comm, InOut::if_wanted(status)
+            )
+        }
     })
 } }
 
@@ -665,7 +714,11 @@ entry! { MPI_Recv_c PMPI_Recv_c(
 ) -> c_int {
     call(Function::RecvC, Scope::Comm(comm), || {
         check::count("count", count)?;
-        unsafe { crate::calls::point_to_point::recv(buf, count, datatype, source, tag, comm, status) }
+        unsafe {
+            crate::calls::point_to_point::recv(
+                buf, count, datatype, source, tag, comm, InOut::if_wanted(status)
+            )
+        }
     })
 } }
 
@@ -683,7 +736,7 @@ entry! { MPI_Recv_init PMPI_Recv_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::recv_init(
-                buf, i64::from(count), datatype, source, tag, comm, request
+                buf, i64::from(count), datatype, source, tag, comm, Out::new(request)
             )
         }
     })
@@ -701,14 +754,18 @@ entry! { MPI_Recv_init_c PMPI_Recv_init_c(
     call(Function::RecvInitC, Scope::Comm(comm), || {
         check::count("count", count)?;
         check::pointer("request", request)?;
-        unsafe { crate::calls::point_to_point::recv_init(buf, count, datatype, source, tag, comm, request) }
+        unsafe {
+            crate::calls::point_to_point::recv_init(
+                buf, count, datatype, source, tag, comm, Out::new(request)
+            )
+        }
     })
 } }
 
 entry! { MPI_Request_free PMPI_Request_free(request: *mut MPI_Request) -> c_int {
     call(Function::RequestFree, Scope::None, || {
         check::pointer("request", request)?;
-        unsafe { crate::calls::requests::request_free(request) }
+        unsafe { crate::calls::requests::request_free(InOut::new(request)) }
     })
 } }
 
@@ -719,7 +776,7 @@ entry! { MPI_Request_get_status PMPI_Request_get_status(
 ) -> c_int {
     call(Function::RequestGetStatus, Scope::None, || {
         check::pointer("flag", flag)?;
-        unsafe { crate::calls::requests::request_get_status(request, flag, status) }
+        unsafe { crate::calls::requests::request_get_status(request, Out::new(flag), InOut::if_wanted(status)) }
     })
 } }
 
@@ -733,7 +790,14 @@ entry! { MPI_Request_get_status_all PMPI_Request_get_status_all(
         check::natural("count", i64::from(count))?;
         check::array("array_of_requests", array_of_requests, i64::from(count))?;
         check::pointer("flag", flag)?;
-        unsafe { crate::calls::requests::request_get_status_all(count, array_of_requests, flag, array_of_statuses) }
+        unsafe {
+            crate::calls::requests::request_get_status_all(
+                count,
+                InArray::new(array_of_requests, i64::from(count)),
+                Out::new(flag),
+                InOutArray::if_wanted(array_of_statuses, i64::from(count)),
+            )
+        }
     })
 } }
 
@@ -749,7 +813,15 @@ entry! { MPI_Request_get_status_any PMPI_Request_get_status_any(
         check::array("array_of_requests", array_of_requests, i64::from(count))?;
         check::pointer("index", index)?;
         check::pointer("flag", flag)?;
-        unsafe { crate::calls::requests::request_get_status_any(count, array_of_requests, index, flag, status) }
+        unsafe {
+            crate::calls::requests::request_get_status_any(
+                count,
+                InArray::new(array_of_requests, i64::from(count)),
+                Out::new(index),
+                Out::new(flag),
+                InOut::if_wanted(status),
+            )
+        }
     })
 } }
 
@@ -766,7 +838,11 @@ entry! { MPI_Request_get_status_some PMPI_Request_get_status_some(
         check::pointer("outcount", outcount)?;
         unsafe {
             crate::calls::requests::request_get_status_some(
-                incount, array_of_requests, outcount, array_of_indices, array_of_statuses
+                incount,
+                InArray::new(array_of_requests, i64::from(incount)),
+                Out::new(outcount),
+                OutArray::new(array_of_indices, i64::from(incount)),
+                InOutArray::if_wanted(array_of_statuses, i64::from(incount)),
             )
         }
     })
@@ -818,7 +894,7 @@ entry! { MPI_Rsend_init PMPI_Rsend_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::rsend(
-                Form::Persistent(request), buf, i64::from(count), datatype, dest, tag, comm
+                Form::Persistent(Out::new(request)), buf, i64::from(count), datatype, dest, tag, comm
             )
         }
     })
@@ -838,7 +914,7 @@ entry! { MPI_Rsend_init_c PMPI_Rsend_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::rsend(
-                Form::Persistent(request), buf, count, datatype, dest, tag, comm
+                Form::Persistent(Out::new(request)), buf, count, datatype, dest, tag, comm
             )
         }
     })
@@ -890,7 +966,7 @@ entry! { MPI_Send_init PMPI_Send_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::send(
-                Form::Persistent(request), buf, i64::from(count), datatype, dest, tag, comm
+                Form::Persistent(Out::new(request)), buf, i64::from(count), datatype, dest, tag, comm
             )
         }
     })
@@ -910,7 +986,7 @@ entry! { MPI_Send_init_c PMPI_Send_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::send(
-                Form::Persistent(request), buf, count, datatype, dest, tag, comm
+                Form::Persistent(Out::new(request)), buf, count, datatype, dest, tag, comm
             )
         }
     })
@@ -946,7 +1022,7 @@ entry! { MPI_Sendrecv PMPI_Sendrecv(
                 source,
                 recvtag,
                 comm,
-                status,
+                InOut::if_wanted(status),
             )
         }
     })
@@ -982,7 +1058,7 @@ entry! { MPI_Sendrecv_c PMPI_Sendrecv_c(
                 source,
                 recvtag,
                 comm,
-                status,
+                InOut::if_wanted(status),
             )
         }
     })
@@ -1003,7 +1079,7 @@ entry! { MPI_Sendrecv_replace PMPI_Sendrecv_replace(
         check::count("count", i64::from(count))?;
         unsafe {
             crate::calls::point_to_point::sendrecv_replace(
-                buf, i64::from(count), datatype, dest, sendtag, source, recvtag, comm, status
+                buf, i64::from(count), datatype, dest, sendtag, source, recvtag, comm, InOut::if_wanted(status)
             )
         }
     })
@@ -1024,7 +1100,7 @@ entry! { MPI_Sendrecv_replace_c PMPI_Sendrecv_replace_c(
         check::count("count", count)?;
         unsafe {
             crate::calls::point_to_point::sendrecv_replace(
-                buf, count, datatype, dest, sendtag, source, recvtag, comm, status
+                buf, count, datatype, dest, sendtag, source, recvtag, comm, InOut::if_wanted(status)
             )
         }
     })
@@ -1061,7 +1137,11 @@ entry! { MPI_Session_detach_buffer PMPI_Session_detach_buffer(
         check::pointer("buffer_addr", buffer_addr)?;
         check::pointer("size", size)?;
         let mut size_wide = 0_i64;
-        unsafe { crate::calls::buffers::session_detach_buffer(session, buffer_addr, &mut size_wide) }?;
+        unsafe {
+            crate::calls::buffers::session_detach_buffer(
+                session, Out::new(buffer_addr.cast::<usize>()), Out::from(&mut size_wide)
+            )
+        }?;
         unsafe { *size = narrow(size_wide) };
         Ok(())
     })
@@ -1076,7 +1156,11 @@ entry! { MPI_Session_detach_buffer_c PMPI_Session_detach_buffer_c(
         check::pointer("buffer_addr", buffer_addr)?;
         check::pointer("size", size)?;
         let mut size_wide = 0_i64;
-        unsafe { crate::calls::buffers::session_detach_buffer(session, buffer_addr, &mut size_wide) }?;
+        unsafe {
+            crate::calls::buffers::session_detach_buffer(
+                session, Out::new(buffer_addr.cast::<usize>()), Out::from(&mut size_wide)
+            )
+        }?;
         unsafe { *size = size_wide };
         Ok(())
     })
@@ -1094,7 +1178,7 @@ entry! { MPI_Session_iflush_buffer PMPI_Session_iflush_buffer(
 ) -> c_int {
     call(Function::SessionIflushBuffer, Scope::Session(session), || {
         check::pointer("request", request)?;
-        unsafe { crate::calls::buffers::session_iflush_buffer(session, request) }
+        unsafe { crate::calls::buffers::session_iflush_buffer(session, Out::new(request)) }
     })
 } }
 
@@ -1144,7 +1228,7 @@ entry! { MPI_Ssend_init PMPI_Ssend_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::ssend(
-                Form::Persistent(request), buf, i64::from(count), datatype, dest, tag, comm
+                Form::Persistent(Out::new(request)), buf, i64::from(count), datatype, dest, tag, comm
             )
         }
     })
@@ -1164,7 +1248,7 @@ entry! { MPI_Ssend_init_c PMPI_Ssend_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::ssend(
-                Form::Persistent(request), buf, count, datatype, dest, tag, comm
+                Form::Persistent(Out::new(request)), buf, count, datatype, dest, tag, comm
             )
         }
     })
@@ -1173,7 +1257,7 @@ entry! { MPI_Ssend_init_c PMPI_Ssend_init_c(
 entry! { MPI_Start PMPI_Start(request: *mut MPI_Request) -> c_int {
     call(Function::Start, Scope::None, || {
         check::pointer("request", request)?;
-        unsafe { crate::calls::requests::start(request) }
+        unsafe { crate::calls::requests::start(InOut::new(request)) }
     })
 } }
 
@@ -1181,7 +1265,7 @@ entry! { MPI_Startall PMPI_Startall(count: c_int, array_of_requests: *mut MPI_Re
     call(Function::Startall, Scope::None, || {
         check::natural("count", i64::from(count))?;
         check::array("array_of_requests", array_of_requests, i64::from(count))?;
-        unsafe { crate::calls::requests::startall(count, array_of_requests) }
+        unsafe { crate::calls::requests::startall(count, InOutArray::new(array_of_requests, i64::from(count))) }
     })
 } }
 
@@ -1189,7 +1273,7 @@ entry! { MPI_Status_get_error PMPI_Status_get_error(status: *const MPI_Status, e
     call(Function::StatusGetError, Scope::None, || {
         check::pointer("status", status)?;
         check::pointer("err", err)?;
-        unsafe { crate::calls::status::status_get_error(status, err) }
+        unsafe { crate::calls::status::status_get_error(*status, Out::new(err)) }
     })
 } }
 
@@ -1197,7 +1281,7 @@ entry! { MPI_Status_get_source PMPI_Status_get_source(status: *const MPI_Status,
     call(Function::StatusGetSource, Scope::None, || {
         check::pointer("status", status)?;
         check::pointer("source", source)?;
-        unsafe { crate::calls::status::status_get_source(status, source) }
+        unsafe { crate::calls::status::status_get_source(*status, Out::new(source)) }
     })
 } }
 
@@ -1205,7 +1289,7 @@ entry! { MPI_Status_get_tag PMPI_Status_get_tag(status: *const MPI_Status, tag: 
     call(Function::StatusGetTag, Scope::None, || {
         check::pointer("status", status)?;
         check::pointer("tag", tag)?;
-        unsafe { crate::calls::status::status_get_tag(status, tag) }
+        unsafe { crate::calls::status::status_get_tag(*status, Out::new(tag)) }
     })
 } }
 
@@ -1213,7 +1297,7 @@ entry! { MPI_Test PMPI_Test(request: *mut MPI_Request, flag: *mut c_int, status:
     call(Function::Test, Scope::None, || {
         check::pointer("request", request)?;
         check::pointer("flag", flag)?;
-        unsafe { crate::calls::requests::test(request, flag, status) }
+        unsafe { crate::calls::requests::test(InOut::new(request), Out::new(flag), InOut::if_wanted(status)) }
     })
 } }
 
@@ -1221,7 +1305,7 @@ entry! { MPI_Test_cancelled PMPI_Test_cancelled(status: *const MPI_Status, flag:
     call(Function::TestCancelled, Scope::None, || {
         check::pointer("status", status)?;
         check::pointer("flag", flag)?;
-        unsafe { crate::calls::status::test_cancelled(status, flag) }
+        unsafe { crate::calls::status::test_cancelled(*status, Out::new(flag)) }
     })
 } }
 
@@ -1235,7 +1319,14 @@ entry! { MPI_Testall PMPI_Testall(
         check::natural("count", i64::from(count))?;
         check::array("array_of_requests", array_of_requests, i64::from(count))?;
         check::pointer("flag", flag)?;
-        unsafe { crate::calls::requests::testall(count, array_of_requests, flag, array_of_statuses) }
+        unsafe {
+            crate::calls::requests::testall(
+                count,
+                InOutArray::new(array_of_requests, i64::from(count)),
+                Out::new(flag),
+                InOutArray::if_wanted(array_of_statuses, i64::from(count)),
+            )
+        }
     })
 } }
 
@@ -1251,7 +1342,15 @@ entry! { MPI_Testany PMPI_Testany(
         check::array("array_of_requests", array_of_requests, i64::from(count))?;
         check::pointer("index", index)?;
         check::pointer("flag", flag)?;
-        unsafe { crate::calls::requests::testany(count, array_of_requests, index, flag, status) }
+        unsafe {
+            crate::calls::requests::testany(
+                count,
+                InOutArray::new(array_of_requests, i64::from(count)),
+                Out::new(index),
+                Out::new(flag),
+                InOut::if_wanted(status),
+            )
+        }
     })
 } }
 
@@ -1268,7 +1367,11 @@ entry! { MPI_Testsome PMPI_Testsome(
         check::pointer("outcount", outcount)?;
         unsafe {
             crate::calls::requests::testsome(
-                incount, array_of_requests, outcount, array_of_indices, array_of_statuses
+                incount,
+                InOutArray::new(array_of_requests, i64::from(incount)),
+                Out::new(outcount),
+                OutArray::new(array_of_indices, i64::from(incount)),
+                InOutArray::if_wanted(array_of_statuses, i64::from(incount)),
             )
         }
     })
@@ -1277,7 +1380,7 @@ entry! { MPI_Testsome PMPI_Testsome(
 entry! { MPI_Wait PMPI_Wait(request: *mut MPI_Request, status: *mut MPI_Status) -> c_int {
     call(Function::Wait, Scope::None, || {
         check::pointer("request", request)?;
-        unsafe { crate::calls::requests::wait(request, status) }
+        unsafe { crate::calls::requests::wait(InOut::new(request), InOut::if_wanted(status)) }
     })
 } }
 
@@ -1289,7 +1392,13 @@ entry! { MPI_Waitall PMPI_Waitall(
     call(Function::Waitall, Scope::None, || {
         check::natural("count", i64::from(count))?;
         check::array("array_of_requests", array_of_requests, i64::from(count))?;
-        unsafe { crate::calls::requests::waitall(count, array_of_requests, array_of_statuses) }
+        unsafe {
+            crate::calls::requests::waitall(
+                count,
+                InOutArray::new(array_of_requests, i64::from(count)),
+                InOutArray::if_wanted(array_of_statuses, i64::from(count)),
+            )
+        }
     })
 } }
 
@@ -1303,7 +1412,11 @@ entry! { MPI_Waitany PMPI_Waitany(
         check::natural("count", i64::from(count))?;
         check::array("array_of_requests", array_of_requests, i64::from(count))?;
         check::pointer("index", index)?;
-        unsafe { crate::calls::requests::waitany(count, array_of_requests, index, status) }
+        unsafe {
+            crate::calls::requests::waitany(
+                count, InOutArray::new(array_of_requests, i64::from(count)), Out::new(index), InOut::if_wanted(status)
+            )
+        }
     })
 } }
 
@@ -1320,7 +1433,11 @@ entry! { MPI_Waitsome PMPI_Waitsome(
         check::pointer("outcount", outcount)?;
         unsafe {
             crate::calls::requests::waitsome(
-                incount, array_of_requests, outcount, array_of_indices, array_of_statuses
+                incount,
+                InOutArray::new(array_of_requests, i64::from(incount)),
+                Out::new(outcount),
+                OutArray::new(array_of_indices, i64::from(incount)),
+                InOutArray::if_wanted(array_of_statuses, i64::from(incount)),
             )
         }
     })

@@ -8,6 +8,7 @@
 use crate::arguments::*;
 use crate::boundary::{call, call_anytime, unsupported, unsupported_value, value};
 use crate::check;
+use crate::constants::*;
 use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
@@ -44,14 +45,14 @@ entry! { MPI_Comm_connect PMPI_Comm_connect(
 entry! { MPI_Comm_disconnect PMPI_Comm_disconnect(comm: *mut MPI_Comm) -> c_int {
     call(Function::CommDisconnect, scope_at(comm, Scope::Comm), || {
         check::pointer("comm", comm)?;
-        unsafe { crate::calls::communicators::comm_disconnect(comm) }
+        unsafe { crate::calls::communicators::comm_disconnect(InOut::new(comm)) }
     })
 } }
 
 entry! { MPI_Comm_get_parent PMPI_Comm_get_parent(parent: *mut MPI_Comm) -> c_int {
     call(Function::CommGetParent, Scope::None, || {
         check::pointer("parent", parent)?;
-        unsafe { crate::calls::communicators::comm_get_parent(parent) }
+        unsafe { crate::calls::communicators::comm_get_parent(Out::new(parent)) }
     })
 } }
 
@@ -93,7 +94,7 @@ entry! { MPI_Finalize PMPI_Finalize() -> c_int {
 entry! { MPI_Finalized PMPI_Finalized(flag: *mut c_int) -> c_int {
     call_anytime(Function::Finalized, Scope::None, || {
         check::pointer("flag", flag)?;
-        unsafe { crate::calls::environment::finalized(flag) }
+        unsafe { crate::calls::environment::finalized(Out::new(flag)) }
     })
 } }
 
@@ -109,21 +110,21 @@ entry! { MPI_Init_thread PMPI_Init_thread(
 ) -> c_int {
     call_anytime(Function::InitThread, Scope::None, || {
         check::pointer("provided", provided)?;
-        unsafe { crate::calls::environment::init_thread(argc, argv, required, provided) }
+        unsafe { crate::calls::environment::init_thread(argc, argv, required, Out::new(provided)) }
     })
 } }
 
 entry! { MPI_Initialized PMPI_Initialized(flag: *mut c_int) -> c_int {
     call_anytime(Function::Initialized, Scope::None, || {
         check::pointer("flag", flag)?;
-        unsafe { crate::calls::environment::initialized(flag) }
+        unsafe { crate::calls::environment::initialized(Out::new(flag)) }
     })
 } }
 
 entry! { MPI_Is_thread_main PMPI_Is_thread_main(flag: *mut c_int) -> c_int {
     call(Function::IsThreadMain, Scope::None, || {
         check::pointer("flag", flag)?;
-        unsafe { crate::calls::environment::is_thread_main(flag) }
+        unsafe { crate::calls::environment::is_thread_main(Out::new(flag)) }
     })
 } }
 
@@ -150,21 +151,21 @@ entry! { MPI_Publish_name PMPI_Publish_name(
 entry! { MPI_Query_thread PMPI_Query_thread(provided: *mut c_int) -> c_int {
     call(Function::QueryThread, Scope::None, || {
         check::pointer("provided", provided)?;
-        unsafe { crate::calls::environment::query_thread(provided) }
+        unsafe { crate::calls::environment::query_thread(Out::new(provided)) }
     })
 } }
 
 entry! { MPI_Session_finalize PMPI_Session_finalize(session: *mut MPI_Session) -> c_int {
     call(Function::SessionFinalize, scope_at(session, Scope::Session), || {
         check::pointer("session", session)?;
-        unsafe { crate::calls::sessions::session_finalize(session) }
+        unsafe { crate::calls::sessions::session_finalize(InOut::new(session)) }
     })
 } }
 
 entry! { MPI_Session_get_info PMPI_Session_get_info(session: MPI_Session, info_used: *mut MPI_Info) -> c_int {
     call(Function::SessionGetInfo, Scope::Session(session), || {
         check::pointer("info_used", info_used)?;
-        unsafe { crate::calls::sessions::session_get_info(session, info_used) }
+        unsafe { crate::calls::sessions::session_get_info(session, Out::new(info_used)) }
     })
 } }
 
@@ -178,8 +179,8 @@ entry! { MPI_Session_get_nth_pset PMPI_Session_get_nth_pset(
     call(Function::SessionGetNthPset, Scope::Session(session), || {
         check::info("info", info)?;
         check::pointer("pset_len", pset_len)?;
-        unsafe { check::room("pset_len", pset_len)? };
-        unsafe { crate::calls::sessions::session_get_nth_pset(session, info, n, pset_len, pset_name) }
+        check::room("pset_len", unsafe { InOut::if_wanted(pset_len) })?;
+        unsafe { crate::calls::sessions::session_get_nth_pset(session, info, n, InOut::new(pset_len), pset_name) }
     })
 } }
 
@@ -191,7 +192,7 @@ entry! { MPI_Session_get_num_psets PMPI_Session_get_num_psets(
     call(Function::SessionGetNumPsets, Scope::Session(session), || {
         check::info("info", info)?;
         check::pointer("npset_names", npset_names)?;
-        unsafe { crate::calls::sessions::session_get_num_psets(session, info, npset_names) }
+        unsafe { crate::calls::sessions::session_get_num_psets(session, info, Out::new(npset_names)) }
     })
 } }
 
@@ -203,7 +204,7 @@ entry! { MPI_Session_get_pset_info PMPI_Session_get_pset_info(
     call(Function::SessionGetPsetInfo, Scope::Session(session), || {
         check::pointer("pset_name", pset_name)?;
         check::pointer("info", info)?;
-        unsafe { crate::calls::sessions::session_get_pset_info(session, pset_name, info) }
+        unsafe { crate::calls::sessions::session_get_pset_info(session, InString::new(pset_name), Out::new(info)) }
     })
 } }
 
@@ -215,7 +216,7 @@ entry! { MPI_Session_init PMPI_Session_init(
     call_anytime(Function::SessionInit, Scope::Errhandler(errhandler), || {
         check::info("info", info)?;
         check::pointer("session", session)?;
-        unsafe { crate::calls::sessions::session_init(info, errhandler, session) }
+        unsafe { crate::calls::sessions::session_init(info, errhandler, Out::new(session)) }
     })
 } }
 

@@ -8,6 +8,7 @@
 use crate::arguments::*;
 use crate::boundary::{call, call_anytime, unsupported, unsupported_value, value};
 use crate::check;
+use crate::constants::*;
 use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
@@ -16,7 +17,7 @@ use std::ffi::{c_char, c_int, c_void};
 entry! { MPI_Address PMPI_Address(location: *const c_void, address: *mut MPI_Aint) -> c_int {
     call(Function::Address, Scope::None, || {
         check::pointer("address", address)?;
-        unsafe { crate::calls::packing::get_address(location, address) }
+        unsafe { crate::calls::packing::get_address(location, Out::new(address)) }
     })
 } }
 
@@ -26,14 +27,14 @@ entry! { MPI_Errhandler_create PMPI_Errhandler_create(
 ) -> c_int {
     call(Function::ErrhandlerCreate, Scope::None, || {
         check::pointer("errhandler", errhandler)?;
-        unsafe { crate::calls::error_handlers::comm_create_errhandler(comm_errhandler_fn, errhandler) }
+        unsafe { crate::calls::error_handlers::comm_create_errhandler(comm_errhandler_fn, Out::new(errhandler)) }
     })
 } }
 
 entry! { MPI_Errhandler_get PMPI_Errhandler_get(comm: MPI_Comm, errhandler: *mut MPI_Errhandler) -> c_int {
     call(Function::ErrhandlerGet, Scope::Comm(comm), || {
         check::pointer("errhandler", errhandler)?;
-        unsafe { crate::calls::error_handlers::comm_get_errhandler(comm, errhandler) }
+        unsafe { crate::calls::error_handlers::comm_get_errhandler(comm, Out::new(errhandler)) }
     })
 } }
 
@@ -46,7 +47,7 @@ entry! { MPI_Errhandler_set PMPI_Errhandler_set(comm: MPI_Comm, errhandler: MPI_
 entry! { MPI_Type_extent PMPI_Type_extent(datatype: MPI_Datatype, extent: *mut MPI_Aint) -> c_int {
     call(Function::TypeExtent, Scope::None, || {
         check::pointer("extent", extent)?;
-        unsafe { crate::calls::removed::type_extent(datatype, extent) }
+        unsafe { crate::calls::removed::type_extent(datatype, Out::new(extent)) }
     })
 } }
 
@@ -65,10 +66,10 @@ entry! { MPI_Type_hindexed PMPI_Type_hindexed(
         unsafe {
             crate::calls::datatypes::type_create_hindexed(
                 i64::from(count),
-                Counts::Narrow(array_of_blocklengths),
-                Counts::Wide(array_of_displacements.cast()),
+                Counts::Narrow(InArray::new(array_of_blocklengths, i64::from(count))),
+                Counts::Wide(InArray::new(array_of_displacements.cast(), i64::from(count))),
                 oldtype,
-                newtype,
+                Out::new(newtype),
             )
         }
     })
@@ -87,7 +88,7 @@ entry! { MPI_Type_hvector PMPI_Type_hvector(
         check::pointer("newtype", newtype)?;
         unsafe {
             crate::calls::datatypes::type_create_hvector(
-                i64::from(count), i64::from(blocklength), stride as i64, oldtype, newtype
+                i64::from(count), i64::from(blocklength), stride as i64, oldtype, Out::new(newtype)
             )
         }
     })
@@ -96,7 +97,7 @@ entry! { MPI_Type_hvector PMPI_Type_hvector(
 entry! { MPI_Type_lb PMPI_Type_lb(datatype: MPI_Datatype, displacement: *mut MPI_Aint) -> c_int {
     call(Function::TypeLb, Scope::None, || {
         check::pointer("displacement", displacement)?;
-        unsafe { crate::calls::removed::type_lb(datatype, displacement) }
+        unsafe { crate::calls::removed::type_lb(datatype, Out::new(displacement)) }
     })
 } }
 
@@ -116,10 +117,10 @@ entry! { MPI_Type_struct PMPI_Type_struct(
         unsafe {
             crate::calls::datatypes::type_create_struct(
                 i64::from(count),
-                Counts::Narrow(array_of_blocklengths),
-                Counts::Wide(array_of_displacements.cast()),
-                array_of_types,
-                newtype,
+                Counts::Narrow(InArray::new(array_of_blocklengths, i64::from(count))),
+                Counts::Wide(InArray::new(array_of_displacements.cast(), i64::from(count))),
+                InArray::new(array_of_types, i64::from(count)),
+                Out::new(newtype),
             )
         }
     })
@@ -128,6 +129,6 @@ entry! { MPI_Type_struct PMPI_Type_struct(
 entry! { MPI_Type_ub PMPI_Type_ub(datatype: MPI_Datatype, displacement: *mut MPI_Aint) -> c_int {
     call(Function::TypeUb, Scope::None, || {
         check::pointer("displacement", displacement)?;
-        unsafe { crate::calls::removed::type_ub(datatype, displacement) }
+        unsafe { crate::calls::removed::type_ub(datatype, Out::new(displacement)) }
     })
 } }

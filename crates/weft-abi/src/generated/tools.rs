@@ -8,6 +8,7 @@
 use crate::arguments::*;
 use crate::boundary::{call, call_anytime, unsupported, unsupported_value, value};
 use crate::check;
+use crate::constants::*;
 use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
@@ -22,7 +23,7 @@ entry! { MPI_Pcontrol PMPI_Pcontrol(level: c_int) -> c_int {
 entry! { MPI_T_category_changed PMPI_T_category_changed(update_number: *mut c_int) -> c_int {
     call_anytime(Function::TCategoryChanged, Scope::Tool, || {
         check::pointer("update_number", update_number)?;
-        unsafe { crate::calls::tools::t_category_changed(update_number) }
+        unsafe { crate::calls::tools::t_category_changed(Out::new(update_number)) }
     })
 } }
 
@@ -33,7 +34,11 @@ entry! { MPI_T_category_get_categories PMPI_T_category_get_categories(
 ) -> c_int {
     call_anytime(Function::TCategoryGetCategories, Scope::Tool, || {
         check::natural("len", i64::from(len))?;
-        unsafe { crate::calls::tools::t_category_get_categories(cat_index, len, indices) }
+        unsafe {
+            crate::calls::tools::t_category_get_categories(
+                cat_index, len, OutArray::if_wanted(indices, i64::from(len))
+            )
+        }
     })
 } }
 
@@ -44,7 +49,11 @@ entry! { MPI_T_category_get_cvars PMPI_T_category_get_cvars(
 ) -> c_int {
     call_anytime(Function::TCategoryGetCvars, Scope::Tool, || {
         check::natural("len", i64::from(len))?;
-        unsafe { crate::calls::tools::t_category_get_cvars(cat_index, len, indices) }
+        unsafe {
+            crate::calls::tools::t_category_get_cvars(
+                cat_index, len, OutArray::if_wanted(indices, i64::from(len))
+            )
+        }
     })
 } }
 
@@ -55,7 +64,11 @@ entry! { MPI_T_category_get_events PMPI_T_category_get_events(
 ) -> c_int {
     call_anytime(Function::TCategoryGetEvents, Scope::Tool, || {
         check::natural("len", i64::from(len))?;
-        unsafe { crate::calls::tools::t_category_get_events(cat_index, len, indices) }
+        unsafe {
+            crate::calls::tools::t_category_get_events(
+                cat_index, len, OutArray::if_wanted(indices, i64::from(len))
+            )
+        }
     })
 } }
 
@@ -63,7 +76,7 @@ entry! { MPI_T_category_get_index PMPI_T_category_get_index(name: *const c_char,
     call_anytime(Function::TCategoryGetIndex, Scope::Tool, || {
         check::pointer("name", name)?;
         check::pointer("cat_index", cat_index)?;
-        unsafe { crate::calls::tools::t_category_get_index(name, cat_index) }
+        unsafe { crate::calls::tools::t_category_get_index(InString::new(name), Out::new(cat_index)) }
     })
 } }
 
@@ -78,11 +91,16 @@ entry! { MPI_T_category_get_info PMPI_T_category_get_info(
     num_categories: *mut c_int,
 ) -> c_int {
     call_anytime(Function::TCategoryGetInfo, Scope::Tool, || {
-        unsafe { check::room("name_len", name_len)? };
-        unsafe { check::room("desc_len", desc_len)? };
+        check::room("name_len", unsafe { InOut::if_wanted(name_len) })?;
+        check::room("desc_len", unsafe { InOut::if_wanted(desc_len) })?;
         unsafe {
             crate::calls::tools::t_category_get_info(
-                cat_index, name, name_len, desc, desc_len, num_cvars, num_pvars, num_categories
+                cat_index,
+                OutText::new(name, name_len),
+                OutText::new(desc, desc_len),
+                Out::if_wanted(num_cvars),
+                Out::if_wanted(num_pvars),
+                Out::if_wanted(num_categories),
             )
         }
     })
@@ -91,7 +109,7 @@ entry! { MPI_T_category_get_info PMPI_T_category_get_info(
 entry! { MPI_T_category_get_num PMPI_T_category_get_num(num_cat: *mut c_int) -> c_int {
     call_anytime(Function::TCategoryGetNum, Scope::Tool, || {
         check::pointer("num_cat", num_cat)?;
-        unsafe { crate::calls::tools::t_category_get_num(num_cat) }
+        unsafe { crate::calls::tools::t_category_get_num(Out::new(num_cat)) }
     })
 } }
 
@@ -101,7 +119,7 @@ entry! { MPI_T_category_get_num_events PMPI_T_category_get_num_events(
 ) -> c_int {
     call_anytime(Function::TCategoryGetNumEvents, Scope::Tool, || {
         check::pointer("num_events", num_events)?;
-        unsafe { crate::calls::tools::t_category_get_num_events(cat_index, num_events) }
+        unsafe { crate::calls::tools::t_category_get_num_events(cat_index, Out::new(num_events)) }
     })
 } }
 
@@ -112,7 +130,11 @@ entry! { MPI_T_category_get_pvars PMPI_T_category_get_pvars(
 ) -> c_int {
     call_anytime(Function::TCategoryGetPvars, Scope::Tool, || {
         check::natural("len", i64::from(len))?;
-        unsafe { crate::calls::tools::t_category_get_pvars(cat_index, len, indices) }
+        unsafe {
+            crate::calls::tools::t_category_get_pvars(
+                cat_index, len, OutArray::if_wanted(indices, i64::from(len))
+            )
+        }
     })
 } }
 
@@ -120,7 +142,7 @@ entry! { MPI_T_cvar_get_index PMPI_T_cvar_get_index(name: *const c_char, cvar_in
     call_anytime(Function::TCvarGetIndex, Scope::Tool, || {
         check::pointer("name", name)?;
         check::pointer("cvar_index", cvar_index)?;
-        unsafe { crate::calls::tools::t_cvar_get_index(name, cvar_index) }
+        unsafe { crate::calls::tools::t_cvar_get_index(InString::new(name), Out::new(cvar_index)) }
     })
 } }
 
@@ -137,11 +159,18 @@ entry! { MPI_T_cvar_get_info PMPI_T_cvar_get_info(
     scope: *mut c_int,
 ) -> c_int {
     call_anytime(Function::TCvarGetInfo, Scope::Tool, || {
-        unsafe { check::room("name_len", name_len)? };
-        unsafe { check::room("desc_len", desc_len)? };
+        check::room("name_len", unsafe { InOut::if_wanted(name_len) })?;
+        check::room("desc_len", unsafe { InOut::if_wanted(desc_len) })?;
         unsafe {
             crate::calls::tools::t_cvar_get_info(
-                cvar_index, name, name_len, verbosity, datatype, enumtype, desc, desc_len, bind, scope
+                cvar_index,
+                OutText::new(name, name_len),
+                Out::if_wanted(verbosity),
+                Out::if_wanted(datatype),
+                Out::if_wanted(enumtype),
+                OutText::new(desc, desc_len),
+                Out::if_wanted(bind),
+                Out::if_wanted(scope),
             )
         }
     })
@@ -150,7 +179,7 @@ entry! { MPI_T_cvar_get_info PMPI_T_cvar_get_info(
 entry! { MPI_T_cvar_get_num PMPI_T_cvar_get_num(num_cvar: *mut c_int) -> c_int {
     call_anytime(Function::TCvarGetNum, Scope::Tool, || {
         check::pointer("num_cvar", num_cvar)?;
-        unsafe { crate::calls::tools::t_cvar_get_num(num_cvar) }
+        unsafe { crate::calls::tools::t_cvar_get_num(Out::new(num_cvar)) }
     })
 } }
 
@@ -163,14 +192,18 @@ entry! { MPI_T_cvar_handle_alloc PMPI_T_cvar_handle_alloc(
     call_anytime(Function::TCvarHandleAlloc, Scope::Tool, || {
         check::pointer("handle", handle)?;
         check::pointer("count", count)?;
-        unsafe { crate::calls::tools::t_cvar_handle_alloc(cvar_index, obj_handle, handle, count) }
+        unsafe {
+            crate::calls::tools::t_cvar_handle_alloc(
+                cvar_index, obj_handle, Out::new(handle), Out::new(count)
+            )
+        }
     })
 } }
 
 entry! { MPI_T_cvar_handle_free PMPI_T_cvar_handle_free(handle: *mut MPI_T_cvar_handle) -> c_int {
     call_anytime(Function::TCvarHandleFree, Scope::Tool, || {
         check::pointer("handle", handle)?;
-        unsafe { crate::calls::tools::t_cvar_handle_free(handle) }
+        unsafe { crate::calls::tools::t_cvar_handle_free(InOut::new(handle)) }
     })
 } }
 
@@ -189,8 +222,8 @@ entry! { MPI_T_enum_get_info PMPI_T_enum_get_info(
     name_len: *mut c_int,
 ) -> c_int {
     call_anytime(Function::TEnumGetInfo, Scope::Tool, || {
-        unsafe { check::room("name_len", name_len)? };
-        unsafe { crate::calls::tools::t_enum_get_info(enumtype, num, name, name_len) }
+        check::room("name_len", unsafe { InOut::if_wanted(name_len) })?;
+        unsafe { crate::calls::tools::t_enum_get_info(enumtype, Out::if_wanted(num), OutText::new(name, name_len)) }
     })
 } }
 
@@ -204,8 +237,12 @@ entry! { MPI_T_enum_get_item PMPI_T_enum_get_item(
     call_anytime(Function::TEnumGetItem, Scope::Tool, || {
         check::pointer("value", value)?;
         check::pointer("name_len", name_len)?;
-        unsafe { check::room("name_len", name_len)? };
-        unsafe { crate::calls::tools::t_enum_get_item(enumtype, index, value, name, name_len) }
+        check::room("name_len", unsafe { InOut::if_wanted(name_len) })?;
+        unsafe {
+            crate::calls::tools::t_enum_get_item(
+                enumtype, index, Out::new(value), OutText::new(name, name_len)
+            )
+        }
     })
 } }
 
@@ -215,7 +252,11 @@ entry! { MPI_T_event_callback_get_info PMPI_T_event_callback_get_info(
     info_used: *mut MPI_Info,
 ) -> c_int {
     call_anytime(Function::TEventCallbackGetInfo, Scope::Tool, || {
-        unsafe { crate::calls::tools::events::t_event_callback_get_info(event_registration, cb_safety, info_used) }
+        unsafe {
+            crate::calls::tools::events::t_event_callback_get_info(
+                event_registration, cb_safety, Out::if_wanted(info_used)
+            )
+        }
     })
 } }
 
@@ -241,7 +282,7 @@ entry! { MPI_T_event_get_index PMPI_T_event_get_index(name: *const c_char, event
     call_anytime(Function::TEventGetIndex, Scope::Tool, || {
         check::pointer("name", name)?;
         check::pointer("event_index", event_index)?;
-        unsafe { crate::calls::tools::events::t_event_get_index(name, event_index) }
+        unsafe { crate::calls::tools::events::t_event_get_index(InString::new(name), Out::new(event_index)) }
     })
 } }
 
@@ -260,23 +301,21 @@ entry! { MPI_T_event_get_info PMPI_T_event_get_info(
     bind: *mut c_int,
 ) -> c_int {
     call_anytime(Function::TEventGetInfo, Scope::Tool, || {
-        unsafe { check::room("name_len", name_len)? };
-        unsafe { check::room("num_elements", num_elements)? };
-        unsafe { check::room("desc_len", desc_len)? };
+        check::room("name_len", unsafe { InOut::if_wanted(name_len) })?;
+        check::room("num_elements", unsafe { InOut::if_wanted(num_elements) })?;
+        check::room("desc_len", unsafe { InOut::if_wanted(desc_len) })?;
         unsafe {
             crate::calls::tools::events::t_event_get_info(
                 event_index,
-                name,
-                name_len,
-                verbosity,
+                OutText::new(name, name_len),
+                Out::if_wanted(verbosity),
                 array_of_datatypes,
                 array_of_displacements,
-                num_elements,
-                enumtype,
-                info,
-                desc,
-                desc_len,
-                bind,
+                InOut::if_wanted(num_elements),
+                Out::if_wanted(enumtype),
+                Out::if_wanted(info),
+                OutText::new(desc, desc_len),
+                Out::if_wanted(bind),
             )
         }
     })
@@ -285,7 +324,7 @@ entry! { MPI_T_event_get_info PMPI_T_event_get_info(
 entry! { MPI_T_event_get_num PMPI_T_event_get_num(num_events: *mut c_int) -> c_int {
     call_anytime(Function::TEventGetNum, Scope::Tool, || {
         check::pointer("num_events", num_events)?;
-        unsafe { crate::calls::tools::events::t_event_get_num(num_events) }
+        unsafe { crate::calls::tools::events::t_event_get_num(Out::new(num_events)) }
     })
 } }
 
@@ -295,7 +334,7 @@ entry! { MPI_T_event_get_source PMPI_T_event_get_source(
 ) -> c_int {
     call_anytime(Function::TEventGetSource, Scope::Tool, || {
         check::pointer("source_index", source_index)?;
-        unsafe { crate::calls::tools::events::t_event_get_source(event_instance, source_index) }
+        unsafe { crate::calls::tools::events::t_event_get_source(event_instance, Out::new(source_index)) }
     })
 } }
 
@@ -305,7 +344,7 @@ entry! { MPI_T_event_get_timestamp PMPI_T_event_get_timestamp(
 ) -> c_int {
     call_anytime(Function::TEventGetTimestamp, Scope::Tool, || {
         check::pointer("event_timestamp", event_timestamp)?;
-        unsafe { crate::calls::tools::events::t_event_get_timestamp(event_instance, event_timestamp) }
+        unsafe { crate::calls::tools::events::t_event_get_timestamp(event_instance, Out::new(event_timestamp)) }
     })
 } }
 
@@ -320,7 +359,7 @@ entry! { MPI_T_event_handle_alloc PMPI_T_event_handle_alloc(
         check::pointer("event_registration", event_registration)?;
         unsafe {
             crate::calls::tools::events::t_event_handle_alloc(
-                event_index, obj_handle, info, event_registration
+                event_index, obj_handle, info, Out::new(event_registration)
             )
         }
     })
@@ -341,7 +380,11 @@ entry! { MPI_T_event_handle_get_info PMPI_T_event_handle_get_info(
     info_used: *mut MPI_Info,
 ) -> c_int {
     call_anytime(Function::TEventHandleGetInfo, Scope::Tool, || {
-        unsafe { crate::calls::tools::events::t_event_handle_get_info(event_registration, info_used) }
+        unsafe {
+            crate::calls::tools::events::t_event_handle_get_info(
+                event_registration, Out::if_wanted(info_used)
+            )
+        }
     })
 } }
 
@@ -399,7 +442,7 @@ entry! { MPI_T_finalize PMPI_T_finalize() -> c_int {
 entry! { MPI_T_init_thread PMPI_T_init_thread(required: c_int, provided: *mut c_int) -> c_int {
     call_anytime(Function::TInitThread, Scope::Tool, || {
         check::pointer("provided", provided)?;
-        unsafe { crate::calls::tools::t_init_thread(required, provided) }
+        unsafe { crate::calls::tools::t_init_thread(required, Out::new(provided)) }
     })
 } }
 
@@ -411,7 +454,7 @@ entry! { MPI_T_pvar_get_index PMPI_T_pvar_get_index(
     call_anytime(Function::TPvarGetIndex, Scope::Tool, || {
         check::pointer("name", name)?;
         check::pointer("pvar_index", pvar_index)?;
-        unsafe { crate::calls::tools::t_pvar_get_index(name, var_class, pvar_index) }
+        unsafe { crate::calls::tools::t_pvar_get_index(InString::new(name), var_class, Out::new(pvar_index)) }
     })
 } }
 
@@ -431,23 +474,21 @@ entry! { MPI_T_pvar_get_info PMPI_T_pvar_get_info(
     atomic: *mut c_int,
 ) -> c_int {
     call_anytime(Function::TPvarGetInfo, Scope::Tool, || {
-        unsafe { check::room("name_len", name_len)? };
-        unsafe { check::room("desc_len", desc_len)? };
+        check::room("name_len", unsafe { InOut::if_wanted(name_len) })?;
+        check::room("desc_len", unsafe { InOut::if_wanted(desc_len) })?;
         unsafe {
             crate::calls::tools::t_pvar_get_info(
                 pvar_index,
-                name,
-                name_len,
-                verbosity,
-                var_class,
-                datatype,
-                enumtype,
-                desc,
-                desc_len,
-                bind,
-                readonly,
-                continuous,
-                atomic,
+                OutText::new(name, name_len),
+                Out::if_wanted(verbosity),
+                Out::if_wanted(var_class),
+                Out::if_wanted(datatype),
+                Out::if_wanted(enumtype),
+                OutText::new(desc, desc_len),
+                Out::if_wanted(bind),
+                Out::if_wanted(readonly),
+                Out::if_wanted(continuous),
+                Out::if_wanted(atomic),
             )
         }
     })
@@ -456,7 +497,7 @@ entry! { MPI_T_pvar_get_info PMPI_T_pvar_get_info(
 entry! { MPI_T_pvar_get_num PMPI_T_pvar_get_num(num_pvar: *mut c_int) -> c_int {
     call_anytime(Function::TPvarGetNum, Scope::Tool, || {
         check::pointer("num_pvar", num_pvar)?;
-        unsafe { crate::calls::tools::t_pvar_get_num(num_pvar) }
+        unsafe { crate::calls::tools::t_pvar_get_num(Out::new(num_pvar)) }
     })
 } }
 
@@ -470,7 +511,11 @@ entry! { MPI_T_pvar_handle_alloc PMPI_T_pvar_handle_alloc(
     call_anytime(Function::TPvarHandleAlloc, Scope::Tool, || {
         check::pointer("handle", handle)?;
         check::pointer("count", count)?;
-        unsafe { crate::calls::tools::t_pvar_handle_alloc(pe_session, pvar_index, obj_handle, handle, count) }
+        unsafe {
+            crate::calls::tools::t_pvar_handle_alloc(
+                pe_session, pvar_index, obj_handle, Out::new(handle), Out::new(count)
+            )
+        }
     })
 } }
 
@@ -480,7 +525,7 @@ entry! { MPI_T_pvar_handle_free PMPI_T_pvar_handle_free(
 ) -> c_int {
     call_anytime(Function::TPvarHandleFree, Scope::Tool, || {
         check::pointer("handle", handle)?;
-        unsafe { crate::calls::tools::t_pvar_handle_free(pe_session, handle) }
+        unsafe { crate::calls::tools::t_pvar_handle_free(pe_session, InOut::new(handle)) }
     })
 } }
 
@@ -511,14 +556,14 @@ entry! { MPI_T_pvar_reset PMPI_T_pvar_reset(pe_session: MPI_T_pvar_session, hand
 entry! { MPI_T_pvar_session_create PMPI_T_pvar_session_create(pe_session: *mut MPI_T_pvar_session) -> c_int {
     call_anytime(Function::TPvarSessionCreate, Scope::Tool, || {
         check::pointer("pe_session", pe_session)?;
-        unsafe { crate::calls::tools::t_pvar_session_create(pe_session) }
+        unsafe { crate::calls::tools::t_pvar_session_create(Out::new(pe_session)) }
     })
 } }
 
 entry! { MPI_T_pvar_session_free PMPI_T_pvar_session_free(pe_session: *mut MPI_T_pvar_session) -> c_int {
     call_anytime(Function::TPvarSessionFree, Scope::Tool, || {
         check::pointer("pe_session", pe_session)?;
-        unsafe { crate::calls::tools::t_pvar_session_free(pe_session) }
+        unsafe { crate::calls::tools::t_pvar_session_free(InOut::new(pe_session)) }
     })
 } }
 
@@ -552,11 +597,17 @@ entry! { MPI_T_source_get_info PMPI_T_source_get_info(
     info: *mut MPI_Info,
 ) -> c_int {
     call_anytime(Function::TSourceGetInfo, Scope::Tool, || {
-        unsafe { check::room("name_len", name_len)? };
-        unsafe { check::room("desc_len", desc_len)? };
+        check::room("name_len", unsafe { InOut::if_wanted(name_len) })?;
+        check::room("desc_len", unsafe { InOut::if_wanted(desc_len) })?;
         unsafe {
             crate::calls::tools::events::t_source_get_info(
-                source_index, name, name_len, desc, desc_len, ordering, ticks_per_second, max_ticks, info
+                source_index,
+                OutText::new(name, name_len),
+                OutText::new(desc, desc_len),
+                Out::if_wanted(ordering),
+                Out::if_wanted(ticks_per_second),
+                Out::if_wanted(max_ticks),
+                Out::if_wanted(info),
             )
         }
     })
@@ -565,7 +616,7 @@ entry! { MPI_T_source_get_info PMPI_T_source_get_info(
 entry! { MPI_T_source_get_num PMPI_T_source_get_num(num_sources: *mut c_int) -> c_int {
     call_anytime(Function::TSourceGetNum, Scope::Tool, || {
         check::pointer("num_sources", num_sources)?;
-        unsafe { crate::calls::tools::events::t_source_get_num(num_sources) }
+        unsafe { crate::calls::tools::events::t_source_get_num(Out::new(num_sources)) }
     })
 } }
 
@@ -575,6 +626,6 @@ entry! { MPI_T_source_get_timestamp PMPI_T_source_get_timestamp(
 ) -> c_int {
     call_anytime(Function::TSourceGetTimestamp, Scope::Tool, || {
         check::pointer("timestamp", timestamp)?;
-        unsafe { crate::calls::tools::events::t_source_get_timestamp(source_index, timestamp) }
+        unsafe { crate::calls::tools::events::t_source_get_timestamp(source_index, Out::new(timestamp)) }
     })
 } }

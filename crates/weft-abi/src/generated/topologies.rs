@@ -8,6 +8,7 @@
 use crate::arguments::*;
 use crate::boundary::{call_anytime, call_together as call, unsupported, unsupported_value, value};
 use crate::check;
+use crate::constants::*;
 use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
@@ -17,7 +18,11 @@ entry! { MPI_Cart_coords PMPI_Cart_coords(comm: MPI_Comm, rank: c_int, maxdims: 
     call(Function::CartCoords, Scope::Comm(comm), || {
         check::natural("maxdims", i64::from(maxdims))?;
         check::array("coords", coords, i64::from(maxdims))?;
-        unsafe { crate::calls::topologies::cart_coords(comm, rank, maxdims, coords) }
+        unsafe {
+            crate::calls::topologies::cart_coords(
+                comm, rank, maxdims, OutArray::new(coords, i64::from(maxdims))
+            )
+        }
     })
 } }
 
@@ -37,7 +42,16 @@ entry! { MPI_Cart_create PMPI_Cart_create(
             check::pointer("comm_cart", comm_cart)?;
             Ok(())
         })?;
-        unsafe { crate::calls::topologies::cart_create(comm_old, ndims, dims, periods, reorder, comm_cart) }
+        unsafe {
+            crate::calls::topologies::cart_create(
+                comm_old,
+                ndims,
+                InArray::new(dims, i64::from(ndims)),
+                InArray::new(periods, i64::from(ndims)),
+                reorder,
+                Out::new(comm_cart),
+            )
+        }
     })
 } }
 
@@ -53,7 +67,15 @@ entry! { MPI_Cart_get PMPI_Cart_get(
         check::array("dims", dims, i64::from(maxdims))?;
         check::array("periods", periods, i64::from(maxdims))?;
         check::array("coords", coords, i64::from(maxdims))?;
-        unsafe { crate::calls::topologies::cart_get(comm, maxdims, dims, periods, coords) }
+        unsafe {
+            crate::calls::topologies::cart_get(
+                comm,
+                maxdims,
+                OutArray::new(dims, i64::from(maxdims)),
+                OutArray::new(periods, i64::from(maxdims)),
+                OutArray::new(coords, i64::from(maxdims)),
+            )
+        }
     })
 } }
 
@@ -69,14 +91,22 @@ entry! { MPI_Cart_map PMPI_Cart_map(
         check::array("dims", dims, i64::from(ndims))?;
         check::array("periods", periods, i64::from(ndims))?;
         check::pointer("newrank", newrank)?;
-        unsafe { crate::calls::topologies::cart_map(comm, ndims, dims, periods, newrank) }
+        unsafe {
+            crate::calls::topologies::cart_map(
+                comm,
+                ndims,
+                InArray::new(dims, i64::from(ndims)),
+                InArray::new(periods, i64::from(ndims)),
+                Out::new(newrank),
+            )
+        }
     })
 } }
 
 entry! { MPI_Cart_rank PMPI_Cart_rank(comm: MPI_Comm, coords: *const c_int, rank: *mut c_int) -> c_int {
     call(Function::CartRank, Scope::Comm(comm), || {
         check::pointer("rank", rank)?;
-        unsafe { crate::calls::topologies::cart_rank(comm, coords, rank) }
+        unsafe { crate::calls::topologies::cart_rank(comm, UnmeasuredArray::new(coords), Out::new(rank)) }
     })
 } }
 
@@ -90,7 +120,11 @@ entry! { MPI_Cart_shift PMPI_Cart_shift(
     call(Function::CartShift, Scope::Comm(comm), || {
         check::pointer("rank_source", rank_source)?;
         check::pointer("rank_dest", rank_dest)?;
-        unsafe { crate::calls::topologies::cart_shift(comm, direction, disp, rank_source, rank_dest) }
+        unsafe {
+            crate::calls::topologies::cart_shift(
+                comm, direction, disp, Out::new(rank_source), Out::new(rank_dest)
+            )
+        }
     })
 } }
 
@@ -100,14 +134,14 @@ entry! { MPI_Cart_sub PMPI_Cart_sub(comm: MPI_Comm, remain_dims: *const c_int, n
             check::pointer("newcomm", newcomm)?;
             Ok(())
         })?;
-        unsafe { crate::calls::topologies::cart_sub(comm, remain_dims, newcomm) }
+        unsafe { crate::calls::topologies::cart_sub(comm, UnmeasuredArray::new(remain_dims), Out::new(newcomm)) }
     })
 } }
 
 entry! { MPI_Cartdim_get PMPI_Cartdim_get(comm: MPI_Comm, ndims: *mut c_int) -> c_int {
     call(Function::CartdimGet, Scope::Comm(comm), || {
         check::pointer("ndims", ndims)?;
-        unsafe { crate::calls::topologies::cartdim_get(comm, ndims) }
+        unsafe { crate::calls::topologies::cartdim_get(comm, Out::new(ndims)) }
     })
 } }
 
@@ -115,7 +149,7 @@ entry! { MPI_Dims_create PMPI_Dims_create(nnodes: c_int, ndims: c_int, dims: *mu
     call(Function::DimsCreate, Scope::None, || {
         check::dimensions("ndims", i64::from(ndims))?;
         check::array("dims", dims, i64::from(ndims))?;
-        unsafe { crate::calls::topologies::dims_create(nnodes, ndims, dims) }
+        unsafe { crate::calls::topologies::dims_create(nnodes, ndims, InOutArray::new(dims, i64::from(ndims))) }
     })
 } }
 
@@ -141,7 +175,15 @@ entry! { MPI_Dist_graph_create PMPI_Dist_graph_create(
         })?;
         unsafe {
             crate::calls::graphs::dist_graph_create(
-                comm_old, n, sources, degrees, destinations, weights, info, reorder, comm_dist_graph
+                comm_old,
+                n,
+                InArray::new(sources, i64::from(n)),
+                InArray::new(degrees, i64::from(n)),
+                UnmeasuredArray::new(destinations),
+                UnmeasuredArray::new(weights),
+                info,
+                reorder,
+                Out::new(comm_dist_graph),
             )
         }
     })
@@ -173,14 +215,14 @@ entry! { MPI_Dist_graph_create_adjacent PMPI_Dist_graph_create_adjacent(
             crate::calls::graphs::dist_graph_create_adjacent(
                 comm_old,
                 indegree,
-                sources,
-                sourceweights,
+                InArray::new(sources, i64::from(indegree)),
+                UnmeasuredArray::new(sourceweights),
                 outdegree,
-                destinations,
-                destweights,
+                InArray::new(destinations, i64::from(outdegree)),
+                UnmeasuredArray::new(destweights),
                 info,
                 reorder,
-                comm_dist_graph,
+                Out::new(comm_dist_graph),
             )
         }
     })
@@ -202,7 +244,13 @@ entry! { MPI_Dist_graph_neighbors PMPI_Dist_graph_neighbors(
         check::array("destinations", destinations, i64::from(maxoutdegree))?;
         unsafe {
             crate::calls::graphs::dist_graph_neighbors(
-                comm, maxindegree, sources, sourceweights, maxoutdegree, destinations, destweights
+                comm,
+                maxindegree,
+                OutArray::new(sources, i64::from(maxindegree)),
+                sourceweights,
+                maxoutdegree,
+                OutArray::new(destinations, i64::from(maxoutdegree)),
+                destweights,
             )
         }
     })
@@ -218,7 +266,11 @@ entry! { MPI_Dist_graph_neighbors_count PMPI_Dist_graph_neighbors_count(
         check::pointer("indegree", indegree)?;
         check::pointer("outdegree", outdegree)?;
         check::pointer("weighted", weighted)?;
-        unsafe { crate::calls::graphs::dist_graph_neighbors_count(comm, indegree, outdegree, weighted) }
+        unsafe {
+            crate::calls::graphs::dist_graph_neighbors_count(
+                comm, Out::new(indegree), Out::new(outdegree), Out::new(weighted)
+            )
+        }
     })
 } }
 
@@ -236,7 +288,16 @@ entry! { MPI_Graph_create PMPI_Graph_create(
             check::pointer("comm_graph", comm_graph)?;
             Ok(())
         })?;
-        unsafe { crate::calls::graphs::graph_create(comm_old, nnodes, index, edges, reorder, comm_graph) }
+        unsafe {
+            crate::calls::graphs::graph_create(
+                comm_old,
+                nnodes,
+                InArray::new(index, i64::from(nnodes)),
+                UnmeasuredArray::new(edges),
+                reorder,
+                Out::new(comm_graph),
+            )
+        }
     })
 } }
 
@@ -252,7 +313,15 @@ entry! { MPI_Graph_get PMPI_Graph_get(
         check::natural("maxedges", i64::from(maxedges))?;
         check::array("index", index, i64::from(maxindex))?;
         check::array("edges", edges, i64::from(maxedges))?;
-        unsafe { crate::calls::graphs::graph_get(comm, maxindex, maxedges, index, edges) }
+        unsafe {
+            crate::calls::graphs::graph_get(
+                comm,
+                maxindex,
+                maxedges,
+                OutArray::new(index, i64::from(maxindex)),
+                OutArray::new(edges, i64::from(maxedges)),
+            )
+        }
     })
 } }
 
@@ -267,7 +336,11 @@ entry! { MPI_Graph_map PMPI_Graph_map(
         check::natural("nnodes", i64::from(nnodes))?;
         check::array("index", index, i64::from(nnodes))?;
         check::pointer("newrank", newrank)?;
-        unsafe { crate::calls::graphs::graph_map(comm, nnodes, index, edges, newrank) }
+        unsafe {
+            crate::calls::graphs::graph_map(
+                comm, nnodes, InArray::new(index, i64::from(nnodes)), UnmeasuredArray::new(edges), Out::new(newrank)
+            )
+        }
     })
 } }
 
@@ -280,7 +353,11 @@ entry! { MPI_Graph_neighbors PMPI_Graph_neighbors(
     call(Function::GraphNeighbors, Scope::Comm(comm), || {
         check::natural("maxneighbors", i64::from(maxneighbors))?;
         check::array("neighbors", neighbors, i64::from(maxneighbors))?;
-        unsafe { crate::calls::graphs::graph_neighbors(comm, rank, maxneighbors, neighbors) }
+        unsafe {
+            crate::calls::graphs::graph_neighbors(
+                comm, rank, maxneighbors, OutArray::new(neighbors, i64::from(maxneighbors))
+            )
+        }
     })
 } }
 
@@ -291,7 +368,7 @@ entry! { MPI_Graph_neighbors_count PMPI_Graph_neighbors_count(
 ) -> c_int {
     call(Function::GraphNeighborsCount, Scope::Comm(comm), || {
         check::pointer("nneighbors", nneighbors)?;
-        unsafe { crate::calls::graphs::graph_neighbors_count(comm, rank, nneighbors) }
+        unsafe { crate::calls::graphs::graph_neighbors_count(comm, rank, Out::new(nneighbors)) }
     })
 } }
 
@@ -299,7 +376,7 @@ entry! { MPI_Graphdims_get PMPI_Graphdims_get(comm: MPI_Comm, nnodes: *mut c_int
     call(Function::GraphdimsGet, Scope::Comm(comm), || {
         check::pointer("nnodes", nnodes)?;
         check::pointer("nedges", nedges)?;
-        unsafe { crate::calls::graphs::graphdims_get(comm, nnodes, nedges) }
+        unsafe { crate::calls::graphs::graphdims_get(comm, Out::new(nnodes), Out::new(nedges)) }
     })
 } }
 
@@ -323,7 +400,7 @@ entry! { MPI_Ineighbor_allgather PMPI_Ineighbor_allgather(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgather(
-                Form::Nonblocking(request),
+                Form::Nonblocking(Out::new(request)),
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
@@ -356,7 +433,7 @@ entry! { MPI_Ineighbor_allgather_c PMPI_Ineighbor_allgather_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgather(
-                Form::Nonblocking(request), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+                Form::Nonblocking(Out::new(request)), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
             )
         }
     })
@@ -380,13 +457,13 @@ entry! { MPI_Ineighbor_allgatherv PMPI_Ineighbor_allgatherv(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgatherv(
-                Form::Nonblocking(request),
+                Form::Nonblocking(Out::new(request)),
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
                 recvbuf,
-                Counts::Narrow(recvcounts),
-                Counts::Narrow(displs),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
                 recvtype,
                 comm,
             )
@@ -412,13 +489,13 @@ entry! { MPI_Ineighbor_allgatherv_c PMPI_Ineighbor_allgatherv_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgatherv(
-                Form::Nonblocking(request),
+                Form::Nonblocking(Out::new(request)),
                 sendbuf,
                 sendcount,
                 sendtype,
                 recvbuf,
-                Counts::Wide(recvcounts.cast()),
-                Counts::Wide(displs.cast()),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
                 recvtype,
                 comm,
             )
@@ -446,7 +523,7 @@ entry! { MPI_Ineighbor_alltoall PMPI_Ineighbor_alltoall(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoall(
-                Form::Nonblocking(request),
+                Form::Nonblocking(Out::new(request)),
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
@@ -479,7 +556,7 @@ entry! { MPI_Ineighbor_alltoall_c PMPI_Ineighbor_alltoall_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoall(
-                Form::Nonblocking(request), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+                Form::Nonblocking(Out::new(request)), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
             )
         }
     })
@@ -501,14 +578,14 @@ entry! { MPI_Ineighbor_alltoallv PMPI_Ineighbor_alltoallv(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallv(
-                Form::Nonblocking(request),
+                Form::Nonblocking(Out::new(request)),
                 sendbuf,
-                Counts::Narrow(sendcounts),
-                Counts::Narrow(sdispls),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)),
                 sendtype,
                 recvbuf,
-                Counts::Narrow(recvcounts),
-                Counts::Narrow(rdispls),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)),
                 recvtype,
                 comm,
             )
@@ -532,14 +609,14 @@ entry! { MPI_Ineighbor_alltoallv_c PMPI_Ineighbor_alltoallv_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallv(
-                Form::Nonblocking(request),
+                Form::Nonblocking(Out::new(request)),
                 sendbuf,
-                Counts::Wide(sendcounts.cast()),
-                Counts::Wide(sdispls.cast()),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())),
                 sendtype,
                 recvbuf,
-                Counts::Wide(recvcounts.cast()),
-                Counts::Wide(rdispls.cast()),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())),
                 recvtype,
                 comm,
             )
@@ -563,15 +640,15 @@ entry! { MPI_Ineighbor_alltoallw PMPI_Ineighbor_alltoallw(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallw(
-                Form::Nonblocking(request),
+                Form::Nonblocking(Out::new(request)),
                 sendbuf,
-                Counts::Narrow(sendcounts),
-                sdispls,
-                sendtypes,
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
+                UnmeasuredArray::new(sdispls),
+                UnmeasuredArray::new(sendtypes),
                 recvbuf,
-                Counts::Narrow(recvcounts),
-                rdispls,
-                recvtypes,
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
+                UnmeasuredArray::new(rdispls),
+                UnmeasuredArray::new(recvtypes),
                 comm,
             )
         }
@@ -594,15 +671,15 @@ entry! { MPI_Ineighbor_alltoallw_c PMPI_Ineighbor_alltoallw_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallw(
-                Form::Nonblocking(request),
+                Form::Nonblocking(Out::new(request)),
                 sendbuf,
-                Counts::Wide(sendcounts.cast()),
-                sdispls,
-                sendtypes,
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
+                UnmeasuredArray::new(sdispls),
+                UnmeasuredArray::new(sendtypes),
                 recvbuf,
-                Counts::Wide(recvcounts.cast()),
-                rdispls,
-                recvtypes,
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
+                UnmeasuredArray::new(rdispls),
+                UnmeasuredArray::new(recvtypes),
                 comm,
             )
         }
@@ -679,7 +756,7 @@ entry! { MPI_Neighbor_allgather_init PMPI_Neighbor_allgather_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgather(
-                Form::Persistent(request),
+                Form::Persistent(Out::new(request)),
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
@@ -714,7 +791,7 @@ entry! { MPI_Neighbor_allgather_init_c PMPI_Neighbor_allgather_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgather(
-                Form::Persistent(request), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+                Form::Persistent(Out::new(request)), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
             )
         }
     })
@@ -741,8 +818,8 @@ entry! { MPI_Neighbor_allgatherv PMPI_Neighbor_allgatherv(
                 i64::from(sendcount),
                 sendtype,
                 recvbuf,
-                Counts::Narrow(recvcounts),
-                Counts::Narrow(displs),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
                 recvtype,
                 comm,
             )
@@ -771,8 +848,8 @@ entry! { MPI_Neighbor_allgatherv_c PMPI_Neighbor_allgatherv_c(
                 sendcount,
                 sendtype,
                 recvbuf,
-                Counts::Wide(recvcounts.cast()),
-                Counts::Wide(displs.cast()),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
                 recvtype,
                 comm,
             )
@@ -800,13 +877,13 @@ entry! { MPI_Neighbor_allgatherv_init PMPI_Neighbor_allgatherv_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgatherv(
-                Form::Persistent(request),
+                Form::Persistent(Out::new(request)),
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
                 recvbuf,
-                Counts::Narrow(recvcounts),
-                Counts::Narrow(displs),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
                 recvtype,
                 comm,
             )
@@ -834,13 +911,13 @@ entry! { MPI_Neighbor_allgatherv_init_c PMPI_Neighbor_allgatherv_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgatherv(
-                Form::Persistent(request),
+                Form::Persistent(Out::new(request)),
                 sendbuf,
                 sendcount,
                 sendtype,
                 recvbuf,
-                Counts::Wide(recvcounts.cast()),
-                Counts::Wide(displs.cast()),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
                 recvtype,
                 comm,
             )
@@ -918,7 +995,7 @@ entry! { MPI_Neighbor_alltoall_init PMPI_Neighbor_alltoall_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoall(
-                Form::Persistent(request),
+                Form::Persistent(Out::new(request)),
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
@@ -953,7 +1030,7 @@ entry! { MPI_Neighbor_alltoall_init_c PMPI_Neighbor_alltoall_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoall(
-                Form::Persistent(request), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+                Form::Persistent(Out::new(request)), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
             )
         }
     })
@@ -975,12 +1052,12 @@ entry! { MPI_Neighbor_alltoallv PMPI_Neighbor_alltoallv(
             crate::calls::collectives::neighbors::neighbor_alltoallv(
                 Form::Blocking,
                 sendbuf,
-                Counts::Narrow(sendcounts),
-                Counts::Narrow(sdispls),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)),
                 sendtype,
                 recvbuf,
-                Counts::Narrow(recvcounts),
-                Counts::Narrow(rdispls),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)),
                 recvtype,
                 comm,
             )
@@ -1004,12 +1081,12 @@ entry! { MPI_Neighbor_alltoallv_c PMPI_Neighbor_alltoallv_c(
             crate::calls::collectives::neighbors::neighbor_alltoallv(
                 Form::Blocking,
                 sendbuf,
-                Counts::Wide(sendcounts.cast()),
-                Counts::Wide(sdispls.cast()),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())),
                 sendtype,
                 recvbuf,
-                Counts::Wide(recvcounts.cast()),
-                Counts::Wide(rdispls.cast()),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())),
                 recvtype,
                 comm,
             )
@@ -1035,14 +1112,14 @@ entry! { MPI_Neighbor_alltoallv_init PMPI_Neighbor_alltoallv_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallv(
-                Form::Persistent(request),
+                Form::Persistent(Out::new(request)),
                 sendbuf,
-                Counts::Narrow(sendcounts),
-                Counts::Narrow(sdispls),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)),
                 sendtype,
                 recvbuf,
-                Counts::Narrow(recvcounts),
-                Counts::Narrow(rdispls),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)),
                 recvtype,
                 comm,
             )
@@ -1068,14 +1145,14 @@ entry! { MPI_Neighbor_alltoallv_init_c PMPI_Neighbor_alltoallv_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallv(
-                Form::Persistent(request),
+                Form::Persistent(Out::new(request)),
                 sendbuf,
-                Counts::Wide(sendcounts.cast()),
-                Counts::Wide(sdispls.cast()),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())),
                 sendtype,
                 recvbuf,
-                Counts::Wide(recvcounts.cast()),
-                Counts::Wide(rdispls.cast()),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())),
                 recvtype,
                 comm,
             )
@@ -1099,13 +1176,13 @@ entry! { MPI_Neighbor_alltoallw PMPI_Neighbor_alltoallw(
             crate::calls::collectives::neighbors::neighbor_alltoallw(
                 Form::Blocking,
                 sendbuf,
-                Counts::Narrow(sendcounts),
-                sdispls,
-                sendtypes,
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
+                UnmeasuredArray::new(sdispls),
+                UnmeasuredArray::new(sendtypes),
                 recvbuf,
-                Counts::Narrow(recvcounts),
-                rdispls,
-                recvtypes,
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
+                UnmeasuredArray::new(rdispls),
+                UnmeasuredArray::new(recvtypes),
                 comm,
             )
         }
@@ -1128,13 +1205,13 @@ entry! { MPI_Neighbor_alltoallw_c PMPI_Neighbor_alltoallw_c(
             crate::calls::collectives::neighbors::neighbor_alltoallw(
                 Form::Blocking,
                 sendbuf,
-                Counts::Wide(sendcounts.cast()),
-                sdispls,
-                sendtypes,
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
+                UnmeasuredArray::new(sdispls),
+                UnmeasuredArray::new(sendtypes),
                 recvbuf,
-                Counts::Wide(recvcounts.cast()),
-                rdispls,
-                recvtypes,
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
+                UnmeasuredArray::new(rdispls),
+                UnmeasuredArray::new(recvtypes),
                 comm,
             )
         }
@@ -1159,15 +1236,15 @@ entry! { MPI_Neighbor_alltoallw_init PMPI_Neighbor_alltoallw_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallw(
-                Form::Persistent(request),
+                Form::Persistent(Out::new(request)),
                 sendbuf,
-                Counts::Narrow(sendcounts),
-                sdispls,
-                sendtypes,
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
+                UnmeasuredArray::new(sdispls),
+                UnmeasuredArray::new(sendtypes),
                 recvbuf,
-                Counts::Narrow(recvcounts),
-                rdispls,
-                recvtypes,
+                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
+                UnmeasuredArray::new(rdispls),
+                UnmeasuredArray::new(recvtypes),
                 comm,
             )
         }
@@ -1192,15 +1269,15 @@ entry! { MPI_Neighbor_alltoallw_init_c PMPI_Neighbor_alltoallw_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallw(
-                Form::Persistent(request),
+                Form::Persistent(Out::new(request)),
                 sendbuf,
-                Counts::Wide(sendcounts.cast()),
-                sdispls,
-                sendtypes,
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
+                UnmeasuredArray::new(sdispls),
+                UnmeasuredArray::new(sendtypes),
                 recvbuf,
-                Counts::Wide(recvcounts.cast()),
-                rdispls,
-                recvtypes,
+                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
+                UnmeasuredArray::new(rdispls),
+                UnmeasuredArray::new(recvtypes),
                 comm,
             )
         }
@@ -1210,6 +1287,6 @@ entry! { MPI_Neighbor_alltoallw_init_c PMPI_Neighbor_alltoallw_init_c(
 entry! { MPI_Topo_test PMPI_Topo_test(comm: MPI_Comm, status: *mut c_int) -> c_int {
     call(Function::TopoTest, Scope::Comm(comm), || {
         check::pointer("status", status)?;
-        unsafe { crate::calls::topologies::topo_test(comm, status) }
+        unsafe { crate::calls::topologies::topo_test(comm, Out::new(status)) }
     })
 } }

@@ -77,10 +77,10 @@ pub(super) fn check(buffer: *const c_void, count: u64, blocks: u32, layout: &Lay
 
 /// A buffer, its counts and displacements by rank, and its datatype.
 #[derive(Clone, Copy)]
-pub(super) struct Parts {
+pub(super) struct Parts<'call> {
     pub(super) buffer: *const c_void,
-    pub(super) counts: Counts,
-    pub(super) displacements: Counts,
+    pub(super) counts: UnmeasuredCounts<'call>,
+    pub(super) displacements: UnmeasuredCounts<'call>,
     pub(super) datatype: MPI_Datatype,
 }
 
@@ -107,12 +107,12 @@ impl OwnedBlocks {
 ///
 /// # Safety
 /// The array has `size` elements, unless it is null.
-pub(super) unsafe fn counts_of(counts: Counts, size: usize, name: &str) -> Result<Vec<u64>> {
+pub(super) unsafe fn counts_of(counts: UnmeasuredCounts, size: usize, name: &str) -> Result<Vec<u64>> {
     if counts.is_null() && size > 0 {
         return Err(Error::new(MPI_ERR_ARG, format!("{name} is a null pointer; it must have {size} elements")));
     }
-    // SAFETY: the caller's array.
-    let counts = unsafe { counts.to_vec(size) };
+    // SAFETY: the caller's promise; it is not null where it has elements.
+    let counts = unsafe { counts.measured(size) }.to_vec();
     counts
         .iter()
         .enumerate()
@@ -145,10 +145,8 @@ fn check_sum(bytes: impl Iterator<Item = u64>, name: &str) -> Result<()> {
     }
 }
 
-impl Parts {
-    /// # Safety
-    /// The arrays have `size` elements.
-    pub(super) unsafe fn describe(
+impl Parts<'_> {
+    pub(super) fn describe(
         &self,
         process: &Process,
         size: usize,
@@ -156,13 +154,13 @@ impl Parts {
     ) -> Result<(OwnedBlocks, Arc<Description>)> {
         let description = process.objects.committed(self.datatype.0)?.description.clone();
         let layout = &description.layout;
-        // SAFETY: the caller's arrays.
+        // SAFETY: the caller's promise.
         let counts = unsafe { counts_of(self.counts, size, name)? };
         if self.displacements.is_null() && size > 0 {
             return Err(Error::new(MPI_ERR_ARG, format!("the displacements that go with {name} are a null pointer")));
         }
-        // SAFETY: the caller's array.
-        let displacements = unsafe { self.displacements.to_vec(size) };
+        // SAFETY: the caller's promise; it is not null where it has elements.
+        let displacements = unsafe { self.displacements.measured(size) }.to_vec();
         let mut bytes = Vec::with_capacity(size);
         for (rank, (count, items)) in counts.iter().zip(displacements).enumerate() {
             let far = || {
@@ -182,11 +180,11 @@ impl Parts {
 
 /// A buffer with counts, displacements in bytes and datatypes by rank.
 #[derive(Clone, Copy)]
-pub(super) struct TypedParts {
+pub(super) struct TypedParts<'call> {
     pub(super) buffer: *const c_void,
-    pub(super) counts: Counts,
-    pub(super) displacements: Counts,
-    pub(super) datatypes: *const MPI_Datatype,
+    pub(super) counts: UnmeasuredCounts<'call>,
+    pub(super) displacements: UnmeasuredCounts<'call>,
+    pub(super) datatypes: UnmeasuredArray<'call, MPI_Datatype>,
 }
 
 #[derive(Default)]
@@ -197,18 +195,18 @@ pub(super) struct OwnedTypedBlocks {
     pub(super) types: Vec<SharedDatatype>,
 }
 
-impl TypedParts {
-    /// # Safety
-    /// The arrays have `size` elements.
-    pub(super) unsafe fn describe(&self, process: &Process, size: usize, name: &str) -> Result<OwnedTypedBlocks> {
-        if size > 0 && (self.displacements.is_null() || self.datatypes.is_null()) {
+impl TypedParts<'_> {
+    pub(super) fn describe(&self, process: &Process, size: usize, name: &str) -> Result<OwnedTypedBlocks> {
+        if size > 0 && (self.displacements.is_null() || self.datatypes.as_ptr().is_null()) {
             return Err(Error::new(MPI_ERR_ARG, format!("an array that goes with {name} is a null pointer")));
         }
-        // SAFETY: the caller's arrays.
-        let (counts, displacements) = unsafe { (counts_of(self.counts, size, name)?, self.displacements.to_vec(size)) };
-        let types = (0..size)
-            // SAFETY: the caller's array.
-            .map(|rank| unsafe { *self.datatypes.add(rank) })
+        // SAFETY: the caller's promise; none is null where it has elements.
+        let (counts, displacements, types) = unsafe {
+            let displacements = self.displacements.measured(size).to_vec();
+            (counts_of(self.counts, size, name)?, displacements, self.datatypes.measured(size))
+        };
+        let types = types
+            .iter()
             .map(|datatype| Ok(process.objects.committed(datatype.0)?.description.clone() as SharedDatatype))
             .collect::<Result<Vec<_>>>()?;
         for (rank, datatype) in types.iter().enumerate() {

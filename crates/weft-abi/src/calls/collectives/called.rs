@@ -43,11 +43,17 @@ unsafe fn of_counts(process: &Process, parts: &Parts, size: usize) -> Result<Vec
 
 /// # Safety
 /// Both arrays have `size` elements.
-unsafe fn of_typed(process: &Process, counts: Counts, types: *const MPI_Datatype, size: usize) -> Result<Vec<Items>> {
+unsafe fn of_typed(
+    process: &Process,
+    counts: UnmeasuredCounts,
+    types: UnmeasuredArray<MPI_Datatype>,
+    size: usize,
+) -> Result<Vec<Items>> {
     // SAFETY: the caller's promise.
     let counts = unsafe { counts_of(counts, size, "counts")? };
     // SAFETY: as above.
-    counts.into_iter().enumerate().map(|(at, count)| items(process, unsafe { *types.add(at) }, count)).collect()
+    let types = unsafe { types.measured(size) };
+    counts.into_iter().zip(types.iter()).map(|(count, datatype)| items(process, datatype, count)).collect()
 }
 
 /// The items of one side of an exchange with so many processes, for each of them.
@@ -249,8 +255,8 @@ pub(super) unsafe fn alltoallv(process: &Process, comm: &Communicator, send: Par
 pub(super) unsafe fn alltoallw(
     process: &Process,
     comm: &Communicator,
-    send: Option<(Counts, *const MPI_Datatype)>,
-    receive: (Counts, *const MPI_Datatype),
+    send: Option<(UnmeasuredCounts, UnmeasuredArray<MPI_Datatype>)>,
+    receive: (UnmeasuredCounts, UnmeasuredArray<MPI_Datatype>),
 ) -> Result<Call> {
     let size = comm.group.size() as usize;
     // SAFETY: the caller's promise.

@@ -46,11 +46,7 @@ fn do_nothing(form: Form, process: Guard, comm: MPI_Comm) -> Result<()> {
 }
 
 /// Does what the form asks with this schedule and these buffers, in the scope of a role, or of all processes of both groups.
-///
-/// # Safety
-/// The contract of every function of this chapter: the buffers hold what count and datatype say until the collective is complete; the
-/// schedule was planned for just that.
-unsafe fn run_planned(
+fn run_planned(
     form: Form,
     process: Guard,
     comm: MPI_Comm,
@@ -206,12 +202,9 @@ pub(super) fn reduce(
         algorithms::reduce_between(&algorithms::ReduceBetween { rank, size, items, commutative }, process.choices());
     let arguments = reduction(send, recvbuf, description, operation);
     let operands = (send.datatype, send.count as u64);
-    // SAFETY: the caller's buffers.
-    unsafe {
-        run_planned(form, process, comm, Some(role), schedule, arguments, |process, comm| {
-            called::reduction_between(process, comm, Some(role), operands, op)
-        })
-    }
+    run_planned(form, process, comm, Some(role), schedule, arguments, |process, comm| {
+        called::reduction_between(process, comm, Some(role), operands, op)
+    })
 }
 
 /// MPI_Reduce_scatter, and with the same count for each MPI_Reduce_scatter_block: `counts` are those of the own group.
@@ -249,12 +242,9 @@ pub(super) fn reduce_scatter(
     let schedule = algorithms::reduce_scatter_between(&shape, process.choices());
     let arguments = reduction(send, recvbuf, description, operation);
     let operands = (send.datatype, sum as u64);
-    // SAFETY: the caller's buffers.
-    unsafe {
-        run_planned(form, process, comm, None, schedule, arguments, |process, comm| {
-            called::reduction_between(process, comm, None, operands, op)
-        })
-    }
+    run_planned(form, process, comm, None, schedule, arguments, |process, comm| {
+        called::reduction_between(process, comm, None, operands, op)
+    })
 }
 
 /// MPI_Allreduce: each group gets the result of the other (MPI-5.0 §6.9.6).
@@ -282,10 +272,7 @@ pub(super) fn allreduce(
     let schedule = algorithms::allreduce_between(&shape, process.choices());
     let arguments = reduction(send, recvbuf, description, operation);
     let operands = (send.datatype, send.count as u64);
-    // SAFETY: the caller's buffers.
-    unsafe {
-        run_planned(form, process, comm, None, schedule, arguments, |process, comm| {
-            called::reduction_between(process, comm, None, operands, op)
-        })
-    }
+    run_planned(form, process, comm, None, schedule, arguments, |process, comm| {
+        called::reduction_between(process, comm, None, operands, op)
+    })
 }

@@ -63,8 +63,8 @@ pub(crate) unsafe fn neighbor_allgatherv(
     sendcount: i64,
     sendtype: MPI_Datatype,
     recvbuf: *mut c_void,
-    recvcounts: Counts,
-    displs: Counts,
+    recvcounts: UnmeasuredCounts,
+    displs: UnmeasuredCounts,
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> Result<()> {
@@ -95,12 +95,12 @@ pub(crate) unsafe fn neighbor_alltoall(
 pub(crate) unsafe fn neighbor_alltoallv(
     form: Form,
     sendbuf: *const c_void,
-    sendcounts: Counts,
-    sdispls: Counts,
+    sendcounts: UnmeasuredCounts,
+    sdispls: UnmeasuredCounts,
     sendtype: MPI_Datatype,
     recvbuf: *mut c_void,
-    recvcounts: Counts,
-    rdispls: Counts,
+    recvcounts: UnmeasuredCounts,
+    rdispls: UnmeasuredCounts,
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> Result<()> {
@@ -114,16 +114,16 @@ pub(crate) unsafe fn neighbor_alltoallv(
 pub(crate) unsafe fn neighbor_alltoallw(
     form: Form,
     sendbuf: *const c_void,
-    sendcounts: Counts,
-    sdispls: *const MPI_Aint,
-    sendtypes: *const MPI_Datatype,
+    sendcounts: UnmeasuredCounts,
+    sdispls: UnmeasuredArray<MPI_Aint>,
+    sendtypes: UnmeasuredArray<MPI_Datatype>,
     recvbuf: *mut c_void,
-    recvcounts: Counts,
-    rdispls: *const MPI_Aint,
-    recvtypes: *const MPI_Datatype,
+    recvcounts: UnmeasuredCounts,
+    rdispls: UnmeasuredArray<MPI_Aint>,
+    recvtypes: UnmeasuredArray<MPI_Datatype>,
     comm: MPI_Comm,
 ) -> Result<()> {
-    let (sdispls, rdispls) = (Counts::Wide(sdispls.cast()), Counts::Wide(rdispls.cast()));
+    let (sdispls, rdispls) = (sdispls.into(), rdispls.into());
     let send = TypedParts { buffer: sendbuf, counts: sendcounts, displacements: sdispls, datatypes: sendtypes };
     let receive = TypedParts { buffer: recvbuf, counts: recvcounts, displacements: rdispls, datatypes: recvtypes };
     // SAFETY: the caller's arguments.

@@ -177,7 +177,7 @@ pub(super) unsafe fn plan_reduce_scatter(
     comm: &Communicator,
     send: Part,
     recvbuf: *mut c_void,
-    recvcounts: Counts,
+    recvcounts: UnmeasuredCounts,
     op: MPI_Op,
 ) -> Result<Plan> {
     // SAFETY: the caller's array.
@@ -310,8 +310,7 @@ pub(super) unsafe fn plan_gatherv(
     }
     let sent = significant(process, send, 1, !in_place)?;
     let size = comm.group.size();
-    // SAFETY: the caller's arrays, significant at the root.
-    let blocks = if at_root { Some(unsafe { receive.describe(process, size as usize, "recvcounts")? }) } else { None };
+    let blocks = if at_root { Some(receive.describe(process, size as usize, "recvcounts")?) } else { None };
     if let Some((blocks, description)) = &blocks {
         for rank in 0..size as usize {
             check_apart(sent.footprint, Some(blocks.footprint(receive.buffer, rank, &description.layout)))?;
@@ -345,8 +344,7 @@ pub(super) unsafe fn plan_scatterv(
     }
     let received = significant(process, receive, 1, !in_place)?;
     let size = comm.group.size();
-    // SAFETY: the caller's arrays, significant at the root.
-    let blocks = if at_root { Some(unsafe { send.describe(process, size as usize, "sendcounts")? }) } else { None };
+    let blocks = if at_root { Some(send.describe(process, size as usize, "sendcounts")?) } else { None };
     if let Some((blocks, description)) = &blocks {
         for rank in 0..size as usize {
             check_apart(received.footprint, Some(blocks.footprint(send.buffer, rank, &description.layout)))?;
@@ -401,8 +399,7 @@ pub(super) unsafe fn plan_allgatherv(
     let in_place = is_in_place(send.buffer);
     let sent = significant(process, send, 1, !in_place)?;
     let size = comm.group.size();
-    // SAFETY: the caller's arrays.
-    let (blocks, receive_type) = unsafe { receive.describe(process, size as usize, "recvcounts")? };
+    let (blocks, receive_type) = receive.describe(process, size as usize, "recvcounts")?;
     for rank in 0..size as usize {
         check_apart(sent.footprint, Some(blocks.footprint(receive.buffer, rank, &receive_type.layout)))?;
     }
@@ -420,10 +417,8 @@ pub(super) unsafe fn plan_alltoallv(
     refuse_in_place(receive.buffer, "recvbuf")?;
     let in_place = is_in_place(send.buffer);
     let size = comm.group.size();
-    // SAFETY: the caller's arrays; those of the send buffer are significant unless it is MPI_IN_PLACE.
-    let outgoing = if in_place { None } else { Some(unsafe { send.describe(process, size as usize, "sendcounts")? }) };
-    // SAFETY: as above.
-    let (blocks, receive_type) = unsafe { receive.describe(process, size as usize, "recvcounts")? };
+    let outgoing = if in_place { None } else { Some(send.describe(process, size as usize, "sendcounts")?) };
+    let (blocks, receive_type) = receive.describe(process, size as usize, "recvcounts")?;
     if let Some((sent, description)) = &outgoing {
         for rank in 0..size as usize {
             let one = sent.footprint(send.buffer, rank, &description.layout);
@@ -452,8 +447,7 @@ pub(super) unsafe fn plan_alltoallw(
     refuse_in_place(receive.buffer, "recvbuf")?;
     let in_place = is_in_place(send.buffer);
     let size = comm.group.size();
-    // SAFETY: the caller's arrays; those of the send buffer are significant unless it is MPI_IN_PLACE.
-    let (outgoing, incoming) = unsafe {
+    let (outgoing, incoming) = {
         let outgoing =
             if in_place { OwnedTypedBlocks::default() } else { send.describe(process, size as usize, "sendcounts")? };
         (outgoing, receive.describe(process, size as usize, "recvcounts")?)

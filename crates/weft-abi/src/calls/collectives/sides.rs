@@ -24,7 +24,7 @@ pub(super) enum Role {
 
 /// The arguments of one side.
 #[derive(Clone, Copy)]
-pub(super) enum Side {
+pub(super) enum Side<'call> {
     /// Nothing: this process only sends, or only receives.
     Nothing,
     /// The same to everybody.
@@ -32,9 +32,9 @@ pub(super) enum Side {
     /// A part for each, one after the other.
     Consecutive(Part),
     /// With counts and displacements.
-    Listed(Parts),
+    Listed(Parts<'call>),
     /// And with datatypes.
-    Typed(TypedParts),
+    Typed(TypedParts<'call>),
 }
 
 /// The same when it has been checked.
@@ -51,7 +51,7 @@ enum Described {
     Typed(OwnedTypedBlocks),
 }
 
-impl Side {
+impl Side<'_> {
     fn buffer(&self) -> *const c_void {
         match self {
             Self::Nothing => std::ptr::null(),
@@ -62,10 +62,7 @@ impl Side {
     }
 
     /// For so many processes; `names` are those of the buffer and of the counts.
-    ///
-    /// # Safety
-    /// Arrays have an element for each process.
-    unsafe fn describe(&self, process: &Process, places: usize, names: [&str; 2]) -> Result<DescribedSide> {
+    fn describe(&self, process: &Process, places: usize, names: [&str; 2]) -> Result<DescribedSide> {
         let [buffer_name, counts_name] = names;
         let buffer = self.buffer();
         refuse_in_place(buffer, buffer_name)?;
@@ -85,12 +82,10 @@ impl Side {
                 (Described::Consecutive(items, footprint), datatype)
             }
             Self::Listed(parts) => {
-                // SAFETY: the caller's promise.
-                let (blocks, datatype) = unsafe { parts.describe(process, places, counts_name)? };
+                let (blocks, datatype) = parts.describe(process, places, counts_name)?;
                 (Described::Listed(blocks), Some(datatype))
             }
-            // SAFETY: the caller's promise.
-            Self::Typed(parts) => (Described::Typed(unsafe { parts.describe(process, places, counts_name)? }), None),
+            Self::Typed(parts) => (Described::Typed(parts.describe(process, places, counts_name)?), None),
         };
         Ok(DescribedSide { buffer, blocks, datatype })
     }
@@ -134,8 +129,7 @@ pub(super) unsafe fn plan_exchange(
     (receive, sources): (Side, usize),
     algorithm: impl FnOnce(plan::Parts<'_>, plan::Parts<'_>) -> Schedule,
 ) -> Result<Plan> {
-    // SAFETY: the caller's promise.
-    let (mut sent, mut received) = unsafe {
+    let (mut sent, mut received) = {
         let received = receive.describe(process, sources, ["recvbuf", "recvcounts"])?;
         (send.describe(process, destinations, ["sendbuf", "sendcounts"])?, received)
     };

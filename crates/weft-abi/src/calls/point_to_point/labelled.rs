@@ -79,14 +79,13 @@ pub(super) unsafe fn send_labelled_and_go_on(
     mut process: Guard,
     m: &Message,
     mode: Mode,
-    request: *mut MPI_Request,
+    request: Out<MPI_Request>,
     error: Error,
 ) -> Result<()> {
     // SAFETY: the caller's promise.
     let handle = unsafe { start_labelled_send(&mut process, m, mode, error)? };
     process.signal();
-    // SAFETY: as above.
-    unsafe { *request = MPI_Request(handle) };
+    request.set(MPI_Request(handle));
     Ok(())
 }
 
@@ -142,7 +141,7 @@ pub(super) unsafe fn receive_labelled(
     peer: c_int,
     tag: c_int,
     comm: MPI_Comm,
-    status: *mut MPI_Status,
+    status: Option<InOut<MPI_Status>>,
     error: Error,
 ) -> Result<()> {
     let message = Message { buffer, count, datatype, peer, tag, comm };

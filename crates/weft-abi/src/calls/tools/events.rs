@@ -4,11 +4,11 @@
 //! As for the other calls of the tool interface; callbacks are C functions of the types that the standard names, and buffers have room for what
 //! MPI_T_event_get_info says of the event.
 
-use super::{needed, set, set_text};
-use crate::calls::text;
+use super::{needed, set};
+use crate::arguments::*;
 use crate::constants::*;
 use crate::types::*;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::object::{Info, full};
 use weft_mpi::process;
@@ -20,14 +20,11 @@ type DroppedFunction = unsafe extern "C" fn(MPI_Count, MPI_T_event_registration,
 type FreeFunction = unsafe extern "C" fn(MPI_T_event_registration, c_int, *mut c_void);
 
 /// An empty info object for the tool, which frees it: there are no hints about events.
-unsafe fn give_info(info: *mut MPI_Info) -> Result<()> {
-    if info.is_null() {
-        return Ok(());
-    }
+fn give_info(info: Option<Out<MPI_Info>>) -> Result<()> {
+    let Some(info) = info else { return Ok(()) };
     let handle =
         process::with(|process| process.objects.infos.insert(Info::new())).ok_or_else(|| full("info objects"))?;
-    // SAFETY: not null, so the tool's place for it.
-    unsafe { *info = MPI_Info(handle) };
+    info.set(MPI_Info(handle));
     Ok(())
 }
 
@@ -53,10 +50,9 @@ fn deliver(delivery: &Delivery) {
 }
 
 /// MPI_T_event_get_num (MPI-5.0 §15.3.8).
-pub(crate) unsafe fn t_event_get_num(num_events: *mut c_int) -> Result<()> {
+pub(crate) fn t_event_get_num(num_events: Out<c_int>) -> Result<()> {
     with(|_| {
-        // SAFETY: the caller's pointer.
-        unsafe { *num_events = EVENTS.len() as c_int };
+        num_events.set(EVENTS.len() as c_int);
         Ok(())
     })
 }
@@ -64,51 +60,48 @@ pub(crate) unsafe fn t_event_get_num(num_events: *mut c_int) -> Result<()> {
 /// MPI_T_event_get_info (MPI-5.0 §15.3.8).
 pub(crate) unsafe fn t_event_get_info(
     event_index: c_int,
-    name: *mut c_char,
-    name_len: *mut c_int,
-    verbosity: *mut c_int,
+    name: OutText,
+    verbosity: Option<Out<c_int>>,
     array_of_datatypes: *mut MPI_Datatype,
     array_of_displacements: *mut MPI_Aint,
-    num_elements: *mut c_int,
-    enumtype: *mut MPI_T_enum,
-    info: *mut MPI_Info,
-    desc: *mut c_char,
-    desc_len: *mut c_int,
-    bind: *mut c_int,
+    num_elements: Option<InOut<c_int>>,
+    enumtype: Option<Out<MPI_T_enum>>,
+    info: Option<Out<MPI_Info>>,
+    desc: OutText,
+    bind: Option<Out<c_int>>,
 ) -> Result<()> {
     with(|_| {
         let event = tools::event(event_index)?;
-        // SAFETY: the caller's pointers; the arrays have room for as many elements as it says.
-        unsafe {
-            set_text(name, name_len, event.name);
-            set(verbosity, MPI_T_VERBOSITY_USER_DETAIL);
-            if !num_elements.is_null() {
-                let room = usize::try_from(*num_elements).unwrap_or(0);
-                for (at, element) in event.elements.iter().enumerate().take(room) {
-                    if !array_of_datatypes.is_null() {
-                        *array_of_datatypes.add(at) = if element.is_wide { MPI_UNSIGNED_LONG_LONG } else { MPI_INT };
-                    }
-                    if !array_of_displacements.is_null() {
-                        *array_of_displacements.add(at) = element.displacement as MPI_Aint;
-                    }
+        name.set(event.name);
+        set(verbosity, MPI_T_VERBOSITY_USER_DETAIL);
+        if let Some(num_elements) = num_elements {
+            let room = i64::from(num_elements.get());
+            // SAFETY: those that are not null have room for as many elements as `num_elements` says (MPI-5.0 §15.3.8).
+            let (datatypes, displacements) = unsafe {
+                (OutArray::if_wanted(array_of_datatypes, room), OutArray::if_wanted(array_of_displacements, room))
+            };
+            for (at, element) in event.elements.iter().enumerate().take(usize::try_from(room).unwrap_or(0)) {
+                if let Some(datatypes) = datatypes {
+                    datatypes.set(at, if element.is_wide { MPI_UNSIGNED_LONG_LONG } else { MPI_INT });
                 }
-                *num_elements = event.elements.len() as c_int;
+                if let Some(displacements) = displacements {
+                    displacements.set(at, element.displacement as MPI_Aint);
+                }
             }
-            set(enumtype, MPI_T_ENUM_NULL);
-            set_text(desc, desc_len, event.meaning);
-            set(bind, MPI_T_BIND_NO_OBJECT);
+            num_elements.set(event.elements.len() as c_int);
         }
+        set(enumtype, MPI_T_ENUM_NULL);
+        desc.set(event.meaning);
+        set(bind, MPI_T_BIND_NO_OBJECT);
         Ok(())
     })?;
-    // SAFETY: the caller's pointer.
-    unsafe { give_info(info) }
+    give_info(info)
 }
 
 /// MPI_T_event_get_index (MPI-5.0 §15.3.8).
-pub(crate) unsafe fn t_event_get_index(name: *const c_char, event_index: *mut c_int) -> Result<()> {
+pub(crate) fn t_event_get_index(name: InString, event_index: Out<c_int>) -> Result<()> {
     with(|_| {
-        // SAFETY: the caller's string and pointer.
-        unsafe { *event_index = tools::find(&text::take(name), EVENTS.iter().map(|event| event.name))? };
+        event_index.set(tools::find(&name.to_string(), EVENTS.iter().map(|event| event.name))?);
         Ok(())
     })
 }
@@ -118,28 +111,26 @@ pub(crate) unsafe fn t_event_handle_alloc(
     event_index: c_int,
     _obj_handle: *mut c_void,
     _info: MPI_Info,
-    event_registration: *mut MPI_T_event_registration,
+    event_registration: Out<MPI_T_event_registration>,
 ) -> Result<()> {
     with(|tools| {
-        // SAFETY: the caller's pointer.
-        unsafe { *event_registration = MPI_T_event_registration(tools.register_event(event_index)?) };
+        event_registration.set(MPI_T_event_registration(tools.register_event(event_index)?));
         Ok(())
     })
 }
 
 /// MPI_T_event_handle_set_info (MPI-5.0 §15.3.8): no hint is known.
-pub(crate) unsafe fn t_event_handle_set_info(registration: MPI_T_event_registration, _info: MPI_Info) -> Result<()> {
+pub(crate) fn t_event_handle_set_info(registration: MPI_T_event_registration, _info: MPI_Info) -> Result<()> {
     with(|tools| tools.check_registration(registration.0))
 }
 
 /// MPI_T_event_handle_get_info (MPI-5.0 §15.3.8).
-pub(crate) unsafe fn t_event_handle_get_info(
+pub(crate) fn t_event_handle_get_info(
     event_registration: MPI_T_event_registration,
-    info_used: *mut MPI_Info,
+    info_used: Option<Out<MPI_Info>>,
 ) -> Result<()> {
     with(|tools| tools.check_registration(event_registration.0))?;
-    // SAFETY: the caller's pointer.
-    unsafe { give_info(info_used) }
+    give_info(info_used)
 }
 
 /// MPI_T_event_register_callback (MPI-5.0 §15.3.8).
@@ -159,7 +150,7 @@ pub(crate) unsafe fn t_event_register_callback(
 }
 
 /// MPI_T_event_callback_set_info (MPI-5.0 §15.3.8): no hint is known.
-pub(crate) unsafe fn t_event_callback_set_info(
+pub(crate) fn t_event_callback_set_info(
     event_registration: MPI_T_event_registration,
     cb_safety: c_int,
     _info: MPI_Info,
@@ -169,15 +160,14 @@ pub(crate) unsafe fn t_event_callback_set_info(
 }
 
 /// MPI_T_event_callback_get_info (MPI-5.0 §15.3.8).
-pub(crate) unsafe fn t_event_callback_get_info(
+pub(crate) fn t_event_callback_get_info(
     event_registration: MPI_T_event_registration,
     cb_safety: c_int,
-    info_used: *mut MPI_Info,
+    info_used: Option<Out<MPI_Info>>,
 ) -> Result<()> {
     events::check_safety(cb_safety)?;
     with(|tools| tools.check_registration(event_registration.0))?;
-    // SAFETY: the caller's pointer.
-    unsafe { give_info(info_used) }
+    give_info(info_used)
 }
 
 /// MPI_T_event_set_dropped_handler (MPI-5.0 §15.3.8).
@@ -243,30 +233,25 @@ pub(crate) unsafe fn t_event_copy(event_instance: MPI_T_event_instance, buffer: 
 }
 
 /// MPI_T_event_get_timestamp (MPI-5.0 §15.3.8).
-pub(crate) unsafe fn t_event_get_timestamp(
+pub(crate) fn t_event_get_timestamp(
     event_instance: MPI_T_event_instance,
-    event_timestamp: *mut MPI_Count,
+    event_timestamp: Out<MPI_Count>,
 ) -> Result<()> {
-    needed(event_timestamp, "event_timestamp")?;
-    // SAFETY: the caller's pointer.
-    unsafe { *event_timestamp = events::current(event_instance.0)?.time };
+    event_timestamp.set(events::current(event_instance.0)?.time);
     Ok(())
 }
 
 /// MPI_T_event_get_source (MPI-5.0 §15.3.8): there is one.
-pub(crate) unsafe fn t_event_get_source(event_instance: MPI_T_event_instance, source_index: *mut c_int) -> Result<()> {
-    needed(source_index, "source_index")?;
+pub(crate) fn t_event_get_source(event_instance: MPI_T_event_instance, source_index: Out<c_int>) -> Result<()> {
     events::current(event_instance.0)?;
-    // SAFETY: the caller's pointer.
-    unsafe { *source_index = 0 };
+    source_index.set(0);
     Ok(())
 }
 
 /// MPI_T_source_get_num (MPI-5.0 §15.3.8).
-pub(crate) unsafe fn t_source_get_num(num_sources: *mut c_int) -> Result<()> {
+pub(crate) fn t_source_get_num(num_sources: Out<c_int>) -> Result<()> {
     with(|_| {
-        // SAFETY: the caller's pointer.
-        unsafe { *num_sources = 1 };
+        num_sources.set(1);
         Ok(())
     })
 }
@@ -279,34 +264,27 @@ fn check_source(index: c_int) -> Result<()> {
 }
 
 /// MPI_T_source_get_info (MPI-5.0 §15.3.8).
-pub(crate) unsafe fn t_source_get_info(
+pub(crate) fn t_source_get_info(
     source_index: c_int,
-    name: *mut c_char,
-    name_len: *mut c_int,
-    desc: *mut c_char,
-    desc_len: *mut c_int,
-    ordering: *mut c_int,
-    ticks_per_second: *mut MPI_Count,
-    max_ticks: *mut MPI_Count,
-    info: *mut MPI_Info,
+    name: OutText,
+    desc: OutText,
+    ordering: Option<Out<c_int>>,
+    ticks_per_second: Option<Out<MPI_Count>>,
+    max_ticks: Option<Out<MPI_Count>>,
+    info: Option<Out<MPI_Info>>,
 ) -> Result<()> {
     with(|_| check_source(source_index))?;
-    // SAFETY: the caller's pointers.
-    unsafe {
-        set_text(name, name_len, SOURCE.0);
-        set_text(desc, desc_len, SOURCE.1);
-        set(ordering, MPI_T_SOURCE_ORDERED);
-        set(ticks_per_second, TICKS_PER_SECOND);
-        set(max_ticks, MPI_Count::MAX);
-        give_info(info)
-    }
+    name.set(SOURCE.0);
+    desc.set(SOURCE.1);
+    set(ordering, MPI_T_SOURCE_ORDERED);
+    set(ticks_per_second, TICKS_PER_SECOND);
+    set(max_ticks, MPI_Count::MAX);
+    give_info(info)
 }
 
 /// MPI_T_source_get_timestamp (MPI-5.0 §15.3.8).
-pub(crate) unsafe fn t_source_get_timestamp(source_index: c_int, timestamp: *mut MPI_Count) -> Result<()> {
-    needed(timestamp, "timestamp")?;
+pub(crate) fn t_source_get_timestamp(source_index: c_int, timestamp: Out<MPI_Count>) -> Result<()> {
     with(|_| check_source(source_index))?;
-    // SAFETY: the caller's pointer.
-    unsafe { *timestamp = events::now() };
+    timestamp.set(events::now());
     Ok(())
 }
