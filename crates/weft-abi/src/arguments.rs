@@ -5,7 +5,7 @@
 //! where a value is made, so the functions in `calls/` use it without a promise of their own. The lifetime keeps a value from
 //! outliving its call. Nothing here is a reference: the program may pass one address twice, and memory for a result may hold anything.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
@@ -38,6 +38,10 @@ pub(crate) struct InOutArray<'call, T>(OutArray<'call, T>);
 /// An array that is only read, and whose length no argument tells: it follows from an object (a value for each process of a
 /// communicator) or from the values of another array.
 pub(crate) struct UnmeasuredArray<'call, T>(*const T, PhantomData<&'call T>);
+
+/// Memory of the program. Other arguments, the counts and datatypes above all, say what is there.
+#[derive(Clone, Copy)]
+pub(crate) struct Buffer(*mut c_void);
 
 /// A string of the program.
 #[derive(Clone, Copy)]
@@ -315,6 +319,39 @@ impl<'call, T: Copy> UnmeasuredArray<'call, T> {
     #[inline]
     pub(crate) fn as_ptr(self) -> *const T {
         self.0
+    }
+}
+
+impl Buffer {
+    /// No memory at all.
+    pub(crate) const NULL: Self = Self(std::ptr::null_mut());
+
+    /// The memory at `address`.
+    ///
+    /// # Safety
+    /// Where the other arguments of the call make it significant, there is as much memory as they say. Until the operation of the call is
+    /// complete it stays there, and the program leaves it alone as the standard demands (MPI-5.0 §3.7.2, §5.12, §6.1, §12.3).
+    #[inline(always)]
+    pub(crate) unsafe fn new(address: *const c_void) -> Self {
+        Self(address.cast_mut())
+    }
+
+    /// Where it begins.
+    #[inline(always)]
+    pub(crate) fn as_ptr(self) -> *mut u8 {
+        self.0.cast()
+    }
+
+    /// The same as a number: some addresses stand for memory that is not there.
+    #[inline(always)]
+    pub(crate) fn addr(self) -> usize {
+        self.0.addr()
+    }
+
+    /// Is there no memory at all?
+    #[inline(always)]
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
     }
 }
 

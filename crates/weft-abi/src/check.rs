@@ -73,10 +73,10 @@ pub(crate) fn array<T>(name: &'static str, array: *const T, length: i64) -> Resu
     }
 }
 
-/// Is this buffer the address that stands for "where the result goes" (MPI-5.0 §6.2.2)?
+/// Is this the address that stands for "where the result goes" (MPI-5.0 §6.2.2)?
 #[inline(always)]
-pub(crate) fn is_in_place<T>(buffer: *const T) -> bool {
-    buffer.addr() == MPI_IN_PLACE
+pub(crate) fn is_in_place(address: usize) -> bool {
+    address == MPI_IN_PLACE
 }
 
 #[cold]

@@ -1,5 +1,6 @@
 //! Which object a call is about, and so whose error handler hears of what goes wrong (MPI-5.0 §9.3).
 
+use crate::arguments::InOut;
 use crate::types::*;
 
 /// The object whose error handler hears of an error (MPI-5.0 §9.3).
@@ -23,7 +24,6 @@ pub(crate) enum Scope {
 
 /// The scope of a call that gets the address of its object's handle, to set it to null.
 #[inline(always)]
-pub(crate) fn scope_at<T: Copy>(handle: *const T, scope: fn(T) -> Scope) -> Scope {
-    // SAFETY: a pointer in a call that is not null points to a handle: the contract of the C prototype.
-    unsafe { handle.as_ref() }.map_or(Scope::None, |&handle| scope(handle))
+pub(crate) fn scope_at<T: Copy>(handle: Option<InOut<T>>, scope: fn(T) -> Scope) -> Scope {
+    handle.map_or(Scope::None, |handle| scope(handle.get()))
 }

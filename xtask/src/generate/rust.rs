@@ -309,7 +309,7 @@ impl Entry<'_> {
             };
             let name = rust_name(parameter);
             return if is_pointer(parameter) {
-                format!("scope_at({name}, Scope::{scope})")
+                format!("scope_at(unsafe {{ InOut::if_wanted({name}) }}, Scope::{scope})")
             } else {
                 format!("Scope::{scope}({name})")
             };
@@ -363,7 +363,7 @@ impl Entry<'_> {
         for side in ["send", "recv"] {
             // Sendrecv has a destination and no such rule.
             if parameter.name == format!("{side}count") && has(&format!("{side}buf")) && !has("dest") {
-                conditions.push(format!("!check::is_in_place({side}buf)"));
+                conditions.push(format!("!check::is_in_place({side}buf.addr())"));
             }
         }
         conditions.join(" && ")

@@ -223,9 +223,7 @@ fn free_keyval(class: Class, number: InOut<c_int>) -> Result<(), Error> {
     Ok(())
 }
 
-/// # Safety
-/// The process lock is free.
-unsafe fn set(handle: usize, class: Class, number: c_int, value: *mut c_void) -> Result<(), Error> {
+fn set(handle: usize, class: Class, number: c_int, value: *mut c_void) -> Result<(), Error> {
     refuse_predefined(number)?;
     let present = process::with(|process| {
         process.objects.keyval(number, class)?;
@@ -346,7 +344,7 @@ pub(crate) unsafe fn comm_create_keyval(
     comm_keyval: Out<c_int>,
     extra_state: *mut c_void,
 ) -> Result<(), Error> {
-    // SAFETY: the caller's promises.
+    // SAFETY: the standard gives this procedure such functions (MPI-5.0 §7.7.2).
     unsafe { create_keyval(Class::Communicator, comm_copy_attr_fn, comm_delete_attr_fn, comm_keyval, extra_state) }
 }
 
@@ -356,16 +354,8 @@ pub(crate) fn comm_free_keyval(comm_keyval: InOut<c_int>) -> Result<(), Error> {
 }
 
 /// MPI_Comm_set_attr (MPI-5.0 §7.7.2).
-///
-/// # Safety
-/// The process lock is free.
-pub(crate) unsafe fn comm_set_attr(
-    comm: MPI_Comm,
-    comm_keyval: c_int,
-    attribute_val: *mut c_void,
-) -> Result<(), Error> {
-    // SAFETY: the boundary holds no lock.
-    unsafe { set(comm.0, Class::Communicator, comm_keyval, attribute_val) }
+pub(crate) fn comm_set_attr(comm: MPI_Comm, comm_keyval: c_int, attribute_val: *mut c_void) -> Result<(), Error> {
+    set(comm.0, Class::Communicator, comm_keyval, attribute_val)
 }
 
 /// MPI_Comm_get_attr (MPI-5.0 §7.7.2).
@@ -393,7 +383,7 @@ pub(crate) unsafe fn type_create_keyval(
     type_keyval: Out<c_int>,
     extra_state: *mut c_void,
 ) -> Result<(), Error> {
-    // SAFETY: the caller's promises.
+    // SAFETY: the standard gives this procedure such functions (MPI-5.0 §7.7.2).
     unsafe { create_keyval(Class::Datatype, type_copy_attr_fn, type_delete_attr_fn, type_keyval, extra_state) }
 }
 
@@ -403,16 +393,12 @@ pub(crate) fn type_free_keyval(type_keyval: InOut<c_int>) -> Result<(), Error> {
 }
 
 /// MPI_Type_set_attr (MPI-5.0 §7.7.4).
-///
-/// # Safety
-/// The process lock is free.
-pub(crate) unsafe fn type_set_attr(
+pub(crate) fn type_set_attr(
     datatype: MPI_Datatype,
     type_keyval: c_int,
     attribute_val: *mut c_void,
 ) -> Result<(), Error> {
-    // SAFETY: the boundary holds no lock.
-    unsafe { set(datatype.0, Class::Datatype, type_keyval, attribute_val) }
+    set(datatype.0, Class::Datatype, type_keyval, attribute_val)
 }
 
 /// MPI_Type_get_attr (MPI-5.0 §7.7.4).
@@ -440,7 +426,7 @@ pub(crate) unsafe fn win_create_keyval(
     win_keyval: Out<c_int>,
     extra_state: *mut c_void,
 ) -> Result<(), Error> {
-    // SAFETY: the caller's promises.
+    // SAFETY: the standard gives this procedure such functions (MPI-5.0 §7.7.2).
     unsafe { create_keyval(Class::Window, win_copy_attr_fn, win_delete_attr_fn, win_keyval, extra_state) }
 }
 
@@ -450,12 +436,8 @@ pub(crate) fn win_free_keyval(win_keyval: InOut<c_int>) -> Result<(), Error> {
 }
 
 /// MPI_Win_set_attr (MPI-5.0 §7.7.3).
-///
-/// # Safety
-/// The process lock is free.
-pub(crate) unsafe fn win_set_attr(win: MPI_Win, win_keyval: c_int, attribute_val: *mut c_void) -> Result<(), Error> {
-    // SAFETY: the boundary holds no lock.
-    unsafe { set(win.0, Class::Window, win_keyval, attribute_val) }
+pub(crate) fn win_set_attr(win: MPI_Win, win_keyval: c_int, attribute_val: *mut c_void) -> Result<(), Error> {
+    set(win.0, Class::Window, win_keyval, attribute_val)
 }
 
 /// MPI_Win_get_attr (MPI-5.0 §7.7.3).
@@ -483,7 +465,7 @@ pub(crate) unsafe fn keyval_create(
     keyval: Out<c_int>,
     extra_state: *mut c_void,
 ) -> Result<(), Error> {
-    // SAFETY: the caller's promises.
+    // SAFETY: the standard gives this procedure such functions (MPI-5.0 §7.7.2).
     unsafe { create_keyval(Class::Communicator, copy_fn, delete_fn, keyval, extra_state) }
 }
 
@@ -493,12 +475,8 @@ pub(crate) fn keyval_free(keyval: InOut<c_int>) -> Result<(), Error> {
 }
 
 /// MPI_Attr_put, deprecated (MPI-5.0 §16.1).
-///
-/// # Safety
-/// As for [`comm_set_attr`].
-pub(crate) unsafe fn attr_put(comm: MPI_Comm, keyval: c_int, attribute_val: *mut c_void) -> Result<(), Error> {
-    // SAFETY: the boundary holds no lock.
-    unsafe { set(comm.0, Class::Communicator, keyval, attribute_val) }
+pub(crate) fn attr_put(comm: MPI_Comm, keyval: c_int, attribute_val: *mut c_void) -> Result<(), Error> {
+    set(comm.0, Class::Communicator, keyval, attribute_val)
 }
 
 /// MPI_Attr_get, deprecated (MPI-5.0 §16.1).

@@ -1,19 +1,14 @@
 //! Buffers for buffered sends (MPI-5.0 §3.6).
-//!
-//! # Safety
-//! Every function here is called by its generated wrapper with the arguments of the C prototype; output pointers can be
-//! written.
 
 use crate::arguments::*;
 use crate::constants::*;
 use crate::types::*;
-use std::ffi::c_void;
 use weft_mpi::buffered::Holder;
 use weft_mpi::error::Result;
 use weft_mpi::memory::{check_bytes, check_size};
 use weft_mpi::process::{block_until, with};
 
-fn attach(holder: Holder, buffer: *mut c_void, size: i64) -> Result<()> {
+fn attach(holder: Holder, buffer: Buffer, size: i64) -> Result<()> {
     let automatic = buffer.addr() == MPI_BUFFER_AUTOMATIC;
     if !automatic {
         check_bytes(buffer.addr(), size as u64)?;
@@ -43,12 +38,12 @@ fn detach(holder: Holder, buffer_addr: Out<usize>, size: Out<i64>) -> Result<()>
 }
 
 /// MPI_Buffer_attach (MPI-5.0 §3.6).
-pub(crate) unsafe fn buffer_attach(buffer: *mut c_void, size: i64) -> Result<()> {
+pub(crate) fn buffer_attach(buffer: Buffer, size: i64) -> Result<()> {
     attach(Holder::Process, buffer, size)
 }
 
 /// MPI_Comm_attach_buffer (MPI-5.0 §3.6).
-pub(crate) unsafe fn comm_attach_buffer(comm: MPI_Comm, buffer: *mut c_void, size: i64) -> Result<()> {
+pub(crate) fn comm_attach_buffer(comm: MPI_Comm, buffer: Buffer, size: i64) -> Result<()> {
     attach(Holder::Communicator(comm.0), buffer, size)
 }
 
@@ -89,7 +84,7 @@ pub(crate) fn comm_iflush_buffer(comm: MPI_Comm, request: Out<MPI_Request>) -> R
 }
 
 /// MPI_Session_attach_buffer (MPI-5.0 §3.6).
-pub(crate) unsafe fn session_attach_buffer(session: MPI_Session, buffer: *mut c_void, size: i64) -> Result<()> {
+pub(crate) fn session_attach_buffer(session: MPI_Session, buffer: Buffer, size: i64) -> Result<()> {
     attach(Holder::Session(session.0), buffer, size)
 }
 

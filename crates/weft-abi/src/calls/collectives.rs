@@ -4,13 +4,14 @@
 //! what they do with the plan.
 //!
 //! # Safety
-//! Every function here is called by its generated wrapper with the arguments of the C prototype: buffers hold what counts
-//! and datatypes say, arrays of counts have an element for each process of the communicator.
+//! Of what C hands over, arrays of counts, displacements and datatypes have no length beside them: they have an element for each process of
+//! the communicator, of its remote group, or of the neighbours (MPI-5.0 §6.5, §8.6), where they are significant. Functions that measure them are unsafe.
 
 mod buffers;
 mod called;
 mod inter;
 pub(crate) mod neighbors;
+pub(crate) mod operations;
 mod plan;
 mod sides;
 
@@ -19,22 +20,19 @@ use crate::check::is_in_place;
 use crate::constants::*;
 use crate::types::*;
 use buffers::counts_of;
-use buffers::{Part, Parts, TypedParts, check_apart};
+use buffers::{Part, Parts, TypedParts};
 use plan::*;
 use sides::Side;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::sync::Arc;
 use weft_mpi::algorithms::{Barrier, choice};
 use weft_mpi::check::{self, Call};
 use weft_mpi::collective::{Bound, CollectiveScope};
 use weft_mpi::communicator::Agreed;
 use weft_mpi::error::{Error, Result};
-use weft_mpi::memory::{self, UserFunction};
-use weft_mpi::object::{Communicator, Operation};
+use weft_mpi::object::Communicator;
 use weft_mpi::planner::{self, InMemory};
-use weft_mpi::predefined;
-use weft_mpi::process::{Guard, Process, lock, with};
-use weft_mpi::reduce::{self, Op};
+use weft_mpi::process::{Guard, Process, lock};
 
 /// Does what the form asks with the plan: starts and waits, starts, or keeps it (MPI-5.0 §6, §6.12, §6.13). Where calls are compared, `called`
 /// says with what.
@@ -130,8 +128,8 @@ fn run_from(
 ) -> Result<()> {
     let bind = |process: &Process| {
         let (schedule, arguments) = plan(process, process.objects.communicator(comm.0)?.check_collective()?)?;
-        // SAFETY: the contract of every function of this chapter: the buffers hold what counts and datatypes say until the collective is
-        // complete, and do not overlap; the schedule was planned for just these. `weft_mpi` uses it under the process lock, and until then.
+        // SAFETY: `Buffer::new` was promised what count and datatype say, until the operation is complete. The schedule was planned for
+        // just these, and `weft_mpi` uses it under the process lock, and until then.
         Ok(Arc::new(unsafe { Bound::new(schedule, arguments) }))
     };
     if let Form::Persistent(request) = form {
@@ -252,15 +250,15 @@ pub(crate) fn barrier(form: Form, comm: MPI_Comm) -> Result<()> {
 }
 
 /// MPI_Bcast (MPI-5.0 §6.4).
-pub(crate) unsafe fn bcast(
+pub(crate) fn bcast(
     form: Form,
-    buffer: *mut c_void,
+    buffer: Buffer,
     count: i64,
     datatype: MPI_Datatype,
     root: c_int,
     comm: MPI_Comm,
 ) -> Result<()> {
-    let part = Part { buffer: buffer.cast_const(), count, datatype };
+    let part = Part { buffer: buffer, count, datatype };
     run_repeatable(
         form,
         planner::Call { by: (0, root), ..call(choice::Operation::Bcast, comm, part, part) },
@@ -271,12 +269,12 @@ pub(crate) unsafe fn bcast(
 }
 
 /// MPI_Gather (MPI-5.0 §6.5).
-pub(crate) unsafe fn gather(
+pub(crate) fn gather(
     form: Form,
-    sendbuf: *const c_void,
+    sendbuf: Buffer,
     sendcount: i64,
     sendtype: MPI_Datatype,
-    recvbuf: *mut c_void,
+    recvbuf: Buffer,
     recvcount: i64,
     recvtype: MPI_Datatype,
     root: c_int,
@@ -299,10 +297,10 @@ pub(crate) unsafe fn gather(
 /// MPI_Gatherv (MPI-5.0 §6.5).
 pub(crate) unsafe fn gatherv(
     form: Form,
-    sendbuf: *const c_void,
+    sendbuf: Buffer,
     sendcount: i64,
     sendtype: MPI_Datatype,
-    recvbuf: *mut c_void,
+    recvbuf: Buffer,
     recvcounts: UnmeasuredCounts,
     displs: UnmeasuredCounts,
     recvtype: MPI_Datatype,
@@ -311,7 +309,7 @@ pub(crate) unsafe fn gatherv(
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
     let receive = Parts { buffer: recvbuf, counts: recvcounts, displacements: displs, datatype: recvtype };
-    // SAFETY: the caller's arrays.
+    // SAFETY: the arrays have an element for each process of the communicator.
     run_either(
         form,
         comm,
@@ -322,12 +320,12 @@ pub(crate) unsafe fn gatherv(
 }
 
 /// MPI_Scatter (MPI-5.0 §6.6).
-pub(crate) unsafe fn scatter(
+pub(crate) fn scatter(
     form: Form,
-    sendbuf: *const c_void,
+    sendbuf: Buffer,
     sendcount: i64,
     sendtype: MPI_Datatype,
-    recvbuf: *mut c_void,
+    recvbuf: Buffer,
     recvcount: i64,
     recvtype: MPI_Datatype,
     root: c_int,
@@ -350,11 +348,11 @@ pub(crate) unsafe fn scatter(
 /// MPI_Scatterv (MPI-5.0 §6.6).
 pub(crate) unsafe fn scatterv(
     form: Form,
-    sendbuf: *const c_void,
+    sendbuf: Buffer,
     sendcounts: UnmeasuredCounts,
     displs: UnmeasuredCounts,
     sendtype: MPI_Datatype,
-    recvbuf: *mut c_void,
+    recvbuf: Buffer,
     recvcount: i64,
     recvtype: MPI_Datatype,
     root: c_int,
@@ -362,7 +360,7 @@ pub(crate) unsafe fn scatterv(
 ) -> Result<()> {
     let receive = Part { buffer: recvbuf, count: recvcount, datatype: recvtype };
     let send = Parts { buffer: sendbuf, counts: sendcounts, displacements: displs, datatype: sendtype };
-    // SAFETY: the caller's arrays.
+    // SAFETY: the arrays have an element for each process of the communicator.
     run_either(
         form,
         comm,
@@ -373,12 +371,12 @@ pub(crate) unsafe fn scatterv(
 }
 
 /// MPI_Allgather (MPI-5.0 §6.7).
-pub(crate) unsafe fn allgather(
+pub(crate) fn allgather(
     form: Form,
-    sendbuf: *const c_void,
+    sendbuf: Buffer,
     sendcount: i64,
     sendtype: MPI_Datatype,
-    recvbuf: *mut c_void,
+    recvbuf: Buffer,
     recvcount: i64,
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
@@ -398,10 +396,10 @@ pub(crate) unsafe fn allgather(
 /// MPI_Allgatherv (MPI-5.0 §6.7).
 pub(crate) unsafe fn allgatherv(
     form: Form,
-    sendbuf: *const c_void,
+    sendbuf: Buffer,
     sendcount: i64,
     sendtype: MPI_Datatype,
-    recvbuf: *mut c_void,
+    recvbuf: Buffer,
     recvcounts: UnmeasuredCounts,
     displs: UnmeasuredCounts,
     recvtype: MPI_Datatype,
@@ -409,7 +407,7 @@ pub(crate) unsafe fn allgatherv(
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
     let receive = Parts { buffer: recvbuf, counts: recvcounts, displacements: displs, datatype: recvtype };
-    // SAFETY: the caller's arrays.
+    // SAFETY: the arrays have an element for each process of the communicator.
     run_either_from(
         form,
         try_multicast(form, lock(), comm, choice::Operation::Allgather)?,
@@ -422,12 +420,12 @@ pub(crate) unsafe fn allgatherv(
 }
 
 /// MPI_Alltoall (MPI-5.0 §6.8).
-pub(crate) unsafe fn alltoall(
+pub(crate) fn alltoall(
     form: Form,
-    sendbuf: *const c_void,
+    sendbuf: Buffer,
     sendcount: i64,
     sendtype: MPI_Datatype,
-    recvbuf: *mut c_void,
+    recvbuf: Buffer,
     recvcount: i64,
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
@@ -449,11 +447,11 @@ pub(crate) unsafe fn alltoall(
 /// MPI_Alltoallv (MPI-5.0 §6.8).
 pub(crate) unsafe fn alltoallv(
     form: Form,
-    sendbuf: *const c_void,
+    sendbuf: Buffer,
     sendcounts: UnmeasuredCounts,
     sdispls: UnmeasuredCounts,
     sendtype: MPI_Datatype,
-    recvbuf: *mut c_void,
+    recvbuf: Buffer,
     recvcounts: UnmeasuredCounts,
     rdispls: UnmeasuredCounts,
     recvtype: MPI_Datatype,
@@ -461,7 +459,7 @@ pub(crate) unsafe fn alltoallv(
 ) -> Result<()> {
     let send = Parts { buffer: sendbuf, counts: sendcounts, displacements: sdispls, datatype: sendtype };
     let receive = Parts { buffer: recvbuf, counts: recvcounts, displacements: rdispls, datatype: recvtype };
-    // SAFETY: the caller's arrays.
+    // SAFETY: the arrays have an element for each process of the communicator.
     run_either(
         form,
         comm,
@@ -474,11 +472,11 @@ pub(crate) unsafe fn alltoallv(
 /// MPI_Alltoallw (MPI-5.0 §6.8).
 pub(crate) unsafe fn alltoallw(
     form: Form,
-    sendbuf: *const c_void,
+    sendbuf: Buffer,
     sendcounts: UnmeasuredCounts,
     sdispls: UnmeasuredCounts,
     sendtypes: UnmeasuredArray<MPI_Datatype>,
-    recvbuf: *mut c_void,
+    recvbuf: Buffer,
     recvcounts: UnmeasuredCounts,
     rdispls: UnmeasuredCounts,
     recvtypes: UnmeasuredArray<MPI_Datatype>,
@@ -486,13 +484,13 @@ pub(crate) unsafe fn alltoallw(
 ) -> Result<()> {
     let send = TypedParts { buffer: sendbuf, counts: sendcounts, displacements: sdispls, datatypes: sendtypes };
     let receive = TypedParts { buffer: recvbuf, counts: recvcounts, displacements: rdispls, datatypes: recvtypes };
-    // SAFETY: the caller's arrays.
+    // SAFETY: the arrays have an element for each process of the communicator.
     run_either(
         form,
         comm,
         |process, comm| unsafe { plan_alltoallw(process, comm, send, receive) },
         move |process, comm| unsafe {
-            let sent = (!is_in_place(sendbuf)).then_some((sendcounts, sendtypes));
+            let sent = (!is_in_place(sendbuf.addr())).then_some((sendcounts, sendtypes));
             called::alltoallw(process, comm, sent, (recvcounts, recvtypes))
         },
         |process| unsafe { inter::exchange(form, process, comm, Side::Typed(send), Side::Typed(receive)) },
@@ -500,10 +498,10 @@ pub(crate) unsafe fn alltoallw(
 }
 
 /// MPI_Reduce (MPI-5.0 §6.9.1).
-pub(crate) unsafe fn reduce(
+pub(crate) fn reduce(
     form: Form,
-    sendbuf: *const c_void,
-    recvbuf: *mut c_void,
+    sendbuf: Buffer,
+    recvbuf: Buffer,
     count: i64,
     datatype: MPI_Datatype,
     op: MPI_Op,
@@ -511,7 +509,7 @@ pub(crate) unsafe fn reduce(
     comm: MPI_Comm,
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count, datatype };
-    let receive = Part { buffer: recvbuf.cast_const(), ..send };
+    let receive = Part { buffer: recvbuf, ..send };
     run_repeatable(
         form,
         planner::Call { by: (op.0, root), ..call(choice::Operation::Reduce, comm, send, receive) },
@@ -522,17 +520,17 @@ pub(crate) unsafe fn reduce(
 }
 
 /// MPI_Allreduce (MPI-5.0 §6.9.6).
-pub(crate) unsafe fn allreduce(
+pub(crate) fn allreduce(
     form: Form,
-    sendbuf: *const c_void,
-    recvbuf: *mut c_void,
+    sendbuf: Buffer,
+    recvbuf: Buffer,
     count: i64,
     datatype: MPI_Datatype,
     op: MPI_Op,
     comm: MPI_Comm,
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count, datatype };
-    let receive = Part { buffer: recvbuf.cast_const(), ..send };
+    let receive = Part { buffer: recvbuf, ..send };
     run_repeatable(
         form,
         planner::Call { by: (op.0, 0), ..call(choice::Operation::Allreduce, comm, send, receive) },
@@ -543,10 +541,10 @@ pub(crate) unsafe fn allreduce(
 }
 
 /// MPI_Reduce_scatter_block (MPI-5.0 §6.10.1).
-pub(crate) unsafe fn reduce_scatter_block(
+pub(crate) fn reduce_scatter_block(
     form: Form,
-    sendbuf: *const c_void,
-    recvbuf: *mut c_void,
+    sendbuf: Buffer,
+    recvbuf: Buffer,
     recvcount: i64,
     datatype: MPI_Datatype,
     op: MPI_Op,
@@ -569,27 +567,27 @@ pub(crate) unsafe fn reduce_scatter_block(
 /// MPI_Reduce_scatter (MPI-5.0 §6.10.2).
 pub(crate) unsafe fn reduce_scatter(
     form: Form,
-    sendbuf: *const c_void,
-    recvbuf: *mut c_void,
+    sendbuf: Buffer,
+    recvbuf: Buffer,
     recvcounts: UnmeasuredCounts,
     datatype: MPI_Datatype,
     op: MPI_Op,
     comm: MPI_Comm,
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count: 0, datatype };
-    // SAFETY: the caller's arrays.
+    // SAFETY: the arrays have an element for each process of the communicator.
     run_either(
         form,
         comm,
         |process, comm| unsafe { plan_reduce_scatter(process, comm, send, recvbuf, recvcounts, op) },
         move |process, comm| {
-            // SAFETY: the caller's array.
+            // SAFETY: as above.
             let counts = unsafe { counts_of(recvcounts, comm.group.size() as usize, "recvcounts")? };
             called::reduction(process, (datatype, counts.iter().sum()), op, None)
         },
         |process| {
             let size = process.objects.communicator(comm.0)?.group.size() as usize;
-            // SAFETY: the caller's array.
+            // SAFETY: as above.
             let counts = unsafe { counts_of(recvcounts, size, "recvcounts")? };
             inter::reduce_scatter(form, process, comm, send, recvbuf, &counts, op)
         },
@@ -597,10 +595,10 @@ pub(crate) unsafe fn reduce_scatter(
 }
 
 /// MPI_Scan (MPI-5.0 §6.11.1).
-pub(crate) unsafe fn scan(
+pub(crate) fn scan(
     form: Form,
-    sendbuf: *const c_void,
-    recvbuf: *mut c_void,
+    sendbuf: Buffer,
+    recvbuf: Buffer,
     count: i64,
     datatype: MPI_Datatype,
     op: MPI_Op,
@@ -616,10 +614,10 @@ pub(crate) unsafe fn scan(
 }
 
 /// MPI_Exscan (MPI-5.0 §6.11.2).
-pub(crate) unsafe fn exscan(
+pub(crate) fn exscan(
     form: Form,
-    sendbuf: *const c_void,
-    recvbuf: *mut c_void,
+    sendbuf: Buffer,
+    recvbuf: Buffer,
     count: i64,
     datatype: MPI_Datatype,
     op: MPI_Op,
@@ -632,101 +630,4 @@ pub(crate) unsafe fn exscan(
         |process, comm| plan_all(process, comm, send, recvbuf, op, |plans, shape| plans.exscan(shape)),
         move |process, _| called::reduction(process, (datatype, count as u64), op, None),
     )
-}
-
-/// MPI_Reduce_local (MPI-5.0 §6.9.7).
-pub(crate) unsafe fn reduce_local(
-    inbuf: *const c_void,
-    inoutbuf: *mut c_void,
-    count: i64,
-    datatype: MPI_Datatype,
-    op: MPI_Op,
-) -> Result<()> {
-    // SAFETY: the caller's buffers, as below.
-    if unsafe { reduce_predefined(inbuf.cast(), inoutbuf.cast(), count, datatype, op) } {
-        return Ok(());
-    }
-    refuse_in_place(inbuf, "inbuf")?;
-    refuse_in_place(inoutbuf, "inoutbuf")?;
-    let (left, right) = (Part { buffer: inbuf, count, datatype }, Part { buffer: inoutbuf, count, datatype });
-    let (description, operation) = with(|process| {
-        let (_, description) = left.describe(process, 1)?;
-        right.describe(process, 1)?;
-        let layout = &description.layout;
-        check_apart(Some(left.footprint(1, layout)), Some(right.footprint(1, layout)))?;
-        let operation = operation(process, op, &description)?;
-        Ok::<_, Error>((description, operation))
-    })?;
-    // SAFETY: the caller's buffers, which hold `count` items each and do not overlap (MPI-5.0 §6.9.7).
-    unsafe { memory::reduce_local(operation, description.as_ref(), inbuf.cast(), inoutbuf.cast(), count as u64) }
-}
-
-/// What programs call for a few elements again and again: a predefined operation on a predefined datatype depends on no object, so it needs no lock.
-/// False: nothing is done, because it is something else, or wrong.
-///
-/// # Safety
-/// Buffers that are apart, and somewhere, hold `count` items.
-#[inline]
-unsafe fn reduce_predefined(input: *const u8, inout: *mut u8, count: i64, datatype: MPI_Datatype, op: MPI_Op) -> bool {
-    let (Some(op), Some(element)) = (predefined::operation(op.0), predefined::element(datatype.0)) else {
-        return false;
-    };
-    let bytes = usize::try_from(count).ok().and_then(|count| count.checked_mul(element.extent()));
-    let Some(bytes) = bytes.filter(|_| !matches!(op, Op::Replace | Op::NoOp) && reduce::supports(op, element)) else {
-        return false;
-    };
-    let (left, right) = (input.addr(), inout.addr());
-    let are_somewhere = [left, right].iter().all(|base| memory::check_bytes(*base, bytes as u64).is_ok());
-    if !are_somewhere || left.abs_diff(right) < bytes {
-        return false;
-    }
-    // SAFETY: they are apart, and the caller says that they hold so many.
-    unsafe { memory::reduce_elements(op, element, input, inout, count as usize) };
-    true
-}
-
-/// MPI_Op_create (MPI-5.0 §6.9.5).
-pub(crate) unsafe fn op_create(user_fn: usize, commute: c_int, op: Out<MPI_Op>) -> Result<()> {
-    // SAFETY: the caller's pointer.
-    unsafe { create_operation(user_fn, false, commute, op) }
-}
-
-/// MPI_Op_create_c (MPI-5.0 §6.9.5).
-pub(crate) unsafe fn op_create_c(user_fn: usize, commute: c_int, op: Out<MPI_Op>) -> Result<()> {
-    // SAFETY: the caller's pointer.
-    unsafe { create_operation(user_fn, true, commute, op) }
-}
-
-unsafe fn create_operation(function: usize, large: bool, commute: c_int, op: Out<MPI_Op>) -> Result<()> {
-    if function == 0 {
-        return Err(Error::new(MPI_ERR_ARG, "user_fn is a null pointer"));
-    }
-    // SAFETY: the caller gives a function of this type, for operands of the datatypes that it will be used with (MPI-5.0 §6.9.5).
-    let function = unsafe { UserFunction::new(function, large) };
-    let operation = weft_mpi::object::UserOperation { function, commutative: commute != 0 };
-    let handle = with(|process| process.objects.operations.insert(operation));
-    let handle = handle.ok_or_else(|| weft_mpi::object::full("reduction operations"))?;
-    op.set(MPI_Op(handle));
-    Ok(())
-}
-
-/// MPI_Op_free (MPI-5.0 §6.9.5). Collectives that use the operation keep what they need of it.
-pub(crate) fn op_free(op: InOut<MPI_Op>) -> Result<()> {
-    let handle = op.get();
-    with(|process| {
-        if matches!(process.objects.operation(handle.0)?, Operation::Predefined(_)) {
-            return Err(Error::new(MPI_ERR_OP, "a predefined operation cannot be freed"));
-        }
-        process.objects.operations.remove(handle.0);
-        Ok(())
-    })?;
-    op.set(MPI_Op::NULL);
-    Ok(())
-}
-
-/// MPI_Op_commutative (MPI-5.0 §6.9.7).
-pub(crate) fn op_commutative(op: MPI_Op, commute: Out<c_int>) -> Result<()> {
-    let commutative = with(|process| Ok::<_, Error>(process.objects.operation(op.0)?.is_commutative()))?;
-    commute.set(c_int::from(commutative));
-    Ok(())
 }

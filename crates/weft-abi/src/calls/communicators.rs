@@ -1,8 +1,4 @@
 //! Communicators (MPI-5.0 §7.4).
-//!
-//! # Safety
-//! Every function here is called by its generated wrapper with the arguments of the C prototype; output pointers can be
-//! written.
 
 use crate::arguments::*;
 use crate::calls::attributes::{copy_attributes, delete_attributes};

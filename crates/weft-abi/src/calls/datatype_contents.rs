@@ -1,8 +1,4 @@
 //! What a datatype was made of (MPI-5.0 §5.1.13), and predefined datatypes by what they hold (§6.9.4, §19.1.9).
-//!
-//! # Safety
-//! Every function here is called by its generated wrapper with the arguments of the C prototype; output pointers can be
-//! written, arrays have the lengths given beside them.
 
 use crate::arguments::*;
 use crate::types::*;

@@ -2,10 +2,6 @@
 //!
 //! Where the arguments do not tell whether the large-count form was called, there is one function for each form: the
 //! constructor is remembered for MPI_Type_get_envelope.
-//!
-//! # Safety
-//! Every function here is called by its generated wrapper with the arguments of the C prototype; output pointers can be
-//! written, arrays have the lengths given beside them.
 
 use super::attributes::{copy_attributes, delete_attributes};
 use super::text;

@@ -1,8 +1,4 @@
 //! MPI environmental management, start-up and shutdown (MPI-5.0 §9, §11.2).
-//!
-//! # Safety
-//! Every function here is called by its generated wrapper with the arguments of the C prototype; output pointers can be
-//! written.
 
 use crate::arguments::*;
 use crate::calls::attributes::{check_all_at_rest, delete_attributes};
@@ -11,7 +7,7 @@ use crate::functions::NAMES;
 use crate::types::*;
 use std::alloc::Layout;
 use std::collections::BTreeMap;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_int};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 use weft_mpi::error::{Error, Result};
@@ -181,15 +177,16 @@ pub(crate) fn alloc_mem(size: MPI_Aint, _info: MPI_Info, baseptr: Out<usize>) ->
 }
 
 /// MPI_Free_mem (MPI-5.0 §9.2).
-pub(crate) unsafe fn free_mem(base: *mut c_void) -> Result<()> {
+pub(crate) fn free_mem(base: Buffer) -> Result<()> {
     if base.is_null() {
         return Ok(());
     }
     let Some(layout) = allocated().remove(&base.addr()) else {
-        let sentence = format!("base is {base:p}, which MPI_Alloc_mem has not given, or which has been freed already");
+        let sentence =
+            format!("base is {:p}, which MPI_Alloc_mem has not given, or which has been freed already", base.as_ptr());
         return Err(Error::new(MPI_ERR_BASE, sentence));
     };
     // SAFETY: memory of this layout, which nobody has freed: it was in the table.
-    unsafe { std::alloc::dealloc(base.cast(), layout) };
+    unsafe { std::alloc::dealloc(base.as_ptr(), layout) };
     Ok(())
 }

@@ -1,8 +1,4 @@
 //! What Fortran's types are (MPI-5.0 §20.4.1): those of common compilers without options. As they are known, programs cannot set them.
-//!
-//! # Safety
-//! Every function here is called by its generated wrapper with the arguments of the C prototype; output pointers can be
-//! written.
 
 use super::environment::give_info;
 use crate::arguments::*;
@@ -68,7 +64,7 @@ pub(crate) unsafe fn abi_get_fortran_booleans(
     if is_known {
         for (value, place) in [(1, logical_true), (0, logical_false)] {
             let bytes = u128::to_le_bytes(value);
-            // SAFETY: the caller's places for `logical_size` bytes each, which are not more than 16.
+            // SAFETY: both places have `logical_size` bytes (MPI-5.0 §20.4), which are not more than 16.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place.cast(), logical_size as usize) };
         }
     }

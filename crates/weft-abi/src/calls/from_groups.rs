@@ -1,8 +1,4 @@
 //! Communicators made from groups alone, without a communicator to begin with (MPI-5.0 §7.4.2, §7.6.2).
-//!
-//! # Safety
-//! Every function here is called by its generated wrapper with the arguments of the C prototype; output pointers can be
-//! written.
 
 use crate::arguments::*;
 use crate::calls::communicators::info_of;

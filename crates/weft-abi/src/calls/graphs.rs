@@ -1,8 +1,4 @@
 //! Graph topologies (MPI-5.0 §8.5.3 to §8.5.5, §8.5.8).
-//!
-//! # Safety
-//! Every function here is called by its generated wrapper with the arguments of the C prototype: arrays have the
-//! lengths given beside them or asked of the topology, output pointers can be written.
 
 use crate::arguments::*;
 use crate::calls::creation::{compared, create};

@@ -1,8 +1,4 @@
 //! Groups (MPI-5.0 §7.3).
-//!
-//! # Safety
-//! Every function here is called by its generated wrapper with the arguments of the C prototype; output pointers can be
-//! written, arrays have the lengths given beside them.
 
 use crate::arguments::*;
 use crate::types::*;

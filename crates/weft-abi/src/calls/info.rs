@@ -1,8 +1,4 @@
 //! Info objects (MPI-5.0 §10). They work before initialisation and after finalisation.
-//!
-//! # Safety
-//! Every function here is called by its generated wrapper with the arguments of the C prototype: strings end with a zero
-//! byte, output pointers can be written.
 
 use crate::arguments::*;
 use crate::types::MPI_Info;

@@ -1,8 +1,4 @@
 //! Intercommunicators (MPI-5.0 §7.6).
-//!
-//! # Safety
-//! Every function here is called by its generated wrapper with the arguments of the C prototype; output pointers can be
-//! written.
 
 use crate::arguments::*;
 use crate::calls::creation::{compared, create, create_between};

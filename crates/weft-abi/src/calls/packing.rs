@@ -1,13 +1,8 @@
 //! Counting what was received (MPI-5.0 §3.2.5, §5.1.11, §13.3), packing (§5.2, §5.3), addresses (§5.1.5).
-//!
-//! # Safety
-//! Every function here is called by its generated wrapper with the arguments of the C prototype; output pointers can be
-//! written, buffers hold the items or bytes that the arguments beside them tell.
 
 use super::status;
 use crate::arguments::*;
 use crate::types::*;
-use std::ffi::c_void;
 use weft_mpi::constants::*;
 use weft_mpi::datatypes::{self, Old};
 use weft_mpi::error::{Error, ErrorClass, Result};
@@ -73,29 +68,23 @@ fn window(position: i64, size: i64, needed: u64, class: ErrorClass) -> Result<st
 }
 
 /// The bytes `range` of a buffer, to be written.
-///
-/// # Safety
-/// The buffer has the bytes of `range`, unless it is none; nobody else uses them while the result is in use.
-unsafe fn bytes_mut<'a>(buffer: *mut c_void, range: &std::ops::Range<usize>) -> Result<&'a mut [u8]> {
+fn bytes_mut<'a>(buffer: Buffer, range: &std::ops::Range<usize>) -> Result<&'a mut [u8]> {
     check_bytes(buffer.addr(), range.len() as u64)?;
     if range.is_empty() {
         return Ok(&mut []);
     }
-    // SAFETY: the caller's buffer.
-    Ok(unsafe { std::slice::from_raw_parts_mut(buffer.cast::<u8>().add(range.start), range.len()) })
+    // SAFETY: `Buffer::new` was promised the bytes that the size says, and the range lies in them.
+    Ok(unsafe { std::slice::from_raw_parts_mut(buffer.as_ptr().add(range.start), range.len()) })
 }
 
 /// The bytes `range` of a buffer.
-///
-/// # Safety
-/// The buffer has the bytes of `range`, unless it is none; they do not change while the result is in use.
-unsafe fn bytes<'a>(buffer: *const c_void, range: &std::ops::Range<usize>) -> Result<&'a [u8]> {
+fn bytes<'a>(buffer: Buffer, range: &std::ops::Range<usize>) -> Result<&'a [u8]> {
     check_bytes(buffer.addr(), range.len() as u64)?;
     if range.is_empty() {
         return Ok(&[]);
     }
-    // SAFETY: the caller's buffer.
-    Ok(unsafe { std::slice::from_raw_parts(buffer.cast::<u8>().add(range.start), range.len()) })
+    // SAFETY: `Buffer::new` was promised the bytes that the size says, and the range lies in them.
+    Ok(unsafe { std::slice::from_raw_parts(buffer.as_ptr().add(range.start), range.len()) })
 }
 
 /// The datatype for packing, and the check of the communicator that comes with it.
@@ -110,11 +99,11 @@ fn committed(datatype: MPI_Datatype, comm: Option<MPI_Comm>) -> Result<Old> {
 }
 
 /// MPI_Pack (MPI-5.0 §5.2).
-pub(crate) unsafe fn pack(
-    inbuf: *const c_void,
+pub(crate) fn pack(
+    inbuf: Buffer,
     incount: i64,
     datatype: MPI_Datatype,
-    outbuf: *mut c_void,
+    outbuf: Buffer,
     outsize: i64,
     position: InOut<i64>,
     comm: MPI_Comm,
@@ -122,20 +111,19 @@ pub(crate) unsafe fn pack(
     let old = committed(datatype, Some(comm))?;
     let count = natural("incount", incount)?;
     let range = window(position.get(), outsize, packed_size(&old, count)?, MPI_ERR_ARG)?;
-    // SAFETY: the caller's items.
-    let data = unsafe { UserData::new(inbuf.cast_mut().cast(), count, &old.layout)? };
-    // SAFETY: the caller's buffer, which MPI forbids to overlap with the items.
-    data.read(0, unsafe { bytes_mut(outbuf, &range)? });
+    // SAFETY: `Buffer::new` was promised so many items.
+    let data = unsafe { UserData::new(inbuf.as_ptr(), count, &old.layout)? };
+    data.read(0, bytes_mut(outbuf, &range)?);
     position.set(range.end as i64);
     Ok(())
 }
 
 /// MPI_Unpack (MPI-5.0 §5.2).
-pub(crate) unsafe fn unpack(
-    inbuf: *const c_void,
+pub(crate) fn unpack(
+    inbuf: Buffer,
     insize: i64,
     position: InOut<i64>,
-    outbuf: *mut c_void,
+    outbuf: Buffer,
     outcount: i64,
     datatype: MPI_Datatype,
     comm: MPI_Comm,
@@ -143,10 +131,9 @@ pub(crate) unsafe fn unpack(
     let old = committed(datatype, Some(comm))?;
     let count = natural("outcount", outcount)?;
     let range = window(position.get(), insize, packed_size(&old, count)?, MPI_ERR_TRUNCATE)?;
-    // SAFETY: the caller's items.
-    let data = unsafe { UserData::new(outbuf.cast(), count, &old.layout)? };
-    // SAFETY: the caller's buffer, which MPI forbids to overlap with the items.
-    data.write(0, unsafe { bytes(inbuf, &range)? });
+    // SAFETY: `Buffer::new` was promised so many items.
+    let data = unsafe { UserData::new(outbuf.as_ptr(), count, &old.layout)? };
+    data.write(0, bytes(inbuf, &range)?);
     position.set(range.end as i64);
     Ok(())
 }
@@ -167,12 +154,12 @@ fn check_representation(datarep: InString) -> Result<()> {
 }
 
 /// MPI_Pack_external (MPI-5.0 §5.3).
-pub(crate) unsafe fn pack_external(
+pub(crate) fn pack_external(
     datarep: InString,
-    inbuf: *const c_void,
+    inbuf: Buffer,
     incount: i64,
     datatype: MPI_Datatype,
-    outbuf: *mut c_void,
+    outbuf: Buffer,
     outsize: i64,
     position: InOut<i64>,
 ) -> Result<()> {
@@ -180,24 +167,23 @@ pub(crate) unsafe fn pack_external(
     let old = committed(datatype, None)?;
     let count = natural("incount", incount)?;
     let range = window(position.get(), outsize, external::packed_size(&old, count)?, MPI_ERR_ARG)?;
-    // SAFETY: the caller's items.
-    let data = unsafe { UserData::new(inbuf.cast_mut().cast(), count, &old.layout)? };
+    // SAFETY: `Buffer::new` was promised so many items.
+    let data = unsafe { UserData::new(inbuf.as_ptr(), count, &old.layout)? };
     let mut native = vec![0; data.len() as usize];
     data.read(0, &mut native);
     let portable = external::encode(&old, count, &native)?;
-    // SAFETY: the caller's buffer.
-    unsafe { bytes_mut(outbuf, &range)? }.copy_from_slice(&portable);
+    bytes_mut(outbuf, &range)?.copy_from_slice(&portable);
     position.set(range.end as i64);
     Ok(())
 }
 
 /// MPI_Unpack_external (MPI-5.0 §5.3).
-pub(crate) unsafe fn unpack_external(
+pub(crate) fn unpack_external(
     datarep: InString,
-    inbuf: *const c_void,
+    inbuf: Buffer,
     insize: i64,
     position: InOut<i64>,
-    outbuf: *mut c_void,
+    outbuf: Buffer,
     outcount: i64,
     datatype: MPI_Datatype,
 ) -> Result<()> {
@@ -205,10 +191,9 @@ pub(crate) unsafe fn unpack_external(
     let old = committed(datatype, None)?;
     let count = natural("outcount", outcount)?;
     let range = window(position.get(), insize, external::packed_size(&old, count)?, MPI_ERR_TRUNCATE)?;
-    // SAFETY: the caller's buffer.
-    let native = external::decode(&old, count, unsafe { bytes(inbuf, &range)? })?;
-    // SAFETY: the caller's items.
-    let data = unsafe { UserData::new(outbuf.cast(), count, &old.layout)? };
+    let native = external::decode(&old, count, bytes(inbuf, &range)?)?;
+    // SAFETY: `Buffer::new` was promised so many items.
+    let data = unsafe { UserData::new(outbuf.as_ptr(), count, &old.layout)? };
     data.write(0, &native);
     position.set(range.end as i64);
     Ok(())
@@ -227,8 +212,8 @@ pub(crate) fn pack_external_size(
 }
 
 /// MPI_Get_address (MPI-5.0 §5.1.5).
-pub(crate) unsafe fn get_address(location: *const c_void, address: Out<MPI_Aint>) -> Result<()> {
-    address.set(location as MPI_Aint);
+pub(crate) fn get_address(location: Buffer, address: Out<MPI_Aint>) -> Result<()> {
+    address.set(location.addr() as MPI_Aint);
     Ok(())
 }
 

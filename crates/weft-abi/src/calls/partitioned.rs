@@ -1,12 +1,8 @@
 //! Partitioned communication (MPI-5.0 §4).
-//!
-//! # Safety
-//! Every function here is called by its generated wrapper with the arguments of the C prototype: buffers hold what partitions, count and
-//! datatype say, output pointers can be written.
 
 use crate::arguments::*;
 use crate::types::*;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use weft_mpi::constants::{MPI_ERR_ARG, MPI_ERR_COUNT};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::memory::Divisible;
@@ -15,12 +11,9 @@ use weft_mpi::process::{Process, attempt, with};
 use weft_mpi::signature::Items;
 
 /// One side of an operation.
-///
-/// # Safety
-/// The buffer stays valid until the request is freed, and is used by one side at a time while it is active (MPI-5.0 §4.2.1).
-unsafe fn side(
+fn side(
     process: &Process,
-    buffer: *const c_void,
+    buffer: Buffer,
     partitions: c_int,
     count: i64,
     datatype: MPI_Datatype,
@@ -34,16 +27,16 @@ unsafe fn side(
     let layout = &found.description.layout;
     let many = || Error::new(MPI_ERR_COUNT, format!("{partitions} partitions of {count} items are more than 2^63 - 1"));
     let items = count.checked_mul(i64::from(partitions)).ok_or_else(many)? as u64;
-    // SAFETY: the caller's promise.
-    let data = unsafe { Divisible::new(buffer.cast_mut().cast(), items, layout)? };
+    // SAFETY: `Buffer::new` was promised what count and datatype say, until the operation is complete.
+    let data = unsafe { Divisible::new(buffer.as_ptr(), items, layout)? };
     let consists = || Items::new(datatype.0, &found.description, &found.name, items);
     let items = process.checks_calls.then(consists);
     Ok(Side { data, partitions, communicator: comm.0, rank, tag, items })
 }
 
 /// MPI_Psend_init (MPI-5.0 §4.2.1). There are no hints that we know.
-pub(crate) unsafe fn psend_init(
-    buf: *const c_void,
+pub(crate) fn psend_init(
+    buf: Buffer,
     partitions: c_int,
     count: i64,
     datatype: MPI_Datatype,
@@ -54,18 +47,15 @@ pub(crate) unsafe fn psend_init(
     request: Out<MPI_Request>,
 ) -> Result<()> {
     with(|process| {
-        // SAFETY: the caller's buffer and pointer.
-        unsafe {
-            let side = side(process, buf, partitions, count, datatype, dest, tag, comm)?;
-            request.set(MPI_Request(process.make_partitioned_send(side)?));
-        }
+        let side = side(process, buf, partitions, count, datatype, dest, tag, comm)?;
+        request.set(MPI_Request(process.make_partitioned_send(side)?));
         Ok(())
     })
 }
 
 /// MPI_Precv_init (MPI-5.0 §4.2.1). There are no hints that we know.
-pub(crate) unsafe fn precv_init(
-    buf: *mut c_void,
+pub(crate) fn precv_init(
+    buf: Buffer,
     partitions: c_int,
     count: i64,
     datatype: MPI_Datatype,
@@ -76,11 +66,8 @@ pub(crate) unsafe fn precv_init(
     request: Out<MPI_Request>,
 ) -> Result<()> {
     with(|process| {
-        // SAFETY: the caller's buffer and pointer.
-        unsafe {
-            let side = side(process, buf, partitions, count, datatype, source, tag, comm)?;
-            request.set(MPI_Request(process.make_partitioned_receive(side)?));
-        }
+        let side = side(process, buf, partitions, count, datatype, source, tag, comm)?;
+        request.set(MPI_Request(process.make_partitioned_receive(side)?));
         Ok(())
     })
 }

@@ -1,8 +1,4 @@
 //! Point-to-point communication (MPI-5.0 §3).
-//!
-//! # Safety
-//! Every function here is called by its generated wrapper with the arguments of the C prototype: buffers hold what
-//! count and datatype say, output pointers can be written (null ones have been refused), status pointers may be null.
 
 mod labelled;
 
@@ -11,7 +7,7 @@ use crate::calls::status;
 use crate::constants::*;
 use crate::types::*;
 use labelled::*;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use weft_mpi::awaited::Awaited;
 use weft_mpi::blocking::{self, wait};
 use weft_mpi::engine::Received;
@@ -27,20 +23,11 @@ use weft_mpi::request::{Mode, Persistent, Receive, Send, Status};
 ///
 /// # Errors
 /// `MPI_ERR_TYPE`, `MPI_ERR_BUFFER`, `MPI_ERR_COUNT`; and always where messages have labels: whoever gets an error asks [`labelled`].
-///
-/// # Safety
-/// The memory stays valid until the operation that gets the result is complete.
 #[inline(always)]
-unsafe fn data(
-    process: &Process,
-    access: Access,
-    buffer: *const c_void,
-    count: i64,
-    datatype: MPI_Datatype,
-) -> Result<UserData> {
+fn data(process: &Process, access: Access, buffer: Buffer, count: i64, datatype: MPI_Datatype) -> Result<UserData> {
     let datatype = process.objects.committed(datatype.0)?;
-    // SAFETY: the caller's promise.
-    unsafe { UserData::of_message(access, buffer.cast_mut().cast(), count as u64, &datatype.description.layout) }
+    // SAFETY: `Buffer::new` was promised what count and datatype say, until the operation is complete.
+    unsafe { UserData::of_message(access, buffer.as_ptr(), count as u64, &datatype.description.layout) }
 }
 
 /// What a blocking call returns.
@@ -51,7 +38,7 @@ fn conclude(received: Received, status: Option<InOut<MPI_Status>>) -> Result<()>
 }
 
 struct Message {
-    buffer: *const c_void,
+    buffer: Buffer,
     count: i64,
     datatype: MPI_Datatype,
     peer: c_int,
@@ -60,13 +47,11 @@ struct Message {
 }
 
 #[inline(always)]
-unsafe fn send_blocking(m: &Message, mode: Mode) -> Result<()> {
+fn send_blocking(m: &Message, mode: Mode) -> Result<()> {
     let mut process = lock();
-    // SAFETY: the caller's buffer, which is read before this call returns.
-    let data = match unsafe { data(&process, Access::Send, m.buffer, m.count, m.datatype) } {
+    let data = match data(&process, Access::Send, m.buffer, m.count, m.datatype) {
         Ok(data) => data,
-        // SAFETY: as above.
-        Err(error) => return unsafe { send_labelled_and_wait(process, m, mode, error) },
+        Err(error) => return send_labelled_and_wait(process, m, mode, error),
     };
     if mode == Mode::Standard && process.send_now(m.comm.0, m.peer, m.tag, &data) {
         process.signal();
@@ -88,13 +73,11 @@ fn send_and_wait(mut process: Guard, m: &Message, data: UserData, mode: Mode) ->
 }
 
 #[inline(always)]
-unsafe fn send_nonblocking(m: &Message, mode: Mode, request: Out<MPI_Request>) -> Result<()> {
+fn send_nonblocking(m: &Message, mode: Mode, request: Out<MPI_Request>) -> Result<()> {
     let mut process = lock();
-    // SAFETY: the caller keeps the buffer until the request is complete (MPI-5.0 §3.7.2).
-    let data = match unsafe { data(&process, Access::Send, m.buffer, m.count, m.datatype) } {
+    let data = match data(&process, Access::Send, m.buffer, m.count, m.datatype) {
         Ok(data) => data,
-        // SAFETY: as above; the caller's pointer.
-        Err(error) => return unsafe { send_labelled_and_go_on(process, m, mode, request, error) },
+        Err(error) => return send_labelled_and_go_on(process, m, mode, request, error),
     };
     let handle = if mode == Mode::Standard && process.send_now(m.comm.0, m.peer, m.tag, &data) {
         process.messages()?.sent
@@ -117,10 +100,9 @@ fn start_send(process: &mut Process, m: &Message, data: UserData, mode: Mode) ->
     process.start_send(send, m.comm.0)
 }
 
-unsafe fn send_persistent(m: &Message, mode: Mode, request: Out<MPI_Request>) -> Result<()> {
+fn send_persistent(m: &Message, mode: Mode, request: Out<MPI_Request>) -> Result<()> {
     with(|process| {
-        // SAFETY: the caller keeps the buffer while the request is active (MPI-5.0 §3.9).
-        let (data, label) = unsafe { outgoing(process, Access::Send, m)? };
+        let (data, label) = outgoing(process, Access::Send, m)?;
         let send = process.make_send(m.comm.0, m.peer, m.tag, data, mode)?;
         let handle = process.make_persistent(Persistent::Send(send), m.comm.0)?;
         if let Some(label) = label {
@@ -133,22 +115,19 @@ unsafe fn send_persistent(m: &Message, mode: Mode, request: Out<MPI_Request>) ->
 
 /// Sends in one of the modes (MPI-5.0 §3.4), in one of the forms.
 #[inline(always)]
-unsafe fn send_as(form: Form, message: &Message, mode: Mode) -> Result<()> {
-    // SAFETY: the caller's arguments.
-    unsafe {
-        match form {
-            Form::Blocking => send_blocking(message, mode),
-            Form::Nonblocking(request) => send_nonblocking(message, mode, request),
-            Form::Persistent(request) => send_persistent(message, mode, request),
-        }
+fn send_as(form: Form, message: &Message, mode: Mode) -> Result<()> {
+    match form {
+        Form::Blocking => send_blocking(message, mode),
+        Form::Nonblocking(request) => send_nonblocking(message, mode, request),
+        Form::Persistent(request) => send_persistent(message, mode, request),
     }
 }
 
 /// MPI_Send, MPI_Isend, MPI_Send_init (MPI-5.0 §3.2.1, §3.7.2, §3.9).
 #[inline(always)]
-pub(crate) unsafe fn send(
+pub(crate) fn send(
     form: Form,
-    buf: *const c_void,
+    buf: Buffer,
     count: i64,
     datatype: MPI_Datatype,
     dest: c_int,
@@ -156,15 +135,14 @@ pub(crate) unsafe fn send(
     comm: MPI_Comm,
 ) -> Result<()> {
     let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
-    // SAFETY: the caller's arguments.
-    unsafe { send_as(form, &message, Mode::Standard) }
+    send_as(form, &message, Mode::Standard)
 }
 
 /// MPI_Ssend, MPI_Issend, MPI_Ssend_init (MPI-5.0 §3.4, §3.7.2, §3.9).
 #[inline]
-pub(crate) unsafe fn ssend(
+pub(crate) fn ssend(
     form: Form,
-    buf: *const c_void,
+    buf: Buffer,
     count: i64,
     datatype: MPI_Datatype,
     dest: c_int,
@@ -172,16 +150,15 @@ pub(crate) unsafe fn ssend(
     comm: MPI_Comm,
 ) -> Result<()> {
     let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
-    // SAFETY: the caller's arguments.
-    unsafe { send_as(form, &message, Mode::Synchronous) }
+    send_as(form, &message, Mode::Synchronous)
 }
 
 /// MPI_Rsend, MPI_Irsend, MPI_Rsend_init (MPI-5.0 §3.4, §3.7.2, §3.9).
 /// The receive has been posted, which makes no difference here.
 #[inline]
-pub(crate) unsafe fn rsend(
+pub(crate) fn rsend(
     form: Form,
-    buf: *const c_void,
+    buf: Buffer,
     count: i64,
     datatype: MPI_Datatype,
     dest: c_int,
@@ -189,15 +166,14 @@ pub(crate) unsafe fn rsend(
     comm: MPI_Comm,
 ) -> Result<()> {
     let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
-    // SAFETY: the caller's arguments.
-    unsafe { send_as(form, &message, Mode::Standard) }
+    send_as(form, &message, Mode::Standard)
 }
 
 /// MPI_Bsend, MPI_Ibsend, MPI_Bsend_init (MPI-5.0 §3.4, §3.7.2, §3.9).
 #[inline]
-pub(crate) unsafe fn bsend(
+pub(crate) fn bsend(
     form: Form,
-    buf: *const c_void,
+    buf: Buffer,
     count: i64,
     datatype: MPI_Datatype,
     dest: c_int,
@@ -205,8 +181,7 @@ pub(crate) unsafe fn bsend(
     comm: MPI_Comm,
 ) -> Result<()> {
     let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
-    // SAFETY: the caller's arguments.
-    unsafe { send_as(form, &message, Mode::Buffered) }
+    send_as(form, &message, Mode::Buffered)
 }
 
 /// Where a nonblocking receive puts its message: made by [`start_receive`] alone, whose caller keeps the memory.
@@ -218,27 +193,24 @@ struct Target {
 impl Describe for Target {
     #[inline(always)]
     fn describe(self, layout: &Layout) -> Result<UserData> {
-        // SAFETY: the caller of `start_receive` keeps the buffer until the request is complete (MPI-5.0 §3.7.2).
+        // SAFETY: `Buffer::new` was promised what count and datatype say, until the operation is complete.
         unsafe { UserData::of_message(Access::Receive, self.buffer, self.count, layout) }
     }
 }
 
-/// # Safety
-/// The buffer holds what count and datatype say until the request is complete.
 #[inline(always)]
-unsafe fn start_receive(process: &mut Process, m: &Message) -> Result<usize> {
-    let target = Target { buffer: m.buffer.cast_mut().cast(), count: m.count as u64 };
+fn start_receive(process: &mut Process, m: &Message) -> Result<usize> {
+    let target = Target { buffer: m.buffer.as_ptr(), count: m.count as u64 };
     match process.receive_into(m.comm.0, m.peer, m.tag, m.datatype.0, target) {
-        // SAFETY: the caller's promise.
-        Err(error) => unsafe { start_labelled_receive(process, m, error) },
+        Err(error) => start_labelled_receive(process, m, error),
         handle => handle,
     }
 }
 
 /// MPI_Recv (MPI-5.0 §3.2.4).
 #[inline]
-pub(crate) unsafe fn recv(
-    buf: *mut c_void,
+pub(crate) fn recv(
+    buf: Buffer,
     count: i64,
     datatype: MPI_Datatype,
     source: c_int,
@@ -247,12 +219,10 @@ pub(crate) unsafe fn recv(
     status: Option<InOut<MPI_Status>>,
 ) -> Result<()> {
     let process = lock();
-    // SAFETY: the caller's buffer, which is complete before this call returns.
-    let data = match unsafe { data(&process, Access::Receive, buf, count, datatype) } {
+    let data = match data(&process, Access::Receive, buf, count, datatype) {
         Ok(data) => data,
         Err(error) => {
-            // SAFETY: as above.
-            return unsafe { receive_labelled(process, buf, count, datatype, source, tag, comm, status, error) };
+            return receive_labelled(process, buf, count, datatype, source, tag, comm, status, error);
         }
     };
     let receive = process.make_receive(comm.0, source, tag, data)?;
@@ -262,8 +232,8 @@ pub(crate) unsafe fn recv(
 
 /// MPI_Irecv (MPI-5.0 §3.7.2).
 #[inline(always)]
-pub(crate) unsafe fn irecv(
-    buf: *mut c_void,
+pub(crate) fn irecv(
+    buf: Buffer,
     count: i64,
     datatype: MPI_Datatype,
     source: c_int,
@@ -273,16 +243,15 @@ pub(crate) unsafe fn irecv(
 ) -> Result<()> {
     let message = Message { buffer: buf, count, datatype, peer: source, tag, comm };
     let mut process = lock();
-    // SAFETY: the caller's arguments.
-    let handle = unsafe { start_receive(&mut process, &message)? };
+    let handle = start_receive(&mut process, &message)?;
     process.signal();
     request.set(MPI_Request(handle));
     Ok(())
 }
 
 /// MPI_Recv_init (MPI-5.0 §3.9).
-pub(crate) unsafe fn recv_init(
-    buf: *mut c_void,
+pub(crate) fn recv_init(
+    buf: Buffer,
     count: i64,
     datatype: MPI_Datatype,
     source: c_int,
@@ -292,8 +261,7 @@ pub(crate) unsafe fn recv_init(
 ) -> Result<()> {
     with(|process| {
         let message = Message { buffer: buf, count, datatype, peer: source, tag, comm };
-        // SAFETY: the caller keeps the buffer while the request is active (MPI-5.0 §3.9).
-        let (data, label) = unsafe { incoming(process, &message)? };
+        let (data, label) = incoming(process, &message)?;
         let receive = process.make_receive(comm.0, source, tag, data)?;
         let handle = process.make_persistent(Persistent::Receive(receive), comm.0)?;
         if let Some((label, what)) = label {
@@ -305,13 +273,13 @@ pub(crate) unsafe fn recv_init(
 }
 
 /// MPI_Sendrecv (MPI-5.0 §3.2.7).
-pub(crate) unsafe fn sendrecv(
-    sendbuf: *const c_void,
+pub(crate) fn sendrecv(
+    sendbuf: Buffer,
     sendcount: i64,
     sendtype: MPI_Datatype,
     dest: c_int,
     sendtag: c_int,
-    recvbuf: *mut c_void,
+    recvbuf: Buffer,
     recvcount: i64,
     recvtype: MPI_Datatype,
     source: c_int,
@@ -322,9 +290,8 @@ pub(crate) unsafe fn sendrecv(
     let process = lock();
     let sent = Message { buffer: sendbuf, count: sendcount, datatype: sendtype, peer: dest, tag: sendtag, comm };
     let message = Message { buffer: recvbuf, count: recvcount, datatype: recvtype, peer: source, tag: recvtag, comm };
-    // SAFETY: the caller's buffers, used until this call returns; so is what is kept of labels.
-    let ((data, _label), (into, label)) =
-        unsafe { (outgoing(&process, Access::Send, &sent)?, incoming(&process, &message)?) };
+    // What is kept of labels lasts until this call returns, as the operations do.
+    let ((data, _label), (into, label)) = (outgoing(&process, Access::Send, &sent)?, incoming(&process, &message)?);
     let send = process.make_send(comm.0, dest, sendtag, data, Mode::Standard)?;
     let receive = process.make_receive(comm.0, source, recvtag, into)?;
     let received = exchange(process, send, receive, label, comm)?;
@@ -332,8 +299,8 @@ pub(crate) unsafe fn sendrecv(
 }
 
 /// MPI_Sendrecv_replace (MPI-5.0 §3.2.7).
-pub(crate) unsafe fn sendrecv_replace(
-    buf: *mut c_void,
+pub(crate) fn sendrecv_replace(
+    buf: Buffer,
     count: i64,
     datatype: MPI_Datatype,
     dest: c_int,
@@ -345,9 +312,8 @@ pub(crate) unsafe fn sendrecv_replace(
 ) -> Result<()> {
     let process = lock();
     let sent = Message { buffer: buf, count, datatype, peer: dest, tag: sendtag, comm };
-    // SAFETY: the caller's buffer, read before this call returns; so is what is kept of labels.
-    let ((out, _label), (into, label)) =
-        unsafe { (outgoing(&process, Access::Receive, &sent)?, incoming(&process, &sent)?) };
+    // What is kept of labels lasts until this call returns, as the operations do.
+    let ((out, _label), (into, label)) = (outgoing(&process, Access::Receive, &sent)?, incoming(&process, &sent)?);
     let send = process.make_send(comm.0, dest, sendtag, out, Mode::Standard)?;
     let incoming = process.make_receive(comm.0, source, recvtag, into)?;
     let mut copy = vec![0; send.data.len() as usize];
@@ -360,13 +326,13 @@ pub(crate) unsafe fn sendrecv_replace(
 }
 
 /// MPI_Isendrecv (MPI-5.0 §3.7.2).
-pub(crate) unsafe fn isendrecv(
-    sendbuf: *const c_void,
+pub(crate) fn isendrecv(
+    sendbuf: Buffer,
     sendcount: i64,
     sendtype: MPI_Datatype,
     dest: c_int,
     sendtag: c_int,
-    recvbuf: *mut c_void,
+    recvbuf: Buffer,
     recvcount: i64,
     recvtype: MPI_Datatype,
     source: c_int,
@@ -376,13 +342,11 @@ pub(crate) unsafe fn isendrecv(
 ) -> Result<()> {
     with(|process| {
         let sent = Message { buffer: sendbuf, count: sendcount, datatype: sendtype, peer: dest, tag: sendtag, comm };
-        // SAFETY: the caller keeps both buffers until the request is complete.
-        let (out, label) = unsafe { outgoing(process, Access::Send, &sent)? };
+        let (out, label) = outgoing(process, Access::Send, &sent)?;
         let send = process.make_send(comm.0, dest, sendtag, out, Mode::Standard)?;
         let incoming =
             Message { buffer: recvbuf, count: recvcount, datatype: recvtype, peer: source, tag: recvtag, comm };
-        // SAFETY: as above.
-        let receive = unsafe { start_receive(process, &incoming)? };
+        let receive = start_receive(process, &incoming)?;
         let send = process.start_send(send, comm.0)?;
         if let Some(label) = label {
             process.keep_label(send, label);
@@ -393,8 +357,8 @@ pub(crate) unsafe fn isendrecv(
 }
 
 /// MPI_Isendrecv_replace (MPI-5.0 §3.7.2).
-pub(crate) unsafe fn isendrecv_replace(
-    buf: *mut c_void,
+pub(crate) fn isendrecv_replace(
+    buf: Buffer,
     count: i64,
     datatype: MPI_Datatype,
     dest: c_int,
@@ -406,9 +370,8 @@ pub(crate) unsafe fn isendrecv_replace(
 ) -> Result<()> {
     with(|process| {
         let sent = Message { buffer: buf, count, datatype, peer: dest, tag: sendtag, comm };
-        // SAFETY: the caller keeps the buffer until the request is complete. What is sent is copied before the label of that goes.
-        let ((data, _label), (into, label)) =
-            unsafe { (outgoing(process, Access::Receive, &sent)?, incoming(process, &sent)?) };
+        // What is sent is copied before its label goes.
+        let ((data, _label), (into, label)) = (outgoing(process, Access::Receive, &sent)?, incoming(process, &sent)?);
         let send = process.make_send(comm.0, dest, sendtag, data, Mode::Standard)?;
         let incoming = process.make_receive(comm.0, source, recvtag, into)?;
         let send = process.start_copied(send, comm.0)?;
@@ -486,16 +449,15 @@ pub(crate) fn improbe(
 }
 
 /// MPI_Mrecv (MPI-5.0 §3.8.3).
-pub(crate) unsafe fn mrecv(
-    buf: *mut c_void,
+pub(crate) fn mrecv(
+    buf: Buffer,
     count: i64,
     datatype: MPI_Datatype,
     message: InOut<MPI_Message>,
     status: Option<InOut<MPI_Status>>,
 ) -> Result<()> {
     let mut process = lock();
-    // SAFETY: the caller's arguments.
-    let request = unsafe { receive_message(&mut process, buf, count, datatype, message)? };
+    let request = receive_message(&mut process, buf, count, datatype, message)?;
     let Some(request) = request else {
         status::store(status, &Status::PROC_NULL, None);
         return Ok(());
@@ -506,16 +468,15 @@ pub(crate) unsafe fn mrecv(
 }
 
 /// MPI_Imrecv (MPI-5.0 §3.8.3).
-pub(crate) unsafe fn imrecv(
-    buf: *mut c_void,
+pub(crate) fn imrecv(
+    buf: Buffer,
     count: i64,
     datatype: MPI_Datatype,
     message: InOut<MPI_Message>,
     request: Out<MPI_Request>,
 ) -> Result<()> {
     with(|process| {
-        // SAFETY: the caller's arguments.
-        let handle = match unsafe { receive_message(process, buf, count, datatype, message)? } {
+        let handle = match receive_message(process, buf, count, datatype, message)? {
             Some(handle) => handle,
             None => {
                 let nothing = process.make_receive(MPI_COMM_SELF.0, MPI_PROC_NULL, 0, UserData::empty())?;
@@ -528,9 +489,9 @@ pub(crate) unsafe fn imrecv(
 }
 
 /// Starts the receive of an extracted message; `None` for the one of MPI_PROC_NULL.
-unsafe fn receive_message(
+fn receive_message(
     process: &mut Process,
-    buf: *mut c_void,
+    buf: Buffer,
     count: i64,
     datatype: MPI_Datatype,
     message: InOut<MPI_Message>,
@@ -542,8 +503,7 @@ unsafe fn receive_message(
         let communicator = process.extracted(handle)?.communicator;
         let target = Message { buffer: buf, count, datatype, peer: 0, tag: 0, comm: MPI_Comm(communicator) };
         // Errors are the communicator's that the message was found on (MPI-5.0 §9.3).
-        // SAFETY: the caller's buffer.
-        let (data, label) = unsafe { incoming(process, &target) }.map_err(|error| error.on(communicator))?;
+        let (data, label) = incoming(process, &target).map_err(|error| error.on(communicator))?;
         let request = process.receive_extracted(handle, data)?;
         Some(with_label(process, request, label)?)
     };

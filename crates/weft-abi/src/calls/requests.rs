@@ -1,20 +1,18 @@
 //! Completing requests (MPI-5.0 §3.7.3–§3.7.6, §3.8.4, §3.9, §13.2).
 
+pub(crate) mod generalized;
+pub(crate) mod get_status;
+
 use crate::arguments::*;
 use crate::calls::status;
 use crate::constants::*;
 use crate::error_handling::code_of;
 use crate::types::*;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use weft_mpi::awaited::Awaited;
 use weft_mpi::completion::Outcome;
 use weft_mpi::error::{Error, Result};
 use weft_mpi::process::{self, Process, attempt, block_for, lock, with};
-use weft_mpi::request::{Generalized, Hold, State};
-
-type QueryFunction = unsafe extern "C" fn(*mut c_void, *mut MPI_Status) -> c_int;
-type FreeFunction = unsafe extern "C" fn(*mut c_void) -> c_int;
-type CancelFunction = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
 
 /// Stores what a completed request reports, after the callbacks of a generalized one; its error. The lock is free.
 fn report(outcome: Outcome, status: Option<InOut<MPI_Status>>, with_error: bool) -> Option<Error> {
@@ -36,7 +34,7 @@ fn report_by(
     let mut local = status::EMPTY;
     status::store(Some(InOut::from(&mut local)), &outcome.status, None);
     if let Some(callbacks) = outcome.generalized {
-        let code = complete_generalized(&callbacks, &mut local);
+        let code = generalized::complete(&callbacks, &mut local);
         if code != MPI_SUCCESS {
             let sentence = format!("a callback of the generalized request returned error code {code}");
             error.get_or_insert_with(|| Error::returned(code, sentence));
@@ -53,36 +51,6 @@ fn report_by(
         status.set(local);
     }
     error.map(|error| if empty { error } else { error.on(outcome.communicator) })
-}
-
-fn complete_generalized(callbacks: &Generalized, status: &mut MPI_Status) -> c_int {
-    let queried = query_generalized(callbacks, status);
-    let freed = free_generalized(callbacks);
-    if queried == MPI_SUCCESS { freed } else { queried }
-}
-
-fn query_generalized(callbacks: &Generalized, status: &mut MPI_Status) -> c_int {
-    // SAFETY: the program gave MPI_Grequest_start a function of this type (MPI-5.0 §13.2), to be called like this.
-    unsafe {
-        let query: QueryFunction = std::mem::transmute(callbacks.query);
-        query(callbacks.extra_state as *mut c_void, status)
-    }
-}
-
-fn free_generalized(callbacks: &Generalized) -> c_int {
-    // SAFETY: as in `query_generalized`.
-    unsafe {
-        let free: FreeFunction = std::mem::transmute(callbacks.free);
-        free(callbacks.extra_state as *mut c_void)
-    }
-}
-
-fn cancel_generalized(callbacks: &Generalized, complete: bool) -> c_int {
-    // SAFETY: as in `query_generalized`.
-    unsafe {
-        let cancel: CancelFunction = std::mem::transmute(callbacks.cancel);
-        cancel(callbacks.extra_state as *mut c_void, c_int::from(complete))
-    }
 }
 
 /// The statuses of several requests, unless they are MPI_STATUSES_IGNORE.
@@ -434,109 +402,11 @@ fn some_complete(handles: Handles) -> Result<Option<Vec<usize>>> {
     Ok(complete)
 }
 
-/// Reports a complete request without completing it.
-fn peek(handle: usize, status: Option<InOut<MPI_Status>>) -> Result<()> {
-    if handle == MPI_REQUEST_NULL.0 || !with(|process| process.is_active(handle))? {
-        report(Outcome::EMPTY, status, false);
-        return Ok(());
-    }
-    let (mut found, callbacks) = with(|process| {
-        let request = process.request(handle)?;
-        // "A subsequent call to test, wait or free should be executed with that request" (MPI-5.0 §3.7.6).
-        request.hold = Hold::ToldComplete;
-        let mut found = status::EMPTY;
-        status::store(Some(InOut::from(&mut found)), &request.status, None);
-        Ok((found, request.generalized.as_deref().copied()))
-    })?;
-    if let Some(callbacks) = callbacks {
-        query_generalized(&callbacks, &mut found);
-    }
-    if let Some(status) = status {
-        found.error = status.get().error;
-        status.set(found);
-    }
-    Ok(())
-}
-
-/// MPI_Request_get_status (MPI-5.0 §3.7.6).
-pub(crate) fn request_get_status(
-    request: MPI_Request,
-    flag: Out<c_int>,
-    status: Option<InOut<MPI_Status>>,
-) -> Result<()> {
-    let complete = try_twice(|process| process.is_complete(request.0))?;
-    flag.set(c_int::from(complete));
-    if complete { peek(request.0, status) } else { Ok(()) }
-}
-
-/// MPI_Request_get_status_any (MPI-5.0 §3.7.6).
-pub(crate) fn request_get_status_any(
-    _count: c_int,
-    array_of_requests: InArray<MPI_Request>,
-    index: Out<c_int>,
-    flag: Out<c_int>,
-    status: Option<InOut<MPI_Status>>,
-) -> Result<()> {
-    let mut found = Found::NotYet;
-    try_twice(|process| {
-        found = first_complete(process, array_of_requests)?;
-        Ok(!matches!(found, Found::NotYet))
-    })?;
-    flag.set(c_int::from(!matches!(found, Found::NotYet)));
-    index.set(MPI_UNDEFINED);
-    match found {
-        Found::At(at) => {
-            index.set(at as c_int);
-            peek(array_of_requests.get(at).0, status)
-        }
-        Found::NotYet => Ok(()),
-        Found::NoneActive => peek(MPI_REQUEST_NULL.0, status),
-    }
-}
-
-/// MPI_Request_get_status_all (MPI-5.0 §3.7.6).
-pub(crate) fn request_get_status_all(
-    _count: c_int,
-    array_of_requests: InArray<MPI_Request>,
-    flag: Out<c_int>,
-    array_of_statuses: Option<InOutArray<MPI_Status>>,
-) -> Result<()> {
-    let mut from = 0;
-    let complete = try_twice(|process| all_complete(process, array_of_requests, &mut from))?;
-    flag.set(c_int::from(complete));
-    if complete {
-        for (index, handle) in array_of_requests.iter().enumerate() {
-            peek(handle.0, array_of_statuses.map(|statuses| statuses.at(index)))?;
-        }
-    }
-    Ok(())
-}
-
-/// MPI_Request_get_status_some (MPI-5.0 §3.7.6).
-pub(crate) fn request_get_status_some(
-    _incount: c_int,
-    array_of_requests: InArray<MPI_Request>,
-    outcount: Out<c_int>,
-    array_of_indices: OutArray<c_int>,
-    array_of_statuses: Option<InOutArray<MPI_Status>>,
-) -> Result<()> {
-    let Some(complete) = some_complete(array_of_requests)? else {
-        outcount.set(MPI_UNDEFINED);
-        return Ok(());
-    };
-    outcount.set(complete.len() as c_int);
-    for (place, index) in complete.iter().enumerate() {
-        array_of_indices.set(place, *index as c_int);
-        peek(array_of_requests.get(*index).0, array_of_statuses.map(|statuses| statuses.at(place)))?;
-    }
-    Ok(())
-}
-
 /// MPI_Request_free (MPI-5.0 §3.7.3).
 pub(crate) fn request_free(request: InOut<MPI_Request>) -> Result<()> {
     let callbacks = with(|process| process.free_request(request.get().0))?;
     request.set(MPI_Request::NULL);
-    match callbacks.map(|callbacks| free_generalized(&callbacks)) {
+    match callbacks.map(|callbacks| generalized::free(&callbacks)) {
         None | Some(MPI_SUCCESS) => Ok(()),
         Some(code) => Err(Error::returned(code, format!("the free callback returned error code {code}"))),
     }
@@ -545,7 +415,7 @@ pub(crate) fn request_free(request: InOut<MPI_Request>) -> Result<()> {
 /// MPI_Cancel (MPI-5.0 §3.8.4).
 pub(crate) fn cancel(request: InOut<MPI_Request>) -> Result<()> {
     if let Some((callbacks, complete)) = with(|process| process.cancel(request.get().0))? {
-        let code = cancel_generalized(&callbacks, complete);
+        let code = generalized::cancel(&callbacks, complete);
         if code != MPI_SUCCESS {
             return Err(Error::returned(code, format!("the cancel callback returned error code {code}")));
         }
@@ -562,42 +432,4 @@ pub(crate) fn start(request: InOut<MPI_Request>) -> Result<()> {
 pub(crate) fn startall(_count: c_int, array_of_requests: InOutArray<MPI_Request>) -> Result<()> {
     let handles = array_of_requests.as_in();
     with(|process| handles.iter().try_for_each(|handle| process.restart(handle.0)))
-}
-
-/// MPI_Grequest_start (MPI-5.0 §13.2).
-pub(crate) fn grequest_start(
-    query_fn: usize,
-    free_fn: usize,
-    cancel_fn: usize,
-    extra_state: *mut c_void,
-    request: Out<MPI_Request>,
-) -> Result<()> {
-    let callbacks =
-        Generalized { query: query_fn, free: free_fn, cancel: cancel_fn, extra_state: extra_state as usize };
-    for (name, address) in [("query_fn", query_fn), ("free_fn", free_fn), ("cancel_fn", cancel_fn)] {
-        if address == 0 {
-            return Err(Error::new(MPI_ERR_ARG, format!("{name} is a null pointer")));
-        }
-    }
-    with(|process| {
-        request.set(MPI_Request(process.make_generalized(callbacks)?));
-        Ok(())
-    })
-}
-
-/// MPI_Grequest_complete (MPI-5.0 §13.2).
-pub(crate) fn grequest_complete(request: MPI_Request) -> Result<()> {
-    let freed = with(|process| {
-        let entry = process.request(request.0)?;
-        if !matches!(entry.state, State::Generalized) {
-            return Err(Error::new(MPI_ERR_REQUEST, "the request is no active generalized request"));
-        }
-        let freed = (entry.hold == Hold::Freed).then(|| entry.generalized.as_deref().copied()).flatten();
-        process.messages()?.complete(request.0);
-        Ok(freed)
-    })?;
-    if let Some(callbacks) = freed {
-        free_generalized(&callbacks);
-    }
-    Ok(())
 }

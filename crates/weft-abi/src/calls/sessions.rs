@@ -1,8 +1,4 @@
 //! Sessions and process sets (MPI-5.0 §11.3).
-//!
-//! # Safety
-//! Every function here is called by its generated wrapper with the arguments of the C prototype: strings end with a zero
-//! byte, output pointers can be written.
 
 use crate::arguments::*;
 use crate::calls::communicators::info_of;

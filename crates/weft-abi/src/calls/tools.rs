@@ -1,9 +1,5 @@
 //! The tool information interface (MPI-5.0 §15.3): control variables, performance variables, categories. Weft's variables have no
 //! enumerations, and it says so; events are in `tools/events.rs`.
-//!
-//! # Safety
-//! Every function here is called by its generated wrapper with the arguments of the C prototype: output pointers can be
-//! written, or are null where the standard lets a tool leave them out; a string's length says how much room it has.
 
 pub(crate) mod events;
 
@@ -114,21 +110,21 @@ pub(crate) fn t_cvar_handle_free(handle: InOut<MPI_T_cvar_handle>) -> Result<()>
 }
 
 /// MPI_T_cvar_read (MPI-5.0 §15.3.6).
-pub(crate) unsafe fn t_cvar_read(handle: MPI_T_cvar_handle, buf: *mut c_void) -> Result<()> {
-    needed(buf, "buf")?;
+pub(crate) fn t_cvar_read(handle: MPI_T_cvar_handle, buf: Buffer) -> Result<()> {
+    needed(buf.as_ptr(), "buf")?;
     with(|tools| {
         let value = tools.read_control(handle.0)?;
         // SAFETY: the handle's count is VALUE_LENGTH characters, and `buf` is not null.
-        unsafe { OutString::new(buf.cast(), VALUE_LENGTH) }.set(&value);
+        unsafe { OutString::new(buf.as_ptr().cast(), VALUE_LENGTH) }.set(&value);
         Ok(())
     })
 }
 
 /// MPI_T_cvar_write (MPI-5.0 §15.3.6).
-pub(crate) unsafe fn t_cvar_write(handle: MPI_T_cvar_handle, buf: *const c_void) -> Result<()> {
-    needed(buf, "buf")?;
+pub(crate) fn t_cvar_write(handle: MPI_T_cvar_handle, buf: Buffer) -> Result<()> {
+    needed(buf.as_ptr(), "buf")?;
     // SAFETY: the handle's count is VALUE_LENGTH characters; a string of the tool may be shorter, and ends with a zero byte.
-    let value = unsafe { InString::new(buf.cast()) }.to_string();
+    let value = unsafe { InString::new(buf.as_ptr().cast()) }.to_string();
     with(|tools| tools.write_control(handle.0, &value))
 }
 
@@ -249,40 +245,28 @@ pub(crate) fn t_pvar_reset(pe_session: MPI_T_pvar_session, handle: MPI_T_pvar_ha
 }
 
 /// MPI_T_pvar_write (MPI-5.0 §15.3.7).
-pub(crate) unsafe fn t_pvar_write(
-    pe_session: MPI_T_pvar_session,
-    handle: MPI_T_pvar_handle,
-    buf: *const c_void,
-) -> Result<()> {
-    needed(buf, "buf")?;
-    // SAFETY: the caller's value, of the variable's type.
-    let value = unsafe { buf.cast::<u64>().read_unaligned() };
+pub(crate) fn t_pvar_write(pe_session: MPI_T_pvar_session, handle: MPI_T_pvar_handle, buf: Buffer) -> Result<()> {
+    needed(buf.as_ptr(), "buf")?;
+    // SAFETY: `Buffer::new` was promised a value of the variable's type, and it is not null.
+    let value = unsafe { buf.as_ptr().cast::<u64>().read_unaligned() };
     with(|tools| tools.change_variables(pe_session.0, handle.0, Change::Set(value)))
 }
 
 /// MPI_T_pvar_read (MPI-5.0 §15.3.7).
-pub(crate) unsafe fn t_pvar_read(
-    pe_session: MPI_T_pvar_session,
-    handle: MPI_T_pvar_handle,
-    buf: *mut c_void,
-) -> Result<()> {
-    needed(buf, "buf")?;
+pub(crate) fn t_pvar_read(pe_session: MPI_T_pvar_session, handle: MPI_T_pvar_handle, buf: Buffer) -> Result<()> {
+    needed(buf.as_ptr(), "buf")?;
     let value = with(|tools| tools.read_variable(pe_session.0, handle.0))?;
-    // SAFETY: the caller's place for one value of the variable's type.
-    unsafe { buf.cast::<u64>().write_unaligned(value) };
+    // SAFETY: `Buffer::new` was promised a value of the variable's type, and it is not null.
+    unsafe { buf.as_ptr().cast::<u64>().write_unaligned(value) };
     Ok(())
 }
 
 /// MPI_T_pvar_readreset (MPI-5.0 §15.3.7).
-pub(crate) unsafe fn t_pvar_readreset(
-    pe_session: MPI_T_pvar_session,
-    handle: MPI_T_pvar_handle,
-    buf: *mut c_void,
-) -> Result<()> {
-    needed(buf, "buf")?;
+pub(crate) fn t_pvar_readreset(pe_session: MPI_T_pvar_session, handle: MPI_T_pvar_handle, buf: Buffer) -> Result<()> {
+    needed(buf.as_ptr(), "buf")?;
     let value = with(|tools| tools.read_and_reset(pe_session.0, handle.0))?;
-    // SAFETY: the caller's place for one value of the variable's type.
-    unsafe { buf.cast::<u64>().write_unaligned(value) };
+    // SAFETY: `Buffer::new` was promised a value of the variable's type, and it is not null.
+    unsafe { buf.as_ptr().cast::<u64>().write_unaligned(value) };
     Ok(())
 }
 

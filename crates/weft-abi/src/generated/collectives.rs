@@ -24,15 +24,22 @@ entry! { MPI_Allgather PMPI_Allgather(
     comm: MPI_Comm,
 ) -> c_int {
     call(Function::Allgather, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", i64::from(sendcount))?;
         }
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", i64::from(recvcount))?;
         }
         unsafe {
             crate::calls::collectives::allgather(
-                Form::Blocking, sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, comm
+                Form::Blocking,
+                Buffer::new(sendbuf),
+                i64::from(sendcount),
+                sendtype,
+                Buffer::new(recvbuf),
+                i64::from(recvcount),
+                recvtype,
+                comm,
             )
         }
     })
@@ -48,15 +55,22 @@ entry! { MPI_Allgather_c PMPI_Allgather_c(
     comm: MPI_Comm,
 ) -> c_int {
     call(Function::AllgatherC, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", sendcount)?;
         }
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", recvcount)?;
         }
         unsafe {
             crate::calls::collectives::allgather(
-                Form::Blocking, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+                Form::Blocking,
+                Buffer::new(sendbuf),
+                sendcount,
+                sendtype,
+                Buffer::new(recvbuf),
+                recvcount,
+                recvtype,
+                comm,
             )
         }
     })
@@ -74,10 +88,10 @@ entry! { MPI_Allgather_init PMPI_Allgather_init(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::AllgatherInit, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", i64::from(sendcount))?;
         }
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", i64::from(recvcount))?;
         }
         check::info("info", info)?;
@@ -85,10 +99,10 @@ entry! { MPI_Allgather_init PMPI_Allgather_init(
         unsafe {
             crate::calls::collectives::allgather(
                 Form::Persistent(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 i64::from(sendcount),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 i64::from(recvcount),
                 recvtype,
                 comm,
@@ -109,17 +123,24 @@ entry! { MPI_Allgather_init_c PMPI_Allgather_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::AllgatherInitC, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", sendcount)?;
         }
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", recvcount)?;
         }
         check::info("info", info)?;
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::allgather(
-                Form::Persistent(Out::new(request)), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+                Form::Persistent(Out::new(request)),
+                Buffer::new(sendbuf),
+                sendcount,
+                sendtype,
+                Buffer::new(recvbuf),
+                recvcount,
+                recvtype,
+                comm,
             )
         }
     })
@@ -136,16 +157,16 @@ entry! { MPI_Allgatherv PMPI_Allgatherv(
     comm: MPI_Comm,
 ) -> c_int {
     call(Function::Allgatherv, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", i64::from(sendcount))?;
         }
         unsafe {
             crate::calls::collectives::allgatherv(
                 Form::Blocking,
-                sendbuf,
+                Buffer::new(sendbuf),
                 i64::from(sendcount),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
                 recvtype,
@@ -166,16 +187,16 @@ entry! { MPI_Allgatherv_c PMPI_Allgatherv_c(
     comm: MPI_Comm,
 ) -> c_int {
     call(Function::AllgathervC, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", sendcount)?;
         }
         unsafe {
             crate::calls::collectives::allgatherv(
                 Form::Blocking,
-                sendbuf,
+                Buffer::new(sendbuf),
                 sendcount,
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
                 recvtype,
@@ -198,7 +219,7 @@ entry! { MPI_Allgatherv_init PMPI_Allgatherv_init(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::AllgathervInit, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", i64::from(sendcount))?;
         }
         check::info("info", info)?;
@@ -206,10 +227,10 @@ entry! { MPI_Allgatherv_init PMPI_Allgatherv_init(
         unsafe {
             crate::calls::collectives::allgatherv(
                 Form::Persistent(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 i64::from(sendcount),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
                 recvtype,
@@ -232,7 +253,7 @@ entry! { MPI_Allgatherv_init_c PMPI_Allgatherv_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::AllgathervInitC, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", sendcount)?;
         }
         check::info("info", info)?;
@@ -240,10 +261,10 @@ entry! { MPI_Allgatherv_init_c PMPI_Allgatherv_init_c(
         unsafe {
             crate::calls::collectives::allgatherv(
                 Form::Persistent(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 sendcount,
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
                 recvtype,
@@ -265,7 +286,7 @@ entry! { MPI_Allreduce PMPI_Allreduce(
         check::count("count", i64::from(count))?;
         unsafe {
             crate::calls::collectives::allreduce(
-                Form::Blocking, sendbuf, recvbuf, i64::from(count), datatype, op, comm
+                Form::Blocking, Buffer::new(sendbuf), Buffer::new(recvbuf), i64::from(count), datatype, op, comm
             )
         }
     })
@@ -281,7 +302,11 @@ entry! { MPI_Allreduce_c PMPI_Allreduce_c(
 ) -> c_int {
     call(Function::AllreduceC, Scope::Comm(comm), || {
         check::count("count", count)?;
-        unsafe { crate::calls::collectives::allreduce(Form::Blocking, sendbuf, recvbuf, count, datatype, op, comm) }
+        unsafe {
+            crate::calls::collectives::allreduce(
+                Form::Blocking, Buffer::new(sendbuf), Buffer::new(recvbuf), count, datatype, op, comm
+            )
+        }
     })
 } }
 
@@ -301,7 +326,13 @@ entry! { MPI_Allreduce_init PMPI_Allreduce_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::allreduce(
-                Form::Persistent(Out::new(request)), sendbuf, recvbuf, i64::from(count), datatype, op, comm
+                Form::Persistent(Out::new(request)),
+                Buffer::new(sendbuf),
+                Buffer::new(recvbuf),
+                i64::from(count),
+                datatype,
+                op,
+                comm,
             )
         }
     })
@@ -323,7 +354,13 @@ entry! { MPI_Allreduce_init_c PMPI_Allreduce_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::allreduce(
-                Form::Persistent(Out::new(request)), sendbuf, recvbuf, count, datatype, op, comm
+                Form::Persistent(Out::new(request)),
+                Buffer::new(sendbuf),
+                Buffer::new(recvbuf),
+                count,
+                datatype,
+                op,
+                comm,
             )
         }
     })
@@ -339,15 +376,22 @@ entry! { MPI_Alltoall PMPI_Alltoall(
     comm: MPI_Comm,
 ) -> c_int {
     call(Function::Alltoall, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", i64::from(sendcount))?;
         }
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", i64::from(recvcount))?;
         }
         unsafe {
             crate::calls::collectives::alltoall(
-                Form::Blocking, sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, comm
+                Form::Blocking,
+                Buffer::new(sendbuf),
+                i64::from(sendcount),
+                sendtype,
+                Buffer::new(recvbuf),
+                i64::from(recvcount),
+                recvtype,
+                comm,
             )
         }
     })
@@ -363,15 +407,22 @@ entry! { MPI_Alltoall_c PMPI_Alltoall_c(
     comm: MPI_Comm,
 ) -> c_int {
     call(Function::AlltoallC, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", sendcount)?;
         }
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", recvcount)?;
         }
         unsafe {
             crate::calls::collectives::alltoall(
-                Form::Blocking, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+                Form::Blocking,
+                Buffer::new(sendbuf),
+                sendcount,
+                sendtype,
+                Buffer::new(recvbuf),
+                recvcount,
+                recvtype,
+                comm,
             )
         }
     })
@@ -389,10 +440,10 @@ entry! { MPI_Alltoall_init PMPI_Alltoall_init(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::AlltoallInit, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", i64::from(sendcount))?;
         }
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", i64::from(recvcount))?;
         }
         check::info("info", info)?;
@@ -400,10 +451,10 @@ entry! { MPI_Alltoall_init PMPI_Alltoall_init(
         unsafe {
             crate::calls::collectives::alltoall(
                 Form::Persistent(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 i64::from(sendcount),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 i64::from(recvcount),
                 recvtype,
                 comm,
@@ -424,17 +475,24 @@ entry! { MPI_Alltoall_init_c PMPI_Alltoall_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::AlltoallInitC, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", sendcount)?;
         }
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", recvcount)?;
         }
         check::info("info", info)?;
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::alltoall(
-                Form::Persistent(Out::new(request)), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+                Form::Persistent(Out::new(request)),
+                Buffer::new(sendbuf),
+                sendcount,
+                sendtype,
+                Buffer::new(recvbuf),
+                recvcount,
+                recvtype,
+                comm,
             )
         }
     })
@@ -455,11 +513,11 @@ entry! { MPI_Alltoallv PMPI_Alltoallv(
         unsafe {
             crate::calls::collectives::alltoallv(
                 Form::Blocking,
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)),
                 recvtype,
@@ -484,11 +542,11 @@ entry! { MPI_Alltoallv_c PMPI_Alltoallv_c(
         unsafe {
             crate::calls::collectives::alltoallv(
                 Form::Blocking,
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())),
                 recvtype,
@@ -517,11 +575,11 @@ entry! { MPI_Alltoallv_init PMPI_Alltoallv_init(
         unsafe {
             crate::calls::collectives::alltoallv(
                 Form::Persistent(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)),
                 recvtype,
@@ -550,11 +608,11 @@ entry! { MPI_Alltoallv_init_c PMPI_Alltoallv_init_c(
         unsafe {
             crate::calls::collectives::alltoallv(
                 Form::Persistent(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())),
                 recvtype,
@@ -579,11 +637,11 @@ entry! { MPI_Alltoallw PMPI_Alltoallw(
         unsafe {
             crate::calls::collectives::alltoallw(
                 Form::Blocking,
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)),
                 UnmeasuredArray::new(sendtypes),
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)),
                 UnmeasuredArray::new(recvtypes),
@@ -608,11 +666,11 @@ entry! { MPI_Alltoallw_c PMPI_Alltoallw_c(
         unsafe {
             crate::calls::collectives::alltoallw(
                 Form::Blocking,
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())),
                 UnmeasuredArray::new(sendtypes),
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())),
                 UnmeasuredArray::new(recvtypes),
@@ -641,11 +699,11 @@ entry! { MPI_Alltoallw_init PMPI_Alltoallw_init(
         unsafe {
             crate::calls::collectives::alltoallw(
                 Form::Persistent(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)),
                 UnmeasuredArray::new(sendtypes),
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)),
                 UnmeasuredArray::new(recvtypes),
@@ -674,11 +732,11 @@ entry! { MPI_Alltoallw_init_c PMPI_Alltoallw_init_c(
         unsafe {
             crate::calls::collectives::alltoallw(
                 Form::Persistent(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())),
                 UnmeasuredArray::new(sendtypes),
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())),
                 UnmeasuredArray::new(recvtypes),
@@ -711,7 +769,11 @@ entry! { MPI_Bcast PMPI_Bcast(
         if root >= 0 {
             check::count("count", i64::from(count))?;
         }
-        unsafe { crate::calls::collectives::bcast(Form::Blocking, buffer, i64::from(count), datatype, root, comm) }
+        unsafe {
+            crate::calls::collectives::bcast(
+                Form::Blocking, Buffer::new(buffer), i64::from(count), datatype, root, comm
+            )
+        }
     })
 } }
 
@@ -726,7 +788,11 @@ entry! { MPI_Bcast_c PMPI_Bcast_c(
         if root >= 0 {
             check::count("count", count)?;
         }
-        unsafe { crate::calls::collectives::bcast(Form::Blocking, buffer, count, datatype, root, comm) }
+        unsafe {
+            crate::calls::collectives::bcast(
+                Form::Blocking, Buffer::new(buffer), count, datatype, root, comm
+            )
+        }
     })
 } }
 
@@ -749,7 +815,7 @@ entry! { MPI_Bcast_init PMPI_Bcast_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::bcast(
-                Form::Persistent(Out::new(request)), buffer, i64::from(count), datatype, root, comm
+                Form::Persistent(Out::new(request)), Buffer::new(buffer), i64::from(count), datatype, root, comm
             )
         }
     })
@@ -774,7 +840,7 @@ entry! { MPI_Bcast_init_c PMPI_Bcast_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::bcast(
-                Form::Persistent(Out::new(request)), buffer, count, datatype, root, comm
+                Form::Persistent(Out::new(request)), Buffer::new(buffer), count, datatype, root, comm
             )
         }
     })
@@ -792,7 +858,7 @@ entry! { MPI_Exscan PMPI_Exscan(
         check::count("count", i64::from(count))?;
         unsafe {
             crate::calls::collectives::exscan(
-                Form::Blocking, sendbuf, recvbuf, i64::from(count), datatype, op, comm
+                Form::Blocking, Buffer::new(sendbuf), Buffer::new(recvbuf), i64::from(count), datatype, op, comm
             )
         }
     })
@@ -808,7 +874,11 @@ entry! { MPI_Exscan_c PMPI_Exscan_c(
 ) -> c_int {
     call(Function::ExscanC, Scope::Comm(comm), || {
         check::count("count", count)?;
-        unsafe { crate::calls::collectives::exscan(Form::Blocking, sendbuf, recvbuf, count, datatype, op, comm) }
+        unsafe {
+            crate::calls::collectives::exscan(
+                Form::Blocking, Buffer::new(sendbuf), Buffer::new(recvbuf), count, datatype, op, comm
+            )
+        }
     })
 } }
 
@@ -828,7 +898,13 @@ entry! { MPI_Exscan_init PMPI_Exscan_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::exscan(
-                Form::Persistent(Out::new(request)), sendbuf, recvbuf, i64::from(count), datatype, op, comm
+                Form::Persistent(Out::new(request)),
+                Buffer::new(sendbuf),
+                Buffer::new(recvbuf),
+                i64::from(count),
+                datatype,
+                op,
+                comm,
             )
         }
     })
@@ -850,7 +926,13 @@ entry! { MPI_Exscan_init_c PMPI_Exscan_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::exscan(
-                Form::Persistent(Out::new(request)), sendbuf, recvbuf, count, datatype, op, comm
+                Form::Persistent(Out::new(request)),
+                Buffer::new(sendbuf),
+                Buffer::new(recvbuf),
+                count,
+                datatype,
+                op,
+                comm,
             )
         }
     })
@@ -867,16 +949,16 @@ entry! { MPI_Gather PMPI_Gather(
     comm: MPI_Comm,
 ) -> c_int {
     call(Function::Gather, Scope::Comm(comm), || {
-        if root >= 0 && !check::is_in_place(sendbuf) {
+        if root >= 0 && !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", i64::from(sendcount))?;
         }
         unsafe {
             crate::calls::collectives::gather(
                 Form::Blocking,
-                sendbuf,
+                Buffer::new(sendbuf),
                 i64::from(sendcount),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 i64::from(recvcount),
                 recvtype,
                 root,
@@ -897,12 +979,20 @@ entry! { MPI_Gather_c PMPI_Gather_c(
     comm: MPI_Comm,
 ) -> c_int {
     call(Function::GatherC, Scope::Comm(comm), || {
-        if root >= 0 && !check::is_in_place(sendbuf) {
+        if root >= 0 && !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", sendcount)?;
         }
         unsafe {
             crate::calls::collectives::gather(
-                Form::Blocking, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm
+                Form::Blocking,
+                Buffer::new(sendbuf),
+                sendcount,
+                sendtype,
+                Buffer::new(recvbuf),
+                recvcount,
+                recvtype,
+                root,
+                comm,
             )
         }
     })
@@ -921,7 +1011,7 @@ entry! { MPI_Gather_init PMPI_Gather_init(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::GatherInit, Scope::Comm(comm), || {
-        if root >= 0 && !check::is_in_place(sendbuf) {
+        if root >= 0 && !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", i64::from(sendcount))?;
         }
         if root >= 0 {
@@ -931,10 +1021,10 @@ entry! { MPI_Gather_init PMPI_Gather_init(
         unsafe {
             crate::calls::collectives::gather(
                 Form::Persistent(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 i64::from(sendcount),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 i64::from(recvcount),
                 recvtype,
                 root,
@@ -957,7 +1047,7 @@ entry! { MPI_Gather_init_c PMPI_Gather_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::GatherInitC, Scope::Comm(comm), || {
-        if root >= 0 && !check::is_in_place(sendbuf) {
+        if root >= 0 && !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", sendcount)?;
         }
         if root >= 0 {
@@ -967,10 +1057,10 @@ entry! { MPI_Gather_init_c PMPI_Gather_init_c(
         unsafe {
             crate::calls::collectives::gather(
                 Form::Persistent(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 sendcount,
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 recvcount,
                 recvtype,
                 root,
@@ -992,16 +1082,16 @@ entry! { MPI_Gatherv PMPI_Gatherv(
     comm: MPI_Comm,
 ) -> c_int {
     call(Function::Gatherv, Scope::Comm(comm), || {
-        if root >= 0 && !check::is_in_place(sendbuf) {
+        if root >= 0 && !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", i64::from(sendcount))?;
         }
         unsafe {
             crate::calls::collectives::gatherv(
                 Form::Blocking,
-                sendbuf,
+                Buffer::new(sendbuf),
                 i64::from(sendcount),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
                 recvtype,
@@ -1024,16 +1114,16 @@ entry! { MPI_Gatherv_c PMPI_Gatherv_c(
     comm: MPI_Comm,
 ) -> c_int {
     call(Function::GathervC, Scope::Comm(comm), || {
-        if root >= 0 && !check::is_in_place(sendbuf) {
+        if root >= 0 && !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", sendcount)?;
         }
         unsafe {
             crate::calls::collectives::gatherv(
                 Form::Blocking,
-                sendbuf,
+                Buffer::new(sendbuf),
                 sendcount,
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
                 recvtype,
@@ -1058,7 +1148,7 @@ entry! { MPI_Gatherv_init PMPI_Gatherv_init(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::GathervInit, Scope::Comm(comm), || {
-        if root >= 0 && !check::is_in_place(sendbuf) {
+        if root >= 0 && !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", i64::from(sendcount))?;
         }
         if root >= 0 {
@@ -1068,10 +1158,10 @@ entry! { MPI_Gatherv_init PMPI_Gatherv_init(
         unsafe {
             crate::calls::collectives::gatherv(
                 Form::Persistent(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 i64::from(sendcount),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
                 recvtype,
@@ -1096,7 +1186,7 @@ entry! { MPI_Gatherv_init_c PMPI_Gatherv_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::GathervInitC, Scope::Comm(comm), || {
-        if root >= 0 && !check::is_in_place(sendbuf) {
+        if root >= 0 && !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", sendcount)?;
         }
         if root >= 0 {
@@ -1106,10 +1196,10 @@ entry! { MPI_Gatherv_init_c PMPI_Gatherv_init_c(
         unsafe {
             crate::calls::collectives::gatherv(
                 Form::Persistent(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 sendcount,
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
                 recvtype,
@@ -1131,20 +1221,20 @@ entry! { MPI_Iallgather PMPI_Iallgather(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::Iallgather, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", i64::from(sendcount))?;
         }
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", i64::from(recvcount))?;
         }
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::allgather(
                 Form::Nonblocking(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 i64::from(sendcount),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 i64::from(recvcount),
                 recvtype,
                 comm,
@@ -1164,16 +1254,23 @@ entry! { MPI_Iallgather_c PMPI_Iallgather_c(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::IallgatherC, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", sendcount)?;
         }
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", recvcount)?;
         }
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::allgather(
-                Form::Nonblocking(Out::new(request)), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+                Form::Nonblocking(Out::new(request)),
+                Buffer::new(sendbuf),
+                sendcount,
+                sendtype,
+                Buffer::new(recvbuf),
+                recvcount,
+                recvtype,
+                comm,
             )
         }
     })
@@ -1191,17 +1288,17 @@ entry! { MPI_Iallgatherv PMPI_Iallgatherv(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::Iallgatherv, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", i64::from(sendcount))?;
         }
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::allgatherv(
                 Form::Nonblocking(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 i64::from(sendcount),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
                 recvtype,
@@ -1223,17 +1320,17 @@ entry! { MPI_Iallgatherv_c PMPI_Iallgatherv_c(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::IallgathervC, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", sendcount)?;
         }
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::allgatherv(
                 Form::Nonblocking(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 sendcount,
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
                 recvtype,
@@ -1257,7 +1354,13 @@ entry! { MPI_Iallreduce PMPI_Iallreduce(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::allreduce(
-                Form::Nonblocking(Out::new(request)), sendbuf, recvbuf, i64::from(count), datatype, op, comm
+                Form::Nonblocking(Out::new(request)),
+                Buffer::new(sendbuf),
+                Buffer::new(recvbuf),
+                i64::from(count),
+                datatype,
+                op,
+                comm,
             )
         }
     })
@@ -1277,7 +1380,13 @@ entry! { MPI_Iallreduce_c PMPI_Iallreduce_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::allreduce(
-                Form::Nonblocking(Out::new(request)), sendbuf, recvbuf, count, datatype, op, comm
+                Form::Nonblocking(Out::new(request)),
+                Buffer::new(sendbuf),
+                Buffer::new(recvbuf),
+                count,
+                datatype,
+                op,
+                comm,
             )
         }
     })
@@ -1294,20 +1403,20 @@ entry! { MPI_Ialltoall PMPI_Ialltoall(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::Ialltoall, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", i64::from(sendcount))?;
         }
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", i64::from(recvcount))?;
         }
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::alltoall(
                 Form::Nonblocking(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 i64::from(sendcount),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 i64::from(recvcount),
                 recvtype,
                 comm,
@@ -1327,16 +1436,23 @@ entry! { MPI_Ialltoall_c PMPI_Ialltoall_c(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::IalltoallC, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", sendcount)?;
         }
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", recvcount)?;
         }
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::alltoall(
-                Form::Nonblocking(Out::new(request)), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+                Form::Nonblocking(Out::new(request)),
+                Buffer::new(sendbuf),
+                sendcount,
+                sendtype,
+                Buffer::new(recvbuf),
+                recvcount,
+                recvtype,
+                comm,
             )
         }
     })
@@ -1359,11 +1475,11 @@ entry! { MPI_Ialltoallv PMPI_Ialltoallv(
         unsafe {
             crate::calls::collectives::alltoallv(
                 Form::Nonblocking(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)),
                 recvtype,
@@ -1390,11 +1506,11 @@ entry! { MPI_Ialltoallv_c PMPI_Ialltoallv_c(
         unsafe {
             crate::calls::collectives::alltoallv(
                 Form::Nonblocking(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())),
                 recvtype,
@@ -1421,11 +1537,11 @@ entry! { MPI_Ialltoallw PMPI_Ialltoallw(
         unsafe {
             crate::calls::collectives::alltoallw(
                 Form::Nonblocking(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)),
                 UnmeasuredArray::new(sendtypes),
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)),
                 UnmeasuredArray::new(recvtypes),
@@ -1452,11 +1568,11 @@ entry! { MPI_Ialltoallw_c PMPI_Ialltoallw_c(
         unsafe {
             crate::calls::collectives::alltoallw(
                 Form::Nonblocking(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())),
                 UnmeasuredArray::new(sendtypes),
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())),
                 UnmeasuredArray::new(recvtypes),
@@ -1488,7 +1604,7 @@ entry! { MPI_Ibcast PMPI_Ibcast(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::bcast(
-                Form::Nonblocking(Out::new(request)), buffer, i64::from(count), datatype, root, comm
+                Form::Nonblocking(Out::new(request)), Buffer::new(buffer), i64::from(count), datatype, root, comm
             )
         }
     })
@@ -1509,7 +1625,7 @@ entry! { MPI_Ibcast_c PMPI_Ibcast_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::bcast(
-                Form::Nonblocking(Out::new(request)), buffer, count, datatype, root, comm
+                Form::Nonblocking(Out::new(request)), Buffer::new(buffer), count, datatype, root, comm
             )
         }
     })
@@ -1529,7 +1645,13 @@ entry! { MPI_Iexscan PMPI_Iexscan(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::exscan(
-                Form::Nonblocking(Out::new(request)), sendbuf, recvbuf, i64::from(count), datatype, op, comm
+                Form::Nonblocking(Out::new(request)),
+                Buffer::new(sendbuf),
+                Buffer::new(recvbuf),
+                i64::from(count),
+                datatype,
+                op,
+                comm,
             )
         }
     })
@@ -1549,7 +1671,13 @@ entry! { MPI_Iexscan_c PMPI_Iexscan_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::exscan(
-                Form::Nonblocking(Out::new(request)), sendbuf, recvbuf, count, datatype, op, comm
+                Form::Nonblocking(Out::new(request)),
+                Buffer::new(sendbuf),
+                Buffer::new(recvbuf),
+                count,
+                datatype,
+                op,
+                comm,
             )
         }
     })
@@ -1567,17 +1695,17 @@ entry! { MPI_Igather PMPI_Igather(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::Igather, Scope::Comm(comm), || {
-        if root >= 0 && !check::is_in_place(sendbuf) {
+        if root >= 0 && !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", i64::from(sendcount))?;
         }
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::gather(
                 Form::Nonblocking(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 i64::from(sendcount),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 i64::from(recvcount),
                 recvtype,
                 root,
@@ -1599,17 +1727,17 @@ entry! { MPI_Igather_c PMPI_Igather_c(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::IgatherC, Scope::Comm(comm), || {
-        if root >= 0 && !check::is_in_place(sendbuf) {
+        if root >= 0 && !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", sendcount)?;
         }
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::gather(
                 Form::Nonblocking(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 sendcount,
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 recvcount,
                 recvtype,
                 root,
@@ -1632,17 +1760,17 @@ entry! { MPI_Igatherv PMPI_Igatherv(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::Igatherv, Scope::Comm(comm), || {
-        if root >= 0 && !check::is_in_place(sendbuf) {
+        if root >= 0 && !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", i64::from(sendcount))?;
         }
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::gatherv(
                 Form::Nonblocking(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 i64::from(sendcount),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
                 recvtype,
@@ -1666,17 +1794,17 @@ entry! { MPI_Igatherv_c PMPI_Igatherv_c(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::IgathervC, Scope::Comm(comm), || {
-        if root >= 0 && !check::is_in_place(sendbuf) {
+        if root >= 0 && !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", sendcount)?;
         }
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::gatherv(
                 Form::Nonblocking(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 sendcount,
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
                 recvtype,
@@ -1704,7 +1832,14 @@ entry! { MPI_Ireduce PMPI_Ireduce(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::reduce(
-                Form::Nonblocking(Out::new(request)), sendbuf, recvbuf, i64::from(count), datatype, op, root, comm
+                Form::Nonblocking(Out::new(request)),
+                Buffer::new(sendbuf),
+                Buffer::new(recvbuf),
+                i64::from(count),
+                datatype,
+                op,
+                root,
+                comm,
             )
         }
     })
@@ -1727,7 +1862,14 @@ entry! { MPI_Ireduce_c PMPI_Ireduce_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::reduce(
-                Form::Nonblocking(Out::new(request)), sendbuf, recvbuf, count, datatype, op, root, comm
+                Form::Nonblocking(Out::new(request)),
+                Buffer::new(sendbuf),
+                Buffer::new(recvbuf),
+                count,
+                datatype,
+                op,
+                root,
+                comm,
             )
         }
     })
@@ -1747,8 +1889,8 @@ entry! { MPI_Ireduce_scatter PMPI_Ireduce_scatter(
         unsafe {
             crate::calls::collectives::reduce_scatter(
                 Form::Nonblocking(Out::new(request)),
-                sendbuf,
-                recvbuf,
+                Buffer::new(sendbuf),
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
                 datatype,
                 op,
@@ -1772,8 +1914,8 @@ entry! { MPI_Ireduce_scatter_c PMPI_Ireduce_scatter_c(
         unsafe {
             crate::calls::collectives::reduce_scatter(
                 Form::Nonblocking(Out::new(request)),
-                sendbuf,
-                recvbuf,
+                Buffer::new(sendbuf),
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
                 datatype,
                 op,
@@ -1793,13 +1935,19 @@ entry! { MPI_Ireduce_scatter_block PMPI_Ireduce_scatter_block(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::IreduceScatterBlock, Scope::Comm(comm), || {
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", i64::from(recvcount))?;
         }
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::reduce_scatter_block(
-                Form::Nonblocking(Out::new(request)), sendbuf, recvbuf, i64::from(recvcount), datatype, op, comm
+                Form::Nonblocking(Out::new(request)),
+                Buffer::new(sendbuf),
+                Buffer::new(recvbuf),
+                i64::from(recvcount),
+                datatype,
+                op,
+                comm,
             )
         }
     })
@@ -1815,13 +1963,19 @@ entry! { MPI_Ireduce_scatter_block_c PMPI_Ireduce_scatter_block_c(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::IreduceScatterBlockC, Scope::Comm(comm), || {
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", recvcount)?;
         }
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::reduce_scatter_block(
-                Form::Nonblocking(Out::new(request)), sendbuf, recvbuf, recvcount, datatype, op, comm
+                Form::Nonblocking(Out::new(request)),
+                Buffer::new(sendbuf),
+                Buffer::new(recvbuf),
+                recvcount,
+                datatype,
+                op,
+                comm,
             )
         }
     })
@@ -1841,7 +1995,13 @@ entry! { MPI_Iscan PMPI_Iscan(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::scan(
-                Form::Nonblocking(Out::new(request)), sendbuf, recvbuf, i64::from(count), datatype, op, comm
+                Form::Nonblocking(Out::new(request)),
+                Buffer::new(sendbuf),
+                Buffer::new(recvbuf),
+                i64::from(count),
+                datatype,
+                op,
+                comm,
             )
         }
     })
@@ -1861,7 +2021,13 @@ entry! { MPI_Iscan_c PMPI_Iscan_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::scan(
-                Form::Nonblocking(Out::new(request)), sendbuf, recvbuf, count, datatype, op, comm
+                Form::Nonblocking(Out::new(request)),
+                Buffer::new(sendbuf),
+                Buffer::new(recvbuf),
+                count,
+                datatype,
+                op,
+                comm,
             )
         }
     })
@@ -1879,17 +2045,17 @@ entry! { MPI_Iscatter PMPI_Iscatter(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::Iscatter, Scope::Comm(comm), || {
-        if root >= 0 && !check::is_in_place(recvbuf) {
+        if root >= 0 && !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", i64::from(recvcount))?;
         }
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::scatter(
                 Form::Nonblocking(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 i64::from(sendcount),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 i64::from(recvcount),
                 recvtype,
                 root,
@@ -1911,17 +2077,17 @@ entry! { MPI_Iscatter_c PMPI_Iscatter_c(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::IscatterC, Scope::Comm(comm), || {
-        if root >= 0 && !check::is_in_place(recvbuf) {
+        if root >= 0 && !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", recvcount)?;
         }
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::scatter(
                 Form::Nonblocking(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 sendcount,
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 recvcount,
                 recvtype,
                 root,
@@ -1944,18 +2110,18 @@ entry! { MPI_Iscatterv PMPI_Iscatterv(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::Iscatterv, Scope::Comm(comm), || {
-        if root >= 0 && !check::is_in_place(recvbuf) {
+        if root >= 0 && !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", i64::from(recvcount))?;
         }
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::scatterv(
                 Form::Nonblocking(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 i64::from(recvcount),
                 recvtype,
                 root,
@@ -1978,18 +2144,18 @@ entry! { MPI_Iscatterv_c PMPI_Iscatterv_c(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::IscattervC, Scope::Comm(comm), || {
-        if root >= 0 && !check::is_in_place(recvbuf) {
+        if root >= 0 && !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", recvcount)?;
         }
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::scatterv(
                 Form::Nonblocking(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 recvcount,
                 recvtype,
                 root,
@@ -2002,28 +2168,28 @@ entry! { MPI_Iscatterv_c PMPI_Iscatterv_c(
 entry! { MPI_Op_commutative PMPI_Op_commutative(op: MPI_Op, commute: *mut c_int) -> c_int {
     call(Function::OpCommutative, Scope::None, || {
         check::pointer("commute", commute)?;
-        unsafe { crate::calls::collectives::op_commutative(op, Out::new(commute)) }
+        unsafe { crate::calls::collectives::operations::op_commutative(op, Out::new(commute)) }
     })
 } }
 
 entry! { MPI_Op_create PMPI_Op_create(user_fn: usize, commute: c_int, op: *mut MPI_Op) -> c_int {
     call(Function::OpCreate, Scope::None, || {
         check::pointer("op", op)?;
-        unsafe { crate::calls::collectives::op_create(user_fn, commute, Out::new(op)) }
+        unsafe { crate::calls::collectives::operations::op_create(user_fn, commute, Out::new(op)) }
     })
 } }
 
 entry! { MPI_Op_create_c PMPI_Op_create_c(user_fn: usize, commute: c_int, op: *mut MPI_Op) -> c_int {
     call(Function::OpCreateC, Scope::None, || {
         check::pointer("op", op)?;
-        unsafe { crate::calls::collectives::op_create_c(user_fn, commute, Out::new(op)) }
+        unsafe { crate::calls::collectives::operations::op_create_c(user_fn, commute, Out::new(op)) }
     })
 } }
 
 entry! { MPI_Op_free PMPI_Op_free(op: *mut MPI_Op) -> c_int {
     call(Function::OpFree, Scope::None, || {
         check::pointer("op", op)?;
-        unsafe { crate::calls::collectives::op_free(InOut::new(op)) }
+        unsafe { crate::calls::collectives::operations::op_free(InOut::new(op)) }
     })
 } }
 
@@ -2042,7 +2208,7 @@ entry! { MPI_Reduce PMPI_Reduce(
         }
         unsafe {
             crate::calls::collectives::reduce(
-                Form::Blocking, sendbuf, recvbuf, i64::from(count), datatype, op, root, comm
+                Form::Blocking, Buffer::new(sendbuf), Buffer::new(recvbuf), i64::from(count), datatype, op, root, comm
             )
         }
     })
@@ -2063,7 +2229,7 @@ entry! { MPI_Reduce_c PMPI_Reduce_c(
         }
         unsafe {
             crate::calls::collectives::reduce(
-                Form::Blocking, sendbuf, recvbuf, count, datatype, op, root, comm
+                Form::Blocking, Buffer::new(sendbuf), Buffer::new(recvbuf), count, datatype, op, root, comm
             )
         }
     })
@@ -2090,7 +2256,14 @@ entry! { MPI_Reduce_init PMPI_Reduce_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::reduce(
-                Form::Persistent(Out::new(request)), sendbuf, recvbuf, i64::from(count), datatype, op, root, comm
+                Form::Persistent(Out::new(request)),
+                Buffer::new(sendbuf),
+                Buffer::new(recvbuf),
+                i64::from(count),
+                datatype,
+                op,
+                root,
+                comm,
             )
         }
     })
@@ -2117,7 +2290,14 @@ entry! { MPI_Reduce_init_c PMPI_Reduce_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::reduce(
-                Form::Persistent(Out::new(request)), sendbuf, recvbuf, count, datatype, op, root, comm
+                Form::Persistent(Out::new(request)),
+                Buffer::new(sendbuf),
+                Buffer::new(recvbuf),
+                count,
+                datatype,
+                op,
+                root,
+                comm,
             )
         }
     })
@@ -2132,7 +2312,11 @@ entry! { MPI_Reduce_local PMPI_Reduce_local(
 ) -> c_int {
     call(Function::ReduceLocal, Scope::None, || {
         check::count("count", i64::from(count))?;
-        unsafe { crate::calls::collectives::reduce_local(inbuf, inoutbuf, i64::from(count), datatype, op) }
+        unsafe {
+            crate::calls::collectives::operations::reduce_local(
+                Buffer::new(inbuf), Buffer::new(inoutbuf), i64::from(count), datatype, op
+            )
+        }
     })
 } }
 
@@ -2145,7 +2329,11 @@ entry! { MPI_Reduce_local_c PMPI_Reduce_local_c(
 ) -> c_int {
     call(Function::ReduceLocalC, Scope::None, || {
         check::count("count", count)?;
-        unsafe { crate::calls::collectives::reduce_local(inbuf, inoutbuf, count, datatype, op) }
+        unsafe {
+            crate::calls::collectives::operations::reduce_local(
+                Buffer::new(inbuf), Buffer::new(inoutbuf), count, datatype, op
+            )
+        }
     })
 } }
 
@@ -2161,8 +2349,8 @@ entry! { MPI_Reduce_scatter PMPI_Reduce_scatter(
         unsafe {
             crate::calls::collectives::reduce_scatter(
                 Form::Blocking,
-                sendbuf,
-                recvbuf,
+                Buffer::new(sendbuf),
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
                 datatype,
                 op,
@@ -2184,8 +2372,8 @@ entry! { MPI_Reduce_scatter_c PMPI_Reduce_scatter_c(
         unsafe {
             crate::calls::collectives::reduce_scatter(
                 Form::Blocking,
-                sendbuf,
-                recvbuf,
+                Buffer::new(sendbuf),
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
                 datatype,
                 op,
@@ -2204,12 +2392,12 @@ entry! { MPI_Reduce_scatter_block PMPI_Reduce_scatter_block(
     comm: MPI_Comm,
 ) -> c_int {
     call(Function::ReduceScatterBlock, Scope::Comm(comm), || {
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", i64::from(recvcount))?;
         }
         unsafe {
             crate::calls::collectives::reduce_scatter_block(
-                Form::Blocking, sendbuf, recvbuf, i64::from(recvcount), datatype, op, comm
+                Form::Blocking, Buffer::new(sendbuf), Buffer::new(recvbuf), i64::from(recvcount), datatype, op, comm
             )
         }
     })
@@ -2224,12 +2412,12 @@ entry! { MPI_Reduce_scatter_block_c PMPI_Reduce_scatter_block_c(
     comm: MPI_Comm,
 ) -> c_int {
     call(Function::ReduceScatterBlockC, Scope::Comm(comm), || {
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", recvcount)?;
         }
         unsafe {
             crate::calls::collectives::reduce_scatter_block(
-                Form::Blocking, sendbuf, recvbuf, recvcount, datatype, op, comm
+                Form::Blocking, Buffer::new(sendbuf), Buffer::new(recvbuf), recvcount, datatype, op, comm
             )
         }
     })
@@ -2246,14 +2434,20 @@ entry! { MPI_Reduce_scatter_block_init PMPI_Reduce_scatter_block_init(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::ReduceScatterBlockInit, Scope::Comm(comm), || {
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", i64::from(recvcount))?;
         }
         check::info("info", info)?;
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::reduce_scatter_block(
-                Form::Persistent(Out::new(request)), sendbuf, recvbuf, i64::from(recvcount), datatype, op, comm
+                Form::Persistent(Out::new(request)),
+                Buffer::new(sendbuf),
+                Buffer::new(recvbuf),
+                i64::from(recvcount),
+                datatype,
+                op,
+                comm,
             )
         }
     })
@@ -2270,14 +2464,20 @@ entry! { MPI_Reduce_scatter_block_init_c PMPI_Reduce_scatter_block_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::ReduceScatterBlockInitC, Scope::Comm(comm), || {
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", recvcount)?;
         }
         check::info("info", info)?;
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::reduce_scatter_block(
-                Form::Persistent(Out::new(request)), sendbuf, recvbuf, recvcount, datatype, op, comm
+                Form::Persistent(Out::new(request)),
+                Buffer::new(sendbuf),
+                Buffer::new(recvbuf),
+                recvcount,
+                datatype,
+                op,
+                comm,
             )
         }
     })
@@ -2299,8 +2499,8 @@ entry! { MPI_Reduce_scatter_init PMPI_Reduce_scatter_init(
         unsafe {
             crate::calls::collectives::reduce_scatter(
                 Form::Persistent(Out::new(request)),
-                sendbuf,
-                recvbuf,
+                Buffer::new(sendbuf),
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
                 datatype,
                 op,
@@ -2326,8 +2526,8 @@ entry! { MPI_Reduce_scatter_init_c PMPI_Reduce_scatter_init_c(
         unsafe {
             crate::calls::collectives::reduce_scatter(
                 Form::Persistent(Out::new(request)),
-                sendbuf,
-                recvbuf,
+                Buffer::new(sendbuf),
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
                 datatype,
                 op,
@@ -2349,7 +2549,7 @@ entry! { MPI_Scan PMPI_Scan(
         check::count("count", i64::from(count))?;
         unsafe {
             crate::calls::collectives::scan(
-                Form::Blocking, sendbuf, recvbuf, i64::from(count), datatype, op, comm
+                Form::Blocking, Buffer::new(sendbuf), Buffer::new(recvbuf), i64::from(count), datatype, op, comm
             )
         }
     })
@@ -2365,7 +2565,11 @@ entry! { MPI_Scan_c PMPI_Scan_c(
 ) -> c_int {
     call(Function::ScanC, Scope::Comm(comm), || {
         check::count("count", count)?;
-        unsafe { crate::calls::collectives::scan(Form::Blocking, sendbuf, recvbuf, count, datatype, op, comm) }
+        unsafe {
+            crate::calls::collectives::scan(
+                Form::Blocking, Buffer::new(sendbuf), Buffer::new(recvbuf), count, datatype, op, comm
+            )
+        }
     })
 } }
 
@@ -2385,7 +2589,13 @@ entry! { MPI_Scan_init PMPI_Scan_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::scan(
-                Form::Persistent(Out::new(request)), sendbuf, recvbuf, i64::from(count), datatype, op, comm
+                Form::Persistent(Out::new(request)),
+                Buffer::new(sendbuf),
+                Buffer::new(recvbuf),
+                i64::from(count),
+                datatype,
+                op,
+                comm,
             )
         }
     })
@@ -2407,7 +2617,13 @@ entry! { MPI_Scan_init_c PMPI_Scan_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::scan(
-                Form::Persistent(Out::new(request)), sendbuf, recvbuf, count, datatype, op, comm
+                Form::Persistent(Out::new(request)),
+                Buffer::new(sendbuf),
+                Buffer::new(recvbuf),
+                count,
+                datatype,
+                op,
+                comm,
             )
         }
     })
@@ -2424,16 +2640,16 @@ entry! { MPI_Scatter PMPI_Scatter(
     comm: MPI_Comm,
 ) -> c_int {
     call(Function::Scatter, Scope::Comm(comm), || {
-        if root >= 0 && !check::is_in_place(recvbuf) {
+        if root >= 0 && !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", i64::from(recvcount))?;
         }
         unsafe {
             crate::calls::collectives::scatter(
                 Form::Blocking,
-                sendbuf,
+                Buffer::new(sendbuf),
                 i64::from(sendcount),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 i64::from(recvcount),
                 recvtype,
                 root,
@@ -2454,12 +2670,20 @@ entry! { MPI_Scatter_c PMPI_Scatter_c(
     comm: MPI_Comm,
 ) -> c_int {
     call(Function::ScatterC, Scope::Comm(comm), || {
-        if root >= 0 && !check::is_in_place(recvbuf) {
+        if root >= 0 && !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", recvcount)?;
         }
         unsafe {
             crate::calls::collectives::scatter(
-                Form::Blocking, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm
+                Form::Blocking,
+                Buffer::new(sendbuf),
+                sendcount,
+                sendtype,
+                Buffer::new(recvbuf),
+                recvcount,
+                recvtype,
+                root,
+                comm,
             )
         }
     })
@@ -2478,7 +2702,7 @@ entry! { MPI_Scatter_init PMPI_Scatter_init(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::ScatterInit, Scope::Comm(comm), || {
-        if root >= 0 && !check::is_in_place(recvbuf) {
+        if root >= 0 && !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", i64::from(recvcount))?;
         }
         if root >= 0 {
@@ -2488,10 +2712,10 @@ entry! { MPI_Scatter_init PMPI_Scatter_init(
         unsafe {
             crate::calls::collectives::scatter(
                 Form::Persistent(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 i64::from(sendcount),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 i64::from(recvcount),
                 recvtype,
                 root,
@@ -2514,7 +2738,7 @@ entry! { MPI_Scatter_init_c PMPI_Scatter_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::ScatterInitC, Scope::Comm(comm), || {
-        if root >= 0 && !check::is_in_place(recvbuf) {
+        if root >= 0 && !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", recvcount)?;
         }
         if root >= 0 {
@@ -2524,10 +2748,10 @@ entry! { MPI_Scatter_init_c PMPI_Scatter_init_c(
         unsafe {
             crate::calls::collectives::scatter(
                 Form::Persistent(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 sendcount,
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 recvcount,
                 recvtype,
                 root,
@@ -2549,17 +2773,17 @@ entry! { MPI_Scatterv PMPI_Scatterv(
     comm: MPI_Comm,
 ) -> c_int {
     call(Function::Scatterv, Scope::Comm(comm), || {
-        if root >= 0 && !check::is_in_place(recvbuf) {
+        if root >= 0 && !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", i64::from(recvcount))?;
         }
         unsafe {
             crate::calls::collectives::scatterv(
                 Form::Blocking,
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 i64::from(recvcount),
                 recvtype,
                 root,
@@ -2581,17 +2805,17 @@ entry! { MPI_Scatterv_c PMPI_Scatterv_c(
     comm: MPI_Comm,
 ) -> c_int {
     call(Function::ScattervC, Scope::Comm(comm), || {
-        if root >= 0 && !check::is_in_place(recvbuf) {
+        if root >= 0 && !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", recvcount)?;
         }
         unsafe {
             crate::calls::collectives::scatterv(
                 Form::Blocking,
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 recvcount,
                 recvtype,
                 root,
@@ -2615,7 +2839,7 @@ entry! { MPI_Scatterv_init PMPI_Scatterv_init(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::ScattervInit, Scope::Comm(comm), || {
-        if root >= 0 && !check::is_in_place(recvbuf) {
+        if root >= 0 && !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", i64::from(recvcount))?;
         }
         if root >= 0 {
@@ -2625,11 +2849,11 @@ entry! { MPI_Scatterv_init PMPI_Scatterv_init(
         unsafe {
             crate::calls::collectives::scatterv(
                 Form::Persistent(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 i64::from(recvcount),
                 recvtype,
                 root,
@@ -2653,7 +2877,7 @@ entry! { MPI_Scatterv_init_c PMPI_Scatterv_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::ScattervInitC, Scope::Comm(comm), || {
-        if root >= 0 && !check::is_in_place(recvbuf) {
+        if root >= 0 && !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", recvcount)?;
         }
         if root >= 0 {
@@ -2663,11 +2887,11 @@ entry! { MPI_Scatterv_init_c PMPI_Scatterv_init_c(
         unsafe {
             crate::calls::collectives::scatterv(
                 Form::Persistent(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 recvcount,
                 recvtype,
                 root,

@@ -110,7 +110,7 @@ entry! { MPI_Comm_dup_with_info PMPI_Comm_dup_with_info(
 } }
 
 entry! { MPI_Comm_free PMPI_Comm_free(comm: *mut MPI_Comm) -> c_int {
-    call(Function::CommFree, scope_at(comm, Scope::Comm), || {
+    call(Function::CommFree, scope_at(unsafe { InOut::if_wanted(comm) }, Scope::Comm), || {
         check::pointer("comm", comm)?;
         unsafe { crate::calls::communicators::comm_free(InOut::new(comm)) }
     })

@@ -25,7 +25,7 @@ entry! { MPI_Aint_diff PMPI_Aint_diff(addr1: MPI_Aint, addr2: MPI_Aint) -> MPI_A
 entry! { MPI_Get_address PMPI_Get_address(location: *const c_void, address: *mut MPI_Aint) -> c_int {
     call(Function::GetAddress, Scope::None, || {
         check::pointer("address", address)?;
-        unsafe { crate::calls::packing::get_address(location, Out::new(address)) }
+        unsafe { crate::calls::packing::get_address(Buffer::new(location), Out::new(address)) }
     })
 } }
 
@@ -75,7 +75,13 @@ entry! { MPI_Pack PMPI_Pack(
         let mut position_wide = i64::from(unsafe { *position });
         unsafe {
             crate::calls::packing::pack(
-                inbuf, i64::from(incount), datatype, outbuf, i64::from(outsize), InOut::from(&mut position_wide), comm
+                Buffer::new(inbuf),
+                i64::from(incount),
+                datatype,
+                Buffer::new(outbuf),
+                i64::from(outsize),
+                InOut::from(&mut position_wide),
+                comm,
             )
         }?;
         unsafe { *position = narrow(position_wide) };
@@ -99,7 +105,13 @@ entry! { MPI_Pack_c PMPI_Pack_c(
         let mut position_wide = unsafe { *position };
         unsafe {
             crate::calls::packing::pack(
-                inbuf, incount, datatype, outbuf, outsize, InOut::from(&mut position_wide), comm
+                Buffer::new(inbuf),
+                incount,
+                datatype,
+                Buffer::new(outbuf),
+                outsize,
+                InOut::from(&mut position_wide),
+                comm,
             )
         }?;
         unsafe { *position = position_wide };
@@ -124,10 +136,10 @@ entry! { MPI_Pack_external PMPI_Pack_external(
         unsafe {
             crate::calls::packing::pack_external(
                 InString::new(datarep),
-                inbuf,
+                Buffer::new(inbuf),
                 i64::from(incount),
                 datatype,
-                outbuf,
+                Buffer::new(outbuf),
                 outsize as i64,
                 InOut::from(&mut position_wide),
             )
@@ -153,7 +165,13 @@ entry! { MPI_Pack_external_c PMPI_Pack_external_c(
         let mut position_wide = unsafe { *position };
         unsafe {
             crate::calls::packing::pack_external(
-                InString::new(datarep), inbuf, incount, datatype, outbuf, outsize, InOut::from(&mut position_wide)
+                InString::new(datarep),
+                Buffer::new(inbuf),
+                incount,
+                datatype,
+                Buffer::new(outbuf),
+                outsize,
+                InOut::from(&mut position_wide),
             )
         }?;
         unsafe { *position = position_wide };
@@ -1023,7 +1041,13 @@ entry! { MPI_Unpack PMPI_Unpack(
         let mut position_wide = i64::from(unsafe { *position });
         unsafe {
             crate::calls::packing::unpack(
-                inbuf, i64::from(insize), InOut::from(&mut position_wide), outbuf, i64::from(outcount), datatype, comm
+                Buffer::new(inbuf),
+                i64::from(insize),
+                InOut::from(&mut position_wide),
+                Buffer::new(outbuf),
+                i64::from(outcount),
+                datatype,
+                comm,
             )
         }?;
         unsafe { *position = narrow(position_wide) };
@@ -1046,7 +1070,13 @@ entry! { MPI_Unpack_c PMPI_Unpack_c(
         let mut position_wide = unsafe { *position };
         unsafe {
             crate::calls::packing::unpack(
-                inbuf, insize, InOut::from(&mut position_wide), outbuf, outcount, datatype, comm
+                Buffer::new(inbuf),
+                insize,
+                InOut::from(&mut position_wide),
+                Buffer::new(outbuf),
+                outcount,
+                datatype,
+                comm,
             )
         }?;
         unsafe { *position = position_wide };
@@ -1071,10 +1101,10 @@ entry! { MPI_Unpack_external PMPI_Unpack_external(
         unsafe {
             crate::calls::packing::unpack_external(
                 InString::new(datarep),
-                inbuf,
+                Buffer::new(inbuf),
                 insize as i64,
                 InOut::from(&mut position_wide),
-                outbuf,
+                Buffer::new(outbuf),
                 i64::from(outcount),
                 datatype,
             )
@@ -1100,7 +1130,13 @@ entry! { MPI_Unpack_external_c PMPI_Unpack_external_c(
         let mut position_wide = unsafe { *position };
         unsafe {
             crate::calls::packing::unpack_external(
-                InString::new(datarep), inbuf, insize, InOut::from(&mut position_wide), outbuf, outcount, datatype
+                InString::new(datarep),
+                Buffer::new(inbuf),
+                insize,
+                InOut::from(&mut position_wide),
+                Buffer::new(outbuf),
+                outcount,
+                datatype,
             )
         }?;
         unsafe { *position = position_wide };

@@ -129,7 +129,7 @@ entry! { MPI_File_set_errhandler PMPI_File_set_errhandler(file: MPI_File, errhan
 } }
 
 entry! { MPI_Free_mem PMPI_Free_mem(base: *mut c_void) -> c_int {
-    call(Function::FreeMem, Scope::None, || unsafe { crate::calls::environment::free_mem(base) })
+    call(Function::FreeMem, Scope::None, || unsafe { crate::calls::environment::free_mem(Buffer::new(base)) })
 } }
 
 entry! { MPI_Get_hw_resource_info PMPI_Get_hw_resource_info(hw_info: *mut MPI_Info) -> c_int {

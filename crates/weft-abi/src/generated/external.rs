@@ -15,7 +15,9 @@ use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
 
 entry! { MPI_Grequest_complete PMPI_Grequest_complete(request: MPI_Request) -> c_int {
-    call(Function::GrequestComplete, Scope::None, || unsafe { crate::calls::requests::grequest_complete(request) })
+    call(Function::GrequestComplete, Scope::None, || {
+        unsafe { crate::calls::requests::generalized::grequest_complete(request) }
+    })
 } }
 
 entry! { MPI_Grequest_start PMPI_Grequest_start(
@@ -28,7 +30,7 @@ entry! { MPI_Grequest_start PMPI_Grequest_start(
     call(Function::GrequestStart, Scope::None, || {
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::requests::grequest_start(
+            crate::calls::requests::generalized::grequest_start(
                 query_fn, free_fn, cancel_fn, extra_state, Out::new(request)
             )
         }

@@ -15,7 +15,7 @@ use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
 
 entry! { MPI_File_close PMPI_File_close(fh: *mut MPI_File) -> c_int {
-    unsupported(Function::FileClose, scope_at(fh, Scope::File))
+    unsupported(Function::FileClose, scope_at(unsafe { InOut::if_wanted(fh) }, Scope::File))
 } }
 
 entry! { MPI_File_delete PMPI_File_delete(filename: *const c_char, info: MPI_Info) -> c_int {

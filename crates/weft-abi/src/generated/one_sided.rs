@@ -29,8 +29,8 @@ entry! { MPI_Accumulate PMPI_Accumulate(
         check::count("origin_count", i64::from(origin_count))?;
         check::count("target_count", i64::from(target_count))?;
         unsafe {
-            crate::calls::one_sided::accumulate(
-                origin_addr,
+            crate::calls::one_sided::operations::accumulate(
+                Buffer::new(origin_addr),
                 i64::from(origin_count),
                 origin_datatype,
                 target_rank,
@@ -59,8 +59,8 @@ entry! { MPI_Accumulate_c PMPI_Accumulate_c(
         check::count("origin_count", origin_count)?;
         check::count("target_count", target_count)?;
         unsafe {
-            crate::calls::one_sided::accumulate(
-                origin_addr,
+            crate::calls::one_sided::operations::accumulate(
+                Buffer::new(origin_addr),
                 origin_count,
                 origin_datatype,
                 target_rank,
@@ -85,8 +85,14 @@ entry! { MPI_Compare_and_swap PMPI_Compare_and_swap(
 ) -> c_int {
     call(Function::CompareAndSwap, Scope::Win(win), || {
         unsafe {
-            crate::calls::one_sided::compare_and_swap(
-                origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp, win
+            crate::calls::one_sided::operations::compare_and_swap(
+                Buffer::new(origin_addr),
+                Buffer::new(compare_addr),
+                Buffer::new(result_addr),
+                datatype,
+                target_rank,
+                target_disp,
+                win,
             )
         }
     })
@@ -103,8 +109,8 @@ entry! { MPI_Fetch_and_op PMPI_Fetch_and_op(
 ) -> c_int {
     call(Function::FetchAndOp, Scope::Win(win), || {
         unsafe {
-            crate::calls::one_sided::fetch_and_op(
-                origin_addr, result_addr, datatype, target_rank, target_disp, op, win
+            crate::calls::one_sided::operations::fetch_and_op(
+                Buffer::new(origin_addr), Buffer::new(result_addr), datatype, target_rank, target_disp, op, win
             )
         }
     })
@@ -124,8 +130,8 @@ entry! { MPI_Get PMPI_Get(
         check::count("origin_count", i64::from(origin_count))?;
         check::count("target_count", i64::from(target_count))?;
         unsafe {
-            crate::calls::one_sided::get(
-                origin_addr,
+            crate::calls::one_sided::operations::get(
+                Buffer::new(origin_addr),
                 i64::from(origin_count),
                 origin_datatype,
                 target_rank,
@@ -152,8 +158,8 @@ entry! { MPI_Get_c PMPI_Get_c(
         check::count("origin_count", origin_count)?;
         check::count("target_count", target_count)?;
         unsafe {
-            crate::calls::one_sided::get(
-                origin_addr,
+            crate::calls::one_sided::operations::get(
+                Buffer::new(origin_addr),
                 origin_count,
                 origin_datatype,
                 target_rank,
@@ -185,11 +191,11 @@ entry! { MPI_Get_accumulate PMPI_Get_accumulate(
         check::count("result_count", i64::from(result_count))?;
         check::count("target_count", i64::from(target_count))?;
         unsafe {
-            crate::calls::one_sided::get_accumulate(
-                origin_addr,
+            crate::calls::one_sided::operations::get_accumulate(
+                Buffer::new(origin_addr),
                 i64::from(origin_count),
                 origin_datatype,
-                result_addr,
+                Buffer::new(result_addr),
                 i64::from(result_count),
                 result_datatype,
                 target_rank,
@@ -222,11 +228,11 @@ entry! { MPI_Get_accumulate_c PMPI_Get_accumulate_c(
         check::count("result_count", result_count)?;
         check::count("target_count", target_count)?;
         unsafe {
-            crate::calls::one_sided::get_accumulate(
-                origin_addr,
+            crate::calls::one_sided::operations::get_accumulate(
+                Buffer::new(origin_addr),
                 origin_count,
                 origin_datatype,
-                result_addr,
+                Buffer::new(result_addr),
                 result_count,
                 result_datatype,
                 target_rank,
@@ -254,8 +260,8 @@ entry! { MPI_Put PMPI_Put(
         check::count("origin_count", i64::from(origin_count))?;
         check::count("target_count", i64::from(target_count))?;
         unsafe {
-            crate::calls::one_sided::put(
-                origin_addr,
+            crate::calls::one_sided::operations::put(
+                Buffer::new(origin_addr),
                 i64::from(origin_count),
                 origin_datatype,
                 target_rank,
@@ -282,8 +288,8 @@ entry! { MPI_Put_c PMPI_Put_c(
         check::count("origin_count", origin_count)?;
         check::count("target_count", target_count)?;
         unsafe {
-            crate::calls::one_sided::put(
-                origin_addr,
+            crate::calls::one_sided::operations::put(
+                Buffer::new(origin_addr),
                 origin_count,
                 origin_datatype,
                 target_rank,
@@ -313,8 +319,8 @@ entry! { MPI_Raccumulate PMPI_Raccumulate(
         check::count("target_count", i64::from(target_count))?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::one_sided::raccumulate(
-                origin_addr,
+            crate::calls::one_sided::operations::raccumulate(
+                Buffer::new(origin_addr),
                 i64::from(origin_count),
                 origin_datatype,
                 target_rank,
@@ -346,8 +352,8 @@ entry! { MPI_Raccumulate_c PMPI_Raccumulate_c(
         check::count("target_count", target_count)?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::one_sided::raccumulate(
-                origin_addr,
+            crate::calls::one_sided::operations::raccumulate(
+                Buffer::new(origin_addr),
                 origin_count,
                 origin_datatype,
                 target_rank,
@@ -378,8 +384,8 @@ entry! { MPI_Rget PMPI_Rget(
         check::count("target_count", i64::from(target_count))?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::one_sided::rget(
-                origin_addr,
+            crate::calls::one_sided::operations::rget(
+                Buffer::new(origin_addr),
                 i64::from(origin_count),
                 origin_datatype,
                 target_rank,
@@ -409,8 +415,8 @@ entry! { MPI_Rget_c PMPI_Rget_c(
         check::count("target_count", target_count)?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::one_sided::rget(
-                origin_addr,
+            crate::calls::one_sided::operations::rget(
+                Buffer::new(origin_addr),
                 origin_count,
                 origin_datatype,
                 target_rank,
@@ -445,11 +451,11 @@ entry! { MPI_Rget_accumulate PMPI_Rget_accumulate(
         check::count("target_count", i64::from(target_count))?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::one_sided::rget_accumulate(
-                origin_addr,
+            crate::calls::one_sided::operations::rget_accumulate(
+                Buffer::new(origin_addr),
                 i64::from(origin_count),
                 origin_datatype,
-                result_addr,
+                Buffer::new(result_addr),
                 i64::from(result_count),
                 result_datatype,
                 target_rank,
@@ -485,11 +491,11 @@ entry! { MPI_Rget_accumulate_c PMPI_Rget_accumulate_c(
         check::count("target_count", target_count)?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::one_sided::rget_accumulate(
-                origin_addr,
+            crate::calls::one_sided::operations::rget_accumulate(
+                Buffer::new(origin_addr),
                 origin_count,
                 origin_datatype,
-                result_addr,
+                Buffer::new(result_addr),
                 result_count,
                 result_datatype,
                 target_rank,
@@ -520,8 +526,8 @@ entry! { MPI_Rput PMPI_Rput(
         check::count("target_count", i64::from(target_count))?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::one_sided::rput(
-                origin_addr,
+            crate::calls::one_sided::operations::rput(
+                Buffer::new(origin_addr),
                 i64::from(origin_count),
                 origin_datatype,
                 target_rank,
@@ -551,8 +557,8 @@ entry! { MPI_Rput_c PMPI_Rput_c(
         check::count("target_count", target_count)?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::one_sided::rput(
-                origin_addr,
+            crate::calls::one_sided::operations::rput(
+                Buffer::new(origin_addr),
                 origin_count,
                 origin_datatype,
                 target_rank,
@@ -665,7 +671,7 @@ entry! { MPI_Win_allocate_shared_c PMPI_Win_allocate_shared_c(
 entry! { MPI_Win_attach PMPI_Win_attach(win: MPI_Win, base: *mut c_void, size: MPI_Aint) -> c_int {
     call(Function::WinAttach, Scope::Win(win), || {
         check::size("size", size as i64)?;
-        unsafe { crate::calls::one_sided::win_attach(win, base, size) }
+        unsafe { crate::calls::one_sided::win_attach(win, Buffer::new(base), size) }
     })
 } }
 
@@ -688,7 +694,11 @@ entry! { MPI_Win_create PMPI_Win_create(
             check::pointer("win", win)?;
             Ok(())
         })?;
-        unsafe { crate::calls::one_sided::win_create(base, size, i64::from(disp_unit), info, comm, Out::new(win)) }
+        unsafe {
+            crate::calls::one_sided::win_create(
+                Buffer::new(base), size, i64::from(disp_unit), info, comm, Out::new(win)
+            )
+        }
     })
 } }
 
@@ -707,7 +717,11 @@ entry! { MPI_Win_create_c PMPI_Win_create_c(
             check::pointer("win", win)?;
             Ok(())
         })?;
-        unsafe { crate::calls::one_sided::win_create(base, size, disp_unit as i64, info, comm, Out::new(win)) }
+        unsafe {
+            crate::calls::one_sided::win_create(
+                Buffer::new(base), size, disp_unit as i64, info, comm, Out::new(win)
+            )
+        }
     })
 } }
 
@@ -723,7 +737,9 @@ entry! { MPI_Win_create_dynamic PMPI_Win_create_dynamic(info: MPI_Info, comm: MP
 } }
 
 entry! { MPI_Win_detach PMPI_Win_detach(win: MPI_Win, base: *const c_void) -> c_int {
-    call(Function::WinDetach, Scope::Win(win), || unsafe { crate::calls::one_sided::win_detach(win, base) })
+    call(Function::WinDetach, Scope::Win(win), || {
+        unsafe { crate::calls::one_sided::win_detach(win, Buffer::new(base)) }
+    })
 } }
 
 entry! { MPI_Win_fence PMPI_Win_fence(assert: c_int, win: MPI_Win) -> c_int {
@@ -747,7 +763,7 @@ entry! { MPI_Win_flush_local_all PMPI_Win_flush_local_all(win: MPI_Win) -> c_int
 } }
 
 entry! { MPI_Win_free PMPI_Win_free(win: *mut MPI_Win) -> c_int {
-    call(Function::WinFree, scope_at(win, Scope::Win), || {
+    call(Function::WinFree, scope_at(unsafe { InOut::if_wanted(win) }, Scope::Win), || {
         check::pointer("win", win)?;
         unsafe { crate::calls::one_sided::win_free(InOut::new(win)) }
     })

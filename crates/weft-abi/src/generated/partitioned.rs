@@ -68,7 +68,7 @@ entry! { MPI_Precv_init PMPI_Precv_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::partitioned::precv_init(
-                buf, partitions, count, datatype, source, tag, comm, info, Out::new(request)
+                Buffer::new(buf), partitions, count, datatype, source, tag, comm, info, Out::new(request)
             )
         }
     })
@@ -91,7 +91,7 @@ entry! { MPI_Precv_init_c PMPI_Precv_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::partitioned::precv_init(
-                buf, partitions, count, datatype, source, tag, comm, info, Out::new(request)
+                Buffer::new(buf), partitions, count, datatype, source, tag, comm, info, Out::new(request)
             )
         }
     })
@@ -114,7 +114,7 @@ entry! { MPI_Psend_init PMPI_Psend_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::partitioned::psend_init(
-                buf, partitions, count, datatype, dest, tag, comm, info, Out::new(request)
+                Buffer::new(buf), partitions, count, datatype, dest, tag, comm, info, Out::new(request)
             )
         }
     })
@@ -137,7 +137,7 @@ entry! { MPI_Psend_init_c PMPI_Psend_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::partitioned::psend_init(
-                buf, partitions, count, datatype, dest, tag, comm, info, Out::new(request)
+                Buffer::new(buf), partitions, count, datatype, dest, tag, comm, info, Out::new(request)
             )
         }
     })

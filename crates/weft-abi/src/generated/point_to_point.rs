@@ -26,7 +26,7 @@ entry! { MPI_Bsend PMPI_Bsend(
         check::count("count", i64::from(count))?;
         unsafe {
             crate::calls::point_to_point::bsend(
-                Form::Blocking, buf, i64::from(count), datatype, dest, tag, comm
+                Form::Blocking, Buffer::new(buf), i64::from(count), datatype, dest, tag, comm
             )
         }
     })
@@ -42,7 +42,11 @@ entry! { MPI_Bsend_c PMPI_Bsend_c(
 ) -> c_int {
     call(Function::BsendC, Scope::Comm(comm), || {
         check::count("count", count)?;
-        unsafe { crate::calls::point_to_point::bsend(Form::Blocking, buf, count, datatype, dest, tag, comm) }
+        unsafe {
+            crate::calls::point_to_point::bsend(
+                Form::Blocking, Buffer::new(buf), count, datatype, dest, tag, comm
+            )
+        }
     })
 } }
 
@@ -60,7 +64,7 @@ entry! { MPI_Bsend_init PMPI_Bsend_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::bsend(
-                Form::Persistent(Out::new(request)), buf, i64::from(count), datatype, dest, tag, comm
+                Form::Persistent(Out::new(request)), Buffer::new(buf), i64::from(count), datatype, dest, tag, comm
             )
         }
     })
@@ -80,7 +84,7 @@ entry! { MPI_Bsend_init_c PMPI_Bsend_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::bsend(
-                Form::Persistent(Out::new(request)), buf, count, datatype, dest, tag, comm
+                Form::Persistent(Out::new(request)), Buffer::new(buf), count, datatype, dest, tag, comm
             )
         }
     })
@@ -89,14 +93,14 @@ entry! { MPI_Bsend_init_c PMPI_Bsend_init_c(
 entry! { MPI_Buffer_attach PMPI_Buffer_attach(buffer: *mut c_void, size: c_int) -> c_int {
     call(Function::BufferAttach, Scope::None, || {
         check::natural("size", i64::from(size))?;
-        unsafe { crate::calls::buffers::buffer_attach(buffer, i64::from(size)) }
+        unsafe { crate::calls::buffers::buffer_attach(Buffer::new(buffer), i64::from(size)) }
     })
 } }
 
 entry! { MPI_Buffer_attach_c PMPI_Buffer_attach_c(buffer: *mut c_void, size: MPI_Count) -> c_int {
     call(Function::BufferAttachC, Scope::None, || {
         check::natural("size", size)?;
-        unsafe { crate::calls::buffers::buffer_attach(buffer, size) }
+        unsafe { crate::calls::buffers::buffer_attach(Buffer::new(buffer), size) }
     })
 } }
 
@@ -151,7 +155,7 @@ entry! { MPI_Cancel PMPI_Cancel(request: *mut MPI_Request) -> c_int {
 entry! { MPI_Comm_attach_buffer PMPI_Comm_attach_buffer(comm: MPI_Comm, buffer: *mut c_void, size: c_int) -> c_int {
     call(Function::CommAttachBuffer, Scope::Comm(comm), || {
         check::natural("size", i64::from(size))?;
-        unsafe { crate::calls::buffers::comm_attach_buffer(comm, buffer, i64::from(size)) }
+        unsafe { crate::calls::buffers::comm_attach_buffer(comm, Buffer::new(buffer), i64::from(size)) }
     })
 } }
 
@@ -162,7 +166,7 @@ entry! { MPI_Comm_attach_buffer_c PMPI_Comm_attach_buffer_c(
 ) -> c_int {
     call(Function::CommAttachBufferC, Scope::Comm(comm), || {
         check::natural("size", size)?;
-        unsafe { crate::calls::buffers::comm_attach_buffer(comm, buffer, size) }
+        unsafe { crate::calls::buffers::comm_attach_buffer(comm, Buffer::new(buffer), size) }
     })
 } }
 
@@ -255,7 +259,7 @@ entry! { MPI_Ibsend PMPI_Ibsend(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::bsend(
-                Form::Nonblocking(Out::new(request)), buf, i64::from(count), datatype, dest, tag, comm
+                Form::Nonblocking(Out::new(request)), Buffer::new(buf), i64::from(count), datatype, dest, tag, comm
             )
         }
     })
@@ -275,7 +279,7 @@ entry! { MPI_Ibsend_c PMPI_Ibsend_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::bsend(
-                Form::Nonblocking(Out::new(request)), buf, count, datatype, dest, tag, comm
+                Form::Nonblocking(Out::new(request)), Buffer::new(buf), count, datatype, dest, tag, comm
             )
         }
     })
@@ -313,7 +317,7 @@ entry! { MPI_Imrecv PMPI_Imrecv(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::imrecv(
-                buf, i64::from(count), datatype, InOut::new(message), Out::new(request)
+                Buffer::new(buf), i64::from(count), datatype, InOut::new(message), Out::new(request)
             )
         }
     })
@@ -332,7 +336,7 @@ entry! { MPI_Imrecv_c PMPI_Imrecv_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::imrecv(
-                buf, count, datatype, InOut::new(message), Out::new(request)
+                Buffer::new(buf), count, datatype, InOut::new(message), Out::new(request)
             )
         }
     })
@@ -365,7 +369,7 @@ entry! { MPI_Irecv PMPI_Irecv(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::irecv(
-                buf, i64::from(count), datatype, source, tag, comm, Out::new(request)
+                Buffer::new(buf), i64::from(count), datatype, source, tag, comm, Out::new(request)
             )
         }
     })
@@ -383,7 +387,11 @@ entry! { MPI_Irecv_c PMPI_Irecv_c(
     call(Function::IrecvC, Scope::Comm(comm), || {
         check::count("count", count)?;
         check::pointer("request", request)?;
-        unsafe { crate::calls::point_to_point::irecv(buf, count, datatype, source, tag, comm, Out::new(request)) }
+        unsafe {
+            crate::calls::point_to_point::irecv(
+                Buffer::new(buf), count, datatype, source, tag, comm, Out::new(request)
+            )
+        }
     })
 } }
 
@@ -401,7 +409,7 @@ entry! { MPI_Irsend PMPI_Irsend(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::rsend(
-                Form::Nonblocking(Out::new(request)), buf, i64::from(count), datatype, dest, tag, comm
+                Form::Nonblocking(Out::new(request)), Buffer::new(buf), i64::from(count), datatype, dest, tag, comm
             )
         }
     })
@@ -421,7 +429,7 @@ entry! { MPI_Irsend_c PMPI_Irsend_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::rsend(
-                Form::Nonblocking(Out::new(request)), buf, count, datatype, dest, tag, comm
+                Form::Nonblocking(Out::new(request)), Buffer::new(buf), count, datatype, dest, tag, comm
             )
         }
     })
@@ -441,7 +449,7 @@ entry! { MPI_Isend PMPI_Isend(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::send(
-                Form::Nonblocking(Out::new(request)), buf, i64::from(count), datatype, dest, tag, comm
+                Form::Nonblocking(Out::new(request)), Buffer::new(buf), i64::from(count), datatype, dest, tag, comm
             )
         }
     })
@@ -461,7 +469,7 @@ entry! { MPI_Isend_c PMPI_Isend_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::send(
-                Form::Nonblocking(Out::new(request)), buf, count, datatype, dest, tag, comm
+                Form::Nonblocking(Out::new(request)), Buffer::new(buf), count, datatype, dest, tag, comm
             )
         }
     })
@@ -487,12 +495,12 @@ entry! { MPI_Isendrecv PMPI_Isendrecv(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::isendrecv(
-                sendbuf,
+                Buffer::new(sendbuf),
                 i64::from(sendcount),
                 sendtype,
                 dest,
                 sendtag,
-                recvbuf,
+                Buffer::new(recvbuf),
                 i64::from(recvcount),
                 recvtype,
                 source,
@@ -524,12 +532,12 @@ entry! { MPI_Isendrecv_c PMPI_Isendrecv_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::isendrecv(
-                sendbuf,
+                Buffer::new(sendbuf),
                 sendcount,
                 sendtype,
                 dest,
                 sendtag,
-                recvbuf,
+                Buffer::new(recvbuf),
                 recvcount,
                 recvtype,
                 source,
@@ -557,7 +565,7 @@ entry! { MPI_Isendrecv_replace PMPI_Isendrecv_replace(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::isendrecv_replace(
-                buf, i64::from(count), datatype, dest, sendtag, source, recvtag, comm, Out::new(request)
+                Buffer::new(buf), i64::from(count), datatype, dest, sendtag, source, recvtag, comm, Out::new(request)
             )
         }
     })
@@ -579,7 +587,7 @@ entry! { MPI_Isendrecv_replace_c PMPI_Isendrecv_replace_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::isendrecv_replace(
-                buf, count, datatype, dest, sendtag, source, recvtag, comm, Out::new(request)
+                Buffer::new(buf), count, datatype, dest, sendtag, source, recvtag, comm, Out::new(request)
             )
         }
     })
@@ -599,7 +607,7 @@ entry! { MPI_Issend PMPI_Issend(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::ssend(
-                Form::Nonblocking(Out::new(request)), buf, i64::from(count), datatype, dest, tag, comm
+                Form::Nonblocking(Out::new(request)), Buffer::new(buf), i64::from(count), datatype, dest, tag, comm
             )
         }
     })
@@ -619,7 +627,7 @@ entry! { MPI_Issend_c PMPI_Issend_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::ssend(
-                Form::Nonblocking(Out::new(request)), buf, count, datatype, dest, tag, comm
+                Form::Nonblocking(Out::new(request)), Buffer::new(buf), count, datatype, dest, tag, comm
             )
         }
     })
@@ -654,7 +662,7 @@ entry! { MPI_Mrecv PMPI_Mrecv(
         check::pointer("message", message)?;
         unsafe {
             crate::calls::point_to_point::mrecv(
-                buf, i64::from(count), datatype, InOut::new(message), InOut::if_wanted(status)
+                Buffer::new(buf), i64::from(count), datatype, InOut::new(message), InOut::if_wanted(status)
             )
         }
     })
@@ -672,7 +680,7 @@ entry! { MPI_Mrecv_c PMPI_Mrecv_c(
         check::pointer("message", message)?;
         unsafe {
             crate::calls::point_to_point::mrecv(
-                buf, count, datatype, InOut::new(message), InOut::if_wanted(status)
+                Buffer::new(buf), count, datatype, InOut::new(message), InOut::if_wanted(status)
             )
         }
     })
@@ -697,7 +705,7 @@ entry! { MPI_Recv PMPI_Recv(
         check::count("count", i64::from(count))?;
         unsafe {
             crate::calls::point_to_point::recv(
-                buf, i64::from(count), datatype, source, tag, comm, InOut::if_wanted(status)
+                Buffer::new(buf), i64::from(count), datatype, source, tag, comm, InOut::if_wanted(status)
             )
         }
     })
@@ -716,7 +724,7 @@ entry! { MPI_Recv_c PMPI_Recv_c(
         check::count("count", count)?;
         unsafe {
             crate::calls::point_to_point::recv(
-                buf, count, datatype, source, tag, comm, InOut::if_wanted(status)
+                Buffer::new(buf), count, datatype, source, tag, comm, InOut::if_wanted(status)
             )
         }
     })
@@ -736,7 +744,7 @@ entry! { MPI_Recv_init PMPI_Recv_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::recv_init(
-                buf, i64::from(count), datatype, source, tag, comm, Out::new(request)
+                Buffer::new(buf), i64::from(count), datatype, source, tag, comm, Out::new(request)
             )
         }
     })
@@ -756,7 +764,7 @@ entry! { MPI_Recv_init_c PMPI_Recv_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::recv_init(
-                buf, count, datatype, source, tag, comm, Out::new(request)
+                Buffer::new(buf), count, datatype, source, tag, comm, Out::new(request)
             )
         }
     })
@@ -776,7 +784,11 @@ entry! { MPI_Request_get_status PMPI_Request_get_status(
 ) -> c_int {
     call(Function::RequestGetStatus, Scope::None, || {
         check::pointer("flag", flag)?;
-        unsafe { crate::calls::requests::request_get_status(request, Out::new(flag), InOut::if_wanted(status)) }
+        unsafe {
+            crate::calls::requests::get_status::request_get_status(
+                request, Out::new(flag), InOut::if_wanted(status)
+            )
+        }
     })
 } }
 
@@ -791,7 +803,7 @@ entry! { MPI_Request_get_status_all PMPI_Request_get_status_all(
         check::array("array_of_requests", array_of_requests, i64::from(count))?;
         check::pointer("flag", flag)?;
         unsafe {
-            crate::calls::requests::request_get_status_all(
+            crate::calls::requests::get_status::request_get_status_all(
                 count,
                 InArray::new(array_of_requests, i64::from(count)),
                 Out::new(flag),
@@ -814,7 +826,7 @@ entry! { MPI_Request_get_status_any PMPI_Request_get_status_any(
         check::pointer("index", index)?;
         check::pointer("flag", flag)?;
         unsafe {
-            crate::calls::requests::request_get_status_any(
+            crate::calls::requests::get_status::request_get_status_any(
                 count,
                 InArray::new(array_of_requests, i64::from(count)),
                 Out::new(index),
@@ -837,7 +849,7 @@ entry! { MPI_Request_get_status_some PMPI_Request_get_status_some(
         check::array("array_of_requests", array_of_requests, i64::from(incount))?;
         check::pointer("outcount", outcount)?;
         unsafe {
-            crate::calls::requests::request_get_status_some(
+            crate::calls::requests::get_status::request_get_status_some(
                 incount,
                 InArray::new(array_of_requests, i64::from(incount)),
                 Out::new(outcount),
@@ -860,7 +872,7 @@ entry! { MPI_Rsend PMPI_Rsend(
         check::count("count", i64::from(count))?;
         unsafe {
             crate::calls::point_to_point::rsend(
-                Form::Blocking, buf, i64::from(count), datatype, dest, tag, comm
+                Form::Blocking, Buffer::new(buf), i64::from(count), datatype, dest, tag, comm
             )
         }
     })
@@ -876,7 +888,11 @@ entry! { MPI_Rsend_c PMPI_Rsend_c(
 ) -> c_int {
     call(Function::RsendC, Scope::Comm(comm), || {
         check::count("count", count)?;
-        unsafe { crate::calls::point_to_point::rsend(Form::Blocking, buf, count, datatype, dest, tag, comm) }
+        unsafe {
+            crate::calls::point_to_point::rsend(
+                Form::Blocking, Buffer::new(buf), count, datatype, dest, tag, comm
+            )
+        }
     })
 } }
 
@@ -894,7 +910,7 @@ entry! { MPI_Rsend_init PMPI_Rsend_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::rsend(
-                Form::Persistent(Out::new(request)), buf, i64::from(count), datatype, dest, tag, comm
+                Form::Persistent(Out::new(request)), Buffer::new(buf), i64::from(count), datatype, dest, tag, comm
             )
         }
     })
@@ -914,7 +930,7 @@ entry! { MPI_Rsend_init_c PMPI_Rsend_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::rsend(
-                Form::Persistent(Out::new(request)), buf, count, datatype, dest, tag, comm
+                Form::Persistent(Out::new(request)), Buffer::new(buf), count, datatype, dest, tag, comm
             )
         }
     })
@@ -932,7 +948,7 @@ entry! { MPI_Send PMPI_Send(
         check::count("count", i64::from(count))?;
         unsafe {
             crate::calls::point_to_point::send(
-                Form::Blocking, buf, i64::from(count), datatype, dest, tag, comm
+                Form::Blocking, Buffer::new(buf), i64::from(count), datatype, dest, tag, comm
             )
         }
     })
@@ -948,7 +964,11 @@ entry! { MPI_Send_c PMPI_Send_c(
 ) -> c_int {
     call(Function::SendC, Scope::Comm(comm), || {
         check::count("count", count)?;
-        unsafe { crate::calls::point_to_point::send(Form::Blocking, buf, count, datatype, dest, tag, comm) }
+        unsafe {
+            crate::calls::point_to_point::send(
+                Form::Blocking, Buffer::new(buf), count, datatype, dest, tag, comm
+            )
+        }
     })
 } }
 
@@ -966,7 +986,7 @@ entry! { MPI_Send_init PMPI_Send_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::send(
-                Form::Persistent(Out::new(request)), buf, i64::from(count), datatype, dest, tag, comm
+                Form::Persistent(Out::new(request)), Buffer::new(buf), i64::from(count), datatype, dest, tag, comm
             )
         }
     })
@@ -986,7 +1006,7 @@ entry! { MPI_Send_init_c PMPI_Send_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::send(
-                Form::Persistent(Out::new(request)), buf, count, datatype, dest, tag, comm
+                Form::Persistent(Out::new(request)), Buffer::new(buf), count, datatype, dest, tag, comm
             )
         }
     })
@@ -1011,12 +1031,12 @@ entry! { MPI_Sendrecv PMPI_Sendrecv(
         check::count("recvcount", i64::from(recvcount))?;
         unsafe {
             crate::calls::point_to_point::sendrecv(
-                sendbuf,
+                Buffer::new(sendbuf),
                 i64::from(sendcount),
                 sendtype,
                 dest,
                 sendtag,
-                recvbuf,
+                Buffer::new(recvbuf),
                 i64::from(recvcount),
                 recvtype,
                 source,
@@ -1047,12 +1067,12 @@ entry! { MPI_Sendrecv_c PMPI_Sendrecv_c(
         check::count("recvcount", recvcount)?;
         unsafe {
             crate::calls::point_to_point::sendrecv(
-                sendbuf,
+                Buffer::new(sendbuf),
                 sendcount,
                 sendtype,
                 dest,
                 sendtag,
-                recvbuf,
+                Buffer::new(recvbuf),
                 recvcount,
                 recvtype,
                 source,
@@ -1079,7 +1099,15 @@ entry! { MPI_Sendrecv_replace PMPI_Sendrecv_replace(
         check::count("count", i64::from(count))?;
         unsafe {
             crate::calls::point_to_point::sendrecv_replace(
-                buf, i64::from(count), datatype, dest, sendtag, source, recvtag, comm, InOut::if_wanted(status)
+                Buffer::new(buf),
+                i64::from(count),
+                datatype,
+                dest,
+                sendtag,
+                source,
+                recvtag,
+                comm,
+                InOut::if_wanted(status),
             )
         }
     })
@@ -1100,7 +1128,7 @@ entry! { MPI_Sendrecv_replace_c PMPI_Sendrecv_replace_c(
         check::count("count", count)?;
         unsafe {
             crate::calls::point_to_point::sendrecv_replace(
-                buf, count, datatype, dest, sendtag, source, recvtag, comm, InOut::if_wanted(status)
+                Buffer::new(buf), count, datatype, dest, sendtag, source, recvtag, comm, InOut::if_wanted(status)
             )
         }
     })
@@ -1113,7 +1141,7 @@ entry! { MPI_Session_attach_buffer PMPI_Session_attach_buffer(
 ) -> c_int {
     call(Function::SessionAttachBuffer, Scope::Session(session), || {
         check::natural("size", i64::from(size))?;
-        unsafe { crate::calls::buffers::session_attach_buffer(session, buffer, i64::from(size)) }
+        unsafe { crate::calls::buffers::session_attach_buffer(session, Buffer::new(buffer), i64::from(size)) }
     })
 } }
 
@@ -1124,7 +1152,7 @@ entry! { MPI_Session_attach_buffer_c PMPI_Session_attach_buffer_c(
 ) -> c_int {
     call(Function::SessionAttachBufferC, Scope::Session(session), || {
         check::natural("size", size)?;
-        unsafe { crate::calls::buffers::session_attach_buffer(session, buffer, size) }
+        unsafe { crate::calls::buffers::session_attach_buffer(session, Buffer::new(buffer), size) }
     })
 } }
 
@@ -1194,7 +1222,7 @@ entry! { MPI_Ssend PMPI_Ssend(
         check::count("count", i64::from(count))?;
         unsafe {
             crate::calls::point_to_point::ssend(
-                Form::Blocking, buf, i64::from(count), datatype, dest, tag, comm
+                Form::Blocking, Buffer::new(buf), i64::from(count), datatype, dest, tag, comm
             )
         }
     })
@@ -1210,7 +1238,11 @@ entry! { MPI_Ssend_c PMPI_Ssend_c(
 ) -> c_int {
     call(Function::SsendC, Scope::Comm(comm), || {
         check::count("count", count)?;
-        unsafe { crate::calls::point_to_point::ssend(Form::Blocking, buf, count, datatype, dest, tag, comm) }
+        unsafe {
+            crate::calls::point_to_point::ssend(
+                Form::Blocking, Buffer::new(buf), count, datatype, dest, tag, comm
+            )
+        }
     })
 } }
 
@@ -1228,7 +1260,7 @@ entry! { MPI_Ssend_init PMPI_Ssend_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::ssend(
-                Form::Persistent(Out::new(request)), buf, i64::from(count), datatype, dest, tag, comm
+                Form::Persistent(Out::new(request)), Buffer::new(buf), i64::from(count), datatype, dest, tag, comm
             )
         }
     })
@@ -1248,7 +1280,7 @@ entry! { MPI_Ssend_init_c PMPI_Ssend_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::point_to_point::ssend(
-                Form::Persistent(Out::new(request)), buf, count, datatype, dest, tag, comm
+                Form::Persistent(Out::new(request)), Buffer::new(buf), count, datatype, dest, tag, comm
             )
         }
     })

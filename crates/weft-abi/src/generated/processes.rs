@@ -43,7 +43,7 @@ entry! { MPI_Comm_connect PMPI_Comm_connect(
 } }
 
 entry! { MPI_Comm_disconnect PMPI_Comm_disconnect(comm: *mut MPI_Comm) -> c_int {
-    call(Function::CommDisconnect, scope_at(comm, Scope::Comm), || {
+    call(Function::CommDisconnect, scope_at(unsafe { InOut::if_wanted(comm) }, Scope::Comm), || {
         check::pointer("comm", comm)?;
         unsafe { crate::calls::communicators::comm_disconnect(InOut::new(comm)) }
     })
@@ -156,7 +156,7 @@ entry! { MPI_Query_thread PMPI_Query_thread(provided: *mut c_int) -> c_int {
 } }
 
 entry! { MPI_Session_finalize PMPI_Session_finalize(session: *mut MPI_Session) -> c_int {
-    call(Function::SessionFinalize, scope_at(session, Scope::Session), || {
+    call(Function::SessionFinalize, scope_at(unsafe { InOut::if_wanted(session) }, Scope::Session), || {
         check::pointer("session", session)?;
         unsafe { crate::calls::sessions::session_finalize(InOut::new(session)) }
     })

@@ -17,7 +17,7 @@ use std::ffi::{c_char, c_int, c_void};
 entry! { MPI_Address PMPI_Address(location: *const c_void, address: *mut MPI_Aint) -> c_int {
     call(Function::Address, Scope::None, || {
         check::pointer("address", address)?;
-        unsafe { crate::calls::packing::get_address(location, Out::new(address)) }
+        unsafe { crate::calls::packing::get_address(Buffer::new(location), Out::new(address)) }
     })
 } }
 

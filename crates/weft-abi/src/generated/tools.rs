@@ -208,11 +208,15 @@ entry! { MPI_T_cvar_handle_free PMPI_T_cvar_handle_free(handle: *mut MPI_T_cvar_
 } }
 
 entry! { MPI_T_cvar_read PMPI_T_cvar_read(handle: MPI_T_cvar_handle, buf: *mut c_void) -> c_int {
-    call_anytime(Function::TCvarRead, Scope::Tool, || unsafe { crate::calls::tools::t_cvar_read(handle, buf) })
+    call_anytime(Function::TCvarRead, Scope::Tool, || {
+        unsafe { crate::calls::tools::t_cvar_read(handle, Buffer::new(buf)) }
+    })
 } }
 
 entry! { MPI_T_cvar_write PMPI_T_cvar_write(handle: MPI_T_cvar_handle, buf: *const c_void) -> c_int {
-    call_anytime(Function::TCvarWrite, Scope::Tool, || unsafe { crate::calls::tools::t_cvar_write(handle, buf) })
+    call_anytime(Function::TCvarWrite, Scope::Tool, || {
+        unsafe { crate::calls::tools::t_cvar_write(handle, Buffer::new(buf)) }
+    })
 } }
 
 entry! { MPI_T_enum_get_info PMPI_T_enum_get_info(
@@ -535,7 +539,7 @@ entry! { MPI_T_pvar_read PMPI_T_pvar_read(
     buf: *mut c_void,
 ) -> c_int {
     call_anytime(Function::TPvarRead, Scope::Tool, || {
-        unsafe { crate::calls::tools::t_pvar_read(pe_session, handle, buf) }
+        unsafe { crate::calls::tools::t_pvar_read(pe_session, handle, Buffer::new(buf)) }
     })
 } }
 
@@ -545,7 +549,7 @@ entry! { MPI_T_pvar_readreset PMPI_T_pvar_readreset(
     buf: *mut c_void,
 ) -> c_int {
     call_anytime(Function::TPvarReadreset, Scope::Tool, || {
-        unsafe { crate::calls::tools::t_pvar_readreset(pe_session, handle, buf) }
+        unsafe { crate::calls::tools::t_pvar_readreset(pe_session, handle, Buffer::new(buf)) }
     })
 } }
 
@@ -581,7 +585,7 @@ entry! { MPI_T_pvar_write PMPI_T_pvar_write(
     buf: *const c_void,
 ) -> c_int {
     call_anytime(Function::TPvarWrite, Scope::Tool, || {
-        unsafe { crate::calls::tools::t_pvar_write(pe_session, handle, buf) }
+        unsafe { crate::calls::tools::t_pvar_write(pe_session, handle, Buffer::new(buf)) }
     })
 } }
 

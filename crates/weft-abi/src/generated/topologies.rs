@@ -391,20 +391,20 @@ entry! { MPI_Ineighbor_allgather PMPI_Ineighbor_allgather(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::IneighborAllgather, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", i64::from(sendcount))?;
         }
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", i64::from(recvcount))?;
         }
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgather(
                 Form::Nonblocking(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 i64::from(sendcount),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 i64::from(recvcount),
                 recvtype,
                 comm,
@@ -424,16 +424,23 @@ entry! { MPI_Ineighbor_allgather_c PMPI_Ineighbor_allgather_c(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::IneighborAllgatherC, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", sendcount)?;
         }
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", recvcount)?;
         }
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgather(
-                Form::Nonblocking(Out::new(request)), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+                Form::Nonblocking(Out::new(request)),
+                Buffer::new(sendbuf),
+                sendcount,
+                sendtype,
+                Buffer::new(recvbuf),
+                recvcount,
+                recvtype,
+                comm,
             )
         }
     })
@@ -451,17 +458,17 @@ entry! { MPI_Ineighbor_allgatherv PMPI_Ineighbor_allgatherv(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::IneighborAllgatherv, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", i64::from(sendcount))?;
         }
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgatherv(
                 Form::Nonblocking(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 i64::from(sendcount),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
                 recvtype,
@@ -483,17 +490,17 @@ entry! { MPI_Ineighbor_allgatherv_c PMPI_Ineighbor_allgatherv_c(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::IneighborAllgathervC, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", sendcount)?;
         }
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgatherv(
                 Form::Nonblocking(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 sendcount,
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
                 recvtype,
@@ -514,20 +521,20 @@ entry! { MPI_Ineighbor_alltoall PMPI_Ineighbor_alltoall(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::IneighborAlltoall, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", i64::from(sendcount))?;
         }
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", i64::from(recvcount))?;
         }
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoall(
                 Form::Nonblocking(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 i64::from(sendcount),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 i64::from(recvcount),
                 recvtype,
                 comm,
@@ -547,16 +554,23 @@ entry! { MPI_Ineighbor_alltoall_c PMPI_Ineighbor_alltoall_c(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::IneighborAlltoallC, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", sendcount)?;
         }
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", recvcount)?;
         }
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoall(
-                Form::Nonblocking(Out::new(request)), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+                Form::Nonblocking(Out::new(request)),
+                Buffer::new(sendbuf),
+                sendcount,
+                sendtype,
+                Buffer::new(recvbuf),
+                recvcount,
+                recvtype,
+                comm,
             )
         }
     })
@@ -579,11 +593,11 @@ entry! { MPI_Ineighbor_alltoallv PMPI_Ineighbor_alltoallv(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallv(
                 Form::Nonblocking(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)),
                 recvtype,
@@ -610,11 +624,11 @@ entry! { MPI_Ineighbor_alltoallv_c PMPI_Ineighbor_alltoallv_c(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallv(
                 Form::Nonblocking(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())),
                 recvtype,
@@ -641,11 +655,11 @@ entry! { MPI_Ineighbor_alltoallw PMPI_Ineighbor_alltoallw(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallw(
                 Form::Nonblocking(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
                 UnmeasuredArray::new(sdispls),
                 UnmeasuredArray::new(sendtypes),
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
                 UnmeasuredArray::new(rdispls),
                 UnmeasuredArray::new(recvtypes),
@@ -672,11 +686,11 @@ entry! { MPI_Ineighbor_alltoallw_c PMPI_Ineighbor_alltoallw_c(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallw(
                 Form::Nonblocking(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
                 UnmeasuredArray::new(sdispls),
                 UnmeasuredArray::new(sendtypes),
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
                 UnmeasuredArray::new(rdispls),
                 UnmeasuredArray::new(recvtypes),
@@ -696,15 +710,22 @@ entry! { MPI_Neighbor_allgather PMPI_Neighbor_allgather(
     comm: MPI_Comm,
 ) -> c_int {
     call(Function::NeighborAllgather, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", i64::from(sendcount))?;
         }
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", i64::from(recvcount))?;
         }
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgather(
-                Form::Blocking, sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, comm
+                Form::Blocking,
+                Buffer::new(sendbuf),
+                i64::from(sendcount),
+                sendtype,
+                Buffer::new(recvbuf),
+                i64::from(recvcount),
+                recvtype,
+                comm,
             )
         }
     })
@@ -720,15 +741,22 @@ entry! { MPI_Neighbor_allgather_c PMPI_Neighbor_allgather_c(
     comm: MPI_Comm,
 ) -> c_int {
     call(Function::NeighborAllgatherC, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", sendcount)?;
         }
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", recvcount)?;
         }
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgather(
-                Form::Blocking, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+                Form::Blocking,
+                Buffer::new(sendbuf),
+                sendcount,
+                sendtype,
+                Buffer::new(recvbuf),
+                recvcount,
+                recvtype,
+                comm,
             )
         }
     })
@@ -746,10 +774,10 @@ entry! { MPI_Neighbor_allgather_init PMPI_Neighbor_allgather_init(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::NeighborAllgatherInit, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", i64::from(sendcount))?;
         }
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", i64::from(recvcount))?;
         }
         check::info("info", info)?;
@@ -757,10 +785,10 @@ entry! { MPI_Neighbor_allgather_init PMPI_Neighbor_allgather_init(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgather(
                 Form::Persistent(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 i64::from(sendcount),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 i64::from(recvcount),
                 recvtype,
                 comm,
@@ -781,17 +809,24 @@ entry! { MPI_Neighbor_allgather_init_c PMPI_Neighbor_allgather_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::NeighborAllgatherInitC, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", sendcount)?;
         }
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", recvcount)?;
         }
         check::info("info", info)?;
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgather(
-                Form::Persistent(Out::new(request)), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+                Form::Persistent(Out::new(request)),
+                Buffer::new(sendbuf),
+                sendcount,
+                sendtype,
+                Buffer::new(recvbuf),
+                recvcount,
+                recvtype,
+                comm,
             )
         }
     })
@@ -808,16 +843,16 @@ entry! { MPI_Neighbor_allgatherv PMPI_Neighbor_allgatherv(
     comm: MPI_Comm,
 ) -> c_int {
     call(Function::NeighborAllgatherv, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", i64::from(sendcount))?;
         }
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgatherv(
                 Form::Blocking,
-                sendbuf,
+                Buffer::new(sendbuf),
                 i64::from(sendcount),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
                 recvtype,
@@ -838,16 +873,16 @@ entry! { MPI_Neighbor_allgatherv_c PMPI_Neighbor_allgatherv_c(
     comm: MPI_Comm,
 ) -> c_int {
     call(Function::NeighborAllgathervC, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", sendcount)?;
         }
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgatherv(
                 Form::Blocking,
-                sendbuf,
+                Buffer::new(sendbuf),
                 sendcount,
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
                 recvtype,
@@ -870,7 +905,7 @@ entry! { MPI_Neighbor_allgatherv_init PMPI_Neighbor_allgatherv_init(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::NeighborAllgathervInit, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", i64::from(sendcount))?;
         }
         check::info("info", info)?;
@@ -878,10 +913,10 @@ entry! { MPI_Neighbor_allgatherv_init PMPI_Neighbor_allgatherv_init(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgatherv(
                 Form::Persistent(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 i64::from(sendcount),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
                 recvtype,
@@ -904,7 +939,7 @@ entry! { MPI_Neighbor_allgatherv_init_c PMPI_Neighbor_allgatherv_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::NeighborAllgathervInitC, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", sendcount)?;
         }
         check::info("info", info)?;
@@ -912,10 +947,10 @@ entry! { MPI_Neighbor_allgatherv_init_c PMPI_Neighbor_allgatherv_init_c(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgatherv(
                 Form::Persistent(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 sendcount,
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
                 recvtype,
@@ -935,15 +970,22 @@ entry! { MPI_Neighbor_alltoall PMPI_Neighbor_alltoall(
     comm: MPI_Comm,
 ) -> c_int {
     call(Function::NeighborAlltoall, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", i64::from(sendcount))?;
         }
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", i64::from(recvcount))?;
         }
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoall(
-                Form::Blocking, sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, comm
+                Form::Blocking,
+                Buffer::new(sendbuf),
+                i64::from(sendcount),
+                sendtype,
+                Buffer::new(recvbuf),
+                i64::from(recvcount),
+                recvtype,
+                comm,
             )
         }
     })
@@ -959,15 +1001,22 @@ entry! { MPI_Neighbor_alltoall_c PMPI_Neighbor_alltoall_c(
     comm: MPI_Comm,
 ) -> c_int {
     call(Function::NeighborAlltoallC, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", sendcount)?;
         }
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", recvcount)?;
         }
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoall(
-                Form::Blocking, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+                Form::Blocking,
+                Buffer::new(sendbuf),
+                sendcount,
+                sendtype,
+                Buffer::new(recvbuf),
+                recvcount,
+                recvtype,
+                comm,
             )
         }
     })
@@ -985,10 +1034,10 @@ entry! { MPI_Neighbor_alltoall_init PMPI_Neighbor_alltoall_init(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::NeighborAlltoallInit, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", i64::from(sendcount))?;
         }
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", i64::from(recvcount))?;
         }
         check::info("info", info)?;
@@ -996,10 +1045,10 @@ entry! { MPI_Neighbor_alltoall_init PMPI_Neighbor_alltoall_init(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoall(
                 Form::Persistent(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 i64::from(sendcount),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 i64::from(recvcount),
                 recvtype,
                 comm,
@@ -1020,17 +1069,24 @@ entry! { MPI_Neighbor_alltoall_init_c PMPI_Neighbor_alltoall_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::NeighborAlltoallInitC, Scope::Comm(comm), || {
-        if !check::is_in_place(sendbuf) {
+        if !check::is_in_place(sendbuf.addr()) {
             check::count("sendcount", sendcount)?;
         }
-        if !check::is_in_place(recvbuf) {
+        if !check::is_in_place(recvbuf.addr()) {
             check::count("recvcount", recvcount)?;
         }
         check::info("info", info)?;
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoall(
-                Form::Persistent(Out::new(request)), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+                Form::Persistent(Out::new(request)),
+                Buffer::new(sendbuf),
+                sendcount,
+                sendtype,
+                Buffer::new(recvbuf),
+                recvcount,
+                recvtype,
+                comm,
             )
         }
     })
@@ -1051,11 +1107,11 @@ entry! { MPI_Neighbor_alltoallv PMPI_Neighbor_alltoallv(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallv(
                 Form::Blocking,
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)),
                 recvtype,
@@ -1080,11 +1136,11 @@ entry! { MPI_Neighbor_alltoallv_c PMPI_Neighbor_alltoallv_c(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallv(
                 Form::Blocking,
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())),
                 recvtype,
@@ -1113,11 +1169,11 @@ entry! { MPI_Neighbor_alltoallv_init PMPI_Neighbor_alltoallv_init(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallv(
                 Form::Persistent(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)),
                 recvtype,
@@ -1146,11 +1202,11 @@ entry! { MPI_Neighbor_alltoallv_init_c PMPI_Neighbor_alltoallv_init_c(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallv(
                 Form::Persistent(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())),
                 sendtype,
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())),
                 recvtype,
@@ -1175,11 +1231,11 @@ entry! { MPI_Neighbor_alltoallw PMPI_Neighbor_alltoallw(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallw(
                 Form::Blocking,
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
                 UnmeasuredArray::new(sdispls),
                 UnmeasuredArray::new(sendtypes),
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
                 UnmeasuredArray::new(rdispls),
                 UnmeasuredArray::new(recvtypes),
@@ -1204,11 +1260,11 @@ entry! { MPI_Neighbor_alltoallw_c PMPI_Neighbor_alltoallw_c(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallw(
                 Form::Blocking,
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
                 UnmeasuredArray::new(sdispls),
                 UnmeasuredArray::new(sendtypes),
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
                 UnmeasuredArray::new(rdispls),
                 UnmeasuredArray::new(recvtypes),
@@ -1237,11 +1293,11 @@ entry! { MPI_Neighbor_alltoallw_init PMPI_Neighbor_alltoallw_init(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallw(
                 Form::Persistent(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
                 UnmeasuredArray::new(sdispls),
                 UnmeasuredArray::new(sendtypes),
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
                 UnmeasuredArray::new(rdispls),
                 UnmeasuredArray::new(recvtypes),
@@ -1270,11 +1326,11 @@ entry! { MPI_Neighbor_alltoallw_init_c PMPI_Neighbor_alltoallw_init_c(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallw(
                 Form::Persistent(Out::new(request)),
-                sendbuf,
+                Buffer::new(sendbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
                 UnmeasuredArray::new(sdispls),
                 UnmeasuredArray::new(sendtypes),
-                recvbuf,
+                Buffer::new(recvbuf),
                 UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
                 UnmeasuredArray::new(rdispls),
                 UnmeasuredArray::new(recvtypes),

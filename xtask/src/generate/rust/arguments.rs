@@ -60,6 +60,7 @@ impl Entry<'_> {
                     self.must_not_be_null(parameter) && !self.parameters.iter().any(|p| p.name == "valuelen");
                 return has_room.then(|| format!("OutString::new({name}, {room} as usize)"));
             }
+            ("BUFFER", _) => return Some(format!("Buffer::new({name})")),
             ("STATUS", Direction::In) => return Some(format!("*{name}")),
             // What is left of a status keeps its value (MPI-5.0 §3.2.5).
             ("STATUS", Direction::Out) => return Some(format!("InOut::if_wanted({name})")),

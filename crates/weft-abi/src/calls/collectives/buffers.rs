@@ -4,7 +4,6 @@
 use crate::arguments::*;
 use crate::constants::*;
 use crate::types::*;
-use std::ffi::c_void;
 use std::sync::Arc;
 use weft_mpi::algorithms::{Blocks, Items, TypedBlocks};
 use weft_mpi::collective::SharedDatatype;
@@ -15,8 +14,8 @@ use weft_mpi::object::Description;
 use weft_mpi::process::Process;
 
 /// A buffer that the call was given. Schedules never use one that is MPI_IN_PLACE or not significant here.
-pub(super) fn address(buffer: *const c_void) -> Address {
-    Address::new(buffer.cast_mut().cast())
+pub(super) fn address(buffer: Buffer) -> Address {
+    Address::new(buffer.as_ptr())
 }
 
 /// Two buffers of one call share no byte (MPI-5.0 §6.1).
@@ -36,7 +35,7 @@ fn overlapping() -> Error {
 /// A buffer, its count and its datatype.
 #[derive(Clone, Copy)]
 pub(super) struct Part {
-    pub(super) buffer: *const c_void,
+    pub(super) buffer: Buffer,
     pub(super) count: i64,
     pub(super) datatype: MPI_Datatype,
 }
@@ -69,7 +68,7 @@ impl Part {
 }
 
 /// `blocks` times `count` items of `layout` can be at `buffer`.
-pub(super) fn check(buffer: *const c_void, count: u64, blocks: u32, layout: &Layout) -> Result<()> {
+pub(super) fn check(buffer: Buffer, count: u64, blocks: u32, layout: &Layout) -> Result<()> {
     let count = count.saturating_mul(u64::from(blocks));
     memory::check_items(buffer.addr(), count, layout)?;
     Ok(())
@@ -78,7 +77,7 @@ pub(super) fn check(buffer: *const c_void, count: u64, blocks: u32, layout: &Lay
 /// A buffer, its counts and displacements by rank, and its datatype.
 #[derive(Clone, Copy)]
 pub(super) struct Parts<'call> {
-    pub(super) buffer: *const c_void,
+    pub(super) buffer: Buffer,
     pub(super) counts: UnmeasuredCounts<'call>,
     pub(super) displacements: UnmeasuredCounts<'call>,
     pub(super) datatype: MPI_Datatype,
@@ -97,7 +96,7 @@ impl OwnedBlocks {
     }
 
     /// Where block `rank` of `buffer` is.
-    pub(super) fn footprint(&self, buffer: *const c_void, rank: usize, layout: &Layout) -> Footprint {
+    pub(super) fn footprint(&self, buffer: Buffer, rank: usize, layout: &Layout) -> Footprint {
         let start = buffer.addr().wrapping_add_signed(self.displacements[rank] as isize);
         Footprint::of_items(start, self.counts[rank], layout)
     }
@@ -124,7 +123,7 @@ pub(super) unsafe fn counts_of(counts: UnmeasuredCounts, size: usize, name: &str
 }
 
 /// Block `rank` of a buffer, `displacement` bytes from its beginning, can be counted and can be there.
-fn check_block(buffer: *const c_void, displacement: i64, count: u64, layout: &Layout, rank: usize) -> Result<()> {
+fn check_block(buffer: Buffer, displacement: i64, count: u64, layout: &Layout, rank: usize) -> Result<()> {
     // From no address at all, displacements are addresses.
     if !buffer.is_null() && count > 0 {
         memory::check_distance(displacement)
@@ -181,7 +180,7 @@ impl Parts<'_> {
 /// A buffer with counts, displacements in bytes and datatypes by rank.
 #[derive(Clone, Copy)]
 pub(super) struct TypedParts<'call> {
-    pub(super) buffer: *const c_void,
+    pub(super) buffer: Buffer,
     pub(super) counts: UnmeasuredCounts<'call>,
     pub(super) displacements: UnmeasuredCounts<'call>,
     pub(super) datatypes: UnmeasuredArray<'call, MPI_Datatype>,
@@ -224,7 +223,7 @@ impl OwnedTypedBlocks {
     }
 
     /// Where block `rank` of `buffer` is, if there is one.
-    pub(super) fn footprint(&self, buffer: *const c_void, rank: usize) -> Option<Footprint> {
+    pub(super) fn footprint(&self, buffer: Buffer, rank: usize) -> Option<Footprint> {
         let start = buffer.addr().wrapping_add_signed(*self.displacements.get(rank)? as isize);
         Some(Footprint::of_items(start, self.counts[rank], self.types[rank].layout()))
     }

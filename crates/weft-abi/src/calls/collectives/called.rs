@@ -220,7 +220,7 @@ pub(super) unsafe fn gatherv(
 }
 
 pub(super) fn every(process: &Process, _: &Communicator, send: Part, receive: Part) -> Result<Call> {
-    let sent = if is_in_place(send.buffer) { receive } else { send };
+    let sent = if is_in_place(send.buffer.addr()) { receive } else { send };
     let (sends, expects) = (Data::Alike(of_part(process, &sent)?), Data::Alike(of_part(process, &receive)?));
     Ok(Call { sends, expects, ..Call::default() })
 }
@@ -232,7 +232,7 @@ pub(super) unsafe fn allgatherv(process: &Process, comm: &Communicator, send: Pa
     // SAFETY: the caller's promise.
     let expects = unsafe { of_parts(process, &receive, size)? };
     let sends = match &expects {
-        Data::Each(all) if is_in_place(send.buffer) => Data::Alike(all[comm.rank as usize].clone()),
+        Data::Each(all) if is_in_place(send.buffer.addr()) => Data::Alike(all[comm.rank as usize].clone()),
         _ => Data::Alike(of_part(process, &send)?),
     };
     Ok(Call { sends, expects, ..Call::default() })
@@ -244,7 +244,7 @@ pub(super) unsafe fn alltoallv(process: &Process, comm: &Communicator, send: Par
     let size = comm.group.size() as usize;
     // SAFETY: the caller's promise.
     unsafe {
-        let sent = if is_in_place(send.buffer) { receive } else { send };
+        let sent = if is_in_place(send.buffer.addr()) { receive } else { send };
         let (sends, expects) = (of_parts(process, &sent, size)?, of_parts(process, &receive, size)?);
         Ok(Call { sends, expects, ..Call::default() })
     }

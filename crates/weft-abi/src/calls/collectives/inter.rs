@@ -8,7 +8,7 @@ use super::{called, run_bound};
 use crate::arguments::*;
 use crate::constants::*;
 use crate::types::*;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::sync::Arc;
 use weft_mpi::algorithms::{self, Schedule};
 use weft_mpi::check::Call;
@@ -82,7 +82,7 @@ pub(super) fn bcast(form: Form, process: Guard, comm: MPI_Comm, part: Part, root
     let (items, arguments) = describe_bcast(&process, part)?;
     let (rank, size) = seat(&process, comm, role)?;
     let schedule = process.plans_apart(size).bcast(&algorithms::Bcast { rank, size, root: 0, items });
-    // SAFETY: the caller's buffer.
+    // SAFETY: there are no arrays.
     unsafe {
         run_planned(form, process, comm, Some(role), schedule, arguments, |process, comm| {
             called::rooted_between(process, comm, role, &Side::Same(part), false)
@@ -178,7 +178,7 @@ pub(super) fn reduce(
     process: Guard,
     comm: MPI_Comm,
     send: Part,
-    recvbuf: *mut c_void,
+    recvbuf: Buffer,
     op: MPI_Op,
     root: c_int,
 ) -> Result<()> {
@@ -213,7 +213,7 @@ pub(super) fn reduce_scatter(
     process: Guard,
     comm: MPI_Comm,
     send: Part,
-    recvbuf: *mut c_void,
+    recvbuf: Buffer,
     counts: &[u64],
     op: MPI_Op,
 ) -> Result<()> {
@@ -253,7 +253,7 @@ pub(super) fn allreduce(
     process: Guard,
     comm: MPI_Comm,
     send: Part,
-    recvbuf: *mut c_void,
+    recvbuf: Buffer,
     op: MPI_Op,
 ) -> Result<()> {
     refuse_in_place(send.buffer, "sendbuf")?;

@@ -5,7 +5,7 @@ use crate::arguments::*;
 use crate::check::is_in_place;
 use crate::constants::*;
 use crate::types::*;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::sync::Arc;
 use weft_mpi::algorithms::{self as plan, Items, Schedule};
 use weft_mpi::collective::{Arguments, SharedDatatype};
@@ -27,8 +27,8 @@ pub(super) fn root_rank(comm: &Communicator, root: c_int) -> Result<u32> {
     })
 }
 
-pub(super) fn refuse_in_place(buffer: *const c_void, name: &str) -> Result<()> {
-    if is_in_place(buffer) {
+pub(super) fn refuse_in_place(buffer: Buffer, name: &str) -> Result<()> {
+    if is_in_place(buffer.addr()) {
         return Err(Error::new(MPI_ERR_BUFFER, format!("{name} is MPI_IN_PLACE, which is not allowed here")));
     }
     Ok(())
@@ -69,16 +69,16 @@ pub(super) fn plan_reduce(
     process: &Process,
     comm: &Communicator,
     send: Part,
-    recvbuf: *mut c_void,
+    recvbuf: Buffer,
     op: MPI_Op,
     root: c_int,
 ) -> Result<Plan> {
     let root = root_rank(comm, root)?;
-    let in_place = is_in_place(send.buffer);
+    let in_place = is_in_place(send.buffer.addr());
     if in_place && comm.rank != root {
         refuse_in_place(send.buffer, "sendbuf of a rank that is not the root")?;
     }
-    let receive = (comm.rank == root).then_some(recvbuf.cast_const());
+    let receive = (comm.rank == root).then_some(recvbuf);
     let (items, description) = operands(process, send, receive, (1, 1))?;
     let operation = operation(process, op, &description)?;
     let shape = plan::Reduce {
@@ -96,10 +96,10 @@ pub(super) fn plan_reduce(
 pub(super) fn operands(
     process: &Process,
     send: Part,
-    receive: Option<*const c_void>,
+    receive: Option<Buffer>,
     (send_blocks, receive_blocks): (u32, u32),
 ) -> Result<(Items, Arc<Description>)> {
-    let in_place = is_in_place(send.buffer);
+    let in_place = is_in_place(send.buffer.addr());
     let (items, description) =
         if in_place { send.describe_only(process)? } else { send.describe(process, send_blocks)? };
     let layout = &description.layout;
@@ -117,12 +117,7 @@ pub(super) fn operands(
     Ok((items, description))
 }
 
-pub(super) fn reduction(
-    send: Part,
-    recvbuf: *mut c_void,
-    description: Arc<Description>,
-    operation: Operation,
-) -> Arguments {
+pub(super) fn reduction(send: Part, recvbuf: Buffer, description: Arc<Description>, operation: Operation) -> Arguments {
     Arguments {
         send: send.address(),
         receive: address(recvbuf),
@@ -137,7 +132,7 @@ pub(super) fn plan_all(
     process: &Process,
     comm: &Communicator,
     send: Part,
-    recvbuf: *mut c_void,
+    recvbuf: Buffer,
     op: MPI_Op,
     schedule: fn(&Plans<'_>, &plan::Allreduce) -> Arc<Schedule>,
 ) -> Result<Plan> {
@@ -148,7 +143,7 @@ pub(super) fn plan_all(
         size: comm.group.size(),
         items,
         commutative: operation.is_commutative(),
-        in_place: is_in_place(send.buffer),
+        in_place: is_in_place(send.buffer.addr()),
     };
     Ok((schedule(&process.plans(comm), &shape), reduction(send, recvbuf, description, operation)))
 }
@@ -157,7 +152,7 @@ pub(super) fn plan_reduce_scatter_block(
     process: &Process,
     comm: &Communicator,
     send: Part,
-    recvbuf: *mut c_void,
+    recvbuf: Buffer,
     op: MPI_Op,
 ) -> Result<Plan> {
     let (items, description) = operands(process, send, Some(recvbuf), (comm.group.size(), 1))?;
@@ -167,7 +162,7 @@ pub(super) fn plan_reduce_scatter_block(
         size: comm.group.size(),
         items,
         commutative: operation.is_commutative(),
-        in_place: is_in_place(send.buffer),
+        in_place: is_in_place(send.buffer.addr()),
     };
     Ok((process.plans(comm).reduce_scatter_block(&shape), reduction(send, recvbuf, description, operation)))
 }
@@ -176,14 +171,14 @@ pub(super) unsafe fn plan_reduce_scatter(
     process: &Process,
     comm: &Communicator,
     send: Part,
-    recvbuf: *mut c_void,
+    recvbuf: Buffer,
     recvcounts: UnmeasuredCounts,
     op: MPI_Op,
 ) -> Result<Plan> {
-    // SAFETY: the caller's array.
+    // SAFETY: the caller's promise.
     let counts = unsafe { counts_of(recvcounts, comm.group.size() as usize, "recvcounts")? };
     let sum = counts.iter().try_fold(0_i64, |sum, count| sum.checked_add_unsigned(*count)).unwrap_or(i64::MAX);
-    let in_place = is_in_place(send.buffer);
+    let in_place = is_in_place(send.buffer.addr());
     let own = if in_place { sum } else { counts[comm.rank as usize] as i64 };
     let (sent, received) = (Part { count: sum, ..send }, Part { buffer: recvbuf, count: own, ..send });
     refuse_in_place(recvbuf, "recvbuf")?;
@@ -200,7 +195,7 @@ pub(super) unsafe fn plan_reduce_scatter(
         counts: &counts,
         shape: items.shape,
         commutative: operation.is_commutative(),
-        in_place: is_in_place(send.buffer),
+        in_place: is_in_place(send.buffer.addr()),
     };
     Ok((process.plans(comm).reduce_scatter(&shape), reduction(send, recvbuf, description, operation)))
 }
@@ -244,7 +239,7 @@ pub(super) fn plan_gather(
 ) -> Result<Plan> {
     let root = root_rank(comm, root)?;
     let at_root = comm.rank == root;
-    let in_place = at_root && is_in_place(send.buffer);
+    let in_place = at_root && is_in_place(send.buffer.addr());
     if !at_root {
         refuse_in_place(send.buffer, "sendbuf of a rank that is not the root")?;
     }
@@ -274,7 +269,7 @@ pub(super) fn plan_scatter(
 ) -> Result<Plan> {
     let root = root_rank(comm, root)?;
     let at_root = comm.rank == root;
-    let in_place = at_root && is_in_place(receive.buffer);
+    let in_place = at_root && is_in_place(receive.buffer.addr());
     if !at_root {
         refuse_in_place(receive.buffer, "recvbuf of a rank that is not the root")?;
     }
@@ -304,7 +299,7 @@ pub(super) unsafe fn plan_gatherv(
 ) -> Result<Plan> {
     let root = root_rank(comm, root)?;
     let at_root = comm.rank == root;
-    let in_place = at_root && is_in_place(send.buffer);
+    let in_place = at_root && is_in_place(send.buffer.addr());
     if !at_root {
         refuse_in_place(send.buffer, "sendbuf of a rank that is not the root")?;
     }
@@ -338,7 +333,7 @@ pub(super) unsafe fn plan_scatterv(
 ) -> Result<Plan> {
     let root = root_rank(comm, root)?;
     let at_root = comm.rank == root;
-    let in_place = at_root && is_in_place(receive.buffer);
+    let in_place = at_root && is_in_place(receive.buffer.addr());
     if !at_root {
         refuse_in_place(receive.buffer, "recvbuf of a rank that is not the root")?;
     }
@@ -372,7 +367,7 @@ pub(super) fn plan_every(
     schedule: fn(&Plans<'_>, &plan::Allgather) -> Arc<Schedule>,
 ) -> Result<Plan> {
     refuse_in_place(receive.buffer, "recvbuf")?;
-    let in_place = is_in_place(send.buffer);
+    let in_place = is_in_place(send.buffer.addr());
     let sent = significant(process, send, send_blocks, !in_place)?;
     let received = significant(process, receive, comm.group.size(), true)?;
     check_apart(sent.footprint, received.footprint)?;
@@ -396,7 +391,7 @@ pub(super) unsafe fn plan_allgatherv(
     receive: Parts,
 ) -> Result<Plan> {
     refuse_in_place(receive.buffer, "recvbuf")?;
-    let in_place = is_in_place(send.buffer);
+    let in_place = is_in_place(send.buffer.addr());
     let sent = significant(process, send, 1, !in_place)?;
     let size = comm.group.size();
     let (blocks, receive_type) = receive.describe(process, size as usize, "recvcounts")?;
@@ -415,7 +410,7 @@ pub(super) unsafe fn plan_alltoallv(
     receive: Parts,
 ) -> Result<Plan> {
     refuse_in_place(receive.buffer, "recvbuf")?;
-    let in_place = is_in_place(send.buffer);
+    let in_place = is_in_place(send.buffer.addr());
     let size = comm.group.size();
     let outgoing = if in_place { None } else { Some(send.describe(process, size as usize, "sendcounts")?) };
     let (blocks, receive_type) = receive.describe(process, size as usize, "recvcounts")?;
@@ -445,7 +440,7 @@ pub(super) unsafe fn plan_alltoallw(
     receive: TypedParts,
 ) -> Result<Plan> {
     refuse_in_place(receive.buffer, "recvbuf")?;
-    let in_place = is_in_place(send.buffer);
+    let in_place = is_in_place(send.buffer.addr());
     let size = comm.group.size();
     let (outgoing, incoming) = {
         let outgoing =

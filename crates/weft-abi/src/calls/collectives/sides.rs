@@ -2,7 +2,7 @@
 
 use super::buffers::{OwnedBlocks, OwnedTypedBlocks, Part, Parts, TypedParts, address, check_apart};
 use super::plan::{Plan, refuse_in_place};
-use std::ffi::c_void;
+use crate::arguments::*;
 use std::mem::take;
 use std::sync::Arc;
 use weft_mpi::algorithms::{self as plan, Items, Schedule};
@@ -39,7 +39,7 @@ pub(super) enum Side<'call> {
 
 /// The same when it has been checked.
 pub(super) struct DescribedSide {
-    buffer: *const c_void,
+    buffer: Buffer,
     blocks: Described,
     datatype: Option<Arc<Description>>,
 }
@@ -52,9 +52,9 @@ enum Described {
 }
 
 impl Side<'_> {
-    fn buffer(&self) -> *const c_void {
+    fn buffer(&self) -> Buffer {
         match self {
-            Self::Nothing => std::ptr::null(),
+            Self::Nothing => Buffer::NULL,
             Self::Same(part) | Self::Consecutive(part) => part.buffer,
             Self::Listed(parts) => parts.buffer,
             Self::Typed(parts) => parts.buffer,

@@ -7,11 +7,8 @@ use super::*;
 ///
 /// # Errors
 /// `error`, which is why the message could not be described without one, unless messages have labels.
-///
-/// # Safety
-/// As for [`data`]; and the label is kept as long.
 #[cold]
-pub(super) unsafe fn labelled(
+pub(super) fn labelled(
     process: &Process,
     access: Access,
     m: &Message,
@@ -23,98 +20,67 @@ pub(super) unsafe fn labelled(
     let what = process.labelled(m.datatype.0, m.count as u64)?;
     let label = what.label();
     let layout = &process.objects.committed(m.datatype.0)?.description.layout;
-    // SAFETY: the caller's promise.
-    let data = unsafe { label.before(access, m.buffer.cast_mut().cast(), m.count as u64, layout)? };
+    // SAFETY: `Buffer::new` was promised what count and datatype say, until the operation is complete. The label is kept as long.
+    let data = unsafe { label.before(access, m.buffer.as_ptr(), m.count as u64, layout)? };
     Ok((data, label, what))
 }
 
-/// # Safety
-/// The buffer holds what count and datatype say.
 #[cold]
 #[inline(never)]
-pub(super) unsafe fn send_labelled_and_wait(mut process: Guard, m: &Message, mode: Mode, error: Error) -> Result<()> {
-    // SAFETY: the caller's promise.
-    let request = unsafe { start_labelled_send(&mut process, m, mode, error)? };
+pub(super) fn send_labelled_and_wait(mut process: Guard, m: &Message, mode: Mode, error: Error) -> Result<()> {
+    let request = start_labelled_send(&mut process, m, mode, error)?;
     wait(process, request)?.error.map_or(Ok(()), Err)
 }
 
 /// Starts a send with a label, if that is why it could not be described without: `error` says so; its request.
-///
-/// # Safety
-/// The buffer holds what count and datatype say until the request is complete.
 #[cold]
 #[inline(never)]
-pub(super) unsafe fn start_labelled_send(
-    process: &mut Process,
-    m: &Message,
-    mode: Mode,
-    error: Error,
-) -> Result<usize> {
-    // SAFETY: the caller's promise; the label is kept.
-    let (data, label, _) = unsafe { labelled(process, Access::Send, m, error)? };
+pub(super) fn start_labelled_send(process: &mut Process, m: &Message, mode: Mode, error: Error) -> Result<usize> {
+    let (data, label, _) = labelled(process, Access::Send, m, error)?;
     let request = start_send(process, m, data, mode)?;
     process.keep_label(request, label);
     Ok(request)
 }
 
 /// The same for a receive.
-///
-/// # Safety
-/// As for [`start_labelled_send`].
 #[cold]
 #[inline(never)]
-pub(super) unsafe fn start_labelled_receive(process: &mut Process, m: &Message, error: Error) -> Result<usize> {
-    // SAFETY: the caller's promise; the label is kept.
-    let (data, label, what) = unsafe { labelled(process, Access::Receive, m, error)? };
+pub(super) fn start_labelled_receive(process: &mut Process, m: &Message, error: Error) -> Result<usize> {
+    let (data, label, what) = labelled(process, Access::Receive, m, error)?;
     let receive = process.make_receive(m.comm.0, m.peer, m.tag, data)?;
     let request = process.start_receive(receive, m.comm.0)?;
     process.expect_label(request, label, what)
 }
 
-/// # Safety
-/// The buffer holds what count and datatype say until the request is complete; `request` can be written.
 #[cold]
 #[inline(never)]
-pub(super) unsafe fn send_labelled_and_go_on(
+pub(super) fn send_labelled_and_go_on(
     mut process: Guard,
     m: &Message,
     mode: Mode,
     request: Out<MPI_Request>,
     error: Error,
 ) -> Result<()> {
-    // SAFETY: the caller's promise.
-    let handle = unsafe { start_labelled_send(&mut process, m, mode, error)? };
+    let handle = start_labelled_send(&mut process, m, mode, error)?;
     process.signal();
     request.set(MPI_Request(handle));
     Ok(())
 }
 
 /// What is sent, and the memory of its label if it has one, which must be kept as long as the buffer.
-///
-/// # Safety
-/// As for [`labelled`].
-pub(super) unsafe fn outgoing(process: &Process, access: Access, m: &Message) -> Result<(UserData, Option<Label>)> {
-    // SAFETY: the caller's promise.
-    unsafe {
-        match data(process, access, m.buffer, m.count, m.datatype) {
-            Ok(data) => Ok((data, None)),
-            Err(error) => labelled(process, access, m, error).map(|(data, label, _)| (data, Some(label))),
-        }
+pub(super) fn outgoing(process: &Process, access: Access, m: &Message) -> Result<(UserData, Option<Label>)> {
+    match data(process, access, m.buffer, m.count, m.datatype) {
+        Ok(data) => Ok((data, None)),
+        Err(error) => labelled(process, access, m, error).map(|(data, label, _)| (data, Some(label))),
     }
 }
 
 /// What is received into, and the memory of a label and what it is compared with, if one comes.
-///
-/// # Safety
-/// As for [`labelled`].
-pub(super) unsafe fn incoming(process: &Process, m: &Message) -> Result<(UserData, Option<(Label, Labelled)>)> {
-    // SAFETY: the caller's promise.
-    unsafe {
-        match data(process, Access::Receive, m.buffer, m.count, m.datatype) {
-            Ok(data) => Ok((data, None)),
-            Err(error) => {
-                labelled(process, Access::Receive, m, error).map(|(data, label, what)| (data, Some((label, what))))
-            }
+pub(super) fn incoming(process: &Process, m: &Message) -> Result<(UserData, Option<(Label, Labelled)>)> {
+    match data(process, Access::Receive, m.buffer, m.count, m.datatype) {
+        Ok(data) => Ok((data, None)),
+        Err(error) => {
+            labelled(process, Access::Receive, m, error).map(|(data, label, what)| (data, Some((label, what))))
         }
     }
 }
@@ -128,14 +94,11 @@ pub(super) fn with_label(process: &mut Process, request: usize, label: Option<(L
 }
 
 /// A blocking receive that may want a label. The arguments are those of the call, so that one without pays nothing for putting them together.
-///
-/// # Safety
-/// The buffer holds what count and datatype say; `status` can be written or is null.
 #[cold]
 #[inline(never)]
-pub(super) unsafe fn receive_labelled(
+pub(super) fn receive_labelled(
     mut process: Guard,
-    buffer: *const c_void,
+    buffer: Buffer,
     count: i64,
     datatype: MPI_Datatype,
     peer: c_int,
@@ -145,11 +108,8 @@ pub(super) unsafe fn receive_labelled(
     error: Error,
 ) -> Result<()> {
     let message = Message { buffer, count, datatype, peer, tag, comm };
-    // SAFETY: the caller's promise.
-    unsafe {
-        let request = start_labelled_receive(&mut process, &message, error)?;
-        conclude(wait(process, request)?.into_received(), status)
-    }
+    let request = start_labelled_receive(&mut process, &message, error)?;
+    conclude(wait(process, request)?.into_received(), status)
 }
 
 /// Sends one message and receives another, with a label if one comes, and waits for both.

@@ -1,8 +1,4 @@
 //! Events and their sources (MPI-5.0 §15.3.8).
-//!
-//! # Safety
-//! As for the other calls of the tool interface; callbacks are C functions of the types that the standard names, and buffers have room for what
-//! MPI_T_event_get_info says of the event.
 
 use super::{needed, set};
 use crate::arguments::*;
@@ -187,7 +183,7 @@ pub(crate) unsafe fn t_event_handle_free(
     with(|tools| tools.drop_registration(event_registration.0))?;
     events::follow();
     if free_cb_function != 0 {
-        // SAFETY: the caller's function, of this type.
+        // SAFETY: the tool gave a function of this type (MPI-5.0 §15.3.8).
         unsafe {
             let function = std::mem::transmute::<usize, FreeFunction>(free_cb_function);
             function(event_registration, MPI_T_CB_REQUIRE_NONE, user_data);
@@ -204,7 +200,7 @@ pub(crate) unsafe fn t_event_read(
 ) -> Result<()> {
     needed(buffer, "buffer")?;
     let (element, value) = events::current(event_instance.0)?.element(element_index)?;
-    // SAFETY: the caller's place for a value of the element's type.
+    // SAFETY: the tool gives room for a value of the element's type (MPI-5.0 §15.3.8).
     unsafe { write(buffer, element.is_wide, value) };
     Ok(())
 }
