@@ -2,6 +2,7 @@
 //!
 //! - the arrows between crates in ARCHITECTURE.md are those of `cargo metadata`, and unsafe code is where it says;
 //! - weft-core builds without std;
+//! - the implementations of MPI's procedures need few promises of their own;
 //! - imports within a crate are without circles, for the crates that say so;
 //! - text: no forgotten marks, no stray white space, generated files have their marker;
 //! - decisions have their sections and stand in the index with a status; nobody cites one that does not exist;
@@ -16,6 +17,7 @@ mod circles;
 mod core;
 mod decisions;
 mod mentions;
+mod promises;
 mod readme;
 mod sections;
 mod text;
@@ -46,6 +48,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     readme::check(&root, &mut findings)?;
     sections::check(&root, &files, &mut findings)?;
     arrows::check(&root, &files, &mut findings)?;
+    promises::check(&root, &files, &mut findings)?;
     circles::check(&root, &mut findings)?;
     core::check(&root, &mut findings)?;
     for remark in &findings.remarks {

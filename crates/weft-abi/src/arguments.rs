@@ -1,9 +1,10 @@
-//! What C hands over: places for results, arrays and strings.
+//! What C hands over: places for results, arrays, strings and buffers.
 //!
-//! A generated function makes these values from the pointers of its call, and its caller keeps the contract of the C prototype
-//! (MPI-5.0 §2, §20): memory behind a pointer is there, as long as the arguments say, until the call returns. That is promised once,
-//! where a value is made, so the functions in `calls/` use it without a promise of their own. The lifetime keeps a value from
-//! outliving its call. Nothing here is a reference: the program may pass one address twice, and memory for a result may hold anything.
+//! A generated function makes these values from the pointers of its call. Its caller keeps the contract of
+//! the C prototype (MPI-5.0 §2, §20): memory behind a pointer is there until the call returns, as much as the
+//! arguments say. That is promised where a value is made, once, and the functions in `calls/` need no promise
+//! of their own. The lifetime keeps a value from outliving its call. Nothing here is a reference: the program
+//! may pass one address twice, and memory for a result may hold anything.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::marker::PhantomData;
@@ -35,8 +36,8 @@ pub(crate) struct OutArray<'call, T> {
 /// An array whose elements may be replaced.
 pub(crate) struct InOutArray<'call, T>(OutArray<'call, T>);
 
-/// An array that is only read, and whose length no argument tells: it follows from an object (a value for each process of a
-/// communicator) or from the values of another array.
+/// An array that is only read, and whose length no argument tells: it follows from an object (a value for
+/// each process of a communicator) or from the values of another array.
 pub(crate) struct UnmeasuredArray<'call, T>(*const T, PhantomData<&'call T>);
 
 /// Memory of the program. Other arguments, the counts and datatypes above all, say what is there.
@@ -55,7 +56,8 @@ pub(crate) struct OutString<'call> {
     call: PhantomData<&'call c_char>,
 }
 
-/// Room for a string that a tool asks for: the program says how much there is, and is told how much the string needs.
+/// Room for a string that a tool asks for: the program says how much there is, and is told how much the
+/// string needs.
 #[derive(Clone, Copy)]
 pub(crate) struct OutText<'call> {
     first: *mut c_char,
@@ -329,8 +331,9 @@ impl Buffer {
     /// The memory at `address`.
     ///
     /// # Safety
-    /// Where the other arguments of the call make it significant, there is as much memory as they say. Until the operation of the call is
-    /// complete it stays there, and the program leaves it alone as the standard demands (MPI-5.0 §3.7.2, §5.12, §6.1, §12.3).
+    /// Where the other arguments of the call make it significant, there is as much memory as they say. Until
+    /// the operation of the call is complete it stays there, and the program leaves it alone as the standard
+    /// demands (MPI-5.0 §3.7.2, §5.12, §6.1, §12.3).
     #[inline(always)]
     pub(crate) unsafe fn new(address: *const c_void) -> Self {
         Self(address.cast_mut())
@@ -400,7 +403,8 @@ impl OutString<'_> {
         (!first.is_null() && room > 0).then(|| unsafe { Self::new(first, room) })
     }
 
-    /// Gives the program `text` and a zero byte, as much of it as there is room for; the length without the zero byte.
+    /// Gives the program `text` and a zero byte, as much of it as there is room for; the length without the
+    /// zero byte.
     pub(crate) fn set(self, text: &str) -> c_int {
         let length = text.len().min(self.room - 1);
         // SAFETY: whoever made this promised the room, and `length` bytes and the zero byte fit in it.
@@ -416,13 +420,15 @@ impl OutText<'_> {
     /// The room at `first`; null, or no `length`, says that the program does not want the string.
     ///
     /// # Safety
-    /// `length` is null, or holds a value and can be written; so can as many bytes from `first` on as it says, unless that is null.
+    /// `length` is null, or holds a value and can be written; so can as many bytes from `first` on as it
+    /// says, unless that is null.
     pub(crate) unsafe fn new(first: *mut c_char, length: *mut c_int) -> Self {
         // SAFETY: the caller's promise.
         Self { first, length: unsafe { InOut::if_wanted(length) } }
     }
 
-    /// Gives the program `text` as far as there is room, and the length that holds all of it with its zero byte (MPI-5.0 §15.3.3).
+    /// Gives the program `text` as far as there is room, and the length that holds all of it with its zero
+    /// byte (MPI-5.0 §15.3.3).
     pub(crate) fn set(self, text: &str) {
         let Some(length) = self.length else { return };
         // SAFETY: whoever made this promised so much room.
@@ -433,8 +439,8 @@ impl OutText<'_> {
     }
 }
 
-/// The forms of an operation that exists in three: a function whose first parameter is `form` implements MPI_X, MPI_IX and
-/// MPI_X_init (MPI-5.0 §3.4, §3.7.2, §3.9, §6.12, §6.13).
+/// The forms of an operation that exists in three: a function whose first parameter is `form` implements
+/// MPI_X, MPI_IX and MPI_X_init (MPI-5.0 §3.4, §3.7.2, §3.9, §6.12, §6.13).
 #[derive(Clone, Copy)]
 pub(crate) enum Form<'call> {
     /// Returns when it is complete.
@@ -504,7 +510,8 @@ impl<'call> UnmeasuredCounts<'call> {
     }
 }
 
-/// An output count for the usual binding: what does not fit in an `int` is MPI_UNDEFINED (MPI-5.0 §3.2.5, §5.1.5).
+/// An output count for the usual binding: what does not fit in an `int` is MPI_UNDEFINED (MPI-5.0 §3.2.5,
+/// §5.1.5).
 #[inline]
 pub(crate) fn narrow(value: i64) -> c_int {
     c_int::try_from(value).unwrap_or(MPI_UNDEFINED)

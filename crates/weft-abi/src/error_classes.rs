@@ -86,3 +86,6 @@ pub(crate) const ERROR_CLASSES: &[(ErrorClass, i32, &str, &str)] = &[
     (ErrorClass::ToolPvarNoStartstop, 1017, "MPI_T_ERR_PVAR_NO_STARTSTOP", "the variable cannot be started or stopped"),
     (ErrorClass::ToolPvarNoAtomic, 1018, "MPI_T_ERR_PVAR_NO_ATOMIC", "the variable cannot be read and reset at once"),
 ];
+
+/// Name and sentence of what is no error.
+pub(crate) const SUCCESS: (&str, &str) = ("MPI_SUCCESS", "no error");

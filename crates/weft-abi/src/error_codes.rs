@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::constants::{
     MPI_ERR_ARG, MPI_ERR_IN_STATUS, MPI_ERR_LASTCODE, MPI_ERR_PENDING, MPI_MAX_ERROR_STRING, MPI_SUCCESS,
 };
-use crate::error_classes::ERROR_CLASSES;
+use crate::error_classes::{ERROR_CLASSES, SUCCESS};
 use weft_mpi::error::{Error, ErrorClass, Result};
 
 /// Codes of errors that have happened tell more than their class: the class is in the lowest bits, above it the number of a sentence,
@@ -177,7 +177,7 @@ impl ErrorCodes {
     /// # Errors
     /// `MPI_ERR_ARG` when it is none.
     pub(crate) fn class_of(&self, code: i32) -> Result<i32> {
-        if code == MPI_SUCCESS || standard(code).is_some() {
+        if standard(code).is_some() {
             return Ok(code);
         }
         let added = self.added.get(&code).map(|added| added.class);
@@ -223,8 +223,11 @@ fn place_within(code: i32) -> Option<usize> {
     usize::try_from(code >> CLASS_BITS).ok()?.checked_sub(1)
 }
 
-/// Name and sentence of the class of the standard that has this number.
+/// Name and sentence of what has this number in the standard: a class, or no error.
 fn standard(number: i32) -> Option<(&'static str, &'static str)> {
+    if number == MPI_SUCCESS {
+        return Some(SUCCESS);
+    }
     ERROR_CLASSES.iter().find(|(_, known, ..)| *known == number).map(|(_, _, name, text)| (*name, *text))
 }
 
@@ -253,6 +256,7 @@ mod tests {
             (number(MPI_ERR_OTHER), "the loom is jammed")
         );
         assert_eq!(codes.note(MPI_ERR_OTHER, "the loom is jammed"), code);
+        assert_eq!(codes.text(MPI_SUCCESS).unwrap(), "MPI_SUCCESS: no error");
         for turn in 0..SENTENCES_MAX {
             let other = codes.note(MPI_ERR_ARG, &format!("number {turn}"));
             assert_eq!(codes.text(other).unwrap(), format!("number {turn}"));

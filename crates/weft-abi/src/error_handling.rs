@@ -1,4 +1,5 @@
-//! What happens when a call fails (MPI-5.0 §9.3): the error handler of its object is asked, and the program gets a code for the error.
+//! What happens when a call fails (MPI-5.0 §9.3): the error handler of its object is asked, and the program
+//! gets a code for the error.
 
 use crate::error_codes::{self, number};
 use crate::scope::Scope;
@@ -8,7 +9,8 @@ use weft_mpi::error::Error;
 use weft_mpi::object::{Class, ErrorHandler};
 use weft_mpi::process::{self, Phase, Process};
 
-/// `MPI_Comm_errhandler_function` and its twins: the object's handle, the error code, and nothing that is portable.
+/// `MPI_Comm_errhandler_function` and its twins: the object's handle, the error code, and nothing that is
+/// portable.
 type HandlerFunction = unsafe extern "C" fn(*mut usize, *mut c_int, ...);
 
 /// What is to be done about an error.
@@ -21,8 +23,9 @@ enum Reaction {
     Call { function: usize, object: usize },
 }
 
-/// Does what the error handler of `scope` wants and returns what the C function returns (MPI-5.0 §9.3): a code of the error's class
-/// for which MPI_Error_string has the whole sentence. `error.message` names the function. The process lock is free.
+/// Does what the error handler of `scope` wants and returns what the C function returns (MPI-5.0 §9.3): a
+/// code of the error's class for which MPI_Error_string has the whole sentence. `error.message` names the
+/// function. The process lock is free.
 pub(crate) fn invoke(scope: Scope, error: &Error) -> c_int {
     if scope == Scope::Tool {
         // The generated checks name the class of all other calls (MPI-5.0 §15.3.10).
@@ -34,7 +37,8 @@ pub(crate) fn invoke(scope: Scope, error: &Error) -> c_int {
     code
 }
 
-/// The code of an error that has happened, on `communicator` if on any. What a function of the program returned stays as it is.
+/// The code of an error that has happened, on `communicator` if on any. What a function of the program
+/// returned stays as it is.
 pub(crate) fn code_of(process: &mut Process, error: &Error, communicator: Option<usize>) -> c_int {
     if let Some(code) = error.code {
         return code;
@@ -48,8 +52,8 @@ pub(crate) fn code_of(process: &mut Process, error: &Error, communicator: Option
     error_codes::with(|codes| codes.note(error.class, &sentence))
 }
 
-/// Does what the error handler of `scope` wants about an error whose `class`, a number of the standard or of the program, and code the program
-/// gets.
+/// Does what the error handler of `scope` wants about an error whose `class`, a number of the standard or of
+/// the program, and code the program gets.
 pub(crate) fn react(scope: Scope, error: &Error, class: c_int, code: c_int) {
     let (reaction, place, is_verbose) =
         process::with(|process| (reaction(process, scope), place(process), process.verbose_errors));

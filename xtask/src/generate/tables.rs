@@ -182,6 +182,12 @@ pub(crate) const ERROR_CLASSES: &[(ErrorClass, i32, &str, &str)] = &[
         writeln!(out, "    (ErrorClass::{variant}, {}, \"{name}\", \"{sentence}\"),", constant.value)?;
     }
     out.push_str("];\n");
+    let (name, sentence) =
+        spec.errors.iter().find(|(name, _)| name == "MPI_SUCCESS").context("no sentence for success")?;
+    writeln!(
+        out,
+        "\n/// Name and sentence of what is no error.\npub(crate) const SUCCESS: (&str, &str) = (\"{name}\", \"{sentence}\");"
+    )?;
     Ok(out)
 }
 

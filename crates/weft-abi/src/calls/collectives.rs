@@ -258,7 +258,7 @@ pub(crate) fn bcast(
     root: c_int,
     comm: MPI_Comm,
 ) -> Result<()> {
-    let part = Part { buffer: buffer, count, datatype };
+    let part = Part { buffer, count, datatype };
     run_repeatable(
         form,
         planner::Call { by: (0, root), ..call(choice::Operation::Bcast, comm, part, part) },

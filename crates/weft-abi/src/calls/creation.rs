@@ -1,5 +1,5 @@
-//! What the constructors of communicators have in common (MPI-5.0 §7.4): all processes agree on a context, and those whose part has failed
-//! tell the others.
+//! What the constructors of communicators have in common (MPI-5.0 §7.4): all processes agree on a context,
+//! and those whose part has failed tell the others.
 
 use crate::arguments::*;
 use crate::types::*;
@@ -11,8 +11,8 @@ use weft_mpi::error::{Error, Result};
 use weft_mpi::object::{Communicator, Group, PeerId};
 use weft_mpi::process::{lock, with};
 
-/// Agrees with the processes of `place` on the context of a new communicator of `group`, with what `fill` puts into it,
-/// and hands out its handle; MPI_COMM_NULL when this process is not in `group`.
+/// Agrees with the processes of `place` on the context of a new communicator of `group`, with what `fill`
+/// puts into it, and hands out its handle; MPI_COMM_NULL when this process is not in `group`.
 pub(super) fn create(
     creation: Creation,
     place: CollectiveScope,
@@ -42,8 +42,9 @@ pub(super) fn add(
     })
 }
 
-/// Agrees with the processes of `place` on the context of a new intercommunicator between `local` and `remote`, and hands out its handle;
-/// MPI_COMM_NULL when this process is not in `local`, or one of the groups is empty (MPI-5.0 §7.4.2).
+/// Agrees with the processes of `place` on the context of a new intercommunicator between `local` and
+/// `remote`, and hands out its handle; MPI_COMM_NULL when this process is not in `local`, or one of the
+/// groups is empty (MPI-5.0 §7.4.2).
 pub(super) fn create_between(
     creation: Creation,
     place: CollectiveScope,
@@ -57,8 +58,8 @@ pub(super) fn create_between(
     create(creation, place, local, newcomm, |object| object.connect(remote, is_first))
 }
 
-/// What MPI_Comm_create does with an intercommunicator: `group` is the part of the local group that is in the new one; `place` is that of
-/// an agreement of all its processes.
+/// What MPI_Comm_create does with an intercommunicator: `group` is the part of the local group that is in the
+/// new one; `place` is that of an agreement of all its processes.
 pub(super) fn create_part_between(
     comm: MPI_Comm,
     place: CollectiveScope,
@@ -85,7 +86,8 @@ pub(super) fn create_part_between(
     create_between(Creation::Create, place, group, remote, is_first, newcomm)
 }
 
-/// With `WEFT_CHECK`, all processes of the communicator must have come to the same call. The nonblocking ones are not compared: they would wait.
+/// With `WEFT_CHECK`, all processes of the communicator must have come to the same call. The nonblocking ones
+/// are not compared: they would wait.
 pub(super) fn compared(comm: MPI_Comm) -> Result<()> {
     let mut process = lock();
     if !process.checks_calls {
@@ -95,8 +97,8 @@ pub(super) fn compared(comm: MPI_Comm) -> Result<()> {
     check_now(process, place, Call::default()).map(drop)
 }
 
-/// Arguments of a constructor that are checked before anything is done. What is wrong with them the other processes of `comm` are told, which come to the same
-/// call, and wait for this one there (decision 0194).
+/// Arguments of a constructor that are checked before anything is done. What is wrong with them the other
+/// processes of `comm` are told, which come to the same call, and wait for this one there (decision 0194).
 pub(crate) fn told(comm: MPI_Comm, creation: Creation, checks: impl FnOnce() -> Result<()>) -> Result<()> {
     checks().inspect_err(|error| refuse(comm, creation, error))
 }

@@ -1,4 +1,5 @@
-//! One-sided communication (MPI-5.0 §12): windows and what synchronizes them; what moves data is in `one_sided/operations.rs`.
+//! One-sided communication (MPI-5.0 §12): windows and what synchronizes them; what moves data is in
+//! `one_sided/operations.rs`.
 
 pub(crate) mod operations;
 
@@ -39,8 +40,8 @@ fn create(
             match (part.here, *lock) {
                 _ if prepared.is_dynamic() => None,
                 (0, _) => None,
-                // SAFETY: memory that the program gives is as long as it says; memory that has been mapped as long as has been agreed. It is
-                // unmapped when the window is gone.
+                // SAFETY: memory that the program gives is as long as it says; memory that has been mapped as
+                // long as has been agreed. It is unmapped when the window is gone.
                 (_, 0) => Some(unsafe { Exposed::new(here, part.size) }),
                 (_, lock) => {
                     let lock = std::ptr::with_exposed_provenance_mut(lock);

@@ -1,5 +1,5 @@
-//! What an implementation gets for a parameter: a value, or a place, an array or a string of `crate::arguments` made of the pointer
-//! that C hands over.
+//! What an implementation gets for a parameter: a value, or a place, an array or a string of
+//! `crate::arguments` made of the pointer that C hands over.
 
 use super::super::spec::{Direction, Form, Parameter};
 use super::{Entry, is_pointer, rust_name, rust_scalar};
@@ -17,7 +17,8 @@ const ROOMS: &[(&str, &str)] = &[
 ];
 
 impl Entry<'_> {
-    /// What the implementation gets for a parameter. The call stands in an `unsafe` block: the caller keeps the contract of the C prototype.
+    /// What the implementation gets for a parameter. The call stands in an `unsafe` block: the caller keeps
+    /// the contract of the C prototype.
     pub(super) fn argument(&self, parameter: &Parameter) -> Result<String> {
         let name = rust_name(parameter);
         let c_type = self.spec.c_type(parameter, self.form);
@@ -45,7 +46,8 @@ impl Entry<'_> {
         })
     }
 
-    /// A string, or the place of one value. `None`: a value, or a pointer that the implementation gets as it is.
+    /// A string, or the place of one value. `None`: a value, or a pointer that the implementation gets as it
+    /// is.
     fn place(&self, parameter: &Parameter, name: &str) -> Option<String> {
         let of_tools = self.symbol.starts_with("MPI_T_");
         match (parameter.kind.as_str(), parameter.direction) {
@@ -137,7 +139,8 @@ impl Entry<'_> {
         is_number.then(|| self.as_wide(length, &rust_name(length)))
     }
 
-    /// An output whose width depends on the form goes through a 64-bit local: the lines before and after the call.
+    /// An output whose width depends on the form goes through a 64-bit local: the lines before and after the
+    /// call.
     pub(super) fn wide_local(&self, parameter: &Parameter) -> Result<Option<(String, Option<String>)>> {
         if !self.is_wide_output(parameter) {
             return Ok(None);

@@ -40,8 +40,8 @@ pub(crate) fn reduce_local(
     unsafe { memory::reduce_local(operation, description.as_ref(), inbuf.as_ptr(), inoutbuf.as_ptr(), count as u64) }
 }
 
-/// What programs call for a few elements again and again: a predefined operation on a predefined datatype depends on no object, so it needs no lock.
-/// False: nothing is done, because it is something else, or wrong.
+/// What programs call for a few elements again and again: a predefined operation on a predefined datatype
+/// depends on no object, so it needs no lock. False: nothing is done, because it is something else, or wrong.
 ///
 /// # Safety
 /// Buffers that are apart, and somewhere, hold `count` items.
@@ -80,7 +80,8 @@ unsafe fn create_operation(function: usize, large: bool, commute: c_int, op: Out
     if function == 0 {
         return Err(Error::new(MPI_ERR_ARG, "user_fn is a null pointer"));
     }
-    // SAFETY: the caller gives a function of this type, for operands of the datatypes that it will be used with (MPI-5.0 §6.9.5).
+    // SAFETY: the caller gives a function of this type, for operands of the datatypes that it will be used
+    // with (MPI-5.0 §6.9.5).
     let function = unsafe { UserFunction::new(function, large) };
     let operation = weft_mpi::object::UserOperation { function, commutative: commute != 0 };
     let handle = with(|process| process.objects.operations.insert(operation));

@@ -1,4 +1,5 @@
-//! One-sided operations (MPI-5.0 §12.3): put, get and the accumulates. Those on memory that is mapped here are done without the lock of the process.
+//! One-sided operations (MPI-5.0 §12.3): put, get and the accumulates. Those on memory that is mapped here
+//! are done without the lock of the process.
 
 use crate::arguments::*;
 use crate::constants::*;
@@ -57,14 +58,16 @@ struct Target {
 }
 
 impl Target {
-    /// Where it is, if this thread may access it without the lock of the process, and `origin` is described alike.
+    /// Where it is, if this thread may access it without the lock of the process, and `origin` is described
+    /// alike.
     #[inline]
     fn spot(&self, win: MPI_Win, origin: &Operand) -> Option<Spot> {
         let alike = origin.datatype == self.datatype && origin.count == self.count;
         if alike { one_sided::spot(win.0, self.rank, self.disp, self.count, self.datatype.0) } else { None }
     }
 
-    /// Combines its elements with those of `origin` without the lock of the process, if that can be done; what they were goes to `result`, if there is one.
+    /// Combines its elements with those of `origin` without the lock of the process, if that can be done;
+    /// what they were goes to `result`, if there is one.
     #[inline]
     fn update(&self, win: MPI_Win, origin: Operand, result: Option<Operand>, op: MPI_Op) -> bool {
         let Some(op) = weft_mpi::predefined::operation(op.0) else { return false };
@@ -77,7 +80,8 @@ impl Target {
         let into = result.map_or(std::ptr::null_mut(), |result| result.address.as_ptr());
         // What is not used is not looked at (MPI-5.0 §12.3.4).
         let spot = self.spot(win, if op == Op::NoOp { &own } else { &origin });
-        // SAFETY: `Buffer::new` was promised what count and datatype say, until the operation is complete. `spot` has compared origin and target.
+        // SAFETY: `Buffer::new` was promised what count and datatype say, until the operation is complete.
+        // `spot` has compared origin and target.
         spot.filter(|spot| reduce::supports(op, spot.element)).is_some_and(|spot| unsafe {
             spot.memory.update(spot.offset, (op, spot.element), spot.bytes, origin.address.as_ptr(), into)
         })
@@ -94,7 +98,8 @@ struct Found<'a> {
 }
 
 impl Target {
-    /// What it means in this window; `None`: there is nothing to be done. `bytes`: of the data that goes there or comes from there, if it matters.
+    /// What it means in this window; `None`: there is nothing to be done. `bytes`: of the data that goes
+    /// there or comes from there, if it matters.
     #[inline]
     fn find<'a>(
         &self,
@@ -154,7 +159,8 @@ fn out_of_range(target: &Target, size: u64) -> Error {
     Error::new(MPI_ERR_RMA_RANGE, message)
 }
 
-/// Ends the call of an operation: writes its request where the program wants it, and hands over what is under way.
+/// Ends the call of an operation: writes its request where the program wants it, and hands over what is under
+/// way.
 #[inline]
 fn hand_out(process: &mut Process, made: Made, win: MPI_Win, request: Option<Out<MPI_Request>>) -> Result<()> {
     if !made.is_over {
@@ -194,7 +200,8 @@ enum Way {
 #[inline(always)]
 fn transfer(way: Way, origin: Operand, target: Target, win: MPI_Win) -> Result<()> {
     let address: *mut u8 = origin.address.as_ptr();
-    // SAFETY: `Buffer::new` was promised what count and datatype say, until the operation is complete. `spot` has compared origin and target.
+    // SAFETY: `Buffer::new` was promised what count and datatype say, until the operation is complete. `spot`
+    // has compared origin and target.
     unsafe {
         if let Some(Spot { memory, offset, bytes, .. }) = target.spot(win, &origin)
             && match way {

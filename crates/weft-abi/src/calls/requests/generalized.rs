@@ -21,7 +21,8 @@ pub(super) fn complete(callbacks: &Generalized, status: &mut MPI_Status) -> c_in
 
 /// Asks for the status of a complete request.
 pub(super) fn query(callbacks: &Generalized, status: &mut MPI_Status) -> c_int {
-    // SAFETY: the program gave MPI_Grequest_start a function of this type (MPI-5.0 §13.2), to be called like this.
+    // SAFETY: the program gave MPI_Grequest_start a function of this type (MPI-5.0 §13.2), to be called like
+    // this.
     unsafe {
         let function: QueryFunction = std::mem::transmute(callbacks.query);
         function(callbacks.extra_state as *mut c_void, status)
