@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use weft_mpi::constants;
-use weft_mpi::settings::Settings;
+use weft_mpi::settings::{COSTS, Settings};
 
 /// What the command line may say.
 #[derive(Debug, clap::Args)]
@@ -32,6 +32,9 @@ pub(crate) struct Options {
     /// Print the table by which algorithms of collectives are chosen: with changes, it is one for WEFT_COLLECTIVES_TABLE
     #[arg(long)]
     collectives: bool,
+    /// Print what parts of moving a message cost, by which protocols are chosen: with changes, it is a file for WEFT_COSTS
+    #[arg(long)]
+    costs: bool,
     /// Say by the exit code whether this process may copy from the memory of that one
     #[arg(long, hide = true, value_name = "PID")]
     copy_from: Option<i32>,
@@ -48,6 +51,8 @@ pub(crate) struct Info {
     memory: links::Memory,
     /// How messages travel, by kind of peer and situation.
     messages: Vec<travel::Journey>,
+    /// The protocols, what they cost, and which sizes follow from that.
+    protocols: travel::Protocols,
     /// Algorithms of collectives among 8 processes, each on a node of its own.
     collectives: Vec<choices::Choice>,
     settings: Vec<variables::Row>,
@@ -80,6 +85,9 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         crate::out::write(format_args!("{}", weft_mpi::algorithms::choice::BUILT_IN));
         return ExitCode::SUCCESS;
     }
+    if options.costs {
+        return costs();
+    }
     let info = collect();
     let written = if options.json {
         serde_json::to_string_pretty(&info).map(|text| text + "\n").unwrap_or_default()
@@ -90,12 +98,27 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     ExitCode::from(u8::from(!info.is_usable()))
 }
 
+/// Prints the costs that count here.
+fn costs() -> ExitCode {
+    match Settings::read(|name| std::env::var(name).ok()) {
+        Ok(settings) => crate::out::write(format_args!("{}", settings.costs)),
+        Err(sentence) => {
+            crate::out::say!("weft info: {sentence}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
 fn collect() -> Info {
     let read = Settings::read(|name| std::env::var(name).ok());
     let settings = read.clone().unwrap_or_else(|_| Settings::read(|_| None).expect("the defaults make sense"));
     let machine = machine::Machine::here(settings.shm_dir.as_deref());
     let addresses = links::Addresses::of(&settings);
     let links = links::all(&settings, &machine, &addresses);
+    let here = travel::Here::of(&settings, &machine, &links, &addresses);
+    let path = std::env::var(COSTS.name).ok().filter(|path| read.is_ok() && !path.is_empty());
+    let origin = path.map_or_else(|| "built in".to_owned(), |path| format!("{}={path}", COSTS.name));
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     Info {
         weft: Weft {
@@ -105,7 +128,8 @@ fn collect() -> Info {
             command: std::env::current_exe().map_or_else(|_| "?".into(), |path| path.display().to_string()),
         },
         library: library::Library::find(),
-        messages: travel::journeys(&travel::Here::of(&settings, &machine, &links, &addresses)),
+        messages: travel::journeys(&here),
+        protocols: travel::protocols(&here, origin),
         links,
         memory: links::Memory::of(&settings, &machine, &addresses),
         addresses,

@@ -27,7 +27,7 @@ use crate::error::Error;
 use crate::group::PeerId;
 use crate::messages::{self, Messages, Outgoing, PeerAccess};
 use crate::peers::{NewPeer, Peers, Route};
-use crate::protocols::{self, RING_PIECE_BYTES, SINGLE_COPY_BYTES_MIN};
+use crate::protocols::{self, Choices, CostModel, RING_PIECE_BYTES};
 use crate::request::{Cancellation, Send, State};
 use crate::transport::{Node, Platform, SleepMode};
 use crate::windows::Windows;
@@ -67,6 +67,8 @@ pub struct Parts<P: Platform> {
     pub secret: Secret,
     /// Largest message that is sent without asking, in bytes; `None`: what suits the route.
     pub eager_limit: Option<u64>,
+    /// What moving bytes costs here.
+    pub costs: CostModel,
     /// Memory for small messages that nobody has asked for, beyond the credit of their senders, bytes.
     pub unexpected_bytes: u64,
     /// After so much silence a peer of another node counts as failed; zero: never.
@@ -92,6 +94,7 @@ pub struct Engine<P: Platform> {
     said_eager_limit: Option<u64>,
     /// Largest message that is sent without asking where the route does not say less, in bytes.
     eager_limit: u64,
+    choices: Choices,
     frame_max: u64,
     /// Largest message that goes into a ring without a request, in bytes.
     immediate_max: u64,
@@ -110,8 +113,9 @@ impl<P: Platform> Engine<P> {
     /// Puts the parts together.
     pub fn new(parts: Parts<P>) -> Self {
         let frame_max = parts.node.as_ref().map_or(0, |node| (node.frame_max() - HEAD_MAX) as u64);
-        let peers = Peers::new(parts.number, parts.host, parts.memory, protocols::is_wide(frame_max));
-        let eager_limit = protocols::eager_limit(parts.eager_limit, u64::MAX);
+        let (streams, cooperative_bytes_min) = (protocols::is_wide(frame_max), parts.costs.cooperative_bytes_min());
+        let peers = Peers::new(parts.number, parts.host, parts.memory, streams, cooperative_bytes_min);
+        let eager_limit = protocols::eager_limit(parts.eager_limit, &parts.costs, u64::MAX);
         let mut messages = Messages::new();
         messages.set_unexpected_max(parts.unexpected_bytes);
         Self {
@@ -127,6 +131,7 @@ impl<P: Platform> Engine<P> {
             windows: Windows::default(),
             said_eager_limit: parts.eager_limit,
             eager_limit,
+            choices: Choices::new(parts.costs),
             frame_max,
             immediate_max: eager_limit.min(frame_max).min(RING_PIECE_BYTES),
             myself: VecDeque::new(),
@@ -203,9 +208,15 @@ impl<P: Platform> Engine<P> {
     pub fn start_receive(&mut self, handle: usize) {
         let room = self.messages.post(handle, &mut self.peers);
         // Posting alone brings nothing to send.
-        if room.is_none_or(|room| room >= SINGLE_COPY_BYTES_MIN) {
+        if room.is_none_or(|room| self.may_be_copied(room)) {
             self.follow_up(handle, room.is_some());
         }
+    }
+
+    /// Whether a message of `bytes` bytes may be copied between processes of a node by the kernel. Short ones never are, whatever that costs.
+    #[inline(always)]
+    pub fn may_be_copied(&self, bytes: u64) -> bool {
+        bytes > RING_PIECE_BYTES && bytes >= self.choices.single_copy_bytes_min()
     }
 
     /// A receive has taken its message, or a large one has been posted.

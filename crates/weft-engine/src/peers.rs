@@ -141,6 +141,8 @@ pub(crate) struct Neighbours<P: Platform> {
     pub(crate) copied: bool,
     /// Rings are large enough for what is copied by both sides at once.
     pub(crate) streams: bool,
+    /// Smallest message of which both sides copy a part, bytes.
+    pub(crate) cooperative_bytes_min: u64,
     /// There is somebody whose memory we may read.
     pub(crate) copies: bool,
 }
@@ -180,7 +182,13 @@ pub struct Peers<P: Platform> {
 
 impl<P: Platform> Peers<P> {
     /// Only this process, which others know as `number`.
-    pub(crate) fn new(number: u32, host: Option<Arc<str>>, memory: P::Memory, streams: bool) -> Self {
+    pub(crate) fn new(
+        number: u32,
+        host: Option<Arc<str>>,
+        memory: P::Memory,
+        streams: bool,
+        cooperative_bytes_min: u64,
+    ) -> Self {
         let near = Neighbours {
             memory,
             common: None,
@@ -190,6 +198,7 @@ impl<P: Platform> Peers<P> {
             bounce: Vec::new(),
             copied: false,
             streams,
+            cooperative_bytes_min,
             copies: false,
         };
         let own = PeerId::FIRST;

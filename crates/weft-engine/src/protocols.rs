@@ -1,53 +1,52 @@
-//! Which protocol carries a message: a pure function of what is known of the message, of the route and of the receiver. Nothing here moves
-//! a byte; `crate::engine` collects the [`Facts`], asks [`choose`], and does what it says.
+//! Which protocol carries a message. Nothing here moves a byte; `crate::engine` collects the [`Facts`], asks [`Choices::choose`], and
+//! does what it says.
 //!
-//! | protocol | when | costs |
-//! |---|---|---|
-//! | [`Protocol::Eager`] | the message fits the receiver's credit and the limit for its size | the receiver copies it if no receive is posted |
-//! | [`Protocol::WriteToPosted`] | on a node: a receive that it matches is posted where senders see it, and its process computes | one copy, by the sender |
-//! | [`Protocol::Announce`] | everything else: the data stays here until the receiver asks for it, or fetches it | a round trip, and one copy on a node |
+//! Each protocol is a row of [`ROWS`]: when it is possible, and what it costs as a function of the size and the situation. Costs come from
+//! a [`CostModel`]. For a class of peers and a situation the rows are compiled into ranges of sizes once; a message looks its size up.
 //!
-//! Thresholds and their reasons are in docs/decisions/0107 (a node), 0069 and 0079 (between nodes), 0193 (what carriers write by themselves).
+//! Thresholds and their reasons are in docs/decisions/0107 (a node), 0069 and 0079 (between nodes), 0193 (what carriers write by
+//! themselves); 0204 says how costs take the place of thresholds.
+
+mod choices;
+mod costs;
+mod rows;
 
 use crate::transport::Wish;
 
-/// Smaller messages are not worth two system calls for a copy between processes.
-pub const SINGLE_COPY_BYTES_MIN: u64 = 16 << 10;
-/// From this size on a message is copied by both of its sides, if both are inside MPI.
-pub const COOPERATIVE_BYTES_MIN: u64 = 64 << 10;
+pub use choices::{Choices, Range, offers};
+pub use costs::{COST_PS_MAX, Cost, CostModel};
+pub use rows::{Offer, ROWS, Row};
+
 /// Larger messages go through a ring in pieces, of this size at least: while the receiver copies one out, the sender copies the next
 /// one in.
 pub const RING_PIECE_BYTES: u64 = 8 << 10;
-/// While so many bytes of messages that the peer has not acknowledged are on their way, larger ones that nobody waits for are announced: the
-/// announcement's round trip passes unnoticed then, and their data needs no copy in the flow's queue. Onto an idle path they leave
-/// at once, and so do those that their sender waits for.
-const BUSY_BYTES: usize = 32 << 10;
-/// Largest message that is sent unasked then.
-const BUSY_EAGER_MAX: u64 = 16 << 10;
-/// So long may a message be that goes through a ring unasked although it is above the eager limit: if its receiver waits for it and it is
-/// for a receive that is posted, both sides copy at the same time, each its half of the way. Where processors share a cache
-/// that is quicker than copies by the kernel.
-const PIPE_BYTES_MAX: u64 = 512 << 10;
-/// The same where they do not.
-const STREAMED_PIPE_BYTES_MAX: u64 = 128 << 10;
+/// A path is busy while more bytes than this are queued for the peer or not acknowledged by it. The round trip of an announcement passes
+/// unnoticed then, and what is announced needs no copy in the flow's queue. Onto an idle path messages leave at once, and so do those that
+/// their sender waits for.
+pub const BUSY_BYTES: usize = 32 << 10;
 /// Largest frame of the smallest ring in which two sides do not hinder each other.
 const PIPE_FRAME_MIN: u64 = 64 << 10;
 
-/// Largest message that is sent unasked where neither `WEFT_EAGER_LIMIT` nor the route says another, bytes.
-pub const EAGER_LIMIT: u64 = 64 << 10;
-
-// What goes through a ring in one piece is written to no posted receive.
-const _: () = assert!(RING_PIECE_BYTES < SINGLE_COPY_BYTES_MIN && SINGLE_COPY_BYTES_MIN <= COOPERATIVE_BYTES_MIN);
-const _: () = assert!(BUSY_EAGER_MAX <= BUSY_BYTES as u64 && STREAMED_PIPE_BYTES_MAX <= PIPE_BYTES_MAX);
+/// Largest message that is sent unasked where neither `WEFT_EAGER_LIMIT` nor the route says another, bytes, by the costs that are built in.
+pub const EAGER_LIMIT: u64 = CostModel::BUILT_IN.eager_limit();
 
 /// Whether rings with frames of at most so many bytes are large enough that both sides copy at once.
 pub const fn is_wide(frame_max: u64) -> bool {
     frame_max >= PIPE_FRAME_MIN
 }
 
-/// What is known of the route.
+/// Peers to which messages travel in the same way. It does not change from one message to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RouteFacts {
+pub struct PeerClass {
+    /// The route.
+    pub route: RouteClass,
+    /// What a message may be to be sent unasked on this route, bytes: [`eager_limit`].
+    pub eager_limit: u64,
+}
+
+/// What is known of a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteClass {
     /// To this process itself.
     Myself,
     /// Through a ring in shared memory.
@@ -56,12 +55,11 @@ pub enum RouteFacts {
         frame_max: u64,
         /// Plain stores to it are quick: its two processors share a cache, as far as is known.
         is_near: bool,
+        /// The two processes may copy from and to each other's memory.
+        is_copied: bool,
     },
     /// Over a network.
-    Network {
-        /// Bytes of messages that are queued or not acknowledged.
-        queued: usize,
-    },
+    Network,
 }
 
 /// What is known of the receiver, on a node; between nodes nothing is.
@@ -80,43 +78,51 @@ impl Receiver {
     pub const UNKNOWN: Self = Self { posted: Wish::None, is_inside: false, has_announced: false };
 }
 
-/// Everything that the choice depends on.
+/// Everything but the size and the peer that the choice depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Facts {
-    /// Bytes of the message.
-    pub bytes: u64,
-    /// Its sender must hear of the match (MPI-5.0 §3.4).
+pub struct Situation {
+    /// The sender must hear of the match (MPI-5.0 §3.4).
     pub is_synchronous: bool,
-    /// The program waits for it in the call that starts it.
+    /// The program waits for the message in the call that starts it.
     pub is_blocking: bool,
     /// Its data is one run of memory.
     pub is_contiguous: bool,
-    /// What it may be to be sent unasked on this route: [`eager_limit`].
-    pub eager_limit: u64,
     /// The receiver has room for it unasked at present.
     pub has_credit: bool,
-    /// The route.
-    pub route: RouteFacts,
+    /// More than [`BUSY_BYTES`] of earlier messages are queued or not acknowledged, on a network.
+    pub is_path_busy: bool,
     /// The receiver.
     pub receiver: Receiver,
     /// The message could not be written to the receive that is posted: another has it, or an earlier message has not found its own.
     pub write_failed: bool,
 }
 
+/// Everything that the choice depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Bytes of the message.
+    pub bytes: u64,
+    /// The peer.
+    pub class: PeerClass,
+    /// The rest.
+    pub situation: Situation,
+}
+
 /// How a message travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// Its sender writes it to the receive that is posted. If that fails the choice is made again, with [`Facts::write_failed`].
-    WriteToPosted,
     /// It is sent unasked, in pieces if it is long.
     Eager,
-    /// It is announced.
-    Announce {
-        /// With its address, so that a process of the node can fetch it.
-        with_address: bool,
-        /// Both sides wait, so they copy at the same time: through the ring, or, with its address, each a part of it.
-        is_cooperative: bool,
-    },
+    /// It is sent unasked although it is longer than the eager limit: both sides copy at the same time, each its half of the way.
+    Pipeline,
+    /// Its sender writes it to the receive that is posted. If that fails the choice is made again, with [`Situation::write_failed`].
+    WriteToPosted,
+    /// It is announced with its address, so that its receiver, a process of the node, can fetch it.
+    Fetch,
+    /// It is announced with its address, and each side copies a part of it.
+    Cooperate,
+    /// It is announced without an address: its receiver asks for it.
+    ClearToSend,
 }
 
 /// Why, for people.
@@ -154,69 +160,11 @@ impl std::fmt::Display for Reason {
 
 /// Largest message that is sent unasked on a route, bytes: what the user has `said`, or what suits the route. `placed_above`: longer ones are
 /// better announced there, since the carrier writes them to where they belong ([`crate::transport::Placement::eager_max`]).
-pub fn eager_limit(said: Option<u64>, placed_above: u64) -> u64 {
-    said.unwrap_or(EAGER_LIMIT.min(placed_above))
+pub fn eager_limit(said: Option<u64>, costs: &CostModel, placed_above: u64) -> u64 {
+    said.unwrap_or_else(|| costs.eager_limit().min(placed_above))
 }
 
-/// Largest message of this kind that is sent unasked, in bytes.
-pub fn eager_max(facts: &Facts) -> u64 {
-    match facts.route {
-        // The answer must not overtake the last piece.
-        RouteFacts::Ring { frame_max, .. } if facts.is_synchronous => {
-            facts.eager_limit.min(frame_max.min(RING_PIECE_BYTES))
-        }
-        RouteFacts::Network { queued } if !facts.is_blocking && queued > BUSY_BYTES => {
-            facts.eager_limit.min(BUSY_EAGER_MAX)
-        }
-        _ => facts.eager_limit,
-    }
-}
-
-/// Largest message that goes through a ring while both sides wait for it, in bytes.
-fn pipe_max(route: RouteFacts) -> u64 {
-    match route {
-        RouteFacts::Ring { frame_max, .. } if !is_wide(frame_max) => 0,
-        RouteFacts::Ring { is_near: true, .. } => PIPE_BYTES_MAX,
-        RouteFacts::Ring { is_near: false, .. } => STREAMED_PIPE_BYTES_MAX,
-        _ => 0,
-    }
-}
-
-/// Which protocol carries the message, and why.
-pub fn choose(facts: &Facts) -> (Protocol, Reason) {
-    let Facts { bytes, is_blocking, route, .. } = *facts;
-    let Receiver { posted, is_inside, has_announced } = facts.receiver;
-    let is_large = bytes >= SINGLE_COPY_BYTES_MIN;
-    // A receiver that waits inside MPI fetches what is announced, and the program goes on here.
-    let is_fetched = is_large && is_inside && facts.is_contiguous;
-    if is_large && posted != Wish::None && !is_fetched && !facts.write_failed {
-        return (Protocol::WriteToPosted, Reason::Posted);
-    }
-    // Where both sides wait for the message all the same, each copies its half of the way at the same time.
-    let is_piped = is_blocking && is_fetched && posted == Wish::Awaited;
-    let is_expected = is_large && posted != Wish::None && is_fetched && !has_announced;
-    let fits = bytes <= eager_max(facts);
-    let fits_pipe = is_piped && !facts.is_synchronous && bytes <= pipe_max(route);
-    if (fits || fits_pipe) && facts.has_credit && (is_piped || !is_expected) {
-        return (Protocol::Eager, if fits { Reason::Fits } else { Reason::BothWait });
-    }
-    let reason = match route {
-        _ if fits && !facts.has_credit => Reason::NoCredit,
-        _ if is_expected => Reason::Fetched,
-        RouteFacts::Network { .. } if bytes <= facts.eager_limit => Reason::Busy,
-        _ => Reason::TooLong,
-    };
-    // The program waits here, and as far as is known it does where the message goes.
-    let is_cooperative = is_blocking && posted != Wish::Posted && bytes >= COOPERATIVE_BYTES_MIN;
-    let with_address = facts.is_contiguous
-        && match route {
-            RouteFacts::Myself => true,
-            // Its receiver asks for it without one, and it comes through the ring, which is quick if both are near.
-            RouteFacts::Ring { frame_max, is_near } => !(is_cooperative && is_wide(frame_max) && is_near),
-            RouteFacts::Network { .. } => false,
-        };
-    (Protocol::Announce { with_address, is_cooperative }, reason)
-}
-
+#[cfg(test)]
+mod before;
 #[cfg(test)]
 mod tests;

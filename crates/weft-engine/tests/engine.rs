@@ -20,6 +20,7 @@ use weft_engine::engine::Parts;
 use weft_engine::error::ErrorClass;
 use weft_engine::memory::UserData;
 use weft_engine::peers::{NewPeer, Route};
+use weft_engine::protocols::CostModel;
 use weft_engine::request::{Mode, Receive, Request, Send, State};
 use weft_engine::transport::{Address, Arrival, Carrier, CarrierAttributes, Diagnostics, Outcome, send_one_by_one};
 use weft_net::faults::{Faults, Plan};
@@ -306,6 +307,7 @@ fn a_peer_that_never_answers_fails_what_waits_for_it() {
         carriers: Carriers::new(vec![Box::new(Queue::new(0, &wire))]),
         secret: weft_core::wire::Secret::new([7; 16]),
         eager_limit: Some(1_000),
+        costs: CostModel::BUILT_IN,
         unexpected_bytes: 0,
         peer_timeout: weft_core::time::Duration::default(),
     });
@@ -356,6 +358,7 @@ fn node_engines(count: usize, single_copy: bool) -> Vec<Engine> {
                 carriers: Carriers::NONE,
                 secret: weft_core::wire::Secret::new([7; 16]),
                 eager_limit: None,
+                costs: CostModel::BUILT_IN,
                 unexpected_bytes: 0,
                 peer_timeout: weft_core::time::Duration::default(),
             });
@@ -980,6 +983,7 @@ fn who_sleeps_before_it_has_looked_at_the_network_wakes_to_ask_those_it_waits_fo
         carriers: Carriers::new(vec![Box::new(Queue::new(0, &wire))]),
         secret: weft_core::wire::Secret::new([7; 16]),
         eager_limit: Some(1_000),
+        costs: CostModel::BUILT_IN,
         unexpected_bytes: 0,
         peer_timeout: SECOND,
     });

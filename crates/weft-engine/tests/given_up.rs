@@ -23,6 +23,7 @@ use weft_engine::error::{Error, ErrorClass};
 use weft_engine::group::Group;
 use weft_engine::memory::SharedBuffer;
 use weft_engine::peers::Route;
+use weft_engine::protocols::CostModel;
 use weft_engine::request::{Mode, Receive, Request, Send, State};
 use weft_engine::schedules::{Cursor, Progress};
 use weft_net::shared;
@@ -70,6 +71,7 @@ fn together(count: usize) -> Vec<Engine> {
             carriers: Carriers::NONE,
             secret: weft_core::wire::Secret::new([7; 16]),
             eager_limit: None,
+            costs: CostModel::BUILT_IN,
             unexpected_bytes: 0,
             peer_timeout: weft_core::time::Duration::default(),
         });

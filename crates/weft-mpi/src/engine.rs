@@ -43,5 +43,5 @@ pub use weft_engine::carriers::{BoxedCarrier, CarrierId, Carriers, Hop, RailTraf
 pub use weft_engine::engine::{Received, Traffic};
 pub use weft_engine::messages::{CREDIT_BYTES, CREDIT_PER_MESSAGE};
 pub use weft_engine::peers::{NewPeer, Route};
-pub use weft_engine::protocols::{self, SINGLE_COPY_BYTES_MIN};
+pub use weft_engine::protocols;
 pub use weft_engine::transport::{Placement, Wish};

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use weft_core::collective::choice::{Choices, Operation, Table};
 use weft_core::flow::{AckScheme, Settings as FlowSettings};
 use weft_core::time::Duration;
+use weft_engine::protocols::CostModel;
 use weft_net::{fabric, faults, verbs};
 
 use crate::context::COMMUNICATORS_MAX;
@@ -192,6 +193,15 @@ pub const SHM_DIR: Setting = Setting {
     meaning: "where the shared memory of a host lies; another directory is taken, and said, when it is too small",
     reader: Reader::Library,
 };
+/// What moving messages costs.
+pub const COSTS: Setting = Setting {
+    name: "WEFT_COSTS",
+    default: "",
+    allowed: "the path of a file with costs",
+    meaning: "what the parts of moving a message cost here, in the place of what is built in: protocols are chosen by it; `weft info --costs` \
+              prints it, with how it is written; the same for all ranks of a host",
+    reader: Reader::Library,
+};
 /// A table of the user's for collectives.
 pub const COLLECTIVES_TABLE: Setting = Setting {
     name: "WEFT_COLLECTIVES_TABLE",
@@ -352,7 +362,7 @@ pub const REGISTRY: Setting = Setting {
 };
 
 /// All of them, in the order in which they are shown.
-pub const TABLE: [&Setting; 39] = [
+pub const TABLE: [&Setting; 40] = [
     &LINK,
     &INTERFACE,
     &FABRIC_PROVIDER,
@@ -366,6 +376,7 @@ pub const TABLE: [&Setting; 39] = [
     &EAGER_LIMIT,
     &UNEXPECTED_BYTES,
     &SINGLE_COPY,
+    &COSTS,
     &SHM_DIR,
     &PROGRESS,
     &ACK,
@@ -493,8 +504,8 @@ impl Links {
     const AUTO: Self = Self { shared: true, udp: true, ethernet: true, ..Self::NONE };
 }
 
-/// Most bytes of a table for collectives.
-const TABLE_BYTES_MAX: u64 = 1 << 20;
+/// Most bytes of a file that a setting names: a table for collectives, or costs.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 fn choices(variable: &impl Fn(&str) -> Option<String>) -> Result<Choices, String> {
     let mut forced = Vec::new();
@@ -511,12 +522,22 @@ fn choices(variable: &impl Fn(&str) -> Option<String>) -> Result<Choices, String
 }
 
 fn users_table(path: &str) -> Result<Table, String> {
-    let says = |what: String| format!("{}={path}: {what}", COLLECTIVES_TABLE.name);
+    users_file(&COLLECTIVES_TABLE, path, Table::parse)
+}
+
+fn costs(variable: &impl Fn(&str) -> Option<String>) -> Result<CostModel, String> {
+    let file = COSTS.value(variable).map(|path| users_file(&COSTS, &path, |text| text.parse()));
+    Ok(file.transpose()?.unwrap_or_default())
+}
+
+/// What `parse` makes of the file at `path`, which is the value of `setting`.
+fn users_file<T>(setting: &Setting, path: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<T, String> {
+    let says = |what: String| format!("{}={path}: {what}", setting.name);
     let file = std::fs::File::open(path).map_err(|error| says(error.to_string()))?;
     let mut text = String::new();
-    std::io::Read::read_to_string(&mut std::io::Read::take(file, TABLE_BYTES_MAX), &mut text)
+    std::io::Read::read_to_string(&mut std::io::Read::take(file, FILE_BYTES_MAX), &mut text)
         .map_err(|error| says(error.to_string()))?;
-    Table::parse(&text).map_err(says)
+    parse(&text).map_err(says)
 }
 
 /// Every setting of the library.
@@ -532,6 +553,8 @@ pub struct Settings {
     pub shm_dir: Option<PathBuf>,
     /// `WEFT_SINGLE_COPY`: whether large messages of a node are copied directly between address spaces.
     pub single_copy: bool,
+    /// `WEFT_COSTS`: what moving messages costs.
+    pub costs: CostModel,
     /// `WEFT_CHECK`: whether what processes call is compared.
     pub check: bool,
     /// `WEFT_COLLECTIVES_TABLE`, `WEFT_BCAST` and so on: how algorithms of collectives are chosen.
@@ -645,6 +668,7 @@ impl Settings {
             multicast: multicast(&variable),
             communicators: communicators(&variable)?,
             choices: choices(&variable)?,
+            costs: costs(&variable)?,
             sealed: switch(&SEALED, &variable)?,
             verbose_errors: switch(&VERBOSE_ERRORS, &variable)?,
             interface: INTERFACE.value(&variable),

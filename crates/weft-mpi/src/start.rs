@@ -167,6 +167,7 @@ fn connect(settings: &Settings, members: &Members, mut links: Opened) -> Result<
         carriers,
         secret: Secret::new(*secret.expose()),
         eager_limit: settings.eager_limit,
+        costs: settings.costs,
         unexpected_bytes: settings.unexpected_bytes,
         peer_timeout: settings.peer_timeout,
     };

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 
 use super::Info;
 use super::links::Address;
-use super::travel::Stretch;
+use super::travel::{ProtocolCost, Stretch};
 
 /// Whether there is colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +43,8 @@ const NAME_LETTERS: usize = 20;
 const LINE_LETTERS: usize = 118;
 /// Letters of the sizes of messages.
 const SIZE_LETTERS: usize = 16;
+/// The same of a cost.
+const COST_LETTERS: usize = 19;
 
 struct Page {
     text: String,
@@ -117,6 +119,7 @@ pub(crate) fn page(info: &Info, style: Style) -> String {
     links(&mut page, info);
     memory(&mut page, info);
     messages(&mut page, info);
+    protocols(&mut page, info);
     collectives(&mut page, info);
     settings(&mut page, info);
     page.text
@@ -228,10 +231,54 @@ fn messages(page: &mut Page, info: &Info) {
     }
 }
 
+fn protocols(page: &mut Page, info: &Info) {
+    let protocols = &info.protocols;
+    page.section("Protocols, and what they cost");
+    for row in &protocols.rows {
+        page.line(row.name, row.when);
+        for ProtocolCost { fixed_ps, per_byte_ps, peer, situations } in &row.costs {
+            let cost = cost(*fixed_ps, *per_byte_ps);
+            page.line("", &format!("  {cost:COST_LETTERS$} {peer}: {}", situations.join("; or ")));
+        }
+    }
+    page.line("costs", &protocols.origin);
+    let smallest =
+        |bytes: Option<u64>| bytes.map_or_else(|| "never".to_owned(), |least| format!("from {}", size(least)));
+    let thresholds = &protocols.thresholds;
+    page.remark(&format!(
+        "sent unasked {} where nothing says another limit; copied by the kernel {}, by both sides {}",
+        up_to(thresholds.eager_limit),
+        smallest(thresholds.single_copy_bytes_min),
+        smallest(thresholds.cooperative_bytes_min),
+    ));
+    page.remark("weft info --costs prints what each part costs");
+}
+
+/// A cost in words: so much at once, and so much for each byte.
+fn cost(fixed_ps: u64, per_byte_ps: u64) -> String {
+    let fixed = format!("{:.2} us", fixed_ps as f64 / 1e6);
+    let each = format!("{per_byte_ps} ps/B");
+    match (fixed_ps, per_byte_ps) {
+        (0, 0) => "nothing".to_owned(),
+        (0, _) => each,
+        (_, 0) => fixed,
+        _ => format!("{fixed} + {each}"),
+    }
+}
+
+/// Whether so many bytes are a few whole KiB or MiB.
+fn is_round(count: u64) -> bool {
+    const UNITS: [u64; 2] = [1 << 10, 1 << 20];
+    UNITS.iter().any(|unit| count.is_multiple_of(*unit) && count / unit < 1024)
+}
+
+/// A number of bytes, in a round number where that is exact.
+fn size(count: u64) -> String {
+    if is_round(count) { bytes(count) } else { format!("{count} bytes") }
+}
+
 /// The sizes that are at most so many bytes, in round numbers where that is exact.
 fn up_to(most: u64) -> String {
-    const UNITS: [u64; 2] = [1 << 10, 1 << 20];
-    let is_round = |count: u64| UNITS.iter().any(|unit| count.is_multiple_of(*unit) && count / unit < 1024);
     match most {
         _ if is_round(most) => format!("up to {}", bytes(most)),
         _ if is_round(most + 1) => format!("below {}", bytes(most + 1)),

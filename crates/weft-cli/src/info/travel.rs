@@ -1,8 +1,10 @@
-//! How messages travel: by which protocol and which carrier a message of each size goes to each kind of peer, and why. The answers are
-//! those of the function that every rank asks for each message (`weft_mpi::engine::protocols`), so no threshold stands here.
+//! How messages travel: by which protocol and which carrier a message of each size goes to each kind of peer, and why; and what the protocols
+//! cost. The answers are those of the rows that every rank asks for its messages (`weft_mpi::engine::protocols`), so no threshold stands here.
 
 use serde::Serialize;
-use weft_mpi::engine::protocols::{Facts, Protocol, Receiver, RouteFacts, choose, eager_limit};
+use weft_mpi::engine::protocols::{
+    Choices, CostModel, PeerClass, Protocol, ROWS, Range, Receiver, RouteClass, Situation, eager_limit, offers,
+};
 use weft_mpi::engine::{CREDIT_BYTES, CREDIT_PER_MESSAGE, HEAD_MAX, RUN_PACKETS, Wish};
 use weft_mpi::settings::Settings;
 use weft_net::shared;
@@ -10,8 +12,6 @@ use weft_net::shared;
 use super::links::{Addresses, Link, Written};
 use super::machine::Machine;
 
-/// Sizes are looked at up to two to the power of this.
-const BYTES_LOG_MAX: u32 = 40;
 /// The links that carry what raw frames do not, and their names in sentences.
 const BULK: [(&str, &str); 3] = [("udp", "UDP"), ("fabric", "libfabric"), ("verbs", "the RDMA device")];
 /// Ranks of this host for which rings are meant: with more they may be smaller.
@@ -22,6 +22,8 @@ const RANKS: usize = 2;
 pub(crate) struct Here {
     /// What `WEFT_EAGER_LIMIT` says; none where it leaves that to the route.
     eager_limit: Option<u64>,
+    /// What moving bytes costs.
+    costs: CostModel,
     /// Payload of the largest frame of a ring, bytes; none where ranks of this host share no memory.
     frame_max: Option<u64>,
     /// Whether ranks of this host copy directly from each other's memory.
@@ -63,6 +65,7 @@ impl Here {
         let memory = shared::memory(RANKS, &wanted).filter(|_| uses("shared"));
         Here {
             eager_limit: settings.eager_limit,
+            costs: settings.costs,
             frame_max: memory.map(|memory| (memory.frame_max - HEAD_MAX) as u64),
             single_copy: settings.single_copy && machine.single_copy.allowed,
             network: Network { raw: uses("ethernet") || uses("xdp"), bulk: BULK.into_iter().find_map(bulk) },
@@ -87,6 +90,8 @@ pub(crate) struct Stretch {
     /// None: there is no limit.
     pub(crate) bytes_max: Option<u64>,
     pub(crate) protocol: &'static str,
+    /// The name of its row among the protocols.
+    pub(crate) row: &'static str,
     pub(crate) carrier: String,
     pub(crate) reason: String,
 }
@@ -95,53 +100,133 @@ const MYSELF: &str = "to itself";
 const NODE: &str = "to this host";
 const HOST: &str = "to other hosts";
 
+/// The protocols, and what decides between them.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct Protocols {
+    /// Where the costs come from.
+    pub(crate) origin: String,
+    pub(crate) costs: Vec<CostRow>,
+    pub(crate) rows: Vec<ProtocolRow>,
+    pub(crate) thresholds: Thresholds,
+}
+
+/// One cost of the model.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct CostRow {
+    pub(crate) name: &'static str,
+    pub(crate) picoseconds: u64,
+    pub(crate) meaning: &'static str,
+}
+
+/// One protocol.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct ProtocolRow {
+    pub(crate) name: &'static str,
+    pub(crate) when: &'static str,
+    /// Costs that differ, each with where it counts.
+    pub(crate) costs: Vec<ProtocolCost>,
+}
+
+/// What a protocol costs in some of the situations in which it is possible.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct ProtocolCost {
+    pub(crate) fixed_ps: u64,
+    pub(crate) per_byte_ps: u64,
+    pub(crate) peer: &'static str,
+    pub(crate) situations: Vec<&'static str>,
+}
+
+/// Sizes that follow from the costs, in bytes; none: no message is that large.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct Thresholds {
+    /// Largest message that is sent unasked where nothing says another limit.
+    pub(crate) eager_limit: u64,
+    /// Smallest message that the kernel copies between processes.
+    pub(crate) single_copy_bytes_min: Option<u64>,
+    /// Smallest message of which both sides copy a part.
+    pub(crate) cooperative_bytes_min: Option<u64>,
+}
+
+/// The protocols as they are chosen from here, by costs that come from `origin`.
+pub(crate) fn protocols(here: &Here, origin: String) -> Protocols {
+    let meanings = CostModel::MEANINGS.iter().zip(here.costs.values());
+    let costs = meanings.map(|((name, meaning), picoseconds)| CostRow { name, picoseconds, meaning });
+    let bounded = |bytes: u64| (bytes != u64::MAX).then_some(bytes);
+    let rows = ROWS.iter().map(|row| {
+        let mut costs: Vec<ProtocolCost> = Vec::new();
+        for known in &SITUATIONS {
+            let class = class(here, known);
+            let offers = offers(&class, &situation(known, true), &here.costs);
+            let Some((_, offer)) = offers.into_iter().find(|(one, _)| one.protocol == row.protocol) else { continue };
+            let (fixed_ps, per_byte_ps, peer) = (offer.cost.fixed_ps, offer.cost.per_byte_ps, known.peer);
+            let same =
+                costs.iter_mut().find(|one| (one.fixed_ps, one.per_byte_ps, one.peer) == (fixed_ps, per_byte_ps, peer));
+            match same {
+                Some(same) => same.situations.push(known.name),
+                None => costs.push(ProtocolCost { fixed_ps, per_byte_ps, peer, situations: vec![known.name] }),
+            }
+        }
+        ProtocolRow { name: row.name, when: row.when, costs }
+    });
+    Protocols {
+        origin,
+        costs: costs.collect(),
+        rows: rows.collect(),
+        thresholds: Thresholds {
+            eager_limit: here.costs.eager_limit(),
+            single_copy_bytes_min: bounded(here.costs.single_copy_bytes_min()),
+            cooperative_bytes_min: bounded(here.costs.cooperative_bytes_min()),
+        },
+    }
+}
+
 /// What is known when a message is sent.
 #[derive(Clone, Copy)]
-struct Situation {
+struct Known {
     peer: &'static str,
     name: &'static str,
     is_blocking: bool,
     receiver: Receiver,
     /// The processors of both sides share a cache.
     is_near: bool,
-    /// Bytes of earlier messages that are on their way over the network.
-    queued: usize,
+    /// Many bytes of earlier messages are on their way over the network.
+    is_path_busy: bool,
 }
 
 /// Nothing is known, and nobody waits.
-const UNKNOWN: Situation = Situation {
+const UNKNOWN: Known = Known {
     peer: NODE,
     name: "nothing is known of the receiver",
     is_blocking: false,
     receiver: Receiver::UNKNOWN,
     is_near: true,
-    queued: 0,
+    is_path_busy: false,
 };
 const WAITS: Receiver = Receiver { posted: Wish::Awaited, is_inside: true, has_announced: false };
 const COMPUTES: Receiver = Receiver { posted: Wish::Posted, is_inside: false, has_announced: false };
 
 /// All that are shown.
-const SITUATIONS: [Situation; 9] = [
-    Situation { peer: MYSELF, name: "MPI_Send", is_blocking: true, ..UNKNOWN },
-    Situation { peer: MYSELF, name: "MPI_Isend", ..UNKNOWN },
-    Situation {
+const SITUATIONS: [Known; 9] = [
+    Known { peer: MYSELF, name: "MPI_Send", is_blocking: true, ..UNKNOWN },
+    Known { peer: MYSELF, name: "MPI_Isend", ..UNKNOWN },
+    Known {
         name: "MPI_Send, the receiver waits inside MPI, on a processor that shares a cache",
         is_blocking: true,
         receiver: WAITS,
         ..UNKNOWN
     },
-    Situation {
+    Known {
         name: "MPI_Send, the receiver waits inside MPI, on a processor that shares none",
         is_blocking: true,
         receiver: WAITS,
         is_near: false,
         ..UNKNOWN
     },
-    Situation { name: "MPI_Isend, the receive is posted, the receiver computes", receiver: COMPUTES, ..UNKNOWN },
-    Situation { name: "MPI_Isend, nothing is known of the receiver", ..UNKNOWN },
-    Situation { peer: HOST, name: "MPI_Send, whatever the receiver does", is_blocking: true, ..UNKNOWN },
-    Situation { peer: HOST, name: "MPI_Isend, whatever the receiver does", ..UNKNOWN },
-    Situation { peer: HOST, name: "MPI_Isend behind many bytes that are on their way", queued: usize::MAX, ..UNKNOWN },
+    Known { name: "MPI_Isend, the receive is posted, the receiver computes", receiver: COMPUTES, ..UNKNOWN },
+    Known { name: "MPI_Isend, nothing is known of the receiver", ..UNKNOWN },
+    Known { peer: HOST, name: "MPI_Send, whatever the receiver does", is_blocking: true, ..UNKNOWN },
+    Known { peer: HOST, name: "MPI_Isend, whatever the receiver does", ..UNKNOWN },
+    Known { peer: HOST, name: "MPI_Isend behind many bytes that are on their way", is_path_busy: true, ..UNKNOWN },
 ];
 
 /// How messages travel, those in standard mode with their data in one run of memory.
@@ -158,111 +243,125 @@ pub(crate) fn journeys(here: &Here) -> Vec<Journey> {
 }
 
 /// What happens to messages of each size.
-fn stretches(here: &Here, situation: &Situation) -> Vec<Stretch> {
-    let mut probes: Vec<u64> = (0..=BYTES_LOG_MAX).map(|log| 1 << log).collect();
-    probes.extend(here.eager_limit.into_iter().flat_map(|limit| [limit, limit + 1]));
-    probes.extend(here.network.written().into_iter().flat_map(|written| [written.eager_max, written.bytes_min]));
-    probes.sort_unstable();
-    let found = changes(&probes, |bytes| travel(here, situation, bytes));
-    let ends = found.iter().skip(1).map(|(start, _)| Some(start - 1)).chain([None]);
-    let stretch = |((bytes_min, (protocol, carrier, reason)), bytes_max): (&(u64, Travel), Option<u64>)| Stretch {
-        bytes_min: *bytes_min,
-        bytes_max,
-        protocol,
-        carrier: carrier.clone(),
-        reason: reason.clone(),
-    };
-    found.iter().zip(ends).map(stretch).collect()
-}
-
-/// From which size on the answer is which, from 0 on. Between two of the probes, which are in order, with one answer it is taken to be
-/// the same; between two others the exact place is looked for.
-fn changes<T: PartialEq>(probes: &[u64], answer: impl Fn(u64) -> T) -> Vec<(u64, T)> {
-    let mut before = 0;
-    let (mut start, mut current) = (0, answer(0));
-    let mut found = Vec::new();
-    for &probe in probes {
-        while answer(probe) != current {
-            let (mut same, mut other) = (before, probe);
-            while other - same > 1 {
-                let middle = same + (other - same) / 2;
-                if answer(middle) == current { same = middle } else { other = middle }
-            }
-            found.push((start, std::mem::replace(&mut current, answer(other))));
-            (start, before) = (other, other);
-        }
-        before = probe;
+fn stretches(here: &Here, situation: &Known) -> Vec<Stretch> {
+    let class = class(here, situation);
+    if class.route == RouteClass::Network && here.network == (Network { raw: false, bulk: None }) {
+        let (carrier, reason) = ("none".into(), "no link leads there".into());
+        return vec![Stretch { bytes_min: 0, bytes_max: None, protocol: "not at all", row: "none", carrier, reason }];
     }
-    found.push((start, current));
+    let mut found: Vec<Stretch> = Vec::new();
+    let mut bytes_min = 0;
+    for Range { bytes_max, protocol, reason } in split(here, &class, ranges(here, situation, &class)) {
+        let carrier = match class.route {
+            RouteClass::Myself => by_itself(protocol).to_owned(),
+            RouteClass::Ring { .. } => on_node(protocol, situation).to_owned(),
+            RouteClass::Network => over_network(here, protocol, bytes_min),
+        };
+        let stretch = Stretch {
+            bytes_min,
+            bytes_max: (bytes_max != u64::MAX).then_some(bytes_max),
+            protocol: name(protocol),
+            row: ROWS.iter().find(|row| row.protocol == protocol).map_or("none", |row| row.name),
+            carrier,
+            reason: reason.to_string(),
+        };
+        bytes_min = bytes_max.saturating_add(1);
+        match found.last_mut() {
+            Some(last) if last.travels_as(&stretch) => last.bytes_max = stretch.bytes_max,
+            _ => found.push(stretch),
+        }
+    }
     found
 }
 
-/// Protocol, carrier and reason, in words.
-type Travel = (&'static str, String, String);
+impl Stretch {
+    fn travels_as(&self, other: &Self) -> bool {
+        (self.row, &self.carrier, &self.reason) == (other.row, &other.carrier, &other.reason)
+    }
+}
 
-/// How one message travels.
-fn travel(here: &Here, situation: &Situation, bytes: u64) -> Travel {
-    let Situation { peer, is_blocking, mut receiver, is_near, queued, .. } = *situation;
-    let route = match (peer, here.frame_max) {
-        (MYSELF, _) => RouteFacts::Myself,
-        (NODE, Some(frame_max)) => RouteFacts::Ring { frame_max, is_near },
+/// The peers that are meant.
+fn class(here: &Here, situation: &Known) -> PeerClass {
+    let (route, placed_above) = match (situation.peer, here.frame_max) {
+        (MYSELF, _) => (RouteClass::Myself, None),
+        (NODE, Some(frame_max)) => {
+            let Known { is_near, .. } = *situation;
+            (RouteClass::Ring { frame_max, is_near, is_copied: here.single_copy }, None)
+        }
         // Without shared memory ranks of this host are reached as those of others.
-        _ => RouteFacts::Network { queued },
+        _ => (RouteClass::Network, here.network.written().map(|written| written.eager_max)),
     };
-    match route {
-        // Boards of posted receives are looked at only where their memory may be written.
-        RouteFacts::Ring { .. } if !here.single_copy => receiver.posted = Wish::None,
-        RouteFacts::Ring { .. } => {}
-        _ => receiver = Receiver::UNKNOWN,
-    }
-    let is_network = matches!(route, RouteFacts::Network { .. });
-    if is_network && here.network == (Network { raw: false, bulk: None }) {
-        return ("not at all", "none".into(), "no link leads there".into());
-    }
-    let placed_above = here.network.written().filter(|_| is_network).map_or(u64::MAX, |written| written.eager_max);
-    let (protocol, reason) = choose(&Facts {
-        bytes,
+    PeerClass { route, eager_limit: eager_limit(here.eager_limit, &here.costs, placed_above.unwrap_or(u64::MAX)) }
+}
+
+/// The situation of a message in standard mode whose data is one run of memory, to a receiver that `has_credit` for it.
+fn situation(known: &Known, has_credit: bool) -> Situation {
+    Situation {
         is_synchronous: false,
-        is_blocking,
+        is_blocking: known.is_blocking,
         is_contiguous: true,
-        eager_limit: eager_limit(here.eager_limit, placed_above),
-        has_credit: bytes + CREDIT_PER_MESSAGE <= CREDIT_BYTES,
-        route,
-        receiver,
+        has_credit,
+        is_path_busy: known.is_path_busy,
+        receiver: known.receiver,
         write_failed: false,
-    });
-    let name = match protocol {
-        Protocol::Eager => "eager",
+    }
+}
+
+/// How messages of each size travel, to a receiver that keeps nothing that it has not asked for: for that long it has credit.
+fn ranges(here: &Here, known: &Known, class: &PeerClass) -> Vec<Range> {
+    const CREDIT_MAX: u64 = CREDIT_BYTES - CREDIT_PER_MESSAGE;
+    let mut choices = Choices::new(here.costs);
+    let mut found: Vec<Range> = Vec::new();
+    for range in choices.ranges(class, &situation(known, true)) {
+        found.push(Range { bytes_max: range.bytes_max.min(CREDIT_MAX), ..*range });
+        if range.bytes_max >= CREDIT_MAX {
+            break;
+        }
+    }
+    let without = choices.ranges(class, &situation(known, false));
+    found.extend(without.iter().filter(|range| range.bytes_max > CREDIT_MAX));
+    found
+}
+
+/// The same, with an end where a carrier begins to write messages by itself.
+fn split(here: &Here, class: &PeerClass, ranges: Vec<Range>) -> Vec<Range> {
+    let written = here.network.written().filter(|_| class.route == RouteClass::Network);
+    let Some(end) = written.and_then(|written| written.bytes_min.checked_sub(1)) else { return ranges };
+    let mut least = 0;
+    let mut all = Vec::new();
+    for range in ranges {
+        if (least..range.bytes_max).contains(&end) {
+            all.push(Range { bytes_max: end, ..range });
+        }
+        all.push(range);
+        least = range.bytes_max.saturating_add(1);
+    }
+    all
+}
+
+fn name(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Eager | Protocol::Pipeline => "eager",
         Protocol::WriteToPosted => "written to its receive",
-        Protocol::Announce { .. } => "announced",
-    };
-    let carrier = match route {
-        RouteFacts::Myself => by_itself(protocol).to_owned(),
-        RouteFacts::Ring { .. } => on_node(protocol, here.single_copy).to_owned(),
-        RouteFacts::Network { .. } => over_network(here, protocol, bytes),
-    };
-    (name, carrier, reason.to_string())
+        Protocol::Fetch | Protocol::Cooperate | Protocol::ClearToSend => "announced",
+    }
 }
 
 fn by_itself(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Eager => "memory of this process",
-        Protocol::WriteToPosted | Protocol::Announce { .. } => "one copy within this process",
+        _ => "one copy within this process",
     }
 }
 
-fn on_node(protocol: Protocol, single_copy: bool) -> &'static str {
+fn on_node(protocol: Protocol, known: &Known) -> &'static str {
     match protocol {
-        Protocol::Eager => "shared ring",
+        Protocol::Eager | Protocol::Pipeline => "shared ring",
         Protocol::WriteToPosted => "single copy by the kernel, made by the sender",
-        Protocol::Announce { with_address: true, is_cooperative: true } if single_copy => {
-            "single copy by the kernel, a part by each side"
-        }
-        Protocol::Announce { with_address: true, is_cooperative: false } if single_copy => {
-            "single copy by the kernel, made by the receiver"
-        }
-        Protocol::Announce { is_cooperative: true, .. } => "shared ring, both sides copying at the same time",
-        Protocol::Announce { is_cooperative: false, .. } => "shared ring",
+        Protocol::Cooperate => "single copy by the kernel, a part by each side",
+        Protocol::Fetch => "single copy by the kernel, made by the receiver",
+        Protocol::ClearToSend if known.is_blocking => "shared ring, both sides copying at the same time",
+        Protocol::ClearToSend => "shared ring",
     }
 }
 
@@ -271,11 +370,11 @@ fn over_network(here: &Here, protocol: Protocol, bytes: u64) -> String {
     match (here.network.raw, here.network.bulk, protocol) {
         (false, None, _) => "none".into(),
         (true, None, _) => "raw frames".into(),
-        (false, Some(Bulk { name, .. }), Protocol::Announce { .. }) if is_written => {
+        (false, Some(Bulk { name, .. }), Protocol::ClearToSend) if is_written => {
             format!("written to where it belongs by {name}")
         }
         (false, Some(Bulk { name, .. }), _) => name.into(),
-        (true, Some(Bulk { name, .. }), Protocol::Eager) => {
+        (true, Some(Bulk { name, .. }), Protocol::Eager | Protocol::Pipeline) => {
             format!("raw frames; {name}, if it fills more than {RUN_PACKETS} packets of {} bytes", here.packet_size)
         }
         (true, Some(Bulk { name, .. }), _) => format!("its announcement in a raw frame, its data by {name}"),
@@ -288,6 +387,7 @@ mod tests {
 
     const HERE: Here = Here {
         eager_limit: None,
+        costs: CostModel::BUILT_IN,
         frame_max: Some(300_000),
         single_copy: true,
         network: Network { raw: true, bulk: Some(Bulk { name: "UDP", written: None }) },
@@ -302,15 +402,6 @@ mod tests {
         let journey = found.next().expect("the situation is shown");
         assert!(found.next().is_none(), "{situation} names several");
         journey.sizes.iter().map(|size| (size.bytes_max, size.protocol)).collect()
-    }
-
-    #[test]
-    fn changes_are_found_at_the_byte_where_they_are() {
-        let probes: Vec<u64> = (0..20).map(|log| 1 << log).collect();
-        let steps = |bytes: u64| [3, 4, 1000, 5000, 5001].iter().filter(|limit| bytes >= **limit).count();
-        let starts: Vec<u64> = changes(&probes, steps).iter().map(|(start, _)| *start).collect();
-        assert_eq!(starts, [0, 3, 4, 1000, 5000, 5001]);
-        assert_eq!(changes(&probes, |_| 7), [(0, 7)]);
     }
 
     #[test]

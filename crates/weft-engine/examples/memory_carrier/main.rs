@@ -17,6 +17,7 @@ use weft_engine::engine::{Engine, Parts};
 use weft_engine::layout::{Element, Layout};
 use weft_engine::memory::{InProcess, SharedBuffer};
 use weft_engine::peers::{NewPeer, Route};
+use weft_engine::protocols::CostModel;
 use weft_engine::request::{Mode, Receive, Request, Send, State};
 use weft_engine::transport::{Address, Carrier, Delivery, EthernetAddress, NoNode, Platform};
 
@@ -63,6 +64,7 @@ fn engine(own: usize, wire: &Arc<Mutex<Wire>>, time: &Arc<AtomicU64>, loss_perce
         carriers: Carriers::new(vec![Box::new(carrier)]),
         secret: weft_core::wire::Secret::new([7; 16]),
         eager_limit: None,
+        costs: CostModel::BUILT_IN,
         unexpected_bytes: 0,
         peer_timeout: settings.peer_timeout,
     });

@@ -11,7 +11,9 @@ use crate::group::PeerId;
 use crate::memory::UserData;
 use crate::messages::{CREDIT_PER_MESSAGE, Outgoing, SMALL_BYTES_MAX};
 use crate::peers::Route;
-use crate::protocols::{self, Facts, Protocol, RING_PIECE_BYTES, Receiver, RouteFacts, SINGLE_COPY_BYTES_MIN};
+use crate::protocols::{
+    self, BUSY_BYTES, Facts, PeerClass, Protocol, RING_PIECE_BYTES, Receiver, RouteClass, Situation,
+};
 use crate::request::{Mode, Send, State};
 use crate::transport::{Node, Platform};
 
@@ -226,7 +228,7 @@ impl<P: Platform> Engine<P> {
         match &self.peers[peer].route {
             // Carriers write from one run of memory only.
             Route::Remote(remote) if data.address().is_some() => {
-                protocols::eager_limit(self.said_eager_limit, remote.placed_above())
+                protocols::eager_limit(self.said_eager_limit, self.choices.costs(), remote.placed_above())
             }
             _ => self.eager_limit,
         }
@@ -235,7 +237,7 @@ impl<P: Platform> Engine<P> {
     /// What is known of a send, its route and its receiver.
     fn facts(&mut self, peer: PeerId, send: &Send) -> Facts {
         let bytes = send.data.len();
-        let receiver = if bytes >= SINGLE_COPY_BYTES_MIN {
+        let receiver = if self.may_be_copied(bytes) {
             Receiver {
                 posted: self.wish(peer, &send.envelope),
                 is_inside: self.is_inside_mpi(peer),
@@ -245,20 +247,26 @@ impl<P: Platform> Engine<P> {
             Receiver::UNKNOWN
         };
         let state = &self.peers[peer];
+        let (route, is_path_busy) = match &state.route {
+            Route::Shared(_) => {
+                let (is_near, is_copied) = (state.writer.is_plain(), state.process != 0);
+                (RouteClass::Ring { frame_max: self.frame_max, is_near, is_copied }, false)
+            }
+            Route::Remote(remote) => (RouteClass::Network, remote.queued_bytes() > BUSY_BYTES),
+            Route::Myself | Route::None(_) => (RouteClass::Myself, false),
+        };
         Facts {
             bytes,
-            is_synchronous: send.mode == Mode::Synchronous,
-            is_blocking: send.blocking,
-            is_contiguous: send.data.address().is_some(),
-            eager_limit: self.eager_limit(peer, &send.data),
-            has_credit: bytes + CREDIT_PER_MESSAGE <= state.matching.credit,
-            route: match &state.route {
-                Route::Shared(_) => RouteFacts::Ring { frame_max: self.frame_max, is_near: state.writer.is_plain() },
-                Route::Remote(remote) => RouteFacts::Network { queued: remote.queued_bytes() },
-                Route::Myself | Route::None(_) => RouteFacts::Myself,
+            class: PeerClass { route, eager_limit: self.eager_limit(peer, &send.data) },
+            situation: Situation {
+                is_synchronous: send.mode == Mode::Synchronous,
+                is_blocking: send.blocking,
+                is_contiguous: send.data.address().is_some(),
+                has_credit: bytes + CREDIT_PER_MESSAGE <= state.matching.credit,
+                is_path_busy,
+                receiver,
+                write_failed: false,
             },
-            receiver,
-            write_failed: false,
         }
     }
 
@@ -271,16 +279,18 @@ impl<P: Platform> Engine<P> {
         let mut facts = self.facts(peer, &send);
         // The second choice is another one: `write_failed` is among the facts.
         loop {
-            match protocols::choose(&facts).0 {
+            match self.choices.choose(&facts).0 {
                 Protocol::WriteToPosted if self.write(peer, handle, &send, None) => {
                     self.peers[peer].note(facts.bytes);
                     return true;
                 }
-                Protocol::WriteToPosted => facts.write_failed = true,
-                Protocol::Eager => return self.send_eagerly(peer, handle, send),
-                Protocol::Announce { .. } if self.lacks_room(peer, facts.bytes) => return false,
-                Protocol::Announce { with_address, is_cooperative } => {
-                    return self.announce(peer, handle, send, with_address, is_cooperative);
+                Protocol::WriteToPosted => facts.situation.write_failed = true,
+                Protocol::Eager | Protocol::Pipeline => return self.send_eagerly(peer, handle, send),
+                Protocol::Fetch | Protocol::Cooperate | Protocol::ClearToSend if self.lacks_room(peer, facts.bytes) => {
+                    return false;
+                }
+                how @ (Protocol::Fetch | Protocol::Cooperate | Protocol::ClearToSend) => {
+                    return self.announce(peer, handle, send, how);
                 }
             }
         }
@@ -312,10 +322,10 @@ impl<P: Platform> Engine<P> {
     }
 
     /// Announces a message, whose data stays here; `false` when its route is full.
-    fn announce(&mut self, peer: PeerId, handle: usize, send: Send, with_address: bool, is_cooperative: bool) -> bool {
+    fn announce(&mut self, peer: PeerId, handle: usize, send: Send, how: Protocol) -> bool {
         let bytes = send.data.len();
-        let address = send.data.address().filter(|_| with_address);
-        if address.is_some() && is_cooperative {
+        let address = send.data.address().filter(|_| how != Protocol::ClearToSend);
+        if how == Protocol::Cooperate {
             self.peers[peer].writer.pass_by(bytes);
         }
         let head = Head::rendezvous(send.envelope, self.messages.requests.wire(handle), bytes, address);
@@ -326,7 +336,7 @@ impl<P: Platform> Engine<P> {
         let Some(entry) = self.messages.requests.get_mut(handle) else { return true };
         entry.state = State::Announced(send.clone());
         // The receive may have been posted after the look above and before the receiver could see this. One that waits inside MPI fetches it.
-        let may_write = bytes >= SINGLE_COPY_BYTES_MIN && !self.is_inside_mpi(peer);
+        let may_write = self.may_be_copied(bytes) && !self.is_inside_mpi(peer);
         if !may_write || !self.write(peer, handle, &send, Some(number)) {
             self.offer(peer, handle, number);
         }

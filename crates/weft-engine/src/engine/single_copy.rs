@@ -16,8 +16,8 @@
 //!   after the one that is written there, if that is by the same sender: it goes on to the next receive that it matches.
 //! - A message that is announced in the ring and written all the same is known by its number when it arrives.
 //!
-//! Between a blocking send and a blocking receive a message of [`COOPERATIVE_BYTES_MIN`] or more is copied by both
-//! ([`Cooperation`]): the receiver says where it goes, and the sender writes a part while the receiver fetches the other.
+//! Between a blocking send and a blocking receive a message that is large enough for that
+//! ([`crate::protocols::CostModel::cooperative_bytes_min`]) is copied by both ([`Cooperation`]): the receiver says where it goes, and the sender writes a part while the receiver fetches the other.
 //! Nonblocking operations leave the copy to one side, so that the other can compute.
 
 mod neighbours;

@@ -1,107 +1,119 @@
 use super::*;
 
-const SIZES: [u64; 17] = [
-    0,
-    8,
-    4 << 10,
-    RING_PIECE_BYTES,
-    RING_PIECE_BYTES + 1,
-    SINGLE_COPY_BYTES_MIN - 1,
-    SINGLE_COPY_BYTES_MIN,
-    SINGLE_COPY_BYTES_MIN + 1,
-    BUSY_EAGER_MAX + 1,
-    COOPERATIVE_BYTES_MIN - 1,
-    COOPERATIVE_BYTES_MIN,
-    STREAMED_PIPE_BYTES_MAX,
-    STREAMED_PIPE_BYTES_MAX + 1,
-    PIPE_BYTES_MAX,
-    PIPE_BYTES_MAX + 1,
-    1 << 30,
-    u64::MAX / 2,
-];
 const LIMITS: [u64; 4] = [0, 8 << 10, 64 << 10, 256 << 10];
-const ROUTES: [RouteFacts; 7] = [
-    RouteFacts::Myself,
-    RouteFacts::Ring { frame_max: 4 << 10, is_near: true },
-    RouteFacts::Ring { frame_max: 4 << 10, is_near: false },
-    RouteFacts::Ring { frame_max: 1 << 20, is_near: true },
-    RouteFacts::Ring { frame_max: 1 << 20, is_near: false },
-    RouteFacts::Network { queued: 0 },
-    RouteFacts::Network { queued: BUSY_BYTES + 1 },
+const ROUTES: [RouteClass; 10] = [
+    RouteClass::Myself,
+    RouteClass::Network,
+    ring(4 << 10, true, true),
+    ring(4 << 10, true, false),
+    ring(4 << 10, false, true),
+    ring(4 << 10, false, false),
+    ring(1 << 20, true, true),
+    ring(1 << 20, true, false),
+    ring(1 << 20, false, true),
+    ring(1 << 20, false, false),
 ];
 const WISHES: [Wish; 3] = [Wish::None, Wish::Posted, Wish::Awaited];
 
-/// All facts, for each size and limit.
-fn each(mut look: impl FnMut(&Facts)) {
-    for (bytes, eager_limit, route, posted) in SIZES.into_iter().flat_map(|bytes| {
-        LIMITS.into_iter().flat_map(move |limit| {
-            ROUTES
-                .into_iter()
-                .flat_map(move |route| WISHES.into_iter().map(move |posted| (bytes, limit, route, posted)))
-        })
-    }) {
-        for bits in 0..1 << 7 {
+const fn ring(frame_max: u64, is_near: bool, is_copied: bool) -> RouteClass {
+    RouteClass::Ring { frame_max, is_near, is_copied }
+}
+
+/// All classes and situations, also those that cannot be: a receiver of which something is known over a network.
+fn each(mut look: impl FnMut(&PeerClass, &Situation)) {
+    for (route, eager_limit) in ROUTES.into_iter().flat_map(|route| LIMITS.map(|limit| (route, limit))) {
+        for (posted, bits) in WISHES.into_iter().flat_map(|posted| (0..1 << 8).map(move |bits| (posted, bits))) {
             let bit = |place: u32| bits >> place & 1 == 1;
-            look(&Facts {
-                bytes,
+            let situation = Situation {
                 is_synchronous: bit(0),
                 is_blocking: bit(1),
                 is_contiguous: bit(2),
-                eager_limit,
                 has_credit: bit(3),
-                route,
-                receiver: Receiver { posted, is_inside: bit(4), has_announced: bit(5) },
-                write_failed: bit(6),
-            });
+                is_path_busy: bit(4),
+                receiver: Receiver { posted, is_inside: bit(5), has_announced: bit(6) },
+                write_failed: bit(7),
+            };
+            look(&PeerClass { route, eager_limit }, &situation);
         }
     }
 }
 
-/// What holds whatever is known.   Expect: what goes beyond credit or limits is announced, what is written has a receive that it is written
-/// to, a choice after a failed write is another one, and only what a process of this node could read has an address.
+/// Models of machines of all kinds, also absurd ones.
+fn models() -> Vec<CostModel> {
+    let mut models = vec![CostModel::BUILT_IN];
+    for (name, _) in CostModel::MEANINGS {
+        for value in [0, 1, 1_000, 50_000_000, COST_PS_MAX] {
+            models.push(format!("{name} {value}").parse().unwrap());
+        }
+    }
+    for all in [0, 1, COST_PS_MAX] {
+        let lines = CostModel::MEANINGS.iter().map(|(name, _)| format!("{name} {all}\n"));
+        models.push(lines.collect::<String>().parse().unwrap());
+    }
+    models
+}
+
+/// Sizes at and around each end of a range.
+fn sizes(ranges: &[Range]) -> impl Iterator<Item = u64> {
+    ranges.iter().flat_map(|range| [range.bytes_max, range.bytes_max.saturating_add(1)]).chain([0])
+}
+
+/// Whatever copies cost.   Expect: ranges have no gaps, and neighbours differ. What goes beyond credit or limits is announced. What is
+/// written has a receive that it is written to, and a choice after a failed write is another one. Only what a process of this node could
+/// read has an address. An answer to a synchronous message does not overtake its last piece.
 #[test]
 fn every_choice_keeps_the_promises_that_others_rely_on() {
-    let mut choices = 0;
-    each(|facts| {
-        choices += 1;
-        let (protocol, reason) = choose(facts);
-        let is_ring = matches!(facts.route, RouteFacts::Ring { .. });
-        match protocol {
-            Protocol::Eager => {
-                assert!(facts.has_credit, "{facts:?}");
-                let is_piped = reason == Reason::BothWait;
-                assert!(facts.bytes <= eager_max(facts) || (is_piped && is_ring && facts.bytes <= PIPE_BYTES_MAX));
-                assert!(!is_piped || (!facts.is_synchronous && facts.is_blocking && facts.receiver.is_inside));
+    for model in models() {
+        let (mut choices, mut again) = (Choices::new(model), Choices::new(model));
+        each(|class, situation| {
+            let ranges = choices.ranges(class, situation).to_vec();
+            assert_eq!(ranges.last().map(|last| last.bytes_max), Some(u64::MAX));
+            for pair in ranges.windows(2) {
+                assert!(pair[0].bytes_max < pair[1].bytes_max);
+                assert_ne!((pair[0].protocol, pair[0].reason), (pair[1].protocol, pair[1].reason), "{ranges:?}");
             }
-            Protocol::WriteToPosted => {
-                assert!(facts.receiver.posted != Wish::None && facts.bytes >= SINGLE_COPY_BYTES_MIN, "{facts:?}");
-                assert!(!facts.write_failed);
-                let again = choose(&Facts { write_failed: true, ..*facts });
-                assert!(again.0 != Protocol::WriteToPosted, "{facts:?}");
+            for bytes in sizes(&ranges) {
+                let facts = Facts { bytes, class: *class, situation: *situation };
+                let (protocol, _) = choices.choose(&facts);
+                let is_ring = matches!(class.route, RouteClass::Ring { .. });
+                let receiver = situation.receiver;
+                match protocol {
+                    Protocol::Eager => assert!(situation.has_credit && bytes <= class.eager_limit, "{facts:?}"),
+                    Protocol::Pipeline => {
+                        assert!(situation.has_credit && is_ring && !situation.is_synchronous, "{facts:?}");
+                        assert!(situation.is_blocking && receiver.is_inside && receiver.posted == Wish::Awaited);
+                    }
+                    Protocol::WriteToPosted => {
+                        assert!(receiver.posted != Wish::None && bytes >= model.single_copy_bytes_min(), "{facts:?}");
+                        let failed = Situation { write_failed: true, ..*situation };
+                        let second = again.choose(&Facts { situation: failed, ..facts }).0;
+                        assert!(!situation.write_failed && second != Protocol::WriteToPosted, "{facts:?}");
+                    }
+                    Protocol::Fetch => {
+                        assert!(situation.is_contiguous && class.route != RouteClass::Network, "{facts:?}");
+                    }
+                    Protocol::Cooperate => assert!(is_ring && situation.is_contiguous && situation.is_blocking),
+                    Protocol::ClearToSend => {}
+                }
+                if let (Protocol::Eager, true, RouteClass::Ring { frame_max, .. }) =
+                    (protocol, situation.is_synchronous, class.route)
+                {
+                    assert!(bytes <= frame_max.min(RING_PIECE_BYTES));
+                }
             }
-            Protocol::Announce { with_address, is_cooperative } => {
-                assert!(!with_address || (facts.is_contiguous && !matches!(facts.route, RouteFacts::Network { .. })));
-                assert!(!is_cooperative || (facts.is_blocking && facts.bytes >= COOPERATIVE_BYTES_MIN));
-                assert!(!matches!(reason, Reason::Fits | Reason::BothWait | Reason::Posted), "{facts:?}");
-            }
-        }
-        // An answer to a synchronous message must not overtake its last piece.
-        if let (Protocol::Eager, true, RouteFacts::Ring { frame_max, .. }) =
-            (protocol, facts.is_synchronous, facts.route)
-        {
-            assert!(facts.bytes <= frame_max.min(RING_PIECE_BYTES));
-        }
-    });
-    assert_eq!(choices, SIZES.len() * LIMITS.len() * ROUTES.len() * WISHES.len() * 128);
+        });
+    }
 }
 
 /// What the receiver does matters only for messages that are large enough for a single copy.
 #[test]
 fn small_messages_ignore_the_receiver() {
-    each(|facts| {
-        if facts.bytes < SINGLE_COPY_BYTES_MIN {
-            let unknown = Facts { receiver: Receiver::UNKNOWN, write_failed: false, ..*facts };
-            assert_eq!(choose(facts), choose(&unknown), "{facts:?}");
+    let mut choices = Choices::new(CostModel::BUILT_IN);
+    each(|class, situation| {
+        let unknown = Situation { receiver: Receiver::UNKNOWN, write_failed: false, ..*situation };
+        for bytes in [0, 8, 8 << 10, (16 << 10) - 1] {
+            let facts = Facts { bytes, class: *class, situation: *situation };
+            assert_eq!(choices.choose(&facts), choices.choose(&Facts { situation: unknown, ..facts }), "{facts:?}");
         }
     });
 }
@@ -109,47 +121,234 @@ fn small_messages_ignore_the_receiver() {
 /// What a carrier would rather write is announced from there on, unless the user has said a limit; no route has more than others by itself.
 #[test]
 fn a_carrier_that_writes_lowers_the_limit_where_nobody_has_said_one() {
-    assert_eq!(eager_limit(None, u64::MAX), EAGER_LIMIT);
-    assert_eq!(eager_limit(None, 20 << 10), 20 << 10);
-    assert_eq!(eager_limit(None, 1 << 20), EAGER_LIMIT);
+    let costs = CostModel::BUILT_IN;
+    assert_eq!(eager_limit(None, &costs, u64::MAX), EAGER_LIMIT);
+    assert_eq!(eager_limit(None, &costs, 20 << 10), 20 << 10);
+    assert_eq!(eager_limit(None, &costs, 1 << 20), EAGER_LIMIT);
     for said in LIMITS {
-        assert!([0, 20 << 10, u64::MAX].into_iter().all(|above| eager_limit(Some(said), above) == said));
+        assert!([0, 20 << 10, u64::MAX].into_iter().all(|above| eager_limit(Some(said), &costs, above) == said));
     }
 }
 
-/// The table as people know it, one line for each kind of message.
+/// Short messages, below 16 KiB: how they travel by the costs that are built in, with an eager limit of 64 KiB. The first line whose words
+/// all hold counts; sizes are the largest of their range.
+const SHORT: &[(&str, &str)] = &[
+    ("network credit", "eager"),
+    ("network", "clear-to-send"),
+    ("standard credit", "eager"),
+    ("myself credit", "eager"),
+    ("wide copied contiguous credit", "eager 8K, fetch"),
+    ("wide credit", "eager 8K, clear-to-send"),
+    ("narrow copied contiguous credit", "eager 4K, fetch"),
+    ("narrow credit", "eager 4K, clear-to-send"),
+    ("contiguous myself", "fetch"),
+    ("contiguous copied", "fetch"),
+    ("", "clear-to-send"),
+];
+
+/// The same for messages of 16 KiB and more.
+const LARGE: &[(&str, &str)] = &[
+    // To this process itself, and over a network.
+    ("myself contiguous credit", "eager 64K, fetch"),
+    ("myself contiguous", "fetch"),
+    ("network busy nonblocking credit", "eager 16K, clear-to-send"),
+    ("myself credit", "eager 64K, clear-to-send"),
+    ("network credit", "eager 64K, clear-to-send"),
+    ("myself", "clear-to-send"),
+    ("network", "clear-to-send"),
+    // Through a ring alone.
+    ("uncopied standard credit", "eager 64K, clear-to-send"),
+    ("uncopied", "clear-to-send"),
+    // The receive is posted, and its process does not fetch the message.
+    ("known untried outside", "write"),
+    ("known untried scattered", "write"),
+    // Both sides wait for this message.
+    ("awaited inside contiguous blocking standard credit wide near", "eager 64K, pipeline 512K, clear-to-send"),
+    ("awaited inside contiguous blocking standard credit wide far", "eager 64K, pipeline 128K, cooperate"),
+    // The receiver fetches it at once, and one side of them may compute.
+    ("known inside contiguous alone nonblocking", "fetch"),
+    ("posted inside contiguous alone", "fetch"),
+    // Nothing is known of the receiver, or nothing that helps.
+    ("scattered standard credit", "eager 64K, clear-to-send"),
+    ("scattered", "clear-to-send"),
+    ("nonblocking standard credit", "eager 64K, fetch"),
+    ("nonblocking", "fetch"),
+    ("posted standard credit", "eager 64K, fetch"),
+    ("posted", "fetch"),
+    ("wide near standard credit", "eager 64K, clear-to-send"),
+    ("wide near", "fetch 64K-1, clear-to-send"),
+    ("standard credit", "eager 64K, cooperate"),
+    ("", "fetch 64K-1, cooperate"),
+];
+
+/// What holds of a class of peers and of a situation, in the words of the tables.
+fn words(class: &PeerClass, situation: &Situation) -> Vec<&'static str> {
+    let Situation { is_synchronous, is_blocking, is_contiguous, has_credit, is_path_busy, receiver, write_failed } =
+        *situation;
+    let either = |is: bool, one, other| if is { one } else { other };
+    let mut words = vec![
+        either(is_synchronous, "synchronous", "standard"),
+        either(is_blocking, "blocking", "nonblocking"),
+        either(is_contiguous, "contiguous", "scattered"),
+        either(has_credit, "credit", "no-credit"),
+    ];
+    match class.route {
+        RouteClass::Myself => words.push("myself"),
+        RouteClass::Network => words.extend(["network", either(is_path_busy, "busy", "idle")]),
+        RouteClass::Ring { frame_max, is_near, is_copied } => words.extend([
+            either(is_wide(frame_max), "wide", "narrow"),
+            either(is_near, "near", "far"),
+            either(is_copied, "copied", "uncopied"),
+            either(receiver.is_inside, "inside", "outside"),
+            // Nothing announced before waits for the receiver.
+            either(receiver.has_announced, "several", "alone"),
+            either(receiver.posted == Wish::None, "unknown", "known"),
+            either(write_failed, "failed", "untried"),
+        ]),
+    }
+    words.extend(match receiver.posted {
+        Wish::None => None,
+        Wish::Posted => Some("posted"),
+        Wish::Awaited => Some("awaited"),
+    });
+    words
+}
+
+/// Ranges in the words of the tables, of the sizes in `sizes` only.
+fn shown(ranges: &[Range], sizes: std::ops::RangeInclusive<u64>) -> String {
+    let mut text: Vec<String> = Vec::new();
+    let mut least = 0;
+    let mut last = None;
+    for range in ranges {
+        if range.bytes_max >= *sizes.start() && least <= *sizes.end() {
+            let name = ROWS.iter().find(|row| row.protocol == range.protocol).map(|row| row.name).unwrap();
+            // Ranges that differ in the reason alone.
+            if last == Some(range.protocol) {
+                text.pop();
+            }
+            last = Some(range.protocol);
+            text.push(match range.bytes_max {
+                most if most >= *sizes.end() => name.to_owned(),
+                most if most % 1024 == 0 => format!("{name} {}K", most / 1024),
+                most => format!("{name} {}K-1", (most + 1) / 1024),
+            });
+        }
+        least = range.bytes_max.saturating_add(1);
+    }
+    text.join(", ")
+}
+
+/// Every class and situation.   Expect: messages travel as the tables say, and each of their lines counts somewhere.
 #[test]
-fn the_choices_that_users_meet_most_often() {
-    let base = Facts {
-        bytes: 8,
+fn messages_travel_as_the_tables_say() {
+    let mut choices = Choices::new(CostModel::BUILT_IN);
+    let mut used = [vec![0; SHORT.len()], vec![0; LARGE.len()]];
+    each(|class, situation| {
+        if class.eager_limit != 64 << 10
+            || class.route == RouteClass::Network && situation.receiver != Receiver::UNKNOWN
+        {
+            return;
+        }
+        let words = words(class, situation);
+        let ranges = choices.ranges(class, situation).to_vec();
+        let tables = [(SHORT, 0..=(16 << 10) - 1), (LARGE, 16 << 10..=u64::MAX)];
+        for ((table, sizes), used) in tables.into_iter().zip(&mut used) {
+            let holds = |line: &str| line.split_whitespace().all(|word| words.contains(&word));
+            let line = table.iter().position(|(line, _)| holds(line)).expect("the last line has no words");
+            used[line] += 1;
+            assert_eq!(shown(&ranges, sizes), table[line].1, "{:?} for {words:?}", table[line].0);
+        }
+    });
+    assert!(used.iter().flatten().all(|count| *count > 0), "{used:?}");
+}
+
+/// The limit for what is sent unasked is the user's, and stands above costs where nobody is known to fetch the message at once.
+#[test]
+fn limits_of_the_user_are_kept() {
+    let near = RouteClass::Ring { frame_max: 1 << 20, is_near: true, is_copied: true };
+    let mut choices = Choices::new(CostModel::BUILT_IN);
+    let mut shown = |route, limit, situation: &Situation| {
+        shown(choices.ranges(&PeerClass { route, eager_limit: limit }, situation), 0..=u64::MAX)
+    };
+    let unknown = Situation {
         is_synchronous: false,
         is_blocking: true,
         is_contiguous: true,
-        eager_limit: 64 << 10,
         has_credit: true,
-        route: RouteFacts::Ring { frame_max: 1 << 20, is_near: true },
+        is_path_busy: false,
         receiver: Receiver::UNKNOWN,
         write_failed: false,
     };
-    let network = RouteFacts::Network { queued: 0 };
-    let busy = RouteFacts::Network { queued: 1 << 20 };
-    let (waits, computes) = (
-        Receiver { posted: Wish::Awaited, is_inside: true, has_announced: false },
-        Receiver { posted: Wish::Posted, is_inside: false, has_announced: false },
-    );
-    let announce = |with_address, is_cooperative| Protocol::Announce { with_address, is_cooperative };
-    let table = [
-        (base, Protocol::Eager, Reason::Fits),
-        (Facts { route: network, bytes: 64 << 10, ..base }, Protocol::Eager, Reason::Fits),
-        (Facts { route: busy, bytes: 64 << 10, is_blocking: false, ..base }, announce(false, false), Reason::Busy),
-        (Facts { route: network, bytes: 1 << 20, ..base }, announce(false, true), Reason::TooLong),
-        (Facts { has_credit: false, ..base }, announce(true, false), Reason::NoCredit),
-        (Facts { bytes: 1 << 20, receiver: computes, ..base }, Protocol::WriteToPosted, Reason::Posted),
-        (Facts { bytes: 256 << 10, receiver: waits, ..base }, Protocol::Eager, Reason::BothWait),
-        (Facts { bytes: 1 << 20, receiver: waits, ..base }, announce(false, true), Reason::Fetched),
-        (Facts { bytes: 1 << 20, receiver: waits, is_blocking: false, ..base }, announce(true, false), Reason::Fetched),
-    ];
-    for (facts, protocol, reason) in table {
-        assert_eq!(choose(&facts), (protocol, reason), "{facts:?}");
+    let waits =
+        Situation { receiver: Receiver { posted: Wish::Awaited, is_inside: true, has_announced: false }, ..unknown };
+    for (route, limit, situation, expected) in [
+        (near, 256 << 10, unknown, "eager 256K, clear-to-send"),
+        (near, 256 << 10, waits, "eager 256K, pipeline 512K, clear-to-send"),
+        (near, 0, unknown, "eager 0K, fetch 64K-1, clear-to-send"),
+        (near, 0, waits, "eager 0K, fetch 16K-1, pipeline 512K, clear-to-send"),
+        (RouteClass::Network, 256 << 10, unknown, "eager 256K, clear-to-send"),
+        (RouteClass::Network, 0, unknown, "eager 0K, clear-to-send"),
+    ] {
+        assert_eq!(shown(route, limit, &situation), expected);
     }
+}
+
+/// Every class and situation.   Expect: the ranges are those of the function that chose by thresholds. Three things differ on purpose: two
+/// reasons that nobody saw, and messages between processes that may not copy from each other are announced without an address.
+#[test]
+fn choices_are_those_that_thresholds_made() {
+    use before::Protocol as Old;
+    let mut choices = Choices::new(CostModel::BUILT_IN);
+    let mut compared = 0;
+    each(|class, situation| {
+        let Situation { is_synchronous, is_blocking, is_contiguous, has_credit, is_path_busy, receiver, write_failed } =
+            *situation;
+        let is_copied = matches!(class.route, RouteClass::Ring { is_copied: true, .. });
+        if !is_copied && (receiver != Receiver::UNKNOWN || write_failed) {
+            return;
+        }
+        let route = match class.route {
+            RouteClass::Myself => before::RouteFacts::Myself,
+            RouteClass::Ring { frame_max, is_near, .. } => before::RouteFacts::Ring { frame_max, is_near },
+            RouteClass::Network => before::RouteFacts::Network { queued: (32 << 10) + usize::from(is_path_busy) },
+        };
+        let facts = |bytes| before::Facts {
+            bytes,
+            is_synchronous,
+            is_blocking,
+            is_contiguous,
+            eager_limit: class.eager_limit,
+            has_credit,
+            route,
+            receiver,
+            write_failed,
+        };
+        let is_ring = matches!(class.route, RouteClass::Ring { .. });
+        let ranges = choices.ranges(class, situation).to_vec();
+        let powers = (0..64).flat_map(|log| [(1_u64 << log) - 1, 1 << log, (1 << log) + 1]);
+        let ends = sizes(&ranges).flat_map(|size| [size.saturating_sub(1), size, size.saturating_add(1)]);
+        for bytes in powers.chain(ends).chain((0..200).map(|step| step * 4099)) {
+            let (old, old_reason) = before::choose(&facts(bytes));
+            let (new, reason) = choices.choose(&Facts { bytes, class: *class, situation: *situation });
+            let expected = match old {
+                Old::Eager if old_reason == Reason::BothWait => Protocol::Pipeline,
+                Old::Eager => Protocol::Eager,
+                Old::WriteToPosted => Protocol::WriteToPosted,
+                Old::Announce { with_address: false, .. } => Protocol::ClearToSend,
+                Old::Announce { .. } if is_ring && !is_copied => Protocol::ClearToSend,
+                Old::Announce { is_cooperative: true, .. } if is_ring => Protocol::Cooperate,
+                Old::Announce { .. } => Protocol::Fetch,
+            };
+            assert_eq!(new, expected, "{bytes} {class:?} {situation:?}");
+            let same = (old_reason, reason);
+            assert!(
+                old_reason == reason
+                    || same == (Reason::NoCredit, Reason::Fetched)
+                    || same == (Reason::Busy, Reason::NoCredit),
+                "{same:?} {bytes} {class:?} {situation:?}"
+            );
+            compared += 1;
+        }
+    });
+    assert!(compared > 2_000_000, "{compared}");
 }

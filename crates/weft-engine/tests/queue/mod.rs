@@ -12,6 +12,7 @@ use weft_engine::carriers::{CarrierId, Carriers, Hop};
 use weft_engine::engine::Parts;
 use weft_engine::group::PeerId;
 use weft_engine::peers::{NewPeer, Route};
+use weft_engine::protocols::CostModel;
 use weft_engine::transport::{
     Address, Arrival, Carrier, CarrierAttributes, Diagnostics, Look, Outcome, Platform, send_one_by_one,
 };
@@ -135,6 +136,7 @@ pub(crate) fn engine(
         carriers,
         secret: weft_core::wire::Secret::new([7; 16]),
         eager_limit: Some(eager_limit),
+        costs: CostModel::BUILT_IN,
         unexpected_bytes: 0,
         peer_timeout,
     });

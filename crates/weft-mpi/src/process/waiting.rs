@@ -13,7 +13,8 @@ use super::{Guard, Process, WAITS, lock, run_due_reductions, tell_events};
 use crate::awaited::Awaited;
 use crate::constants::MPI_THREAD_MULTIPLE;
 use crate::contention::is_contended;
-use crate::engine::{SINGLE_COPY_BYTES_MIN, SleepOn};
+use crate::engine::SleepOn;
+use crate::engine::protocols::RING_PIECE_BYTES;
 
 /// Times that a spinning waiter yields to threads that want the lock before it takes it again.
 const YIELDS_MAX: u32 = 64;
@@ -283,8 +284,9 @@ impl Process {
     /// The call that begins will wait for messages of `bytes` bytes: neighbours may know that before it has looked in vain.
     #[inline]
     pub fn expect_wait(&mut self, bytes: u64) {
-        if bytes >= SINGLE_COPY_BYTES_MIN
+        if bytes > RING_PIECE_BYTES
             && let Some(engine) = &mut self.engine
+            && engine.may_be_copied(bytes)
         {
             engine.set_inside_mpi(true);
         }

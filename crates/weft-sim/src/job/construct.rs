@@ -17,7 +17,7 @@ use weft_engine::engine::{Engine, NewGroup, Parts, Ways};
 use weft_engine::group::{Group, PeerId};
 use weft_engine::memory::InProcess;
 use weft_engine::peers::{NewPeer, Route};
-use weft_engine::protocols::EAGER_LIMIT;
+use weft_engine::protocols::{CostModel, EAGER_LIMIT};
 
 /// Memory for messages before their receives, beyond credit: little, so that senders get it and run out of it.
 pub(super) const UNEXPECTED_BYTES: u64 = 64 << 10;
@@ -34,6 +34,8 @@ pub(super) struct Machine {
     /// Processes of a node copy from each other's memory.
     pub(super) single_copy: bool,
     pub(super) eager_limit: u64,
+    /// What moving bytes costs, as each process believes.
+    pub(super) costs: Vec<CostModel>,
     pub(super) wires: Wires,
     /// Interfaces that carry frames.
     pub(super) raw: u8,
@@ -158,6 +160,7 @@ impl Carriers {
             secret,
             // This one stands for a setting of `auto`: carriers that write may then have a limit of their own.
             eager_limit: (machine.eager_limit != EAGER_LIMIT).then_some(machine.eager_limit),
+            costs: machine.costs[own],
             unexpected_bytes: UNEXPECTED_BYTES,
             peer_timeout: machine.peer_timeout,
         });

@@ -10,6 +10,7 @@ use crate::random::{Random, mix};
 use weft_core::flow::PACKET_SIZE_MIN;
 use weft_core::multicast::Scheme;
 use weft_core::time::{Duration, Instant};
+use weft_engine::protocols::CostModel;
 use weft_engine::request::Mode;
 use weft_engine::transport::Proof;
 
@@ -50,6 +51,11 @@ const MULTICAST: u32 = 300_000;
 /// Programs over other carriers whose paths carry less for a time, or from then on.
 const PATHS_CHANGE: u32 = 200_000;
 
+/// Programs whose processes believe other costs than those that are built in.
+const OTHER_COSTS: u32 = 250_000;
+/// Costs that are believed, as multiples of those that are built in, in quarters.
+const QUARTERS: [u64; 7] = [0, 1, 3, 4, 5, 16, 4000];
+
 /// Programs with windows.
 const WINDOWS: u32 = 300_000;
 
@@ -85,6 +91,11 @@ pub(super) fn program(seed: u64, wanted: Wanted) -> Program {
     let mut paths = Random::new(mix(seed ^ 0x7061_7468_5f6d_7475));
     if paths.chance(PATHS_CHANGE) && machine.wires.ordered.is_none() {
         shrink_paths(&mut machine, &mut paths);
+    }
+    // Also apart.
+    let mut costs = Random::new(mix(seed ^ 0x636f_7374_735f_7361));
+    if costs.chance(OTHER_COSTS) {
+        believe(&mut machine, &mut costs);
     }
     let ranks = machine.ranks();
     let like_the_library = random.chance(100_000);
@@ -140,6 +151,7 @@ fn machine(random: &mut Random, dies: bool, large: bool, wanted: Wanted) -> Mach
     };
     let raw = random.pick(&[0, 0, 1, 2]);
     Machine {
+        costs: vec![CostModel::BUILT_IN; nodes.len()],
         nodes,
         habits,
         single_copy: random.chance(700_000),
@@ -237,6 +249,26 @@ fn shrink_paths(machine: &mut Machine, random: &mut Random) {
         let from = Instant(random.below(3_000_000));
         let to = from + Duration(random.pick(&[1_000_000, 100_000_000, 1_000_000_000_000]));
         machine.wires.nuisances.push(Nuisance::Mtu { bytes, rank, from, to });
+    }
+}
+
+/// Processes believe that some parts of moving a message cost nothing, or far more than they do; all the same, or each something else. Their
+/// messages arrive all the same.
+fn believe(machine: &mut Machine, random: &mut Random) {
+    let changed = random.pick(&[200_000, 500_000, 1_000_000]);
+    let model = |random: &mut Random| -> CostModel {
+        let mut text = String::new();
+        for ((name, _), value) in CostModel::MEANINGS.iter().zip(CostModel::BUILT_IN.values()) {
+            if random.chance(changed) {
+                text += &format!("{name} {}\n", value * random.pick(&QUARTERS) / 4);
+            }
+        }
+        text.parse().expect("these are costs")
+    };
+    let same = model(random);
+    machine.costs.fill(same);
+    if random.chance(500_000) {
+        machine.costs.fill_with(|| model(random));
     }
 }
 

@@ -6,7 +6,6 @@ use crate::group::PeerId;
 use crate::memory;
 use crate::messages::{self, Announced, Fetched, PeerAccess, Withdrawal};
 use crate::peers::{Peers, Table};
-use crate::protocols::COOPERATIVE_BYTES_MIN;
 use crate::transport::{Cooperation, Ending, Fate, Platform, PostedTable, Taker, Ticket};
 
 /// Looks at the sender's part of a shared message before the receiver does something else meanwhile.
@@ -35,7 +34,7 @@ impl<P: Platform> Peers<P> {
     /// Copies a message together with its sender; `None` when nothing has been copied, or all must be again.
     fn fetch_cooperatively(&mut self, announced: &Announced) -> Option<Fetched> {
         let Announced { peer, request, address, data, limit, .. } = announced;
-        let target = data.address().filter(|_| announced.blocking && *limit >= COOPERATIVE_BYTES_MIN)?;
+        let target = data.address().filter(|_| announced.blocking && *limit >= self.near.cooperative_bytes_min)?;
         let pid = self[*peer].process;
         let copies = self.near.memory.clone();
         let Some(posted_table) = self.posted_table(*peer) else {

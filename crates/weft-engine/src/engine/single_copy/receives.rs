@@ -6,7 +6,6 @@ use crate::group::PeerId;
 use crate::memory;
 use crate::messages::{Announced, Fetched, Written};
 use crate::peers::Table;
-use crate::protocols::SINGLE_COPY_BYTES_MIN;
 use crate::request::{Receive, Request, State};
 use crate::transport::{Cooperation, Ending, Fate, Node, Platform, PostedTable, Wanted, number_near};
 
@@ -26,7 +25,7 @@ impl<P: Platform> Engine<P> {
         let (Some(address), length) = (data.address(), data.len()) else { return false };
         // What a call waits for comes through the ring unasked if it is short.
         let unasked = if awaited { self.eager_limit } else { 0 };
-        if length < SINGLE_COPY_BYTES_MIN || length <= unasked {
+        if !self.may_be_copied(length) || length <= unasked {
             return false;
         }
         let requests = &self.messages.requests;

@@ -1,0 +1,186 @@
+//! The choice for each message: rows are compiled, for a class of peers and a situation, into ranges of sizes the first time that they are
+//! asked for. After that a message costs one look-up.
+
+use super::rows::{self, Offer, ROWS, Row};
+use super::{CostModel, Facts, PeerClass, Protocol, Reason, Receiver, RouteClass, Situation};
+use crate::transport::Wish;
+
+/// Classes of peers whose ranges are kept; there are a few in any job. With more, all are compiled anew.
+const CLASSES_MAX: usize = 32;
+/// Situations are numbered below this.
+const SITUATIONS: usize = 1 << 10;
+
+/// Messages of so many bytes that travel in one way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// The largest of them, bytes. The smallest is the one behind the range before.
+    pub bytes_max: u64,
+    /// How they travel.
+    pub protocol: Protocol,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Which protocol carries which message, by the costs of this machine.
+pub struct Choices {
+    costs: CostModel,
+    single_copy_bytes_min: u64,
+    classes: Vec<Compiled>,
+}
+
+/// What has been compiled for a class of peers.
+struct Compiled {
+    class: PeerClass,
+    /// For each situation the number of its ranges, counted from one; zero: they have not been compiled.
+    numbers: Box<[u16; SITUATIONS]>,
+    ranges: Vec<Vec<Range>>,
+}
+
+impl Choices {
+    /// By these costs.
+    pub fn new(costs: CostModel) -> Self {
+        Self { costs, single_copy_bytes_min: costs.single_copy_bytes_min(), classes: Vec::new() }
+    }
+
+    /// The costs.
+    pub fn costs(&self) -> &CostModel {
+        &self.costs
+    }
+
+    /// Smallest message that is copied between processes by the kernel, bytes ([`CostModel::single_copy_bytes_min`]).
+    #[inline]
+    pub fn single_copy_bytes_min(&self) -> u64 {
+        self.single_copy_bytes_min
+    }
+
+    /// Which protocol carries a message, and why.
+    pub fn choose(&mut self, facts: &Facts) -> (Protocol, Reason) {
+        let ranges = self.ranges(&facts.class, &facts.situation);
+        let range = ranges.iter().find(|range| facts.bytes <= range.bytes_max).expect("the last range has no end");
+        (range.protocol, range.reason)
+    }
+
+    /// How messages of each size travel to such a peer, by size and without gaps.
+    pub fn ranges(&mut self, class: &PeerClass, situation: &Situation) -> &[Range] {
+        let situation = situation.as_known_of(class);
+        let at = self.classes.iter().position(|known| known.class == *class).unwrap_or_else(|| {
+            if self.classes.len() == CLASSES_MAX {
+                self.classes.clear();
+            }
+            self.classes.push(Compiled { class: *class, numbers: Box::new([0; SITUATIONS]), ranges: Vec::new() });
+            self.classes.len() - 1
+        });
+        let Compiled { numbers, ranges, .. } = &mut self.classes[at];
+        let number = &mut numbers[situation.number()];
+        if *number == 0 {
+            ranges.push(compile(class, &situation, &self.costs));
+            *number = ranges.len() as u16;
+        }
+        &ranges[usize::from(*number) - 1]
+    }
+}
+
+impl Situation {
+    /// What of it is known of such a peer. Receives are seen where their memory may be written, and the way of bytes where packets are
+    /// counted.
+    fn as_known_of(self, class: &PeerClass) -> Self {
+        match class.route {
+            RouteClass::Ring { is_copied: true, .. } => Self { is_path_busy: false, ..self },
+            RouteClass::Ring { .. } | RouteClass::Myself => Self { is_path_busy: false, ..self.of_unknown_receiver() },
+            RouteClass::Network => self.of_unknown_receiver(),
+        }
+    }
+
+    /// The same if nothing is known of the receiver.
+    fn of_unknown_receiver(self) -> Self {
+        Self { receiver: Receiver::UNKNOWN, write_failed: false, ..self }
+    }
+
+    /// A number of its own, below [`SITUATIONS`].
+    fn number(&self) -> usize {
+        let Self { is_synchronous, is_blocking, is_contiguous, has_credit, is_path_busy, receiver, write_failed } =
+            *self;
+        let Receiver { posted, is_inside, has_announced } = receiver;
+        let posted = match posted {
+            Wish::None => [false, false],
+            Wish::Posted => [true, false],
+            Wish::Awaited => [false, true],
+        };
+        let bits = [
+            is_synchronous,
+            is_blocking,
+            is_contiguous,
+            has_credit,
+            is_path_busy,
+            posted[0],
+            posted[1],
+            is_inside,
+            has_announced,
+            write_failed,
+        ];
+        bits.into_iter().fold(0, |number, bit| number * 2 + usize::from(bit))
+    }
+}
+
+/// The protocols that are possible in a situation with such a peer, and what they offer; for large messages, if the receiver is known.
+pub fn offers(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Vec<(&'static Row, Offer)> {
+    let situation = situation.as_known_of(class);
+    ROWS.iter().filter_map(|row| Some((row, (row.offer)(class, &situation, costs)?))).collect()
+}
+
+/// The ranges of a class in a situation. Of messages that are too short for a copy by the kernel nobody asks what their receiver does.
+fn compile(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Vec<Range> {
+    let least = costs.single_copy_bytes_min();
+    let mut ranges = Vec::new();
+    add_cheapest(&mut ranges, 0..=least - 1, class, &situation.of_unknown_receiver(), costs);
+    add_cheapest(&mut ranges, least..=u64::MAX, class, situation, costs);
+    ranges
+}
+
+/// Adds the ranges of the sizes `sizes`.
+fn add_cheapest(
+    ranges: &mut Vec<Range>,
+    sizes: std::ops::RangeInclusive<u64>,
+    class: &PeerClass,
+    situation: &Situation,
+    costs: &CostModel,
+) {
+    let offers = offers(class, situation, costs);
+    let eager_max = rows::eager_max(class, situation);
+    // Costs are straight lines, so the cheapest offer and the reason change at these sizes only.
+    let mut starts = vec![*sizes.start(), eager_max.saturating_add(1)];
+    for (_, one) in &offers {
+        starts.extend([*one.sizes.start(), one.sizes.end().saturating_add(1)]);
+        for (_, other) in &offers {
+            starts.extend(one.cost.overtakes(other.cost).into_iter().flat_map(|size| [size, size.saturating_add(1)]));
+        }
+    }
+    starts.retain(|start| sizes.contains(start));
+    starts.sort_unstable();
+    starts.dedup();
+    let ends = starts.iter().skip(1).map(|next| next - 1).chain([*sizes.end()]);
+    for (&bytes, bytes_max) in starts.iter().zip(ends) {
+        let possible = offers.iter().filter(|(_, offer)| offer.sizes.contains(&bytes));
+        // Of several that cost the same, `min_by_key` takes the first.
+        let (Row { protocol, .. }, _) =
+            possible.min_by_key(|(_, offer)| offer.cost.of(bytes)).expect("a message can always be announced");
+        let reason = reason(*protocol, class, situation, bytes);
+        match ranges.last_mut() {
+            Some(last) if (last.protocol, last.reason) == (*protocol, reason) => last.bytes_max = bytes_max,
+            _ => ranges.push(Range { bytes_max, protocol: *protocol, reason }),
+        }
+    }
+}
+
+/// Why such a message travels so.
+fn reason(protocol: Protocol, class: &PeerClass, situation: &Situation, bytes: u64) -> Reason {
+    match protocol {
+        Protocol::Eager => Reason::Fits,
+        Protocol::Pipeline => Reason::BothWait,
+        Protocol::WriteToPosted => Reason::Posted,
+        _ if situation.is_fetched_at_once() => Reason::Fetched,
+        _ if bytes > rows::eager_max(class, situation) => Reason::TooLong,
+        _ if !situation.has_credit => Reason::NoCredit,
+        _ => Reason::Busy,
+    }
+}

@@ -1,0 +1,261 @@
+//! What moving bytes costs on this machine and its network. The rows of `rows.rs` add these costs up, and the cheapest row carries a
+//! message. Costs decide how quick a message is, never whether it arrives: two processes with different models understand each other.
+//!
+//! The defaults are true of the machine that they were measured on, an AMD EPYC with two processors (docs/decisions/0107). Where a
+//! measurement leaves a range, the value in it was taken with which rows change at a round size (docs/decisions/0204).
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::RING_PIECE_BYTES;
+
+/// The largest cost that a model may name, picoseconds: about a quarter of an hour. Sums of a few, and of one for each byte, stay far
+/// from the end of 128 bits.
+pub const COST_PS_MAX: u64 = 1_000_000_000_000_000;
+
+/// A cost that grows with the size of a message: so much at once, and so much for each byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// What a message of any size costs, picoseconds.
+    pub fixed_ps: u64,
+    /// What each of its bytes costs in addition, picoseconds.
+    pub per_byte_ps: u64,
+}
+
+impl Cost {
+    /// The cost of a message of `bytes` bytes, picoseconds.
+    pub const fn of(self, bytes: u64) -> u128 {
+        self.fixed_ps as u128 + self.per_byte_ps as u128 * bytes as u128
+    }
+
+    /// The least size from which on this costs no more than `other` does, if it is the one that grows more slowly; `None`: it is not,
+    /// or there is no such size.
+    pub const fn overtakes(self, other: Self) -> Option<u64> {
+        if self.fixed_ps <= other.fixed_ps {
+            return if self.per_byte_ps <= other.per_byte_ps { Some(0) } else { None };
+        }
+        if self.per_byte_ps >= other.per_byte_ps {
+            return None;
+        }
+        Some((self.fixed_ps - other.fixed_ps).div_ceil(other.per_byte_ps - self.per_byte_ps))
+    }
+}
+
+/// Declares the model: its fields with what they mean, their defaults, and the list by which they are shown, read and written.
+macro_rules! cost_model {
+    ($($(#[doc = $meaning:literal])+ $name:ident = $default:literal,)+) => {
+        /// What the parts of moving a message cost, picoseconds.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct CostModel {
+            $($(#[doc = $meaning])+ pub $name: u64,)+
+        }
+
+        impl CostModel {
+            /// The costs that are built in.
+            pub const BUILT_IN: Self = Self { $($name: $default,)+ };
+
+            /// Each cost: its name, and what it means.
+            pub const MEANINGS: &[(&str, &str)] =
+                &[$((stringify!($name), concat!($($meaning),+).trim_ascii_start()),)+];
+
+            /// Each cost, in the order of [`Self::MEANINGS`].
+            pub fn values(&self) -> impl Iterator<Item = u64> {
+                [$(self.$name,)+].into_iter()
+            }
+
+            fn value_mut(&mut self, name: &str) -> Option<&mut u64> {
+                match name {
+                    $(stringify!($name) => Some(&mut self.$name),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+cost_model! {
+    /// on a node: a call by which the kernel copies from one process to another
+    kernel_copy_ps = 1_048_576,
+    /// on a node: each byte that the kernel copies
+    kernel_copy_per_byte_ps = 84,
+    /// on a node: the calls by which both sides copy a part of one message, and what sharing it out takes
+    cooperative_copy_ps = 3_407_872,
+    /// on a node: each byte of a message of which both sides copy a part
+    cooperative_copy_per_byte_ps = 48,
+    /// on a node: each byte that goes through a ring whose two ends copy one after the other
+    ring_in_turn_per_byte_ps = 148,
+    /// on a node: each byte that goes through a ring whose two ends copy at the same time, on processors that share a cache
+    ring_near_per_byte_ps = 36,
+    /// on a node: each byte that goes through a ring whose two ends copy at the same time, on processors that share no cache
+    ring_far_per_byte_ps = 66,
+    /// on a node: each byte that is sent unasked to a receiver that waits, for the times when another message comes first
+    ring_ahead_per_byte_ps = 8,
+    /// on a node: the answer to an announcement, by which the receiver asks for the data
+    ring_answer_ps = 4_194_304,
+    /// on a network: what an announcement costs whose answer nobody waits for
+    announcement_ps = 1_048_600,
+    /// everywhere: what is waited for the answer to an announcement
+    answer_ps = 4_194_304,
+    /// everywhere: each byte that is sent unasked, for the copy that it may need
+    unasked_per_byte_ps = 64,
+}
+
+impl Default for CostModel {
+    fn default() -> Self {
+        Self::BUILT_IN
+    }
+}
+
+impl CostModel {
+    /// Copies by the kernel, made by one side.
+    pub const fn kernel_copy(&self) -> Cost {
+        Cost { fixed_ps: self.kernel_copy_ps, per_byte_ps: self.kernel_copy_per_byte_ps }
+    }
+
+    /// Copies by the kernel, made by both sides.
+    pub const fn cooperative_copy(&self) -> Cost {
+        Cost { fixed_ps: self.cooperative_copy_ps, per_byte_ps: self.cooperative_copy_per_byte_ps }
+    }
+
+    /// What is sent unasked: each byte of it.
+    pub const fn unasked(&self) -> Cost {
+        Cost { fixed_ps: 0, per_byte_ps: self.unasked_per_byte_ps }
+    }
+
+    /// Largest message that is sent unasked where neither `WEFT_EAGER_LIMIT` nor the route says another, bytes: waiting for the answer to
+    /// an announcement would cost more than a copy of the message.
+    pub const fn eager_limit(&self) -> u64 {
+        match self.unasked_per_byte_ps {
+            0 => EAGER_LIMIT_MAX,
+            per_byte => min(self.answer_ps / per_byte, EAGER_LIMIT_MAX),
+        }
+    }
+
+    /// Smallest message that is copied between processes by the kernel, bytes: two copies through a ring, one after the other, would cost
+    /// more. Receives of less room are not posted where senders see them.
+    pub const fn single_copy_bytes_min(&self) -> u64 {
+        let in_turn = Cost { fixed_ps: 0, per_byte_ps: self.ring_in_turn_per_byte_ps };
+        match self.kernel_copy().overtakes(in_turn) {
+            // What goes through a ring in one piece is written to no posted receive.
+            Some(bytes) => max(bytes, RING_PIECE_BYTES + 1),
+            None => u64::MAX,
+        }
+    }
+
+    /// Smallest message that is copied by both of its sides, if both are inside MPI, bytes.
+    pub const fn cooperative_bytes_min(&self) -> u64 {
+        match self.cooperative_copy().overtakes(self.kernel_copy()) {
+            Some(bytes) => max(bytes, self.single_copy_bytes_min()),
+            None => u64::MAX,
+        }
+    }
+}
+
+/// An eager limit that no model goes beyond, bytes: it leaves credit for more than one message.
+const EAGER_LIMIT_MAX: u64 = crate::messages::CREDIT_BYTES / 4;
+
+const fn min(one: u64, other: u64) -> u64 {
+    if one < other { one } else { other }
+}
+
+const fn max(one: u64, other: u64) -> u64 {
+    if one > other { one } else { other }
+}
+
+/// As text: one cost a line, its name and its picoseconds.
+impl fmt::Display for CostModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for ((name, meaning), value) in Self::MEANINGS.iter().zip(self.values()) {
+            writeln!(f, "{name:28} {value:>9}  # {meaning}")?;
+        }
+        Ok(())
+    }
+}
+
+/// From such text. What is behind `#` does not count; a cost that is not named is the one that is built in.
+impl FromStr for CostModel {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut model = Self::BUILT_IN;
+        let mut named = Vec::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            let said = line.split('#').next().unwrap_or_default().trim();
+            if said.is_empty() {
+                continue;
+            }
+            let wrong = |what: &str| format!("line {number}, \"{said}\": {what}");
+            let mut words = said.split_whitespace();
+            let (Some(name), Some(value), None) = (words.next(), words.next(), words.next()) else {
+                return Err(wrong("a line is the name of a cost and its picoseconds"));
+            };
+            let Some(cost) = model.value_mut(name) else {
+                return Err(wrong("there is no cost of that name; `weft info --costs` prints all"));
+            };
+            if named.contains(&name) {
+                return Err(wrong("this cost has been named before"));
+            }
+            named.push(name);
+            *cost = match value.parse() {
+                Ok(value) if value <= COST_PS_MAX => value,
+                _ => return Err(wrong(&format!("a cost is a whole number from 0 to {COST_PS_MAX}, in picoseconds"))),
+            };
+        }
+        Ok(model)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thresholds_of_the_costs_that_are_built_in_are_round_sizes() {
+        let costs = CostModel::BUILT_IN;
+        let thresholds = [costs.single_copy_bytes_min(), costs.cooperative_bytes_min(), costs.eager_limit()];
+        assert_eq!(thresholds, [16 << 10, 64 << 10, 64 << 10]);
+    }
+
+    /// Small costs, all of them.   Expect: from the size that is named on one costs no more, and below it more; where none is named it
+    /// never does, or costs less only as long as messages are short.
+    #[test]
+    fn a_cost_overtakes_another_at_the_byte_where_it_does() {
+        let all = || (0..12).flat_map(|fixed_ps| (0..6).map(move |per_byte_ps| Cost { fixed_ps, per_byte_ps }));
+        for (one, other) in all().flat_map(|one| all().map(move |other| (one, other))) {
+            let cheaper = |bytes: u64| one.of(bytes) <= other.of(bytes);
+            match one.overtakes(other) {
+                Some(size) => {
+                    assert!((size..size + 20).all(cheaper), "{one:?} {other:?}");
+                    assert!((0..size).all(|bytes| !cheaper(bytes)), "{one:?} {other:?}");
+                }
+                None => assert!(!cheaper(1000), "{one:?} {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_model_reads_what_it_writes() {
+        let mut model = CostModel::BUILT_IN;
+        for (number, (name, _)) in (1..).zip(CostModel::MEANINGS) {
+            *model.value_mut(name).unwrap() = number * 1000;
+        }
+        assert_eq!(model.to_string().parse(), Ok(model));
+        assert_eq!("\n# nothing\n".parse(), Ok(CostModel::BUILT_IN));
+        assert_eq!("answer_ps 7 # quick".parse(), Ok(CostModel { answer_ps: 7, ..CostModel::BUILT_IN }));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_its_line() {
+        for (text, said) in [
+            ("answer_ps", "line 1, \"answer_ps\": a line is"),
+            ("answer_ps 1 2", "a line is the name of a cost"),
+            ("\nanswers 1", "line 2, \"answers 1\": there is no cost of that name"),
+            ("answer_ps -1", "a whole number from 0 to 1000000000000000"),
+            ("answer_ps 1000000000000001", "a whole number"),
+            ("answer_ps 1\nanswer_ps 1", "line 2, \"answer_ps 1\": this cost has been named before"),
+        ] {
+            let error = text.parse::<CostModel>().unwrap_err();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+}

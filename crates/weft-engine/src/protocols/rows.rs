@@ -1,0 +1,213 @@
+//! The protocols, one row each: when it is possible, and what it costs.
+//!
+//! When a row is possible is policy, and holds on every machine. It keeps to the receiver's credit and to the limit that the user has
+//! said. It leaves a nonblocking message that stands alone to one copier: the program on the other side may be computing. What a row
+//! costs is the machine's, and comes from the [`CostModel`].
+
+use std::ops::RangeInclusive;
+
+use super::{CostModel, PIPE_FRAME_MIN, PeerClass, Protocol, RING_PIECE_BYTES, Receiver, RouteClass, Situation};
+use crate::protocols::costs::Cost;
+use crate::transport::Wish;
+
+/// A protocol, and the messages that it may carry.
+pub struct Row {
+    /// The protocol.
+    pub protocol: Protocol,
+    /// Its name.
+    pub name: &'static str,
+    /// When it is possible, for people.
+    pub when: &'static str,
+    /// What it offers in a situation with such a peer; `None`: it is not possible.
+    pub(super) offer: fn(&PeerClass, &Situation, &CostModel) -> Option<Offer>,
+}
+
+/// The sizes that a protocol may carry, and what that costs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Bytes of the message.
+    pub sizes: RangeInclusive<u64>,
+    /// Its cost.
+    pub cost: Cost,
+}
+
+/// All protocols. Of two that cost the same the first is taken.
+pub const ROWS: [Row; 6] = [
+    Row {
+        protocol: Protocol::Pipeline,
+        name: "pipeline",
+        when: "through a wide ring, unasked, also above the eager limit: sender and receiver wait for this very message",
+        offer: pipeline,
+    },
+    Row {
+        protocol: Protocol::ClearToSend,
+        name: "clear-to-send",
+        when: "announced; its receiver asks for the data, which comes through the ring or in packets",
+        offer: clear_to_send,
+    },
+    Row {
+        protocol: Protocol::Cooperate,
+        name: "cooperate",
+        when: "announced with its address; both sides wait, and each has the kernel copy a part",
+        offer: cooperate,
+    },
+    Row {
+        protocol: Protocol::Fetch,
+        name: "fetch",
+        when: "announced with its address; its receiver has the kernel copy it",
+        offer: fetch,
+    },
+    Row {
+        protocol: Protocol::WriteToPosted,
+        name: "write",
+        when: "its receive is posted where the sender sees it, and the receiver will not fetch it: the sender has the kernel copy it",
+        offer: write_to_posted,
+    },
+    Row {
+        protocol: Protocol::Eager,
+        name: "eager",
+        when: "sent unasked, within the eager limit and the receiver's credit",
+        offer: eager,
+    },
+];
+
+impl Receiver {
+    /// A receive for this message is posted where the sender sees it.
+    const fn is_known(self) -> bool {
+        !matches!(self.posted, Wish::None)
+    }
+}
+
+impl Situation {
+    /// The receiver waits inside MPI, and so fetches what is announced to it: the program goes on here.
+    const fn would_be_fetched(&self) -> bool {
+        self.receiver.is_known() && self.receiver.is_inside && self.is_contiguous
+    }
+
+    /// Both sides wait for this very message.
+    pub(super) const fn is_awaited_at_both_ends(&self) -> bool {
+        self.is_blocking && self.would_be_fetched() && matches!(self.receiver.posted, Wish::Awaited)
+    }
+
+    /// The receiver fetches the message as soon as it is announced; nothing that was announced before keeps it from that.
+    pub(super) const fn is_fetched_at_once(&self) -> bool {
+        self.would_be_fetched() && !self.receiver.has_announced
+    }
+
+    /// The message may be written to the receive that is posted for it.
+    const fn may_be_written(&self) -> bool {
+        self.receiver.is_known() && !self.would_be_fetched() && !self.write_failed
+    }
+
+    /// Earlier messages are on their way, and nobody waits for this one: the round trip of its announcement passes unnoticed.
+    pub(super) const fn waits_behind_others(&self) -> bool {
+        self.is_path_busy && !self.is_blocking
+    }
+
+    /// As far as is known, the program waits here, and where the message goes.
+    const fn may_use_both_processors(&self) -> bool {
+        self.is_blocking && !matches!(self.receiver.posted, Wish::Posted)
+    }
+}
+
+/// Largest message that is sent unasked because it is short, bytes.
+pub(super) fn eager_max(class: &PeerClass, situation: &Situation) -> u64 {
+    match class.route {
+        // The answer must not overtake the last piece.
+        RouteClass::Ring { frame_max, .. } if situation.is_synchronous => {
+            class.eager_limit.min(frame_max).min(RING_PIECE_BYTES)
+        }
+        _ => class.eager_limit,
+    }
+}
+
+/// The sizes that may be announced. What is short enough to be sent unasked is, unless it is known that its announcement keeps nobody
+/// waiting.
+fn announced_sizes(class: &PeerClass, situation: &Situation) -> Option<RangeInclusive<u64>> {
+    if situation.may_be_written() {
+        return None;
+    }
+    let keeps_nobody_waiting = match class.route {
+        RouteClass::Network => situation.waits_behind_others(),
+        _ => situation.is_fetched_at_once() && !situation.is_awaited_at_both_ends(),
+    };
+    if !situation.has_credit || keeps_nobody_waiting {
+        return Some(0..=u64::MAX);
+    }
+    eager_max(class, situation).checked_add(1).map(|least| least..=u64::MAX)
+}
+
+/// What a byte through a ring costs whose two ends copy at the same time.
+fn ring_at_once(frame_max: u64, is_near: bool, costs: &CostModel) -> u64 {
+    match (frame_max >= PIPE_FRAME_MIN, is_near) {
+        // They hinder each other.
+        (false, _) => costs.ring_in_turn_per_byte_ps,
+        (true, true) => costs.ring_near_per_byte_ps,
+        (true, false) => costs.ring_far_per_byte_ps,
+    }
+}
+
+fn pipeline(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Option<Offer> {
+    let RouteClass::Ring { frame_max, is_near, .. } = class.route else { return None };
+    let is_possible = situation.is_awaited_at_both_ends()
+        && situation.has_credit
+        && !situation.is_synchronous
+        && frame_max >= PIPE_FRAME_MIN;
+    let per_byte_ps = ring_at_once(frame_max, is_near, costs) + costs.ring_ahead_per_byte_ps;
+    is_possible.then_some(Offer { sizes: 0..=u64::MAX, cost: Cost { fixed_ps: 0, per_byte_ps } })
+}
+
+fn clear_to_send(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Option<Offer> {
+    let sizes = announced_sizes(class, situation)?;
+    let cost = match class.route {
+        // What this process sends to itself in one run is fetched.
+        RouteClass::Myself if situation.is_contiguous => return None,
+        RouteClass::Myself => Cost { fixed_ps: 0, per_byte_ps: costs.ring_in_turn_per_byte_ps },
+        RouteClass::Ring { frame_max, is_near, is_copied } => {
+            // One that one side can copy alone leaves the other to compute, unless both wait.
+            if is_copied && situation.is_contiguous && !situation.may_use_both_processors() {
+                return None;
+            }
+            Cost { fixed_ps: costs.ring_answer_ps, per_byte_ps: ring_at_once(frame_max, is_near, costs) }
+        }
+        RouteClass::Network if situation.waits_behind_others() => {
+            Cost { fixed_ps: costs.announcement_ps, per_byte_ps: 0 }
+        }
+        RouteClass::Network => Cost { fixed_ps: costs.announcement_ps + costs.answer_ps, per_byte_ps: 0 },
+    };
+    Some(Offer { sizes, cost })
+}
+
+fn cooperate(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Option<Offer> {
+    let RouteClass::Ring { is_copied: true, .. } = class.route else { return None };
+    let is_possible = situation.is_contiguous && situation.may_use_both_processors();
+    let sizes = announced_sizes(class, situation).filter(|_| is_possible)?;
+    Some(Offer { sizes, cost: costs.cooperative_copy() })
+}
+
+fn fetch(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Option<Offer> {
+    let cost = match class.route {
+        RouteClass::Myself => Cost::default(),
+        RouteClass::Ring { is_copied: true, .. } => costs.kernel_copy(),
+        _ => return None,
+    };
+    let sizes = announced_sizes(class, situation).filter(|_| situation.is_contiguous)?;
+    Some(Offer { sizes, cost })
+}
+
+fn write_to_posted(_: &PeerClass, situation: &Situation, costs: &CostModel) -> Option<Offer> {
+    let sizes = costs.single_copy_bytes_min()..=u64::MAX;
+    situation.may_be_written().then(|| Offer { sizes, cost: costs.kernel_copy() })
+}
+
+fn eager(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Option<Offer> {
+    let per_byte_ps = match class.route {
+        RouteClass::Ring { frame_max, is_near, .. } if situation.is_awaited_at_both_ends() => {
+            ring_at_once(frame_max, is_near, costs)
+        }
+        RouteClass::Ring { .. } | RouteClass::Myself => costs.ring_in_turn_per_byte_ps,
+        RouteClass::Network => costs.unasked_per_byte_ps,
+    };
+    let sizes = 0..=eager_max(class, situation);
+    situation.has_credit.then_some(Offer { sizes, cost: Cost { fixed_ps: 0, per_byte_ps } })
+}
