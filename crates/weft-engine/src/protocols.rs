@@ -165,6 +165,4 @@ pub fn eager_limit(said: Option<u64>, costs: &CostModel, placed_above: u64) -> u
 }
 
 #[cfg(test)]
-mod before;
-#[cfg(test)]
 mod tests;
