@@ -960,6 +960,8 @@ mod tests {
         }
         let said = read(&[("WEFT_COLLECTIVES_TABLE", "/nowhere/at/all")]).unwrap_err();
         assert!(said.starts_with("WEFT_COLLECTIVES_TABLE=/nowhere/at/all: "), "{said}");
+        let said = read(&[("WEFT_COSTS", "/nowhere/at/all")]).unwrap_err();
+        assert!(said.starts_with("WEFT_COSTS=/nowhere/at/all: "), "{said}");
     }
 
     #[test]

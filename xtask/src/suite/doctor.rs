@@ -55,6 +55,26 @@ fn info() -> Vec<Case> {
             let run = Run::new(context.bin("weft")).args(["info", "--json"]).env("WEFT_ACK", "late");
             finish(run, Expected::code(1).says("\"wrong_setting\": \"WEFT_ACK=late"))
         }),
+        Case::new("info: protocols by the costs of a file", |context| {
+            let path = context.work.join("costs");
+            if let Err(error) = std::fs::write(&path, "kernel_copy_ps 2097152 # twice as much\n") {
+                return Outcome::Failed(error.to_string());
+            }
+            let run = |argument: &str| Run::new(context.bin("weft")).args(["info", argument]).env("WEFT_COSTS", &path);
+            let told = Expected::code(0).says("\"single_copy_bytes_min\": 32768").says("\"row\": \"clear-to-send\"");
+            match finish(run("--json"), told.says("\"per_byte_ps\": 84")) {
+                Outcome::Passed => finish(run("--costs"), Expected::code(0).says("kernel_copy_ps                 2097152")),
+                other => other,
+            }
+        }),
+        Case::new("info: costs that make no sense", |context| {
+            let path = context.work.join("no-costs");
+            if let Err(error) = std::fs::write(&path, "kernel_copy_ps 1\nkernel 2\n") {
+                return Outcome::Failed(error.to_string());
+            }
+            let run = Run::new(context.bin("weft")).args(["info", "--costs"]).env("WEFT_COSTS", &path);
+            finish(run, Expected::code(1).says("WEFT_COSTS=").says("line 2, \"kernel 2\": there is no cost of that name"))
+        }),
         Case::new("programs point out a name that is no setting, once", |context| {
             let program = match context.compile("tests/c/probe.c") {
                 Ok(program) => program,

@@ -36,6 +36,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             contained(context, &format!("-n 1 unshare --mount {own} : -n 2 \"$SIZES\""), DIVIDED)
         }),
         Case::new("shared memory only, and none between two ranks: an error, no hang", divided),
+        Case::new("copies that are believed to cost something else: the same messages", other_costs),
     ]
 }
 
@@ -54,6 +55,27 @@ fn with_shm(context: &Context, size: &str, says: &'static str, variable: &str) -
         return Outcome::Skipped("no privilege to mount".into());
     }
     Expected::code(0).says(says).judge(finished)
+}
+
+/// All sizes of messages between ranks that choose protocols by costs of no machine: the kernel copies nearly for nothing, and a ring does; each
+/// rank believes the one or the other.
+fn other_costs(context: &Context) -> Outcome {
+    const COSTS: [(&str, &str); 2] = [
+        ("kernel", "kernel_copy_ps 0\nkernel_copy_per_byte_ps 1\ncooperative_copy_ps 100 # both sides\nring_in_turn_per_byte_ps 900\n"),
+        ("ring", "ring_in_turn_per_byte_ps 1\nring_near_per_byte_ps 0\nring_far_per_byte_ps 0\nring_answer_ps 0\nanswer_ps 1000\n"),
+    ];
+    let attempt = || {
+        for (name, text) in COSTS {
+            std::fs::write(context.work.join(format!("{name}.costs")), text)?;
+        }
+        let here = context.work.display();
+        let script = format!(
+            "[ $((PMI_RANK % 2)) = 0 ] && c=kernel || c=ring; WEFT_COSTS={here}/$c.costs exec {}",
+            context.compile("tests/c/sizes.c")?.display()
+        );
+        context.mpiexec(3).args(["sh", "-c", &script]).limit(END).finish()
+    };
+    Expected::code(0).judge(attempt())
 }
 
 /// Runs a command as root: an ordinary user is root in a user namespace.
