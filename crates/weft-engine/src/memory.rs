@@ -9,6 +9,7 @@
 
 mod bound;
 mod checkers;
+mod copier;
 mod copies;
 mod described;
 mod exposed;
@@ -23,7 +24,6 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use checkers::LOOK_BELOW;
-use copies::{SHORT_BYTES, copy_arrived, copy_run, gather, scatter};
 use described::{PROGRAM_START, nowhere};
 use weft_core::collective::SCRATCH_ALIGNMENT;
 use weft_core::layout::Layout;
@@ -37,6 +37,7 @@ pub use bound::{
 };
 pub(crate) use checkers::note_written;
 pub use checkers::{Access, FindPoison, Report, Sanitizer, attach, label_messages, runs_one_thread};
+pub use copier::{Copier, copy};
 pub use described::{Divisible, Footprint, check_bytes, check_distance, check_items, check_size, packed_size};
 pub use exposed::Exposed;
 pub use in_process::InProcess;
@@ -83,36 +84,45 @@ const _: () = assert!(size_of::<UserData>() == 32, "every request and every mess
 
 #[derive(Clone)]
 enum Shape {
-    /// The packed bytes are one run of the program's memory at `base`.
+    /// The packed bytes are one run of host memory at `base`: what is copied at once.
     Run,
-    /// Several runs of the program's memory, or any items in a [`SharedBuffer`].
-    Items { count: Count, layout: Layout },
+    /// Several runs of host memory, or any items in memory of another kind.
+    Items { items: Items, layout: Layout },
 }
 
-/// How many items there are, and whose memory they are in. MPI counts items with 63 bits; one word leaves a [`UserData`] of one run as
-/// small as it is.
+/// Whose memory data lies in, and so how it is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryKind {
+    /// The program's, which processors read and write.
+    Host,
+    /// A [`SharedBuffer`] of this library: whoever reads or writes it looks whether it is there, and locks it.
+    Buffer,
+}
+
+/// How many items there are, and what kind of memory they are in; one word, which leaves a [`UserData`] of one run as small as it is.
 #[derive(Clone, Copy)]
-struct Count(u64);
+struct Items(u64);
 
-impl Count {
-    const SHARED: u64 = 1 << 63;
+impl Items {
+    /// The kind is in the bits from this one on. MPI counts items with 63 bits; but so many have no bytes, or no memory holds them.
+    const KIND_SHIFT: u32 = 62;
 
-    fn of_program(items: u64) -> Self {
-        assert!(items < Self::SHARED);
-        Self(items)
+    /// `count` items, which have `bytes` bytes.
+    fn new(kind: MemoryKind, count: u64, bytes: u64) -> Self {
+        let count = if bytes == 0 { 0 } else { count };
+        assert!(count < 1 << Self::KIND_SHIFT, "no memory holds {count} items");
+        Self(count | (kind as u64) << Self::KIND_SHIFT)
     }
 
-    fn of_shared(items: u64) -> Self {
-        assert!(items < Self::SHARED);
-        Self(items | Self::SHARED)
+    fn kind(self) -> MemoryKind {
+        match self.0 >> Self::KIND_SHIFT {
+            0 => MemoryKind::Host,
+            _ => MemoryKind::Buffer,
+        }
     }
 
-    fn is_shared(self) -> bool {
-        self.0 & Self::SHARED != 0
-    }
-
-    fn items(self) -> u64 {
-        self.0 & !Self::SHARED
+    fn count(self) -> u64 {
+        self.0 & ((1 << Self::KIND_SHIFT) - 1)
     }
 }
 
@@ -191,7 +201,8 @@ impl UserData {
                     checkers::check_unlabelled::<MESSAGE>()?;
                     checkers::show_items(access, base, count, layout);
                 }
-                (base, bytes, Shape::Items { count: Count::of_program(count), layout: layout.clone() })
+                let items = Items::new(MemoryKind::Host, count, bytes);
+                (base, bytes, Shape::Items { items, layout: layout.clone() })
             }
         };
         Ok(Self { base, bytes, shape })
@@ -200,7 +211,7 @@ impl UserData {
     /// `count` items of `layout` at address `base` of a [`SharedBuffer`].
     fn shared(base: usize, count: u64, layout: &Layout) -> Self {
         let bytes = layout.packed_size(count).expect("what a buffer has room for can be counted");
-        let shape = Shape::Items { count: Count::of_shared(count), layout: layout.clone() };
+        let shape = Shape::Items { items: Items::new(MemoryKind::Buffer, count, bytes), layout: layout.clone() };
         Self { base: std::ptr::without_provenance_mut(base), bytes, shape }
     }
 
@@ -221,6 +232,14 @@ impl UserData {
     pub fn leaked(bytes: usize) -> Self {
         let memory: &'static mut [u64] = Box::leak(vec![0; bytes.div_ceil(8)].into_boxed_slice());
         Self { base: memory.as_mut_ptr().cast(), bytes: bytes as u64, shape: Shape::Run }
+    }
+
+    /// What kind of memory it is in.
+    pub fn kind(&self) -> MemoryKind {
+        match &self.shape {
+            Shape::Run => MemoryKind::Host,
+            Shape::Items { items, .. } => items.kind(),
+        }
     }
 
     /// Packed length in bytes.
@@ -252,12 +271,12 @@ impl UserData {
         let bytes = range.end - range.start;
         match &self.shape {
             Shape::Run => Ok(Self { base: self.base.wrapping_add(range.start as usize), bytes, shape: Shape::Run }),
-            Shape::Items { count, layout } => {
+            Shape::Items { items, layout } => {
                 let too_deep =
                     |error| Error::new(ErrorClass::NoMem, format!("a part of the buffer cannot be described: {error}"));
-                let layout = layout.window(count.items(), range).map_err(too_deep)?;
-                let one = if count.is_shared() { Count::of_shared(1) } else { Count::of_program(1) };
-                Ok(Self { base: self.base, bytes, shape: Shape::Items { count: one, layout } })
+                let layout = layout.window(items.count(), range).map_err(too_deep)?;
+                let items = Items::new(items.kind(), 1, bytes);
+                Ok(Self { base: self.base, bytes, shape: Shape::Items { items, layout } })
             }
         }
     }
@@ -274,11 +293,14 @@ impl UserData {
     pub fn address(&self) -> Option<u64> {
         match &self.shape {
             Shape::Run => Some(self.base as u64),
-            Shape::Items { count, layout } if count.is_shared() => {
-                let (offset, _) = layout.single_run(count.items())?;
-                Some((self.base as u64).wrapping_add_signed(offset))
-            }
-            Shape::Items { .. } => None,
+            Shape::Items { items, layout } => match items.kind() {
+                // It would be one run.
+                MemoryKind::Host => None,
+                MemoryKind::Buffer => {
+                    let (offset, _) = layout.single_run(items.count())?;
+                    Some((self.base as u64).wrapping_add_signed(offset))
+                }
+            },
         }
     }
 
@@ -306,88 +328,6 @@ impl UserData {
             Shape::Items { .. } => None,
         }
     }
-
-    /// Packs the bytes from `offset` on into `out`.
-    ///
-    /// # Panics
-    /// When that reaches past the end.
-    #[inline(always)]
-    pub fn read(&self, offset: u64, out: &mut [u8]) {
-        assert!(self.has(offset, out.len() as u64));
-        match &self.shape {
-            // SAFETY: `new` was promised `bytes` readable bytes at `base`; the range was checked above.
-            Shape::Run => unsafe { copy_run(self.base.add(offset as usize), out.as_mut_ptr(), out.len()) },
-            Shape::Items { count, layout } => self.read_runs(*count, layout, offset, out),
-        }
-    }
-
-    #[inline(never)]
-    fn read_runs(&self, count: Count, layout: &Layout, offset: u64, out: &mut [u8]) {
-        if count.is_shared() {
-            return shared::read_items(self.base.addr(), count.items(), layout, offset, out);
-        }
-        let mut packed = out.as_mut_ptr();
-        layout.batches(count.items(), offset..offset + out.len() as u64, &mut |batch| {
-            let start = self.base.wrapping_offset(batch.offset as isize);
-            // SAFETY: a batch is memory that `new` was promised, and all batches together are `out.len()` long.
-            unsafe { gather(start, &batch, packed) };
-            packed = packed.wrapping_add(batch.length * batch.count as usize);
-        });
-    }
-
-    /// The same, into memory that another process is about to read.
-    ///
-    /// # Panics
-    /// As for [`UserData::read`].
-    #[inline(always)]
-    pub fn read_for_others(&self, offset: u64, out: &mut [u8], writer: &mut Writer) {
-        if out.len() <= SHORT_BYTES || !matches!(self.shape, Shape::Run) {
-            return self.read(offset, out);
-        }
-        assert!(self.has(offset, out.len() as u64));
-        // SAFETY: `new` was promised `bytes` readable bytes at `base`; the range was checked above. `out` is ours.
-        unsafe { writer.copy(self.base.add(offset as usize), out.as_mut_ptr(), out.len()) };
-    }
-
-    /// Unpacks `bytes` to the place of the bytes from `offset` on.
-    ///
-    /// # Panics
-    /// When that reaches past the end.
-    #[inline(always)]
-    pub fn write(&self, offset: u64, bytes: &[u8]) {
-        assert!(self.has(offset, bytes.len() as u64));
-        match &self.shape {
-            // SAFETY: `new` was promised `bytes` writable bytes at `base`; the range was checked above. The source
-            // is a buffer of ours, or memory of the program that MPI forbids to overlap (MPI-5.0 §3.2.4).
-            Shape::Run => unsafe { copy_arrived(bytes.as_ptr(), self.base.add(offset as usize), bytes.len()) },
-            Shape::Items { count, layout } => self.write_runs(*count, layout, offset, bytes),
-        }
-    }
-
-    #[inline(never)]
-    fn write_runs(&self, count: Count, layout: &Layout, offset: u64, bytes: &[u8]) {
-        if count.is_shared() {
-            return shared::write_items(self.base.addr(), count.items(), layout, offset, bytes);
-        }
-        let mut packed = bytes.as_ptr();
-        layout.batches(count.items(), offset..offset + bytes.len() as u64, &mut |batch| {
-            let start = self.base.wrapping_offset(batch.offset as isize);
-            // SAFETY: as in `read_runs`, for writing.
-            unsafe { scatter(packed, start, &batch) };
-            packed = packed.wrapping_add(batch.length * batch.count as usize);
-        });
-    }
-
-    /// As [`UserData::write`], for a part of a message that is larger than a processor's own caches.
-    ///
-    /// # Panics
-    /// As for [`UserData::write`].
-    pub fn write_large(&self, offset: u64, bytes: &[u8], writer: &mut Writer) {
-        let range = offset..offset.wrapping_add(bytes.len() as u64);
-        let Some(to) = self.program_run(&range) else { return self.write(offset, bytes) };
-        // SAFETY: as in `write`; what has arrived in a ring is not the program's memory.
-        unsafe { writer.copy(bytes.as_ptr(), to, bytes.len()) };
-    }
 }
 
 /// A closer look at one run of a buffer that begins at `address`.
@@ -408,98 +348,6 @@ fn look<const MESSAGE: bool>(access: Access, start: *mut u8, bytes: u64, address
     Ok(())
 }
 
-/// Bytes that are copied at once between another process and memory in several runs: what has been packed is still in the cache. The
-/// kernel takes 0.1 µs for each run of its own process, and 0.35 µs for each of another.
-const BOUNCE_BYTES: usize = 64 << 10;
-
-/// Copies the bytes `range` of a message at `address` of process `pid`, which has announced it, to their place in `data`. `bounce` is
-/// memory for messages in several runs, of any length and content. Of this process, what is touched is the range of `data`, which is
-/// checked, whatever `address` is.
-///
-/// # Errors
-/// As the system says; then nothing is known of `data`.
-pub fn fetch(
-    memory: &impl NeighbourMemory,
-    pid: i32,
-    address: u64,
-    data: &UserData,
-    range: Range<u64>,
-    bounce: &mut Vec<u8>,
-) -> std::io::Result<()> {
-    if let Some(to) = data.program_run(&range) {
-        // SAFETY: whoever made `data` promised `len()` writable bytes; the range lies within them.
-        return unsafe { memory.read(pid, address.wrapping_add(range.start), to, (range.end - range.start) as usize) };
-    }
-    for (at, len) in pieces(range) {
-        let piece = grown(bounce, len);
-        // SAFETY: `piece` is a borrow of `len` bytes of ours.
-        unsafe { memory.read(pid, address.wrapping_add(at), piece.as_mut_ptr(), len)? };
-        data.write(at, piece);
-    }
-    Ok(())
-}
-
-/// Copies the bytes `range` of `data` to the same place of a message at `address` of process `pid`, which has asked for them there.
-/// `bounce`: as for [`fetch`]. What is touched at `address` is that process's: see [`NeighbourMemory`].
-///
-/// # Errors
-/// As for [`fetch`].
-pub fn deliver(
-    memory: &impl NeighbourMemory,
-    pid: i32,
-    address: u64,
-    data: &UserData,
-    range: Range<u64>,
-    bounce: &mut Vec<u8>,
-) -> std::io::Result<()> {
-    if let Some(from) = data.program_run(&range) {
-        // SAFETY: whoever made `data` promised `len()` readable bytes; the range lies within them.
-        return unsafe {
-            memory.write(pid, address.wrapping_add(range.start), from, (range.end - range.start) as usize)
-        };
-    }
-    for (at, len) in pieces(range) {
-        let piece = grown(bounce, len);
-        data.read(at, piece);
-        // SAFETY: `piece` is a borrow of `len` bytes of ours.
-        unsafe { memory.write(pid, address.wrapping_add(at), piece.as_ptr(), len)? };
-    }
-    Ok(())
-}
-
-/// Where the pieces of a range begin that are copied at once, and their lengths.
-fn pieces(range: Range<u64>) -> impl Iterator<Item = (u64, usize)> {
-    range.clone().step_by(BOUNCE_BYTES).map(move |at| (at, (range.end - at).min(BOUNCE_BYTES as u64) as usize))
-}
-
-fn grown(bounce: &mut Vec<u8>, len: usize) -> &mut [u8] {
-    if bounce.len() < len {
-        bounce.resize(len, 0);
-    }
-    &mut bounce[..len]
-}
-
-/// Bytes that one step of a copy between two user buffers holds in between.
-const COPY_CHUNK: usize = 16 * 1024;
-
-/// Copies the packed bytes of `from` to `to`, as many as both have.
-pub fn copy(from: &UserData, to: &UserData) {
-    let total = from.len().min(to.len());
-    if let (Some(source), Some(target)) = (from.program_run(&(0..total)), to.program_run(&(0..total))) {
-        // SAFETY: whoever made them promised `total` bytes at each; `copy` allows them to overlap.
-        unsafe { std::ptr::copy(source, target, total as usize) };
-        return;
-    }
-    let mut chunk = [0; COPY_CHUNK];
-    let mut offset = 0;
-    while offset < total {
-        let piece = &mut chunk[..((total - offset) as usize).min(COPY_CHUNK)];
-        from.read(offset, piece);
-        to.write(offset, piece);
-        offset += piece.len() as u64;
-    }
-}
-
 /// Memory for any basic type.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
@@ -516,28 +364,37 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weft_core::layout::Element;
 
+    /// Data of each kind and shape.   Expect: it knows its kind, and so does a part of it.
     #[test]
-    fn every_length_is_copied_whole_and_nothing_else() {
-        for length in (0..200).chain([1023, 1024, 1025, 1535, 4096, 8191]) {
-            let from: Vec<u8> = (0..length).map(|i| (i % 251 + 1) as u8).collect();
-            let mut to = vec![0; length + 2];
-            // SAFETY: `to` has a byte before and one behind the run, and both outlive it.
-            let data = unsafe { UserData::from_bytes(to.as_mut_ptr().wrapping_add(1), length as u64) };
-            data.write(0, &from);
-            let mut back = vec![0; length];
-            data.read(0, &mut back);
-            assert_eq!(back, from);
-            assert!(to[0] == 0 && to[length + 1] == 0 && to[1..=length] == from);
+    fn data_knows_the_kind_of_its_memory() {
+        let byte = Layout::element(Element::UInt8);
+        let gaps = Layout::vector(3, 2, 5, &byte).unwrap();
+        let mut bytes = [0; 12];
+        let buffer = SharedBuffer::new(12);
+        for layout in [&byte, &gaps] {
+            // SAFETY: `bytes` outlives it.
+            let host = unsafe { UserData::new(bytes.as_mut_ptr(), 1, layout) }.unwrap();
+            let ours = buffer.describe(0, 1, layout);
+            for (data, kind) in [(host, MemoryKind::Host), (ours, MemoryKind::Buffer)] {
+                assert_eq!(data.kind(), kind);
+                assert_eq!(data.part(0..1).unwrap().kind(), kind);
+                assert_eq!(data.part(0..0).unwrap().kind(), kind);
+            }
         }
+        assert_eq!(UserData::empty().kind(), MemoryKind::Host);
     }
 
+    /// As many items as MPI can count, without any bytes.   Expect: they are described, and there is nothing to copy.
     #[test]
-    #[should_panic(expected = "self.has")]
-    fn a_range_that_wraps_around_is_outside() {
-        let mut bytes = [0; 8];
-        // SAFETY: `bytes` outlives it.
-        let data = unsafe { UserData::from_bytes(bytes.as_mut_ptr(), 8) };
-        data.read(u64::MAX, &mut [0]);
+    fn items_without_bytes_may_be_as_many_as_mpi_counts() {
+        let byte = Layout::element(Element::UInt8);
+        let nothing = Layout::vector(0, 1, 1, &byte).unwrap();
+        // SAFETY: the items touch no memory.
+        let data = unsafe { UserData::new(std::ptr::null_mut(), i64::MAX as u64, &nothing) }.unwrap();
+        data.read(0, &mut []);
+        data.write(0, &[]);
+        assert!(data.is_empty());
     }
 }

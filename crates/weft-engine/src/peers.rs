@@ -9,7 +9,7 @@ use weft_core::flow::Settings;
 
 use crate::carriers::Remote;
 use crate::group::PeerId;
-use crate::memory::Writer;
+use crate::memory::{Copier, Writer};
 use crate::messages::{self, Announced, Outgoing};
 use crate::transport::{Node, Platform};
 
@@ -125,8 +125,8 @@ impl<P: Platform> Peer<P> {
 
 /// What processes of one node have under way with each other beside their rings.
 pub(crate) struct Neighbours<P: Platform> {
-    /// Reads and writes their memory.
-    pub(crate) memory: P::Memory,
+    /// Copies from and to their memory.
+    pub(crate) copier: Copier<P::Memory>,
     /// Where our receives from anybody stand, once there has been one.
     pub(crate) common: Option<Table<P>>,
     /// Each process of the node, by its place there.
@@ -135,8 +135,6 @@ pub(crate) struct Neighbours<P: Platform> {
     pub(crate) without_table: Vec<PeerId>,
     /// Receives of which the senders still copy a part.
     pub(crate) cooperative: Vec<Announced>,
-    /// Memory through which messages in several runs are copied.
-    pub(crate) bounce: Vec<u8>,
     /// Whether something large has been copied since that was last asked.
     pub(crate) copied: bool,
     /// Rings are large enough for what is copied by both sides at once.
@@ -190,12 +188,11 @@ impl<P: Platform> Peers<P> {
         cooperative_bytes_min: u64,
     ) -> Self {
         let near = Neighbours {
-            memory,
+            copier: Copier::new(memory),
             common: None,
             places: Vec::new(),
             without_table: Vec::new(),
             cooperative: Vec::new(),
-            bounce: Vec::new(),
             copied: false,
             streams,
             cooperative_bytes_min,

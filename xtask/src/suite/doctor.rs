@@ -63,7 +63,9 @@ fn info() -> Vec<Case> {
             let run = |argument: &str| Run::new(context.bin("weft")).args(["info", argument]).env("WEFT_COSTS", &path);
             let told = Expected::code(0).says("\"single_copy_bytes_min\": 32768").says("\"row\": \"clear-to-send\"");
             match finish(run("--json"), told.says("\"per_byte_ps\": 84")) {
-                Outcome::Passed => finish(run("--costs"), Expected::code(0).says("kernel_copy_ps                 2097152")),
+                Outcome::Passed => {
+                    finish(run("--costs"), Expected::code(0).says("kernel_copy_ps                 2097152"))
+                }
                 other => other,
             }
         }),
@@ -73,7 +75,10 @@ fn info() -> Vec<Case> {
                 return Outcome::Failed(error.to_string());
             }
             let run = Run::new(context.bin("weft")).args(["info", "--costs"]).env("WEFT_COSTS", &path);
-            finish(run, Expected::code(1).says("WEFT_COSTS=").says("line 2, \"kernel 2\": there is no cost of that name"))
+            finish(
+                run,
+                Expected::code(1).says("WEFT_COSTS=").says("line 2, \"kernel 2\": there is no cost of that name"),
+            )
         }),
         Case::new("programs point out a name that is no setting, once", |context| {
             let program = match context.compile("tests/c/probe.c") {

@@ -61,8 +61,14 @@ fn with_shm(context: &Context, size: &str, says: &'static str, variable: &str) -
 /// rank believes the one or the other.
 fn other_costs(context: &Context) -> Outcome {
     const COSTS: [(&str, &str); 2] = [
-        ("kernel", "kernel_copy_ps 0\nkernel_copy_per_byte_ps 1\ncooperative_copy_ps 100 # both sides\nring_in_turn_per_byte_ps 900\n"),
-        ("ring", "ring_in_turn_per_byte_ps 1\nring_near_per_byte_ps 0\nring_far_per_byte_ps 0\nring_answer_ps 0\nanswer_ps 1000\n"),
+        (
+            "kernel",
+            "kernel_copy_ps 0\nkernel_copy_per_byte_ps 1\ncooperative_copy_ps 100 # both sides\nring_in_turn_per_byte_ps 900\n",
+        ),
+        (
+            "ring",
+            "ring_in_turn_per_byte_ps 1\nring_near_per_byte_ps 0\nring_far_per_byte_ps 0\nring_answer_ps 0\nanswer_ps 1000\n",
+        ),
     ];
     let attempt = || {
         for (name, text) in COSTS {

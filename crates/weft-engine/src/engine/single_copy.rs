@@ -171,14 +171,7 @@ impl<P: Platform> Engine<P> {
         self.peers.near.copied = true;
         while left > 0 {
             let begin = left.saturating_sub(most);
-            crate::memory::deliver(
-                &self.peers.near.memory,
-                pid,
-                claim.address,
-                data,
-                begin..left,
-                &mut self.peers.near.bounce,
-            )?;
+            self.peers.near.copier.deliver(pid, claim.address, data, begin..left)?;
             left = begin;
             if self.peers.near.streams
                 && self.is_inside_mpi(peer)
@@ -265,13 +258,13 @@ impl<P: Platform> Engine<P> {
     /// Copies what it can of the message that `send` has announced as `wire`, if its receiver is copying it.
     fn copy_own_part(&mut self, peer: PeerId, wire: u32, send: &Send) {
         let pid = self.peers[peer].process;
-        let copies = self.peers.near.memory.clone();
+        let mut copier = self.peers.near.copier.another();
         let Some(posted_table) = self.posted_table_of(peer) else { return };
         let mut last = false;
         while let Some(piece) = posted_table.cooperative_copy().take_back(wire) {
             let copied = piece.range.end <= send.data.len()
                 // Announced with its address, so it is one run.
-                && crate::memory::deliver(&copies, pid, piece.address, &send.data, piece.range.clone(), &mut Vec::new()).is_ok();
+                && copier.deliver(pid, piece.address, &send.data, piece.range.clone()).is_ok();
             last = posted_table.cooperative_copy().moved(&piece, copied);
         }
         self.peers.near.copied = true;

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::group::{Group, PeerId};
 use crate::memory::{UserData, Writer};
 use crate::messages::{self, PeerAccess};
-use crate::peers::{Neighbours, Peers, Route};
+use crate::peers::{Peers, Route};
 use crate::transport::{Node, Platform, SlotCounts, Stamp};
 
 /// Where a process has something that others may copy.
@@ -285,8 +285,7 @@ impl<P: Platform> Engine<P> {
             return Err(failed(&self.peers, "the system refuses it"));
         }
         let range = 0..bytes.saturating_sub(at).min(data.len());
-        let Neighbours { memory, bounce, .. } = &mut self.peers.near;
-        let copied = crate::memory::fetch(memory, process, address.wrapping_add(at), data, range, bounce);
+        let copied = self.peers.near.copier.fetch(process, address.wrapping_add(at), data, range);
         self.peers.near.copied = true;
         copied.map_err(|cause| failed(&self.peers, &cause.to_string()))?;
         if bytes > of { Err(crate::memory::too_long(bytes, of)) } else { Ok(()) }

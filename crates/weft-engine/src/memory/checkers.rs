@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::{Count, PROGRAM_START, Shape, UserData};
+use super::{Items, MemoryKind, PROGRAM_START, Shape, UserData};
 use crate::error::{Error, ErrorClass, Result};
 use weft_core::layout::Layout;
 
@@ -139,8 +139,8 @@ pub(super) fn show_items(access: Access, base: *mut u8, count: u64, layout: &Lay
         return;
     }
     let bytes = layout.size() * count;
-    let data =
-        UserData { base, bytes, shape: Shape::Items { count: Count::of_program(count), layout: layout.clone() } };
+    let items = Items::new(MemoryKind::Host, count, bytes);
+    let data = UserData { base, bytes, shape: Shape::Items { items, layout: layout.clone() } };
     each_run(&data, 0..bytes, &mut |start, bytes| show_run(access, start, bytes as u64));
 }
 
@@ -161,13 +161,15 @@ fn each_run(data: &UserData, range: Range<u64>, visit: &mut dyn FnMut(*mut u8, u
     }
     match &data.shape {
         Shape::Run => visit(data.base.wrapping_add(range.start as usize), (range.end - range.start) as usize),
-        Shape::Items { count, .. } if count.is_shared() => {}
-        Shape::Items { count, layout } => layout.batches(count.items(), range, &mut |batch| {
-            let start = data.base.wrapping_offset(batch.offset as isize);
-            for at in 0..batch.count as isize {
-                visit(start.wrapping_offset(at * batch.step as isize), batch.length);
-            }
-        }),
+        Shape::Items { items, layout } => match items.kind() {
+            MemoryKind::Host => layout.batches(items.count(), range, &mut |batch| {
+                let start = data.base.wrapping_offset(batch.offset as isize);
+                for at in 0..batch.count as isize {
+                    visit(start.wrapping_offset(at * batch.step as isize), batch.length);
+                }
+            }),
+            MemoryKind::Buffer => {}
+        },
     }
 }
 

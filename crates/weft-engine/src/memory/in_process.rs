@@ -98,7 +98,7 @@ impl NeighbourMemory for InProcess {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{deliver, fetch};
+    use crate::memory::Copier;
     use weft_core::layout::{Element, Layout};
 
     #[test]
@@ -110,7 +110,8 @@ mod tests {
         memory.register(5, &theirs);
         let data = ours.describe(0, 10, &byte);
         let address = theirs.describe(90, 10, &byte).address().unwrap();
-        let try_fetch = |pid, address| fetch(&memory, pid, address, &data, 0..10, &mut Vec::new());
+        let mut copier = Copier::new(memory.clone());
+        let mut try_fetch = |pid, address| copier.fetch(pid, address, &data, 0..10);
         // Another process, one byte too far, and memory of nobody.
         for (pid, address) in [(6, address), (5, address + 1), (5, 64)] {
             assert!(try_fetch(pid, address).is_err());
@@ -119,7 +120,7 @@ mod tests {
         try_fetch(5, address).unwrap();
         assert!(ours.equals(0, &[7; 10]) && ours.equals(10, &[1; 90]));
         ours.write(0, &[3; 10]);
-        deliver(&memory, 5, address, &data, 2..4, &mut Vec::new()).unwrap();
+        Copier::new(memory.clone()).deliver(5, address, &data, 2..4).unwrap();
         assert!(theirs.equals(0, &[7; 92]) && theirs.equals(92, &[3; 2]) && theirs.equals(94, &[7; 6]));
         memory.refuse(5);
         assert!(try_fetch(5, address).is_err());

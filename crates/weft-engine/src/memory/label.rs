@@ -5,7 +5,7 @@ use std::cell::UnsafeCell;
 
 use weft_core::layout::{Element, Layout};
 
-use super::{Access, Count, Shape, UserData, check_items, checkers};
+use super::{Access, Items, MemoryKind, Shape, UserData, check_items, checkers};
 use crate::error::{Error, ErrorClass, Result};
 
 /// Words of a label.
@@ -44,7 +44,8 @@ impl Label {
             Layout::structure(&[(from_base, LABEL_BYTES, byte), (0, count, layout.clone())]).map_err(|why| {
                 Error::new(ErrorClass::Buffer, format!("WEFT_CHECK: the buffer cannot have a label before it: {why}"))
             })?;
-        Ok(UserData { base, bytes: LABEL_BYTES + bytes, shape: Shape::Items { count: Count::of_program(1), layout } })
+        let bytes = LABEL_BYTES + bytes;
+        Ok(UserData { base, bytes, shape: Shape::Items { items: Items::new(MemoryKind::Host, 1, bytes), layout } })
     }
 }
 

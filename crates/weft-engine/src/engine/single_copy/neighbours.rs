@@ -19,7 +19,7 @@ impl<P: Platform> Peers<P> {
         let (mut left, mut most) = (*limit, COPY_BYTES_FIRST);
         while left > 0 {
             let begin = left.saturating_sub(most);
-            if memory::fetch(&self.near.memory, pid, *address, data, begin..left, &mut self.near.bounce).is_err() {
+            if self.near.copier.fetch(pid, *address, data, begin..left).is_err() {
                 return Fetched::Refused;
             }
             left = begin;
@@ -36,7 +36,7 @@ impl<P: Platform> Peers<P> {
         let Announced { peer, request, address, data, limit, .. } = announced;
         let target = data.address().filter(|_| announced.blocking && *limit >= self.near.cooperative_bytes_min)?;
         let pid = self[*peer].process;
-        let copies = self.near.memory.clone();
+        let mut copier = self.near.copier.another();
         let Some(posted_table) = self.posted_table(*peer) else {
             if !self.near.without_table.contains(peer) {
                 self.near.without_table.push(*peer);
@@ -49,7 +49,7 @@ impl<P: Platform> Peers<P> {
         }
         while let Some(piece) = cooperative_copy.take_front() {
             // All of it is one run, here and there: see above.
-            let copied = memory::fetch(&copies, pid, *address, data, piece.range.clone(), &mut Vec::new()).is_ok();
+            let copied = copier.fetch(pid, *address, data, piece.range.clone()).is_ok();
             cooperative_copy.moved(&piece, copied);
         }
         match await_ending(cooperative_copy) {

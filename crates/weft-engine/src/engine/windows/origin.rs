@@ -532,12 +532,9 @@ impl<P: Platform> Engine<P> {
         }
         let at = address.wrapping_add(begin as u64);
         let range = 0..length.min(data.len());
-        let near = &mut self.peers.near;
-        let copied = if writes {
-            memory::deliver(&near.memory, process, at, data, range, &mut near.bounce)
-        } else {
-            memory::fetch(&near.memory, process, at, data, range, &mut near.bounce)
-        };
+        let copier = &mut self.peers.near.copier;
+        let copied =
+            if writes { copier.deliver(process, at, data, range) } else { copier.fetch(process, at, data, range) };
         if copied.is_err() {
             // The system does not allow it, or that process is gone, which others find out.
             window.targets[access.target as usize].reach = Reach::Records;
