@@ -8,7 +8,7 @@ use std::ops::Range;
 use weft_core::layout::Layout;
 
 use super::copies::{SHORT_BYTES, copy_arrived, copy_run, gather, scatter};
-use super::{Items, MemoryKind, NeighbourMemory, Shape, UserData, Writer, shared};
+use super::{Items, MemoryKind, NeighbourMemory, Shape, SharedBuffer, UserData, Writer, shared};
 
 impl UserData {
     /// Packs the bytes from `offset` on into `out`.
@@ -191,6 +191,15 @@ pub fn copy(from: &UserData, to: &UserData) {
         from.read(offset, piece);
         to.write(offset, piece);
         offset += piece.len() as u64;
+    }
+}
+
+impl SharedBuffer {
+    /// The packed bytes of `data`.
+    pub fn packed(data: &UserData) -> Self {
+        let buffer = Self::new(data.len() as usize);
+        copy(data, &buffer.describe_all());
+        buffer
     }
 }
 

@@ -62,13 +62,6 @@ impl SharedBuffer {
         Self(inner)
     }
 
-    /// The packed bytes of `data`.
-    pub fn packed(data: &UserData) -> Self {
-        let buffer = Self::new(data.len() as usize);
-        super::copy(data, &buffer.describe_all());
-        buffer
-    }
-
     /// The buffer that has the bytes from address `low` up to `high`.
     pub(super) fn find(low: usize, high: usize) -> Option<Self> {
         let buffers = BUFFERS.read().unwrap_or_else(PoisonError::into_inner);
