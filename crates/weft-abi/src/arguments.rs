@@ -333,7 +333,7 @@ impl Buffer {
     /// # Safety
     /// Where the other arguments of the call make it significant, there is as much memory as they say. Until
     /// the operation of the call is complete it stays there, and the program leaves it alone as the standard
-    /// demands (MPI-5.0 §3.7.2, §5.12, §6.1, §12.3).
+    /// demands (MPI-5.0 §3.7.2, §6.1, §12.3).
     #[inline(always)]
     pub(crate) unsafe fn new(address: *const c_void) -> Self {
         Self(address.cast_mut())
