@@ -3,7 +3,7 @@
 use crate::JobSecret;
 use crate::agent::server::Server;
 use crate::control::{BindTo, Binding, InputTo, Label, MapBy, Order, Plan, Program, Report};
-use crate::mpiexec::hosts;
+use crate::hosts;
 use crate::mpiexec::stats::{Format, Stats};
 use crate::wire::{self, Line};
 

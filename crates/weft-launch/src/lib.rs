@@ -16,6 +16,7 @@ mod call_site;
 mod control;
 mod error;
 pub mod foreign;
+mod hosts;
 mod manager;
 pub mod mpiexec;
 pub mod page;

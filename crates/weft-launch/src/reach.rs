@@ -1,6 +1,6 @@
 //! How another host is reached: the command that runs a program there. `mpiexec` and `weft doctor` go the same way.
 
-use crate::mpiexec::hosts;
+use crate::hosts;
 use crate::words;
 use std::ffi::OsStr;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! The hosts that a batch system has given to this job, from the environment of `mpiexec`: those of Slurm, PBS, LSF and Grid Engine.
 
-use super::hosts::{self, Host};
+use crate::hosts::{self, Host};
 
 /// Most hosts of an allocation.
 const HOSTS_MAX: usize = 1 << 16;

@@ -1,37 +1,8 @@
 //! What the command line says about processors, in the words of Open MPI and of Hydra.
 
-use super::hosts::Order;
-use super::options::{Loudness, Settings, number};
+use super::settings::{Loudness, Settings, number};
 use crate::control::{BindTo, MapBy};
-
-/// What ranks are bound to when the user does not say (docs/decisions/0060).
-const DEFAULT: BindTo = BindTo::None;
-
-/// What was said about processors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Wish {
-    /// What ranks shall be bound to, if it was said.
-    to: Option<BindTo>,
-    /// What follows from other options.
-    implied: Option<BindTo>,
-    pub(crate) by: MapBy,
-    /// Cores or threads for each rank.
-    pub(crate) each: u32,
-    pub(crate) report: bool,
-}
-
-impl Default for Wish {
-    fn default() -> Self {
-        Self { to: None, implied: None, by: MapBy::Slot, each: 1, report: false }
-    }
-}
-
-impl Wish {
-    /// What ranks shall be bound to.
-    pub(crate) fn to(&self) -> BindTo {
-        self.to.or(self.implied).unwrap_or(DEFAULT)
-    }
-}
+use crate::hosts::Order;
 
 /// `--bind-to core`, with modifiers after colons.
 ///
@@ -130,7 +101,7 @@ mod tests {
     #[test]
     fn both_families_say_it_in_their_words() {
         let bound = |to, by, each| Ok((to, by, each, false));
-        assert_eq!(wish("-n 2 a"), bound(DEFAULT, MapBy::Slot, 1));
+        assert_eq!(wish("-n 2 a"), bound(BindTo::None, MapBy::Slot, 1));
         for line in ["--bind-to core a", "-bind-to core a", "--bind-to=core a", "--bind-to-core a", "--bind-to CORE a"]
         {
             assert_eq!(wish(line), bound(BindTo::Core, MapBy::Slot, 1), "{line}");

@@ -4,9 +4,9 @@ mod endings;
 mod reports;
 
 use super::console::{Console, Fed, Feeder};
-use super::options::Loudness;
 use super::plan::{Job, Share};
 use super::reach::{Agent, Stage};
+use super::settings::Loudness;
 use super::stats::Stats;
 use super::survey::{Purpose, Survey};
 use super::verdict::{self, Verdict};

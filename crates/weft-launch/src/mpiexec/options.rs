@@ -1,9 +1,10 @@
 //! The command line, in both families of options that people's scripts use.
 
-use super::environment::{Base, Variables, Wish};
-use super::hosts::{self, Host, Order};
+use super::environment::{Base, Variables};
+use super::settings::{Block, Loudness, RANKS_MAX, Settings, number};
 use super::{binding, stats, table};
 use crate::control::InputTo;
+use crate::hosts::{self, Host, Order};
 use crate::{reach, words};
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -11,16 +12,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
 use table::{Action, Global, Local, Takes};
 
-/// Most ranks of a job.
-pub(crate) const RANKS_MAX: u32 = 1 << 16;
 /// Longest time that an option may say, in seconds (a year).
 const SECONDS_MAX: f64 = 366.0 * 86400.0;
-/// How long an agent may take to answer when the user does not say.
-const AGENT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(reach::ANSWER_SECONDS);
-
-/// How long a host may be silent once its ranks run when the user does not say.
-const HOST_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
-
 /// What `mpiexec` is asked to do.
 #[derive(Debug)]
 pub(crate) enum Request {
@@ -29,58 +22,6 @@ pub(crate) enum Request {
     Version,
     /// Be the agent of a host.
     Agent,
-}
-
-/// One program of the command line.
-#[derive(Debug)]
-pub(crate) struct Block {
-    pub(crate) count: Option<u32>,
-    pub(crate) words: Vec<OsString>,
-    pub(crate) wish: Wish,
-    pub(crate) directory: Option<OsString>,
-    /// Directories where it is looked for before those of PATH, with colons between.
-    pub(crate) search_path: Option<OsString>,
-    /// Hosts of this program alone.
-    pub(crate) hosts: Vec<Host>,
-}
-
-/// Everything the command line says.
-#[derive(Debug)]
-pub(crate) struct Settings {
-    pub(crate) blocks: Vec<Block>,
-    pub(crate) hosts: Vec<Host>,
-    pub(crate) ranks_per_host: Option<u32>,
-    pub(crate) order: Order,
-    pub(crate) binding: binding::Wish,
-    pub(crate) oversubscribe: bool,
-    pub(crate) labels: bool,
-    pub(crate) merge: bool,
-    pub(crate) input: InputTo,
-    /// Whether the others go on when a rank fails.
-    pub(crate) keep_others: bool,
-    pub(crate) time_limit: Option<Duration>,
-    pub(crate) agent: Option<String>,
-    /// The command template for hosts that are not this one, where `agent` is not given.
-    pub(crate) launcher: Option<String>,
-    pub(crate) agent_program: Option<String>,
-    pub(crate) agent_timeout: Duration,
-    /// How long a host may be silent once its ranks run; `None`: for ever.
-    pub(crate) host_timeout: Option<Duration>,
-    /// Whether it is said which ranks are on which host.
-    pub(crate) print_rank_map: bool,
-    pub(crate) stats: Option<stats::Format>,
-    pub(crate) universe: Option<u32>,
-    pub(crate) verbose: bool,
-    pub(crate) quiet: bool,
-    /// Options that change nothing here: said always, or only to who wants to know.
-    pub(crate) notes: Vec<(Loudness, String)>,
-}
-
-/// Who is told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Loudness {
-    Everybody,
-    Verbose,
 }
 
 /// Reads the command line (without the program's own name). `variable` looks into the environment.
@@ -171,38 +112,10 @@ struct Parser<'a> {
     variable: &'a dyn Fn(&str) -> Option<OsString>,
 }
 
-fn new_block() -> Block {
-    let wish = Wish { base: Base::All, set: Vec::new() };
-    Block { count: None, words: Vec::new(), wish, directory: None, search_path: None, hosts: Vec::new() }
-}
-
 impl<'a> Parser<'a> {
     fn new(variable: &'a dyn Fn(&str) -> Option<OsString>) -> Self {
-        let settings = Settings {
-            blocks: Vec::new(),
-            hosts: Vec::new(),
-            ranks_per_host: None,
-            order: Order::BySlot,
-            binding: binding::Wish::default(),
-            oversubscribe: true,
-            labels: false,
-            merge: false,
-            input: InputTo::Rank(0),
-            keep_others: false,
-            time_limit: None,
-            agent: None,
-            launcher: None,
-            agent_program: None,
-            agent_timeout: AGENT_TIMEOUT_DEFAULT,
-            host_timeout: Some(HOST_TIMEOUT_DEFAULT),
-            print_rank_map: false,
-            stats: None,
-            universe: None,
-            verbose: false,
-            quiet: false,
-            notes: Vec::new(),
-        };
-        let (block, base, set) = (new_block(), Base::All, Vec::new());
+        let settings = Settings::new();
+        let (block, base, set) = (Block::new(), Base::All, Vec::new());
         Self { settings, block, soft: None, base, set, own_base: None, more: false, variable }
     }
 
@@ -341,7 +254,7 @@ impl<'a> Parser<'a> {
 
     /// Reads a program and its arguments up to a `:` or the end.
     fn program(&mut self, name: OsString, arguments: &mut dyn Iterator<Item = OsString>) -> Result<(), String> {
-        let mut block = std::mem::replace(&mut self.block, new_block());
+        let mut block = std::mem::replace(&mut self.block, Block::new());
         block.wish.base = self.own_base.take().unwrap_or(Base::All);
         if let Some(soft) = self.soft.take() {
             block.count = Some(largest(&soft, block.count.unwrap_or(RANKS_MAX))?);
@@ -490,13 +403,6 @@ fn split_assignment(word: &OsStr) -> Option<(OsString, OsString)> {
 
 fn names(text: &str) -> Vec<String> {
     text.split(',').filter(|name| !name.is_empty()).map(str::to_string).collect()
-}
-
-pub(super) fn number(name: &str, text: &str) -> Result<u32, String> {
-    match text.parse() {
-        Ok(number) if (1..=RANKS_MAX).contains(&number) => Ok(number),
-        _ => Err(format!("{name} needs a number between 1 and {RANKS_MAX}, not `{text}`")),
-    }
 }
 
 fn seconds(name: &str, text: &str) -> Result<Duration, String> {

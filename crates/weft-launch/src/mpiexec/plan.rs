@@ -2,9 +2,9 @@
 
 use super::allocation;
 use super::environment;
-use super::hosts::{self, Host};
-use super::options::{Block, RANKS_MAX, Settings};
+use super::settings::{Block, RANKS_MAX, Settings};
 use crate::control::{Binding, InputTo, Label, Plan, Program};
+use crate::hosts::{self, Host};
 use crate::{JobSecret, reach, sys, wire};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;

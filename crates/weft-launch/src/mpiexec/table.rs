@@ -1,7 +1,7 @@
 //! The table of options: their names in all families, what they take, what they do or what is used instead. The parser, `--help`, the
 //! suggestions and the page of the book (`docs/book/mpiexec.md`) are made from it.
 
-use super::options::Loudness;
+use super::settings::Loudness;
 
 /// The hidden option that makes this program the agent of a host.
 pub(crate) const AGENT_OPTION: &str = "--weft-agent";
