@@ -11,14 +11,6 @@ mod network;
 mod one_sided;
 mod texts;
 
-// The reader of run files is part of a program, not of a library.
-#[allow(dead_code)]
-#[path = "../../crates/weft-cli/src/record.rs"]
-mod record;
-#[allow(dead_code)]
-#[path = "../../crates/weft-cli/src/show/read.rs"]
-mod run_file;
-
 /// Something that reads foreign bytes.
 pub struct Target {
     /// Its name.
@@ -42,7 +34,7 @@ pub fn targets() -> &'static [Target] {
         Target { name: "address-card", run: texts::address_card, seeds: texts::address_card_seeds },
         Target { name: "netd", run: texts::netd, seeds: texts::netd_seeds },
         Target { name: "settings", run: texts::settings, seeds: texts::settings_seeds },
-        Target { name: "run-file", run: texts::run_file, seeds: texts::run_file_seeds },
+        Target { name: "run-file", run: weft_bench::foreign::run_file, seeds: texts::run_file_seeds },
         Target { name: "control", run: weft_launch::foreign::control, seeds: weft_launch::foreign::control_seeds },
         Target { name: "pmi", run: weft_launch::foreign::pmi, seeds: texts::pmi_seeds },
         Target { name: "lines", run: weft_launch::foreign::lines, seeds: texts::line_seeds },

@@ -78,13 +78,6 @@ pub(crate) fn settings_seeds() -> Vec<Vec<u8>> {
     ])
 }
 
-/// The file that `weft compare` writes and `weft report` reads.
-pub(crate) fn run_file(bytes: &[u8]) {
-    if let Ok(file) = crate::run_file::parse(bytes, "a file") {
-        let _ = file.interrupted();
-    }
-}
-
 pub(crate) fn run_file_seeds() -> Vec<Vec<u8>> {
     vec![include_bytes!("../../tests/report/run.jsonl").chunks(6000).next().unwrap_or_default().to_vec()]
 }

@@ -66,23 +66,23 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let plan = match plan(options) {
         Ok(plan) => plan,
         Err(why) => {
-            crate::out::say!("weft doctor: {why}");
+            weft_bench::out::say!("weft doctor: {why}");
             return ExitCode::from(EXIT_USAGE);
         }
     };
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         if let Err(error) = signal_hook::flag::register(signal, Arc::clone(&interrupted)) {
-            crate::out::say!("weft doctor: cannot catch signals: {error}");
+            weft_bench::out::say!("weft doctor: cannot catch signals: {error}");
             return ExitCode::from(EXIT_USAGE);
         }
     }
     let Some(report) = examine::run(&plan, &interrupted) else {
-        crate::out::say!("weft doctor: interrupted");
+        weft_bench::out::say!("weft doctor: interrupted");
         return ExitCode::from(EXIT_INTERRUPTED);
     };
     let written = if options.json { page::json(&report) } else { page::text(&report) };
-    crate::out::write(format_args!("{written}"));
+    weft_bench::out::write(format_args!("{written}"));
     ExitCode::from(u8::from(report.findings.iter().any(|finding| finding.level == Level::Fault)))
 }
 

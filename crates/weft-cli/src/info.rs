@@ -82,7 +82,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         return live::run(below, options.json, options.once);
     }
     if options.collectives {
-        crate::out::write(format_args!("{}", weft_mpi::algorithms::choice::BUILT_IN));
+        weft_bench::out::write(format_args!("{}", weft_mpi::algorithms::choice::BUILT_IN));
         return ExitCode::SUCCESS;
     }
     if options.costs {
@@ -94,7 +94,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     } else {
         text::page(&info, text::Style::of_output())
     };
-    crate::out::write(format_args!("{written}"));
+    weft_bench::out::write(format_args!("{written}"));
     ExitCode::from(u8::from(!info.is_usable()))
 }
 

@@ -3,25 +3,14 @@
 // What is said goes through `out`, which knows what to do when nobody reads any more.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-mod availability;
-mod bench;
-mod compare;
 mod doctor;
-mod hosts;
 mod info;
-mod lines;
-mod measure;
-mod out;
-mod record;
-mod report;
-mod show;
 mod simulate;
-mod tools;
-mod tune;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use weft_bench::{availability, bench, compare, hosts, out, report, tune};
 
 /// Tools around Weft: virtual hosts, measurements, diagnosis
 #[derive(Parser)]
@@ -68,7 +57,7 @@ fn main() -> ExitCode {
         Command::Simulate(arguments) => simulate::main(&arguments),
         Command::Tune(arguments) => tune::main(&arguments),
         Command::Version => {
-            crate::out::print_line!("weft {}", env!("CARGO_PKG_VERSION"));
+            weft_bench::out::print_line!("weft {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
         }
     })

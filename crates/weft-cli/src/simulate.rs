@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use weft_mpi::algorithms::choice::{Choices, Layout, Operation, Table};
 use weft_mpi::algorithms::cost::{Case, Network};
 
-use crate::show::chart::{Curve, Words, curves};
+use weft_bench::{Curve, Words, curves, operations};
 
 /// Most ranks of a simulated job.
 const RANKS_MAX: u32 = 4096;
@@ -66,33 +66,21 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let (operations, choices) = match operations(&arguments.operation).and_then(|o| Ok((o, choices(arguments)?))) {
         Ok(wanted) => wanted,
         Err(why) => {
-            crate::out::say!("weft simulate: {why}");
+            weft_bench::out::say!("weft simulate: {why}");
             return ExitCode::from(2);
         }
     };
-    crate::out::print_line!("operation        bytes   ranks   microseconds  algorithm");
+    weft_bench::out::print_line!("operation        bytes   ranks   microseconds  algorithm");
     for operation in operations {
         let curves = simulate(arguments, &choices, operation);
         let drawn =
             arguments.charts.as_ref().map_or(Ok(()), |directory| draw(arguments, operation, &curves, directory));
         if let Err(why) = drawn {
-            crate::out::say!("weft simulate: {why}");
+            weft_bench::out::say!("weft simulate: {why}");
             return ExitCode::FAILURE;
         }
     }
     ExitCode::SUCCESS
-}
-
-/// The operations of these names, or all.
-pub(crate) fn operations(names: &[String]) -> Result<Vec<Operation>, String> {
-    let find = |name: &String| {
-        let all = || Operation::ALL.map(Operation::name).join(", ");
-        Operation::ALL
-            .into_iter()
-            .find(|operation| operation.name() == name)
-            .ok_or_else(|| format!("there is no operation {name}: it may be {}", all()))
-    };
-    if names.is_empty() { Ok(Operation::ALL.to_vec()) } else { names.iter().map(find).collect() }
 }
 
 fn choices(arguments: &Collectives) -> Result<Choices, String> {
@@ -122,7 +110,10 @@ fn simulate(arguments: &Collectives, choices: &Choices, operation: Operation) ->
             let Some(nanoseconds) = case.time(&Network::LEAF_SPINE, choices, &layout, STEPS_MAX) else { break };
             let microseconds = nanoseconds as f64 / 1000.0;
             let algorithm = case.algorithm(choices, &layout);
-            crate::out::print_line!("{:<15} {bytes:>8} {ranks:>7} {microseconds:>14.1}  {algorithm}", operation.name());
+            weft_bench::out::print_line!(
+                "{:<15} {bytes:>8} {ranks:>7} {microseconds:>14.1}  {algorithm}",
+                operation.name()
+            );
             points.push((f64::from(ranks), microseconds));
         }
         curves.push(((*name).to_owned(), points));

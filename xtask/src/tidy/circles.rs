@@ -38,6 +38,7 @@ const CHECKED: &[(&str, Reach)] = &[
     ("weft-net", Reach::Top),
     ("weft-netd", Reach::All),
     ("weft-abi", Reach::All),
+    ("weft-bench", Reach::Top),
     ("weft-cli", Reach::Top),
     ("weft-fuzz", Reach::All),
     ("xtask", Reach::All),

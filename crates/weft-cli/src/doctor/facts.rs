@@ -14,7 +14,7 @@ use weft_net::{node, udp};
 
 use crate::info::library::Library;
 use crate::info::machine::{Machine, field, read};
-use crate::tools;
+use weft_bench::tools;
 
 /// How long a tool of the system may take to answer.
 const TOOL_TIMEOUT: Duration = Duration::from_secs(3);

@@ -34,7 +34,7 @@ pub(super) fn run(below: Option<u32>, as_json: bool, once: bool) -> ExitCode {
         if found.is_empty() && !seen {
             let whose =
                 below.map_or_else(|| "no process of yours".to_owned(), |pid| format!("no process at or below {pid}"));
-            crate::out::say!(
+            weft_bench::out::say!(
                 "weft info: {whose} is a running rank of Weft on this host that may be read; a job's other hosts are asked on those"
             );
             return ExitCode::FAILURE;

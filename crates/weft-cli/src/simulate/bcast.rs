@@ -11,7 +11,7 @@ use weft_mpi::multicast::model::Testbed;
 use weft_mpi::multicast::simulation::Simulation;
 
 use super::RANKS_MAX;
-use crate::show::chart::{Curve, Words, curve_files};
+use weft_bench::{Curve, Words, curve_files};
 
 /// Largest message that is simulated: more is the same again.
 const BYTES_MAX: u64 = 4 << 20;
@@ -102,15 +102,15 @@ struct Row {
 }
 
 pub(super) fn main(arguments: &Bcast) -> ExitCode {
-    crate::out::print_line!(
+    weft_bench::out::print_line!(
         "   bytes   ranks  scheme                      latency us       back to back us    root us"
     );
-    crate::out::print_line!("                                          model simulated       model simulated");
+    weft_bench::out::print_line!("                                          model simulated       model simulated");
     for bytes in &arguments.size {
         let curves = size(arguments, *bytes);
         let drawn = arguments.charts.as_ref().map_or(Ok(()), |directory| draw(arguments, *bytes, &curves, directory));
         if let Err(why) = drawn {
-            crate::out::say!("weft simulate: {why}");
+            weft_bench::out::say!("weft simulate: {why}");
             return ExitCode::FAILURE;
         }
     }
@@ -126,7 +126,7 @@ fn size(arguments: &Bcast, bytes: u64) -> Vec<Curve> {
             let row = row(arguments, *way, bytes, ranks);
             let us = |nanoseconds: u64| nanoseconds as f64 / 1000.0;
             let [[model, simulated], [model_period, period]] = [row.latency, row.period].map(|both| both.map(us));
-            crate::out::print_line!(
+            weft_bench::out::print_line!(
                 "{bytes:>8} {ranks:>7}  {:<22} {model:>8.1} {simulated:>9.1} {model_period:>11.1} {period:>9.1} {:>10.1}",
                 way.to_string(),
                 us(row.root)

@@ -10,7 +10,7 @@ use weft_mpi::algorithms::choice::{Choices, Layout, Operation, Table};
 use weft_mpi::algorithms::cost::{Case, Network};
 
 use super::STEPS_MAX;
-use crate::show::chart::{Curve, Words, curves};
+use weft_bench::{Curve, Words, curves};
 
 /// Hosts of a cluster, at most.
 const HOSTS_MAX: u32 = 512;
@@ -70,18 +70,20 @@ pub(super) fn main(arguments: &Clusters) -> ExitCode {
     let wanted = match super::operations(&arguments.operation) {
         Ok(wanted) => OPERATIONS.into_iter().filter(move |operation| wanted.contains(operation)),
         Err(why) => {
-            crate::out::say!("weft simulate: {why}");
+            weft_bench::out::say!("weft simulate: {why}");
             return ExitCode::from(2);
         }
     };
     if !arguments.json {
-        crate::out::print_line!("                                    with WEFT_CLUSTERS           without");
-        crate::out::print_line!("operation       latency ms  messages there, back        ms  there, back        ms");
+        weft_bench::out::print_line!("                                    with WEFT_CLUSTERS           without");
+        weft_bench::out::print_line!(
+            "operation       latency ms  messages there, back        ms  there, back        ms"
+        );
     }
     for operation in wanted {
         let drawn = simulate(arguments, operation).and_then(|curves| draw(arguments, operation, &curves));
         if let Err(why) = drawn {
-            crate::out::say!("weft simulate: {why}");
+            weft_bench::out::say!("weft simulate: {why}");
             return ExitCode::FAILURE;
         }
     }
@@ -121,12 +123,12 @@ fn simulate(arguments: &Clusters, operation: Operation) -> Result<Vec<Curve>, St
                 "operation": operation.name(), "ranks": ranks, "bytes": bytes, "latency_ms": latency,
                 "with_clusters": of(&with), "without": of(&without)
             });
-            crate::out::print_line!("{line}");
+            weft_bench::out::print_line!("{line}");
             continue;
         }
         let [there, back] = with.crossings;
         let [there_without, back_without] = without.crossings;
-        crate::out::print_line!(
+        weft_bench::out::print_line!(
             "{:<15} {latency:>10} {there:>10} {back:>11} {:>11.3} {there_without:>7} {back_without:>4} {:>11.3}",
             operation.name(),
             with.milliseconds,

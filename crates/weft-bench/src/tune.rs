@@ -22,7 +22,7 @@ const LIMIT_SECONDS: u32 = 120;
 
 /// What follows `weft tune`.
 #[derive(Args)]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// Ranks
     #[arg(short, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=65536))]
     n: u32,
@@ -58,8 +58,8 @@ struct Where {
 type Times = BTreeMap<u64, Vec<(f64, &'static str)>>;
 
 /// 0: the table is written; 1: not; 2: wrong use.
-pub(crate) fn main(arguments: &Arguments) -> ExitCode {
-    let operations = match crate::simulate::operations(&arguments.operation) {
+pub fn main(arguments: &Arguments) -> ExitCode {
+    let operations = match crate::operations::operations(&arguments.operation) {
         Ok(operations) => operations,
         Err(why) => {
             crate::out::say!("weft tune: {why}");

@@ -11,7 +11,7 @@ use crate::measure::arguments::{Common, Rounds};
 
 /// What follows `weft availability`.
 #[derive(Args, Debug)]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// Iterations up to this times the transfer time count into it [default: 1.02]
     #[arg(long, value_name = "RATIO")]
     base_threshold: Option<f64>,
@@ -42,7 +42,7 @@ enum Direction {
 }
 
 /// Runs it; exit codes as of `weft compare`.
-pub(crate) fn main(arguments: &Arguments) -> ExitCode {
+pub fn main(arguments: &Arguments) -> ExitCode {
     let mut common = arguments.common.clone();
     let direction = match arguments.direction {
         Direction::Send => "send",

@@ -7,26 +7,30 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 
 /// Says a line on standard output, in the manner of `println!`.
-macro_rules! print_line {
+#[macro_export]
+#[doc(hidden)]
+macro_rules! __print_line {
     ($($text:tt)*) => {
         $crate::out::write(format_args!("{}\n", format_args!($($text)*)))
     };
 }
 
 /// Says a line on standard error, in the manner of `eprintln!`. What cannot be written has nobody to be told.
-macro_rules! say {
+#[macro_export]
+#[doc(hidden)]
+macro_rules! __say {
     ($($text:tt)*) => {
-        weft_launch::say(&format!($($text)*))
+        $crate::out::tell(format_args!($($text)*))
     };
 }
 
-pub(crate) use {print_line, say};
+pub use crate::{__print_line as print_line, __say as say};
 
 /// What unwinds when nobody reads any more.
 struct ReaderGone;
 
 /// Writes to standard output. Does not return when nobody reads it, or when it cannot be written.
-pub(crate) fn write(text: Arguments<'_>) {
+pub fn write(text: Arguments<'_>) {
     let mut out = std::io::stdout().lock();
     match out.write_fmt(text).and_then(|()| out.flush()) {
         Ok(()) => {}
@@ -38,8 +42,13 @@ pub(crate) fn write(text: Arguments<'_>) {
     }
 }
 
+/// Writes a line to standard error.
+pub fn tell(text: Arguments<'_>) {
+    weft_launch::say(&text.to_string());
+}
+
 /// Runs a command to its end, or until nobody reads what it says.
-pub(crate) fn run(command: impl FnOnce() -> ExitCode) -> ExitCode {
+pub fn run(command: impl FnOnce() -> ExitCode) -> ExitCode {
     let carried = match catch_unwind(AssertUnwindSafe(command)) {
         Ok(code) => return code,
         Err(carried) => carried,

@@ -8,7 +8,7 @@ use std::process::Command;
 const DIRECTORIES: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 /// Runs `name`, which finds these tools as well, and so does what it starts.
-pub(crate) fn command(name: &str) -> Command {
+pub fn command(name: &str) -> Command {
     // A command is looked for in the PATH that it is given.
     let mut command = Command::new(name);
     command.env("PATH", path());

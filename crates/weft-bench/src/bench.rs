@@ -13,7 +13,7 @@ use crate::measure::{Wanted, Work};
 
 /// What follows `weft bench`.
 #[derive(Args, Debug)]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// What to measure (a wrong name is answered with all), or an experiment: ack (how late acknowledgements show in Sendrecv),
     /// carriers (Weft over each of its own links, beside the link without MPI), fabric (its own links beside libfabric), multicast and multicast-skew (broadcasts down trees and by each scheme of
     /// multicast, also where receivers come late)
@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
 }
 
 /// Runs it; exit codes as of `weft compare`.
-pub(crate) fn main(arguments: &Arguments) -> ExitCode {
+pub fn main(arguments: &Arguments) -> ExitCode {
     let Arguments { measurement, rounds, common } = arguments;
     match experiment::find(measurement) {
         Some(experiment) => conduct(&experiment, rounds.rounds, common),

@@ -6,18 +6,22 @@ use super::plot::{Plot, Point, Series};
 use super::png;
 
 /// A curve: its title, and its points from left to right.
-pub(crate) type Curve = (String, Vec<(f64, f64)>);
+pub type Curve = (String, Vec<(f64, f64)>);
 
 /// What is written around them.
-pub(crate) struct Words<'a> {
-    pub(crate) title: &'a str,
-    pub(crate) subtitle: &'a str,
-    pub(crate) x: &'a str,
-    pub(crate) y: &'a str,
+pub struct Words<'a> {
+    /// Above the plot.
+    pub title: &'a str,
+    /// Below the title, smaller.
+    pub subtitle: &'a str,
+    /// What the axis to the right shows.
+    pub x: &'a str,
+    /// What the axis upwards shows.
+    pub y: &'a str,
 }
 
 /// Draws curves over powers of two, with a logarithmic axis upwards, as an SVG file.
-pub(crate) fn svg(words: &Words<'_>, curves: &[Curve]) -> String {
+pub fn svg(words: &Words<'_>, curves: &[Curve]) -> String {
     draw(words, curves).file(words.title)
 }
 
@@ -25,7 +29,7 @@ pub(crate) fn svg(words: &Words<'_>, curves: &[Curve]) -> String {
 ///
 /// # Errors
 /// There is no room for the picture.
-pub(crate) fn files(words: &Words<'_>, curves: &[Curve]) -> anyhow::Result<(String, Vec<u8>)> {
+pub fn files(words: &Words<'_>, curves: &[Curve]) -> anyhow::Result<(String, Vec<u8>)> {
     let canvas = draw(words, curves);
     Ok((canvas.file(words.title), png::write(&canvas)?))
 }

@@ -33,7 +33,7 @@ const INTERFACES_MAX: i64 = 8;
 
 /// What follows `weft hosts`.
 #[derive(Args, Debug)]
-pub(crate) struct Arguments {
+pub struct Arguments {
     #[command(subcommand)]
     action: Action,
 }
@@ -68,7 +68,7 @@ enum Action {
 }
 
 /// Runs `weft hosts …`; the exit code is the command's, or 128 + signal, or one of the codes above.
-pub(crate) fn main(arguments: Arguments) -> ExitCode {
+pub fn main(arguments: Arguments) -> ExitCode {
     match arguments.action {
         Action::Run { count, interfaces, rate: rates, loss, command } => {
             run(&Plan { count: count.into(), interfaces: interfaces.into(), rates, loss }, &command)

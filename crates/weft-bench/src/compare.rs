@@ -16,7 +16,7 @@ pub(crate) const EXIT_USAGE: u8 = 2;
 
 /// What follows `weft compare`.
 #[derive(Args, Debug)]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// What to measure (a wrong name is answered with all)
     #[arg(required = true)]
     measurements: Vec<String>,
@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
 
 /// Runs the comparison. 0: done, with a reason in each cell that has no figure; 1: not one cell has a figure, or it could
 /// not go on; 2: wrong use; 77: virtual hosts cannot be made; 128 + signal: interrupted.
-pub(crate) fn main(arguments: &Arguments) -> ExitCode {
+pub fn main(arguments: &Arguments) -> ExitCode {
     let common = &arguments.common;
     let request = match common.request(&arguments.measurements, arguments.rounds.rounds, !arguments.no_carriers) {
         Ok(request) => request,

@@ -15,7 +15,7 @@ use crate::show::{export, html, markdown, read, terminal};
 
 /// What `weft report` is asked for.
 #[derive(Args)]
-pub(crate) struct Options {
+pub struct Options {
     /// Run files; each is shown by itself
     #[arg(required = true, value_name = "RUN.jsonl")]
     runs: Vec<PathBuf>,
@@ -44,7 +44,7 @@ impl Options {
 }
 
 /// Runs `weft report`; 1 when something cannot be read or written.
-pub(crate) fn run(options: &Options) -> ExitCode {
+pub fn run(options: &Options) -> ExitCode {
     match report(options) {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever read the output has closed it: `weft report … | head`.

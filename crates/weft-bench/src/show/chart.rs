@@ -14,5 +14,5 @@ mod plot;
 mod png;
 
 pub(crate) use canvas::{Style, escape};
-pub(crate) use curves::{Curve, Words, files as curve_files, svg as curves};
+pub use curves::{Curve, Words, files as curve_files, svg as curves};
 pub(crate) use gallery::{Chart, all, prefix};

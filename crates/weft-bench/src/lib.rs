@@ -1,0 +1,35 @@
+//! Measuring MPI libraries side by side, on this machine or between virtual hosts, and drawing what was measured.
+//!
+//! ```text
+//! compare · bench · availability · tune        what is measured: commands of `weft`
+//!             │
+//!          measure ─ hosts                     programs in C under each library in turn, in places of their own
+//!             │
+//!          run file (record)
+//!             │
+//!          report ─ show                       figures, tables, charts, pages
+//! ```
+//!
+//! Each command has `Arguments` for the command line and `main`, which returns the program's exit code. What they say goes
+//! through [`out`].
+#![forbid(unsafe_code)]
+// What is said goes through `out`, which knows what to do when nobody reads any more.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+pub mod availability;
+pub mod bench;
+pub mod compare;
+pub mod foreign;
+pub mod hosts;
+mod lines;
+mod measure;
+mod operations;
+pub mod out;
+mod record;
+pub mod report;
+mod show;
+pub mod tools;
+pub mod tune;
+
+pub use operations::operations;
+pub use show::chart::{Curve, Words, curve_files, curves};
