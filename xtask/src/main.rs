@@ -15,6 +15,8 @@ const USAGE: &str = "usage: cargo xtask <command>
   tidy                check the house rules
   tidy --circles CRATE [ROOM ROOM]
                       the circles of imports within a crate, or all places where one room imports another
+  tidy --fields [FOLDER STRUCTURE]
+                      which fields of a structure each file touches (of the engine without words)
   suite [NAME ...]    run the integration suites (all of them without a name)
   applications [NAME ...]
                       programs that others wrote, fetched, built, and run with their own tests

@@ -3,7 +3,7 @@
 //! - the arrows between crates in ARCHITECTURE.md are those of `cargo metadata`, and unsafe code is where it says;
 //! - weft-core builds without std;
 //! - the implementations of MPI's procedures need few promises of their own;
-//! - imports within a crate are without circles, for the crates that say so;
+//! - imports within a crate are without circles, on all levels;
 //! - text: no forgotten marks, no stray white space, generated files have their marker;
 //! - decisions have their sections and stand in the index with a status; nobody cites one that does not exist;
 //! - comments name no file that is not there;
@@ -16,6 +16,7 @@ mod arrows;
 mod circles;
 mod core;
 mod decisions;
+mod fields;
 mod mentions;
 mod promises;
 mod readme;
@@ -26,6 +27,8 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+const USAGE: &str = "usage: cargo xtask tidy [--circles CRATE [ROOM ROOM] | --fields [FOLDER STRUCTURE]]";
+
 /// What was found: broken rules, and remarks that do not fail.
 #[derive(Default)]
 struct Findings {
@@ -35,13 +38,21 @@ struct Findings {
 
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let root = crate::generate::project_root();
+    let files = project_files(&root)?;
     match arguments.split_first() {
         None => {}
         Some((first, rest)) if first == "--circles" => return circles::show(&root, rest),
-        Some(_) => bail!("usage: cargo xtask tidy [--circles CRATE [ROOM ROOM]]"),
+        Some((first, rest)) if first == "--fields" => {
+            let [folder, structure] = match rest {
+                [] => fields::USUAL,
+                [folder, structure] => [folder.as_str(), structure.as_str()],
+                _ => bail!("{USAGE}"),
+            };
+            return fields::show(&root, &files, folder, structure);
+        }
+        Some(_) => bail!("{USAGE}"),
     }
     let mut findings = Findings::default();
-    let files = project_files(&root)?;
     text::check(&root, &files, &mut findings)?;
     decisions::check(&root, &files, &mut findings)?;
     mentions::check(&root, &files, &mut findings)?;

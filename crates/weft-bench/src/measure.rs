@@ -14,6 +14,7 @@ mod carrier;
 pub(crate) mod catalogue;
 mod condition;
 mod fetch;
+pub(crate) mod kind;
 mod launch;
 pub(crate) mod library;
 pub(crate) mod output;

@@ -9,6 +9,7 @@ use anyhow::Context;
 use clap::Args;
 
 use crate::show::chart::{self, Chart};
+use crate::show::summarize::summarize;
 use crate::show::summary::Summary;
 use crate::show::terminal::Look;
 use crate::show::{export, html, markdown, read, terminal};
@@ -61,7 +62,7 @@ pub fn run(options: &Options) -> ExitCode {
 fn report(options: &Options) -> anyhow::Result<()> {
     let mut summaries = Vec::new();
     for path in &options.runs {
-        summaries.push(Summary::new(read::read(path)?));
+        summaries.push(summarize(read::read(path)?));
     }
     let mut out = io::stdout().lock();
     if options.json {

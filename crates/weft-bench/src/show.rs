@@ -1,12 +1,12 @@
 //! Everything that shows a run file: tables in the terminal, JSON, CSV, charts, a page, a Markdown file.
 //!
 //! ```text
-//! run file ─ read ─ summary ─┬─ terminal · export (JSON, CSV)
-//!                            ├─ chart (SVG) ─ png
-//!                            └─ html · markdown
+//! run file ─ read ─ summarize ─ summary ─┬─ terminal · export (JSON, CSV)
+//!                                        ├─ chart (SVG) ─ png
+//!                                        └─ html · markdown
 //! ```
 //!
-//! `summary` is where samples become figures; whatever comes after it only lays them out.
+//! `summarize` is where samples become figures; whatever comes after it only lays them out.
 
 pub(crate) mod chart;
 pub(crate) mod export;
@@ -15,6 +15,7 @@ mod lines;
 pub(crate) mod markdown;
 pub(crate) mod read;
 mod statistics;
+pub(crate) mod summarize;
 pub(crate) mod summary;
 pub(crate) mod terminal;
 mod units;

@@ -1,8 +1,10 @@
 //! The system's tools: `ip`, `tc`, `nft`, `ethtool`. An ordinary user's PATH need not lead to where they are.
 
 use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Where systems keep what administrators run.
 const DIRECTORIES: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
@@ -13,6 +15,38 @@ pub fn command(name: &str) -> Command {
     let mut command = Command::new(name);
     command.env("PATH", path());
     command
+}
+
+/// Runs `program` with `input`; its output, or the first line of what it complained about.
+///
+/// It runs in a process group of its own, so that Ctrl-C at the terminal cannot cut a clean-up short.
+pub(crate) fn tool(program: &str, arguments: &[&str], input: &str) -> Result<String, String> {
+    let mut child = command(program)
+        .args(arguments)
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("{program}: {error} (Debian has it in the package {})", package(program)))?;
+    // A program that ends without reading its input says why on its standard error.
+    let _ = child.stdin.take().expect("piped above").write_all(input.as_bytes());
+    let output = child.wait_with_output().map_err(|error| format!("{program}: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{program} {}: {}", arguments.join(" "), complaint.lines().next().unwrap_or("failed")))
+}
+
+/// The Debian package of a tool.
+fn package(program: &str) -> &'static str {
+    match program {
+        "unshare" => "util-linux",
+        "nft" => "nftables",
+        "ethtool" => "ethtool",
+        _ => "iproute2",
+    }
 }
 
 /// PATH, with the directories behind it that it lacks.

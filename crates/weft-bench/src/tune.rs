@@ -12,7 +12,8 @@ use clap::Args;
 use weft_mpi::algorithms::choice::{Operation, Table};
 
 use crate::measure::build::{Programs, TUNE};
-use crate::measure::library::{Kind, Mpi};
+use crate::measure::kind::Kind;
+use crate::measure::library::{Mpi, Spec};
 use crate::measure::progress::Progress;
 
 /// What is asked for stays with the algorithm of the size before, unless another is better by more than this.
@@ -77,7 +78,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
 
 fn tune(arguments: &Arguments, operations: &[Operation]) -> Result<(), String> {
     let cache = crate::measure::cache()?;
-    let mpi = Mpi::find(&Kind::Weft.plain(), &cache)?;
+    let mpi = Mpi::find(&Spec::plain(Kind::Weft), &cache)?;
     let compiler = mpi.compiler().ok_or_else(|| format!("there is no bin/mpicc in {}", mpi.prefix.display()))?;
     let program = Programs::new(&cache, &compiler, Vec::new())?.build(TUNE)?;
     let mut text = String::from(

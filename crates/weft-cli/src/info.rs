@@ -2,6 +2,7 @@
 //!
 //! Nothing is decided here: addresses, directories, limits and settings are asked of the code that a rank would run.
 
+pub(crate) mod amounts;
 mod choices;
 pub(crate) mod library;
 mod links;

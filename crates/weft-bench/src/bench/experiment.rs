@@ -2,7 +2,8 @@
 
 use weft_mpi::settings::{ACK, ACK_DELAY, BCAST, FABRIC_PROVIDER, LINK, LINKS};
 
-use crate::measure::library::{Kind, Spec};
+use crate::measure::kind::Kind;
+use crate::measure::library::Spec;
 
 /// The range of the experiment with acknowledgements, bytes, and how many sizes it has.
 const ACK_SIZES: (u64, u64, u32) = (10_000, 4_000_000, 40);
@@ -43,7 +44,7 @@ pub(super) fn find(name: &str) -> Option<Experiment> {
 
 fn weft(environment: &[(&str, &str)], within_host: Option<bool>) -> Spec {
     let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Spec { environment, within_host, ..Kind::Weft.plain() }
+    Spec { environment, within_host, ..Spec::plain(Kind::Weft) }
 }
 
 /// Sendrecv between two hosts under each scheme of acknowledgements; the deferred and the immediate one also with a long delay,

@@ -1,18 +1,16 @@
 //! Making and removing the virtual hosts, by `ip` and `tc`.
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::loss::Loss;
 use super::namespaces::{self, NAMES};
-use crate::tools;
+use crate::tools::{self, tool};
 
 /// How long processes left in a host may take to die after SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(3);
@@ -299,38 +297,6 @@ fn add_namespace(name: &str) -> Result<(), String> {
 
 fn ip_batch(namespace: &str, script: &str) -> Result<(), String> {
     tool("ip", &["-n", namespace, "-batch", "-"], script).map(drop)
-}
-
-/// The Debian package of a tool.
-fn package(program: &str) -> &'static str {
-    match program {
-        "unshare" => "util-linux",
-        "nft" => "nftables",
-        "ethtool" => "ethtool",
-        _ => "iproute2",
-    }
-}
-
-/// Runs `program` with `input`; its output, or the first line of what it complained about.
-///
-/// It runs in a process group of its own, so that Ctrl-C at the terminal cannot cut a clean-up short.
-pub(super) fn tool(program: &str, arguments: &[&str], input: &str) -> Result<String, String> {
-    let mut child = tools::command(program)
-        .args(arguments)
-        .process_group(0)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| format!("{program}: {error} (Debian has it in the package {})", package(program)))?;
-    // A program that ends without reading its input says why on its standard error.
-    let _ = child.stdin.take().expect("piped above").write_all(input.as_bytes());
-    let output = child.wait_with_output().map_err(|error| format!("{program}: {error}"))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{program} {}: {}", arguments.join(" "), complaint.lines().next().unwrap_or("failed")))
 }
 
 #[cfg(test)]

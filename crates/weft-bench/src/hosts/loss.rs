@@ -5,8 +5,7 @@
 
 use std::str::FromStr;
 
-use super::fabric::tool;
-use crate::tools;
+use crate::tools::{self, tool};
 
 /// The random numbers of the rule are below this, so a share of 0.0001 % can still be told from nothing.
 const SCALE: f64 = 1_000_000.0;

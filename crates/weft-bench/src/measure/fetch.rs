@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::library::Kind;
+use super::kind::Kind;
 
 /// Written when everything is there: an environment without it is made again.
 const MARK: &str = "fetched";

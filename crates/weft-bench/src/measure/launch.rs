@@ -5,7 +5,8 @@
 
 use std::path::Path;
 
-use super::library::{Kind, Mpi};
+use super::kind::Kind;
+use super::library::Mpi;
 use super::place::{Net, PlannedPlace, processors};
 
 /// A command and the variables it needs beside those of this process.

@@ -5,33 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::fetch;
-
-/// What a library is told by, and started like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Weft,
-    Mpich,
-    OpenMpi,
-    Intel,
-}
-
-impl Kind {
-    pub(crate) const ALL: [Kind; 4] = [Kind::Weft, Kind::Mpich, Kind::OpenMpi, Kind::Intel];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Kind::Weft => "weft",
-            Kind::Mpich => "mpich",
-            Kind::OpenMpi => "openmpi",
-            Kind::Intel => "impi",
-        }
-    }
-
-    /// The library by its name alone.
-    pub(crate) fn plain(self) -> Spec {
-        Spec { name: self.name().into(), prefix: None, environment: BTreeMap::new(), within_host: None }
-    }
-}
+use super::kind::Kind;
 
 /// One word of `--library`: `NAME[=PREFIX][:VARIABLE=VALUE,…]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +36,13 @@ impl FromStr for Specs {
             }
         }
         Ok(Specs(specs))
+    }
+}
+
+impl Spec {
+    /// The library by its name alone.
+    pub(crate) fn plain(kind: Kind) -> Spec {
+        Spec { name: kind.name().into(), prefix: None, environment: BTreeMap::new(), within_host: None }
     }
 }
 

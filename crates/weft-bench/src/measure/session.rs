@@ -15,8 +15,9 @@ use super::carrier::{CARRIERS, Carrier};
 use super::catalogue::{Measurement, Method};
 use super::condition::{self, Observer};
 use super::fetch;
+use super::kind::Kind;
 use super::launch::{self, Invocation};
-use super::library::{Kind, Mpi, Spec};
+use super::library::{Mpi, Spec};
 use super::output::{self, Output};
 use super::place::{self, Net, PlannedPlace};
 use super::process::{self, Task};
@@ -147,9 +148,9 @@ fn libraries(wanted: &Wanted, cache: &Path, is_quiet: bool) -> Result<Vec<Mpi>, 
     }
     let mut specs = wanted.named.clone();
     if specs.is_empty() {
-        specs.push(Kind::Weft.plain());
+        specs.push(Spec::plain(Kind::Weft));
         let here = fetch::PEERS.into_iter().filter(|kind| wanted.peers && fetch::fetched(cache, *kind).is_some());
-        specs.extend(here.map(Kind::plain));
+        specs.extend(here.map(Spec::plain));
     }
     let mut found: Vec<Mpi> = Vec::new();
     for spec in specs.iter().filter(|spec| spec.prefix.is_some() || !absent.contains(&spec.name.as_str())) {

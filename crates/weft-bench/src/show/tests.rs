@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::summarize::summarize;
 use super::summary::{Missing, Standing, Summary};
 use super::terminal::Look;
 use super::{chart, export, html, markdown, read, terminal, words};
@@ -17,7 +18,7 @@ fn fixture() -> Summary {
 }
 
 fn summary(text: &str) -> Summary {
-    Summary::new(read::parse(text.as_bytes(), "run.jsonl").unwrap())
+    summarize(read::parse(text.as_bytes(), "run.jsonl").unwrap())
 }
 
 fn terminal(summary: &Summary, colour: bool) -> String {
@@ -65,7 +66,7 @@ fn a_file_may_end_anywhere() {
     let head = text.find('\n').unwrap();
     for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
         match read::parse(&text.as_bytes()[..end], "run.jsonl") {
-            Ok(file) => drop(Summary::new(file)),
+            Ok(file) => drop(summarize(file)),
             Err(why) => assert!(end < head, "{end}: {why}"),
         }
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::facts::{Address, Facts};
 use super::protocol::{Arrived, BURST, Fate, LinkPath, MULTICAST, MULTICAST_OF_LINK, OpenedLink, SHORT_BYTES};
-use crate::info::text::{bytes, counted};
+use crate::info::amounts::{bytes, counted};
 
 /// How bad it is, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -6,7 +6,8 @@ use serde_json::json;
 
 use super::examine::{ALL_PAIRS_HOSTS_MAX, Report};
 use super::findings::{Finding, Level};
-use crate::info::text::{GREEN, GREY, RED, Style, YELLOW, counted};
+use crate::info::amounts::counted;
+use crate::info::text::{GREEN, GREY, RED, Style, YELLOW};
 
 /// Subjects named in one line; more are counted.
 const SUBJECTS_SHOWN: usize = 4;

@@ -7,8 +7,8 @@ use weft_net::ethernet::Ethernet;
 use weft_net::xdp::{self, Outlook};
 use weft_net::{fabric, node, shared, udp, verbs};
 
+use super::amounts::counted;
 use super::machine::Machine;
-use super::text::counted;
 
 /// Numbers of ranks on one host for which the shared memory is shown, beside the number of processors.
 const LOCAL_SIZES: [usize; 3] = [2, 16, 64];

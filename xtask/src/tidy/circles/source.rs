@@ -164,7 +164,7 @@ impl Tree {
 }
 
 /// Is what has these attributes compiled for tests only?
-fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
+pub(in crate::tidy) fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         syn::Meta::List(list) if list.path.is_ident("cfg") => needs_test(list.tokens.clone()),
         _ => false,
