@@ -8,7 +8,7 @@ use crate::nuisance::Nuisance;
 use crate::plan::{Demands, Plan};
 use crate::process::Peer;
 use crate::report::Report;
-use crate::world::Violation;
+use crate::violation::Violation;
 use weft_core::flow::IDLE_BYTES_MAX;
 
 /// Resends for nothing where packets overtake each other or come twice, in a thousand numbered packets: late is taken for

@@ -2,7 +2,6 @@
 
 use crate::nuisance::Nuisance;
 use crate::plan::{Demands, Plan, Traffic};
-use crate::scenario::{CLEAN, quiet};
 use crate::topology::{Buffer, Link, Spreading, Topology};
 use weft_core::time::Duration;
 
@@ -42,7 +41,7 @@ impl Clusters {
 
     /// The run.
     pub fn plan(&self) -> Plan {
-        let mut plan = quiet();
+        let mut plan = Plan::quiet();
         let link = Link { rate: HOST_RATE, ..Link::default() };
         let trunk = Link { propagation: Duration(self.latency.0 / 2), rate: self.rate, ..link };
         let buffer = Buffer::PerPort(BUFFER_BYTES);
@@ -64,7 +63,7 @@ impl Clusters {
             packets_per_ack: None,
             spurious_permille_max: Some(1),
             steady_percent_min: Some(STEADY_PERCENT_MIN),
-            ..CLEAN
+            ..Demands::CLEAN
         };
         if self.lost_per_million > 0 {
             plan.nuisances = vec![Nuisance::Loss { per_million: self.lost_per_million, rank: None }];

@@ -28,6 +28,7 @@ pub mod report;
 pub mod scenario;
 mod swarm;
 pub mod topology;
+pub mod violation;
 pub mod witness;
 pub mod workload;
 pub mod world;

@@ -13,7 +13,8 @@ use weft_sim::capture::Capture;
 use weft_sim::plan::Plan;
 use weft_sim::report::Report;
 use weft_sim::scenario::{self, SCENARIOS, Scenario};
-use weft_sim::world::{self, Violation, Watch};
+use weft_sim::violation::Violation;
+use weft_sim::world::{self, Watch};
 
 /// Most runs at a time.
 const JOBS_MAX: usize = 256;

@@ -1,7 +1,7 @@
 //! What is to be played: who sends what to whom, over which network, against which nuisances, and what must hold.
 
 use crate::nuisance::Nuisance;
-use crate::topology::Topology;
+use crate::topology::{Buffer, Topology};
 use weft_core::flow::Settings;
 use weft_core::time::{Duration, Instant};
 
@@ -136,4 +136,37 @@ pub struct Demands {
     pub steady_percent_min: Option<u64>,
     /// The slowest in a hundred transfers takes at most this many percent of the time the busiest link needs for all.
     pub transfer_percent_max: Option<u64>,
+}
+
+impl Demands {
+    /// Of a run in which nothing is lost, and nothing is slow.
+    pub(crate) const CLEAN: Self = Self {
+        no_lane_given_up: true,
+        no_resend: true,
+        no_resend_of_data: true,
+        spurious_permille_max: Some(0),
+        packets_per_ack: Some(16),
+        no_standalone_ack: false,
+        wire_percent_max: None,
+        share_percent_min: None,
+        steady_percent_min: None,
+        transfer_percent_max: None,
+    };
+}
+
+impl Plan {
+    /// Two ranks and a switch, nothing to do.
+    pub(crate) fn quiet() -> Self {
+        Self {
+            ranks: 2,
+            topology: Topology::switch(Buffer::PerPort(4 << 20)),
+            rails: Vec::new(),
+            host: Host::default(),
+            settings: Settings::default(),
+            workload: Vec::new(),
+            nuisances: Vec::new(),
+            demands: Demands::default(),
+            time_limit: Duration::from_secs(60),
+        }
+    }
 }

@@ -2,13 +2,14 @@
 
 use crate::clusters::Clusters;
 use crate::nuisance::Nuisance;
-use crate::plan::{Demands, Host, Plan, Traffic};
+use crate::plan::{Demands, Plan, Traffic};
 use crate::random::Random;
 use crate::report::Report;
 use crate::swarm::{self, swarm};
 use crate::topology::{Bucket, Buffer, Cable, Link, Spreading, Topology};
+use crate::violation::Violation;
 use crate::workload;
-use crate::world::{self, Violation};
+use crate::world;
 use weft_core::flow::Settings;
 use weft_core::time::{Duration, Instant};
 
@@ -106,56 +107,28 @@ pub fn replay_line(name: &str, seed: u64, without: &[String]) -> String {
     format!("cargo run -p weft-sim -- {name} --seed {seed:#x}{without} --trace")
 }
 
-/// Two ranks and a switch, nothing to do.
-pub(crate) fn quiet() -> Plan {
-    Plan {
-        ranks: 2,
-        topology: Topology::switch(Buffer::PerPort(4 << 20)),
-        rails: Vec::new(),
-        host: Host::default(),
-        settings: Settings::default(),
-        workload: Vec::new(),
-        nuisances: Vec::new(),
-        demands: Demands::default(),
-        time_limit: Duration::from_secs(60),
-    }
-}
-
-pub(crate) const CLEAN: Demands = Demands {
-    no_lane_given_up: true,
-    no_resend: true,
-    no_resend_of_data: true,
-    spurious_permille_max: Some(0),
-    packets_per_ack: Some(16),
-    no_standalone_ack: false,
-    wire_percent_max: None,
-    share_percent_min: None,
-    steady_percent_min: None,
-    transfer_percent_max: None,
-};
-
 /// From process to process, without queues and wires' time: two links and a switch.
 fn latency(plan: &mut Plan, latency: u64) {
     plan.topology.link_mut().propagation = Duration(latency / 2);
 }
 
 fn ping_pong(random: &mut Random) -> Plan {
-    let mut plan = quiet();
+    let mut plan = Plan::quiet();
     latency(&mut plan, random.between(2_000, 40_000));
     plan.workload = workload::ping_pong(2_000, 8);
-    plan.demands = Demands { no_standalone_ack: true, ..CLEAN };
+    plan.demands = Demands { no_standalone_ack: true, ..Demands::CLEAN };
     plan
 }
 
 fn stream(random: &mut Random) -> Plan {
-    let mut plan = quiet();
+    let mut plan = Plan::quiet();
     plan.settings.packet_size = random.pick(&[1452, 8952]);
     plan.settings.window_packets = random.pick(&[64, 128, 256, 1024]);
     plan.topology = Topology::switch(Buffer::PerPort(16 << 20));
     latency(&mut plan, random.between(2_000, 20_000));
     plan.host.receive_bytes = 16 << 20;
     plan.workload = workload::stream(vec![random.between(1 << 20, 8 << 20)]);
-    plan.demands = Demands { wire_percent_max: Some(105), ..CLEAN };
+    plan.demands = Demands { wire_percent_max: Some(105), ..Demands::CLEAN };
     plan
 }
 
@@ -168,21 +141,21 @@ fn bidirectional(random: &mut Random) -> Plan {
 }
 
 fn small_messages(random: &mut Random) -> Plan {
-    let mut plan = quiet();
+    let mut plan = Plan::quiet();
     plan.workload = workload::small_messages(50_000, (8, 8 + random.below(100)));
-    plan.demands = Demands { wire_percent_max: Some(200), ..CLEAN };
+    plan.demands = Demands { wire_percent_max: Some(200), ..Demands::CLEAN };
     plan
 }
 
 fn lossy(random: &mut Random) -> Plan {
-    let mut plan = quiet();
+    let mut plan = Plan::quiet();
     plan.nuisances = vec![Nuisance::Loss { per_million: 200_000, rank: None }];
     plan.workload = workload::both_ways(random, 2_000, 600_000);
     plan
 }
 
 fn bursts(random: &mut Random) -> Plan {
-    let mut plan = quiet();
+    let mut plan = Plan::quiet();
     plan.nuisances = vec![Nuisance::Bursts {
         begins: random.between(500, 10_000) as u32,
         ends: random.between(20_000, 500_000) as u32,
@@ -197,7 +170,7 @@ fn bursts(random: &mut Random) -> Plan {
 }
 
 fn reordering(random: &mut Random) -> Plan {
-    let mut plan = quiet();
+    let mut plan = Plan::quiet();
     plan.nuisances = vec![Nuisance::Reordering {
         per_million: random.between(1_000, 500_000) as u32,
         delay_max: Duration(random.between(1_000, 200_000)),
@@ -208,7 +181,7 @@ fn reordering(random: &mut Random) -> Plan {
 
 /// A delay below two packets' time lets at most two overtake.
 fn swaps(random: &mut Random) -> Plan {
-    let mut plan = quiet();
+    let mut plan = Plan::quiet();
     latency(&mut plan, random.between(5_000, 20_000));
     let packet = plan.topology.link().occupancy(plan.settings.packet_size as u64);
     plan.nuisances = vec![Nuisance::Reordering {
@@ -221,7 +194,7 @@ fn swaps(random: &mut Random) -> Plan {
 }
 
 fn hostile(random: &mut Random) -> Plan {
-    let mut plan = quiet();
+    let mut plan = Plan::quiet();
     plan.settings.sealed = random.chance(500_000);
     plan.nuisances = vec![
         Nuisance::Duplication { per_million: 50_000, late_max: Duration(50_000) },
@@ -238,7 +211,7 @@ fn hostile(random: &mut Random) -> Plan {
 
 /// A damaged acknowledgement must not be believed: its sender would forget packets that have never arrived.
 fn damaged(random: &mut Random) -> Plan {
-    let mut plan = quiet();
+    let mut plan = Plan::quiet();
     plan.settings.sealed = random.chance(500_000);
     plan.settings.bulk_paths = random.pick(&[0, 1]);
     plan.host.train_packets = random.pick(&[1, 44]);
@@ -260,7 +233,7 @@ fn damaged(random: &mut Random) -> Plan {
 }
 
 fn stalled(random: &mut Random) -> Plan {
-    let mut plan = quiet();
+    let mut plan = Plan::quiet();
     plan.workload = workload::both_ways(random, 1_000, 2_000_000);
     for _ in 0..random.between(1, 5) {
         let (rank, from) = (random.below(2) as u32, Instant(random.below(5_000_000)));
@@ -274,7 +247,7 @@ fn stalled(random: &mut Random) -> Plan {
 /// Each process, its progress thread included, runs for a tenth of the time. Nobody fails, no carrier is given up, and little is sent
 /// again: nothing is lost, but what overtakes on the other carrier may mislead.
 fn overloaded(random: &mut Random) -> Plan {
-    let mut plan = if random.chance(300_000) { two_networks(random) } else { quiet() };
+    let mut plan = if random.chance(300_000) { two_networks(random) } else { Plan::quiet() };
     plan.ranks = 2;
     plan.host.frames = random.chance(800_000);
     plan.host.train_packets = random.pick(&[1, 44]);
@@ -295,7 +268,7 @@ fn overloaded(random: &mut Random) -> Plan {
 }
 
 fn narrow(random: &mut Random) -> Plan {
-    let mut plan = quiet();
+    let mut plan = Plan::quiet();
     plan.ranks = 5;
     plan.topology =
         Topology::switch(random.pick(&[Buffer::PerPort(20_000), Buffer::PerPort(100_000), Buffer::Shared(80_000)]));
@@ -308,7 +281,7 @@ fn narrow(random: &mut Random) -> Plan {
 }
 
 fn overrun(random: &mut Random) -> Plan {
-    let mut plan = quiet();
+    let mut plan = Plan::quiet();
     plan.host.receive_bytes = random.between(20_000, 60_000);
     plan.nuisances = vec![Nuisance::Slow { rank: 1, factor: random.between(8, 20) as u32 }];
     plan.workload = workload::both_ways(random, 500, 1_000_000);
@@ -316,17 +289,17 @@ fn overrun(random: &mut Random) -> Plan {
 }
 
 fn shaped(random: &mut Random) -> Plan {
-    let mut plan = quiet();
+    let mut plan = Plan::quiet();
     let rate = random.pick(&[1_000, 2_500, 5_000]);
     let burst_bytes = random.between(3_000, 100_000);
     plan.topology.link_mut().bucket = Some(Bucket { rate, burst_bytes, limit_bytes: 1 << 20 });
     plan.workload = workload::stream(vec![4_000_000]);
-    plan.demands = Demands { share_percent_min: Some(85), ..CLEAN };
+    plan.demands = Demands { share_percent_min: Some(85), ..Demands::CLEAN };
     plan
 }
 
 fn clocks(random: &mut Random) -> Plan {
-    let mut plan = quiet();
+    let mut plan = Plan::quiet();
     plan.nuisances = vec![Nuisance::Clocks { ahead_max: Duration::from_secs(3600), drift_max: 200 }];
     plan.workload = workload::both_ways(random, 2_000, 4_000_000);
     plan.demands = Demands { no_resend: true, ..Demands::default() };
@@ -350,7 +323,7 @@ fn tail_loss(random: &mut Random) -> Plan {
 }
 
 fn path_mtu(random: &mut Random) -> Plan {
-    let mut plan = quiet();
+    let mut plan = Plan::quiet();
     latency(&mut plan, random.between(5_000, 200_000));
     plan.settings.packet_size = random.pick(&[1452, 8952]);
     plan.settings.sealed = random.chance(200_000);
@@ -367,7 +340,7 @@ fn path_mtu(random: &mut Random) -> Plan {
 }
 
 fn flapping(random: &mut Random) -> Plan {
-    let mut plan = quiet();
+    let mut plan = Plan::quiet();
     plan.ranks = 4;
     plan.workload = workload::neighbours(random, 4, 500, 4_000_000);
     plan.nuisances = vec![Nuisance::Flapping {
@@ -384,7 +357,7 @@ fn flapping(random: &mut Random) -> Plan {
 
 /// Leaves of eight ranks, and spines that carry half of what they could send.
 fn clos(ranks: u32, spreading: Spreading) -> Plan {
-    let mut plan = quiet();
+    let mut plan = Plan::quiet();
     plan.ranks = ranks;
     let link = Link { propagation: Duration(500), ..Link::default() };
     let (leaves, buffer) = (ranks / 8, Buffer::Shared(12 << 20));
@@ -447,7 +420,7 @@ fn incast(random: &mut Random) -> Plan {
 }
 
 fn incast_at_once(_random: &mut Random) -> Plan {
-    let mut plan = quiet();
+    let mut plan = Plan::quiet();
     plan.ranks = INCAST.0;
     plan.topology = Topology::Switch {
         link: Link { propagation: Duration(500), mark_bytes: Some(100_000), ..Link::default() },
@@ -471,7 +444,7 @@ fn trains(random: &mut Random) -> Plan {
 
 /// Two ranks with an interface in each of two networks of the same kind.
 fn two_networks(random: &mut Random) -> Plan {
-    let mut plan = quiet();
+    let mut plan = Plan::quiet();
     plan.topology = Topology::switch(Buffer::PerPort(16 << 20));
     plan.host.train_packets = random.pick(&[8, 44]);
     plan.host.send_bytes = 1 << 20;
@@ -499,7 +472,7 @@ fn rails(random: &mut Random) -> Plan {
     slow_down(random, plan.rails[0].link_mut(), rate);
     // Of what both carry together, as a share of the first. A probe may ask what a long queue delays.
     let least = (10_000 + rate) * 80 / 10_000;
-    plan.demands = Demands { no_resend: false, share_percent_min: Some(least), ..CLEAN };
+    plan.demands = Demands { no_resend: false, share_percent_min: Some(least), ..Demands::CLEAN };
     plan
 }
 
@@ -543,7 +516,7 @@ fn barriers(random: &mut Random) -> Plan {
 }
 
 fn thousands(random: &mut Random) -> Plan {
-    let mut plan = quiet();
+    let mut plan = Plan::quiet();
     plan.ranks = 4096;
     let link = Link { propagation: Duration(500), ..Link::default() };
     let (trunk, buffer) = (Link { rate: 40_000, ..link }, Buffer::Shared(16 << 20));

@@ -3,7 +3,6 @@
 use crate::nuisance::Nuisance;
 use crate::plan::{Host, Plan, Traffic};
 use crate::random::Random;
-use crate::scenario::quiet;
 use crate::topology::{Bucket, Buffer, Cable, Link, Spreading, Topology, frame_bytes};
 use crate::workload;
 use weft_core::flow::{AckScheme, PACKET_SIZE_MIN, Settings};
@@ -11,7 +10,7 @@ use weft_core::time::{Duration, Instant};
 
 /// Draws a plan.
 pub(crate) fn swarm(random: &mut Random) -> Plan {
-    let mut plan = quiet();
+    let mut plan = Plan::quiet();
     plan.settings = settings(random);
     let packet = plan.settings.packet_size as u64;
     (plan.ranks, plan.topology) = topology(random, packet);

@@ -1,5 +1,7 @@
 //! Plays a plan: processes with real flows, an agenda of what happens, and the checks.
 
+mod turns;
+
 use crate::agenda::{Agenda, Happening, Slab};
 use crate::capture::Capture;
 use crate::check;
@@ -10,6 +12,7 @@ use crate::plan::{Plan, RANKS_MAX, Traffic};
 use crate::process::Process;
 use crate::report::Report;
 use crate::topology::{Cable, Node};
+use crate::violation::Violation;
 use std::collections::HashMap;
 use std::sync::Arc;
 use weft_core::flow::{FAR, Flow, Settings};
@@ -25,16 +28,6 @@ const FLOW_BYTES_SLACK: usize = 256 * 1024;
 const TRAIN_BYTES_MAX: usize = 65_507;
 /// The job's secret.
 const SECRET: [u8; 16] = *b"the job's secret";
-
-/// What the run did wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation(pub String);
-
-impl std::fmt::Display for Violation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 /// The cuts in the network at this place.
 fn cuts_of(cuts: &[Cut], place: u8) -> Vec<Cut> {
