@@ -126,9 +126,9 @@ impl PathMtu {
         self.size
     }
 
-    /// Whether all is as it was before anything was asked.
-    pub(super) fn is_over(&self, now: Instant) -> bool {
-        let rests = matches!(self.search, Search::Rest { .. }) && self.content_until <= now;
+    /// Whether all is as it was before anything was asked; an idle flow remembers no lost control.
+    pub(super) fn is_over(&self, now: Instant, is_idle: bool) -> bool {
+        let rests = matches!(self.search, Search::Rest { .. }) && (is_idle || self.content_until <= now);
         self.size == self.full && self.cutting.is_none() && rests
     }
 
@@ -317,7 +317,7 @@ mod tests {
                 assert!(carried - mtu.size() <= SIZE_GRAIN, "{full} {carried}: {}", mtu.size());
                 let later = Instant(0) + SIZE_REST;
                 settle(&mut mtu, later, full);
-                assert!(mtu.is_over(later + DOUBT_REST) && mtu.size() == full);
+                assert!(mtu.is_over(later + DOUBT_REST, false) && mtu.size() == full);
             }
         }
     }
@@ -340,16 +340,19 @@ mod tests {
         mtu.doubt(Instant(0), 0);
         assert_eq!(settle(&mut mtu, Instant(0), 0), [1472, CONTROL_SIZE]);
         mtu.doubt(Instant(5), 0);
-        assert!(mtu.question(Instant(5), 1).is_none() && !mtu.is_over(Instant(5)), "it asks rarely");
+        assert!(
+            mtu.question(Instant(5), 1).is_none() && !mtu.is_over(Instant(5), false) && mtu.is_over(Instant(5), true),
+            "it asks rarely"
+        );
         let at = Instant(0) + DOUBT_REST;
-        assert!(mtu.is_over(at));
+        assert!(mtu.is_over(at, false));
         mtu.doubt(at, 0);
         assert!(!mtu.carried(at, 0, 1472, at), "nothing was asked yet");
         assert_eq!(mtu.question(at, 1), Some((1472, 0)));
         mtu.asked(at);
         mtu.failed(at, 1472);
         assert!(!mtu.carried(at, 1, 1472, at) && !mtu.carried(at, 0, 700, at) && !mtu.carried(at, 0, 1472, Instant(4)));
-        assert!(mtu.carried(at, 0, 1472, at) && mtu.is_over(at + DOUBT_REST));
+        assert!(mtu.carried(at, 0, 1472, at) && mtu.is_over(at + DOUBT_REST, false));
     }
 
     #[test]
@@ -357,7 +360,7 @@ mod tests {
         let mut mtu = PathMtu::new(1472, 1472);
         mtu.doubt(Instant(0), 0);
         assert_eq!(settle(&mut mtu, Instant(0), 1472), [1472]);
-        assert!(mtu.is_over(Instant(0) + DOUBT_REST));
+        assert!(mtu.is_over(Instant(0) + DOUBT_REST, false));
     }
 
     #[test]

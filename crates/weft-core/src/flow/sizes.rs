@@ -74,10 +74,10 @@ impl Outgoing {
         self.forget_size(now);
     }
 
-    /// Once all is as it was at first, and somebody has been told, nothing need be kept.
+    /// Once all is as it was at first, and somebody has been told, nothing need be kept; least of all by an idle flow.
     fn forget_size(&mut self, now: Instant) {
-        let is_told = self.size_changes == [0; 2];
-        self.mtu.take_if(|mtu| is_told && mtu.is_over(now));
+        let (is_told, is_idle) = (self.size_changes == [0; 2], self.is_idle());
+        self.mtu.take_if(|mtu| is_told && mtu.is_over(now, is_idle));
     }
 
     fn note_change(&mut self, change: Change) {
@@ -90,8 +90,10 @@ impl Outgoing {
     }
 
     /// How often packets have become smaller, and larger, since this was asked last.
-    pub(super) fn take_size_changes(&mut self) -> [u8; 2] {
-        core::mem::take(&mut self.size_changes)
+    pub(super) fn take_size_changes(&mut self, now: Instant) -> [u8; 2] {
+        let changes = core::mem::take(&mut self.size_changes);
+        self.forget_size(now);
+        changes
     }
 
     /// The question whether a path carries a size that should leave now.

@@ -160,7 +160,7 @@ impl Flow {
     /// The next piece of a packet, or a question whether a path carries packets of some size.
     #[cold]
     fn emit_for_size(&mut self, now: Instant, regions: &mut dyn Regions, out: &mut [u8]) -> Option<Written> {
-        let [smaller, larger] = self.outgoing.take_size_changes();
+        let [smaller, larger] = self.outgoing.take_size_changes(now);
         self.counters.packets_smaller += u64::from(smaller);
         self.counters.packets_larger += u64::from(larger);
         if let Some(Cutting { departure, at, size }) = self.outgoing.cutting() {
