@@ -4,6 +4,7 @@ use weft_core::flow::{Deliver, FAR_PACKETS_MAX, Flow, Regions, Settings};
 use weft_core::matching::Envelope;
 use weft_core::message::{Frame, Head};
 use weft_core::path_validation::{Ends, Keys, SIZE, is_path_frame};
+use weft_core::process::{Parties, ProcessName};
 use weft_core::rails::{self, Rails, Role};
 use weft_core::time::{Duration, Instant};
 use weft_core::wire::{Channel, Echo, Echoed, Key, Kind, Number, OVERHEAD_MAX, Packet, Piece, Secret, peek_sender};
@@ -108,10 +109,10 @@ pub(crate) fn flow(bytes: &[u8]) {
     let Some((how, rest)) = bytes.split_first() else { return };
     let (sealed, authentic) = (how & 1 != 0, how & 2 != 0);
     let settings = Settings { packet_size: 600, window_packets: 64, sealed, ..Settings::default() };
-    let mut flow = Flow::new(settings.into(), &secret(), 0, 1);
+    let mut flow = Flow::new(settings.into(), &secret(), &Parties::of_only_job(0, 1));
     (0..OWN_MESSAGES).for_each(|_| flow.submit_message(b"own", &[7; 100]));
     flow.submit_data(1, 2, 0..100_000);
-    let key = Key::derive(&secret(), 1, 0);
+    let key = Key::derive(&secret(), ProcessName::of_only_job(1), ProcessName::of_only_job(0));
     let (mut now, mut out) = (Instant(1), vec![0; 600]);
     for piece in pieces(rest) {
         let mut packet = piece.to_vec();
@@ -140,7 +141,7 @@ pub(crate) fn flow_seeds() -> Vec<Vec<u8>> {
 /// Questions whether a lane works, by the peer or by strangers.
 pub(crate) fn reach(bytes: &[u8]) {
     let mut rails = lanes();
-    let keys = || Keys::new(&secret(), 0, 1);
+    let keys = || Keys::new(&secret(), &Parties::of_only_job(0, 1));
     let asked = rails.poll_challenge(0, Instant(0), keys);
     assert!(asked.is_some() && (!is_path_frame(bytes) || bytes.len() == SIZE));
     // Nothing that is made up is answered or believed. (A fuzzer that watches comparisons learns the tag in time.)
@@ -164,7 +165,8 @@ fn lanes() -> Rails {
 
 /// A question.
 pub(crate) fn reach_seeds() -> Vec<Vec<u8>> {
-    let question = lanes().poll_challenge(0, Instant(0), || Keys::new(&Secret::new([6; 16]), 1, 0));
+    let question =
+        lanes().poll_challenge(0, Instant(0), || Keys::new(&Secret::new([6; 16]), &Parties::of_only_job(1, 0)));
     question.map(|question| question.to_vec()).into_iter().collect()
 }
 

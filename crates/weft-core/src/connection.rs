@@ -27,6 +27,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::flow::{Counters, Deliver, Event, Failure, Regions, Settings};
+use crate::process::Parties;
 use crate::rails::RAILS_MAX;
 use crate::time::{Duration, Instant};
 use crate::wire::{Ciphers, FRAME_PREFIX, Key, Number, Secret};
@@ -127,17 +128,17 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection from process `own_index` to process `peer_index` (both below 2²⁴) of the job that knows `secret`. Both sides must
-    /// use the same `packet_size` and `sealed`; of the other settings only those of liveness count.
-    pub fn new(settings: Arc<Settings>, secret: &Secret, own_index: u32, peer_index: u32) -> Self {
-        assert!(own_index <= SENDER_MAX && peer_index <= SENDER_MAX, "a process index has 24 bits");
+    /// A connection between two processes, whose jobs have `secret` in common. Both sides must use the same `packet_size` and `sealed`; of the other settings only those of liveness count.
+    pub fn new(settings: Arc<Settings>, secret: &Secret, parties: &Parties) -> Self {
+        let Parties { own, peer, own_index } = *parties;
+        assert!(own_index <= SENDER_MAX, "a process index has 24 bits");
         let first = u64::from(Number::FIRST.0);
         Self {
             settings,
             own_index,
             failed: false,
-            tag_key: Key::derive(secret, own_index, peer_index),
-            peer_tag_key: Key::derive(secret, peer_index, own_index),
+            tag_key: Key::derive(secret, own, peer),
+            peer_tag_key: Key::derive(secret, peer, own),
             ciphers: None,
             next: first,
             expected: first,

@@ -40,6 +40,7 @@ pub use parked::{PARKED_BYTES_MAX, Parked};
 pub use settings::*;
 pub use transmit::Train;
 
+use crate::process::Parties;
 use crate::time::{Duration, Instant};
 use crate::wire::{Ciphers, FRAME_PREFIX, Key, Number, PATHS_MAX, Secret};
 use alloc::boxed::Box;
@@ -128,22 +129,23 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// A flow from process `own_index` to process `peer_index` (both below 2²⁴) of the job that knows `secret`.
+    /// A flow between two processes, whose jobs have `secret` in common.
     ///
     /// Both sides must use the same `packet_size`, `window_packets` and `sealed`. Panics if the settings are outside
     /// their limits. They are shared with the driver.
-    pub fn new(settings: Arc<Settings>, secret: &Secret, own_index: u32, peer_index: u32) -> Self {
+    pub fn new(settings: Arc<Settings>, secret: &Secret, parties: &Parties) -> Self {
+        let Parties { own, peer, own_index } = *parties;
         assert!((PACKET_SIZE_MIN..=PACKET_SIZE_MAX).contains(&settings.packet_size), "packet_size outside its limits");
         assert!((1..=WINDOW_MAX).contains(&settings.window_packets), "window_packets outside its limits");
         assert!(usize::from(settings.bulk_paths) < PATHS_MAX, "more ways than a packet can name");
-        assert!(own_index < 1 << 24 && peer_index < 1 << 24, "a process index has 24 bits");
+        assert!(own_index < 1 << 24, "a process index has 24 bits");
         Self {
             outgoing: Outgoing::new(&settings),
             settings,
             own_index,
             failed: false,
-            tag_key: Key::derive(secret, own_index, peer_index),
-            peer_tag_key: Key::derive(secret, peer_index, own_index),
+            tag_key: Key::derive(secret, own, peer),
+            peer_tag_key: Key::derive(secret, peer, own),
             ciphers: None,
             next_control: u64::from(Number::FIRST.0),
             watched: false,

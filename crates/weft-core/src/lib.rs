@@ -17,6 +17,7 @@ pub mod one_sided;
 pub mod path_validation;
 pub mod pcapng;
 pub mod placement;
+pub mod process;
 pub mod rails;
 pub mod reduce;
 pub mod time;

@@ -23,6 +23,7 @@
 //! 20  zero      8
 //! ```
 
+use crate::process::{Parties, ProcessName};
 use crate::time::{Duration, Instant};
 use crate::wire::Secret;
 use core::hash::Hasher;
@@ -104,20 +105,21 @@ impl core::fmt::Debug for Keys {
 }
 
 impl Keys {
-    /// For packets between the processes `own_index` and `peer_index` of the job that knows `secret`.
-    pub fn new(secret: &Secret, own_index: u32, peer_index: u32) -> Self {
-        let key = |sender: u32, receiver: u32| {
+    /// For packets between two processes, whose jobs have `secret` in common.
+    pub fn new(secret: &Secret, parties: &Parties) -> Self {
+        let key = |sender: ProcessName, receiver: ProcessName| {
             [0, 1].map(|half: u8| {
                 let mut hasher = SipHasher24::new_with_key(secret.bytes());
                 // Keys of flows are derived with another word.
                 hasher.write(b"weft reach");
-                hasher.write(&sender.to_le_bytes());
-                hasher.write(&receiver.to_le_bytes());
+                hasher.write(&sender.bytes());
+                hasher.write(&receiver.bytes());
                 hasher.write(&[half]);
                 hasher.finish()
             })
         };
-        Self { own_index, own: key(own_index, peer_index), peer: key(peer_index, own_index) }
+        let Parties { own, peer, own_index } = *parties;
+        Self { own_index, own: key(own, peer), peer: key(peer, own) }
     }
 
     /// A challenge as it travels.
@@ -357,7 +359,7 @@ mod tests {
     }
 
     fn keys() -> (Keys, Keys) {
-        (Keys::new(&secret(), 3, 70_000), Keys::new(&secret(), 70_000, 3))
+        (Keys::new(&secret(), &Parties::of_only_job(3, 70_000)), Keys::new(&secret(), &Parties::of_only_job(70_000, 3)))
     }
 
     const ENDS: Ends = Ends { own: 2, peer: 1 };
@@ -489,7 +491,7 @@ mod tests {
         }
         assert_eq!(response(&challenge[..SIZE - 1]), None);
         // To another process, and of another job.
-        assert_eq!(Keys::new(&secret(), 4, 3).open(&challenge), None);
-        assert_eq!(Keys::new(&Secret::new([8; 16]), 70_000, 3).open(&challenge), None);
+        assert_eq!(Keys::new(&secret(), &Parties::of_only_job(4, 3)).open(&challenge), None);
+        assert_eq!(Keys::new(&Secret::new([8; 16]), &Parties::of_only_job(70_000, 3)).open(&challenge), None);
     }
 }

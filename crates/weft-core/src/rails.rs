@@ -340,6 +340,7 @@ impl Rails {
 mod tests {
     use super::*;
     use crate::flow::{Deliver, Regions, Settings};
+    use crate::process::Parties;
     use crate::time::Duration;
     use crate::wire::Secret;
     use alloc::sync::Arc;
@@ -356,7 +357,7 @@ mod tests {
     }
 
     fn keys(own: u32, peer: u32) -> Keys {
-        Keys::new(&Secret::new([1; 16]), own, peer)
+        Keys::new(&Secret::new([1; 16]), &Parties::of_only_job(own, peer))
     }
 
     struct Nothing;
@@ -416,7 +417,7 @@ mod tests {
     fn a_peer_that_does_not_look_costs_no_lane() {
         let mut rails = rails(2);
         let settings = Settings { bulk_paths: 2, ..Settings::default() };
-        let mut flow = Flow::new(Arc::new(settings), &Secret::new([1; 16]), 0, 1);
+        let mut flow = Flow::new(Arc::new(settings), &Secret::new([1; 16]), &Parties::of_only_job(0, 1));
         for carrier in [0, 2, 3] {
             ask(&mut rails, carrier, Instant(0));
         }
@@ -465,8 +466,8 @@ mod tests {
     fn what_arrived_over_another_lane_does_not_prove_the_one_taken_now() {
         let mut rails = rails(1);
         let settings = Settings { bulk_paths: 1, packet_size: 600, ..Settings::default() };
-        let mut flow = Flow::new(Arc::new(settings.clone()), &Secret::new([1; 16]), 0, 1);
-        let mut peer = Flow::new(Arc::new(settings), &Secret::new([1; 16]), 1, 0);
+        let mut flow = Flow::new(Arc::new(settings.clone()), &Secret::new([1; 16]), &Parties::of_only_job(0, 1));
+        let mut peer = Flow::new(Arc::new(settings), &Secret::new([1; 16]), &Parties::of_only_job(1, 0));
         let mut now = Instant(1);
         ask(&mut rails, 0, now);
         flow.submit_data(1, 2, 0..100_000);
@@ -533,7 +534,7 @@ mod tests {
     fn a_rail_that_is_silent_while_others_answer_has_failed_until_it_answers_again() {
         let mut rails = rails(2);
         let settings = Settings { bulk_paths: 2, ..Settings::default() };
-        let mut flow = Flow::new(Arc::new(settings), &Secret::new([1; 16]), 0, 1);
+        let mut flow = Flow::new(Arc::new(settings), &Secret::new([1; 16]), &Parties::of_only_job(0, 1));
         for carrier in [0, 2, 3] {
             ask(&mut rails, carrier, Instant(0));
         }

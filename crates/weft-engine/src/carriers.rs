@@ -14,8 +14,8 @@ use weft_core::path_validation::{Ends, Keys};
 use weft_core::placement::Placements;
 use weft_core::rails::{PathFrame, RAILS_MAX, RailCarrier, Rails, Role};
 use weft_core::time::Instant;
-use weft_core::wire::Secret;
 
+use crate::jobs::{Jobs, Member};
 use crate::memory::UserData;
 use crate::transport::{
     Address, Carrier, CarrierAttributes, Multicast, Placement, Registration, RemoteMemory, RemoteMemoryAccess,
@@ -175,8 +175,8 @@ pub struct Remote {
     hops: Box<[Hop]>,
     rails: Rails,
     settings: Arc<FlowSettings>,
-    /// Own and the peer's.
-    numbers: (u32, u32),
+    /// Who it is.
+    member: Member,
     pub(crate) conversation: Conversation,
     /// Packets that were sent again before it was parked.
     resent: u64,
@@ -284,21 +284,25 @@ pub struct RailTraffic {
 }
 
 #[cold]
-fn make_flow(
-    parked: &mut Option<Box<Parked>>,
-    settings: &Arc<FlowSettings>,
-    (own, peer): (u32, u32),
-    secret: &Secret,
-) -> Box<Flow> {
+fn make_flow(parked: &mut Option<Box<Parked>>, settings: &Arc<FlowSettings>, member: Member, jobs: &Jobs) -> Box<Flow> {
+    let (secret, parties) = jobs.parties(member);
     Box::new(match parked.take() {
-        Some(parked) => Flow::unpark(*parked, settings.clone(), secret, own, peer),
-        None => Flow::new(settings.clone(), secret, own, peer),
+        Some(parked) => Flow::unpark(*parked, settings.clone(), secret, &parties),
+        None => Flow::new(settings.clone(), secret, &parties),
     })
 }
 
 #[cold]
-fn make_connection(settings: &Arc<FlowSettings>, (own, peer): (u32, u32), secret: &Secret) -> Box<Connection> {
-    Box::new(Connection::new(settings.clone(), secret, own, peer))
+fn make_connection(settings: &Arc<FlowSettings>, member: Member, jobs: &Jobs) -> Box<Connection> {
+    let (secret, parties) = jobs.parties(member);
+    Box::new(Connection::new(settings.clone(), secret, &parties))
+}
+
+/// What proves questions and answers about the carriers.
+#[cold]
+fn make_keys(member: Member, jobs: &Jobs) -> Keys {
+    let (secret, parties) = jobs.parties(member);
+    Keys::new(secret, &parties)
 }
 
 impl Remote {
@@ -312,7 +316,7 @@ impl Remote {
             hops,
             rails,
             settings,
-            numbers: (0, 0),
+            member: Member::default(),
             conversation: Conversation::Flow { flow: None, parked: None },
             resent: 0,
             active: false,
@@ -416,23 +420,23 @@ impl Remote {
 
     /// Where messages are submitted; flow or connection are made on first contact.
     #[inline(always)]
-    pub(crate) fn submission(&mut self, secret: &Secret) -> Submission<'_> {
-        let (settings, numbers) = (&self.settings, self.numbers);
+    pub(crate) fn submission(&mut self, jobs: &Jobs) -> Submission<'_> {
+        let (settings, member) = (&self.settings, self.member);
         match &mut self.conversation {
             Conversation::Flow { flow, parked } => {
-                Submission::Flow(flow.get_or_insert_with(|| make_flow(parked, settings, numbers, secret)))
+                Submission::Flow(flow.get_or_insert_with(|| make_flow(parked, settings, member, jobs)))
             }
             Conversation::Connection { connection, .. } => {
-                Submission::Connection(connection.get_or_insert_with(|| make_connection(settings, numbers, secret)))
+                Submission::Connection(connection.get_or_insert_with(|| make_connection(settings, member, jobs)))
             }
         }
     }
 
     /// The flow, made on first contact, taken out of here until it is put back; none while it is out, or where there is a connection.
     #[inline]
-    pub(crate) fn take_flow(&mut self, secret: &Secret) -> Option<Box<Flow>> {
+    pub(crate) fn take_flow(&mut self, jobs: &Jobs) -> Option<Box<Flow>> {
         let Conversation::Flow { flow, parked } = &mut self.conversation else { return None };
-        Some(flow.take().unwrap_or_else(|| make_flow(parked, &self.settings, self.numbers, secret)))
+        Some(flow.take().unwrap_or_else(|| make_flow(parked, &self.settings, self.member, jobs)))
     }
 
     /// Puts it back.
@@ -445,9 +449,9 @@ impl Remote {
 
     /// The same of a connection.
     #[inline]
-    pub(crate) fn take_connection(&mut self, secret: &Secret) -> Option<Box<Connection>> {
+    pub(crate) fn take_connection(&mut self, jobs: &Jobs) -> Option<Box<Connection>> {
         let Conversation::Connection { connection, .. } = &mut self.conversation else { return None };
-        Some(connection.take().unwrap_or_else(|| make_connection(&self.settings, self.numbers, secret)))
+        Some(connection.take().unwrap_or_else(|| make_connection(&self.settings, self.member, jobs)))
     }
 
     /// Puts it back.
@@ -521,9 +525,9 @@ impl Remote {
         }
     }
 
-    /// The numbers by which the two ends know each other: this process's, and the peer's.
-    pub(crate) fn set_numbers(&mut self, own: u32, peer: u32) {
-        self.numbers = (own, peer);
+    /// It is this process that the carriers lead to.
+    pub(crate) fn belongs_to(&mut self, member: Member) {
+        self.member = member;
     }
 
     /// Bytes that its flow or connection occupies.
@@ -585,9 +589,9 @@ impl Remote {
     }
 
     /// A packet that has come by a carrier for this role and is not the flow's: what to answer, and where.
-    pub(crate) fn handle_path_frame(&mut self, role: Role, bytes: &[u8], secret: &Secret) -> Option<(Hop, PathFrame)> {
-        let (own, peer) = self.numbers;
-        let (carrier, answer) = self.rails.handle(role, bytes, || Keys::new(secret, own, peer))?;
+    pub(crate) fn handle_path_frame(&mut self, role: Role, bytes: &[u8], jobs: &Jobs) -> Option<(Hop, PathFrame)> {
+        let member = self.member;
+        let (carrier, answer) = self.rails.handle(role, bytes, || make_keys(member, jobs))?;
         Some((self.hops[carrier], answer))
     }
 
@@ -603,9 +607,9 @@ impl Remote {
 
     /// The challenge that is due on a carrier, and where to ask it.
     #[inline]
-    pub(crate) fn poll_challenge(&mut self, carrier: usize, now: Instant, secret: &Secret) -> Option<(Hop, PathFrame)> {
-        let (own, peer) = self.numbers;
-        let challenge = self.rails.poll_challenge(carrier, now, || Keys::new(secret, own, peer))?;
+    pub(crate) fn poll_challenge(&mut self, carrier: usize, now: Instant, jobs: &Jobs) -> Option<(Hop, PathFrame)> {
+        let member = self.member;
+        let challenge = self.rails.poll_challenge(carrier, now, || make_keys(member, jobs))?;
         Some((self.hops[carrier], challenge))
     }
 
@@ -687,6 +691,8 @@ impl Remote {
 #[cfg(test)]
 mod tests {
     use weft_core::flow::{IDLE_BYTES_MAX, PACKET_SIZE_MAX, Regions};
+    use weft_core::process::ProcessName;
+    use weft_core::wire::Secret;
 
     use super::*;
     use crate::transport::EthernetAddress;
@@ -705,7 +711,8 @@ mod tests {
         let hop = Hop { carrier: CarrierId(0), to: EthernetAddress { mac: [0; 6], port: 0 }.into() };
         let settings = FlowSettings { packet_size: PACKET_SIZE_MAX, ..FlowSettings::default() };
         let mut remote = Remote::connected(carrier, hop, None, settings);
-        let Submission::Connection(connection) = remote.submission(&Secret::new([1; 16])) else {
+        let jobs = Jobs::new(ProcessName::of_only_job(0), Secret::new([1; 16]));
+        let Submission::Connection(connection) = remote.submission(&jobs) else {
             panic!("there is no connection");
         };
         connection.submit_message(&[], &[7; 60_000]);

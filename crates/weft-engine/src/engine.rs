@@ -15,9 +15,11 @@ mod slots;
 mod windows;
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 
 use weft_core::message::{HEAD_MAX, Head};
+use weft_core::process::{JobId, ProcessName};
 use weft_core::time::Duration;
 use weft_core::wire::Secret;
 
@@ -25,6 +27,7 @@ use crate::arguments::CollectiveScope;
 use crate::carriers::{Carriers, Descriptors};
 use crate::error::Error;
 use crate::group::PeerId;
+use crate::jobs::{JobKey, Jobs};
 use crate::messages::{self, Messages, Outgoing, PeerAccess};
 use crate::peers::{NewPeer, Peers, Route};
 use crate::protocols::{self, Choices, CostModel, RING_PIECE_BYTES};
@@ -53,8 +56,8 @@ pub use windows::Access;
 pub struct Parts<P: Platform> {
     /// Its clock.
     pub platform: P,
-    /// The number by which others know this process.
-    pub number: u32,
+    /// The name of this process.
+    pub name: ProcessName,
     /// Name of its host.
     pub host: Option<Arc<str>>,
     /// The node's rings, when there are peers on it.
@@ -63,7 +66,7 @@ pub struct Parts<P: Platform> {
     pub memory: P::Memory,
     /// The network, when there are peers on other nodes.
     pub carriers: Carriers,
-    /// The job's secret, which tags every packet.
+    /// The job's secret, which tags every packet within it.
     pub secret: Secret,
     /// Largest message that is sent without asking, in bytes; `None`: what suits the route.
     pub eager_limit: Option<u64>,
@@ -114,7 +117,7 @@ impl<P: Platform> Engine<P> {
     pub fn new(parts: Parts<P>) -> Self {
         let frame_max = parts.node.as_ref().map_or(0, |node| (node.frame_max() - HEAD_MAX) as u64);
         let (streams, cooperative_bytes_min) = (protocols::is_wide(frame_max), parts.costs.cooperative_bytes_min());
-        let peers = Peers::new(parts.number, parts.host, parts.memory, streams, cooperative_bytes_min);
+        let peers = Peers::new(parts.name, parts.host, parts.memory, streams, cooperative_bytes_min);
         let eager_limit = protocols::eager_limit(parts.eager_limit, &parts.costs, u64::MAX);
         let mut messages = Messages::new();
         messages.set_unexpected_max(parts.unexpected_bytes);
@@ -124,7 +127,7 @@ impl<P: Platform> Engine<P> {
             peers,
             node: parts.node,
             single_copy: single_copy::SingleCopies::default(),
-            network: network::Network::new(parts.carriers, parts.secret),
+            network: network::Network::new(parts.carriers, Jobs::new(parts.name, parts.secret)),
             slots: slots::Slots::default(),
             awaited: awaited::Awaited::new(parts.peer_timeout),
             groups: multicast::Groups::default(),
@@ -145,17 +148,54 @@ impl<P: Platform> Engine<P> {
     }
 
     /// Adds a peer, which can be talked to from now on.
+    ///
+    /// # Panics
+    /// Its job has not been met, or has no process with its number.
     pub fn add_peer(&mut self, mut new: NewPeer) -> PeerId {
+        let jobs = &self.network.jobs;
+        let place = jobs.find(new.name.job).and_then(|job| Some((job, jobs.index(job, new.name.number)?)));
+        let (job, index) = place.expect("a process of a job that is known");
         if let Route::Remote(remote) = &mut new.route {
             let known = self.peers.iter().filter_map(|(_, peer)| peer.settings());
             remote.share_settings(known);
         }
         let place = if let Route::Shared(place) = new.route { Some(place) } else { None };
-        let id = self.peers.add(new);
+        let id = self.peers.add(new, job, index);
         if let Some(place) = place {
             self.peers.near.note_place(place, id);
         }
         id
+    }
+
+    /// Meets another job of `size` processes: they can be added as peers from now on. Packets between the two jobs are tagged by
+    /// `secret`, which nobody else knows. The index by which this process knows the process number 0 of that job, and so on: each
+    /// of them is to be told, as its [`NewPeer::own_index`], what its own is. All processes of this process's own job are peers already.
+    ///
+    /// # Errors
+    /// The job is known already, has no process, or too many for the packets.
+    pub fn meet_job(&mut self, job: JobId, size: u32, secret: Secret) -> io::Result<u32> {
+        self.network.jobs.meet(job, size, secret, self.peers.own_indices())
+    }
+
+    /// Forgets a job that was met. False: one of its processes is still a peer, or the job is not known.
+    pub fn part_from_job(&mut self, job: JobId) -> bool {
+        let Some(key) = self.network.jobs.find(job) else { return false };
+        if key == JobKey::OWN || self.peers.iter().any(|(_, peer)| peer.job() == key) {
+            return false;
+        }
+        self.network.jobs.part(key);
+        true
+    }
+
+    /// The name of a peer; none: it has been removed.
+    pub fn name_of(&self, peer: PeerId) -> Option<ProcessName> {
+        self.peers.get(peer).map(|peer| self.network.jobs.name(peer.job(), peer.number()))
+    }
+
+    /// The peer that has this name.
+    pub fn find_process(&self, name: ProcessName) -> Option<PeerId> {
+        let jobs = &self.network.jobs;
+        self.peers.of_index(jobs.index(jobs.find(name.job)?, name.number)?)
     }
 
     /// Removes a peer: what waits for it fails, and nothing leads to it any more. False: messages of it are kept that nobody has received, so

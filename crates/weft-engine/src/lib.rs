@@ -29,6 +29,7 @@ pub mod error;
 pub mod events;
 pub mod group;
 pub mod handle;
+mod jobs;
 #[allow(unsafe_code)]
 pub mod memory;
 pub mod messages;

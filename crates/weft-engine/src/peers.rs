@@ -6,9 +6,11 @@ use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
 use weft_core::flow::Settings;
+use weft_core::process::ProcessName;
 
 use crate::carriers::Remote;
 use crate::group::PeerId;
+use crate::jobs::{JobKey, Member};
 use crate::memory::{Copier, Writer};
 use crate::messages::{self, Announced, Outgoing};
 use crate::transport::{Node, Platform};
@@ -30,8 +32,11 @@ pub enum Route {
 
 /// What makes a peer.
 pub struct NewPeer {
-    /// The number by which it is known to others: in packets, and in messages to people.
-    pub number: u32,
+    /// Its name; of another job only when that has been met ([`crate::engine::Engine::meet_job`]).
+    pub name: ProcessName,
+    /// The index by which it knows this process, which packets to it carry: within a job the number of this process, else what
+    /// the other one has told.
+    pub own_index: u32,
     /// How it is reached.
     pub route: Route,
     /// Its process id on this node, if its memory may be read and written; 0 if not.
@@ -43,6 +48,7 @@ pub struct NewPeer {
 /// Everything that is known of one peer.
 pub struct Peer<P: Platform> {
     id: PeerId,
+    job: JobKey,
     number: u32,
     /// It is this process, or one of its node, reached or not.
     is_near: bool,
@@ -74,9 +80,19 @@ pub struct Peer<P: Platform> {
 }
 
 impl<P: Platform> Peer<P> {
-    /// The number by which it is known to others.
+    /// Its number in its job, which is its rank in that job's `MPI_COMM_WORLD`.
     pub fn number(&self) -> u32 {
         self.number
+    }
+
+    /// The job that it belongs to.
+    pub(crate) fn job(&self) -> JobKey {
+        self.job
+    }
+
+    /// Whether it was started together with this process.
+    pub fn is_of_own_job(&self) -> bool {
+        self.job == JobKey::OWN
     }
 
     /// How it is reached.
@@ -170,8 +186,8 @@ pub struct Peers<P: Platform> {
     entries: Vec<Peer<P>>,
     /// Places of peers that have been removed, as the next ones there will be named.
     free: Vec<PeerId>,
-    /// The peer with each number.
-    numbers: Vec<Option<PeerId>>,
+    /// The peer with each index, by which packets say where they come from.
+    indices: Vec<Option<PeerId>>,
     own: PeerId,
     /// Peers that are not on this node.
     far: usize,
@@ -179,9 +195,9 @@ pub struct Peers<P: Platform> {
 }
 
 impl<P: Platform> Peers<P> {
-    /// Only this process, which others know as `number`.
+    /// Only this process, which has this name.
     pub(crate) fn new(
-        number: u32,
+        name: ProcessName,
         host: Option<Arc<str>>,
         memory: P::Memory,
         streams: bool,
@@ -199,16 +215,17 @@ impl<P: Platform> Peers<P> {
             copies: false,
         };
         let own = PeerId::FIRST;
-        let mut peers = Self { entries: Vec::new(), free: Vec::new(), numbers: Vec::new(), own, far: 0, near };
-        let added = peers.add(NewPeer { number, route: Route::Myself, process: 0, host });
+        let mut peers = Self { entries: Vec::new(), free: Vec::new(), indices: Vec::new(), own, far: 0, near };
+        let myself = NewPeer { name, own_index: name.number, route: Route::Myself, process: 0, host };
+        let added = peers.add(myself, JobKey::OWN, name.number);
         debug_assert!(added == own);
         peers[own].matching.single_copy = true;
         peers
     }
 
-    /// Adds a peer.
-    pub(crate) fn add(&mut self, new: NewPeer) -> PeerId {
-        let NewPeer { number, mut route, process, host } = new;
+    /// Adds a peer of this job, whose packets carry this index.
+    pub(crate) fn add(&mut self, new: NewPeer, job: JobKey, index: u32) -> PeerId {
+        let NewPeer { name: ProcessName { number, .. }, own_index, mut route, process, host } = new;
         let mut matching = messages::Peer::new(P::ticks);
         matching.host = host;
         matching.single_copy = process != 0;
@@ -216,8 +233,7 @@ impl<P: Platform> Peers<P> {
             Route::Remote(remote) => {
                 matching.paced = !remote.is_ordered();
                 matching.placed_min = remote.placed_min();
-                let own = self.get(self.own).map_or(number, Peer::number);
-                remote.set_numbers(own, number);
+                remote.belongs_to(Member { job, number, own_index });
             }
             // Receives from it must not wait for ever either.
             Route::None(reason) => matching.failed = Some(reason.clone()),
@@ -229,6 +245,7 @@ impl<P: Platform> Peers<P> {
         let id = self.free.pop().unwrap_or_else(|| PeerId::new(self.entries.len(), 0));
         let peer = Peer {
             id,
+            job,
             number,
             is_near,
             route,
@@ -249,11 +266,11 @@ impl<P: Platform> Peers<P> {
             Some(place) => *place = peer,
             None => self.entries.push(peer),
         }
-        let at = number as usize;
-        if self.numbers.len() <= at {
-            self.numbers.resize(at + 1, None);
+        let at = index as usize;
+        if self.indices.len() <= at {
+            self.indices.resize(at + 1, None);
         }
-        self.numbers[at] = Some(id);
+        self.indices[at] = Some(id);
         id
     }
 
@@ -263,18 +280,17 @@ impl<P: Platform> Peers<P> {
             return;
         }
         let peer = &mut self.entries[id.index()];
-        let number = peer.number as usize;
         // The name of whoever comes next: the one that is removed leads nowhere from now on.
         peer.id = id.next_generation();
         self.far -= usize::from(!peer.is_near);
         (peer.pending, peer.own_table, peer.their_table) = (VecDeque::new(), None, None);
         peer.process = 0;
         self.free.push(peer.id);
-        if let Some(known) = self.numbers.get_mut(number).filter(|known| **known == Some(id)) {
+        if let Some(known) = self.indices.iter_mut().find(|known| **known == Some(id)) {
             *known = None;
         }
-        while matches!(self.numbers.last(), Some(None)) {
-            self.numbers.pop();
+        while matches!(self.indices.last(), Some(None)) {
+            self.indices.pop();
         }
     }
 
@@ -301,10 +317,22 @@ impl<P: Platform> Peers<P> {
         self.entries.get_mut(id.index()).filter(|peer| peer.id == id)
     }
 
-    /// The peer that others know as `number`.
+    /// The peer whose packets carry this index.
+    #[inline]
+    pub(crate) fn of_index(&self, index: u32) -> Option<PeerId> {
+        *self.indices.get(index as usize)?
+    }
+
+    /// The process with this number of this process's own job, whose index its number is.
     #[inline]
     pub fn find(&self, number: u32) -> Option<PeerId> {
-        *self.numbers.get(number as usize)?
+        self.of_index(number).filter(|id| self.get(*id).is_some_and(Peer::is_of_own_job))
+    }
+
+    /// Indices below this one are those of this process's own job.
+    pub(crate) fn own_indices(&self) -> u32 {
+        let own = |id: &Option<PeerId>| id.and_then(|id| self.get(id)).is_some_and(Peer::is_of_own_job);
+        self.indices.iter().rposition(own).map_or(0, |last| last as u32 + 1)
     }
 
     /// Every peer, in order of its place.

@@ -15,6 +15,7 @@ use proptest::prelude::*;
 use weft_core::flow::Settings;
 use weft_core::grants::UNDER_WAY_MAX;
 use weft_core::matching::Envelope;
+use weft_core::process::ProcessName;
 use weft_engine::carriers::{Carriers, Remote};
 use weft_engine::engine::Parts;
 use weft_engine::error::ErrorClass;
@@ -301,7 +302,7 @@ fn a_peer_that_never_answers_fails_what_waits_for_it() {
     let mut engine = Engine::new(Parts {
         platform: Machine,
         memory: SingleCopy,
-        number: 0,
+        name: ProcessName::of_only_job(0),
         host: None,
         node: None,
         carriers: Carriers::new(vec![Box::new(Queue::new(0, &wire))]),
@@ -352,7 +353,7 @@ fn node_engines(count: usize, single_copy: bool) -> Vec<Engine> {
             let mut engine = Engine::new(Parts {
                 platform: Machine,
                 memory: SingleCopy,
-                number: own as u32,
+                name: ProcessName::of_only_job(own as u32),
                 host: None,
                 node: Some(node),
                 carriers: Carriers::NONE,
@@ -862,7 +863,13 @@ fn the_name_of_a_peer_that_has_been_removed_leads_nowhere_even_when_another_has_
         if !place_is_free {
             let carrier = udp_carrier(SocketAddr::from(([127, 0, 0, 1], 1)));
             let route = Route::Remote(Box::new(Remote::new(&[carrier], Settings::default())));
-            let new = engine.add_peer(NewPeer { number: 5, route, process: 0, host: None });
+            let new = engine.add_peer(NewPeer {
+                name: ProcessName::of_only_job(5),
+                own_index: 0,
+                route,
+                process: 0,
+                host: None,
+            });
             assert_eq!((new.index(), engine.peers.find(5)), (gone.index(), Some(new)));
             assert_ne!(new, gone);
         }
@@ -977,7 +984,7 @@ fn who_sleeps_before_it_has_looked_at_the_network_wakes_to_ask_those_it_waits_fo
     let mut engine = Engine::new(Parts {
         platform: Machine,
         memory: SingleCopy,
-        number: 0,
+        name: ProcessName::of_only_job(0),
         host: Some("test".into()),
         node: Some(shared::Node::create(&key, 0, 2, &shared::Settings::default()).unwrap()),
         carriers: Carriers::new(vec![Box::new(Queue::new(0, &wire))]),

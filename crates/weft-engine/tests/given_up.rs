@@ -15,6 +15,7 @@ use weft_core::collective::{self as core, ElementShape, Items, Schedule};
 use weft_core::flow::Settings;
 use weft_core::layout::{Element, Layout};
 use weft_core::matching::Envelope;
+use weft_core::process::ProcessName;
 use weft_core::reduce::Op;
 use weft_engine::arguments::{Arguments, Bound, CollectiveScope, Datatype, Operation, SharedDatatype};
 use weft_engine::carriers::{Carriers, Remote};
@@ -65,7 +66,7 @@ fn together(count: usize) -> Vec<Engine> {
         let mut engine = Engine::new(Parts {
             platform: Machine,
             memory: SingleCopy,
-            number: own as u32,
+            name: ProcessName::of_only_job(own as u32),
             host: None,
             node: Some(shared::Node::create(&key, own, count, &settings).unwrap()),
             carriers: Carriers::NONE,

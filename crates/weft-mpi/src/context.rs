@@ -10,6 +10,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
 
+use weft_core::process::ProcessName;
+
 /// Contexts that each communicator takes: point-to-point, collectives, groups, leaders of groups, partitioned operations and their messages,
 /// and two in reserve.
 pub const CONTEXTS_EACH: u32 = 8;
@@ -29,13 +31,16 @@ const _: () = assert!(FINALIZE_CONTEXT >= CONTEXT_MAX + CONTEXTS_EACH && NAMED_F
 const NAMED_FIRST: u32 = FINALIZE_CONTEXT + CONTEXTS_EACH;
 
 /// Context and tag for processes that make a communicator out of nothing but a name: those of different names, or of different groups,
-/// are apart (to 62 bits of their hash). `members` are the numbers of the processes in their order.
-pub fn named(name: &[u8], members: impl IntoIterator<Item = u32>) -> (u32, i32) {
+/// are apart (to 62 bits of their hash). `members` are the names of the processes in their order.
+pub fn named(name: &[u8], members: impl IntoIterator<Item = ProcessName>) -> (u32, i32) {
     // Any key would do that is the same in all processes: who may choose names is the program itself.
     let mut hasher = siphasher::sip::SipHasher13::new_with_keys(0x7765_6674, 0x6e61_6d65);
     hasher.write(&(name.len() as u64).to_le_bytes());
     hasher.write(name);
-    members.into_iter().for_each(|member| hasher.write(&member.to_le_bytes()));
+    for ProcessName { job, number } in members {
+        hasher.write(&job.0.to_le_bytes());
+        hasher.write(&number.to_le_bytes());
+    }
     let hash = hasher.finish();
     let spread = u64::from(CONTEXT_NONE - NAMED_FIRST);
     (NAMED_FIRST + (((hash >> 32) * spread) >> 32) as u32, (hash & 0x7fff_ffff) as i32)
@@ -236,6 +241,7 @@ fn scramble(key: u64, attempt: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weft_core::process::JobId;
 
     #[test]
     fn a_number_is_given_once() {
@@ -306,10 +312,13 @@ mod tests {
     /// Expect: the same for all who say the same; apart from every communicator's, from each other, and from Finalize's.
     #[test]
     fn names_have_contexts_of_their_own() {
-        let one = named(b"a name", [0, 1, 2]);
-        assert_eq!(one, named(b"a name", [0, 1, 2]));
+        let name = |job, number| ProcessName { job: JobId(job), number };
+        let of = |text: &[u8], members: &[u32]| named(text, members.iter().map(|number| name(7, *number)));
+        let one = of(b"a name", &[0, 1, 2]);
+        assert_eq!(one, of(b"a name", &[0, 1, 2]));
+        let of_another_job = named(b"a name", [0, 1, 2].map(|number| name(8, number)));
         let others =
-            [named(b"a name", [0, 2, 1]), named(b"a name", [0, 1]), named(b"a nam", [0, 1, 2]), named(b"", [])];
+            [of(b"a name", &[0, 2, 1]), of(b"a name", &[0, 1]), of(b"a nam", &[0, 1, 2]), of(b"", &[]), of_another_job];
         for other in others {
             assert_ne!(one, other);
         }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use weft_core::matching::Envelope;
+use weft_core::process::{JobId, ProcessName};
 
 use crate::blocking::exchange;
 use crate::collective::CollectiveScope;
@@ -44,28 +45,28 @@ pub struct Meeting {
 
 /// What a leader tells its group.
 struct News {
-    remote: Vec<u32>,
+    remote: Vec<ProcessName>,
     context: u32,
     tag: i32,
     is_first: bool,
 }
 
 impl Process {
-    /// The numbers by which all processes of the job know `members`.
+    /// The names by which all processes know `members`.
     ///
     /// # Errors
     /// `MPI_ERR_GROUP`: a process is none any more.
-    pub fn numbers(&mut self, members: &[PeerId]) -> Result<Vec<u32>> {
-        let peers = &self.engine()?.peers;
+    pub fn names(&mut self, members: &[PeerId]) -> Result<Vec<ProcessName>> {
+        let engine = self.engine()?;
         let gone = || Error::new(MPI_ERR_GROUP, "a process of the group is gone");
-        members.iter().map(|member| Ok(peers.get(*member).ok_or_else(gone)?.number())).collect()
+        members.iter().map(|member| engine.name_of(*member).ok_or_else(gone)).collect()
     }
 
-    /// The processes with these numbers, as this one names them.
-    fn members(&mut self, numbers: &[u32]) -> Result<Vec<PeerId>> {
-        let peers = &self.engine()?.peers;
+    /// The processes with these names, as peers of this one.
+    fn members(&mut self, names: &[ProcessName]) -> Result<Vec<PeerId>> {
+        let engine = self.engine()?;
         let unknown = || internal("the other leader named a process that is unknown here");
-        numbers.iter().map(|number| peers.find(*number).ok_or_else(unknown)).collect()
+        names.iter().map(|name| engine.find_process(*name).ok_or_else(unknown)).collect()
     }
 
     /// Where the processes of `group` can agree that have nothing in common but `name`; errors go to `communicator`.
@@ -75,7 +76,7 @@ impl Process {
     pub fn named_scope(&mut self, name: &[u8], group: &Arc<Group>, communicator: usize) -> Result<CollectiveScope> {
         let stranger = || Error::new(MPI_ERR_GROUP, "this process is not in the group");
         let rank = group.rank.ok_or_else(stranger)?;
-        let (context, tag) = context::named(name, self.numbers(&group.members)?);
+        let (context, tag) = context::named(name, self.names(&group.members)?);
         Ok(CollectiveScope { communicator, context, tag, group: Arc::clone(group), rank, sources: None, turn: None })
     }
 }
@@ -124,12 +125,23 @@ pub fn meet_by_name(
     let news = (scope.rank == leader).then(|| {
         let remote = remote?;
         with(|process| {
-            let (own, other) = (process.numbers(&local.members)?, process.numbers(&remote.members)?);
+            let (own, other) = (process.names(&local.members)?, process.names(&remote.members)?);
             introduce(&[b"groups ", name].concat(), &own, &other, MPI_ERR_GROUP)
         })
     });
     let again = scope.clone();
     gather_round(&scope, leader, news, || Ok(again))
+}
+
+/// Names as they are sent.
+fn to_values(names: &[ProcessName]) -> Vec<i64> {
+    names.iter().flat_map(|name| [name.job.0 as i64, i64::from(name.number)]).collect()
+}
+
+/// The inverse.
+fn from_values(values: &[i64]) -> Vec<ProcessName> {
+    let name = |pair: &[i64; 2]| ProcessName { job: JobId(pair[0] as u64), number: pair[1] as u32 };
+    values.as_chunks().0.iter().map(name).collect()
 }
 
 /// The leader of `group` goes over the bridge.
@@ -145,16 +157,16 @@ fn cross(group: &Group, bridge: Bridge) -> Result<News> {
             Some(there) if there == process.own() => {
                 Err(Error::new(MPI_ERR_RANK, "remote_leader is this process: the two groups must be disjoint"))
             }
-            Some(_) => Ok((process.numbers(&group.members)?, context)),
+            Some(_) => Ok((process.names(&group.members)?, context)),
         }
     })?;
-    let values: Vec<i64> = own.iter().map(|number| i64::from(*number)).collect();
+    let values = to_values(&own);
     let mut length = [0];
     swap(bridge, &[values.len() as i64], &mut length)?;
     let no_group = |_| Error::new(MPI_ERR_OTHER, "a process of the other group cannot do its part");
     let mut other = vec![0; usize::try_from(length[0]).map_err(no_group)?];
     swap(bridge, &values, &mut other)?;
-    let other: Vec<u32> = other.iter().map(|number| *number as u32).collect();
+    let other = from_values(&other);
     let name = [b"bridge".as_slice(), &context.to_le_bytes(), &bridge.tag.to_le_bytes()].concat();
     introduce(&name, &own, &other, MPI_ERR_COMM)
 }
@@ -181,11 +193,11 @@ fn swap(bridge: Bridge, values: &[i64], theirs: &mut [i64]) -> Result<()> {
     Ok(())
 }
 
-/// Two groups, by numbers: they must be disjoint, else it is an error of `class`. Both leaders come to the same.
-fn introduce(name: &[u8], own: &[u32], other: &[u32], class: ErrorClass) -> Result<News> {
-    let known: std::collections::HashSet<&u32> = own.iter().collect();
-    if let Some(common) = other.iter().find(|number| known.contains(number)) {
-        let message = format!("the two groups must be disjoint, but process {common} of the job is in both");
+/// Two groups, by names: they must be disjoint, else it is an error of `class`. Both leaders come to the same.
+fn introduce(name: &[u8], own: &[ProcessName], other: &[ProcessName], class: ErrorClass) -> Result<News> {
+    let known: std::collections::HashSet<&ProcessName> = own.iter().collect();
+    if let Some(common) = other.iter().find(|name| known.contains(name)) {
+        let message = format!("the two groups must be disjoint, but process {} of the job is in both", common.number);
         return Err(Error::new(class, message));
     }
     let is_first = own.first() < other.first();
@@ -204,16 +216,16 @@ fn gather_round(
     let mut head = match &news {
         Some(Ok(news)) => {
             let News { remote, context, tag, is_first } = news;
-            [0, remote.len() as i64, i64::from(*context), i64::from(*tag), i64::from(*is_first)]
+            [0, to_values(remote).len() as i64, i64::from(*context), i64::from(*tag), i64::from(*is_first)]
         }
         Some(Err(error)) => [i64::from(ErrorClass::to_wire(Some(error.class))), 0, 0, 0, 0],
         None => [0; 5],
     };
     // The others must hear of it when the leader has failed: they wait for it.
     broadcast(scope.clone(), leader, &mut head)?;
-    let mut numbers = match news {
+    let mut names = match news {
         Some(Err(error)) => return Err(error),
-        Some(Ok(news)) => news.remote.iter().map(|number| i64::from(*number)).collect(),
+        Some(Ok(news)) => to_values(&news.remote),
         None => vec![0; head[1] as usize],
     };
     let [class, _, context, tag, is_first] = head;
@@ -221,12 +233,12 @@ fn gather_round(
         let message = format!("the leader of this group, its rank {leader}, could not meet the other leader");
         return Err(Error::new(class, message));
     }
-    broadcast(next_scope()?, leader, &mut numbers)?;
-    let numbers: Vec<u32> = numbers.iter().map(|number| *number as u32).collect();
+    broadcast(next_scope()?, leader, &mut names)?;
+    let names = from_values(&names);
     let is_first = is_first != 0;
     with(|process| {
         let (own, local) = (process.own(), &scope.group);
-        let remote = local.derive(process.members(&numbers)?, own);
+        let remote = local.derive(process.members(&names)?, own);
         let (first, second) = if is_first { (local, &remote) } else { (&remote, local) };
         let both = local.derive(first.members.iter().chain(&second.members).copied().collect(), own);
         let rank = scope.rank + if is_first { 0 } else { remote.size() };

@@ -155,7 +155,7 @@ impl Live {
                 let words = groups.next().map_or([0; GROUP], |group| view.group(&group));
                 words.into_iter().enumerate().for_each(|(word, value)| put(GROUPS_AT + at * GROUP + word, value));
             }
-            for (_, peer) in engine.peers.iter() {
+            for (_, peer) in engine.peers.iter().filter(|(_, peer)| peer.is_of_own_job()) {
                 let number = peer.number() as usize;
                 if number < PEERS_MAX {
                     put_peer(put, PEERS_AT + number * SLOT, peer.route(), peer.traffic());

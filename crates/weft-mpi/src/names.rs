@@ -3,26 +3,37 @@
 use std::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
+use weft_core::process::JobId;
 use weft_launch::JobSecret;
 
 /// Makes names for one node of a job. A stranger who has seen some names can guess no others, so no stranger can take a name first.
 #[derive(Clone)]
-pub(crate) struct SharedNames(SipHasher13);
+pub(crate) struct SharedNames {
+    node: SipHasher13,
+    job: JobId,
+}
 
 impl SharedNames {
     /// For the node whose first process is `first`; `node` is `WEFT_NODE`, by which one machine plays several.
     pub(crate) fn new(secret: &JobSecret, first: u32, node: Option<&str>) -> Self {
         let mut hasher = SipHasher13::new_with_key(secret.expose());
+        let mut job = hasher;
+        job.write(b"job");
         hasher.write_u32(first);
         let node = node.unwrap_or_default();
         hasher.write_usize(node.len());
         hasher.write(node.as_bytes());
-        Self(hasher)
+        Self { node: hasher, job: JobId(job.finish()) }
+    }
+
+    /// The number of the job, the same in all its processes. It does not tell the secret, of which it is made.
+    pub(crate) fn job_id(&self) -> JobId {
+        self.job
     }
 
     /// The name of such a thing with these numbers.
     pub(crate) fn name(&self, what: &str, numbers: &[u32]) -> String {
-        let mut hasher = self.0;
+        let mut hasher = self.node;
         hasher.write_usize(what.len());
         hasher.write(what.as_bytes());
         numbers.iter().for_each(|number| hasher.write_u32(*number));
@@ -44,5 +55,7 @@ mod tests {
         let different: std::collections::BTreeSet<&String> = all.iter().collect();
         assert_eq!(different.len(), all.len());
         assert_eq!(names(1, 0, None).name("w", &[1, 2]), makers[0].name("w", &[1, 2]));
+        let [one, other, far, virtual_node] = makers.map(|maker| maker.job_id());
+        assert!(one != other && one == far && one == virtual_node);
     }
 }

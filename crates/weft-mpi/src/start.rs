@@ -18,6 +18,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use weft_core::process::ProcessName;
 use weft_core::wire::Secret;
 use weft_launch::{CallSite, Load, process_manager, say};
 use weft_net::checkers::attach_checkers;
@@ -157,10 +158,10 @@ fn connect(settings: &Settings, members: &Members, mut links: Opened) -> Result<
     }
     let host = raw::Host { rank, locals, cards, key: names.name("xdp", &[]) };
     let carriers = if any_remote { carriers::carriers(settings, &host, &paths, links)? } else { Carriers::NONE };
-    let hosts = hosts(cards);
+    let (hosts, job) = (hosts(cards), names.job_id());
     let parts = Parts {
         platform: Machine,
-        number: rank,
+        name: ProcessName { job, number: rank },
         host: Some(hosts[rank as usize].clone()),
         node,
         memory: SingleCopy,
@@ -174,7 +175,8 @@ fn connect(settings: &Settings, members: &Members, mut links: Opened) -> Result<
     let mut engine = Engine::new(parts);
     for (((number, route), process), host) in (0..).zip(paths).zip(pids).zip(hosts) {
         if number != rank {
-            engine.add_peer(NewPeer { number, route, process, host: Some(host) });
+            let name = ProcessName { job, number };
+            engine.add_peer(NewPeer { name, own_index: rank, route, process, host: Some(host) });
         }
     }
     engine.say_copies();

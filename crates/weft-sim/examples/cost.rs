@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant as Clock;
 use weft_core::flow::{Deliver, Flow, IDLE_BYTES_MAX, Regions, Settings};
+use weft_core::process::Parties;
 use weft_core::time::{Duration, Instant};
 use weft_core::wire::Secret;
 
@@ -35,7 +36,10 @@ impl Deliver for Memory {
 fn pair(settings: &Settings) -> (Flow, Flow) {
     let settings = Arc::new(settings.clone());
     let secret = Secret::new([1; 16]);
-    (Flow::new(settings.clone(), &secret, 0, 1), Flow::new(settings, &secret, 1, 0))
+    (
+        Flow::new(settings.clone(), &secret, &Parties::of_only_job(0, 1)),
+        Flow::new(settings, &secret, &Parties::of_only_job(1, 0)),
+    )
 }
 
 /// The best of some repeats, in nanoseconds.

@@ -349,11 +349,20 @@ impl Deliver for Conversation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weft_core::process::ProcessName;
 
     fn conversation() -> Conversation {
         let traffic = Traffic { messages: 3, sizes: (10, 10), bulk: vec![100], ..Traffic::between(0, 1) };
-        let mut conversation =
-            Conversation::new(1, traffic, 1000, Key::derive(&weft_core::wire::Secret::new([1; 16]), 0, 1));
+        let mut conversation = Conversation::new(
+            1,
+            traffic,
+            1000,
+            Key::derive(
+                &weft_core::wire::Secret::new([1; 16]),
+                ProcessName::of_only_job(0),
+                ProcessName::of_only_job(1),
+            ),
+        );
         (conversation.messages_sent, conversation.bulk_begun) = (3, 1);
         conversation.submitted.extend((0..3).map(|index| (Instant(0), Note::Message(index))));
         conversation.bulk_submitted.push(Instant(0));

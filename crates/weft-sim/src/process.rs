@@ -9,6 +9,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use weft_core::flow::{Counters, Flow, SMALLER_BYTES, Settings, striped_bytes};
+use weft_core::process::Parties;
 use weft_core::rails::{Rails, Role};
 use weft_core::time::{Duration, Instant};
 use weft_core::wire::Secret;
@@ -42,10 +43,10 @@ impl Peer {
         self.flow.shrink();
         self.rests += 1;
         if self.rests.is_multiple_of(PARK_EVERY) && self.flow.can_park() {
-            let new = || Flow::new(settings.clone(), secret, own, self.other);
+            let new = || Flow::new(settings.clone(), secret, &Parties::of_only_job(own, self.other));
             let (parked, counters) = std::mem::replace(&mut self.flow, new()).park();
             self.past.add(&counters);
-            self.flow = Flow::unpark(parked, settings.clone(), secret, own, self.other);
+            self.flow = Flow::unpark(parked, settings.clone(), secret, &Parties::of_only_job(own, self.other));
         }
     }
 

@@ -16,6 +16,7 @@ use crate::violation::Violation;
 use std::collections::HashMap;
 use std::sync::Arc;
 use weft_core::flow::{FAR, Flow, Settings};
+use weft_core::process::{Parties, ProcessName};
 use weft_core::rails::RAILS_MAX;
 use weft_core::time::{Duration, Instant};
 use weft_core::wire::{self, Kind, Secret};
@@ -152,7 +153,7 @@ impl<'a> World<'a> {
     }
 
     fn open_conversations(&mut self, seed: u64) -> Result<(), Violation> {
-        let frame_max = Flow::new(self.settings.clone(), &self.secret, 0, 1).frame_max();
+        let frame_max = Flow::new(self.settings.clone(), &self.secret, &Parties::of_only_job(0, 1)).frame_max();
         let mut workload: Vec<&Traffic> = self.plan.workload.iter().collect();
         // The latest first, as `will_begin` wants it; otherwise in the order of the plan.
         workload.reverse();
@@ -177,7 +178,11 @@ impl<'a> World<'a> {
     }
 
     fn converse(&mut self, seed: u64, traffic: Traffic, frame_max: usize) {
-        let key = wire::Key::derive(&self.secret, traffic.from, traffic.to);
+        let key = wire::Key::derive(
+            &self.secret,
+            ProcessName::of_only_job(traffic.from),
+            ProcessName::of_only_job(traffic.to),
+        );
         self.conversations.push(Conversation::new(seed, traffic, frame_max, key));
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use weft_core::flow::{Counters, Deliver, Flow, Regions, Settings};
 use weft_core::grants::Grants;
+use weft_core::process::Parties;
 use weft_core::time::{Duration, Instant};
 use weft_core::wire::{self, Secret};
 use weft_sim::port::{Offer, Port};
@@ -74,7 +75,8 @@ struct Incast {
 impl Incast {
     fn new(buffer: u64, grants: Option<Grants>) -> Self {
         let settings = Arc::new(Settings::default());
-        let flow = |own, peer| Flow::new(Arc::clone(&settings), &Secret::new([3; 16]), own, peer);
+        let flow =
+            |own, peer| Flow::new(Arc::clone(&settings), &Secret::new([3; 16]), &Parties::of_only_job(own, peer));
         let zero = vec![0; SENDERS as usize];
         Self {
             now: Instant(1),

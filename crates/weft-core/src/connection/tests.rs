@@ -39,7 +39,10 @@ fn pair(sealed: bool) -> [Connection; 2] {
     };
     let settings = Arc::new(settings);
     let secret = Secret::new([3; 16]);
-    [Connection::new(settings.clone(), &secret, 4, 9), Connection::new(settings, &secret, 9, 4)]
+    [
+        Connection::new(settings.clone(), &secret, &Parties::of_only_job(4, 9)),
+        Connection::new(settings, &secret, &Parties::of_only_job(9, 4)),
+    ]
 }
 
 /// The next packet, as the carrier takes it.

@@ -6,6 +6,7 @@ use super::outgoing::Outgoing;
 use super::paths::{ParkedPaths, Paths};
 use super::settings::Settings;
 use super::{Counters, Flow};
+use crate::process::Parties;
 use crate::wire::{Number, Secret};
 use alloc::sync::Arc;
 
@@ -46,10 +47,10 @@ impl Flow {
 
     /// The flow that was parked, with the arguments that it was made with. What it knew of time alone is forgotten: how long the
     /// peer has been silent, and when somebody looked last.
-    pub fn unpark(parked: Parked, settings: Arc<Settings>, secret: &Secret, own_index: u32, peer_index: u32) -> Self {
+    pub fn unpark(parked: Parked, settings: Arc<Settings>, secret: &Secret, parties: &Parties) -> Self {
         let Parked { paths, reordering, base, next_control, next_message, packet_size, incoming } = parked;
         let paths = Paths::unpark(paths, &settings);
-        let mut flow = Self::new(settings, secret, own_index, peer_index);
+        let mut flow = Self::new(settings, secret, parties);
         flow.next_control = next_control;
         flow.outgoing.resume(paths, reordering, base, next_message);
         flow.outgoing.resume_size(packet_size, &flow.settings);

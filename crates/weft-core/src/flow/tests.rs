@@ -1,6 +1,7 @@
 //! Two flows, and between them a wire that does what each test says. Combinations of faults are left to weft-sim.
 
 use super::*;
+use crate::process::ProcessName;
 use crate::wire::{Channel, Echo, Echoed, Kind, Packet};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -55,7 +56,10 @@ const fn us(count: u64) -> Duration {
 
 impl Side {
     fn new(settings: &Settings, own: u32, peer: u32) -> Self {
-        Self { flow: Flow::new(Arc::new(settings.clone()), &secret(), own, peer), memory: Memory::default() }
+        Self {
+            flow: Flow::new(Arc::new(settings.clone()), &secret(), &Parties::of_only_job(own, peer)),
+            memory: Memory::default(),
+        }
     }
 
     /// Everything that may leave now.
@@ -557,7 +561,7 @@ fn authentic(kind: Kind, acknowledged: Number, selective: u64, echo: Option<Echo
     };
     // The first numbers stand just before the wrap.
     let epoch = u32::from(number.0 < 1 << 31);
-    Key::derive(&secret(), 1, 2).write_tag(epoch, &mut bytes);
+    Key::derive(&secret(), ProcessName::of_only_job(1), ProcessName::of_only_job(2)).write_tag(epoch, &mut bytes);
     bytes
 }
 

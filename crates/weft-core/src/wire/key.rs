@@ -5,6 +5,7 @@
 //! bodies of one length have the same result in one of 2⁶⁴ keys.
 
 use super::{HEADER_SIZE, TAG_SIZE, u64_at};
+use crate::process::ProcessName;
 use alloc::sync::Arc;
 use core::hash::Hasher;
 use siphasher::sip::{SipHasher13, SipHasher24};
@@ -22,7 +23,7 @@ fn start(epoch: u32, length: usize) -> [u8; TAG_SIZE] {
     (u64::from(epoch) << 32 | length as u64).to_le_bytes()
 }
 
-/// What all processes of a job know and nobody else, and what is derived from it for the whole process.
+/// What all processes of a job know and nobody else, or those of two jobs that have met, and what is derived from it for the whole process.
 #[derive(Clone)]
 pub struct Secret {
     bytes: [u8; 16],
@@ -69,13 +70,13 @@ impl core::fmt::Debug for Key {
 }
 
 impl Key {
-    /// The key for packets from process `sender` to process `receiver` of the job that knows `secret`.
-    pub fn derive(secret: &Secret, sender: u32, receiver: u32) -> Self {
+    /// The key for packets from process `sender` to process `receiver`, whose jobs have `secret` in common.
+    pub fn derive(secret: &Secret, sender: ProcessName, receiver: ProcessName) -> Self {
         let half = |which: u8| {
             let mut hasher = SipHasher24::new_with_key(&secret.bytes);
             hasher.write(b"weft tag");
-            hasher.write(&sender.to_le_bytes());
-            hasher.write(&receiver.to_le_bytes());
+            hasher.write(&sender.bytes());
+            hasher.write(&receiver.bytes());
             hasher.write(&[which]);
             hasher.finish()
         };
@@ -159,7 +160,7 @@ mod tests {
 
     #[test]
     fn every_byte_of_packets_of_any_length_counts() {
-        let key = Key::derive(&Secret::new([5; 16]), 1, 2);
+        let key = Key::derive(&Secret::new([5; 16]), ProcessName::of_only_job(1), ProcessName::of_only_job(2));
         for length in [HEADER_SIZE, 90, 91, 92, 93, 100, 107, 108, 109, 1452, 2079, 2080, 2081, 3000] {
             let mut packet = vec![7; length];
             key.write_tag(3, &mut packet);
@@ -177,7 +178,7 @@ mod tests {
 
     #[test]
     fn blocks_of_a_body_do_not_change_places() {
-        let key = Key::derive(&Secret::new([5; 16]), 1, 2);
+        let key = Key::derive(&Secret::new([5; 16]), ProcessName::of_only_job(1), ProcessName::of_only_job(2));
         let mut packet = vec![1; BODY_AT + 2 * BLOCK];
         packet[BODY_AT + BLOCK..].fill(2);
         key.write_tag(0, &mut packet);

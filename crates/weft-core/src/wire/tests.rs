@@ -1,4 +1,5 @@
 use super::*;
+use crate::process::ProcessName;
 use alloc::vec;
 use alloc::vec::Vec;
 use proptest::prelude::*;
@@ -12,7 +13,7 @@ fn secret() -> Secret {
 const EPOCH: u32 = 7;
 
 fn key() -> Key {
-    Key::derive(&secret(), 3, 5)
+    Key::derive(&secret(), ProcessName::of_only_job(3), ProcessName::of_only_job(5))
 }
 
 fn numbers() -> impl Strategy<Value = Number> {
@@ -154,11 +155,17 @@ proptest! {
 #[test]
 fn a_packet_fits_only_its_pair_and_direction() {
     let bytes = emitted(&plain(Kind::Acknowledgement(Number(0))), &[]);
-    assert!(Key::derive(&secret(), 3, 5).verify(EPOCH, &bytes));
+    assert!(Key::derive(&secret(), ProcessName::of_only_job(3), ProcessName::of_only_job(5)).verify(EPOCH, &bytes));
     for (sender, receiver) in [(5, 3), (3, 6), (4, 5), (3, 3)] {
-        assert!(!Key::derive(&secret(), sender, receiver).verify(EPOCH, &bytes));
+        assert!(
+            !Key::derive(&secret(), ProcessName::of_only_job(sender), ProcessName::of_only_job(receiver))
+                .verify(EPOCH, &bytes)
+        );
     }
-    assert!(!Key::derive(&Secret::new(*b"another secret.."), 3, 5).verify(EPOCH, &bytes));
+    assert!(
+        !Key::derive(&Secret::new(*b"another secret.."), ProcessName::of_only_job(3), ProcessName::of_only_job(5))
+            .verify(EPOCH, &bytes)
+    );
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use weft_core::flow::{Counters, Settings};
 use weft_core::matching::Envelope;
 use weft_core::path_validation::Ends;
+use weft_core::process::ProcessName;
 use weft_core::rails::RailCarrier;
 use weft_core::time::{Duration, Instant};
 use weft_engine::carriers::{CarrierId, Carriers, Hop, Remote};
@@ -58,7 +59,7 @@ fn engine(own: usize, wire: &Arc<Mutex<Wire>>, time: &Arc<AtomicU64>, loss_perce
     let mut engine = Engine::new(Parts {
         platform: Machine(time.clone()),
         memory: InProcess::new(),
-        number: own as u32,
+        name: ProcessName::of_only_job(own as u32),
         host: None,
         node: None,
         carriers: Carriers::new(vec![Box::new(carrier)]),
@@ -75,7 +76,8 @@ fn engine(own: usize, wire: &Arc<Mutex<Wire>>, time: &Arc<AtomicU64>, loss_perce
         Delivery::Unreliable => Remote::new(&[(rail, hop)], settings),
     };
     let route = Route::Remote(Box::new(remote));
-    engine.add_peer(NewPeer { number: peer as u32, route, process: 0, host: None });
+    let name = ProcessName::of_only_job(peer as u32);
+    engine.add_peer(NewPeer { name, own_index: own as u32, route, process: 0, host: None });
     engine
 }
 

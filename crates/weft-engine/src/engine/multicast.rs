@@ -348,11 +348,15 @@ impl<P: Platform> Engine<P> {
     /// carrier with multicast, not.
     ///
     /// # Errors
-    /// The process is not one of them, or the members are not numbered as they come.
+    /// The process is not one of them, the members are not numbered as they come, or they are of several jobs.
     pub fn join_group(&mut self, new: NewGroup) -> io::Result<Ways<bool>> {
         let NewGroup { context, generation, processes, members, ways, packet_size, window, scheme, peer_timeout } = new;
         let rank = processes.rank.filter(|rank| (*rank as usize) < members.len());
         let Some(rank) = rank else { return Err(io::ErrorKind::InvalidInput.into()) };
+        if processes.members.iter().any(|member| self.peers.get(*member).is_none_or(|peer| !peer.is_of_own_job())) {
+            // What is multicast is tagged by the secret of one job.
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         let mut receiving = Vec::new();
         for (rank, member) in (0..).zip(&members) {
             if *member as usize == receiving.len() {
@@ -361,7 +365,7 @@ impl<P: Platform> Engine<P> {
                 return Err(io::ErrorKind::InvalidInput.into());
             }
         }
-        let secret = &self.network.secret;
+        let secret = self.network.jobs.own_secret();
         let first = self.peers[processes.members[0]].number();
         let key = StreamId { context, first, generation, root: u32::MAX }.key(secret);
         let [job, name] = names(secret, context, first, generation);
@@ -554,7 +558,8 @@ impl<P: Platform> Engine<P> {
             );
         };
         if group.sender.is_none() {
-            let mut sender = Sender::new(group.settings, group.stream(group.rank), group.own, &network.secret);
+            let mut sender =
+                Sender::new(group.settings, group.stream(group.rank), group.own, network.jobs.own_secret());
             if group.settings.scheme.written {
                 let carrier = network.carriers.of_role(ROLES.udp);
                 group.slots = carrier

@@ -8,11 +8,12 @@ use weft_core::multicast::wire as multicast;
 use weft_core::path_validation;
 use weft_core::rails::PathFrame;
 use weft_core::time::{Duration, Instant};
-use weft_core::wire::{self, Secret};
+use weft_core::wire;
 
 use super::{Engine, FRAMES_PER_PASS};
 use crate::carriers::{COALESCE_TIME_MAX, CarrierId, Carriers, Conversation, Hop, Remote, Submission};
 use crate::group::PeerId;
+use crate::jobs::Jobs;
 use crate::messages::Messages;
 use crate::peers::{Peers, Route};
 use crate::regions::RegionKey;
@@ -70,7 +71,7 @@ impl Looks {
 /// What leads to other nodes, and what is under way there.
 pub(super) struct Network {
     pub(super) carriers: Carriers,
-    pub(super) secret: Secret,
+    pub(super) jobs: Jobs,
     /// Peers whose flows have something to send or to wait for.
     pub(super) active: Vec<PeerId>,
     /// Trains that a link had no room for.
@@ -96,11 +97,11 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// Nothing is under way; `secret` is the job's.
-    pub(super) fn new(carriers: Carriers, secret: Secret) -> Self {
+    /// Nothing is under way; peers belong to `jobs`.
+    pub(super) fn new(carriers: Carriers, jobs: Jobs) -> Self {
         let looks_in_memory = carriers.iter().any(|carrier| carrier.attributes().look == Look::Memory);
         Self {
-            secret,
+            jobs,
             active: Vec::new(),
             stalled: VecDeque::new(),
             train: train_room(&carriers),
@@ -167,17 +168,17 @@ impl<P: Platform> Engine<P> {
 
     fn receive(&mut self, id: CarrierId, now: Instant) -> usize {
         let Self { network, messages, peers, groups, .. } = self;
-        let Network { carriers, active, secret, foreign, .. } = network;
+        let Network { carriers, active, jobs, foreign, .. } = network;
         let attributes = carriers.attributes(id);
         let (role, is_ordered) = (attributes.role(), attributes.delivery == Delivery::Ordered);
         let places = attributes.remote_memory.is_some();
         let mut answers: Vec<(Hop, PathFrame)> = Vec::new();
         let mut on_train = |train: Arrival<'_>| {
-            let Some(peer) = wire::peek_sender(train.bytes).and_then(|number| peers.find(number)) else {
+            let Some(peer) = wire::peek_sender(train.bytes).and_then(|index| peers.of_index(index)) else {
                 for packet in train.bytes.chunks(train.segment.max(1)) {
                     let stream = multicast::peek(packet);
-                    let is_ours =
-                        stream.is_some_and(|stream| groups.handle(now, &stream, packet, secret, messages, peers));
+                    let is_ours = stream
+                        .is_some_and(|stream| groups.handle(now, &stream, packet, jobs.own_secret(), messages, peers));
                     *foreign += u64::from(!is_ours);
                 }
                 return;
@@ -188,7 +189,7 @@ impl<P: Platform> Engine<P> {
             };
             if remote.is_ordered() {
                 // As below.
-                let Some(mut connection) = remote.take_connection(secret) else { return };
+                let Some(mut connection) = remote.take_connection(jobs) else { return };
                 connection.handle_packet(train.bytes, &mut Adapter { peer, messages, peers });
                 let wants_more = !connection.is_idle() || connection.misses_packets() || connection.has_failed();
                 if let Route::Remote(remote) = &mut peers[peer].route {
@@ -200,7 +201,7 @@ impl<P: Platform> Engine<P> {
                 return;
             }
             if path_validation::is_path_frame(train.bytes) {
-                let answer = remote.handle_path_frame(role, train.bytes, secret);
+                let answer = remote.handle_path_frame(role, train.bytes, jobs);
                 answers.extend(answer.filter(|_| answers.len() < ANSWERS_MAX));
                 return;
             }
@@ -209,7 +210,7 @@ impl<P: Platform> Engine<P> {
                 active.push(peer);
             }
             // What the flow delivers may concern any peer, so it is taken out of the table meanwhile.
-            let Some(mut flow) = remote.take_flow(secret) else { return };
+            let Some(mut flow) = remote.take_flow(jobs) else { return };
             let mut adapter = Adapter { peer, messages, peers };
             flow.handle_train(now, bytes, segment, marked, &mut adapter);
             if let Route::Remote(remote) = &mut peers[peer].route {
@@ -239,7 +240,7 @@ impl<P: Platform> Engine<P> {
         if !std::mem::replace(&mut remote.active, true) {
             self.network.active.push(peer);
         }
-        remote.submission(&self.network.secret)
+        remote.submission(&self.network.jobs)
     }
 
     /// The carrier says that packets to this address are lost for good.
@@ -338,7 +339,7 @@ impl<P: Platform> Engine<P> {
     /// Sends what the flow of `peer` has for it, consecutive packets of equal size together.
     pub(super) fn transmit_to(&mut self, peer: PeerId, now: Instant) {
         let Self { platform, peers, messages, network, .. } = self;
-        let Network { carriers, train, stalled, secret, .. } = network;
+        let Network { carriers, train, stalled, jobs, .. } = network;
         if !send_stalled(carriers, stalled) {
             return;
         }
@@ -351,7 +352,7 @@ impl<P: Platform> Engine<P> {
             return;
         }
         for carrier in 0..remote.carriers() {
-            if let Some((hop, question)) = remote.poll_challenge(carrier, now, secret) {
+            if let Some((hop, question)) = remote.poll_challenge(carrier, now, jobs) {
                 say(carriers, &hop, &question);
             }
         }
@@ -529,12 +530,13 @@ fn describe(reason: Failure) -> &'static str {
 mod tests {
     use super::*;
     use weft_core::path_validation::{Ends, SIZE, Validation};
+    use weft_core::process::Parties;
 
     #[test]
     fn questions_leave_the_train_in_which_a_kernel_has_put_them() {
         let question = Validation::unknown().poll_challenge(Instant(0)).unwrap();
-        let question =
-            path_validation::Keys::new(&wire::Secret::new([1; 16]), 1, 0).challenge(&question, Ends::default());
+        let question = path_validation::Keys::new(&wire::Secret::new([1; 16]), &Parties::of_only_job(1, 0))
+            .challenge(&question, Ends::default());
         let packets = [[7; 3 * SIZE].as_slice(), &[8; 3 * SIZE]].concat();
         let asked = [packets.as_slice(), &question].concat();
         let twice = [question, question].concat();

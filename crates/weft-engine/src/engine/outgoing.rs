@@ -61,7 +61,7 @@ impl<P: Platform> Engine<P> {
         if bytes > self.eager_limit || state.matching.credit < cost || !state.pending.is_empty() {
             return false;
         }
-        let to = remote.submission(&self.network.secret);
+        let to = remote.submission(&self.network.jobs);
         if bytes as usize + HEAD_MAX > to.frame_max() || to.queued_bytes() > FLOW_QUEUE_BYTES {
             return false;
         }

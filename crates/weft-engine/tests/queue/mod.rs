@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use weft_core::path_validation::Ends;
+use weft_core::process::ProcessName;
 use weft_core::rails::{RailCarrier, Role};
 use weft_core::time::Duration;
 use weft_core::time::Instant;
@@ -130,7 +131,7 @@ pub(crate) fn engine(
     let mut engine = Engine::new(Parts {
         platform: Machine,
         memory: SingleCopy,
-        number: own as u32,
+        name: ProcessName::of_only_job(own as u32),
         host: Some("test".into()),
         node: None,
         carriers,
@@ -150,7 +151,8 @@ pub(crate) fn engine(
 pub(crate) fn add_peers(engine: &mut Engine, own: usize, routes: Vec<Route>, process: i32) {
     for (number, route) in routes.into_iter().enumerate() {
         if number != own {
-            engine.add_peer(NewPeer { number: number as u32, route, process, host: Some("test".into()) });
+            let name = ProcessName::of_only_job(number as u32);
+            engine.add_peer(NewPeer { name, own_index: own as u32, route, process, host: Some("test".into()) });
         }
     }
 }

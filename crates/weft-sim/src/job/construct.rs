@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use weft_core::flow::Settings;
 use weft_core::path_validation::Ends;
+use weft_core::process::ProcessName;
 use weft_core::rails::RailCarrier;
 use weft_core::time::Duration;
 use weft_core::wire::Secret;
@@ -152,7 +153,7 @@ impl Carriers {
         let host = |peer: usize| Some(format!("node{}", machine.nodes[peer]).into());
         let mut engine = Engine::new(Parts {
             platform: Virtual { clock: self.clock.clone(), moments: self.moments.clone() },
-            number: own as u32,
+            name: ProcessName::of_only_job(own as u32),
             host: host(own),
             node: (locals > 1).then(|| SimNode::new(self.nodes[node].clone(), self.places[own], self.moments.clone())),
             memory: self.memory.clone(),
@@ -167,7 +168,8 @@ impl Carriers {
         for peer in (0..ranks).filter(|peer| *peer != own) {
             let process = if copies(peer) { Self::pid(peer) } else { 0 };
             let route = self.route(machine, own, peer);
-            engine.add_peer(NewPeer { number: peer as u32, route, process, host: host(peer) });
+            let name = ProcessName::of_only_job(peer as u32);
+            engine.add_peer(NewPeer { name, own_index: own as u32, route, process, host: host(peer) });
         }
         engine
     }

@@ -8,6 +8,7 @@ use crate::process::Peer;
 use crate::violation::Violation;
 use weft_core::flow::{Counters, Event, Flow};
 use weft_core::path_validation::{self, Ends, Keys};
+use weft_core::process::Parties;
 use weft_core::rails::{RailCarrier, Rails, Role};
 use weft_core::time::{Duration, Instant};
 use weft_core::wire;
@@ -74,7 +75,7 @@ impl World<'_> {
             return Some(peer);
         }
         let (&there, &back) = (self.pairs.get(&(own, other))?, self.pairs.get(&(other, own))?);
-        let flow = Flow::new(self.settings.clone(), &self.secret, own, other);
+        let flow = Flow::new(self.settings.clone(), &self.secret, &Parties::of_only_job(own, other));
         let has_lanes = self.fabrics.len() > 1 || self.plan.host.frames;
         let rails = has_lanes.then(|| rails(self.fabrics.len() as u8));
         let process = &mut self.processes[own as usize];
@@ -147,7 +148,7 @@ impl World<'_> {
             return false;
         };
         if let Some((carrier, answer)) =
-            rails.handle(flight.carrier, &flight.bytes, || Keys::new(&self.secret, own, other))
+            rails.handle(flight.carrier, &flight.bytes, || Keys::new(&self.secret, &Parties::of_only_job(own, other)))
         {
             let carrier = rails.named(carrier);
             self.say(there, own, other, carrier, &answer);
@@ -173,7 +174,9 @@ impl World<'_> {
             let peer = &mut self.processes[own as usize].peers[index];
             let (there, other) = (peer.there, peer.other);
             let Some(rails) = &mut peer.rails else { return };
-            if let Some(question) = rails.poll_challenge(carrier, now, || Keys::new(&self.secret, own, other)) {
+            if let Some(question) =
+                rails.poll_challenge(carrier, now, || Keys::new(&self.secret, &Parties::of_only_job(own, other)))
+            {
                 let carrier = rails.named(carrier);
                 self.say(there, own, other, carrier, &question);
             }

@@ -1,6 +1,7 @@
 //! What is sent.
 
 use weft_core::multicast::{FIRST, StreamId, WINDOW_MAX, wire as multicast};
+use weft_core::process::ProcessName;
 use weft_core::wire::{Channel, Key, Kind, Number, OVERHEAD_MAX, Packet, Secret, peek_sender};
 use weft_fuzz::mutate::{Random, flip_bits};
 
@@ -118,7 +119,8 @@ fn foreign(sample: &Sample, _: &Pool, attack: &mut Attack, random: &mut Random) 
     let length = head.emit(payload.len(), &mut packet);
     packet.truncate(length);
     packet.extend(payload);
-    Key::derive(&attack.secret, sender, 1 - sender.min(1)).write_tag(0, &mut packet);
+    Key::derive(&attack.secret, ProcessName::of_only_job(sender), ProcessName::of_only_job(1 - sender.min(1)))
+        .write_tag(0, &mut packet);
     sample.frame(&packet)
 }
 

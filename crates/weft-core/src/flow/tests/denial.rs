@@ -22,7 +22,7 @@ fn false_report(pair: &mut Pair, number: u32, packets: u32) {
         };
         out.copy_from_slice(&(0..64).map(bit).sum::<u64>().to_le_bytes());
     }
-    Key::derive(&secret(), 2, 1).write_tag(0, &mut bytes);
+    Key::derive(&secret(), ProcessName::of_only_job(2), ProcessName::of_only_job(1)).write_tag(0, &mut bytes);
     let malformed = pair.a.flow.counters().malformed + pair.a.flow.counters().forged;
     pair.a.receive(pair.now, &[bytes]);
     assert_eq!(pair.a.flow.counters().malformed + pair.a.flow.counters().forged, malformed);

@@ -7,9 +7,12 @@ impl Side {
     fn repark(&mut self) -> Counters {
         let (own, peer) = if self.flow.own_index == 1 { (1, 2) } else { (2, 1) };
         let settings = self.flow.settings.clone();
-        let flow = core::mem::replace(&mut self.flow, Flow::new(settings.clone(), &secret(), own, peer));
+        let flow = core::mem::replace(
+            &mut self.flow,
+            Flow::new(settings.clone(), &secret(), &Parties::of_only_job(own, peer)),
+        );
         let (parked, counters) = flow.park();
-        self.flow = Flow::unpark(parked, settings, &secret(), own, peer);
+        self.flow = Flow::unpark(parked, settings, &secret(), &Parties::of_only_job(own, peer));
         counters
     }
 }

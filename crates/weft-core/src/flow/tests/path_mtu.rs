@@ -127,8 +127,11 @@ fn a_larger_mtu_is_found_again() {
     for (parked, mtu) in [(false, 1000), (true, 1472)] {
         there.mtu = vec![(0, mtu)];
         if parked {
-            let flow = core::mem::replace(&mut pair.a.flow, Flow::new(Arc::new(ethernet()), &secret(), 1, 2));
-            pair.a.flow = Flow::unpark(flow.park().0, Arc::new(ethernet()), &secret(), 1, 2);
+            let flow = core::mem::replace(
+                &mut pair.a.flow,
+                Flow::new(Arc::new(ethernet()), &secret(), &Parties::of_only_job(1, 2)),
+            );
+            pair.a.flow = Flow::unpark(flow.park().0, Arc::new(ethernet()), &secret(), &Parties::of_only_job(1, 2));
         }
         for _ in 0..20 {
             pair.later(SIZE_REST);

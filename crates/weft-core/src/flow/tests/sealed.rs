@@ -45,7 +45,7 @@ fn a_payload_that_is_not_sealed_by_the_peer_is_not_believed_whatever_its_tag() {
         let mut changed = packet.clone();
         let last = changed.len() - 1;
         changed[last - 7 * at] ^= 1;
-        Key::derive(&secret(), 1, 2).write_tag(0, &mut changed);
+        Key::derive(&secret(), ProcessName::of_only_job(1), ProcessName::of_only_job(2)).write_tag(0, &mut changed);
         pair.b.receive(pair.now, &[changed]);
     }
     assert_eq!(pair.b.flow.counters().unsealed, packets.len() as u64);
@@ -99,7 +99,7 @@ proptest! {
         let mut pair = Pair::new(&sealed());
         bytes[8..12].copy_from_slice(&[1, 0, 0, kind]);
         bytes[12..16].copy_from_slice(&Number::FIRST.0.to_le_bytes());
-        Key::derive(&secret(), 1, 2).write_tag(0, &mut bytes);
+        Key::derive(&secret(), ProcessName::of_only_job(1), ProcessName::of_only_job(2)).write_tag(0, &mut bytes);
         pair.b.receive(pair.now, &[bytes]);
         prop_assert_eq!(pair.b.flow.counters().unsealed, 1);
         prop_assert!(pair.b.memory.placed.is_empty() && pair.b.memory.messages.is_empty());
