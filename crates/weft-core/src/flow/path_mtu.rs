@@ -7,8 +7,9 @@
 //! largest that get through. Now and then it asks whether there is room for more.
 //!
 //! Congestion loses questions, too. So each lost question of the present size is followed by a small one, the
-//! *control*. A path has a smaller MTU if it loses all large questions, carries all controls, and no large
-//! packet that left after the first question arrives. Otherwise the flow concludes nothing.
+//! *control*. A path has a smaller MTU if it loses all large questions, carries the controls, and no large
+//! packet that left after the first question arrives. Otherwise the flow concludes nothing. A lost control
+//! takes back some of the questions before it, so a path that is narrow and loses packets, too, is found.
 //!
 //! Nothing but lost and acknowledged packets of the flow itself says anything about sizes. What the network
 //! or this machine reports, as ICMP "fragmentation needed", is not heeded: whoever forges it changes nothing.
@@ -18,7 +19,8 @@
 
 use super::queue::Departure;
 use super::settings::{
-    CONTROL_SIZE, DOUBT_REST, DOUBT_TRIES, PACKET_SIZE_MIN, SIZE_GRAIN, SIZE_REST, SIZE_REST_MAX, SIZE_TRIES,
+    CONTROL_SIZE, CONTROL_WEIGHT, DOUBT_REST, DOUBT_TRIES, PACKET_SIZE_MIN, SIZE_GRAIN, SIZE_REST, SIZE_REST_MAX,
+    SIZE_TRIES,
 };
 use crate::time::{Duration, Instant};
 use crate::wire;
@@ -226,6 +228,11 @@ impl PathMtu {
         if question.asks() != size {
             return Change::Nothing;
         }
+        if question.control && question.lost > CONTROL_WEIGHT {
+            question.lost -= CONTROL_WEIGHT;
+            (question.asked, question.control) = (false, false);
+            return Change::Nothing;
+        }
         if question.control {
             // Congestion, or the peer is gone.
             self.content_until = now + DOUBT_REST;
@@ -353,6 +360,26 @@ mod tests {
         mtu.failed(at, 1472);
         assert!(!mtu.carried(at, 1, 1472, at) && !mtu.carried(at, 0, 700, at) && !mtu.carried(at, 0, 1472, Instant(4)));
         assert!(mtu.carried(at, 0, 1472, at) && mtu.is_over(at + DOUBT_REST, false));
+    }
+
+    /// A narrow path that loses one control, the fourth.   Expect: its size is found all the same, after two questions more.
+    #[test]
+    fn one_lost_control_does_not_end_a_doubt() {
+        let mut mtu = PathMtu::new(1472, 1472);
+        mtu.doubt(Instant(0), 0);
+        for control in 0..DOUBT_TRIES + CONTROL_WEIGHT {
+            assert_eq!(mtu.size(), 1472, "{control}");
+            for size in [1472, CONTROL_SIZE] {
+                assert_eq!(mtu.question(Instant(0), 1), Some((size, 0)));
+                mtu.asked(Instant(0));
+                if size == CONTROL_SIZE && control != 3 {
+                    mtu.passed(Instant(0), size)
+                } else {
+                    mtu.failed(Instant(0), size)
+                };
+            }
+        }
+        assert_eq!(usize::from(mtu.size()), PACKET_SIZE_MIN);
     }
 
     #[test]

@@ -83,9 +83,11 @@ pub const VOUCHED_MIN: u8 = 6;
 pub const CONTROL_SIZE: u16 = 128;
 /// Questions whether a path carries a size that are lost before it counts as not carrying it (RFC 8899 §5.1.2, `MAX_PROBES`).
 pub const SIZE_TRIES: u8 = 3;
-/// The same for the size that packets have: congestion may lose some of them and no control.
+/// The same for the size that packets have, controls that are lost taken into account.
 pub const DOUBT_TRIES: u8 = 6;
-/// After a control was lost no size is doubted before this has passed: questions are packets too, and those that arrive make a congested
+/// A control that is lost takes back so many lost questions; if there are no more of them, the doubt ends.
+pub const CONTROL_WEIGHT: u8 = 2;
+/// After a lost control has ended a doubt, no size is doubted before this has passed: questions are packets too, and those that arrive make a congested
 /// flow send again sooner what was lost.
 pub const DOUBT_REST: Duration = Duration::from_millis(10);
 /// Sizes that differ by no more are not told apart, bytes.
