@@ -242,6 +242,8 @@ fn connect(machine: &mut Machine, random: &mut Random, breaks: bool) {
 
 /// Paths of some process, or of all, carry less than full packets for a time: what that is for loses nothing but time.
 fn shrink_paths(machine: &mut Machine, random: &mut Random) {
+    // Questions follow each other like the retransmissions of what is lost: a path that loses other packets, too, is found within seconds.
+    machine.peer_timeout = machine.peer_timeout.max(Duration::from_secs(4));
     let ranks = machine.ranks() as u64;
     for _ in 0..random.between(1, 3) {
         let rank = random.chance(500_000).then(|| random.below(ranks) as u32);
