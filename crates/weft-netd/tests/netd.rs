@@ -214,7 +214,8 @@ fn role_keeps_a_port() {
         let first = netd::ask(&path, d0).unwrap();
         // The port is free again, as the kernel sees it; frames for it still go to the first socket.
         drop(first.holder);
-        let second = netd::ask(&path, d1).unwrap();
+        // The kernel may offer the first port each time that the helper tries: once in 256 requests.
+        let second = (0..8).find_map(|_| netd::ask(&path, d1).ok()).expect("the second port");
         assert_ne!(first.port, second.port);
         let error = netd::ask(&path, d0).unwrap_err().to_string();
         assert!(error.contains("taken"), "{error}");

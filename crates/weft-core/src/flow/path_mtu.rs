@@ -128,10 +128,11 @@ impl PathMtu {
         self.size
     }
 
-    /// Whether all is as it was before anything was asked; an idle flow remembers no lost control.
+    /// Whether all is as it was before anything was asked. An idle flow has no doubt and remembers no lost control:
+    /// all that it sent has arrived.
     pub(super) fn is_over(&self, now: Instant, is_idle: bool) -> bool {
-        let rests = matches!(self.search, Search::Rest { .. }) && (is_idle || self.content_until <= now);
-        self.size == self.full && self.cutting.is_none() && rests
+        let rests = matches!(self.search, Search::Rest { .. }) && self.content_until <= now;
+        self.size == self.full && self.cutting.is_none() && (is_idle || rests)
     }
 
     /// A packet was lost so often on this path that its size may be the reason.

@@ -75,7 +75,7 @@ impl Outgoing {
     }
 
     /// Once all is as it was at first, and somebody has been told, nothing need be kept; least of all by an idle flow.
-    fn forget_size(&mut self, now: Instant) {
+    pub(super) fn forget_size(&mut self, now: Instant) {
         let (is_told, is_idle) = (self.size_changes == [0; 2], self.is_idle());
         self.mtu.take_if(|mtu| is_told && mtu.is_over(now, is_idle));
     }
