@@ -61,7 +61,8 @@ impl Peer {
 
     /// Bytes that the flow keeps because it stripes, or because a path has proved to carry no more than smaller packets.
     pub(crate) fn kept_bytes(&self) -> usize {
-        let smaller = if self.flow.counters().packets_smaller + self.past.packets_smaller > 0 { SMALLER_BYTES } else { 0 };
+        let smaller =
+            if self.flow.counters().packets_smaller + self.past.packets_smaller > 0 { SMALLER_BYTES } else { 0 };
         smaller + self.rails.as_ref().map_or(0, |rails| striped_bytes(rails.bulk_paths() as u8))
     }
 }
