@@ -1,4 +1,5 @@
-//! Measuring MPI libraries side by side, on this machine or between virtual hosts, and drawing what was measured.
+//! Measuring MPI libraries side by side, on this machine or between virtual hosts, and drawing what was
+//! measured.
 //!
 //! ```text
 //! compare · bench · availability · tune        what is measured: commands of `weft`
@@ -10,8 +11,8 @@
 //!          report ─ show                       figures, tables, charts, pages
 //! ```
 //!
-//! Each command has `Arguments` for the command line and `main`, which returns the program's exit code. What they say goes
-//! through [`out`].
+//! Each command has `Arguments` for the command line and `main`, which returns the program's exit code. What
+//! they say goes through [`out`].
 #![forbid(unsafe_code)]
 // What is said goes through `out`, which knows what to do when nobody reads any more.
 #![deny(clippy::print_stdout, clippy::print_stderr)]

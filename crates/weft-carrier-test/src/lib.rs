@@ -1,5 +1,6 @@
-//! What every carrier promises (`weft_engine::transport::Carrier`), as one list of tests that know no carrier. Whoever has a carrier or a wrapper
-//! says how two ends of it are made, and [`check`] keeps it to all of them.
+//! What every carrier promises (`weft_engine::transport::Carrier`), as one list of tests that know no
+//! carrier. Whoever has a carrier or a wrapper says how two ends of it are made, and [`check`] keeps it to
+//! all of them.
 //!
 //! | promise | of whom |
 //! |---|---|

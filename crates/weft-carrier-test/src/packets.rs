@@ -31,7 +31,8 @@ fn is_ordered(pair: &Pair) -> bool {
     pair.far.carrier.attributes().delivery == Delivery::Ordered
 }
 
-/// Sends a packet as soon as there is room; what became of it. An ordered carrier has not taken a packet that it drops.
+/// Sends a packet as soon as there is room; what became of it. An ordered carrier has not taken a packet that
+/// it drops.
 fn send(kit: &mut Kit<'_>, pair: &mut Pair, packet: &[u8], on_packet: &mut dyn FnMut(&[u8])) -> Outcome {
     let (mut became, is_ordered) = (Outcome::WouldBlock, is_ordered(pair));
     kit.until(pair, "it should have room for a packet again", |kit, pair| {
@@ -45,7 +46,8 @@ fn send(kit: &mut Kit<'_>, pair: &mut Pair, packet: &[u8], on_packet: &mut dyn F
     became
 }
 
-/// Sends a packet, again and again where it may be lost, until it has arrived. Others that arrive before are looked at.
+/// Sends a packet, again and again where it may be lost, until it has arrived. Others that arrive before are
+/// looked at.
 fn deliver(kit: &mut Kit<'_>, pair: &mut Pair, packet: &[u8], mut other: impl FnMut(&[u8])) {
     let (is_ordered, has_arrived, mut looks) = (is_ordered(pair), Cell::new(false), 0_u32);
     let mut on_packet = |bytes: &[u8]| if bytes == packet { has_arrived.set(true) } else { other(bytes) };

@@ -33,7 +33,8 @@ pub(crate) struct Options {
     /// Print the table by which algorithms of collectives are chosen: with changes, it is one for WEFT_COLLECTIVES_TABLE
     #[arg(long)]
     collectives: bool,
-    /// Print what parts of moving a message cost, by which protocols are chosen: with changes, it is a file for WEFT_COSTS
+    /// Print what parts of moving a message cost, by which protocols are chosen: with changes, it is a file
+    /// for WEFT_COSTS
     #[arg(long)]
     costs: bool,
     /// Say by the exit code whether this process may copy from the memory of that one

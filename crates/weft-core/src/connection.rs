@@ -128,7 +128,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection between two processes, whose jobs have `secret` in common. Both sides must use the same `packet_size` and `sealed`; of the other settings only those of liveness count.
+    /// A connection between two processes, whose jobs have `secret` in common. Both sides must use the same
+    /// `packet_size` and `sealed`; of the other settings only those of liveness count.
     pub fn new(settings: Arc<Settings>, secret: &Secret, parties: &Parties) -> Self {
         let Parties { own, peer, own_index } = *parties;
         assert!(own_index <= SENDER_MAX, "a process index has 24 bits");

@@ -40,8 +40,8 @@ pub struct Parties {
     pub own: ProcessName,
     /// The other one.
     pub peer: ProcessName,
-    /// The index by which the other one knows this process, below 2²⁴. Packets to it carry it. Within a job it is the
-    /// number; a process of another job gives an index that is free in its table.
+    /// The index by which the other one knows this process, below 2²⁴. Packets to it carry it. Within a job
+    /// it is the number; a process of another job gives an index that is free in its table.
     pub own_index: u32,
 }
 

@@ -20,7 +20,8 @@ pub const RAILS_MAX: usize = 4;
 
 const _: () = assert!(RAILS_MAX < PATHS_MAX);
 
-/// What a carrier is for where several lead to one peer. It follows from what the carrier says of itself (`weft_engine::transport`).
+/// What a carrier is for where several lead to one peer. It follows from what the carrier says of itself
+/// (`weft_engine::transport`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// A look for packets costs next to nothing: frames on the interface.

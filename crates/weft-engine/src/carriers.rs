@@ -1,5 +1,6 @@
-//! The carriers to other nodes: some for what is small, others with offloads for bulk data, on every interface that leads to
-//! the peer (`weft_core::rails`). Which packets take which, and what happens when one carrier fails.
+//! The carriers to other nodes: some for what is small, others with offloads for bulk data, on every
+//! interface that leads to the peer (`weft_core::rails`). Which packets take which, and what happens when one
+//! carrier fails.
 
 mod coalescing;
 

@@ -167,9 +167,10 @@ impl<P: Platform> Engine<P> {
         id
     }
 
-    /// Meets another job of `size` processes: they can be added as peers from now on. Packets between the two jobs are tagged by
-    /// `secret`, which nobody else knows. The index by which this process knows the process number 0 of that job, and so on: each
-    /// of them is to be told, as its [`NewPeer::own_index`], what its own is. All processes of this process's own job are peers already.
+    /// Meets another job of `size` processes: they can be added as peers from now on. Packets between the two
+    /// jobs are tagged by `secret`, which nobody else knows. The index by which this process knows the
+    /// process number 0 of that job, and so on: each of them is to be told, as its [`NewPeer::own_index`],
+    /// what its own is. All processes of this process's own job are peers already.
     ///
     /// # Errors
     /// The job is known already, has no process, or too many for the packets.
@@ -253,7 +254,8 @@ impl<P: Platform> Engine<P> {
         }
     }
 
-    /// Whether a message of `bytes` bytes may be copied between processes of a node by the kernel. Short ones never are, whatever that costs.
+    /// Whether a message of `bytes` bytes may be copied between processes of a node by the kernel. Short ones
+    /// never are, whatever that costs.
     #[inline(always)]
     pub fn may_be_copied(&self, bytes: u64) -> bool {
         bytes > RING_PIECE_BYTES && bytes >= self.choices.single_copy_bytes_min()

@@ -9,12 +9,14 @@ mod class;
 pub use class::ErrorClass;
 
 impl ErrorClass {
-    /// What a message between processes says of an error, if there is one. All processes of a job run the same Weft.
+    /// What a message between processes says of an error, if there is one. All processes of a job run the
+    /// same Weft.
     pub fn to_wire(class: Option<Self>) -> u32 {
         class.map_or(0, |class| class as u32 + 1)
     }
 
-    /// The class that a message tells; `None`: there is no error. Numbers that no Weft sends stand for the class that explains nothing.
+    /// The class that a message tells; `None`: there is no error. Numbers that no Weft sends stand for the
+    /// class that explains nothing.
     pub fn from_wire(number: u32) -> Option<Self> {
         let place = number.checked_sub(1)?;
         Some(Self::ALL.get(place as usize).copied().unwrap_or(Self::Other))

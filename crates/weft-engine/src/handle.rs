@@ -3,8 +3,8 @@
 //! Predefined handles are integers below 4096. A handle that Weft makes carries its kind, an index into a table
 //! and the generation of that table's entry, so a stale, foreign or invented handle is recognised, never followed.
 
-/// What a handle refers to; part of its value. The program's objects have the lower half of the numbers, what never leaves the library the
-/// upper half.
+/// What a handle refers to; part of its value. The program's objects have the lower half of the numbers, what
+/// never leaves the library the upper half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -59,7 +59,8 @@ pub struct Slab<T> {
     len: usize,
 }
 
-/// The lower half of a handle: 8 bits of the kind, 24 of the index. The upper half is the generation, from 1 on.
+/// The lower half of a handle: 8 bits of the kind, 24 of the index. The upper half is the generation, from 1
+/// on.
 const KIND_BITS: u32 = 8;
 const INDEX_BITS: u32 = 24;
 const _: () = assert!(KIND_BITS + INDEX_BITS == u32::BITS && ENTRIES_MAX == 1 << INDEX_BITS);

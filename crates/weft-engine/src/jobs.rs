@@ -1,8 +1,8 @@
 //! The jobs whose processes this one knows: its own, and those that it has met (MPI-5.0 §11.6 to §11.10).
 //!
-//! A process knows each other one by an index, which packets of that one carry. Those of its own job have their number as
-//! index. For each job that it meets it keeps a range of indices that are free, and tells it where that begins. So what
-//! arrives needs one look at one table, however many jobs there are.
+//! A process knows each other one by an index, which packets of that one carry. Those of its own job have
+//! their number as index. For each job that it meets it keeps a range of indices that are free, and tells it
+//! where that begins. So what arrives needs one look at one table, however many jobs there are.
 
 use std::io;
 
@@ -63,11 +63,12 @@ impl Jobs {
         self.known.iter().position(is_it).map(|place| JobKey(place as u16))
     }
 
-    /// The process knows a job of `size` processes from now on, with which it has `secret` in common. The index of the
-    /// process number 0 of that job; `used` indices are those of processes of this job.
+    /// The process knows a job of `size` processes from now on, with which it has `secret` in common. The
+    /// index of the process number 0 of that job; `used` indices are those of processes of this job.
     ///
     /// # Errors
-    /// It is known already, or has no process; there are too many jobs, or no range of indices is long enough.
+    /// It is known already, or has no process; there are too many jobs, or no range of indices is long
+    /// enough.
     pub(crate) fn meet(&mut self, id: JobId, size: u32, secret: Secret, used: u32) -> io::Result<u32> {
         if self.find(id).is_some() || size == 0 {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -109,7 +110,8 @@ impl Jobs {
         }
     }
 
-    /// The index by which this process knows the process with this number of a job; none: that has no such process.
+    /// The index by which this process knows the process with this number of a job; none: that has no such
+    /// process.
     pub(crate) fn index(&self, key: JobKey, number: u32) -> Option<u32> {
         let known = self.get(key);
         (number < known.size).then(|| known.first + number)

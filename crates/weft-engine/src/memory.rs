@@ -95,16 +95,19 @@ enum Shape {
 pub enum MemoryKind {
     /// The program's, which processors read and write.
     Host,
-    /// A [`SharedBuffer`] of this library: whoever reads or writes it looks whether it is there, and locks it.
+    /// A [`SharedBuffer`] of this library: whoever reads or writes it looks whether it is there, and locks
+    /// it.
     Buffer,
 }
 
-/// How many items there are, and what kind of memory they are in; one word, which leaves a [`UserData`] of one run as small as it is.
+/// How many items there are, and what kind of memory they are in; one word, which leaves a [`UserData`] of
+/// one run as small as it is.
 #[derive(Clone, Copy)]
 struct Items(u64);
 
 impl Items {
-    /// The kind is in the bits from this one on. MPI counts items with 63 bits; but so many have no bytes, or no memory holds them.
+    /// The kind is in the bits from this one on. MPI counts items with 63 bits; but so many have no bytes, or
+    /// no memory holds them.
     const KIND_SHIFT: u32 = 62;
 
     /// `count` items, which have `bytes` bytes.
@@ -386,7 +389,8 @@ mod tests {
         assert_eq!(UserData::empty().kind(), MemoryKind::Host);
     }
 
-    /// As many items as MPI can count, without any bytes.   Expect: they are described, and there is nothing to copy.
+    /// As many items as MPI can count, without any bytes.   Expect: they are described, and there is nothing
+    /// to copy.
     #[test]
     fn items_without_bytes_may_be_as_many_as_mpi_counts() {
         let byte = Layout::element(Element::UInt8);

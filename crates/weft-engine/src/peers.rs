@@ -34,8 +34,8 @@ pub enum Route {
 pub struct NewPeer {
     /// Its name; of another job only when that has been met ([`crate::engine::Engine::meet_job`]).
     pub name: ProcessName,
-    /// The index by which it knows this process, which packets to it carry: within a job the number of this process, else what
-    /// the other one has told.
+    /// The index by which it knows this process, which packets to it carry: within a job the number of this
+    /// process, else what the other one has told.
     pub own_index: u32,
     /// How it is reached.
     pub route: Route,

@@ -1,11 +1,12 @@
-//! Which protocol carries a message. Nothing here moves a byte; `crate::engine` collects the [`Facts`], asks [`Choices::choose`], and
-//! does what it says.
+//! Which protocol carries a message. Nothing here moves a byte; `crate::engine` collects the [`Facts`], asks
+//! [`Choices::choose`], and does what it says.
 //!
-//! Each protocol is a row of [`ROWS`]: when it is possible, and what it costs as a function of the size and the situation. Costs come from
-//! a [`CostModel`]. For a class of peers and a situation the rows are compiled into ranges of sizes once; a message looks its size up.
+//! Each protocol is a row of [`ROWS`]: when it is possible, and what it costs as a function of the size and
+//! the situation. Costs come from a [`CostModel`]. For a class of peers and a situation the rows are compiled
+//! into ranges of sizes once; a message looks its size up.
 //!
-//! Thresholds and their reasons are in docs/decisions/0107 (a node), 0069 and 0079 (between nodes), 0193 (what carriers write by
-//! themselves); 0204 says how costs take the place of thresholds.
+//! Thresholds and their reasons are in docs/decisions/0107 (a node), 0069 and 0079 (between nodes), 0193
+//! (what carriers write by themselves); 0204 says how costs take the place of thresholds.
 
 mod choices;
 mod costs;
@@ -20,14 +21,15 @@ pub use rows::{Offer, ROWS, Row};
 /// Larger messages go through a ring in pieces, of this size at least: while the receiver copies one out, the sender copies the next
 /// one in.
 pub const RING_PIECE_BYTES: u64 = 8 << 10;
-/// A path is busy while more bytes than this are queued for the peer or not acknowledged by it. The round trip of an announcement passes
-/// unnoticed then, and what is announced needs no copy in the flow's queue. Onto an idle path messages leave at once, and so do those that
-/// their sender waits for.
+/// A path is busy while more bytes than this are queued for the peer or not acknowledged by it. The round
+/// trip of an announcement passes unnoticed then, and what is announced needs no copy in the flow's queue.
+/// Onto an idle path messages leave at once, and so do those that their sender waits for.
 pub const BUSY_BYTES: usize = 32 << 10;
 /// Largest frame of the smallest ring in which two sides do not hinder each other.
 const PIPE_FRAME_MIN: u64 = 64 << 10;
 
-/// Largest message that is sent unasked where neither `WEFT_EAGER_LIMIT` nor the route says another, bytes, by the costs that are built in.
+/// Largest message that is sent unasked where neither `WEFT_EAGER_LIMIT` nor the route says another, bytes,
+/// by the costs that are built in.
 pub const EAGER_LIMIT: u64 = CostModel::BUILT_IN.eager_limit();
 
 /// Whether rings with frames of at most so many bytes are large enough that both sides copy at once.
@@ -113,9 +115,11 @@ pub struct Facts {
 pub enum Protocol {
     /// It is sent unasked, in pieces if it is long.
     Eager,
-    /// It is sent unasked although it is longer than the eager limit: both sides copy at the same time, each its half of the way.
+    /// It is sent unasked although it is longer than the eager limit: both sides copy at the same time, each
+    /// its half of the way.
     Pipeline,
-    /// Its sender writes it to the receive that is posted. If that fails the choice is made again, with [`Situation::write_failed`].
+    /// Its sender writes it to the receive that is posted. If that fails the choice is made again, with
+    /// [`Situation::write_failed`].
     WriteToPosted,
     /// It is announced with its address, so that its receiver, a process of the node, can fetch it.
     Fetch,

@@ -135,7 +135,8 @@ fn processes_with_the_same_numbers_are_told_apart_by_their_jobs() {
     meet(&mut all, 1, 2, &secret(1, 2));
     let knows = |one: ProcessName, other: ProcessName| one.job.0.abs_diff(other.job.0) <= 1 && one != other;
     let names: Vec<ProcessName> = (0..JOBS).flat_map(|job| (0..EACH).map(move |number| name(job, number))).collect();
-    // Each sends to each that it knows, within a packet and in many.   Expect: all know who sent what they have.
+    // Each sends to each that it knows, within a packet and in many.   Expect: all know who sent what they
+    // have.
     for length in [8, 5_000] {
         let content = |from: ProcessName, to: ProcessName| vec![(1 + port(from) * 16 + port(to)) as u8; length];
         let mut sent = Vec::new();

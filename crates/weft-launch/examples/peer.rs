@@ -1,10 +1,10 @@
-//! A process of a job that uses nothing of Weft but [`ProcessManager`]: joins, meets the others, and then does what its
-//! arguments say, so that tests can see a launcher from inside.
+//! A process of a job that uses nothing of Weft but [`ProcessManager`]: joins, meets the others, and then
+//! does what its arguments say, so that tests can see a launcher from inside.
 //!
-//! `peer [STEP…]`, every step is done by all ranks, or with a prefix `RANK@` only by that rank:
-//! `meet` (exchange, put, get and fence, checked), `say=TEXT`, `warn=TEXT`, `echo` (standard input to standard
-//! output), `call=NUMBER` (be inside that call), `sleep=MS`, `exit=CODE` (without saying goodbye), `signal=NUMBER`,
-//! `abort=CODE`, `barrier` (a fence), `stats`, `env=NAME`, `where`, `done` (finalize).
+//! `peer [STEP…]`, every step is done by all ranks, or with a prefix `RANK@` only by that rank: `meet`
+//! (exchange, put, get and fence, checked), `say=TEXT`, `warn=TEXT`, `echo` (standard input to standard
+//! output), `call=NUMBER` (be inside that call), `sleep=MS`, `exit=CODE` (without saying goodbye),
+//! `signal=NUMBER`, `abort=CODE`, `barrier` (a fence), `stats`, `env=NAME`, `where`, `done` (finalize).
 
 use std::io::{Read, Write};
 use std::process::exit;

@@ -37,8 +37,8 @@ impl CallSite {
     pub const OUTSIDE: u32 = u32::MAX;
 
     /// Notes that this process is now in the call with this number, an index into the names of
-    /// [`Observer::name_calls`](crate::Observer::name_calls), or [`Self::OUTSIDE`]. One relaxed store; allowed at any
-    /// time, from any thread, with or without a launcher. The last store wins.
+    /// [`Observer::name_calls`](crate::Observer::name_calls), or [`Self::OUTSIDE`]. One relaxed store;
+    /// allowed at any time, from any thread, with or without a launcher. The last store wins.
     #[inline]
     pub fn set(call: u32) {
         CURRENT.word().store(call, Ordering::Relaxed);

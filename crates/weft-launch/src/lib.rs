@@ -1,9 +1,10 @@
 //! Starting a job and finding the peers.
 //!
-//! The library side is [`ProcessManager`]: what every MPI process asks for, of whichever process manager has started it.
-//! PMI-1.1 is spoken, which Weft's own `mpiexec`, Hydra (MPICH, Intel MPI), gforker and Slurm (`--mpi=pmi2`) offer; a
-//! process that nobody started is a singleton. [`CallSite`] tells the launcher in which MPI call the process is; on its [`page`] is how it stands
-//! ([`standing`]), from which [`wait_for`] concludes who keeps whom waiting.
+//! The library side is [`ProcessManager`]: what every MPI process asks for, of whichever process manager has
+//! started it. PMI-1.1 is spoken, which Weft's own `mpiexec`, Hydra (MPICH, Intel MPI), gforker and Slurm
+//! (`--mpi=pmi2`) offer; a process that nobody started is a singleton. [`CallSite`] tells the launcher in
+//! which MPI call the process is; on its [`page`] is how it stands ([`standing`]), from which [`wait_for`]
+//! concludes who keeps whom waiting.
 //!
 //! [`Load`] says whether there is a processor for every rank, so that waiting may keep one busy.
 //!

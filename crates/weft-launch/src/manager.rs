@@ -1,8 +1,9 @@
 //! What an MPI process asks of the process manager that started it, whichever that is.
 //!
-//! [`process_manager`] looks for the one that is there. Each is a file of its own: [`weft`] for Weft's `mpiexec`,
-//! [`pmi1`] for all others that speak PMI-1.1, [`singleton`] for a process that nobody started. What another one needs
-//! is a file that implements [`ProcessManager`], and a line in the list of candidates of [`detect`].
+//! [`process_manager`] looks for the one that is there. Each is a file of its own: [`weft`] for Weft's
+//! `mpiexec`, [`pmi1`] for all others that speak PMI-1.1, [`singleton`] for a process that nobody started.
+//! What another one needs is a file that implements [`ProcessManager`], and a line in the list of candidates
+//! of [`detect`].
 
 mod detect;
 mod link;
@@ -15,21 +16,22 @@ mod weft;
 use crate::{JobSecret, LaunchError, sys};
 use std::fmt::Debug;
 
-/// The process manager of this process's job, by the environment: it is connected to, and this process is one of its
-/// job from now on.
+/// The process manager of this process's job, by the environment: it is connected to, and this process is one
+/// of its job from now on.
 ///
 /// # Errors
-/// A launcher of several tasks is seen that offers nothing by which they find each other, its variables make no
-/// sense, or it does not answer.
+/// A launcher of several tasks is seen that offers nothing by which they find each other, its variables make
+/// no sense, or it does not answer.
 pub fn process_manager() -> Result<Box<dyn ProcessManager>, LaunchError> {
     detect::look(&|name| std::env::var(name).ok())?.connect()
 }
 
 /// One process's connection to the process manager of its job.
 ///
-/// Requests block until the process manager answers. One that is gone ends every request with [`LaunchError::Gone`], so
-/// nothing blocks for ever. A key is put once; a `get` sees what was put before the last [`fence`](Self::fence) or
-/// [`exchange`](Self::exchange). What not every process manager can do is an `Option`.
+/// Requests block until the process manager answers. One that is gone ends every request with
+/// [`LaunchError::Gone`], so nothing blocks for ever. A key is put once; a `get` sees what was put before the
+/// last [`fence`](Self::fence) or [`exchange`](Self::exchange). What not every process manager can do is an
+/// `Option`.
 pub trait ProcessManager: Debug + Send {
     /// This process's rank in `MPI_COMM_WORLD`.
     fn rank(&self) -> u32;
@@ -37,22 +39,23 @@ pub trait ProcessManager: Debug + Send {
     /// How many processes the job has.
     fn size(&self) -> u32;
 
-    /// Which of several programs of one command line this is (`MPI_APPNUM`, MPI-5.0 §11.10.3), when it is said.
+    /// Which of several programs of one command line this is (`MPI_APPNUM`, MPI-5.0 §11.10.3), when it is
+    /// said.
     fn appnum(&self) -> Option<i32>;
 
     /// `MPI_UNIVERSE_SIZE` (MPI-5.0 §11.10.1), when it is said.
     fn universe_size(&self) -> Option<i32>;
 
-    /// The name of the job, the same in all its processes. Nobody can guess it where Weft made it; other process
-    /// managers may use short names that repeat.
+    /// The name of the job, the same in all its processes. Nobody can guess it where Weft made it; other
+    /// process managers may use short names that repeat.
     fn job_name(&self) -> &str;
 
-    /// Sixteen random bytes that only the processes of the job know. `None`: the process manager makes no secrets; rank
-    /// 0 makes one and tells it by [`exchange`](Self::exchange).
+    /// Sixteen random bytes that only the processes of the job know. `None`: the process manager makes no
+    /// secrets; rank 0 makes one and tells it by [`exchange`](Self::exchange).
     fn secret(&self) -> Option<JobSecret>;
 
-    /// The ranks that were started on this process's host, this one included, in order; `None` when that is not said. A
-    /// hint: whether memory can be shared is another question.
+    /// The ranks that were started on this process's host, this one included, in order; `None` when that is
+    /// not said. A hint: whether memory can be shared is another question.
     fn local_ranks(&mut self) -> Option<Vec<u32>>;
 
     /// Stores a value under a key of the job, to be seen by the others after the next fence.
@@ -76,15 +79,17 @@ pub trait ProcessManager: Debug + Send {
     /// Gives the card of each rank to all ranks: the cards in order of ranks. Collective.
     ///
     /// # Errors
-    /// The process manager is gone or refuses; a card is longer than [`CARD_MAX`](crate::wire::CARD_MAX) after escaping.
+    /// The process manager is gone or refuses; a card is longer than [`CARD_MAX`](crate::wire::CARD_MAX)
+    /// after escaping.
     fn exchange(&mut self, card: &str) -> Result<Vec<String>, LaunchError>;
 
-    /// Ends the whole job (MPI-5.0 §11.4, `MPI_Abort`): tells the process manager, then exits with `code`, C's exit
-    /// handlers included. The message is part of the cause that `mpiexec` says, or goes to standard error.
+    /// Ends the whole job (MPI-5.0 §11.4, `MPI_Abort`): tells the process manager, then exits with `code`,
+    /// C's exit handlers included. The message is part of the cause that `mpiexec` says, or goes to standard
+    /// error.
     fn abort(&mut self, code: i32, message: &str) -> !;
 
-    /// Says goodbye: from now on this process may exit without being missed. Later requests fail unless the process
-    /// manager lets it [come back](Self::come_back).
+    /// Says goodbye: from now on this process may exit without being missed. Later requests fail unless the
+    /// process manager lets it [come back](Self::come_back).
     ///
     /// # Errors
     /// The process manager is gone.
@@ -129,15 +134,15 @@ pub trait Names {
 
 /// What Weft's `mpiexec` sees of its ranks beside what they ask.
 pub trait Observer {
-    /// Tells what the numbers of [`CallSite::set`](crate::CallSite::set) mean: `names[number]`. Until this was
-    /// called, a process is taken for one that has not reached `MPI_Init`.
+    /// Tells what the numbers of [`CallSite::set`](crate::CallSite::set) mean: `names[number]`. Until this
+    /// was called, a process is taken for one that has not reached `MPI_Init`.
     fn name_calls(&self, names: &[&str]);
 
     /// Whether the user asked for statistics at the end of the job.
     fn wants_stats(&self) -> bool;
 
-    /// Hands over this process's statistics: lines `from to link messages bytes resends`, ranks and counts as decimal
-    /// numbers, the name of the link without blanks. Lines of the same pair and link are added up.
+    /// Hands over this process's statistics: lines `from to link messages bytes resends`, ranks and counts as
+    /// decimal numbers, the name of the link without blanks. Lines of the same pair and link are added up.
     ///
     /// # Errors
     /// The text is longer than [`STATS_MAX`](crate::wire::STATS_MAX), or the process manager is gone.

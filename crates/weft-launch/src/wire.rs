@@ -1,8 +1,8 @@
 //! PMI-1.1 as text: lines of `key=value` words, one request, one reply.
 //!
-//! Both sides use this module: [`crate::ProcessManager`] inside a rank, and the server inside the agent that started it.
-//! Values that a client stores are escaped so that they contain no blank, `=`, `;` or newline, because not every
-//! process manager copes with those.
+//! Both sides use this module: [`crate::ProcessManager`] inside a rank, and the server inside the agent that
+//! started it. Values that a client stores are escaped so that they contain no blank, `=`, `;` or newline,
+//! because not every process manager copes with those.
 
 use std::fmt::Write as _;
 

@@ -193,7 +193,8 @@ fn swap(bridge: Bridge, values: &[i64], theirs: &mut [i64]) -> Result<()> {
     Ok(())
 }
 
-/// Two groups, by names: they must be disjoint, else it is an error of `class`. Both leaders come to the same.
+/// Two groups, by names: they must be disjoint, else it is an error of `class`. Both leaders come to the
+/// same.
 fn introduce(name: &[u8], own: &[ProcessName], other: &[ProcessName], class: ErrorClass) -> Result<News> {
     let known: std::collections::HashSet<&ProcessName> = own.iter().collect();
     if let Some(common) = other.iter().find(|name| known.contains(name)) {

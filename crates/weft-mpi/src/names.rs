@@ -26,7 +26,8 @@ impl SharedNames {
         Self { node: hasher, job: JobId(job.finish()) }
     }
 
-    /// The number of the job, the same in all its processes. It does not tell the secret, of which it is made.
+    /// The number of the job, the same in all its processes. It does not tell the secret, of which it is
+    /// made.
     pub(crate) fn job_id(&self) -> JobId {
         self.job
     }

@@ -3,10 +3,11 @@
 //! All processes of a communicator agree on its slot when they agree on a context, at no cost of its own. Those slots of a process are numbered like its
 //! contexts, so that nobody need say which it is.
 //!
-//! Processes may start persistent operations in different orders (MPI-5.0 §6.13), but the operations of one slot have one order. So each
-//! persistent operation has a slot of its own. The processes agree on the slot by one reduction in the call that initialises the operation,
-//! which may wait for the others. Each process states the number that the next use of each slot would have there. A slot is free if it
-//! is free at every process. The highest number stated is the number of this use.
+//! Processes may start persistent operations in different orders (MPI-5.0 §6.13), but the operations of one
+//! slot have one order. So each persistent operation has a slot of its own. The processes agree on the slot
+//! by one reduction in the call that initialises the operation, which may wait for the others. Each process
+//! states the number that the next use of each slot would have there. A slot is free if it is free at every
+//! process. The highest number stated is the number of this use.
 
 use std::sync::Arc;
 

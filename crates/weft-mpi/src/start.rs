@@ -96,8 +96,8 @@ fn take_part(process: &mut Process, names: &'static [&'static str]) -> Result<()
         Some(job) if !job.manager.can_come_back() => return Ok(()),
         Some(job) => return job.manager.come_back().map_err(|error| other(error.to_string())),
     }
-    // It stays with the process until it is the job's: by it the launcher hears why this process could not join, so that
-    // one sentence is said for the whole job. A setting that is wrong is wrong for all ranks.
+    // It stays with the process until it is the job's: by it the launcher hears why this process could not
+    // join, so that one sentence is said for the whole job. A setting that is wrong is wrong for all ranks.
     match &mut process.manager {
         Some(manager) => manager.come_back().map_err(|error| other(error.to_string()))?,
         none => *none = Some(process_manager().map_err(|error| other(error.to_string()))?),
@@ -183,7 +183,8 @@ fn connect(settings: &Settings, members: &Members, mut links: Opened) -> Result<
     Ok(engine)
 }
 
-/// Looks, four in a second, that must find a neighbour dead where `mpiexec` ends the job itself: three seconds.
+/// Looks, four in a second, that must find a neighbour dead where `mpiexec` ends the job itself: three
+/// seconds.
 const LOOKS_BEHIND_MPIEXEC: u8 = 12;
 
 fn join_node(settings: &Settings, rank: u32, locals: &[u32], names: &SharedNames) -> Result<shared::Node> {

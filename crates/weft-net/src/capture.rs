@@ -1,4 +1,5 @@
-//! A carrier that wraps another one and writes what it sends and receives to a file that Wireshark opens (`WEFT_CAPTURE`).
+//! A carrier that wraps another one and writes what it sends and receives to a file that Wireshark opens
+//! (`WEFT_CAPTURE`).
 //!
 //! All links of a process write to one file, which holds the latest packets: when it is full it is renamed, and replaces the previous file of that
 //! name. Of a packet of bulk data only the beginning is kept. If the file cannot be written, the capture ends, and the job goes on.

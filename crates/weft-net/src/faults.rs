@@ -1,5 +1,6 @@
-//! A carrier that wraps another one and damages what is sent through it: loses, repeats, reorders and corrupts packets, by
-//! chance, from a seed. Compiled into the product, so that a user can see a program survive a bad network (`WEFT_FAULTS`).
+//! A carrier that wraps another one and damages what is sent through it: loses, repeats, reorders and
+//! corrupts packets, by chance, from a seed. Compiled into the product, so that a user can see a program
+//! survive a bad network (`WEFT_FAULTS`).
 //!
 //! Packets for one peer are damaged when they leave; when all processes of a job use the same plan, every direction is. What goes to a multicast
 //! group leaves whole and is damaged where it arrives: each receiver loses other packets, as at the ports of a switch. Connections of an RDMA device are spared:

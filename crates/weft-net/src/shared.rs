@@ -209,8 +209,9 @@ impl Node {
         &self.warnings
     }
 
-    /// The launcher ends the job when a rank dies, and knows the cause: `looks` looks must find a process dead before this
-    /// process says so itself. A message of this process about the death would hide the cause.
+    /// The launcher ends the job when a rank dies, and knows the cause: `looks` looks must find a process
+    /// dead before this process says so itself. A message of this process about the death would hide the
+    /// cause.
     pub fn leave_deaths_to_launcher(&mut self, looks: u8) {
         self.looks_to_believe = looks;
     }

@@ -231,7 +231,8 @@ impl Rail for Verbs {
     }
 }
 
-/// What the carriers' trait wants to know of a device. Messages of `bytes_min` bytes are written to the receiver's memory.
+/// What the carriers' trait wants to know of a device. Messages of `bytes_min` bytes are written to the
+/// receiver's memory.
 fn attributes(device: &Device, bytes_min: u64) -> CarrierAttributes {
     let placement = Placement {
         writes: true,

@@ -146,7 +146,8 @@ impl Xdp {
     }
 }
 
-/// Everything but the receiving is that of the packet socket. What comes to a group is not for this host's address: the program passes it, and it arrives there.
+/// Everything but the receiving is that of the packet socket. What comes to a group is not for this host's
+/// address: the program passes it, and it arrives there.
 impl carrier::Wrapper for Xdp {
     type Inner = Ethernet;
 

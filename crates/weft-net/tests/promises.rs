@@ -1,4 +1,5 @@
-//! Carriers and wrappers that need no privilege keep what `weft-carrier-test` says that carriers promise. Raw frames and AF_XDP do so in tests of their own.
+//! Carriers and wrappers that need no privilege keep what `weft-carrier-test` says that carriers promise. Raw
+//! frames and AF_XDP do so in tests of their own.
 
 mod support;
 

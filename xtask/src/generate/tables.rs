@@ -104,8 +104,8 @@ pub(super) fn library_constants(spec: &Spec) -> Result<String> {
         "\
 //! {MARKER} from `spec/`; do not edit.
 //!
-//! The constants of MPI-5.0 with their values in the standard ABI (§20). Handles and special addresses are `usize`, and classes of errors
-//! have no number here.
+//! The constants of MPI-5.0 with their values in the standard ABI (§20). Handles and special addresses are
+//! `usize`, and classes of errors have no number here.
 #![allow(missing_docs)]
 
 use weft_engine::error::ErrorClass;
@@ -146,7 +146,8 @@ pub(super) fn error_class_enumeration(spec: &Spec) -> Result<String> {
         "\
 //! {MARKER} from `spec/`; do not edit.
 
-/// The class of an error (MPI-5.0 §9.4, §15.3.10), in the order of the standard. The number that a program sees is the boundary's.
+/// The class of an error (MPI-5.0 §9.4, §15.3.10), in the order of the standard. The number that a program
+/// sees is the boundary's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ErrorClass {{
@@ -171,8 +172,8 @@ pub(super) fn error_class_numbers(spec: &Spec) -> Result<String> {
 
 use weft_mpi::error::ErrorClass;
 
-/// Of each class of errors its number in the standard ABI (MPI-5.0 §20), its name, and the sentence that MPI_Error_string gives
-/// (MPI-5.0 §9.4), in the order of [`ErrorClass::ALL`].
+/// Of each class of errors its number in the standard ABI (MPI-5.0 §20), its name, and the sentence that
+/// MPI_Error_string gives (MPI-5.0 §9.4), in the order of [`ErrorClass::ALL`].
 pub(crate) const ERROR_CLASSES: &[(ErrorClass, i32, &str, &str)] = &[
 "
     );
@@ -197,8 +198,8 @@ pub(super) fn boundary_constants(spec: &Spec) -> Result<String> {
         "\
 //! {MARKER} from `spec/`; do not edit.
 //!
-//! The constants of MPI-5.0 with their values in the standard ABI (§20). Handles have their types; the numbers of classes of errors are in
-//! `error_classes.rs`.
+//! The constants of MPI-5.0 with their values in the standard ABI (§20). Handles have their types; the
+//! numbers of classes of errors are in `error_classes.rs`.
 #![allow(dead_code)]
 
 use crate::types::*;

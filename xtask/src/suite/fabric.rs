@@ -354,7 +354,8 @@ fn blocked(context: &Context) -> anyhow::Result<()> {
         let is_told = finished.output.contains("has nothing to sleep on");
         let used = finished.output.contains("ms of processor time");
         let said = finished.output.contains("while it was blocked");
-        // Who is told that there is nothing to sleep on may have used its processor, and does not end with 0 then.
+        // Who is told that there is nothing to sleep on may have used its processor, and does not end with 0
+        // then.
         let is_right = said && (finished.code == Some(0) && !used || is_told && used);
         anyhow::ensure!(is_right, "provider {provider}:\n{}", finished.report());
         slept += usize::from(!is_told);

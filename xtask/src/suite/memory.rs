@@ -57,8 +57,8 @@ fn with_shm(context: &Context, size: &str, says: &'static str, variable: &str) -
     Expected::code(0).says(says).judge(finished)
 }
 
-/// All sizes of messages between ranks that choose protocols by costs of no machine: the kernel copies nearly for nothing, and a ring does; each
-/// rank believes the one or the other.
+/// All sizes of messages between ranks that choose protocols by costs of no machine: the kernel copies nearly
+/// for nothing, and a ring does; each rank believes the one or the other.
 fn other_costs(context: &Context) -> Outcome {
     const COSTS: [(&str, &str); 2] = [
         (

@@ -78,7 +78,8 @@ fn attacked(context: &Context) -> anyhow::Result<Outcome> {
             let reached = strange(context, process, &targets)?;
             anyhow::ensure!(reached.is_empty(), "a stranger has come to what is not his:\n{}", reached.join("\n"));
         }
-        // A rank opens a file of /proc for a moment each time it looks whether its neighbours live: what stays open counts.
+        // A rank opens a file of /proc for a moment each time it looks whether its neighbours live: what
+        // stays open counts.
         let deadline = Instant::now() + LIMIT;
         loop {
             let after = descriptors(&ranks)?;

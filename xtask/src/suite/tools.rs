@@ -111,7 +111,8 @@ fn debug(context: &Context) -> anyhow::Result<Outcome> {
     let waits = loop {
         std::thread::sleep(PAUSE);
         let seen = Run::new(context.bin("weft")).args(["info", "--live", &pid, "--once"]).finish()?.output;
-        // A rank stands long enough for a conclusion when this one is drawn: from then on it is stopped by the debugger.
+        // A rank stands long enough for a conclusion when this one is drawn: from then on it is stopped by
+        // the debugger.
         if seen.contains("unexpected from rank 1") && seen.contains("why: rank 0 waits for rank 1") {
             break true;
         }

@@ -22,8 +22,8 @@ use std::path::Path;
 
 /// This file, as findings name it.
 const SELF: &str = "xtask/src/tidy/circles.rs";
-/// Where circles are known and not opened yet: a crate, and the module within which they are, for the whole crate none. What has
-/// none any more must leave the list.
+/// Where circles are known and not opened yet: a crate, and the module within which they are, for the whole
+/// crate none. What has none any more must leave the list.
 const LEFT_OUT: &[(&str, Option<&str>)] = &[("weft-sim", Some("job"))];
 
 /// The rooms of one parent: who imports whom, and where.
@@ -172,8 +172,8 @@ fn line(rooms: &Rooms, from: &str, to: &str) -> String {
     format!("{from} → {to}: {}{more}", places[0])
 }
 
-/// `--circles CRATE`: the knots of a crate on all levels, whether it is left out or not; with two rooms, every place
-/// where the first imports the second.
+/// `--circles CRATE`: the knots of a crate on all levels, whether it is left out or not; with two rooms,
+/// every place where the first imports the second.
 pub(super) fn show(root: &Path, arguments: &[String]) -> Result<()> {
     let (name, pair) = match arguments {
         [name] => (name, None),

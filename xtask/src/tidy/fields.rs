@@ -1,7 +1,8 @@
 //! Which fields of a structure each file touches: `self.field` in its methods, wherever they stand.
 //!
-//! A structure of which every file touches everything is one large room. What only one file touches can become a part that
-//! owns its state. Methods that the compiler finds without a path, such as those of a field, are not followed.
+//! A structure of which every file touches everything is one large room. What only one file touches can
+//! become a part that owns its state. Methods that the compiler finds without a path, such as those of a
+//! field, are not followed.
 
 use super::circles::is_for_tests;
 use anyhow::{Context, Result, ensure};

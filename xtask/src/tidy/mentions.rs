@@ -1,9 +1,9 @@
 //! Comments name no file that is not there.
 //!
-//! A comment names a file of the project by its path, or by the last names of it: `tests/c/check.h`, `suite/gone.rs`,
-//! `flow.rs`. What looks like one is a word with the ending of a source or a text file. A path whose first folder the
-//! project does not have is somebody else's (`linux/if_packet.h`), and so is a header without a folder (`stdint.h`). A name
-//! in capitals stands for others (`NAME.c`).
+//! A comment names a file of the project by its path, or by the last names of it: `tests/c/check.h`,
+//! `suite/gone.rs`, `flow.rs`. What looks like one is a word with the ending of a source or a text file. A
+//! path whose first folder the project does not have is somebody else's (`linux/if_packet.h`), and so is a
+//! header without a folder (`stdint.h`). A name in capitals stands for others (`NAME.c`).
 
 use super::Findings;
 use anyhow::{Context, Result};

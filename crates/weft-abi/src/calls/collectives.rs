@@ -4,8 +4,9 @@
 //! what they do with the plan.
 //!
 //! # Safety
-//! Of what C hands over, arrays of counts, displacements and datatypes have no length beside them: they have an element for each process of
-//! the communicator, of its remote group, or of the neighbours (MPI-5.0 §6.5, §8.6), where they are significant. Functions that measure them are unsafe.
+//! Of what C hands over, arrays of counts, displacements and datatypes have no length beside them: they have
+//! an element for each process of the communicator, of its remote group, or of the neighbours (MPI-5.0 §6.5,
+//! §8.6), where they are significant. Functions that measure them are unsafe.
 
 mod buffers;
 mod called;
@@ -128,8 +129,9 @@ fn run_from(
 ) -> Result<()> {
     let bind = |process: &Process| {
         let (schedule, arguments) = plan(process, process.objects.communicator(comm.0)?.check_collective()?)?;
-        // SAFETY: `Buffer::new` was promised what count and datatype say, until the operation is complete. The schedule was planned for
-        // just these, and `weft_mpi` uses it under the process lock, and until then.
+        // SAFETY: `Buffer::new` was promised what count and datatype say, until the operation is complete.
+        // The schedule was planned for just these, and `weft_mpi` uses it under the process lock, and until
+        // then.
         Ok(Arc::new(unsafe { Bound::new(schedule, arguments) }))
     };
     if let Form::Persistent(request) = form {

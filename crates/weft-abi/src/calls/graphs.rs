@@ -221,7 +221,8 @@ fn described_edges(
     }
     let total: usize = degrees.iter().map(|degree| *degree as usize).sum();
     check_array("destinations", destinations.as_ptr(), total)?;
-    // SAFETY: there is one for each edge, and the degrees say how many edges there are (MPI-5.0 §8.5.4); they are not null.
+    // SAFETY: there is one for each edge, and the degrees say how many edges there are (MPI-5.0 §8.5.4); they
+    // are not null.
     let destinations = ranks(comm_old, "destinations", unsafe { destinations.measured(total) })?;
     let weighted = !is_unweighted(weights_of_edges.as_ptr());
     // SAFETY: there is one for each edge.
@@ -329,7 +330,8 @@ pub(crate) unsafe fn dist_graph_neighbors(
             continue;
         }
         check_array(name, array, count)?;
-        // SAFETY: there is room for as many as for neighbours (MPI-5.0 §8.5.5), and the address is none of the special ones.
+        // SAFETY: there is room for as many as for neighbours (MPI-5.0 §8.5.5), and the address is none of
+        // the special ones.
         unsafe { OutArray::new(array, count as i64) }.fill(list.into_iter().take(count));
     }
     Ok(())

@@ -91,7 +91,8 @@ fn try_twice(mut complete: impl FnMut(&mut Process) -> Result<bool>) -> Result<b
 /// MPI_Wait (MPI-5.0 §3.7.3).
 pub(crate) fn wait(request: InOut<MPI_Request>, status: Option<InOut<MPI_Status>>) -> Result<()> {
     let mut process = process::lock();
-    // An empty status is set as a whole: that is for `report`. The others leave the error in their status alone (MPI-5.0 §3.2.5).
+    // An empty status is set as a whole: that is for `report`. The others leave the error in their status
+    // alone (MPI-5.0 §3.2.5).
     if request.get().0 != MPI_REQUEST_NULL.0 && take_plain(&mut process, request, status, None) {
         process.signal();
         return Ok(());
@@ -251,8 +252,8 @@ impl<'call> Completion<'call> {
         Ok(())
     }
 
-    /// Completes requests one after the other, from number `from` on, which is moved on, as long as they are complete. Whether that is all
-    /// of them.
+    /// Completes requests one after the other, from number `from` on, which is moved on, as long as they are
+    /// complete. Whether that is all of them.
     fn take_complete(
         &mut self,
         process: &mut Process,

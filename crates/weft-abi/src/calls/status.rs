@@ -22,7 +22,8 @@ pub(crate) const EMPTY: MPI_Status =
 #[inline]
 pub(crate) fn store(to: Option<InOut<MPI_Status>>, status: &Status, with_error: Option<i32>) {
     let Some(to) = to else { return };
-    // SAFETY: the place is there, and nobody else uses it meanwhile. It may hold any bits, which an integer may, too.
+    // SAFETY: the place is there, and nobody else uses it meanwhile. It may hold any bits, which an integer
+    // may, too.
     let to = unsafe { &mut *to.as_ptr() };
     to.source = status.source;
     to.tag = status.tag;

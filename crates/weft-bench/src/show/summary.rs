@@ -98,7 +98,8 @@ pub(crate) enum Standing {
 }
 
 impl Comparison {
-    /// Ahead or behind only when the median says so clearly, three quarters of the rounds agree, and so do the medians over all.
+    /// Ahead or behind only when the median says so clearly, three quarters of the rounds agree, and so do
+    /// the medians over all.
     pub(crate) fn standing(&self) -> Standing {
         let (up, level, down) =
             if self.is_points { (LEVEL_POINTS, 0.0, -LEVEL_POINTS) } else { (LEVEL_RATIO, 1.0, 1.0 / LEVEL_RATIO) };

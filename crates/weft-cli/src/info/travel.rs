@@ -1,5 +1,6 @@
-//! How messages travel: by which protocol and which carrier a message of each size goes to each kind of peer, and why; and what the protocols
-//! cost. The answers are those of the rows that every rank asks for its messages (`weft_mpi::engine::protocols`), so no threshold stands here.
+//! How messages travel: by which protocol and which carrier a message of each size goes to each kind of peer,
+//! and why; and what the protocols cost. The answers are those of the rows that every rank asks for its
+//! messages (`weft_mpi::engine::protocols`), so no threshold stands here.
 
 use serde::Serialize;
 use weft_mpi::engine::protocols::{
@@ -294,7 +295,8 @@ fn class(here: &Here, situation: &Known) -> PeerClass {
     PeerClass { route, eager_limit: eager_limit(here.eager_limit, &here.costs, placed_above.unwrap_or(u64::MAX)) }
 }
 
-/// The situation of a message in standard mode whose data is one run of memory, to a receiver that `has_credit` for it.
+/// The situation of a message in standard mode whose data is one run of memory, to a receiver that
+/// `has_credit` for it.
 fn situation(known: &Known, has_credit: bool) -> Situation {
     Situation {
         is_synchronous: false,
@@ -307,7 +309,8 @@ fn situation(known: &Known, has_credit: bool) -> Situation {
     }
 }
 
-/// How messages of each size travel, to a receiver that keeps nothing that it has not asked for: for that long it has credit.
+/// How messages of each size travel, to a receiver that keeps nothing that it has not asked for: for that
+/// long it has credit.
 fn ranges(here: &Here, known: &Known, class: &PeerClass) -> Vec<Range> {
     const CREDIT_MAX: u64 = CREDIT_BYTES - CREDIT_PER_MESSAGE;
     let mut choices = Choices::new(here.costs);

@@ -106,7 +106,8 @@ pub(super) struct Outgoing {
     pub(super) size: u16,
     /// How often packets have become smaller, and larger, of which nobody has been told.
     pub(super) size_changes: [u8; 2],
-    /// How often the present size was in doubt and has arrived, since a packet was lost that had not been lost often.
+    /// How often the present size was in doubt and has arrived, since a packet was lost that had not been
+    /// lost often.
     pub(super) vouched: u8,
     /// What is known of the size that packets may have. There only while it is not the one of the settings, or in doubt.
     pub(super) mtu: Option<Box<PathMtu>>,

@@ -128,8 +128,8 @@ impl PathMtu {
         self.size
     }
 
-    /// Whether all is as it was before anything was asked. An idle flow has no doubt and remembers no lost control:
-    /// all that it sent has arrived.
+    /// Whether all is as it was before anything was asked. An idle flow has no doubt and remembers no lost
+    /// control: all that it sent has arrived.
     pub(super) fn is_over(&self, now: Instant, is_idle: bool) -> bool {
         let rests = matches!(self.search, Search::Rest { .. }) && self.content_until <= now;
         self.size == self.full && self.cutting.is_none() && (is_idle || rests)
@@ -173,8 +173,8 @@ impl PathMtu {
         }
     }
 
-    /// The peer has acknowledged a packet of `size` bytes that left whole on `path` at `sent_at`. `true`: the path
-    /// was asked whether it carries such packets, and it does, for this one left after the question.
+    /// The peer has acknowledged a packet of `size` bytes that left whole on `path` at `sent_at`. `true`: the
+    /// path was asked whether it carries such packets, and it does, for this one left after the question.
     pub(super) fn carried(&mut self, now: Instant, path: u8, size: usize, sent_at: Instant) -> bool {
         let Search::Asks(question) = &self.search else { return false };
         let was_asked = question.why == Why::Doubt && (question.asked || question.lost > 0) && question.path == path;
@@ -363,7 +363,8 @@ mod tests {
         assert!(mtu.carried(at, 0, 1472, at) && mtu.is_over(at + DOUBT_REST, false));
     }
 
-    /// A narrow path that loses one control, the fourth.   Expect: its size is found all the same, after two questions more.
+    /// A narrow path that loses one control, the fourth.   Expect: its size is found all the same, after two
+    /// questions more.
     #[test]
     fn one_lost_control_does_not_end_a_doubt() {
         let mut mtu = PathMtu::new(1472, 1472);

@@ -322,7 +322,8 @@ impl Paths {
         order
     }
 
-    /// A packet that left first on another path has left on this one: it is among those that [`Self::end_of`] reaches.
+    /// A packet that left first on another path has left on this one: it is among those that [`Self::end_of`]
+    /// reaches.
     pub(super) fn take_over(&mut self, index: usize, number: Number) {
         let path = &mut self[index];
         if number.is_after(path.newest) {

@@ -76,8 +76,8 @@ pub const LOSS_SHARE: u32 = 32;
 pub const SIZE_DOUBTED_AFTER: u8 = 2;
 /// … and before the packet itself is cut into pieces of the least size …
 pub const CUT_AFTER: u8 = 3;
-/// … if packets of its size have been in doubt so often meanwhile, and have arrived: a bridge of Linux forwards trains that are not cut yet,
-/// but not the single packet that is sent again.
+/// … if packets of its size have been in doubt so often meanwhile, and have arrived: a bridge of Linux
+/// forwards trains that are not cut yet, but not the single packet that is sent again.
 pub const VOUCHED_MIN: u8 = 6;
 /// Bytes of a control: a question that every path carries.
 pub const CONTROL_SIZE: u16 = 128;
@@ -87,8 +87,8 @@ pub const SIZE_TRIES: u8 = 3;
 pub const DOUBT_TRIES: u8 = 6;
 /// A control that is lost takes back so many lost questions; if there are no more of them, the doubt ends.
 pub const CONTROL_WEIGHT: u8 = 2;
-/// After a lost control has ended a doubt, no size is doubted before this has passed: questions are packets too, and those that arrive make a congested
-/// flow send again sooner what was lost.
+/// After a lost control has ended a doubt, no size is doubted before this has passed: questions are packets
+/// too, and those that arrive make a congested flow send again sooner what was lost.
 pub const DOUBT_REST: Duration = Duration::from_millis(10);
 /// Sizes that differ by no more are not told apart, bytes.
 pub const SIZE_GRAIN: u16 = 16;

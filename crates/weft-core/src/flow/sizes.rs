@@ -52,7 +52,8 @@ impl Outgoing {
         }
     }
 
-    /// The `lost`-th transmission of a large packet was lost on `path`. After several of them the size may be the reason.
+    /// The `lost`-th transmission of a large packet was lost on `path`. After several of them the size may be
+    /// the reason.
     #[cold]
     pub(super) fn doubt_lost(&mut self, now: Instant, lost: u8, path: u8, settings: &Settings) {
         if lost <= CUT_AFTER {
@@ -74,7 +75,8 @@ impl Outgoing {
         self.forget_size(now);
     }
 
-    /// Once all is as it was at first, and somebody has been told, nothing need be kept; least of all by an idle flow.
+    /// Once all is as it was at first, and somebody has been told, nothing need be kept; least of all by an
+    /// idle flow.
     pub(super) fn forget_size(&mut self, now: Instant) {
         let (is_told, is_idle) = (self.size_changes == [0; 2], self.is_idle());
         self.mtu.take_if(|mtu| is_told && mtu.is_over(now, is_idle));

@@ -23,7 +23,8 @@ fn start(epoch: u32, length: usize) -> [u8; TAG_SIZE] {
     (u64::from(epoch) << 32 | length as u64).to_le_bytes()
 }
 
-/// What all processes of a job know and nobody else, or those of two jobs that have met, and what is derived from it for the whole process.
+/// What all processes of a job know and nobody else, or those of two jobs that have met, and what is derived
+/// from it for the whole process.
 #[derive(Clone)]
 pub struct Secret {
     bytes: [u8; 16],

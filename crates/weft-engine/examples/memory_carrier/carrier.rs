@@ -1,4 +1,5 @@
-//! The carrier: packets through queues in memory, which are lost on demand; where none is lost, writes to memory of peers as well; and groups.
+//! The carrier: packets through queues in memory, which are lost on demand; where none is lost, writes to
+//! memory of peers as well; and groups.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -13,7 +14,8 @@ const PACKET_BYTES: usize = 1500;
 /// Packets that wait for one receiver; who sends more is told to try again.
 const QUEUE_PACKETS_MAX: usize = 256;
 
-/// What the carrier is where it loses packets: a look costs next to nothing, there is nothing to sleep on, and there are groups.
+/// What the carrier is where it loses packets: a look costs next to nothing, there is nothing to sleep on,
+/// and there are groups.
 const LOSSY: CarrierAttributes = CarrierAttributes {
     multicast: Some(MulticastAttributes { packet_size: PACKET_BYTES, receives: Some(QUEUE_PACKETS_MAX) }),
     ..CarrierAttributes::packets("memory", PACKET_BYTES, Look::Memory)
@@ -22,7 +24,8 @@ const LOSSY: CarrierAttributes = CarrierAttributes {
 const RELIABLE: CarrierAttributes =
     CarrierAttributes { delivery: Delivery::Ordered, remote_memory: Some(PLACEMENT), ..LOSSY };
 
-/// Messages from 4 KiB on are written to the receiver's memory. What is written is there when the carrier tells of it.
+/// Messages from 4 KiB on are written to the receiver's memory. What is written is there when the carrier
+/// tells of it.
 const PLACEMENT: Placement = Placement {
     writes: true,
     reads: true,

@@ -1,5 +1,5 @@
-//! A carrier through memory (`carrier.rs`), and two engines that exchange messages over it: the model for other carriers (docs/carriers.md).
-//! `cargo run -p weft-engine --example memory_carrier`
+//! A carrier through memory (`carrier.rs`), and two engines that exchange messages over it: the model for
+//! other carriers (docs/carriers.md). `cargo run -p weft-engine --example memory_carrier`
 #![forbid(unsafe_code)]
 
 pub(crate) mod carrier;

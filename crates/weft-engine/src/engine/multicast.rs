@@ -325,7 +325,8 @@ impl<P: Platform> Engine<P> {
         })
     }
 
-    /// The bytes of the longest packet that this process can multicast in each way; 0: it has no carrier that could.
+    /// The bytes of the longest packet that this process can multicast in each way; 0: it has no carrier that
+    /// could.
     pub fn multicast_packet_sizes(&mut self) -> Ways<usize> {
         self.multicast_attributes().map(|attributes| attributes.map_or(0, |attributes| attributes.packet_size))
     }
@@ -348,7 +349,8 @@ impl<P: Platform> Engine<P> {
     /// carrier with multicast, not.
     ///
     /// # Errors
-    /// The process is not one of them, the members are not numbered as they come, or they are of several jobs.
+    /// The process is not one of them, the members are not numbered as they come, or they are of several
+    /// jobs.
     pub fn join_group(&mut self, new: NewGroup) -> io::Result<Ways<bool>> {
         let NewGroup { context, generation, processes, members, ways, packet_size, window, scheme, peer_timeout } = new;
         let rank = processes.rank.filter(|rank| (*rank as usize) < members.len());

@@ -24,10 +24,11 @@ const PACKETS_PER_PASS: usize = 128;
 /// Longest train that is collected before it leaves, in bytes.
 const TRAIN_BYTES_MAX: usize = 64 << 10;
 
-/// While something is looked for in memory, a carrier whose look is a system call is looked at once in so many passes …
+/// While something is looked for in memory, a carrier whose look is a system call is looked at once in so
+/// many passes …
 const SYSTEM_CALL_EVERY: u32 = 16;
-/// … and once in so many if something came by it within the last ones. Not in each: a waiter counts passes until it lets others
-/// have its processor, so they must stay short.
+/// … and once in so many if something came by it within the last ones. Not in each: a waiter counts passes
+/// until it lets others have its processor, so they must stay short.
 const SYSTEM_CALL_EVERY_BUSY: u32 = 4;
 const SYSTEM_CALL_BUSY: u32 = 512;
 /// Idle flows that keep their memory …

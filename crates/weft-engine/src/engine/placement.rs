@@ -25,7 +25,8 @@ fn name(peer: PeerId, number: u32) -> u64 {
 }
 
 impl<P: Platform> Engine<P> {
-    /// Asks the sender of a message to have it written to our memory, or for its data where that cannot be registered; `false` when the route is full.
+    /// Asks the sender of a message to have it written to our memory, or for its data where that cannot be
+    /// registered; `false` when the route is full.
     pub(super) fn push_invitation(&mut self, peer: PeerId, handle: usize, asked: u32) -> bool {
         let Self { peers, messages, network, .. } = self;
         let Route::Remote(remote) = &mut peers[peer].route else { return true };

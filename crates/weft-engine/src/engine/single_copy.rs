@@ -17,8 +17,9 @@
 //! - A message that is announced in the ring and written all the same is known by its number when it arrives.
 //!
 //! Between a blocking send and a blocking receive a message that is large enough for that
-//! ([`crate::protocols::CostModel::cooperative_bytes_min`]) is copied by both ([`Cooperation`]): the receiver says where it goes, and the sender writes a part while the receiver fetches the other.
-//! Nonblocking operations leave the copy to one side, so that the other can compute.
+//! ([`crate::protocols::CostModel::cooperative_bytes_min`]) is copied by both ([`Cooperation`]): the receiver
+//! says where it goes, and the sender writes a part while the receiver fetches the other. Nonblocking
+//! operations leave the copy to one side, so that the other can compute.
 
 mod neighbours;
 mod receives;

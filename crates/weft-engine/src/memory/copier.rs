@@ -1,7 +1,9 @@
-//! All copies of the program's data are made here: from and to memory of this process, and between the processes of a node.
+//! All copies of the program's data are made here: from and to memory of this process, and between the
+//! processes of a node.
 //!
-//! Who copies depends on the [`MemoryKind`]. Data in one run of host memory, which nearly every message is, is copied at once: its shape says
-//! so, and the kind is not asked for. Whatever else there is goes through [`UserData::read`] and [`UserData::write`] to the copies of its kind.
+//! Who copies depends on the [`MemoryKind`]. Data in one run of host memory, which nearly every message is,
+//! is copied at once: its shape says so, and the kind is not asked for. Whatever else there is goes through
+//! [`UserData::read`] and [`UserData::write`] to the copies of its kind.
 
 use std::ops::Range;
 
@@ -32,7 +34,8 @@ impl UserData {
                 let mut packed = out.as_mut_ptr();
                 layout.batches(items.count(), offset..offset + out.len() as u64, &mut |batch| {
                     let start = self.base.wrapping_offset(batch.offset as isize);
-                    // SAFETY: a batch is memory that `new` was promised, and all batches together are `out.len()` long.
+                    // SAFETY: a batch is memory that `new` was promised, and all batches together are
+                    // `out.len()` long.
                     unsafe { gather(start, &batch, packed) };
                     packed = packed.wrapping_add(batch.length * batch.count as usize);
                 });
@@ -51,7 +54,8 @@ impl UserData {
             return self.read(offset, out);
         }
         assert!(self.has(offset, out.len() as u64));
-        // SAFETY: `new` was promised `bytes` readable bytes at `base`; the range was checked above. `out` is ours.
+        // SAFETY: `new` was promised `bytes` readable bytes at `base`; the range was checked above. `out` is
+        // ours.
         unsafe { writer.copy(self.base.add(offset as usize), out.as_mut_ptr(), out.len()) };
     }
 
@@ -63,8 +67,9 @@ impl UserData {
     pub fn write(&self, offset: u64, bytes: &[u8]) {
         assert!(self.has(offset, bytes.len() as u64));
         match &self.shape {
-            // SAFETY: `new` was promised `bytes` writable bytes at `base`; the range was checked above. The source
-            // is a buffer of ours, or memory of the program that MPI forbids to overlap (MPI-5.0 §3.2.4).
+            // SAFETY: `new` was promised `bytes` writable bytes at `base`; the range was checked above. The
+            // source is a buffer of ours, or memory of the program that MPI forbids to overlap (MPI-5.0
+            // §3.2.4).
             Shape::Run => unsafe { copy_arrived(bytes.as_ptr(), self.base.add(offset as usize), bytes.len()) },
             Shape::Items { items, layout } => self.write_items(*items, layout, offset, bytes),
         }
@@ -98,12 +103,13 @@ impl UserData {
     }
 }
 
-/// Bytes that are copied at once between another process and memory in several runs: what has been packed is still in the cache. The
-/// kernel takes 0.1 µs for each run of its own process, and 0.35 µs for each of another.
+/// Bytes that are copied at once between another process and memory in several runs: what has been packed is
+/// still in the cache. The kernel takes 0.1 µs for each run of its own process, and 0.35 µs for each of
+/// another.
 const BOUNCE_BYTES: usize = 64 << 10;
 
-/// Copies the program's data between processes of a node: by the system, once, where it is one run of memory at both ends. Data in several
-/// runs goes through memory of this value.
+/// Copies the program's data between processes of a node: by the system, once, where it is one run of memory
+/// at both ends. Data in several runs goes through memory of this value.
 pub struct Copier<M> {
     memory: M,
     bounce: Vec<u8>,
@@ -120,8 +126,9 @@ impl<M: NeighbourMemory> Copier<M> {
         Self::new(self.memory.clone())
     }
 
-    /// Copies the bytes `range` of a message at `address` of process `pid`, which has announced it, to their place in `data`. Of this process,
-    /// what is touched is the range of `data`, which is checked, whatever `address` is.
+    /// Copies the bytes `range` of a message at `address` of process `pid`, which has announced it, to their
+    /// place in `data`. Of this process, what is touched is the range of `data`, which is checked, whatever
+    /// `address` is.
     ///
     /// # Errors
     /// As the system says; then nothing is known of `data`.
@@ -140,8 +147,8 @@ impl<M: NeighbourMemory> Copier<M> {
         Ok(())
     }
 
-    /// Copies the bytes `range` of `data` to the same place of a message at `address` of process `pid`, which has asked for them there. What is
-    /// touched at `address` is that process's: see [`NeighbourMemory`].
+    /// Copies the bytes `range` of `data` to the same place of a message at `address` of process `pid`, which
+    /// has asked for them there. What is touched at `address` is that process's: see [`NeighbourMemory`].
     ///
     /// # Errors
     /// As for [`Self::fetch`].

@@ -8,8 +8,8 @@ use crate::arguments::CollectiveScope;
 use crate::error::{Cause, Error, ErrorClass};
 use crate::group::PeerId;
 
-/// The most failures that this process keeps of operations that it has not come to yet. It forgets the oldest ones. An operation that was
-/// complete here before its failure was told never meets the failure.
+/// The most failures that this process keeps of operations that it has not come to yet. It forgets the oldest
+/// ones. An operation that was complete here before its failure was told never meets the failure.
 const GIVEN_UP_MAX: usize = 1024;
 
 /// Groups up to this size are told whole: then everybody ends, even where processes disagree about who sends to whom, because

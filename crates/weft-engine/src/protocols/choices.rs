@@ -1,5 +1,5 @@
-//! The choice for each message: rows are compiled, for a class of peers and a situation, into ranges of sizes the first time that they are
-//! asked for. After that a message costs one look-up.
+//! The choice for each message: rows are compiled, for a class of peers and a situation, into ranges of sizes
+//! the first time that they are asked for. After that a message costs one look-up.
 
 use super::rows::{self, Offer, ROWS, Row};
 use super::{CostModel, Facts, PeerClass, Protocol, Reason, Receiver, RouteClass, Situation};
@@ -47,7 +47,8 @@ impl Choices {
         &self.costs
     }
 
-    /// Smallest message that is copied between processes by the kernel, bytes ([`CostModel::single_copy_bytes_min`]).
+    /// Smallest message that is copied between processes by the kernel, bytes
+    /// ([`CostModel::single_copy_bytes_min`]).
     #[inline]
     pub fn single_copy_bytes_min(&self) -> u64 {
         self.single_copy_bytes_min
@@ -81,8 +82,8 @@ impl Choices {
 }
 
 impl Situation {
-    /// What of it is known of such a peer. Receives are seen where their memory may be written, and the way of bytes where packets are
-    /// counted.
+    /// What of it is known of such a peer. Receives are seen where their memory may be written, and the way
+    /// of bytes where packets are counted.
     fn as_known_of(self, class: &PeerClass) -> Self {
         match class.route {
             RouteClass::Ring { is_copied: true, .. } => Self { is_path_busy: false, ..self },
@@ -122,13 +123,15 @@ impl Situation {
     }
 }
 
-/// The protocols that are possible in a situation with such a peer, and what they offer; for large messages, if the receiver is known.
+/// The protocols that are possible in a situation with such a peer, and what they offer; for large messages,
+/// if the receiver is known.
 pub fn offers(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Vec<(&'static Row, Offer)> {
     let situation = situation.as_known_of(class);
     ROWS.iter().filter_map(|row| Some((row, (row.offer)(class, &situation, costs)?))).collect()
 }
 
-/// The ranges of a class in a situation. Of messages that are too short for a copy by the kernel nobody asks what their receiver does.
+/// The ranges of a class in a situation. Of messages that are too short for a copy by the kernel nobody asks
+/// what their receiver does.
 fn compile(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Vec<Range> {
     let least = costs.single_copy_bytes_min();
     let mut ranges = Vec::new();

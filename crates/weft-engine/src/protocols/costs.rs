@@ -1,16 +1,18 @@
-//! What moving bytes costs on this machine and its network. The rows of `rows.rs` add these costs up, and the cheapest row carries a
-//! message. Costs decide how quick a message is, never whether it arrives: two processes with different models understand each other.
+//! What moving bytes costs on this machine and its network. The rows of `rows.rs` add these costs up, and the
+//! cheapest row carries a message. Costs decide how quick a message is, never whether it arrives: two
+//! processes with different models understand each other.
 //!
-//! The defaults are true of the machine that they were measured on, an AMD EPYC with two processors (docs/decisions/0107). Where a
-//! measurement leaves a range, the value in it was taken with which rows change at a round size (docs/decisions/0204).
+//! The defaults are true of the machine that they were measured on, an AMD EPYC with two processors
+//! (docs/decisions/0107). Where a measurement leaves a range, the value in it was taken with which rows
+//! change at a round size (docs/decisions/0204).
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::RING_PIECE_BYTES;
 
-/// The largest cost that a model may name, picoseconds: about a quarter of an hour. Sums of a few, and of one for each byte, stay far
-/// from the end of 128 bits.
+/// The largest cost that a model may name, picoseconds: about a quarter of an hour. Sums of a few, and of one
+/// for each byte, stay far from the end of 128 bits.
 pub const COST_PS_MAX: u64 = 1_000_000_000_000_000;
 
 /// A cost that grows with the size of a message: so much at once, and so much for each byte.
@@ -28,8 +30,8 @@ impl Cost {
         self.fixed_ps as u128 + self.per_byte_ps as u128 * bytes as u128
     }
 
-    /// The least size from which on this costs no more than `other` does, if it is the one that grows more slowly; `None`: it is not,
-    /// or there is no such size.
+    /// The least size from which on this costs no more than `other` does, if it is the one that grows more
+    /// slowly; `None`: it is not, or there is no such size.
     pub const fn overtakes(self, other: Self) -> Option<u64> {
         if self.fixed_ps <= other.fixed_ps {
             return if self.per_byte_ps <= other.per_byte_ps { Some(0) } else { None };
@@ -41,7 +43,8 @@ impl Cost {
     }
 }
 
-/// Declares the model: its fields with what they mean, their defaults, and the list by which they are shown, read and written.
+/// Declares the model: its fields with what they mean, their defaults, and the list by which they are shown,
+/// read and written.
 macro_rules! cost_model {
     ($($(#[doc = $meaning:literal])+ $name:ident = $default:literal,)+) => {
         /// What the parts of moving a message cost, picoseconds.
@@ -84,11 +87,14 @@ cost_model! {
     cooperative_copy_per_byte_ps = 48,
     /// on a node: each byte that goes through a ring whose two ends copy one after the other
     ring_in_turn_per_byte_ps = 148,
-    /// on a node: each byte that goes through a ring whose two ends copy at the same time, on processors that share a cache
+    /// on a node: each byte that goes through a ring whose two ends copy at the same time, on processors that
+    /// share a cache
     ring_near_per_byte_ps = 36,
-    /// on a node: each byte that goes through a ring whose two ends copy at the same time, on processors that share no cache
+    /// on a node: each byte that goes through a ring whose two ends copy at the same time, on processors that
+    /// share no cache
     ring_far_per_byte_ps = 66,
-    /// on a node: each byte that is sent unasked to a receiver that waits, for the times when another message comes first
+    /// on a node: each byte that is sent unasked to a receiver that waits, for the times when another message
+    /// comes first
     ring_ahead_per_byte_ps = 8,
     /// on a node: the answer to an announcement, by which the receiver asks for the data
     ring_answer_ps = 4_194_304,
@@ -122,8 +128,8 @@ impl CostModel {
         Cost { fixed_ps: 0, per_byte_ps: self.unasked_per_byte_ps }
     }
 
-    /// Largest message that is sent unasked where neither `WEFT_EAGER_LIMIT` nor the route says another, bytes: waiting for the answer to
-    /// an announcement would cost more than a copy of the message.
+    /// Largest message that is sent unasked where neither `WEFT_EAGER_LIMIT` nor the route says another,
+    /// bytes: waiting for the answer to an announcement would cost more than a copy of the message.
     pub const fn eager_limit(&self) -> u64 {
         match self.unasked_per_byte_ps {
             0 => EAGER_LIMIT_MAX,
@@ -131,8 +137,8 @@ impl CostModel {
         }
     }
 
-    /// Smallest message that is copied between processes by the kernel, bytes: two copies through a ring, one after the other, would cost
-    /// more. Receives of less room are not posted where senders see them.
+    /// Smallest message that is copied between processes by the kernel, bytes: two copies through a ring, one
+    /// after the other, would cost more. Receives of less room are not posted where senders see them.
     pub const fn single_copy_bytes_min(&self) -> u64 {
         let in_turn = Cost { fixed_ps: 0, per_byte_ps: self.ring_in_turn_per_byte_ps };
         match self.kernel_copy().overtakes(in_turn) {
@@ -216,8 +222,8 @@ mod tests {
         assert_eq!(thresholds, [16 << 10, 64 << 10, 64 << 10]);
     }
 
-    /// Small costs, all of them.   Expect: from the size that is named on one costs no more, and below it more; where none is named it
-    /// never does, or costs less only as long as messages are short.
+    /// Small costs, all of them.   Expect: from the size that is named on one costs no more, and below it
+    /// more; where none is named it never does, or costs less only as long as messages are short.
     #[test]
     fn a_cost_overtakes_another_at_the_byte_where_it_does() {
         let all = || (0..12).flat_map(|fixed_ps| (0..6).map(move |per_byte_ps| Cost { fixed_ps, per_byte_ps }));

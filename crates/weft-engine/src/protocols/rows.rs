@@ -1,8 +1,8 @@
 //! The protocols, one row each: when it is possible, and what it costs.
 //!
-//! When a row is possible is policy, and holds on every machine. It keeps to the receiver's credit and to the limit that the user has
-//! said. It leaves a nonblocking message that stands alone to one copier: the program on the other side may be computing. What a row
-//! costs is the machine's, and comes from the [`CostModel`].
+//! When a row is possible is policy, and holds on every machine. It keeps to the receiver's credit and to the
+//! limit that the user has said. It leaves a nonblocking message that stands alone to one copier: the program
+//! on the other side may be computing. What a row costs is the machine's, and comes from the [`CostModel`].
 
 use std::ops::RangeInclusive;
 
@@ -89,7 +89,8 @@ impl Situation {
         self.is_blocking && self.would_be_fetched() && matches!(self.receiver.posted, Wish::Awaited)
     }
 
-    /// The receiver fetches the message as soon as it is announced; nothing that was announced before keeps it from that.
+    /// The receiver fetches the message as soon as it is announced; nothing that was announced before keeps
+    /// it from that.
     pub(super) const fn is_fetched_at_once(&self) -> bool {
         self.would_be_fetched() && !self.receiver.has_announced
     }
@@ -99,7 +100,8 @@ impl Situation {
         self.receiver.is_known() && !self.would_be_fetched() && !self.write_failed
     }
 
-    /// Earlier messages are on their way, and nobody waits for this one: the round trip of its announcement passes unnoticed.
+    /// Earlier messages are on their way, and nobody waits for this one: the round trip of its announcement
+    /// passes unnoticed.
     pub(super) const fn waits_behind_others(&self) -> bool {
         self.is_path_busy && !self.is_blocking
     }
@@ -121,8 +123,8 @@ pub(super) fn eager_max(class: &PeerClass, situation: &Situation) -> u64 {
     }
 }
 
-/// The sizes that may be announced. What is short enough to be sent unasked is, unless it is known that its announcement keeps nobody
-/// waiting.
+/// The sizes that may be announced. What is short enough to be sent unasked is, unless it is known that its
+/// announcement keeps nobody waiting.
 fn announced_sizes(class: &PeerClass, situation: &Situation) -> Option<RangeInclusive<u64>> {
     if situation.may_be_written() {
         return None;

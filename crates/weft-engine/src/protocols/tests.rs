@@ -19,7 +19,8 @@ const fn ring(frame_max: u64, is_near: bool, is_copied: bool) -> RouteClass {
     RouteClass::Ring { frame_max, is_near, is_copied }
 }
 
-/// All classes and situations, also those that cannot be: a receiver of which something is known over a network.
+/// All classes and situations, also those that cannot be: a receiver of which something is known over a
+/// network.
 fn each(mut look: impl FnMut(&PeerClass, &Situation)) {
     for (route, eager_limit) in ROUTES.into_iter().flat_map(|route| LIMITS.map(|limit| (route, limit))) {
         for (posted, bits) in WISHES.into_iter().flat_map(|posted| (0..1 << 8).map(move |bits| (posted, bits))) {
@@ -58,9 +59,10 @@ fn sizes(ranges: &[Range]) -> impl Iterator<Item = u64> {
     ranges.iter().flat_map(|range| [range.bytes_max, range.bytes_max.saturating_add(1)]).chain([0])
 }
 
-/// Whatever copies cost.   Expect: ranges have no gaps, and neighbours differ. What goes beyond credit or limits is announced. What is
-/// written has a receive that it is written to, and a choice after a failed write is another one. Only what a process of this node could
-/// read has an address. An answer to a synchronous message does not overtake its last piece.
+/// Whatever copies cost.   Expect: ranges have no gaps, and neighbours differ. What goes beyond credit or
+/// limits is announced. What is written has a receive that it is written to, and a choice after a failed
+/// write is another one. Only what a process of this node could read has an address. An answer to a
+/// synchronous message does not overtake its last piece.
 #[test]
 fn every_choice_keeps_the_promises_that_others_rely_on() {
     for model in models() {
@@ -130,8 +132,8 @@ fn a_carrier_that_writes_lowers_the_limit_where_nobody_has_said_one() {
     }
 }
 
-/// Short messages, below 16 KiB: how they travel by the costs that are built in, with an eager limit of 64 KiB. The first line whose words
-/// all hold counts; sizes are the largest of their range.
+/// Short messages, below 16 KiB: how they travel by the costs that are built in, with an eager limit of 64
+/// KiB. The first line whose words all hold counts; sizes are the largest of their range.
 const SHORT: &[(&str, &str)] = &[
     ("network credit", "eager"),
     ("network", "clear-to-send"),
@@ -238,7 +240,8 @@ fn shown(ranges: &[Range], sizes: std::ops::RangeInclusive<u64>) -> String {
     text.join(", ")
 }
 
-/// Every class and situation.   Expect: messages travel as the tables say, and each of their lines counts somewhere.
+/// Every class and situation.   Expect: messages travel as the tables say, and each of their lines counts
+/// somewhere.
 #[test]
 fn messages_travel_as_the_tables_say() {
     let mut choices = Choices::new(CostModel::BUILT_IN);
@@ -262,7 +265,8 @@ fn messages_travel_as_the_tables_say() {
     assert!(used.iter().flatten().all(|count| *count > 0), "{used:?}");
 }
 
-/// The limit for what is sent unasked is the user's, and stands above costs where nobody is known to fetch the message at once.
+/// The limit for what is sent unasked is the user's, and stands above costs where nobody is known to fetch
+/// the message at once.
 #[test]
 fn limits_of_the_user_are_kept() {
     let near = RouteClass::Ring { frame_max: 1 << 20, is_near: true, is_copied: true };

@@ -1,5 +1,6 @@
-//! What the engine asks of each carrier: to send a packet, or a *train* of consecutive packets of equal size; to hand over what has arrived; to say what it
-//! can do. Faults and capture are carriers that wrap another one ([`super::Wrapper`]).
+//! What the engine asks of each carrier: to send a packet, or a *train* of consecutive packets of equal size;
+//! to hand over what has arrived; to say what it can do. Faults and capture are carriers that wrap another
+//! one ([`super::Wrapper`]).
 
 use std::fmt;
 use std::io;
@@ -112,7 +113,8 @@ pub enum Outcome {
     Sent,
     /// The socket's send buffer is full: try again later.
     WouldBlock,
-    /// Refused by the machine (firewall, queue full, no route just now) and counted: a lost packet like any other.
+    /// Refused by the machine (firewall, queue full, no route just now) and counted: a lost packet like any
+    /// other.
     Dropped,
     /// Larger than the link carries. Sending it again cannot help.
     TooLarge,
@@ -144,20 +146,23 @@ impl<'a> Arrival<'a> {
     }
 }
 
-/// What a carrier is: whoever opens it says so once, and the engine and the peers go by that. Nothing of it changes later.
+/// What a carrier is: whoever opens it says so once, and the engine and the peers go by that. Nothing of it
+/// changes later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CarrierAttributes {
     /// The carrier's name, as `WEFT_LINK` says it.
     pub name: &'static str,
     /// What becomes of packets on their way.
     pub delivery: Delivery,
-    /// The largest packet that this end can send and receive, in bytes. A pair uses the smaller of its two ends.
+    /// The largest packet that this end can send and receive, in bytes. A pair uses the smaller of its two
+    /// ends.
     pub packet_size: usize,
     /// Bytes of a train that are sent by one system call; no more than a packet where trains gain nothing.
     pub train_bytes: usize,
     /// What it takes to find out that nothing has arrived.
     pub look: Look,
-    /// The descriptor that becomes readable when a packet arrives. `None`: there is none, so nobody may sleep.
+    /// The descriptor that becomes readable when a packet arrives. `None`: there is none, so nobody may
+    /// sleep.
     pub descriptor: Option<RawFd>,
     /// What it can do to the memory of peers; `None`: nothing, and [`Carrier::rma`] gives nothing either.
     pub remote_memory: Option<Placement>,
@@ -166,7 +171,8 @@ pub struct CarrierAttributes {
 }
 
 impl CarrierAttributes {
-    /// A carrier of packets and nothing else: it may lose them, sends them one by one, and cannot be slept on.
+    /// A carrier of packets and nothing else: it may lose them, sends them one by one, and cannot be slept
+    /// on.
     pub const fn packets(name: &'static str, packet_size: usize, look: Look) -> Self {
         Self {
             name,
@@ -180,9 +186,10 @@ impl CarrierAttributes {
         }
     }
 
-    /// What the carrier is for where several lead to one peer. One that is looked at in memory and sends each packet as it is takes small messages: a look
-    /// costs next to nothing. One whose look is a system call takes many packets with a call, so it takes bulk data; so does one that keeps an
-    /// order of its own, which packets of others would not heed.
+    /// What the carrier is for where several lead to one peer. One that is looked at in memory and sends each
+    /// packet as it is takes small messages: a look costs next to nothing. One whose look is a system call
+    /// takes many packets with a call, so it takes bulk data; so does one that keeps an order of its own,
+    /// which packets of others would not heed.
     pub const fn role(&self) -> Role {
         match (self.look, self.delivery) {
             (Look::Memory, Delivery::Unreliable) => Role::SmallMessages,
@@ -205,7 +212,8 @@ pub enum Delivery {
 pub enum Look {
     /// A few reads of memory: it is made in every pass.
     Memory,
-    /// A call of the system or of a library, a hundred times as dear: it is made once in several passes where something else is looked at as well.
+    /// A call of the system or of a library, a hundred times as dear: it is made once in several passes where
+    /// something else is looked at as well.
     SystemCall,
 }
 
@@ -214,7 +222,8 @@ pub enum Look {
 pub struct MulticastAttributes {
     /// The largest packet that can be sent to a group, in bytes.
     pub packet_size: usize,
-    /// Packets to groups that may arrive while nobody looks; more of one sender should not be under way. `None`: the carrier does not know.
+    /// Packets to groups that may arrive while nobody looks; more of one sender should not be under way.
+    /// `None`: the carrier does not know.
     pub receives: Option<usize>,
 }
 
@@ -229,8 +238,8 @@ pub struct Diagnostics {
     pub last_refusal: Option<String>,
 }
 
-/// What moves packets between processes: small, so that a new one is soon written. What only some can do is behind [`Self::rma`] and
-/// [`Self::multicast`]. A carrier around another one is a [`super::Wrapper`].
+/// What moves packets between processes: small, so that a new one is soon written. What only some can do is
+/// behind [`Self::rma`] and [`Self::multicast`]. A carrier around another one is a [`super::Wrapper`].
 pub trait Carrier {
     /// What it is.
     fn attributes(&self) -> &CarrierAttributes;
@@ -238,38 +247,40 @@ pub trait Carrier {
     /// Sends one packet of at most [`CarrierAttributes::packet_size`] bytes. Never blocks.
     ///
     /// # Errors
-    /// Only what no later attempt can cure (the socket is unusable, the address is another carrier's); everything transient is an
-    /// [`Outcome`].
+    /// Only what no later attempt can cure (the socket is unusable, the address is another carrier's);
+    /// everything transient is an [`Outcome`].
     fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome>;
 
-    /// Sends a train: consecutive packets of `segment` bytes each (the last may be shorter) to one peer, of any length.
-    /// Returns how many bytes were taken, a multiple of `segment` or all; less than all means "would block". What is [`Outcome::Dropped`] counts as
-    /// taken, by a carrier with [`Delivery::Ordered`] as well: who needs to know sends packet by packet.
-    /// A carrier with segmentation offload takes [`CarrierAttributes::train_bytes`] with one system call; one without has [`send_one_by_one`].
+    /// Sends a train: consecutive packets of `segment` bytes each (the last may be shorter) to one peer, of
+    /// any length. Returns how many bytes were taken, a multiple of `segment` or all; less than all means
+    /// "would block". What is [`Outcome::Dropped`] counts as taken, by a carrier with [`Delivery::Ordered`]
+    /// as well: who needs to know sends packet by packet. A carrier with segmentation offload takes
+    /// [`CarrierAttributes::train_bytes`] with one system call; one without has [`send_one_by_one`].
     ///
     /// # Errors
     /// As [`Self::send`].
     fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> io::Result<usize>;
 
     /// Hands packets that have arrived to `on_arrival`, in order of arrival; returns how many. Never blocks.
-    /// Stops once `limit` have been handed over; those that the kernel joined to one are handed over together, so there may be
-    /// up to [`JOINED_MAX`] more. With a limit of 0 nothing happens.
-    /// Who sent a packet is written in the packet and proved by its tag, so the sender's address is not reported.
+    /// Stops once `limit` have been handed over; those that the kernel joined to one are handed over
+    /// together, so there may be up to [`JOINED_MAX`] more. With a limit of 0 nothing happens. Who sent a
+    /// packet is written in the packet and proved by its tag, so the sender's address is not reported.
     fn receive(&mut self, on_arrival: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize;
 
-    /// Called before each sleep on [`CarrierAttributes::descriptor`]; `false`: something has arrived that the descriptor would not tell of, or there is
-    /// none.
+    /// Called before each sleep on [`CarrierAttributes::descriptor`]; `false`: something has arrived that the
+    /// descriptor would not tell of, or there is none.
     fn prepare_sleep(&mut self) -> bool;
 
     /// What it has counted.
     fn diagnostics(&self) -> Diagnostics;
 
-    /// Packets to this address that the carrier has taken and that have not left it: somebody must look at it until they have. 0 of carriers that
-    /// hand each packet to the kernel.
+    /// Packets to this address that the carrier has taken and that have not left it: somebody must look at it
+    /// until they have. 0 of carriers that hand each packet to the kernel.
     fn under_way(&self, to: &Address) -> usize;
 
-    /// An address to which a packet that the carrier had taken has not been delivered, each such address once; asked of carriers with
-    /// [`Delivery::Ordered`]. [`Diagnostics::last_refusal`] says why. `None` of all others.
+    /// An address to which a packet that the carrier had taken has not been delivered, each such address
+    /// once; asked of carriers with [`Delivery::Ordered`]. [`Diagnostics::last_refusal`] says why. `None` of
+    /// all others.
     fn take_broken(&mut self) -> Option<Address>;
 
     /// Access to memory of peers ([`CarrierAttributes::remote_memory`]).
@@ -283,17 +294,20 @@ pub trait Carrier {
     }
 }
 
-/// Access to memory of peers, in which their processors have no part. The engine's part is `engine/placement.rs`.
+/// Access to memory of peers, in which their processors have no part. The engine's part is
+/// `engine/placement.rs`.
 pub trait RemoteMemoryAccess {
-    /// Lets peers access the first `length` bytes of `data`, which are one run of memory, until [`Self::deregister`]; `None` where that cannot be done
-    /// at present. The engine keeps the operation open that `data` belongs to as long as it is registered.
+    /// Lets peers access the first `length` bytes of `data`, which are one run of memory, until
+    /// [`Self::deregister`]; `None` where that cannot be done at present. The engine keeps the operation open
+    /// that `data` belongs to as long as it is registered.
     fn register(&mut self, data: &UserData, length: u64) -> Option<(Registration, RemoteMemory)>;
 
     /// No access to the memory that begins after this call succeeds.
     fn deregister(&mut self, registration: Registration);
 
-    /// Writes the bytes `range` of `data`, which are one run of memory, to `target` of the process at `to`. They stay as they are until
-    /// [`Self::poll_completion`] has returned `number`, unless the carrier has said before that the peer is lost ([`Carrier::take_broken`]).
+    /// Writes the bytes `range` of `data`, which are one run of memory, to `target` of the process at `to`.
+    /// They stay as they are until [`Self::poll_completion`] has returned `number`, unless the carrier has
+    /// said before that the peer is lost ([`Carrier::take_broken`]).
     fn write(&mut self, to: &Address, data: &UserData, range: Range<u64>, target: RemoteMemory, number: u64) -> Begun;
 
     /// The same the other way: reads what lies at `target` into `range` of `data`.
@@ -308,7 +322,8 @@ pub trait Multicast {
     /// The address of one of a job's groups, which these numbers name. Packets are sent to it as to a peer's.
     fn address(&self, job: u64, group: u64) -> Address;
 
-    /// Packets may be sent to this multicast address from now on and, if it `receives`, arrive. Those of this process do not.
+    /// Packets may be sent to this multicast address from now on and, if it `receives`, arrive. Those of this
+    /// process do not.
     ///
     /// # Errors
     /// The machine refuses.

@@ -1,8 +1,10 @@
-//! What a carrier may do besides carrying packets: write to the memory of a peer by itself, or read it ([`RemoteMemoryAccess`]). Large messages use it
-//! (`weft_core::placement`), and so do one-sided operations (`engine/windows/placed.rs`).
+//! What a carrier may do besides carrying packets: write to the memory of a peer by itself, or read it
+//! ([`RemoteMemoryAccess`]). Large messages use it (`weft_core::placement`), and so do one-sided operations
+//! (`engine/windows/placed.rs`).
 //!
-//! A process *registers* memory with its carrier, and gets the [`RemoteMemory`] that a peer needs to reach it. A peer's carrier writes there, and tells when it
-//! has done so. Until then the bytes are its own. The memory is given back when it is deregistered: no access that begins after that succeeds.
+//! A process *registers* memory with its carrier, and gets the [`RemoteMemory`] that a peer needs to reach
+//! it. A peer's carrier writes there, and tells when it has done so. Until then the bytes are its own. The
+//! memory is given back when it is deregistered: no access that begins after that succeeds.
 //!
 //! [`RemoteMemoryAccess`]: super::RemoteMemoryAccess
 
@@ -34,7 +36,8 @@ pub enum Proof {
     Answer,
     /// That the carrier tells of it at all (reliable connections of InfiniBand and RoCE).
     Completion,
-    /// That something which is read behind it is here: the carrier tells of a write when it has left (iWARP, RFC 5040 §5.5).
+    /// That something which is read behind it is here: the carrier tells of a write when it has left (iWARP,
+    /// RFC 5040 §5.5).
     Read,
 }
 

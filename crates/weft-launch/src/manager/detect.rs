@@ -7,8 +7,8 @@ use super::singleton::Singleton;
 use super::weft::Weft;
 use crate::LaunchError;
 
-/// How one kind of start is recognised. `None`: this is not it, and the next candidate is asked. An error: it is, but it
-/// cannot be used.
+/// How one kind of start is recognised. `None`: this is not it, and the next candidate is asked. An error: it
+/// is, but it cannot be used.
 type Candidate = fn(&Environment<'_>) -> Result<Option<Found>, LaunchError>;
 
 /// All kinds of starts, the preferred ones first.
@@ -85,8 +85,8 @@ impl Environment<'_> {
         self.get(name)?.parse().ok()
     }
 
-    /// How many tasks Slurm has started together with this one. A batch script is not a task of a step; Slurm gives it
-    /// SLURM_PROCID=0 and the number of tasks of the whole job.
+    /// How many tasks Slurm has started together with this one. A batch script is not a task of a step; Slurm
+    /// gives it SLURM_PROCID=0 and the number of tasks of the whole job.
     fn slurm_tasks(&self) -> Option<u64> {
         let in_batch_script = self.get("ENVIRONMENT").as_deref() == Some("BATCH");
         let of_job = || self.count("SLURM_NTASKS").filter(|_| !in_batch_script);
@@ -115,8 +115,8 @@ fn pmi1_port(environment: &Environment<'_>) -> Result<Option<Found>, LaunchError
 const ADVICE_MPIEXEC: &str = "start the program with Weft's mpiexec";
 const ADVICE_SLURM: &str = "type `srun --mpi=pmi2 …` or start the program with Weft's mpiexec";
 
-/// A launcher that offers nothing that is spoken here. One task of it needs nobody and may be a singleton; several are
-/// refused.
+/// A launcher that offers nothing that is spoken here. One task of it needs nobody and may be a singleton;
+/// several are refused.
 fn refuse(launcher: &'static str, tasks: Option<u64>, advice: &'static str) -> Result<Option<Found>, LaunchError> {
     match tasks {
         Some(tasks) if tasks > 1 => Err(LaunchError::NoProcessManager { launcher, tasks: Some(tasks), advice }),

@@ -1,5 +1,5 @@
-//! PMI-1.1, which Weft's `mpiexec`, Hydra (MPICH, Intel MPI), gforker and Slurm (`--mpi=pmi2`) speak: one request, one
-//! reply, over a connection that the process manager left open or listens for.
+//! PMI-1.1, which Weft's `mpiexec`, Hydra (MPICH, Intel MPI), gforker and Slurm (`--mpi=pmi2`) speak: one
+//! request, one reply, over a connection that the process manager left open or listens for.
 
 use super::link::Link;
 use super::{Names, Observer, ProcessManager, exit_aborted};
@@ -137,8 +137,8 @@ impl Names for Conversation {
     }
 }
 
-/// The process manager answered something else than what was asked for. Nothing of the answer is shown but its command:
-/// it may hold the job's secret.
+/// The process manager answered something else than what was asked for. Nothing of the answer is shown but
+/// its command: it may hold the job's secret.
 fn not_understood(request: &str, reply: &Line<'_>) -> LaunchError {
     LaunchError::Protocol(format!(
         "the launcher answered the request {request} with `{}`: do two programs of this rank talk to it at once, one started by the other?",

@@ -61,7 +61,8 @@ impl Card {
     /// The inverse, of what `rank` has told. It is believed in nothing.
     ///
     /// # Errors
-    /// A sentence: a field is missing or makes no sense. It shows no values, of which one is the job's secret.
+    /// A sentence: a field is missing or makes no sense. It shows no values, of which one is the job's
+    /// secret.
     pub(super) fn decode(rank: u32, text: &str) -> Result<Self, String> {
         Self::read(text).map_err(|what| {
             format!("the address card of rank {rank} has {what}: do all ranks use the same version of Weft?")
@@ -108,7 +109,8 @@ fn list<T>(fields: &Fields<'_>, name: &str, read: fn(&str) -> Option<T>) -> Resu
     Ok(some.unwrap_or_default())
 }
 
-/// Reads an address card that may be anybody's, for `weft-fuzz`: what can be read is written and read as the same.
+/// Reads an address card that may be anybody's, for `weft-fuzz`: what can be read is written and read as the
+/// same.
 pub fn reread_card(text: &str) {
     if let Ok(card) = Card::decode(0, text) {
         assert_eq!(Card::decode(0, &card.encode()), Ok(card));

@@ -9,8 +9,9 @@ use crate::engine::{BoxedCarrier, Carriers, Route};
 use crate::error::Result;
 use crate::settings::Settings;
 
-/// The carriers as the engine uses them to go these ways, in the order of their names ([`Opened::frames_on`], [`Opened::bulk`]), with the capture and the
-/// faults that are asked for. The capture is next to the carrier: what a fault loses is not in it.
+/// The carriers as the engine uses them to go these ways, in the order of their names ([`Opened::frames_on`],
+/// [`Opened::bulk`]), with the capture and the faults that are asked for. The capture is next to the carrier:
+/// what a fault loses is not in it.
 pub(super) fn carriers(settings: &Settings, host: &raw::Host<'_>, paths: &[Route], links: Opened) -> Result<Carriers> {
     let capture = capture::Wanted::new(settings.capture.as_deref(), host.rank, paths, &links);
     // Every rank, and every carrier, loses packets of its own choice.

@@ -1,5 +1,5 @@
-//! Joining the job: look at what is here, exchange it with all others, connect to them, and publish what has been found to
-//! this process.
+//! Joining the job: look at what is here, exchange it with all others, connect to them, and publish what has
+//! been found to this process.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -24,7 +24,8 @@ use crate::process::Process;
 use crate::settings::{self, Settings};
 use crate::tools;
 
-/// How often one that computes looks whether a peer that waits for it asks for a sign of life, in each `WEFT_PEER_TIMEOUT`.
+/// How often one that computes looks whether a peer that waits for it asks for a sign of life, in each
+/// `WEFT_PEER_TIMEOUT`.
 const ANSWERS_PER_TIMEOUT: u64 = 4;
 
 /// What a process finds out by itself.
@@ -243,20 +244,20 @@ fn sign_of_life(peer_timeout: Duration) -> Option<Duration> {
     (peer_timeout.0 > 0).then_some(Duration(peer_timeout.0 / ANSWERS_PER_TIMEOUT))
 }
 
-/// Whether the job has more processes on the processors of one than these are. Those that share memory, and those that
-/// count as nodes of their own on one machine, alike; all processes come to the same answer.
+/// Whether the job has more processes on the processors of one than these are. Those that share memory, and
+/// those that count as nodes of their own on one machine, alike; all processes come to the same answer.
 fn is_crowded(card: &Card, cards: &[Card]) -> bool {
     cards.iter().filter(|other| other.processors.0 == card.processors.0).count() > card.processors.1
 }
 
-/// Whether processes that the launcher has on one host, and that opened no links therefore, cannot share memory:
-/// containers. All come to the same answer.
+/// Whether processes that the launcher has on one host, and that opened no links therefore, cannot share
+/// memory: containers. All come to the same answer.
 fn need_links_after_all(cards: &[Card]) -> bool {
     cards.iter().all(Card::is_unreachable) && cards.iter().any(|card| card.node != cards[0].node)
 }
 
-/// Whether there are ranks beside this one, with the same network and host name, that it shares no memory with, and it
-/// is the first of all.
+/// Whether there are ranks beside this one, with the same network and host name, that it shares no memory
+/// with, and it is the first of all.
 fn speaks_for_divided_host(rank: u32, cards: &[Card]) -> bool {
     let network = |card: &Card| card.addresses.as_ref().and_then(|addresses| Some(addresses.candidates.first()?.host));
     let own = &cards[rank as usize];
@@ -266,8 +267,8 @@ fn speaks_for_divided_host(rank: u32, cards: &[Card]) -> bool {
         && neighbours.next().is_some_and(|(_, first)| first == rank)
 }
 
-/// Sixteen bytes from the kernel; where it has none to give, from the hasher keys of the standard library, which come
-/// from the same source when it has.
+/// Sixteen bytes from the kernel; where it has none to give, from the hasher keys of the standard library,
+/// which come from the same source when it has.
 fn random_secret() -> JobSecret {
     let mut secret = [0; JobSecret::LENGTH];
     let read =

@@ -12,8 +12,8 @@ const ALIGNMENT: usize = 64;
 /// Room of the provider's own for each operation under way (`struct fi_context2`).
 const CONTEXT_BYTES: usize = 64;
 
-/// Packets of one direction: a context and the bytes of each, in memory that the provider writes to while it has them. So nothing here
-/// refers to more than a packet that it has given back.
+/// Packets of one direction: a context and the bytes of each, in memory that the provider writes to while it
+/// has them. So nothing here refers to more than a packet that it has given back.
 pub(super) struct Packets {
     memory: NonNull<u8>,
     layout: Layout,
@@ -26,7 +26,8 @@ pub(super) struct Packets {
 impl Packets {
     /// `count` packets of `bytes` bytes.
     pub(super) fn new(count: usize, bytes: usize) -> Self {
-        // An odd number of cache lines: at a power of two the first lines of all packets would compete for a few places of each cache.
+        // An odd number of cache lines: at a power of two the first lines of all packets would compete for a
+        // few places of each cache.
         let stride = (bytes.div_ceil(ALIGNMENT) | 1) * ALIGNMENT;
         let size = (count * (CONTEXT_BYTES + stride)).max(ALIGNMENT);
         let layout = Layout::from_size_align(size, ALIGNMENT).expect("some megabytes at most");
@@ -67,7 +68,8 @@ impl Packets {
 
 impl Drop for Packets {
     fn drop(&mut self) {
-        // SAFETY: it was made with this layout. What the provider had of it was given back when the endpoint and the registration were closed.
+        // SAFETY: it was made with this layout. What the provider had of it was given back when the endpoint
+        // and the registration were closed.
         unsafe { std::alloc::dealloc(self.memory.as_ptr(), self.layout) };
     }
 }

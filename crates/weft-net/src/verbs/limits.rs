@@ -4,7 +4,8 @@ use super::credits::{RESERVE, WINDOW_FIRST, WINDOW_MAX};
 
 /// Bytes of a message, of which the header and a packet are parts.
 pub(super) const MESSAGE_BYTES: usize = 4096;
-/// Rings of a process, at most: the others' packets are sent. Each is looked at in vain at each look: a handful of them costs less than one completion.
+/// Rings of a process, at most: the others' packets are sent. Each is looked at in vain at each look: a
+/// handful of them costs less than one completion.
 pub(super) const RINGS_MAX: usize = 16;
 /// Receives by which windows of all peers together grow beyond the two that each has: 2 MiB.
 const GROWTH: u32 = 512;

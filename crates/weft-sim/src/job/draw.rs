@@ -242,7 +242,8 @@ fn connect(machine: &mut Machine, random: &mut Random, breaks: bool) {
 
 /// Paths of some process, or of all, carry less than full packets for a time: what that is for loses nothing but time.
 fn shrink_paths(machine: &mut Machine, random: &mut Random) {
-    // Questions follow each other like the retransmissions of what is lost: a path that loses other packets, too, is found within seconds.
+    // Questions follow each other like the retransmissions of what is lost: a path that loses other packets,
+    // too, is found within seconds.
     machine.peer_timeout = machine.peer_timeout.max(Duration::from_secs(4));
     let ranks = machine.ranks() as u64;
     for _ in 0..random.between(1, 3) {
@@ -254,8 +255,8 @@ fn shrink_paths(machine: &mut Machine, random: &mut Random) {
     }
 }
 
-/// Processes believe that some parts of moving a message cost nothing, or far more than they do; all the same, or each something else. Their
-/// messages arrive all the same.
+/// Processes believe that some parts of moving a message cost nothing, or far more than they do; all the
+/// same, or each something else. Their messages arrive all the same.
 fn believe(machine: &mut Machine, random: &mut Random) {
     let changed = random.pick(&[200_000, 500_000, 1_000_000]);
     let model = |random: &mut Random| -> CostModel {

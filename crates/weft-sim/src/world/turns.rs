@@ -17,7 +17,8 @@ use weft_core::wire;
 const BATCH: usize = 64;
 /// Packets for one peer before it is the next one's turn.
 const TURN: usize = 16;
-/// A flow that wants to be asked again at once, and had nothing, is asked after this: time does not stand still.
+/// A flow that wants to be asked again at once, and had nothing, is asked after this: time does not stand
+/// still.
 const MOMENT: Duration = Duration(100);
 /// How a peer's turn to send ended.
 enum Turn {

@@ -12,8 +12,8 @@ use weft_mpi::memory::Footprint;
 use weft_mpi::object::Description;
 use weft_mpi::process::Process;
 
-/// What a process is in a rooted operation: `root` is MPI_ROOT at the root, MPI_PROC_NULL at the others of its group, and its rank at all of
-/// the other group.
+/// What a process is in a rooted operation: `root` is MPI_ROOT at the root, MPI_PROC_NULL at the others of
+/// its group, and its rank at all of the other group.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Role {
     Root,

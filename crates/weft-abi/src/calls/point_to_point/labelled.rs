@@ -20,7 +20,8 @@ pub(super) fn labelled(
     let what = process.labelled(m.datatype.0, m.count as u64)?;
     let label = what.label();
     let layout = &process.objects.committed(m.datatype.0)?.description.layout;
-    // SAFETY: `Buffer::new` was promised what count and datatype say, until the operation is complete. The label is kept as long.
+    // SAFETY: `Buffer::new` was promised what count and datatype say, until the operation is complete. The
+    // label is kept as long.
     let data = unsafe { label.before(access, m.buffer.as_ptr(), m.count as u64, layout)? };
     Ok((data, label, what))
 }

@@ -72,7 +72,8 @@ pub(crate) unsafe fn t_event_get_info(
         set(verbosity, MPI_T_VERBOSITY_USER_DETAIL);
         if let Some(num_elements) = num_elements {
             let room = i64::from(num_elements.get());
-            // SAFETY: those that are not null have room for as many elements as `num_elements` says (MPI-5.0 §15.3.8).
+            // SAFETY: those that are not null have room for as many elements as `num_elements` says (MPI-5.0
+            // §15.3.8).
             let (datatypes, displacements) = unsafe {
                 (OutArray::if_wanted(array_of_datatypes, room), OutArray::if_wanted(array_of_displacements, room))
             };

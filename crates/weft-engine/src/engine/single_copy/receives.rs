@@ -48,8 +48,9 @@ impl<P: Platform> Engine<P> {
         ticket.is_some()
     }
 
-    /// Notes that the receive `handle` stands on a table. Receives that a message has taken off theirs are noted still: they go when
-    /// there is no room for another one, so at most about twice as many are noted as ever stood there at a time.
+    /// Notes that the receive `handle` stands on a table. Receives that a message has taken off theirs are
+    /// noted still: they go when there is no room for another one, so at most about twice as many are noted
+    /// as ever stood there at a time.
     #[inline]
     fn note_posted(&mut self, handle: usize) {
         if self.single_copy.receives.len() == self.single_copy.receives.capacity() {

@@ -1,7 +1,8 @@
 //! Named fields as text: a head, then `name:value`, joined by commas.
 //!
-//! A name ends with the version of what its value means, as in `udp/1`. Whoever changes the meaning gives the field the next
-//! version, and may write the old one beside it for as long as others read that. A reader skips what it does not know.
+//! A name ends with the version of what its value means, as in `udp/1`. Whoever changes the meaning gives the
+//! field the next version, and may write the old one beside it for as long as others read that. A reader
+//! skips what it does not know.
 
 use weft_launch::wire::CARD_MAX;
 
@@ -41,8 +42,9 @@ impl Writer {
     }
 }
 
-/// Fields that somebody else has written: nothing of them is believed but what [`required`](Self::required) and
-/// [`optional`](Self::optional) have read. What is wrong is said without any value, since one may be a secret.
+/// Fields that somebody else has written: nothing of them is believed but what [`required`](Self::required)
+/// and [`optional`](Self::optional) have read. What is wrong is said without any value, since one may be a
+/// secret.
 pub(super) struct Fields<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Fields<'a> {
