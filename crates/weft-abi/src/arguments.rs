@@ -17,7 +17,7 @@ use crate::types::{MPI_Aint, MPI_Request};
 pub(crate) struct Out<'call, T>(NonNull<T>, PhantomData<&'call T>);
 
 /// A place that holds a value of the program, and may get another one.
-pub(crate) struct InOut<'call, T>(NonNull<T>, PhantomData<&'call T>);
+pub(crate) struct InOut<'call, T>(Out<'call, T>);
 
 /// An array that is only read. Whoever reads an element gets a copy.
 pub(crate) struct InArray<'call, T> {
@@ -122,7 +122,7 @@ impl<'call, T: Copy> InOut<'call, T> {
     #[inline(always)]
     pub(crate) unsafe fn new(pointer: *mut T) -> Self {
         // SAFETY: the caller's promise.
-        Self(unsafe { NonNull::new_unchecked(pointer) }, PhantomData)
+        Self(unsafe { Out::new(pointer) })
     }
 
     /// The same, where null says that there is none.
@@ -131,34 +131,34 @@ impl<'call, T: Copy> InOut<'call, T> {
     /// It is null, or as for [`InOut::new`].
     #[inline(always)]
     pub(crate) unsafe fn if_wanted(pointer: *mut T) -> Option<Self> {
-        NonNull::new(pointer).map(|pointer| Self(pointer, PhantomData))
+        // SAFETY: the caller's promise.
+        unsafe { Out::if_wanted(pointer) }.map(Self)
     }
 
     /// What the program has there.
     #[inline(always)]
     pub(crate) fn get(self) -> T {
         // SAFETY: whoever made this promised that the place holds a value.
-        unsafe { self.0.read() }
+        unsafe { self.0.0.read() }
     }
 
     /// Gives the program `value`.
     #[inline(always)]
     pub(crate) fn set(self, value: T) {
-        // SAFETY: whoever made this promised that the place can be written.
-        unsafe { self.0.write(value) };
+        self.0.set(value);
     }
 
     /// The address, for what changes a part of the value.
     #[inline(always)]
     pub(crate) fn as_ptr(self) -> *mut T {
-        self.0.as_ptr()
+        self.0.0.as_ptr()
     }
 }
 
 impl<'call, T> From<&'call mut T> for InOut<'call, T> {
     #[inline(always)]
     fn from(place: &'call mut T) -> Self {
-        Self(NonNull::from(place), PhantomData)
+        Self(Out::from(place))
     }
 }
 
@@ -288,7 +288,7 @@ impl<'call, T: Copy> InOutArray<'call, T> {
     /// When there is none.
     #[inline(always)]
     pub(crate) fn at(self, index: usize) -> InOut<'call, T> {
-        InOut(self.0.at(index).0, PhantomData)
+        InOut(self.0.at(index))
     }
 
     /// The elements, to read them.

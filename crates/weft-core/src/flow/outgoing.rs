@@ -479,7 +479,7 @@ impl Outgoing {
 
     /// Gives memory back; nothing is in flight or queued.
     pub(super) fn shrink(&mut self) {
-        self.forget_size(Instant(0));
+        self.forget_doubt();
         if self.records.capacity() > KEPT_RECORDS {
             self.records = VecDeque::new();
         }

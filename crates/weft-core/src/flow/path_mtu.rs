@@ -128,11 +128,14 @@ impl PathMtu {
         self.size
     }
 
-    /// Whether all is as it was before anything was asked. An idle flow has no doubt and remembers no lost
-    /// control: all that it sent has arrived.
-    pub(super) fn is_over(&self, now: Instant, is_idle: bool) -> bool {
-        let rests = matches!(self.search, Search::Rest { .. }) && self.content_until <= now;
-        self.size == self.full && self.cutting.is_none() && (is_idle || rests)
+    /// Whether packets leave whole and as long as at first.
+    pub(super) const fn is_at_full_size(&self) -> bool {
+        self.size == self.full && self.cutting.is_none()
+    }
+
+    /// Whether all is as it was before anything was asked.
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        self.is_at_full_size() && matches!(self.search, Search::Rest { .. }) && self.content_until <= now
     }
 
     /// A packet was lost so often on this path that its size may be the reason.
@@ -325,7 +328,7 @@ mod tests {
                 assert!(carried - mtu.size() <= SIZE_GRAIN, "{full} {carried}: {}", mtu.size());
                 let later = Instant(0) + SIZE_REST;
                 settle(&mut mtu, later, full);
-                assert!(mtu.is_over(later + DOUBT_REST, false) && mtu.size() == full);
+                assert!(mtu.is_over(later + DOUBT_REST) && mtu.size() == full);
             }
         }
     }
@@ -349,18 +352,18 @@ mod tests {
         assert_eq!(settle(&mut mtu, Instant(0), 0), [1472, CONTROL_SIZE]);
         mtu.doubt(Instant(5), 0);
         assert!(
-            mtu.question(Instant(5), 1).is_none() && !mtu.is_over(Instant(5), false) && mtu.is_over(Instant(5), true),
+            mtu.question(Instant(5), 1).is_none() && !mtu.is_over(Instant(5)) && mtu.is_at_full_size(),
             "it asks rarely"
         );
         let at = Instant(0) + DOUBT_REST;
-        assert!(mtu.is_over(at, false));
+        assert!(mtu.is_over(at));
         mtu.doubt(at, 0);
         assert!(!mtu.carried(at, 0, 1472, at), "nothing was asked yet");
         assert_eq!(mtu.question(at, 1), Some((1472, 0)));
         mtu.asked(at);
         mtu.failed(at, 1472);
         assert!(!mtu.carried(at, 1, 1472, at) && !mtu.carried(at, 0, 700, at) && !mtu.carried(at, 0, 1472, Instant(4)));
-        assert!(mtu.carried(at, 0, 1472, at) && mtu.is_over(at + DOUBT_REST, false));
+        assert!(mtu.carried(at, 0, 1472, at) && mtu.is_over(at + DOUBT_REST));
     }
 
     /// A narrow path that loses one control, the fourth.   Expect: its size is found all the same, after two
@@ -389,7 +392,7 @@ mod tests {
         let mut mtu = PathMtu::new(1472, 1472);
         mtu.doubt(Instant(0), 0);
         assert_eq!(settle(&mut mtu, Instant(0), 1472), [1472]);
-        assert!(mtu.is_over(Instant(0) + DOUBT_REST, false));
+        assert!(mtu.is_over(Instant(0) + DOUBT_REST));
     }
 
     #[test]

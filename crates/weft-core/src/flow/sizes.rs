@@ -75,11 +75,16 @@ impl Outgoing {
         self.forget_size(now);
     }
 
-    /// Once all is as it was at first, and somebody has been told, nothing need be kept; least of all by an
-    /// idle flow.
-    pub(super) fn forget_size(&mut self, now: Instant) {
-        let (is_told, is_idle) = (self.size_changes == [0; 2], self.is_idle());
-        self.mtu.take_if(|mtu| is_told && mtu.is_over(now, is_idle));
+    /// Once all is as it was at first, and the flow's counters have been told, nothing need be kept.
+    fn forget_size(&mut self, now: Instant) {
+        let is_told = self.size_changes == [0; 2];
+        self.mtu.take_if(|mtu| is_told && mtu.is_over(now));
+    }
+
+    /// An idle flow has no doubt and remembers no lost control: all that it sent has arrived.
+    pub(super) fn forget_doubt(&mut self) {
+        let is_told = self.size_changes == [0; 2];
+        self.mtu.take_if(|mtu| is_told && mtu.is_at_full_size());
     }
 
     fn note_change(&mut self, change: Change) {
