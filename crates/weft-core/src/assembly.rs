@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 /// Packets of which pieces wait for others at a receiver; of more than so many, the newest are forgotten:
 /// they are sent again.
-const ASSEMBLIES_MAX: usize = 64;
+pub(crate) const ASSEMBLIES_MAX: usize = 64;
 
 /// A packet of which something has arrived.
 #[derive(Debug)]

@@ -142,9 +142,8 @@ impl<'a> World<'a> {
             spare: Vec::new(),
             packet: vec![0; settings.packet_size.max(TRAIN_BYTES_MAX)],
             flow_bytes_allowed: 2 * settings.queue_bytes
-                // What is sent, what is held because something before it is missing, and what has arrived in
-                // pieces.
-                + 3 * settings.window_packets as usize * settings.packet_size
+                + 2 * settings.window_packets as usize * settings.packet_size
+                + settings.pieces_max()
                 + FLOW_BYTES_SLACK
                 + if plan.topology.round_trip(settings.packet_size as u64) < FAR { 0 } else { settings.books_max() },
             report: Report::default(),

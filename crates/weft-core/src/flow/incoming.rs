@@ -2,7 +2,7 @@
 
 use super::ring::Ring;
 use super::settings::{ANSWER_TIME, AckScheme, BULK_DELAY, BULK_PACKETS, GAP_ACKS, Settings, WINDOW_MAX};
-use crate::assembly::Assemblies;
+use crate::assembly::{ASSEMBLIES_MAX, Assemblies};
 use crate::time::{Duration, Instant};
 use crate::wire::{Echo, Echoed, Frames, MAP_WORDS_MAX, Number, PATHS_MAX, Piece, RunWriter, SELECTIVE_PACKETS};
 use alloc::boxed::Box;
@@ -148,6 +148,14 @@ impl Waiting {
     /// Bytes allocated.
     fn memory_bytes(&self) -> usize {
         self.held.capacity() * size_of::<Held>() + self.held_bytes + self.assemblies.memory_bytes()
+    }
+}
+
+impl Settings {
+    /// Most bytes of packets that a receiver has in pieces. Numbers of bulk data reach beyond `window_packets`, so that does not limit
+    /// them.
+    pub fn pieces_max(&self) -> usize {
+        (self.reach() as usize).min(ASSEMBLIES_MAX) * self.packet_size
     }
 }
 
