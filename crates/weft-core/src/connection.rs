@@ -1,17 +1,18 @@
-//! One connection to one remote process, over a carrier that delivers every packet once, and nearly in the order of sending: reliable endpoints
-//! of libfabric (`FI_EP_RDM` with `FI_ORDER_SAS`, which keeps the order in which messages meet receives; one that is fetched by the receiver
-//! may be told of after others that came later). It does what [`crate::flow::Flow`] does over packets that may be lost, without what that needs for
-//! it: no acknowledgement, no retransmission, no window.
+//! One connection to one remote process, over a carrier that delivers every packet once, and nearly in the order
+//! of sending, such as a reliable endpoint of libfabric. `FI_EP_RDM` with `FI_ORDER_SAS` keeps the order in which
+//! messages meet receives. A message that the receiver fetches may be reported after later ones. A connection does
+//! what [`crate::flow::Flow`] does over a carrier that loses packets. It needs no acknowledgement, no retransmission
+//! and no window.
 //!
-//! What is left is what no carrier does: messages share packets, bulk data is read where it lies, every packet proves who sent it, and a peer that
-//! is waited for is asked now and then whether it lives. A packet stands ready until the carrier takes it ([`Connection::poll_packet`],
+//! A connection does what no carrier does. Messages share packets. Bulk data is read where it lies. Every packet
+//! proves its sender. While this process waits for a peer, it asks now and then whether the peer lives. A packet stands ready until the carrier takes it ([`Connection::poll_packet`],
 //! [`Connection::taken`]); from then on it is the carrier's.
 //!
 //! All numbers are little-endian.
 //!
 //! ```text
 //!  0  tag       8   as of every packet (`wire/key.rs`)
-//!  8  sender    3   index of the sending process in the job
+//!  8  sender    3   index by which the receiver knows the sender
 //! 11  kind      1   0xe0 messages, 0xe1 data, 0xe2 probe, 0xe3 its answer: no packet of a flow has these values there
 //! 12  number    4   of the packet; the tag covers the part beyond 32 bits
 //!     messages:     each as length 2 and bytes

@@ -13,7 +13,7 @@
 //!
 //! ```text
 //!  0  tag       8   keyed hash, with a key that makes no tags of the flow
-//!  8  sender    3   index of the sending process in the job
+//!  8  sender    3   index by which the receiver knows the sender
 //! 11  mark      1   0xff: no packet of a flow
 //! 12  kind      1   1 challenge, 2 response, 3 challenge of one that hears nothing
 //! 13  own       1   number of the sender's interface

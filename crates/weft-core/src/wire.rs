@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!  0  tag             8   keyed hash of all that follows, and of its length (`wire/key.rs`)
-//!  8  sender          3   index of the sending process in the job
+//!  8  sender          3   index by which the receiver knows the sender
 //! 11  flags           1   kind and REQUEST 3 bits, then ECHO, MARKED, then the path it takes, 3 bits
 //! 12  number          4   number of the packet; standalone acknowledgements and probes have a count of their own
 //! 16  acknowledged    4   the first packet that has not arrived

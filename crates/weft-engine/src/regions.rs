@@ -1,8 +1,10 @@
-//! Memory that a peer may read or write: buffers of receives that wait for data, of sends whose data is under way, and of windows.
+//! Memory that a peer may read or write: buffers of receives that wait for data, of sends whose data is under way,
+//! and of windows.
 //!
-//! A region is opened for one peer with one right, and has a key with a generation. The key is what the peer names in its packets, so every
-//! access is checked: is there such a region, is it still the same one, is it this peer's, is that right granted, does it stay inside?
-//! What fails a check touches nothing, and is counted by what was wrong with it.
+//! A region is opened for one peer with one right, and has a key with a generation. The peer names the key in its
+//! packets. Every access is checked: the region exists, its generation is the same, it belongs to this peer, the
+//! right is granted, and the access stays inside. An access that fails a check touches nothing. The engine counts
+//! it by what was wrong with it.
 
 use std::collections::VecDeque;
 
@@ -16,9 +18,9 @@ const INDEX_BITS: u32 = 20;
 pub const REGIONS_MAX: usize = 1 << INDEX_BITS;
 const GENERATION_MASK: u32 = (1 << (u32::BITS - INDEX_BITS)) - 1;
 
-/// A region's name on the wire. A place that has become free is used again after all others that were free before it, under the
-/// next of its 4096 generations: a packet that is so late that it meets the same generation again does not exist, because the
-/// flow has forgotten its number long before.
+/// A region's name on the wire. The table uses its free places in turn, and counts a generation for each place,
+/// of which there are 4096. No late packet can name a generation that has come round again: the flow has refused
+/// the packet's number long before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RegionKey(u32);
 

@@ -97,8 +97,8 @@ pub(super) fn compared(comm: MPI_Comm) -> Result<()> {
     check_now(process, place, Call::default()).map(drop)
 }
 
-/// Arguments of a constructor that are checked before anything is done. What is wrong with them the other
-/// processes of `comm` are told, which come to the same call, and wait for this one there (decision 0194).
+/// Checks the arguments of a constructor before anything is done. If they are wrong, the other processes of
+/// `comm` are told: they come to the same call and would wait for this process there (decision 0194).
 pub(crate) fn told(comm: MPI_Comm, creation: Creation, checks: impl FnOnce() -> Result<()>) -> Result<()> {
     checks().inspect_err(|error| refuse(comm, creation, error))
 }

@@ -1,5 +1,5 @@
-//! Collective operations that have failed at one process: the others that take part are told, because they may wait for what it would have sent
-//! them, or have others wait for them who do (decision 0158).
+//! Collective operations that have failed at one process. It tells the other members: they may wait for its
+//! messages, or for a member that waits for them (decision 0158).
 
 use weft_core::message::Head;
 

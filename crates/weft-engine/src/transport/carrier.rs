@@ -186,10 +186,10 @@ impl CarrierAttributes {
         }
     }
 
-    /// What the carrier is for where several lead to one peer. One that is looked at in memory and sends each
-    /// packet as it is takes small messages: a look costs next to nothing. One whose look is a system call
-    /// takes many packets with a call, so it takes bulk data; so does one that keeps an order of its own,
-    /// which packets of others would not heed.
+    /// What the carrier is for where several lead to one peer. An unreliable carrier whose look is a read of
+    /// memory takes small messages: the look costs next to nothing. A carrier whose look is a system call takes
+    /// bulk data: it sends many packets with one call. An ordered carrier takes bulk data, too: packets of other
+    /// carriers would not keep its order.
     pub const fn role(&self) -> Role {
         match (self.look, self.delivery) {
             (Look::Memory, Delivery::Unreliable) => Role::SmallMessages,

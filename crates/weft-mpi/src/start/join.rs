@@ -244,8 +244,8 @@ fn sign_of_life(peer_timeout: Duration) -> Option<Duration> {
     (peer_timeout.0 > 0).then_some(Duration(peer_timeout.0 / ANSWERS_PER_TIMEOUT))
 }
 
-/// Whether the job has more processes on the processors of one than these are. Those that share memory, and
-/// those that count as nodes of their own on one machine, alike; all processes come to the same answer.
+/// Whether the job has more processes than processors where the process of this card runs. Processes that
+/// count as nodes of their own on one machine are counted, too. All processes come to the same answer.
 fn is_crowded(card: &Card, cards: &[Card]) -> bool {
     cards.iter().filter(|other| other.processors.0 == card.processors.0).count() > card.processors.1
 }

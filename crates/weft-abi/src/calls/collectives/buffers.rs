@@ -1,5 +1,5 @@
-//! The buffers of a collective, as the program describes them, and what is checked of them before anything is planned: that they can be
-//! counted, that there can be memory where they are, and that they are apart (MPI-5.0 §6.1).
+//! The buffers of a collective, as the program describes them. They are checked before the operation is planned:
+//! their bytes can be counted, their addresses can be memory, and they do not overlap (MPI-5.0 §6.1).
 
 use crate::arguments::*;
 use crate::constants::*;

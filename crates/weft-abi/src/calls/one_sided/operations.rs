@@ -66,8 +66,8 @@ impl Target {
         if alike { one_sided::spot(win.0, self.rank, self.disp, self.count, self.datatype.0) } else { None }
     }
 
-    /// Combines its elements with those of `origin` without the lock of the process, if that can be done;
-    /// what they were goes to `result`, if there is one.
+    /// Combines the target's elements with those of `origin` without the lock of the process. `false`: that
+    /// cannot be done. The elements as they were before go to `result`, if there is one.
     #[inline]
     fn update(&self, win: MPI_Win, origin: Operand, result: Option<Operand>, op: MPI_Op) -> bool {
         let Some(op) = weft_mpi::predefined::operation(op.0) else { return false };
