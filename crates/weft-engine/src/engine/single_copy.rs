@@ -17,10 +17,10 @@
 //!   the message that is written was sent first. The message that arrives goes on to the next receive it matches.
 //! - A message that is announced in the ring and written all the same is known by its number when it arrives.
 //!
-//! Between a blocking send and a blocking receive a message that is large enough for that
-//! ([`crate::protocols::CostModel::cooperative_bytes_min`]) is copied by both ([`Cooperation`]): the receiver
-//! says where it goes, and the sender writes a part while the receiver fetches the other. Nonblocking
-//! operations leave the copy to one side, so that the other can compute.
+//! Both sides copy a message between a blocking send and a blocking receive, if it is large enough
+//! ([`crate::protocols::CostModel::cooperative_bytes_min`], [`Cooperation`]). The receiver says where the message
+//! goes. The sender writes one part while the receiver fetches the other. Nonblocking operations leave the copy to
+//! one side, so that the other can compute.
 
 mod neighbours;
 mod receives;
