@@ -1,5 +1,4 @@
-//! The carrier: packets through queues in memory, which are lost on demand; where none is lost, writes to
-//! memory of peers as well; and groups.
+//! A carrier through queues in memory: packets that are lost on demand, groups, and remote memory.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -14,18 +13,16 @@ const PACKET_BYTES: usize = 1500;
 /// Packets that wait for one receiver; who sends more is told to try again.
 const QUEUE_PACKETS_MAX: usize = 256;
 
-/// What the carrier is where it loses packets: a look costs next to nothing, there is nothing to sleep on,
-/// and there are groups.
+/// The carrier where it loses packets. A look costs next to nothing; there is nothing to sleep on.
 const LOSSY: CarrierAttributes = CarrierAttributes {
     multicast: Some(MulticastAttributes { packet_size: PACKET_BYTES, receives: Some(QUEUE_PACKETS_MAX) }),
     ..CarrierAttributes::packets("memory", PACKET_BYTES, Look::Memory)
 };
-/// Where it loses none, each arrives once and in order, and memory of peers can be reached.
+/// The carrier where it loses none: each packet arrives once and in order; peers' memory can be reached.
 const RELIABLE: CarrierAttributes =
     CarrierAttributes { delivery: Delivery::Ordered, remote_memory: Some(PLACEMENT), ..LOSSY };
 
-/// Messages from 4 KiB on are written to the receiver's memory. What is written is there when the carrier
-/// tells of it.
+/// Messages from 4 KiB on are written to the receiver's memory, and are there when the carrier says so.
 const PLACEMENT: Placement = Placement {
     writes: true,
     reads: true,
