@@ -1,0 +1,139 @@
+//! Communicators as objects (MPI-5.0 §7.4, §7.6): their groups, contexts and what is cached with them.
+
+use std::sync::{Arc, OnceLock};
+
+use weft_core::collective::choice::Layout;
+use weft_engine::group::Group;
+
+use crate::constants::MPI_ERR_COMM;
+use crate::description::{Attributes, Info};
+use crate::error::{Error, Result};
+use crate::topology::Topology;
+
+/// A communicator (MPI-5.0 §7.4, §7.6).
+pub struct Communicator {
+    /// Matching context of its point-to-point messages; the next ones are those of its collectives, of groups, and of leaders.
+    pub context: u32,
+    /// Its processes; of an intercommunicator, the local group.
+    pub group: Arc<Group>,
+    /// The processes that the ranks of point-to-point operations name: its group, but of an intercommunicator the remote group.
+    pub addressed: Arc<Group>,
+    /// What makes it an intercommunicator.
+    pub inter: Option<Inter>,
+    /// Rank of this process.
+    pub rank: u32,
+    /// Handle of its error handler.
+    pub error_handler: usize,
+    /// Set by `MPI_Comm_set_name`.
+    pub name: String,
+    /// Cached by the program.
+    pub attributes: Attributes,
+    /// Hints that the program gave.
+    pub info: Info,
+    /// Counts collective calls: the tag of the next.
+    pub collectives: u32,
+    /// Its buffer for buffered sends.
+    pub buffer: crate::buffered::Buffer,
+    /// Who is whose neighbour in it (§8), if anybody.
+    pub topology: Option<Arc<Topology>>,
+    /// Where the processes of its group are, once somebody has asked.
+    pub layout: OnceLock<Layout>,
+    /// Whether its processes may all copy from each other's memory, once somebody has asked.
+    pub copies: OnceLock<bool>,
+    /// Slot in the node's memory for its collectives, if all its processes have one.
+    pub slot: Option<u32>,
+    /// Whether the network carries multicast between its nodes.
+    pub multicast: crate::multicast::Multicast,
+}
+
+/// Both groups of an intercommunicator (MPI-5.0 §7.6) as one, for what all its processes agree on.
+#[derive(Clone)]
+pub struct Inter {
+    /// The processes of the first group and then those of the second; which is the first, all of them know alike.
+    pub both: Arc<Group>,
+    /// This process's rank among them.
+    pub rank: u32,
+    /// This process is in the first group.
+    pub is_first: bool,
+}
+
+impl Communicator {
+    /// Makes it an intercommunicator with `remote`. Its own group is the first of the two, or not.
+    pub fn connect(&mut self, remote: Arc<Group>, is_first: bool) {
+        let (first, second) = if is_first { (&self.group, &remote) } else { (&remote, &self.group) };
+        let own = self.group.members[self.rank as usize];
+        let both = self.group.derive(first.members.iter().chain(&second.members).copied().collect(), own);
+        let rank = self.rank + if is_first { 0 } else { remote.size() };
+        self.inter = Some(Inter { both, rank, is_first });
+        self.addressed = remote;
+    }
+
+    /// All its processes, of both groups if there are two, and this process's rank among them.
+    pub fn everybody(&self) -> (&Arc<Group>, u32) {
+        self.inter.as_ref().map_or((&self.group, self.rank), |inter| (&inter.both, inter.rank))
+    }
+
+    /// The remote group (MPI-5.0 §7.6.1).
+    ///
+    /// # Errors
+    /// `MPI_ERR_COMM`: an intracommunicator has none.
+    pub fn remote(&self) -> Result<(&Arc<Group>, &Inter)> {
+        match &self.inter {
+            Some(inter) => Ok((&self.addressed, inter)),
+            None => Err(Error::new(MPI_ERR_COMM, "the communicator is an intracommunicator: it has no remote group")),
+        }
+    }
+
+    /// It must be an intracommunicator.
+    ///
+    /// # Errors
+    /// `MPI_ERR_COMM` for an intercommunicator.
+    pub fn intra(&self) -> Result<&Self> {
+        match &self.inter {
+            None => Ok(self),
+            Some(_) => Err(Error::new(
+                MPI_ERR_COMM,
+                "the communicator is an intercommunicator; it must be an intracommunicator",
+            )),
+        }
+    }
+
+    /// Its processes must be able to run collectives.
+    ///
+    /// # Errors
+    /// `MPI_ERR_COMM` for an intercommunicator.
+    #[inline]
+    pub fn check_collective(&self) -> Result<&Self> {
+        if self.inter.is_some() { Err(no_collectives()) } else { Ok(self) }
+    }
+
+    /// Context of the collective operations.
+    pub fn collective_context(&self) -> u32 {
+        self.context + 1
+    }
+
+    /// Context of the agreement among some of its processes (`MPI_Comm_create_group`).
+    pub fn group_context(&self) -> u32 {
+        self.context + 2
+    }
+
+    /// Context in which leaders of groups speak to each other (`MPI_Intercomm_create`).
+    pub fn leader_context(&self) -> u32 {
+        self.context + 3
+    }
+
+    /// Context in which the two sides of partitioned operations meet (MPI-5.0 §4.2.1).
+    pub fn partitioned_context(&self) -> u32 {
+        self.context + 4
+    }
+
+    /// Context of the messages of partitioned operations.
+    pub fn partition_context(&self) -> u32 {
+        self.context + 5
+    }
+}
+
+#[cold]
+fn no_collectives() -> Error {
+    Error::new(MPI_ERR_COMM, "the communicator is an intercommunicator, for which this operation is not defined")
+}
