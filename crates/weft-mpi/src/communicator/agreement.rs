@@ -1,0 +1,282 @@
+//! How the processes of a new communicator agree on its context (MPI-5.0 §7.4.2): two reductions, which any call can leave under way.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use weft_core::collective::choice::Layout;
+use weft_core::reduce::Op;
+use weft_engine::schedules::Cursor;
+
+use super::creation::{Creation, OPENING};
+use super::reduction;
+use crate::blocking::wait;
+use crate::collective::CollectiveScope;
+use crate::constants::MPI_ERR_NO_MEM;
+use crate::context::{CONTEXTS_EACH, Reserved, Serial};
+use crate::error::{Error, Result};
+use crate::memory::SharedBuffer;
+use crate::process::{Process, lock};
+use crate::request::Hold;
+use crate::slots::Slots;
+
+/// How often an agreement may meet others before the call gives up. Each time spreads their offers over twice as many numbers.
+const MET_MAX: u32 = 200;
+/// How many numbers are tried of which somebody still uses the contexts. Whoever offers one does not, so that there are few, unless
+/// nearly all are in use.
+const IN_USE_MAX: u32 = 10_000;
+
+/// The step that an agreement is in.
+enum Step {
+    /// The highest offer is being found.
+    Offer,
+    /// Whether all could reserve it is being found; whether this process could.
+    Confirm { reserved: Reserved },
+}
+
+/// An agreement on the context of a new communicator that is under way: two reductions, repeated when it met another.
+struct Agreement {
+    place: CollectiveScope,
+    /// Where its processes are, and what may be multicast between them, as all knew it when it began: that may change between two reductions.
+    layout: Option<Layout>,
+    /// Handle of the communicator that gets the context, if this process is a member.
+    communicator: Option<usize>,
+    /// Why this process has none: then nobody gets one.
+    refusal: Option<Error>,
+    /// The call that it is for.
+    creation: Creation,
+    /// The numbers that the running reduction reads and writes.
+    value: SharedBuffer,
+    step: Step,
+    /// How often it has met another, and contexts that somebody uses.
+    met: u32,
+    in_use: u32,
+    offer: Option<Serial>,
+    serial: Serial,
+    /// The slot that goes with that is reserved.
+    has_slot: bool,
+}
+
+impl Agreement {
+    fn key(&self) -> u64 {
+        u64::from(self.place.context) << 32 | u64::from(self.place.tag as u32)
+    }
+}
+
+impl Process {
+    /// Starts to agree with all processes of `place` on a context; the communicator of handle `communicator` has it
+    /// when the request is complete. After an error that communicator is gone. A process that could not make it takes part all the same:
+    /// its error is that of the request, and no process gets one.
+    ///
+    /// # Errors
+    /// Too many requests: nothing has been started then, and the communicator is gone.
+    pub fn start_agreement(
+        &mut self,
+        place: CollectiveScope,
+        communicator: Result<Option<usize>>,
+        creation: Creation,
+    ) -> Result<usize> {
+        if self.contexts.is_short() {
+            // What is complete without this process knowing uses no context any more.
+            self.progress();
+        }
+        let (communicator, refusal) = match communicator {
+            Ok(communicator) => (communicator, None),
+            Err(error) => (None, Some(error)),
+        };
+        let request = self.collective_request(&place).inspect_err(|_| {
+            communicator.into_iter().for_each(|handle| self.remove_communicator(handle));
+        })?;
+        let agreement = Agreement {
+            layout: self.agreement_layout(&place),
+            value: SharedBuffer::of_values(&[0; OPENING]),
+            place,
+            communicator,
+            refusal,
+            creation,
+            step: Step::Offer,
+            met: 0,
+            in_use: 0,
+            offer: None,
+            serial: Serial(0),
+            has_slot: false,
+        };
+        self.offer_context(request, agreement);
+        Ok(request)
+    }
+
+    /// Takes part in an agreement to tell the other processes of `place` of `error`, without waiting for them.
+    ///
+    /// # Errors
+    /// As for [`Process::start_agreement`]: then they have been told in another way.
+    pub fn start_refusal(&mut self, place: CollectiveScope, creation: Creation, error: &Error) -> Result<()> {
+        let request = self.start_agreement(place, Err(error.clone()), creation)?;
+        let messages = self.messages()?;
+        match messages.requests.get_mut(request) {
+            Some(found) if !found.is_complete() => found.hold = Hold::Freed,
+            _ => messages.forget(request),
+        }
+        Ok(())
+    }
+
+    /// Begins an attempt.
+    fn offer_context(&mut self, request: usize, mut agreement: Agreement) {
+        if self.contexts.is_short() {
+            self.sweep_contexts();
+        }
+        agreement.offer = self.contexts.offer(agreement.key(), agreement.met);
+        // Who has no number left still takes part, and all hear of it.
+        let offer = agreement.offer.map_or(i64::MAX, |offer| offer.0 as i64);
+        let opening = agreement.creation.opening(offer, agreement.place.rank, agreement.refusal.as_ref());
+        agreement.value.set_values(&opening);
+        agreement.step = Step::Offer;
+        self.reduce_agreement(request, agreement, Op::Max);
+    }
+
+    fn reduce_agreement(&mut self, request: usize, mut agreement: Agreement, op: Op) {
+        let place = agreement.place.clone();
+        let prepared = reduction(&place, &agreement.value, op, self, agreement.layout.as_ref())
+            .and_then(|bound| Cursor::new(place, Arc::new(bound)));
+        match prepared {
+            Ok(cursor) => self.run_then(request, cursor, move |process, error| {
+                process.continue_agreement(request, agreement, error);
+            }),
+            Err(error) => self.end_agreement(request, &mut agreement, Some(error)),
+        }
+    }
+
+    /// The reduction of `agreement` is complete: what comes next.
+    fn continue_agreement(&mut self, request: usize, mut agreement: Agreement, error: Option<Error>) {
+        let values = agreement.value.values();
+        let value = values[0];
+        let opening = if matches!(agreement.step, Step::Offer) { Creation::compare(&values) } else { Ok(()) };
+        let error = agreement.refusal.take().or(error).or(opening.err());
+        let failed = error.is_some();
+        match agreement.step {
+            _ if failed => self.end_agreement(request, &mut agreement, error),
+            Step::Offer if value == i64::MAX => {
+                let message = "a process of the group has as many communicators as it can have: MPI_Comm_free makes room for more";
+                self.end_agreement(request, &mut agreement, Some(Error::new(MPI_ERR_NO_MEM, message)));
+            }
+            Step::Offer => {
+                agreement.serial = Serial(value as u64);
+                let is_clear = !agreement.serial.is_repeated() || self.is_clear(agreement.serial.context());
+                let reserved = self.contexts.reserve(agreement.serial, is_clear);
+                agreement.step = Step::Confirm { reserved };
+                let has_slot = reserved != Reserved::Ours || self.reserve_slot(agreement.serial);
+                let answer = if has_slot { reserved } else { Reserved::OursWithoutSlot };
+                agreement.value.set_values(&[answer as i64; OPENING]);
+                agreement.has_slot = reserved == Reserved::Ours && has_slot;
+                self.reduce_agreement(request, agreement, Op::Min);
+            }
+            Step::Confirm { .. } if value >= Reserved::OursWithoutSlot as i64 => {
+                let all_have_slots = value == Reserved::Ours as i64;
+                if let Some(handle) = agreement.communicator
+                    && let Ok(communicator) = self.objects.communicator_mut(handle)
+                {
+                    communicator.context = agreement.serial.context();
+                    self.contexts.begin_use(agreement.serial);
+                    if all_have_slots && let Some(engine) = self.engine.as_deref_mut() {
+                        let context = communicator.collective_context();
+                        communicator.slot = Slots::open(agreement.serial, context, &communicator.group, engine);
+                        agreement.has_slot &= communicator.slot.is_none();
+                    }
+                }
+                self.give_slot_back(&mut agreement);
+                self.end_agreement(request, &mut agreement, None);
+            }
+            Step::Confirm { .. } if agreement.met == MET_MAX || agreement.in_use == IN_USE_MAX => {
+                let error = Error::new(MPI_ERR_NO_MEM, "no agreement on a context for the new communicator");
+                self.end_agreement(request, &mut agreement, Some(error));
+            }
+            Step::Confirm { reserved } => {
+                self.give_slot_back(&mut agreement);
+                if reserved == Reserved::Ours {
+                    self.contexts.release(agreement.serial);
+                }
+                agreement.offer.take().into_iter().for_each(|offer| self.contexts.withdraw(offer));
+                if value == Reserved::Taken as i64 {
+                    agreement.met += 1;
+                } else {
+                    agreement.in_use += 1;
+                }
+                self.offer_context(request, agreement);
+            }
+        }
+    }
+
+    /// Whether nothing is here of a communicator that had these contexts before.
+    fn is_clear(&mut self, context: u32) -> bool {
+        let Ok(messages) = self.messages() else { return true };
+        messages.forget_given_up(|other| (context..context + CONTEXTS_EACH).contains(&other));
+        (context..context + CONTEXTS_EACH).all(|context| messages.matcher.counts_in(context) == (0, 0))
+    }
+
+    /// Contexts of communicators that have been freed can be given again, but for those with operations under way (MPI-5.0 §7.4.3).
+    /// Messages that are left in them, or have come since, are forgotten: nobody can receive them.
+    pub(super) fn sweep_contexts(&mut self) {
+        let Some(engine) = self.engine.as_deref_mut() else { return };
+        // A program that never waits has not looked at what it has sent itself.
+        engine.progress();
+        let requests = engine.messages.requests.iter();
+        let busy: BTreeSet<usize> = requests
+            .filter(|(_, request)| request.persistent.is_some() || !request.is_complete())
+            .map(|(_, request)| request.communicator)
+            .collect();
+        self.contexts.sweep(|handle| busy.contains(&handle));
+        engine.discard_contexts(|context| self.contexts.is_over(context));
+    }
+
+    /// Takes the slot of a communicator with this number; false: another one has it.
+    fn reserve_slot(&mut self, serial: Serial) -> bool {
+        let Self { slots, engine: Some(engine), .. } = self else { return true };
+        slots.reserve(serial, engine)
+    }
+
+    /// The agreement needs the slot no more that it has taken.
+    fn give_slot_back(&mut self, agreement: &mut Agreement) {
+        let Self { slots, engine: Some(engine), .. } = self else { return };
+        if std::mem::take(&mut agreement.has_slot) {
+            slots.give_back(agreement.serial, engine);
+        }
+    }
+
+    fn end_agreement(&mut self, request: usize, agreement: &mut Agreement, error: Option<Error>) {
+        self.give_slot_back(agreement);
+        if error.is_some() {
+            if let Step::Confirm { reserved: Reserved::Ours } = agreement.step {
+                self.contexts.release(agreement.serial);
+            }
+            if let Some(handle) = agreement.communicator {
+                self.remove_communicator(handle);
+            }
+        }
+        agreement.offer.into_iter().for_each(|offer| self.contexts.withdraw(offer));
+        let Ok(messages) = self.messages() else { return };
+        if let Some(request) = messages.requests.get_mut(request) {
+            request.error = error;
+        }
+        messages.complete(request);
+    }
+}
+
+/// Agrees with all processes of `place` on a context for the communicator of handle `communicator`, or tells them that this process could not make it.
+///
+/// # Errors
+/// That it could not, at this process or at another; others have come to another call, or a process is gone: so is the communicator then.
+pub fn agree_on_context(place: CollectiveScope, communicator: Result<Option<usize>>, creation: Creation) -> Result<()> {
+    let mut process = lock();
+    let request = process.start_agreement(place, communicator, creation)?;
+    wait(process, request)?.error.map_or(Ok(()), Err)
+}
+
+/// What this process needs for a creation that begins with an agreement. Without it this process tells the others, who wait for it.
+///
+/// # Errors
+/// It has not got it.
+pub fn needed<T>(place: &CollectiveScope, creation: Creation, needed: Result<T>) -> Result<T> {
+    if let Err(error) = &needed {
+        // Whatever else goes wrong is less than this.
+        agree_on_context(place.clone(), Err(error.clone()), creation).ok();
+    }
+    needed
+}

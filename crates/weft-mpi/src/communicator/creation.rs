@@ -1,0 +1,116 @@
+//! The first step of every creation of a communicator: whether all its processes have come to the same call, and have what they need for it.
+
+use super::highest_by;
+use crate::collective::CollectiveScope;
+use crate::constants::MPI_ERR_OTHER;
+use crate::error::{Error, ErrorClass, Result};
+use crate::process::with;
+
+/// How many numbers the first step of a creation compares.
+pub(super) const OPENING: usize = 4;
+/// One of them has the rank of a process in so many of its bits.
+const RANK_BITS: u32 = 32;
+
+/// What a new communicator is made by. All its processes must call the same (MPI-5.0 §7.4.2), which is looked at before anything else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each has the name of its call")]
+pub enum Creation {
+    Duplicate,
+    Create,
+    CreateGroup,
+    Split,
+    SplitType,
+    Cartesian,
+    CartesianSub,
+    Graph,
+    DistributedGraph,
+    DistributedGraphAdjacent,
+    Intercommunicator,
+    Merge,
+    FromGroup,
+    FromGroups,
+    Window,
+}
+
+impl Creation {
+    const ALL: [Self; 15] = [
+        Self::Duplicate,
+        Self::Create,
+        Self::CreateGroup,
+        Self::Split,
+        Self::SplitType,
+        Self::Cartesian,
+        Self::CartesianSub,
+        Self::Graph,
+        Self::DistributedGraph,
+        Self::DistributedGraphAdjacent,
+        Self::Intercommunicator,
+        Self::Merge,
+        Self::FromGroup,
+        Self::FromGroups,
+        Self::Window,
+    ];
+
+    /// The name of the call. Forms that differ in hints, or in whether they wait, count as one.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Duplicate => "MPI_Comm_dup",
+            Self::Create => "MPI_Comm_create",
+            Self::CreateGroup => "MPI_Comm_create_group",
+            Self::Split => "MPI_Comm_split",
+            Self::SplitType => "MPI_Comm_split_type",
+            Self::Cartesian => "MPI_Cart_create",
+            Self::CartesianSub => "MPI_Cart_sub",
+            Self::Graph => "MPI_Graph_create",
+            Self::DistributedGraph => "MPI_Dist_graph_create",
+            Self::DistributedGraphAdjacent => "MPI_Dist_graph_create_adjacent",
+            Self::Intercommunicator => "MPI_Intercomm_create",
+            Self::Merge => "MPI_Intercomm_merge",
+            Self::FromGroup => "MPI_Comm_create_from_group",
+            Self::FromGroups => "MPI_Intercomm_create_from_groups",
+            Self::Window => "MPI_Win_create or one of its relatives",
+        }
+    }
+
+    /// What each process brings to the first step of every creation: their highest are found. `offer`: of a context. One whose part has failed by
+    /// `refusal` brings this.
+    pub(super) fn opening(self, offer: i64, rank: u32, refusal: Option<&Error>) -> [i64; OPENING] {
+        let told = |error: &Error| i64::from(ErrorClass::to_wire(Some(error.class))) << RANK_BITS | i64::from(rank);
+        let refusal = refusal.map_or(0, told);
+        [offer, self as i64, -(self as i64), refusal]
+    }
+
+    /// What all have brought: they must have come to the same call, and none of them must have failed.
+    pub(super) fn compare(opening: &[i64]) -> Result<()> {
+        let (highest, lowest, refusal) = (opening[1], -opening[2], opening[3]);
+        let name = |code: i64| Self::ALL.get(code as usize).map_or("another call", |creation| creation.name());
+        if highest == lowest {
+            if refusal == 0 {
+                return Ok(());
+            }
+            let (class, rank) = (ErrorClass::from_wire((refusal >> RANK_BITS) as u32), refusal as u32);
+            let message = format!(
+                "rank {rank} cannot do its part of {}, as its own call says, and so no process has anything of it",
+                name(highest)
+            );
+            return Err(Error::new(class.unwrap_or(MPI_ERR_OTHER), message));
+        }
+        let (one, other) = (name(lowest), name(highest));
+        let message = format!("processes of the communicator are in {one} while others are in {other}");
+        Err(Error::new(MPI_ERR_OTHER, message))
+    }
+}
+
+/// Looks whether all processes of `place` are in this call, and have all that they need for it: what this one has, it is given back. The creations that do
+/// not begin with an agreement begin with this: so all begin alike, and who has come to the wrong one is told instead of waiting for ever.
+///
+/// # Errors
+/// They are not, or have not; a process is gone.
+pub fn open_creation<T>(place: CollectiveScope, creation: Creation, needed: Result<T>) -> Result<T> {
+    let mut opening = creation.opening(i64::MIN, place.rank, needed.as_ref().err());
+    let layout = with(|process| process.agreement_layout(&place));
+    let met = highest_by(place, &mut opening, layout.as_ref());
+    let needed = needed?;
+    met?;
+    Creation::compare(&opening).map(|()| needed)
+}
