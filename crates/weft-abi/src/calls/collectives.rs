@@ -14,6 +14,7 @@ mod inter;
 pub(crate) mod neighbors;
 pub(crate) mod operations;
 mod plan;
+mod running;
 mod sides;
 
 use crate::arguments::*;
@@ -23,214 +24,17 @@ use crate::types::*;
 use buffers::counts_of;
 use buffers::{Part, Parts, TypedParts};
 use plan::*;
+use running::*;
 use sides::Side;
 use std::ffi::c_int;
-use std::sync::Arc;
 use weft_mpi::algorithms::{Barrier, choice};
-use weft_mpi::check::{self, Call};
-use weft_mpi::collective::{Bound, CollectiveScope};
-use weft_mpi::communicator::Agreed;
+use weft_mpi::collective::CollectiveScope;
 use weft_mpi::error::{Error, Result};
-use weft_mpi::object::Communicator;
-use weft_mpi::planner::{self, InMemory};
-use weft_mpi::process::{Guard, Process, lock};
-
-/// Does what the form asks with the plan: starts and waits, starts, or keeps it (MPI-5.0 §6, §6.12, §6.13). Where calls are compared, `called`
-/// says with what.
-#[inline]
-fn run(
-    form: Form,
-    comm: MPI_Comm,
-    plan: impl Fn(&Process, &Communicator) -> Result<Plan>,
-    called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
-) -> Result<()> {
-    run_from(form, lock(), comm, None, plan, called)
-}
-
-/// The same, and `between` where the communicator is an intercommunicator.
-#[inline]
-fn run_either(
-    form: Form,
-    comm: MPI_Comm,
-    plan: impl Fn(&Process, &Communicator) -> Result<Plan>,
-    called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
-    between: impl FnOnce(Guard) -> Result<()>,
-) -> Result<()> {
-    run_either_from(form, lock(), comm, None, plan, called, between)
-}
-
-/// The lock again, for an operation that may be multicast: whether the network carries that is tried before if it is time to.
-#[inline]
-fn try_multicast(form: Form, mut process: Guard, comm: MPI_Comm, operation: choice::Operation) -> Result<Guard> {
-    if let Form::Blocking = form
-        && process.tries_multicast(comm.0, operation)
-    {
-        drop(process);
-        weft_mpi::communicator::prepare_multicast(comm.0)?;
-        process = lock();
-    }
-    Ok(process)
-}
-
-/// The same for operations that programs repeat: a blocking `call` that was made lately is neither checked nor planned again.
-#[inline]
-fn run_repeatable(
-    form: Form,
-    call: planner::Call,
-    plan: impl Fn(&Process, &Communicator) -> Result<Plan>,
-    called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
-    between: impl FnOnce(Guard) -> Result<()>,
-) -> Result<()> {
-    let mut process = lock();
-    if let Form::Blocking = form
-        && let Some(bound) = process.planner.repeated(&call)
-    {
-        let mut place = process.agreement_scope(call.communicator)?;
-        process.take_turn(&mut place, bound.schedule());
-        return weft_mpi::collective::run(process, place, bound);
-    }
-    let comm = MPI_Comm(call.communicator);
-    process = try_multicast(form, process, comm, call.operation)?;
-    run_either_from(form, process, comm, Some(&call), plan, called, between)
-}
-
-/// The same, when the lock is held already; a blocking `call` is kept for those that repeat it.
-#[inline]
-fn run_either_from(
-    form: Form,
-    process: Guard,
-    comm: MPI_Comm,
-    call: Option<&planner::Call>,
-    plan: impl Fn(&Process, &Communicator) -> Result<Plan>,
-    called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
-    between: impl FnOnce(Guard) -> Result<()>,
-) -> Result<()> {
-    if process.objects.communicator(comm.0)?.inter.is_some() {
-        return between(process);
-    }
-    run_from(form, process, comm, call, plan, called)
-}
-
-/// Of what a repeatable call consists.
-fn call(operation: choice::Operation, comm: MPI_Comm, send: Part, receive: Part) -> planner::Call {
-    let words = |part: Part| (part.buffer.addr(), part.count, part.datatype.0);
-    planner::Call { operation, communicator: comm.0, send: words(send), receive: words(receive), by: (0, 0) }
-}
-
-/// The same, when the lock is held already; a blocking `call` is kept for those that repeat it.
-#[inline]
-fn run_from(
-    form: Form,
-    process: Guard,
-    comm: MPI_Comm,
-    call: Option<&planner::Call>,
-    plan: impl Fn(&Process, &Communicator) -> Result<Plan>,
-    called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
-) -> Result<()> {
-    let bind = |process: &Process| {
-        let (schedule, arguments) = plan(process, process.objects.communicator(comm.0)?.check_collective()?)?;
-        // SAFETY: `Buffer::new` was promised what count and datatype say, until the operation is complete.
-        // The schedule was planned for just these, and `weft_mpi` uses it under the process lock, and until
-        // then.
-        Ok(Arc::new(unsafe { Bound::new(schedule, arguments) }))
-    };
-    if let Form::Persistent(request) = form {
-        return make_persistent(request, process, comm, bind, called);
-    }
-    let bound = process.planner.at_most(in_memory(form), || bind(&process))?;
-    if let (Form::Blocking, Some(call), false) = (form, call, process.checks_calls) {
-        process.keep_call(call, &bound);
-    }
-    run_bound(form, process, comm, |process| process.agreement_scope(comm.0), |_, _| bound, called)
-}
-
-/// Where a collective of this form may go through the memory that processes share in the order in which they call.
-const fn in_memory(form: Form) -> InMemory {
-    match form {
-        Form::Blocking => InMemory::Everywhere,
-        Form::Nonblocking(_) => InMemory::OnOneNode,
-        Form::Persistent(_) => InMemory::Nowhere,
-    }
-}
-
-/// Makes a persistent collective of what `bind` binds: planned for a slot of its own in the memory of each node, and, where the processes find that
-/// there is none for it, once more without.
-fn make_persistent(
-    request: Out<MPI_Request>,
-    mut process: Guard,
-    comm: MPI_Comm,
-    bind: impl Fn(&Process) -> Result<Arc<Bound>>,
-    called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
-) -> Result<()> {
-    let mut bound = process.planner.apart(|| bind(&process))?;
-    if process.checks_calls {
-        let call = called(&process, process.objects.communicator(comm.0)?)?;
-        let comparison = process.agreement_scope(comm.0)?;
-        process = check::check_now(process, comparison, call)?;
-    }
-    let place = process.agreement_scope(comm.0)?;
-    let agreed;
-    (process, agreed) = weft_mpi::communicator::agree_on_slot(process, comm.0, &bound)?;
-    let slot = match agreed {
-        Agreed::NotNeeded => None,
-        Agreed::Slot(slot) => slot,
-        Agreed::NoneFree => {
-            bound = process.planner.by_messages(|| bind(&process))?;
-            None
-        }
-    };
-    let handle = process.make_persistent_collective(place, bound, slot)?;
-    process.signal();
-    request.set(MPI_Request(handle));
-    Ok(())
-}
-
-/// Does what the form asks with what `bind` binds for the place that `scope` gives. Where calls are compared, that is done first.
-#[inline]
-fn run_bound(
-    form: Form,
-    mut process: Guard,
-    comm: MPI_Comm,
-    scope: impl FnOnce(&mut Process) -> Result<CollectiveScope>,
-    bind: impl FnOnce(&Process, &CollectiveScope) -> Arc<Bound>,
-    called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
-) -> Result<()> {
-    if process.checks_calls {
-        let call = called(&process, process.objects.communicator(comm.0)?)?;
-        let comparison = process.agreement_scope(comm.0)?;
-        if let Form::Nonblocking(request) = form {
-            let mut place = scope(&mut process)?;
-            let bound = bind(&process, &place);
-            process.take_turn(&mut place, bound.schedule());
-            let handle = process.start_checked(comparison, place, bound, call)?;
-            process.signal();
-            request.set(MPI_Request(handle));
-            return Ok(());
-        }
-        process = check::check_now(process, comparison, call)?;
-    }
-    let mut place = scope(&mut process)?;
-    let bound = bind(&process, &place);
-    process.take_turn(&mut place, bound.schedule());
-    start(form, process, place, bound)
-}
+use weft_mpi::planner;
+use weft_mpi::process::{Process, lock};
 
 fn negative_count(count: i64) -> Error {
     Error::new(MPI_ERR_COUNT, format!("the count is {count}; it must not be negative"))
-}
-
-/// Does what the form asks with `bound` among the processes of `place`.
-#[inline]
-fn start(form: Form, mut process: Guard, place: CollectiveScope, bound: impl Into<Arc<Bound>>) -> Result<()> {
-    let bound = bound.into();
-    let (handle, request) = match form {
-        Form::Blocking => return weft_mpi::collective::run(process, place, bound),
-        Form::Nonblocking(request) => (process.start_collective(place, bound)?, request),
-        Form::Persistent(request) => (process.make_persistent_collective(place, bound, None)?, request),
-    };
-    process.signal();
-    request.set(MPI_Request(handle));
-    Ok(())
 }
 
 /// MPI_Barrier (MPI-5.0 §6.3).

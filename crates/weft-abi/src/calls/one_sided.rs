@@ -1,6 +1,7 @@
 //! One-sided communication (MPI-5.0 §12): windows and what synchronizes them; what moves data is in
 //! `one_sided/operations.rs`.
 
+mod operands;
 pub(crate) mod operations;
 
 use crate::arguments::*;

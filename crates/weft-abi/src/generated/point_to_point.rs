@@ -297,7 +297,7 @@ entry! { MPI_Improbe PMPI_Improbe(
         check::pointer("flag", flag)?;
         check::pointer("message", message)?;
         unsafe {
-            crate::calls::point_to_point::improbe(
+            crate::calls::point_to_point::probes::improbe(
                 source, tag, comm, Out::new(flag), Out::new(message), InOut::if_wanted(status)
             )
         }
@@ -316,7 +316,7 @@ entry! { MPI_Imrecv PMPI_Imrecv(
         check::pointer("message", message)?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::point_to_point::imrecv(
+            crate::calls::point_to_point::probes::imrecv(
                 Buffer::new(buf), i64::from(count), datatype, InOut::new(message), Out::new(request)
             )
         }
@@ -335,7 +335,7 @@ entry! { MPI_Imrecv_c PMPI_Imrecv_c(
         check::pointer("message", message)?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::point_to_point::imrecv(
+            crate::calls::point_to_point::probes::imrecv(
                 Buffer::new(buf), count, datatype, InOut::new(message), Out::new(request)
             )
         }
@@ -351,7 +351,11 @@ entry! { MPI_Iprobe PMPI_Iprobe(
 ) -> c_int {
     call(Function::Iprobe, Scope::Comm(comm), || {
         check::pointer("flag", flag)?;
-        unsafe { crate::calls::point_to_point::iprobe(source, tag, comm, Out::new(flag), InOut::if_wanted(status)) }
+        unsafe {
+            crate::calls::point_to_point::probes::iprobe(
+                source, tag, comm, Out::new(flag), InOut::if_wanted(status)
+            )
+        }
     })
 } }
 
@@ -643,7 +647,7 @@ entry! { MPI_Mprobe PMPI_Mprobe(
     call(Function::Mprobe, Scope::Comm(comm), || {
         check::pointer("message", message)?;
         unsafe {
-            crate::calls::point_to_point::mprobe(
+            crate::calls::point_to_point::probes::mprobe(
                 source, tag, comm, Out::new(message), InOut::if_wanted(status)
             )
         }
@@ -661,7 +665,7 @@ entry! { MPI_Mrecv PMPI_Mrecv(
         check::count("count", i64::from(count))?;
         check::pointer("message", message)?;
         unsafe {
-            crate::calls::point_to_point::mrecv(
+            crate::calls::point_to_point::probes::mrecv(
                 Buffer::new(buf), i64::from(count), datatype, InOut::new(message), InOut::if_wanted(status)
             )
         }
@@ -679,7 +683,7 @@ entry! { MPI_Mrecv_c PMPI_Mrecv_c(
         check::count("count", count)?;
         check::pointer("message", message)?;
         unsafe {
-            crate::calls::point_to_point::mrecv(
+            crate::calls::point_to_point::probes::mrecv(
                 Buffer::new(buf), count, datatype, InOut::new(message), InOut::if_wanted(status)
             )
         }
@@ -688,7 +692,7 @@ entry! { MPI_Mrecv_c PMPI_Mrecv_c(
 
 entry! { MPI_Probe PMPI_Probe(source: c_int, tag: c_int, comm: MPI_Comm, status: *mut MPI_Status) -> c_int {
     call(Function::Probe, Scope::Comm(comm), || {
-        unsafe { crate::calls::point_to_point::probe(source, tag, comm, InOut::if_wanted(status)) }
+        unsafe { crate::calls::point_to_point::probes::probe(source, tag, comm, InOut::if_wanted(status)) }
     })
 } }
 
