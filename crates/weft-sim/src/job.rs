@@ -5,18 +5,17 @@
 //! |---|---|
 //! | `program`, `draw`, `shrink` | what each thread calls; by chance; made smaller |
 //! | `platform`, `node`, `board`, `network` | the carriers: clock, frames and posted receives of a node, packets |
-//! | `construct` | how engines are put together |
-//! | `process`, `calls`, `collectives` | threads that call, wait and sleep; each call; schedules |
-//! | `windows` | one-sided operations: what is called, and an oracle of what may come of it |
-//! | `shape`, `wild`, `check` | what must be where; who may have got what; what must hold always and at the end |
+//! | `machine`, `construct` | what a job runs on; how engines are put together |
+//! | `process` | threads that call, wait and sleep; each call; what must hold always and at the end |
+//! | `collectives`, `windows` | what they do, and an oracle of what may come of it |
+//! | `shape`, `wild` | what must be where; who may have got what |
 //! | `play` | turns, until everything is over |
 
 mod board;
-mod calls;
-mod check;
 mod collectives;
 mod construct;
 mod draw;
+mod machine;
 mod network;
 mod node;
 mod platform;

@@ -1,30 +1,20 @@
-//! Collective operations of a simulated process: buffers, schedules, and what must be in the buffers afterwards, by the definition of each
-//! operation (MPI-5.0 §6).
+//! What collective operations of a simulated process do: their schedules, and what must be in the buffers afterwards by
+//! the definition of each operation (MPI-5.0 §6). `process/collectives.rs` runs them.
 
-use super::construct::{self, Carriers, SimEngine};
-use super::process::{Checked, Proc};
-use super::program::{Collective, Kind, Step};
+mod items;
+
+use super::program::{Collective, Kind};
 use super::shape::content;
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, LazyLock};
-use weft_core::collective::choice::{Choices, Layout as Places, Multicast, Operation as Chooses, Table};
+pub(super) use items::{Array, item};
+use items::{ITEM, parts, shape};
+use std::sync::LazyLock;
+use weft_core::collective::choice::{Choices, Layout as Places, Operation as Chooses, Table};
 use weft_core::collective::select::{
     AllgatherAlgorithm, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm, GatherAlgorithm,
     ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm, Tree, WHOLE,
 };
 use weft_core::collective::{self as core, Blocks, Chosen, ElementShape, Items, Schedule, TypedBlocks};
-use weft_core::layout::{Element, Layout};
 use weft_core::reduce::Op;
-use weft_engine::arguments::{Arguments, CollectiveScope, Datatype, Operation, SharedDatatype};
-use weft_engine::group::Group;
-use weft_engine::memory::{Address, Bound, Scratch, SharedBuffer};
-use weft_engine::request::State;
-use weft_engine::schedules::{Cursor, Progress};
-
-/// Packed bytes of an item.
-const ITEM: usize = 8;
-/// Bytes around what may be touched.
-const GUARD: usize = 64;
 
 /// Trees, with the bytes of their segments.
 const TREES: [(Tree, u64); 7] = [
@@ -37,134 +27,8 @@ const TREES: [(Tree, u64); 7] = [
     (Tree::Linear, WHOLE),
 ];
 
-/// The datatype of items: eight bytes, or eight bytes in two parts.
-struct Item {
-    layout: Layout,
-    element: Option<Element>,
-    handle: AtomicUsize,
-}
-
-impl Datatype for Item {
-    fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
-    fn element(&self) -> Option<Element> {
-        self.element
-    }
-
-    fn handle(&self) -> &AtomicUsize {
-        &self.handle
-    }
-}
-
-/// Where the parts of an item are, and the bytes from one to the next.
-fn parts(strided: bool) -> (&'static [(usize, usize)], usize) {
-    if strided { (&[(1, 3), (6, 5)], 16) } else { (&[(0, ITEM)], ITEM) }
-}
-
-fn item(strided: bool) -> SharedDatatype {
-    let (layout, element) = if strided {
-        let byte = Layout::element(Element::UInt8);
-        let blocks: Vec<(i64, u64)> = parts(true).0.iter().map(|(at, length)| (*at as i64, *length as u64)).collect();
-        let parts = Layout::indexed(&blocks, &byte).expect("two small blocks can be described");
-        (Layout::resized(&parts, 0, 16).expect("16 bytes are no overflow"), None)
-    } else {
-        (Layout::element(Element::Int64), Some(Element::Int64))
-    };
-    Arc::new(Item { layout, element, handle: AtomicUsize::new(0) })
-}
-
-fn shape(layout: &Layout) -> ElementShape {
-    ElementShape {
-        extent: layout.extent(),
-        true_lb: layout.true_lb(),
-        true_extent: layout.true_extent(),
-        size: layout.size(),
-        contiguous: layout.is_contiguous(2),
-    }
-}
-
-/// Items in memory, and what lies around them.
-struct Array {
-    buffer: SharedBuffer,
-    strided: bool,
-    background: u64,
-}
-
-impl Array {
-    fn new(items: u64, strided: bool, background: u64) -> Self {
-        let buffer = SharedBuffer::new(items as usize * parts(strided).1 + 2 * GUARD);
-        buffer.write(0, content(background, buffer.len()));
-        Self { buffer, strided, background }
-    }
-
-    /// Packed items, from number `first` on.
-    fn put(&self, first: u64, packed: &[u8]) {
-        let (parts, extent) = parts(self.strided);
-        for (at, item) in packed.chunks(ITEM).enumerate() {
-            let base = GUARD + (first as usize + at) * extent;
-            let mut from = 0;
-            for (offset, length) in parts {
-                self.buffer.write(base + offset, &item[from..from + length]);
-                from += length;
-            }
-        }
-    }
-
-    fn address(&self) -> Address {
-        self.buffer.address(GUARD)
-    }
-
-    /// Whether there is nothing but these items and the background.
-    fn check(&self, items: &[(u64, Vec<u8>)]) -> Checked<()> {
-        let length = self.buffer.len();
-        let expected = Self { buffer: SharedBuffer::new(length), strided: self.strided, background: self.background };
-        expected.buffer.write(0, content(self.background, length));
-        items.iter().for_each(|(first, packed)| expected.put(*first, packed));
-        let (mut found, mut wanted) = (vec![0; length], vec![0; length]);
-        self.buffer.read(0, &mut found);
-        expected.buffer.read(0, &mut wanted);
-        if found == wanted {
-            return Ok(());
-        }
-        let differ: Vec<usize> = (0..length).filter(|at| found[*at] != wanted[*at]).collect();
-        let (first, last) = (differ[0] as i64 - GUARD as i64, differ[differ.len() - 1] as i64 - GUARD as i64);
-        Err(format!("{} bytes at {first} to {last} are wrong", differ.len()))
-    }
-}
-
-/// A collective under way.
-pub(super) struct Running {
-    id: u32,
-    collective: Collective,
-    request: usize,
-    cursor: Cursor,
-    outcome: Option<Result<(), String>>,
-    send: Array,
-    receive: Array,
-    sent: Vec<(u64, Vec<u8>)>,
-    /// What the receive buffer holds in the end; `None`: that is not said.
-    expected: Option<Vec<(u64, Vec<u8>)>>,
-}
-
-impl Running {
-    /// Goes as far as it can.
-    pub(super) fn advance(&mut self, engine: &mut SimEngine) {
-        if self.outcome.is_some() {
-            return;
-        }
-        self.outcome = match self.cursor.advance(engine) {
-            Progress::Waits => return,
-            Progress::Complete => Some(Ok(())),
-            Progress::Failed(error) => Some(Err(error.to_string())),
-        };
-        engine.messages.complete(self.request);
-    }
-}
-
 /// A collective as one process sees it.
-struct View {
+pub(super) struct View {
     /// Where the processes are, if broadcasts between nodes are multicast.
     multicast: Option<Places>,
     collective: Collective,
@@ -174,16 +38,16 @@ struct View {
 }
 
 /// What is to be done, with what, and what must come of it.
-struct Plan {
-    schedule: Schedule,
-    send_items: u64,
-    receive_items: u64,
-    send: Vec<(u64, Vec<u8>)>,
-    expected: Option<Vec<(u64, Vec<u8>)>>,
+pub(super) struct Plan {
+    pub(super) schedule: Schedule,
+    pub(super) send_items: u64,
+    pub(super) receive_items: u64,
+    pub(super) send: Vec<(u64, Vec<u8>)>,
+    pub(super) expected: Option<Vec<(u64, Vec<u8>)>>,
 }
 
 impl View {
-    fn new(collective: Collective, rank: u32, size: u32, multicast: Option<Places>) -> Self {
+    pub(super) fn new(collective: Collective, rank: u32, size: u32, multicast: Option<Places>) -> Self {
         // Different for each rank, some of them nothing.
         let count = |rank: u64| (collective.count + 5 * rank) % (collective.count + 3);
         Self { multicast, collective, rank, size, counts: (0..u64::from(size)).map(count).collect() }
@@ -207,7 +71,7 @@ impl View {
         Some(Chosen { choices: &CHOICES, layout })
     }
 
-    fn op(&self) -> Op {
+    pub(super) fn op(&self) -> Op {
         [Op::Sum, Op::Max, Op::BXor, Op::BAnd][self.collective.id as usize % 4]
     }
 
@@ -237,7 +101,7 @@ impl View {
         places
     }
 
-    fn plan(&self) -> Plan {
+    pub(super) fn plan(&self) -> Plan {
         match self.collective.kind {
             Kind::Barrier | Kind::Bcast | Kind::Gather | Kind::Gatherv | Kind::Scatter | Kind::Scatterv => {
                 self.rooted()
@@ -544,119 +408,5 @@ impl View {
             }
         };
         Plan { schedule, send_items: total, receive_items, send: vec![(0, self.items(rank, 0, total))], expected }
-    }
-}
-
-impl Proc {
-    /// Begins a collective.
-    pub(super) fn start_collective(&mut self, role: usize, step: &Step, collective: &Collective) -> Checked<()> {
-        let members: Vec<_> = self.comms[role][step.comm].members.iter().map(|member| self.peer(*member)).collect();
-        let part = collective.part.map(|part| part.ranks());
-        let members = match &part {
-            Some(ranks) => ranks.iter().map(|rank| members[*rank as usize]).collect(),
-            None => members,
-        };
-        let group = Group::new(members, self.peer(self.rank));
-        let Some(rank) = group.rank else { return Err("a collective of others".into()) };
-        let reduces = !matches!(
-            collective.kind,
-            Kind::Barrier
-                | Kind::Bcast
-                | Kind::Gather
-                | Kind::Gatherv
-                | Kind::Scatter
-                | Kind::Scatterv
-                | Kind::Allgather
-                | Kind::Allgatherv
-                | Kind::Alltoall
-                | Kind::Alltoallv
-                | Kind::Alltoallw
-        );
-        // A predefined operation has a predefined datatype.
-        let collective = Collective { strided: collective.strided && !reduces, ..*collective };
-        let multicast = self.multicast_nodes.as_ref().filter(|_| part.is_none()).and_then(|nodes| {
-            let nodes = construct::members(nodes, &self.comms[role][step.comm].members);
-            let is_apart = nodes.iter().any(|node| *node > 0);
-            is_apart.then(|| Places::of(nodes).with_multicast(Multicast::Asked))
-        });
-        let view = View::new(collective, rank, group.size(), multicast);
-        let plan = view.plan();
-        let send = Array::new(plan.send_items, collective.strided, u64::from(collective.id) | 1 << 58);
-        let receive = Array::new(plan.receive_items, collective.strided, u64::from(collective.id) | 1 << 57);
-        plan.send.iter().for_each(|(first, packed)| send.put(*first, packed));
-        if collective.kind == Kind::Bcast && rank as usize == collective.root {
-            plan.expected.iter().flatten().for_each(|(first, packed)| receive.put(*first, packed));
-        }
-        let scratch = SharedBuffer::new(plan.schedule.scratch as usize);
-        for buffer in [&send.buffer, &receive.buffer, &scratch] {
-            self.memory.register(Carriers::pid(self.rank), buffer);
-        }
-        let of = item(collective.strided);
-        let arguments = Arguments {
-            send: send.address(),
-            receive: receive.address(),
-            send_type: Some(of.clone()),
-            receive_type: Some(of.clone()),
-            send_types: vec![of.clone(); group.members.len()],
-            receive_types: vec![of; group.members.len()],
-            operation: Some(Operation::Predefined(view.op())),
-        };
-        let place = CollectiveScope {
-            communicator: 0,
-            context: step.context + 1,
-            // Whole communicators have the other tags.
-            tag: if part.is_some() { 0 } else { collective.id as i32 },
-            group,
-            rank,
-            sources: part.map(Arc::from),
-            turn: None,
-        };
-        let request = self.engine.messages.add(State::Collective, 0).map_err(|error| error.to_string())?;
-        let cursor = {
-            let bound = Arc::new(Bound::shared(plan.schedule, arguments));
-            Cursor::in_scratch(place, bound, Scratch::shared(scratch))
-        };
-        *self.entered.borrow_mut().entry(collective.id).or_default() += 1;
-        let mut running = Running {
-            id: collective.id,
-            collective,
-            request,
-            cursor,
-            outcome: None,
-            send,
-            receive,
-            sent: plan.send,
-            expected: plan.expected,
-        };
-        running.advance(&mut self.engine);
-        self.running.push(running);
-        Ok(())
-    }
-
-    /// Whether a collective is complete; it is checked then.
-    pub(super) fn end_collective(&mut self, id: u32) -> Checked<bool> {
-        let Some(at) = self.running.iter().position(|running| running.id == id) else {
-            return Err(format!("collective {id} is gone"));
-        };
-        if self.running[at].outcome.is_none() {
-            return Ok(false);
-        }
-        let Running { collective, request, cursor, outcome, send, receive, sent, expected, .. } =
-            self.running.remove(at);
-        self.engine.messages.forget(request);
-        let size = cursor.place().group.size() as usize;
-        cursor.abandon(&mut self.engine);
-        let wrong = |what: String| format!("{collective:?}: {what}");
-        if let Some(Err(error)) = outcome {
-            return Err(wrong(error));
-        }
-        if collective.kind == Kind::Barrier && self.entered.borrow().get(&id) != Some(&size) {
-            return Err(wrong("one has left before all have entered".into()));
-        }
-        send.check(&sent).map_err(|what| wrong(format!("the send buffer: {what}")))?;
-        if let Some(expected) = expected {
-            receive.check(&expected).map_err(|what| wrong(format!("the receive buffer: {what}")))?;
-        }
-        Ok(true)
     }
 }

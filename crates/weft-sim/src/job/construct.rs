@@ -1,9 +1,11 @@
 //! How the engines of a simulated job are put together: the one place that knows what an engine is made of.
 
-use super::network::{Medium, Network, Wires, address};
-use super::node::{Habits, NodeMemory, SharedMemory, SimNode};
+use super::machine::{Machine, members};
+use super::network::{Network, address};
+use super::node::{NodeMemory, SharedMemory, SimNode};
 use super::platform::{Clock, Moments, Virtual};
 use super::program::Comm;
+use super::windows::Windows;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -18,51 +20,13 @@ use weft_engine::engine::{Engine, NewGroup, Parts, Ways};
 use weft_engine::group::{Group, PeerId};
 use weft_engine::memory::InProcess;
 use weft_engine::peers::{NewPeer, Route};
-use weft_engine::protocols::{CostModel, EAGER_LIMIT};
+use weft_engine::protocols::EAGER_LIMIT;
 
 /// Memory for messages before their receives, beyond credit: little, so that senders get it and run out of it.
 pub(super) const UNEXPECTED_BYTES: u64 = 64 << 10;
 
 /// An engine in virtual time.
 pub(super) type SimEngine = Engine<Virtual>;
-
-/// What a job consists of, and what it runs on.
-#[derive(Clone, Debug)]
-pub(super) struct Machine {
-    /// The node of each process.
-    pub(super) nodes: Vec<usize>,
-    pub(super) habits: Habits,
-    /// Processes of a node copy from each other's memory.
-    pub(super) single_copy: bool,
-    pub(super) eager_limit: u64,
-    /// What moving bytes costs, as each process believes.
-    pub(super) costs: Vec<CostModel>,
-    pub(super) wires: Wires,
-    /// Interfaces that carry frames.
-    pub(super) raw: u8,
-    pub(super) has_udp: bool,
-    pub(super) window_packets: u32,
-    pub(super) sealed: bool,
-    pub(super) peer_timeout: Duration,
-    /// Passes of others inside a pass, and threads that want the lock; cases per million.
-    pub(super) turns: u32,
-    pub(super) contended: u32,
-    pub(super) ticks_per_look: u64,
-}
-
-impl Machine {
-    pub(super) fn ranks(&self) -> usize {
-        self.nodes.len()
-    }
-
-    pub(super) fn is_alone(&self) -> bool {
-        self.nodes.iter().all(|node| *node == self.nodes[0])
-    }
-
-    fn media(&self) -> Vec<Medium> {
-        (0..self.raw).map(Medium::Frames).chain(self.has_udp.then_some(Medium::Udp)).collect()
-    }
-}
 
 /// What the engines of a job have in common.
 pub(super) struct Carriers {
@@ -76,7 +40,7 @@ pub(super) struct Carriers {
     pub(super) places: Vec<usize>,
     /// How many processes have entered each collective.
     pub(super) entered: Rc<RefCell<BTreeMap<u32, usize>>>,
-    pub(super) windows: super::windows::Windows,
+    pub(super) windows: Windows,
 }
 
 impl Carriers {
@@ -96,7 +60,7 @@ impl Carriers {
             nodes: nodes.collect(),
             places: (0..ranks).map(|rank| on_node(machine.nodes[rank], rank)).collect(),
             entered: Rc::default(),
-            windows: super::windows::truths(),
+            windows: Windows::default(),
             clock,
         }
     }
@@ -196,19 +160,6 @@ pub(super) fn join_group(engine: &mut SimEngine, machine: &Machine, own: usize, 
         peer_timeout: machine.peer_timeout,
     };
     engine.join_group(new).expect("every process that is simulated has a carrier with groups");
-}
-
-/// The nodes of these processes, numbered as they come.
-pub(super) fn members(nodes: &[usize], processes: &[usize]) -> Vec<u32> {
-    let mut known: Vec<usize> = Vec::new();
-    let number = |process: &usize| {
-        let node = nodes[*process];
-        known.iter().position(|of| *of == node).unwrap_or_else(|| {
-            known.push(node);
-            known.len() - 1
-        }) as u32
-    };
-    processes.iter().map(number).collect()
 }
 
 /// How an engine names a process.

@@ -1,6 +1,6 @@
 //! Programs by chance: each part is drawn for itself from the seed.
 
-use super::construct::Machine;
+use super::machine::Machine;
 use super::network::{Break, Multicast, Ordered, Placing, Wires};
 use super::node::Habits;
 use super::program::{Block, Collective, Comm, Death, How, Kind, Message, Pace, Part, Program, Role, WildReceive};

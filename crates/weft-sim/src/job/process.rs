@@ -1,16 +1,21 @@
 //! A simulated process: an engine, and threads that call it as programs call MPI. What `weft-mpi` does around the engine is here in a few
 //! lines: who waits spins and then sleeps on behalf of all, and a thread of its own makes progress while the program computes.
 
+mod calls;
+mod check;
+mod collectives;
 mod waits;
+mod windows;
 
-use super::calls::{Done, Live, Waiting};
-use super::collectives::Running;
 use super::construct::{self, Carriers, SimEngine};
 use super::node::SharedMemory;
 use super::platform::Clock;
 use super::program::{Call, Comm, Pace, Program, Step};
 use super::shape::Placed;
+use super::windows::Windows;
 use crate::random::Random;
+use calls::{Done, Live, Persistent, Waiting, WildBlocks};
+use collectives::Running;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -18,6 +23,7 @@ use waits::{Sleeping, Spin, Watched};
 use weft_core::wire::Secret;
 use weft_engine::memory::InProcess;
 use weft_engine::waiting::{Backoff, Coverage, Learned, Waiters};
+use windows::LiveWindow;
 
 /// What goes wrong, in a sentence.
 pub(super) type Checked<T> = Result<T, String>;
@@ -63,29 +69,29 @@ pub(super) struct Proc {
     watched: Watched,
     collectives_seen: u64,
     /// Operations under way, by the name of their message; sends and receives.
-    pub(super) sends: BTreeMap<u32, Live>,
-    pub(super) receives: BTreeMap<u32, Live>,
-    pub(super) running: Vec<Running>,
-    pub(super) entered: Rc<RefCell<BTreeMap<u32, usize>>>,
+    sends: BTreeMap<u32, Live>,
+    receives: BTreeMap<u32, Live>,
+    running: Vec<Running>,
+    entered: Rc<RefCell<BTreeMap<u32, usize>>>,
     /// Windows that are open, by role and number, and what all processes know of windows.
-    pub(super) windows: BTreeMap<(usize, u32), super::windows::LiveWindow>,
-    pub(super) truths: super::windows::Windows,
+    windows: BTreeMap<(usize, u32), LiveWindow>,
+    truths: Windows,
     /// Persistent requests of each role.
-    pub(super) persistent: BTreeMap<usize, Vec<super::calls::Persistent>>,
+    persistent: BTreeMap<usize, Vec<Persistent>>,
     /// Whether a send was cancelled, by its message.
-    pub(super) cancelled: BTreeMap<u32, bool>,
+    cancelled: BTreeMap<u32, bool>,
     /// What has been received, which must stay as it is.
-    pub(super) received: Vec<Done>,
+    received: Vec<Done>,
     /// Buffers of sends that are complete: nobody may read them.
-    pub(super) spent: Vec<Placed>,
+    spent: Vec<Placed>,
     /// Members of the role's wild blocks, for the oracle.
-    pub(super) wild: super::calls::WildBlocks,
+    wild: WildBlocks,
     /// The process that this one may lose.
     pub(super) mortal: Option<usize>,
     /// The node of each process, if broadcasts between nodes are multicast.
-    pub(super) multicast_nodes: Option<Vec<usize>>,
+    multicast_nodes: Option<Vec<usize>>,
     /// The network adds nothing to what is sent, and changes nothing.
-    pub(super) faithful: bool,
+    faithful: bool,
     pub(super) dead: bool,
     pub(super) trace: bool,
     /// Everything has been called, and the process waits for the others.
@@ -134,12 +140,12 @@ impl Proc {
             running: Vec::new(),
             entered: carriers.entered.clone(),
             windows: BTreeMap::new(),
-            truths: carriers.windows(),
+            truths: carriers.windows.clone(),
             persistent: BTreeMap::new(),
             cancelled: BTreeMap::new(),
             received: Vec::new(),
             spent: Vec::new(),
-            wild: super::calls::WildBlocks::new(program, rank),
+            wild: WildBlocks::new(program, rank),
             mortal: program.loses(rank),
             multicast_nodes: program.machine.wires.multicast.map(|_| program.machine.nodes.clone()),
             faithful: program.machine.wires.nuisances.is_empty(),

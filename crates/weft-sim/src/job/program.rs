@@ -10,7 +10,7 @@
 //! is started before anything is awaited, each process knows how many messages come to it, receives with wildcards what its receives
 //! do not want, and cancels the receives that are left over.
 
-use super::construct::Machine;
+use super::machine::Machine;
 use super::shape::Shape;
 use super::windows::{WindowBlock, WindowCall, WindowStep};
 use weft_engine::request::Mode;
@@ -369,9 +369,10 @@ impl Script<'_> {
         for step in block.script(own, members.len()) {
             match step {
                 WindowStep::Compute(nanoseconds) => self.compute(block.comm, nanoseconds),
-                WindowStep::Barrier(barrier) => {
+                WindowStep::Barrier(id) => {
+                    let barrier = barrier(id);
                     self.push(block.comm, Call::StartCollective(barrier));
-                    self.push(block.comm, Call::AwaitCollective(barrier.id));
+                    self.push(block.comm, Call::AwaitCollective(id));
                 }
                 WindowStep::Call(call) => {
                     self.push_in(block.comm, window_context(self.number, block.id), Call::Window(block.id, call));
@@ -486,4 +487,8 @@ impl Script<'_> {
             list.iter().for_each(|collective| self.push(comm, Call::AwaitCollective(collective.id)));
         }
     }
+}
+
+fn barrier(id: u32) -> Collective {
+    Collective { id, kind: Kind::Barrier, root: 0, count: 0, algorithm: 0, strided: false, part: None }
 }

@@ -5,21 +5,18 @@
 //! it puts in one epoch lies in one half of it, and what it gets in the other. A process has one lock at a time, and waits for nothing but the
 //! window's other processes while it has it.
 
-mod calls;
 mod truth;
 
-use super::program::{Collective, Kind};
 use super::shape::Shape;
 use crate::random::Random;
-pub(super) use calls::{LiveWindow, WindowWait};
-pub(super) use truth::{Windows, truths};
+pub(super) use truth::{Truth, Windows, summand};
 
 /// The cell from which counting fetches; that which is replaced; that which a lock protects.
-const COUNTER: u64 = 0;
-const REPLACED: u64 = 8;
-const PROTECTED: u64 = 16;
+pub(super) const COUNTER: u64 = 0;
+pub(super) const REPLACED: u64 = 8;
+pub(super) const PROTECTED: u64 = 16;
 /// Cells that are added to, behind these.
-const ADDED: u64 = 32;
+pub(super) const ADDED: u64 = 32;
 /// Puts of one process at another in one epoch, each in a slot of its own.
 const SLOTS: u64 = 3;
 /// Ids of what windows do: no message has them.
@@ -145,7 +142,8 @@ pub(super) enum WindowCall {
 /// What process `own` of `members` calls: on the window, a barrier, or it computes.
 pub(super) enum WindowStep {
     Call(WindowCall),
-    Barrier(Collective),
+    /// The barrier of this number.
+    Barrier(u32),
     Compute(u64),
 }
 
@@ -215,11 +213,11 @@ impl WindowBlock {
                 }
                 _ => {}
             }
-            steps.extend(epoch.barrier.map(|id| Barrier(barrier(id))));
+            steps.extend(epoch.barrier.map(Barrier));
         }
         if let Some(id) = self.end {
             steps.push(Call(WindowCall::Finish));
-            steps.push(Barrier(barrier(id)));
+            steps.push(Barrier(id));
             steps.push(Call(WindowCall::Close));
         }
         steps
@@ -244,10 +242,6 @@ impl WindowBlock {
             self.epochs.pop();
         }
     }
-}
-
-fn barrier(id: u32) -> Collective {
-    Collective { id, kind: Kind::Barrier, root: 0, count: 0, algorithm: 0, strided: false, part: None }
 }
 
 /// A window by chance, for `members` processes of the communicator `comm`.

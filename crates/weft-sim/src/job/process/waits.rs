@@ -1,8 +1,7 @@
 //! How a simulated process waits: carries out what `weft_engine::waiting` decides, as `weft-mpi` does. Some programs look only a few times
 //! before they sleep: more of them can be played, and more of what happens asleep.
 
-use super::{Checked, Phase, Proc};
-use crate::job::calls::Waiting;
+use super::{Checked, Phase, Proc, Waiting};
 use weft_core::time::{Duration, Instant};
 use weft_engine::engine::SleepOn;
 use weft_engine::waiting::{

@@ -1,6 +1,5 @@
 //! What all processes together know of windows: their memory, and what must be in it.
 
-use super::super::construct::Carriers;
 use super::{ADDED, COUNTER, PROTECTED, REPLACED, SLOTS, WindowBlock};
 use crate::random::mix;
 use std::cell::RefCell;
@@ -13,39 +12,34 @@ use weft_engine::transport::RemoteMemory;
 /// All windows of a job, by role and number.
 pub(in crate::job) type Windows = Rc<RefCell<BTreeMap<(usize, u32), Truth>>>;
 
-/// No windows yet.
-pub(in crate::job) fn truths() -> Windows {
-    Windows::default()
-}
-
 /// What is known of one window.
 pub(in crate::job) struct Truth {
-    pub(super) parts: Vec<Part>,
+    pub(in crate::job) parts: Vec<Part>,
 }
 
 /// One process's part.
-pub(super) struct Part {
-    pub(super) buffer: SharedBuffer,
+pub(in crate::job) struct Part {
+    pub(in crate::job) buffer: SharedBuffer,
     /// What its carrier calls it, if those of others may access it.
-    pub(super) remote: Option<RemoteMemory>,
+    pub(in crate::job) remote: Option<RemoteMemory>,
     /// What each process has put there, its strip.
-    pub(super) strips: Vec<Vec<u8>>,
+    pub(in crate::job) strips: Vec<Vec<u8>>,
     /// In which epoch each last put to either half of its strip.
-    pub(super) put_in: Vec<[usize; 2]>,
+    pub(in crate::job) put_in: Vec<[usize; 2]>,
     /// What has been added to each cell, by everybody.
-    pub(super) added: Vec<u64>,
+    pub(in crate::job) added: Vec<u64>,
     /// How often the counter was asked, and what it has said.
-    pub(super) counts: u64,
-    pub(super) counted: BTreeSet<u64>,
+    pub(in crate::job) counts: u64,
+    pub(in crate::job) counted: BTreeSet<u64>,
     /// Values that have been written, and those that were replaced.
-    pub(super) written: BTreeSet<u64>,
-    pub(super) replaced: BTreeSet<u64>,
+    pub(in crate::job) written: BTreeSet<u64>,
+    pub(in crate::job) replaced: BTreeSet<u64>,
     /// How often the protected cell was written.
-    pub(super) protected: u64,
+    pub(in crate::job) protected: u64,
 }
 
 impl Truth {
-    pub(super) fn new(block: &WindowBlock, members: usize) -> Self {
+    pub(in crate::job) fn new(block: &WindowBlock, members: usize) -> Self {
         let part = |_| Part {
             buffer: SharedBuffer::new(block.bytes(members) as usize),
             remote: None,
@@ -63,14 +57,14 @@ impl Truth {
 }
 
 impl Part {
-    pub(super) fn word(&self, at: u64) -> u64 {
+    pub(in crate::job) fn word(&self, at: u64) -> u64 {
         let mut bytes = [0; 8];
         self.buffer.read(at as usize, &mut bytes);
         u64::from_le_bytes(bytes)
     }
 
     /// What one process has put in an epoch that is over is there, as far as it has not begun to put something else to the same half of its strip.
-    pub(super) fn check_put(&self, block: &WindowBlock, of: usize, epoch: usize) -> Result<(), String> {
+    pub(in crate::job) fn check_put(&self, block: &WindowBlock, of: usize, epoch: usize) -> Result<(), String> {
         let (half, middle) = (epoch % 2, self.strips[of].len() / 2);
         if self.put_in[of][half] > epoch {
             return Ok(());
@@ -79,7 +73,7 @@ impl Part {
     }
 
     /// The strip of one process is what that one has put there.
-    pub(super) fn check_strip(&self, block: &WindowBlock, of: usize) -> Result<(), String> {
+    pub(in crate::job) fn check_strip(&self, block: &WindowBlock, of: usize) -> Result<(), String> {
         self.check_bytes(block, of, 0..self.strips[of].len())
     }
 
@@ -98,7 +92,7 @@ impl Part {
     }
 
     /// All has been done that was called; `dead`: what this one did may have been done in part.
-    pub(super) fn check(&self, block: &WindowBlock, dead: Option<usize>) -> Result<(), String> {
+    pub(in crate::job) fn check(&self, block: &WindowBlock, dead: Option<usize>) -> Result<(), String> {
         for of in (0..self.strips.len()).filter(|of| Some(*of) != dead) {
             self.check_strip(block, of)?;
         }
@@ -135,13 +129,6 @@ impl Part {
 }
 
 /// What act `id` adds to a cell.
-pub(super) fn summand(id: u32, cell: u64) -> u64 {
+pub(in crate::job) fn summand(id: u32, cell: u64) -> u64 {
     mix(u64::from(id) << 32 ^ cell) % 1000
-}
-
-impl Carriers {
-    /// What is known of all windows.
-    pub(in crate::job) fn windows(&self) -> Windows {
-        self.windows.clone()
-    }
 }

@@ -1,8 +1,8 @@
 //! What must hold in every process at all times, and at the end.
 
-use super::construct::UNEXPECTED_BYTES;
-use super::process::{Checked, Proc};
-use super::shape::content;
+use super::{Checked, Proc};
+use crate::job::construct::UNEXPECTED_BYTES;
+use crate::job::shape::content;
 use std::collections::BTreeMap;
 use weft_core::connection::Connection;
 use weft_core::flow::Counters;
@@ -61,7 +61,7 @@ impl Proc {
     ///
     /// # Errors
     /// What is not so.
-    pub(super) fn check_end(&mut self) -> Checked<()> {
+    pub(in crate::job) fn check_end(&mut self) -> Checked<()> {
         self.end_windows()?;
         let messages = &self.engine.messages;
         let requests = messages.requests.len();

@@ -1,14 +1,13 @@
 //! Persistent requests: made once, started and awaited in rounds, with other bytes in each.
 
-use super::{Live, background, text};
-use crate::job::process::{Checked, Proc};
+use super::{Checked, Live, Proc, background, text};
 use crate::job::program::{Message, Step};
 use crate::job::shape::{Placed, content};
 use weft_engine::error::ErrorClass;
 use weft_engine::request::{self, State, Status};
 
 /// One end of a message that is sent again and again.
-pub(in crate::job) struct Persistent {
+pub(in crate::job::process) struct Persistent {
     message: Message,
     is_send: bool,
     live: Live,
@@ -20,7 +19,7 @@ fn in_round(id: u32, round: u8) -> u64 {
 }
 
 impl Proc {
-    pub(in crate::job) fn make_persistent(&mut self, role: usize, step: &Step, messages: &[Message]) -> Checked<()> {
+    pub(super) fn make_persistent(&mut self, role: usize, step: &Step, messages: &[Message]) -> Checked<()> {
         let mut made = Vec::new();
         for message in messages {
             for is_send in [!message.receive_first, message.receive_first] {
@@ -54,7 +53,7 @@ impl Proc {
         Ok(())
     }
 
-    pub(in crate::job) fn start_persistent(&mut self, role: usize, round: u8) -> Checked<()> {
+    pub(super) fn start_persistent(&mut self, role: usize, round: u8) -> Checked<()> {
         for at in 0..self.persistent[&role].len() {
             let Persistent { message, is_send, live } = &self.persistent[&role][at];
             let (handle, is_send) = (live.handle, *is_send);
@@ -77,7 +76,7 @@ impl Proc {
         Ok(())
     }
 
-    pub(in crate::job) fn end_round(&mut self, role: usize, round: u8) -> Checked<bool> {
+    pub(super) fn end_round(&mut self, role: usize, round: u8) -> Checked<bool> {
         let all = &self.persistent[&role];
         if !all.iter().all(|one| self.settled(one.live.handle)) {
             return Ok(false);
@@ -118,7 +117,7 @@ impl Proc {
         Ok(true)
     }
 
-    pub(in crate::job) fn free_persistent(&mut self, role: usize) {
+    pub(super) fn free_persistent(&mut self, role: usize) {
         for one in self.persistent.remove(&role).into_iter().flatten() {
             if let Some(request) = self.engine.messages.requests.get_mut(one.live.handle) {
                 request.persistent = None;

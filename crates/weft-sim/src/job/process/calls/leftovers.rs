@@ -1,7 +1,6 @@
 //! The end of a wild block: what no receive wants is received all the same, and what got nothing is cancelled.
 
-use super::{Done, Waiting, background};
-use crate::job::process::{Checked, Proc};
+use super::{Checked, Done, Proc, Waiting, background};
 use crate::job::program::{Block, Call, How, Message, Program, Step, WildReceive, wild_context};
 use crate::job::shape::{Placed, Shape};
 use crate::job::wild::{self, Taken};
@@ -10,29 +9,29 @@ use weft_engine::request::{Mode, Receive};
 
 /// Where the end of a wild block stands.
 #[derive(Clone, Debug)]
-pub(in crate::job) struct WildWait {
-    pub(in crate::job) context: u32,
-    pub(in crate::job) role: usize,
-    pub(in crate::job) comm: usize,
-    pub(in crate::job) sends: Vec<u32>,
-    pub(in crate::job) receives: Vec<u32>,
-    pub(in crate::job) expected: usize,
-    pub(in crate::job) matched: bool,
+pub(in crate::job::process) struct WildWait {
+    pub(super) context: u32,
+    pub(super) role: usize,
+    pub(super) comm: usize,
+    pub(super) sends: Vec<u32>,
+    pub(super) receives: Vec<u32>,
+    pub(super) expected: usize,
+    pub(super) matched: bool,
     /// What has been received beside the receives.
-    pub(in crate::job) drained: Vec<u32>,
+    pub(super) drained: Vec<u32>,
 }
 
 /// What a process must know of the wild blocks of a program, by context.
 #[derive(Default)]
-pub(in crate::job) struct WildBlocks {
+pub(in crate::job::process) struct WildBlocks {
     /// Messages to this process, in the order in which each of their senders sends them.
-    pub(in crate::job) messages: BTreeMap<u32, Message>,
-    pub(in crate::job) by_context: BTreeMap<u32, Vec<u32>>,
-    pub(in crate::job) receives: BTreeMap<u32, WildReceive>,
+    messages: BTreeMap<u32, Message>,
+    by_context: BTreeMap<u32, Vec<u32>>,
+    receives: BTreeMap<u32, WildReceive>,
 }
 
 impl WildBlocks {
-    pub(in crate::job) fn new(program: &Program, rank: usize) -> Self {
+    pub(in crate::job::process) fn new(program: &Program, rank: usize) -> Self {
         let mut found = Self::default();
         for (number, role) in program.roles.iter().enumerate() {
             // The context of a block is known by the steps that it makes.
@@ -57,7 +56,7 @@ impl WildBlocks {
 }
 
 impl Proc {
-    pub(in crate::job) fn post_wild(&mut self, role: usize, step: &Step, wanted: &WildReceive) -> Checked<()> {
+    pub(super) fn post_wild(&mut self, role: usize, step: &Step, wanted: &WildReceive) -> Checked<()> {
         let placed = Placed::new(wanted.shape, wanted.room, background(wanted.id));
         self.place(&placed);
         let receive = Receive {
@@ -72,7 +71,7 @@ impl Proc {
     }
 
     /// Receives what nobody wants, until everything is here; then cancels the receives that have got nothing.
-    pub(in crate::job) fn end_wild(&mut self, mut wait: Box<WildWait>) -> Checked<Option<Waiting>> {
+    pub(super) fn end_wild(&mut self, mut wait: Box<WildWait>) -> Checked<Option<Waiting>> {
         let complete = |proc: &Self, id: &u32| proc.settled(proc.receives[id].handle);
         while let Some((envelope, bytes)) = self.probe(wait.context, None, None) {
             let id = (1 << 30) | wait.drained.len() as u32 | wait.context << 8;
@@ -126,7 +125,7 @@ impl Proc {
         Ok(None)
     }
 
-    pub(in crate::job) fn conclude_wild(&mut self, wait: &WildWait) -> Checked<()> {
+    fn conclude_wild(&mut self, wait: &WildWait) -> Checked<()> {
         for id in &wait.sends {
             self.end_send(*id)?;
         }

@@ -3,11 +3,11 @@
 mod leftovers;
 mod persistent;
 
-use super::construct::{self, Carriers};
-use super::process::{Checked, Proc};
-use super::program::{Call, How, Message, Step};
-use super::shape::{Placed, Shape, content};
 use super::windows::WindowWait;
+use super::{Checked, Proc};
+use crate::job::construct::{self, Carriers};
+use crate::job::program::{Call, How, Message, Step, role_of};
+use crate::job::shape::{Placed, Shape, content};
 pub(super) use leftovers::{WildBlocks, WildWait};
 pub(super) use persistent::Persistent;
 use std::fmt;
@@ -96,7 +96,7 @@ impl Proc {
     }
 
     /// How the engine names a process.
-    pub(super) fn peer(&self, rank: usize) -> PeerId {
+    pub(in crate::job) fn peer(&self, rank: usize) -> PeerId {
         construct::peer_id(&self.engine, rank)
     }
 
@@ -366,7 +366,7 @@ impl Proc {
 
     /// Looks for a message without receiving it, and receives it if it is there.
     fn look_for(&mut self, step: Box<Step>, message: Box<Message>, matched: bool) -> Checked<Option<Waiting>> {
-        let role = super::program::role_of(step.context);
+        let role = role_of(step.context);
         let source = (!message.any_source).then_some(message.from as u32);
         let tag = (!message.any_tag).then_some(message.tag);
         let Some((envelope, bytes)) = self.probe(step.context, source, tag) else {
@@ -439,7 +439,7 @@ impl Proc {
         if cancelled {
             return Ok(None);
         }
-        let role = super::program::role_of(step.context);
+        let role = role_of(step.context);
         match self.begin_receive(role, &step, &message, How::Blocking)? {
             Some(waiting) => self.look(waiting),
             None => Ok(None),
