@@ -40,14 +40,18 @@
 //! A packet with messages or data has a number of its own and will be acknowledged; a probe and a standalone acknowledgement will not.
 //! Numbers continue beyond 32 bits: the tag covers the part that does not travel (`Key::write_tag`).
 
+mod acknowledgement_map;
 mod cipher;
 mod key;
+mod piece;
 
+use acknowledgement_map::runs_are_whole;
+pub(crate) use acknowledgement_map::{Map, RunWriter};
 pub(crate) use cipher::{Ciphers, SEAL_SIZE};
 pub use key::{Key, Secret};
+pub use piece::Piece;
 
 use crate::time::Duration;
-use core::ops::Range;
 
 /// Bytes in front of every packet's body.
 pub const HEADER_SIZE: usize = 28;
@@ -70,9 +74,6 @@ pub const PATHS_MAX: usize = 8;
 pub const MAP_WORDS_MAX: usize = 32;
 /// Most packets of all runs behind a standalone acknowledgement, those that are not told of included.
 pub const RUN_MAX: u32 = 1 << 20;
-/// Bytes of the longest number in runs.
-const RUN_BYTES: usize = 3;
-
 /// Most bytes that stand in a piece of a packet beside the bytes of its payload.
 pub(crate) const PIECE_OVERHEAD: usize = HEADER_SIZE + ECHO_SIZE + PIECE_PREFIX;
 
@@ -362,185 +363,6 @@ pub(crate) fn piece_at(bytes: &[u8]) -> Option<usize> {
 
 fn is_messages(bytes: &[u8]) -> bool {
     kind::apart(bytes[11] & flag::KIND).0 == kind::MESSAGES
-}
-
-/// What stands before the bytes of a piece: which packet it is of, and where they belong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// Number of the packet.
-    pub number: Number,
-    /// Which transmission of it; 1: the first.
-    pub transmission: u8,
-    /// The place of that among all transmissions of its way, modulo 256.
-    pub order: u8,
-    /// What the packet's payload is.
-    pub channel: Channel,
-    /// An acknowledgement of the packet is wanted at once.
-    pub request: bool,
-    /// Bytes of the packet's payload.
-    pub whole: u16,
-    /// Where in it the bytes of this piece begin.
-    pub at: u16,
-}
-
-impl Piece {
-    /// Writes the prefix, behind which the bytes are to follow, and returns its length. Panics if `out` is too short.
-    pub fn emit(&self, out: &mut [u8]) -> usize {
-        let prefix = &mut out[..PIECE_PREFIX];
-        let (kind, word, offset) = match self.channel {
-            Channel::Messages { first } => (kind::MESSAGES, first.0, 0),
-            Channel::Data { remote_key, offset, end: false } => (kind::DATA, remote_key, offset),
-            Channel::Data { remote_key, offset, end: true } => (kind::DATA_END, remote_key, offset),
-        };
-        let kind = if self.request { kind + kind::REQUEST } else { kind };
-        prefix[..4].copy_from_slice(&[kind, self.order, self.transmission, 0]);
-        prefix[4..8].copy_from_slice(&self.number.0.to_le_bytes());
-        prefix[8..10].copy_from_slice(&self.whole.to_le_bytes());
-        prefix[10..12].copy_from_slice(&self.at.to_le_bytes());
-        prefix[12..16].copy_from_slice(&word.to_le_bytes());
-        prefix[16..24].copy_from_slice(&offset.to_le_bytes());
-        PIECE_PREFIX
-    }
-
-    /// What the payload of a `Kind::Piece` says, and the bytes of the piece; sealed ones have the seal behind them.
-    pub fn parse(payload: &[u8]) -> Option<(Self, &[u8])> {
-        let (prefix, bytes) = payload.split_at_checked(PIECE_PREFIX)?;
-        let (kind, request) = kind::apart(prefix[0]);
-        let word = u32_at(prefix, 12);
-        let channel = match kind {
-            kind::MESSAGES => Channel::Messages { first: Number(word) },
-            kind::DATA | kind::DATA_END => {
-                Channel::Data { remote_key: word, offset: u64_at(prefix, 16), end: kind == kind::DATA_END }
-            }
-            _ => return None,
-        };
-        let &[_, order, transmission @ 1..=u8::MAX, 0, ..] = prefix else { return None };
-        let (number, whole, at) = (Number(u32_at(prefix, 4)), u16_at(prefix, 8), u16_at(prefix, 10));
-        Some((Self { number, transmission, order, channel, request, whole, at }, bytes))
-    }
-
-    /// Whether these bytes, at least one, have a place in the packet.
-    pub(crate) const fn holds(&self, bytes: &[u8]) -> bool {
-        !bytes.is_empty() && self.at as usize + bytes.len() <= self.whole as usize
-    }
-}
-
-/// What a standalone acknowledgement tells beyond the selective bits, as it stands in the packet: words, or runs.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Map<'a>(pub(crate) &'a [u8]);
-
-impl<'a> Map<'a> {
-    pub(crate) const fn is_empty(self) -> bool {
-        self.0.is_empty()
-    }
-
-    const fn is_words(self) -> bool {
-        self.0.len().is_multiple_of(8)
-    }
-
-    /// Packets that have arrived, where `first` is the first that this tells of: 64 at a time, bit i is that of the i-th packet from the number on.
-    pub(crate) fn pieces(self, first: Number) -> impl Iterator<Item = (Number, u64)> + 'a {
-        let aligned = Number(first.0 & !63);
-        let (words, runs) = if self.is_words() { (self.0, &[][..]) } else { (&[][..], self.0) };
-        let words = words.chunks_exact(8).zip(0..).map(move |(word, i)| (aligned.plus(64 * i), u64_at(word, 0)));
-        let runs = Runs { rest: runs, at: 0 }.flat_map(move |run| {
-            let pieces = run.clone().step_by(64);
-            pieces.map(move |at| (first.plus(at), u64::MAX >> (64 - (run.end - at).min(64))))
-        });
-        words.chain(runs)
-    }
-
-    /// One past the last packet that has arrived, counted from `first`; 0 without any.
-    pub(crate) fn end(self, first: Number) -> u32 {
-        if self.is_words() {
-            let end = |(at, word): (Number, u64)| at.plus(64 - word.leading_zeros()).since(first).max(0) as u32;
-            return self.pieces(first).filter(|(_, word)| *word != 0).map(end).last().unwrap_or(0);
-        }
-        Runs { rest: self.0, at: 0 }.last().map_or(0, |run| run.end)
-    }
-}
-
-/// The runs of packets that have arrived, none of them empty, counted from the first that is told of.
-struct Runs<'a> {
-    rest: &'a [u8],
-    at: u32,
-}
-
-impl Iterator for Runs<'_> {
-    type Item = Range<u32>;
-
-    fn next(&mut self) -> Option<Range<u32>> {
-        loop {
-            let start = self.at.saturating_add(take_run(&mut self.rest)?);
-            self.at = start.saturating_add(take_run(&mut self.rest)?);
-            if self.at > start {
-                return Some(start..self.at);
-            }
-        }
-    }
-}
-
-/// Takes a number off the front; `None` if there is none, or it is too long.
-fn take_run(bytes: &mut &[u8]) -> Option<u32> {
-    let length = 1 + bytes.iter().take(RUN_BYTES).position(|byte| byte & 0x80 == 0)?;
-    let (number, rest) = bytes.split_at(length);
-    *bytes = rest;
-    Some(number.iter().rev().fold(0, |value, byte| value << 7 | u32::from(byte & 0x7f)))
-}
-
-/// Whether there are only numbers, and not too many packets.
-fn runs_are_whole(mut bytes: &[u8]) -> bool {
-    let mut packets = 0;
-    while let Some(run) = take_run(&mut bytes) {
-        packets += run;
-        if packets > RUN_MAX {
-            return false;
-        }
-    }
-    bytes.is_empty()
-}
-
-/// Writes runs to the front of a buffer, and says how far they reach.
-pub(crate) struct RunWriter<'a> {
-    out: &'a mut [u8],
-    length: usize,
-}
-
-impl<'a> RunWriter<'a> {
-    pub(crate) const fn new(out: &'a mut [u8]) -> Self {
-        Self { out, length: 0 }
-    }
-
-    /// So many packets are not told of, and so many behind them have arrived. False if that does not fit.
-    pub(crate) fn run(&mut self, missing: u32, arrived: u32) -> bool {
-        let start = self.length;
-        // One byte stays free for what makes the length odd.
-        let fits = self.number(missing) && self.number(arrived) && self.length < self.out.len();
-        if !fits {
-            self.length = start;
-        }
-        fits
-    }
-
-    fn number(&mut self, mut number: u32) -> bool {
-        loop {
-            let Some(byte) = self.out.get_mut(self.length) else { return false };
-            self.length += 1;
-            *byte = (number & 0x7f) as u8 | if number > 0x7f { 0x80 } else { 0 };
-            number >>= 7;
-            if number == 0 {
-                return true;
-            }
-        }
-    }
-
-    /// The length of all of it, in bytes.
-    pub(crate) fn finish(mut self) -> usize {
-        if self.length > 0 && self.length.is_multiple_of(8) {
-            self.number(0);
-        }
-        self.length
-    }
 }
 
 fn emit_echo(echo: &Echo, out: &mut [u8]) {

@@ -34,12 +34,16 @@
 //! A function that writes to a `&mut Plan` can be used as a part of others: [`Plan::among`] gives the ranks in it other numbers, those of
 //! a part of the group. What it leaves in memory the next one waits for, piece by piece.
 
+mod fold;
+mod vector;
+
 use alloc::vec::Vec;
-use core::ops::Range;
 
 use super::dependencies::Dependencies;
 use super::schedule::Node;
-use super::{Blocks, Buffer, ElementShape, Items, Kind, SCRATCH_ALIGNMENT, Schedule, Slice, Step};
+use super::{Buffer, ElementShape, Items, Kind, SCRATCH_ALIGNMENT, Schedule, Slice, Step};
+pub(super) use fold::Fold;
+pub(super) use vector::{Part, Vector, bytes};
 
 /// Where the spans of scratch memory begin; those of the receive buffer lie below.
 const SCRATCH_SPANS: u64 = 1 << 62;
@@ -456,161 +460,3 @@ fn in_turn(nodes: &[Node], waits_for: &[u32]) -> Vec<(u32, u32)> {
 }
 
 const NOTHING: Slice = Slice { buffer: Buffer::Scratch, offset: 0, count: 0, kind: Kind::Bytes };
-
-/// What a step is given: a slice, and its span.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
-    pub(super) slice: Slice,
-    /// Start and end of the span; empty in the send buffer, to which nothing is written.
-    span: (u64, u64),
-}
-
-/// Items of one datatype at equal distances, of which parts are taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Vector {
-    pub(super) buffer: Buffer,
-    /// Bytes from the buffer's base to the base of item 0.
-    base: i64,
-    /// Bytes from one item to the next.
-    extent: i64,
-    kind: Kind,
-    /// Where the span of item 0 begins.
-    origin: u64,
-    /// Packed bytes of an item.
-    item_size: u64,
-}
-
-impl Vector {
-    /// The user's send buffer.
-    pub(super) fn of_send(items: Items) -> Self {
-        Self { buffer: Buffer::Send, kind: Kind::Send, ..Self::of_receive(items) }
-    }
-
-    /// The user's receive buffer.
-    pub(super) fn of_receive(items: Items) -> Self {
-        let (extent, item_size) = (items.shape.extent, items.shape.size);
-        Self { buffer: Buffer::Receive, base: 0, extent, kind: Kind::Receive, origin: 0, item_size }
-    }
-
-    /// A rank's contribution to a reduction; the datatype is that of the receive buffer.
-    pub(super) fn contribution(items: Items, in_place: bool) -> Self {
-        let buffer = if in_place { Buffer::Receive } else { Buffer::Send };
-        Self { buffer, ..Self::of_receive(items) }
-    }
-
-    /// Packed bytes.
-    pub(super) fn packed(buffer: Buffer, base: i64) -> Self {
-        Self { buffer, base, extent: 1, kind: Kind::Bytes, origin: 0, item_size: 1 }
-    }
-
-    /// The items of a range.
-    pub(super) fn part(self, range: Range<u64>) -> Part {
-        let offset = self.base + range.start as i64 * self.extent;
-        let slice = Slice { buffer: self.buffer, offset, count: range.end - range.start, kind: self.kind };
-        let place = |item: u64| self.origin + item * self.item_size;
-        Part { slice, span: if self.buffer == Buffer::Send { (0, 0) } else { (place(range.start), place(range.end)) } }
-    }
-
-    /// The vector that begins at item `first` of this one.
-    pub(super) fn starting_at(self, first: u64) -> Self {
-        Self { base: self.base + first as i64 * self.extent, origin: self.origin + first * self.item_size, ..self }
-    }
-}
-
-impl Part {
-    /// The same place without anything in it, which is no step.
-    pub(super) fn without_items(self) -> Self {
-        Self { slice: Slice { count: 0, ..self.slice }, ..self }
-    }
-
-    /// The block of a rank, of those that one buffer has for each. No two of them overlap where anything is written to them.
-    pub(super) fn block(rank: u32, slice: Slice) -> Self {
-        let span = if slice.buffer == Buffer::Send { (0, 0) } else { (rank as u64, rank as u64 + 1) };
-        Self { slice, span }
-    }
-}
-
-impl Blocks<'_> {
-    /// Packed bytes of a rank's block.
-    pub(super) fn bytes(&self, rank: u32) -> u64 {
-        self.counts[rank as usize] * self.item_size
-    }
-
-    /// A rank's block.
-    pub(super) fn part(&self, rank: u32, buffer: Buffer, kind: Kind) -> Part {
-        let at = rank as usize;
-        Part::block(rank, Slice { buffer, offset: self.displacements[at], count: self.counts[at], kind })
-    }
-}
-
-/// Bytes in the items.
-pub(super) fn bytes(items: Items) -> u64 {
-    items.count * items.shape.size
-}
-
-/// A partial result that grows by what arrives, operands kept in order, with few copies: "mine op theirs" leaves the
-/// result where theirs arrived, so the value changes between two buffers.
-pub(super) struct Fold {
-    /// The value is still the user's data, which must not be changed.
-    borrowed: Option<Vector>,
-    /// `buffers[0]` is where the result is wanted.
-    buffers: [Vector; 2],
-    /// Which buffer has the value (or gets it, while it is borrowed).
-    home: usize,
-}
-
-impl Fold {
-    /// Begins with `own`. If it is not `target` itself it is only read. `rights`: how often [`Fold::absorb_right`] will
-    /// be called; it makes the value end in `target` without a copy (except where `own` is `target` and `rights` odd).
-    pub(super) fn new(own: Vector, target: Vector, other: Vector, rights: usize) -> Self {
-        let in_place = own == target;
-        let home = if in_place { 0 } else { rights % 2 };
-        Self { borrowed: (!in_place).then_some(own), buffers: [target, other], home }
-    }
-
-    /// Where the value is.
-    pub(super) fn value(&self) -> Vector {
-        self.borrowed.unwrap_or(self.buffers[self.home])
-    }
-
-    /// Where the next operand must arrive.
-    pub(super) fn incoming(&self) -> Vector {
-        self.buffers[1 - self.home]
-    }
-
-    /// value = value op incoming, for a range of items; the rest of the value is lost.
-    pub(super) fn absorb_right(&mut self, plan: &mut Plan, range: Range<u64>) {
-        plan.reduce(self.value().part(range.clone()), self.incoming().part(range));
-        self.swap();
-    }
-
-    /// value = incoming op value, for a range of items; the rest of the value is lost.
-    pub(super) fn absorb_left(&mut self, plan: &mut Plan, range: Range<u64>) {
-        let home = self.buffers[self.home];
-        if let Some(own) = self.borrowed.take() {
-            plan.copy(own.part(range.clone()), home.part(range.clone()));
-        }
-        plan.reduce(self.incoming().part(range.clone()), home.part(range));
-    }
-
-    /// Absorbs what came from rank `from` at rank `rank`, in the order of ranks.
-    pub(super) fn absorb(&mut self, plan: &mut Plan, from: u32, rank: u32, range: Range<u64>) {
-        if from < rank { self.absorb_left(plan, range) } else { self.absorb_right(plan, range) }
-    }
-
-    /// The caller has put the value into [`Fold::incoming`].
-    pub(super) fn swap(&mut self) {
-        self.borrowed = None;
-        self.home = 1 - self.home;
-    }
-
-    /// Brings a range of the value into the target.
-    pub(super) fn finish(&mut self, plan: &mut Plan, range: Range<u64>) {
-        let (value, target) = (self.value(), self.buffers[0]);
-        if value != target {
-            plan.copy(value.part(range.clone()), target.part(range));
-        }
-        self.borrowed = None;
-        self.home = 0;
-    }
-}

@@ -1,4 +1,5 @@
 use super::*;
+use crate::flow::Deliver;
 use alloc::vec;
 
 const TIMEOUT: Duration = Duration::from_secs(8);

@@ -1,0 +1,86 @@
+//! Probes: when the peer is asked what it misses, and when its silence has lasted too long.
+
+use super::{Outgoing, State};
+use crate::flow::loss_detection::ProbeTimeout;
+use crate::flow::paths::Path;
+use crate::flow::settings::{PATH_DOUBTS, Settings};
+use crate::time::{Duration, Instant};
+use crate::wire::Number;
+
+impl Outgoing {
+    /// Packets are in flight on this path, and the last probes for them went unanswered.
+    pub(in crate::flow) fn is_silent(&self, path: usize) -> bool {
+        self.paths.get(path).is_some_and(|path| path.in_flight > 0 && path.unanswered >= PATH_DOUBTS)
+    }
+
+    /// An authentic packet came from the peer.
+    pub(in crate::flow) fn heard(&mut self, now: Instant) {
+        self.probe_timeout.heard(now);
+    }
+
+    /// The path on which a probe is due first, and when.
+    pub(super) fn probe_at(&self, watched: bool, settings: &Settings) -> Option<(Instant, usize)> {
+        let due = |index: usize, path: &Path| path.asked_at + self.probe_interval(index, path, settings);
+        let waiting = self.paths.iter().enumerate().filter(|(_, path)| path.in_flight > 0);
+        let unsettled = || self.is_unsettled().then(|| (due(0, &self.paths[0]), 0));
+        let keepalive = || {
+            let quiet_since = self.probe_timeout.quiet_since().max(self.paths[0].asked_at);
+            (watched && settings.keepalive.0 != 0).then_some((quiet_since + settings.keepalive, 0))
+        };
+        waiting.map(|(index, path)| (due(index, path), index)).min().or_else(unsettled).or_else(keepalive)
+    }
+
+    /// Nothing is outstanding by what is noted, and yet the peer has not acknowledged everything: so it must be asked what it misses.
+    pub(super) fn is_unsettled(&self) -> bool {
+        !self.records.is_empty() && self.in_flight() == 0 && self.lost.is_empty()
+    }
+
+    /// There may be an answer now: probes for what is in flight need not wait any longer.
+    pub(in crate::flow) fn ask_again(&mut self) {
+        for path in self.paths.iter_mut().filter(|path| path.in_flight > 0) {
+            path.unanswered = 0;
+        }
+    }
+
+    pub(super) fn probe_interval(&self, index: usize, path: &Path, settings: &Settings) -> Duration {
+        let delay = path.round_trip.probe_delay(settings.ack_delay, settings.pto_min);
+        let interval = ProbeTimeout::interval(delay, path.unanswered, settings);
+        // Nothing would come of an answer before the oldest packet may count as lost.
+        let oldest =
+            self.records.front().filter(|oldest| oldest.state == State::InFlight && usize::from(oldest.path) == index);
+        oldest.map_or(interval, |oldest| interval.max(settings.spacing(oldest.transmission)))
+    }
+
+    /// The path on which a probe should leave now.
+    #[inline]
+    pub(in crate::flow) fn due_probe(&self, now: Instant, watched: bool, settings: &Settings) -> Option<usize> {
+        // As good as always nothing is in flight, or it has just left: no interval is shorter than this.
+        let mut waits = false;
+        let mut is_recent = |path: &Path| {
+            waits |= path.in_flight > 0;
+            path.in_flight == 0 || now < path.asked_at + settings.pto_min
+        };
+        if self.paths.iter().all(&mut is_recent) && (waits || !(watched || self.is_unsettled())) {
+            debug_assert!(self.probe_at(watched, settings).is_none_or(|(at, _)| at > now));
+            return None;
+        }
+        self.probe_at(watched, settings).filter(|(at, _)| *at <= now).map(|(_, path)| path)
+    }
+
+    /// Whether the peer has been silent for too long. To be asked before `probe_sent`.
+    pub(in crate::flow) fn peer_is_silent(&mut self, now: Instant, path: usize, settings: &Settings) -> bool {
+        let asks_only = self.records.is_empty();
+        if asks_only {
+            self.probe_timeout.was_quiet(settings.keepalive);
+        }
+        let interval =
+            if asks_only { settings.keepalive } else { self.probe_interval(path, &self.paths[path], settings) };
+        self.probe_timeout.is_silent(now, interval, settings)
+    }
+
+    /// A probe with this number leaves.
+    pub(in crate::flow) fn probe_sent(&mut self, now: Instant, number: Number, path: usize) {
+        self.paths.probe_sent(now, number, path);
+        self.probe_timeout.probe_sent(now);
+    }
+}
