@@ -9,7 +9,7 @@ use clap::Args;
 
 use crate::compare::{keep, named, refuse, session};
 use crate::measure::arguments::{Common, Rounds};
-use crate::measure::{Wanted, Work};
+use crate::measure::{Selection, Work};
 
 /// What follows `weft bench`.
 #[derive(Args, Debug)]
@@ -48,8 +48,8 @@ fn conduct(experiment: &experiment::Experiment, rounds: u32, common: &Common) ->
     if libraries.is_empty() {
         libraries.clone_from(&experiment.libraries);
     }
-    let wanted = Wanted { named: libraries, fetch: false, peers: false };
-    keep("bench", experiment.name, &request, &wanted, &common)
+    let selection = Selection { named: libraries, fetch: false, peers: false };
+    keep("bench", experiment.name, &request, &selection, &common)
 }
 
 /// One measurement, under Weft unless other libraries are named. The run file is kept when the user says where.
@@ -65,6 +65,6 @@ pub(crate) fn single(command: &str, measurement: &str, rounds: u32, common: &Com
             Err(why) => return refuse(command, &why),
         },
     };
-    let wanted = Wanted { named: named(common), fetch: false, peers: false };
-    session(command, &request, &wanted, common, &path)
+    let selection = Selection { named: named(common), fetch: false, peers: false };
+    session(command, &request, &selection, common, &path)
 }

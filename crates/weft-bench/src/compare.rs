@@ -9,7 +9,7 @@ use crate::hosts::EXIT_SKIPPED;
 use crate::hosts::supervise::exit_by_signal;
 use crate::measure::arguments::{Common, Request, Rounds};
 use crate::measure::library::Spec;
-use crate::measure::{Ended, Refused, Wanted, output, run};
+use crate::measure::{Ended, Refused, Selection, output, run};
 use crate::report;
 
 pub(crate) const EXIT_USAGE: u8 = 2;
@@ -40,14 +40,14 @@ pub fn main(arguments: &Arguments) -> ExitCode {
         Ok(request) => request,
         Err(why) => return refuse("compare", &why),
     };
-    let wanted = Wanted { named: named(common), fetch: arguments.fetch, peers: true };
-    keep("compare", "compare", &request, &wanted, common)
+    let selection = Selection { named: named(common), fetch: arguments.fetch, peers: true };
+    keep("compare", "compare", &request, &selection, common)
 }
 
 /// Holds a session whose run file is kept: where the user says, else here, under a name of the time.
-pub(crate) fn keep(command: &str, name: &str, request: &Request, wanted: &Wanted, common: &Common) -> ExitCode {
+pub(crate) fn keep(command: &str, name: &str, request: &Request, selection: &Selection, common: &Common) -> ExitCode {
     let path = common.output.clone().unwrap_or_else(|| output::default_name(name, output::now()));
-    let code = session(command, request, wanted, common, &path);
+    let code = session(command, request, selection, common, &path);
     if !common.quiet && path.exists() {
         let at = std::path::absolute(&path).unwrap_or(path);
         crate::out::say!("the run is in {0}; `weft report {0} --output FILE.html` draws it", at.display());
@@ -66,8 +66,14 @@ pub(crate) fn refuse(command: &str, why: &str) -> ExitCode {
 }
 
 /// Holds a session and shows what came of it.
-pub(crate) fn session(command: &str, request: &Request, wanted: &Wanted, common: &Common, path: &Path) -> ExitCode {
-    let code = match run(request, wanted, path) {
+pub(crate) fn session(
+    command: &str,
+    request: &Request,
+    selection: &Selection,
+    common: &Common,
+    path: &Path,
+) -> ExitCode {
+    let code = match run(request, selection, path) {
         Ok(Ended::Complete) => ExitCode::SUCCESS,
         Ok(Ended::Nothing) => ExitCode::FAILURE,
         Ok(Ended::Interrupted(signal)) => exit_by_signal(signal),

@@ -27,7 +27,7 @@ mod work;
 
 use std::path::PathBuf;
 
-pub(crate) use session::{Ended, Refused, Wanted, run};
+pub(crate) use session::{Ended, Refused, Selection, run};
 pub(crate) use work::Work;
 
 /// Where what is worth keeping between runs lies: fetched peers and built programs.

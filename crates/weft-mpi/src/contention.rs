@@ -2,27 +2,27 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-static WANTING: AtomicU32 = AtomicU32::new(0);
+static LOCK_WAITERS: AtomicU32 = AtomicU32::new(0);
 
 /// A thread wants the lock, as long as this lives.
-pub(crate) struct Wanted(());
+pub(crate) struct LockWaiter(());
 
-impl Wanted {
+impl LockWaiter {
     /// From now on.
     pub(crate) fn begin() -> Self {
-        WANTING.fetch_add(1, Ordering::Relaxed);
+        LOCK_WAITERS.fetch_add(1, Ordering::Relaxed);
         Self(())
     }
 }
 
-impl Drop for Wanted {
+impl Drop for LockWaiter {
     fn drop(&mut self) {
-        WANTING.fetch_sub(1, Ordering::Relaxed);
+        LOCK_WAITERS.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// Whether another thread waits for the lock.
 #[inline]
 pub(crate) fn is_contended() -> bool {
-    WANTING.load(Ordering::Relaxed) != 0
+    LOCK_WAITERS.load(Ordering::Relaxed) != 0
 }

@@ -21,7 +21,7 @@ use crate::request::{Cancellation, Generalized, Hold, Mode, Persistent, Receive,
 const ROOM_PATIENCE: Duration = Duration::from_millis(50);
 
 /// Which messages a receive takes.
-struct Wanted {
+struct ReceivePattern {
     context: Option<u32>,
     source: Option<u32>,
     peer: Option<PeerId>,
@@ -44,13 +44,13 @@ impl Communicator {
     /// # Errors
     /// `MPI_ERR_RANK`, `MPI_ERR_TAG`.
     #[inline(always)]
-    fn wanted(&self, source: i32, tag: i32) -> Result<Wanted> {
+    fn receive_pattern(&self, source: i32, tag: i32) -> Result<ReceivePattern> {
         if tag < 0 && tag != MPI_ANY_TAG {
             return Err(wrong_tag(tag));
         }
         let any = source == MPI_ANY_SOURCE;
         let peer = if any { None } else { self.peer(source, "source")? };
-        Ok(Wanted {
+        Ok(ReceivePattern {
             context: (any || peer.is_some()).then_some(self.context),
             source: (!any).then_some(source as u32),
             peer,
@@ -120,7 +120,8 @@ impl Process {
     /// `MPI_ERR_COMM`, `MPI_ERR_RANK`, `MPI_ERR_TAG`.
     #[inline(always)]
     pub fn make_receive(&self, communicator: usize, source: i32, tag: i32, data: UserData) -> Result<Receive> {
-        let Wanted { context, source, peer, tag } = self.objects.communicator(communicator)?.wanted(source, tag)?;
+        let ReceivePattern { context, source, peer, tag } =
+            self.objects.communicator(communicator)?.receive_pattern(source, tag)?;
         Ok(Receive { context, source, peer, tag, data, blocking: false })
     }
 
@@ -139,7 +140,8 @@ impl Process {
     ) -> Result<usize> {
         let (objects, engine) = self.parts()?;
         let layout = &objects.committed(datatype)?.description.layout;
-        let Wanted { context, source, peer, tag } = objects.communicator(communicator)?.wanted(source, tag)?;
+        let ReceivePattern { context, source, peer, tag } =
+            objects.communicator(communicator)?.receive_pattern(source, tag)?;
         let data = buffer.describe(layout)?;
         // Made where it will be: a copy would wait until the processor has stored what it copies.
         let handle = engine

@@ -34,7 +34,7 @@ use weft_net::clock;
 
 use crate::awaited::Awaited;
 use crate::constants::{MPI_ERR_OTHER, MPI_THREAD_SINGLE};
-use crate::contention::{Wanted, is_contended};
+use crate::contention::{LockWaiter, is_contended};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::handle::{Kind, Slab};
@@ -214,7 +214,7 @@ fn lock_slowly() -> Guard {
     if FORKED.load(Ordering::Relaxed) {
         refuse_in_child();
     }
-    let _wanted = Wanted::begin();
+    let _waiter = LockWaiter::begin();
     // The progress thread leaves after the train that it is sending: that is sooner than a sleep would end.
     let began = clock::now();
     while THREAD_HAS_LOCK.load(Ordering::Relaxed) && clock::now().since(began) < THREAD_LEAVES {

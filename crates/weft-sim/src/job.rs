@@ -27,25 +27,25 @@ mod shrink;
 mod wild;
 mod windows;
 
-pub use draw::Wanted;
+pub use draw::DrawOptions;
 pub use play::Played;
 
 /// Plays the program of a seed; with `trace` it says what happens.
 ///
 /// # Errors
 /// What does not hold.
-pub fn play_seed(seed: u64, wanted: Wanted, trace: bool) -> Result<Played, String> {
-    play::play(&draw::program(seed, wanted), trace)
+pub fn play_seed(seed: u64, draw_options: DrawOptions, trace: bool) -> Result<Played, String> {
+    play::play(&draw::program(seed, draw_options), trace)
 }
 
 /// What runs, on what, and what goes wrong, for people.
-pub fn describe(seed: u64, wanted: Wanted) -> String {
-    text(&draw::program(seed, wanted))
+pub fn describe(seed: u64, draw_options: DrawOptions) -> String {
+    text(&draw::program(seed, draw_options))
 }
 
 /// The smallest program that still fails like that of a seed, and why; none if that does not fail.
-pub fn shrink_seed(seed: u64, wanted: Wanted) -> Option<String> {
-    let program = draw::program(seed, wanted);
+pub fn shrink_seed(seed: u64, draw_options: DrawOptions) -> Option<String> {
+    let program = draw::program(seed, draw_options);
     let first = play::play(&program, false).err()?;
     let (smallest, tries) = shrink::shrink(&program, &mut |candidate| play::play(candidate, false).is_err());
     let why = play::play(&smallest, true).err().unwrap_or_else(|| "it does not fail twice".into());

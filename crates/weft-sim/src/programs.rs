@@ -4,7 +4,7 @@ use super::Arguments;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
-use weft_sim::job::{self, Played, Wanted};
+use weft_sim::job::{self, DrawOptions, Played};
 
 /// The commands, for people.
 pub(crate) const LIST: &str = "  programs        programs by chance, one for each seed
@@ -16,20 +16,20 @@ const FAILURES_TOLD: u64 = 5;
 
 /// Does one of these commands; `None`: it is none of them. False: something failed.
 pub(crate) fn run(arguments: &Arguments) -> Option<bool> {
-    let wanted = Wanted { ranks: arguments.ranks.map(usize::from) };
+    let draw_options = DrawOptions { ranks: arguments.ranks.map(usize::from) };
     match arguments.scenario.as_str() {
-        "programs" => Some(many(arguments, wanted)),
-        "program" => Some(one(arguments, wanted)),
-        "shrink" => Some(shrink(arguments, wanted)),
+        "programs" => Some(many(arguments, draw_options)),
+        "program" => Some(one(arguments, draw_options)),
+        "shrink" => Some(shrink(arguments, draw_options)),
         _ => None,
     }
 }
 
-fn options(wanted: Wanted) -> String {
-    wanted.ranks.map_or_else(String::new, |ranks| format!(" --ranks {ranks}"))
+fn options(draw_options: DrawOptions) -> String {
+    draw_options.ranks.map_or_else(String::new, |ranks| format!(" --ranks {ranks}"))
 }
 
-fn many(arguments: &Arguments, wanted: Wanted) -> bool {
+fn many(arguments: &Arguments, draw_options: DrawOptions) -> bool {
     // What panics is told of as what fails.
     std::panic::set_hook(Box::new(|_| {}));
     let (next, failed) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -44,11 +44,11 @@ fn many(arguments: &Arguments, wanted: Wanted) -> bool {
                 break;
             }
             let seed = arguments.seed.wrapping_add(run);
-            match job::play_seed(seed, wanted, false) {
+            match job::play_seed(seed, draw_options, false) {
                 Ok(played) => own.add(&played),
                 Err(what) => {
                     if failed.fetch_add(1, Ordering::Relaxed) < FAILURES_TOLD {
-                        let options = options(wanted);
+                        let options = options(draw_options);
                         weft_sim::out::remark(format_args!("program --seed {seed:#x}{options}: {what}"));
                         weft_sim::out::remark(format_args!(
                             "replay: cargo run -p weft-sim -- program --seed {seed:#x}{options}"
@@ -77,9 +77,9 @@ fn many(arguments: &Arguments, wanted: Wanted) -> bool {
     failed == 0
 }
 
-fn one(arguments: &Arguments, wanted: Wanted) -> bool {
-    weft_sim::out::line(format_args!("{}", job::describe(arguments.seed, wanted)));
-    match job::play_seed(arguments.seed, wanted, !arguments.quiet) {
+fn one(arguments: &Arguments, draw_options: DrawOptions) -> bool {
+    weft_sim::out::line(format_args!("{}", job::describe(arguments.seed, draw_options)));
+    match job::play_seed(arguments.seed, draw_options, !arguments.quiet) {
         Ok(played) => {
             weft_sim::out::line(format_args!("{played}"));
             true
@@ -91,9 +91,9 @@ fn one(arguments: &Arguments, wanted: Wanted) -> bool {
     }
 }
 
-fn shrink(arguments: &Arguments, wanted: Wanted) -> bool {
+fn shrink(arguments: &Arguments, draw_options: DrawOptions) -> bool {
     std::panic::set_hook(Box::new(|_| {}));
-    match job::shrink_seed(arguments.seed, wanted) {
+    match job::shrink_seed(arguments.seed, draw_options) {
         Some(smallest) => {
             weft_sim::out::line(format_args!("{smallest}"));
             false

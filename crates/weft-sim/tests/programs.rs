@@ -1,6 +1,6 @@
 //! Programs by chance on whole engines, a fixed selection of seeds.
 
-use weft_sim::job::{Played, Wanted, play_seed};
+use weft_sim::job::{DrawOptions, Played, play_seed};
 
 /// Seeds of each of these tests, which run at the same time.
 const PROGRAMS: u64 = 250;
@@ -8,7 +8,7 @@ const PROGRAMS: u64 = 250;
 fn play(seeds: std::ops::Range<u64>, ranks: Option<usize>) -> Played {
     let mut sum = Played::default();
     for seed in seeds {
-        match play_seed(seed, Wanted { ranks }, false) {
+        match play_seed(seed, DrawOptions { ranks }, false) {
             Ok(played) => sum.add(&played),
             Err(what) => {
                 let ranks = ranks.map_or_else(String::new, |ranks| format!(" --ranks {ranks}"));
@@ -40,7 +40,7 @@ fn programs_of_four_processes_end_as_they_must() {
 #[test]
 fn a_seed_plays_the_same_program_each_time() {
     for seed in 0..20 {
-        let [first, second] = [(); 2].map(|()| play_seed(seed, Wanted::default(), false));
+        let [first, second] = [(); 2].map(|()| play_seed(seed, DrawOptions::default(), false));
         assert_eq!(format!("{first:?}"), format!("{second:?}"), "seed {seed}");
     }
 }

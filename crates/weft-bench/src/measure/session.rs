@@ -55,7 +55,7 @@ impl From<String> for Refused {
 }
 
 /// Libraries to be compared: those named, or Weft and the peers that are there. `fetch`: gets peers that are not.
-pub(crate) struct Wanted {
+pub(crate) struct Selection {
     pub(crate) named: Vec<Spec>,
     pub(crate) fetch: bool,
     /// Peers are wanted when nobody is named.
@@ -76,7 +76,7 @@ enum What {
 }
 
 /// Holds the session that `request` describes and writes it to `path`.
-pub(crate) fn run(request: &Request, wanted: &Wanted, path: &Path) -> Result<Ended, Refused> {
+pub(crate) fn run(request: &Request, selection: &Selection, path: &Path) -> Result<Ended, Refused> {
     let cache = super::cache()?;
     let mut caught = Caught::new().map_err(|error| format!("cannot catch signals: {error}"))?;
     fabric::sweep();
@@ -84,7 +84,7 @@ pub(crate) fn run(request: &Request, wanted: &Wanted, path: &Path) -> Result<End
     let work = Work::new()?;
     let temporary = work.path().join(TEMPORARY);
     std::fs::create_dir(&temporary).map_err(|error| format!("cannot make {}: {error}", temporary.display()))?;
-    let libraries = libraries(wanted, &cache, request.is_quiet)?;
+    let libraries = libraries(selection, &cache, request.is_quiet)?;
     let output = Output::create(path)?;
     let began = Instant::now();
     let mut session = Session {
@@ -129,13 +129,13 @@ pub(crate) fn run(request: &Request, wanted: &Wanted, path: &Path) -> Result<End
 }
 
 /// Finds, and on request fetches, what takes part. What cannot be fetched is said, and left out.
-fn libraries(wanted: &Wanted, cache: &Path, is_quiet: bool) -> Result<Vec<Mpi>, String> {
+fn libraries(selection: &Selection, cache: &Path, is_quiet: bool) -> Result<Vec<Mpi>, String> {
     let is_wanted = |kind: &Kind| {
-        let mut named = wanted.named.iter().filter(|spec| spec.prefix.is_none());
-        wanted.named.is_empty() && wanted.peers || named.any(|spec| spec.name == kind.name())
+        let mut named = selection.named.iter().filter(|spec| spec.prefix.is_none());
+        selection.named.is_empty() && selection.peers || named.any(|spec| spec.name == kind.name())
     };
     let mut absent = Vec::new();
-    if wanted.fetch {
+    if selection.fetch {
         for kind in fetch::PEERS.into_iter().filter(is_wanted) {
             if fetch::fetched(cache, kind).is_none() && !is_quiet {
                 crate::out::say!("fetching {} into {}", kind.name(), cache.join("peers").display());
@@ -146,10 +146,10 @@ fn libraries(wanted: &Wanted, cache: &Path, is_quiet: bool) -> Result<Vec<Mpi>, 
             }
         }
     }
-    let mut specs = wanted.named.clone();
+    let mut specs = selection.named.clone();
     if specs.is_empty() {
         specs.push(Spec::plain(Kind::Weft));
-        let here = fetch::PEERS.into_iter().filter(|kind| wanted.peers && fetch::fetched(cache, *kind).is_some());
+        let here = fetch::PEERS.into_iter().filter(|kind| selection.peers && fetch::fetched(cache, *kind).is_some());
         specs.extend(here.map(Spec::plain));
     }
     let mut found: Vec<Mpi> = Vec::new();

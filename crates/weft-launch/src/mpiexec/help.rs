@@ -18,7 +18,7 @@ One dash or two may stand before the name of any option.
 ";
 
 /// Which options are shown.
-type Wanted = fn(&Entry) -> bool;
+type Filter = fn(&Entry) -> bool;
 
 /// The text.
 pub(crate) fn text() -> String {
@@ -34,7 +34,7 @@ pub(crate) fn text() -> String {
         }
         out.push_str(&format!("{:COLUMN$}{}\n", "", wrapped(section.remark())));
     }
-    let lists: [(&str, Wanted); 2] =
+    let lists: [(&str, Filter); 2] =
         [("Accepted, without effect", is_ignored), ("Not here: what is used instead is said", is_elsewhere)];
     for (title, is_wanted) in lists {
         let names = Section::ALL.into_iter().flat_map(|section| of(section, is_wanted)).flat_map(|entry| entry.names);
@@ -62,7 +62,7 @@ pub(crate) fn page() -> String {
         of(section, works).for_each(|entry| out.push_str(&row(entry)));
         out.push_str(&format!("\n{}\n", section.remark()));
     }
-    let lists: [(&str, &str, Wanted); 2] = [
+    let lists: [(&str, &str, Filter); 2] = [
         ("Accepted, without effect", "why", is_ignored),
         ("Refused, because the job would be another one", "what is used instead", is_elsewhere),
     ];
@@ -73,7 +73,7 @@ pub(crate) fn page() -> String {
     out
 }
 
-fn of(section: Section, is_wanted: Wanted) -> impl Iterator<Item = &'static Entry> {
+fn of(section: Section, is_wanted: Filter) -> impl Iterator<Item = &'static Entry> {
     OPTIONS.iter().filter(move |entry| entry.section == section && is_wanted(entry))
 }
 

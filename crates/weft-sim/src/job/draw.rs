@@ -61,17 +61,17 @@ const WINDOWS: u32 = 300_000;
 
 /// What a draw may use.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wanted {
+pub struct DrawOptions {
     /// So many processes.
     pub ranks: Option<usize>,
 }
 
 /// The program of a seed.
-pub(super) fn program(seed: u64, wanted: Wanted) -> Program {
+pub(super) fn program(seed: u64, draw_options: DrawOptions) -> Program {
     let mut random = Random::new(mix(seed ^ 0x0070_726f_6772_616d));
     let dies = random.chance(80_000);
     let large = random.chance(250_000);
-    let mut machine = machine(&mut random, dies, large, wanted);
+    let mut machine = machine(&mut random, dies, large, draw_options);
     // Drawn apart, so that programs over other carriers are the same without it.
     let mut carriers = Random::new(mix(seed ^ 0x6f72_6465_7265_6421));
     let breaks = if carriers.chance(CONNECTED) {
@@ -133,8 +133,8 @@ pub(super) fn program(seed: u64, wanted: Wanted) -> Program {
     Program { seed, machine, pace, death, roles }
 }
 
-fn machine(random: &mut Random, dies: bool, large: bool, wanted: Wanted) -> Machine {
-    let ranks = wanted.ranks.unwrap_or_else(|| random.between(2, RANKS_MAX) as usize);
+fn machine(random: &mut Random, dies: bool, large: bool, draw_options: DrawOptions) -> Machine {
+    let ranks = draw_options.ranks.unwrap_or_else(|| random.between(2, RANKS_MAX) as usize);
     let count = random.between(1, 3.min(ranks as u64));
     let mut nodes: Vec<usize> = (0..ranks).map(|_| random.below(count) as usize).collect();
     // Numbers without gaps.

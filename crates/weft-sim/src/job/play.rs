@@ -262,7 +262,7 @@ fn after_pause(at: u64, pause: Option<(u64, u64)>, rank: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::draw::{self, Wanted};
+    use crate::job::draw::{self, DrawOptions};
     use crate::job::program::{Block, Comm, Death, How, Message, Pace, Role};
     use crate::job::shape::Shape;
     use weft_engine::request::Mode;
@@ -290,7 +290,7 @@ mod tests {
 
     /// Two processes of a node, the second of which sends these to the first and dies while that one rests.
     fn last_words(messages: Vec<Message>) -> Program {
-        let mut program = draw::program(1, Wanted { ranks: Some(2) });
+        let mut program = draw::program(1, DrawOptions { ranks: Some(2) });
         program.machine.nodes = vec![0, 0];
         (program.machine.single_copy, program.machine.eager_limit) = (false, 1000);
         program.machine.habits.refused = 0;
