@@ -60,17 +60,19 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    const fn allows(self, access: Access) -> bool {
+    const fn allows(self, access: AccessKind) -> bool {
         matches!(
             (self, access),
-            (Self::Receive, Access::Write) | (Self::Send, Access::Read) | (Self::Window, Access::Read | Access::Write)
+            (Self::Receive, AccessKind::Write)
+                | (Self::Send, AccessKind::Read)
+                | (Self::Window, AccessKind::Read | AccessKind::Write)
         )
     }
 }
 
 /// What is done with a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum AccessKind {
     /// Its bytes are read.
     Read,
     /// Its bytes are written.
@@ -199,7 +201,7 @@ impl Regions {
         &mut self,
         peer: PeerId,
         key: RegionKey,
-        access: Access,
+        access: AccessKind,
         offset: u64,
         length: u64,
     ) -> Result<&Region, Refusal> {
@@ -211,7 +213,7 @@ impl Regions {
         Err(refusal)
     }
 
-    fn check(&self, peer: PeerId, key: RegionKey, access: Access, offset: u64, length: u64) -> Result<(), Refusal> {
+    fn check(&self, peer: PeerId, key: RegionKey, access: AccessKind, offset: u64, length: u64) -> Result<(), Refusal> {
         if key.index() >= self.entries.len() {
             return Err(Refusal::Unknown);
         }
@@ -232,7 +234,7 @@ impl Regions {
     /// never looked at, and is zeros.
     pub fn read_for_sending(&self, key: RegionKey, offset: u64, out: &mut [u8]) {
         match self.get(key) {
-            Some(region) if region.purpose.allows(Access::Read) => region.data.read(offset, out),
+            Some(region) if region.purpose.allows(AccessKind::Read) => region.data.read(offset, out),
             _ => out.fill(0),
         }
     }
@@ -267,17 +269,17 @@ mod tests {
         let mut regions = Regions::default();
         let key = regions.open(region(1, Purpose::Receive, 100)).unwrap();
         let (owner, other) = (PeerId::new(1, 0), PeerId::new(2, 0));
-        assert!(regions.access(owner, key, Access::Write, 0, 100).is_ok());
-        assert!(regions.access(owner, key, Access::Write, 100, 0).is_ok());
+        assert!(regions.access(owner, key, AccessKind::Write, 0, 100).is_ok());
+        assert!(regions.access(owner, key, AccessKind::Write, 100, 0).is_ok());
         let mut refused = |peer, key, access, offset, length| regions.access(peer, key, access, offset, length).err();
-        assert_eq!(refused(owner, key, Access::Write, 1, 100), Some(Refusal::OutOfBounds));
-        assert_eq!(refused(owner, key, Access::Write, u64::MAX, 2), Some(Refusal::OutOfBounds));
-        assert_eq!(refused(owner, key, Access::Read, 0, 1), Some(Refusal::NotAllowed));
-        assert_eq!(refused(other, key, Access::Write, 0, 1), Some(Refusal::NotYours));
-        assert_eq!(refused(PeerId::new(1, 1), key, Access::Write, 0, 1), Some(Refusal::NotYours));
-        assert_eq!(refused(owner, RegionKey::from_wire(7), Access::Write, 0, 1), Some(Refusal::Unknown));
+        assert_eq!(refused(owner, key, AccessKind::Write, 1, 100), Some(Refusal::OutOfBounds));
+        assert_eq!(refused(owner, key, AccessKind::Write, u64::MAX, 2), Some(Refusal::OutOfBounds));
+        assert_eq!(refused(owner, key, AccessKind::Read, 0, 1), Some(Refusal::NotAllowed));
+        assert_eq!(refused(other, key, AccessKind::Write, 0, 1), Some(Refusal::NotYours));
+        assert_eq!(refused(PeerId::new(1, 1), key, AccessKind::Write, 0, 1), Some(Refusal::NotYours));
+        assert_eq!(refused(owner, RegionKey::from_wire(7), AccessKind::Write, 0, 1), Some(Refusal::Unknown));
         regions.close(key);
-        assert_eq!(regions.access(owner, key, Access::Write, 0, 1).err(), Some(Refusal::Closed));
+        assert_eq!(regions.access(owner, key, AccessKind::Write, 0, 1).err(), Some(Refusal::Closed));
         let counts: Vec<u64> = regions.refused().map(|(_, count)| count).collect();
         assert_eq!(counts, [1, 1, 2, 1, 2]);
     }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::group::PeerId;
 use crate::memory::{self, SharedBuffer, UserData};
-use crate::regions::{Access, Purpose, Region, RegionKey};
+use crate::regions::{AccessKind, Purpose, Region, RegionKey};
 use crate::request::{Cancellation, Hold, Pulled, Request, State};
 use crate::transport::RemoteMemory;
 
@@ -323,7 +323,7 @@ impl Messages {
         *asked = asked.saturating_sub(length);
         let key = RegionKey::from_wire(key);
         // What is refused has been counted.
-        let Ok(region) = self.regions.access(peer, key, Access::Write, offset, length) else { return };
+        let Ok(region) = self.regions.access(peer, key, AccessKind::Write, offset, length) else { return };
         let handle = region.owner;
         let is_registered = self.regions.is_registered(key);
         match self.requests.get_mut(handle).map(|request| &mut request.state) {
@@ -345,7 +345,7 @@ impl Messages {
         *asked = to_come.saturating_sub(length);
         let key = RegionKey::from_wire(key);
         // What is refused has been counted.
-        let Ok(region) = self.regions.access(peer, key, Access::Write, offset, length) else { return };
+        let Ok(region) = self.regions.access(peer, key, AccessKind::Write, offset, length) else { return };
         let handle = region.owner;
         let Some(State::Receiving { total, received, pulled, .. }) =
             self.requests.get_mut(handle).map(|request| &mut request.state)

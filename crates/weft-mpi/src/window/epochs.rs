@@ -17,7 +17,7 @@ pub struct Held {
 
 /// The access epoch that is open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-enum Access {
+enum AccessEpoch {
     #[default]
     None,
     /// Between fences; whether operations have been begun since.
@@ -33,7 +33,7 @@ enum Access {
 /// The epochs that are open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Epochs {
-    access: Access,
+    access: AccessEpoch,
     /// `MPI_Win_post`, to these processes.
     exposed_to: Option<Vec<u32>>,
 }
@@ -47,14 +47,14 @@ impl Epochs {
     /// What is open, in words.
     fn state(&self) -> String {
         let access = match &self.access {
-            Access::None => "no access epoch is open".to_owned(),
-            Access::Fence { .. } => "the epoch behind MPI_Win_fence is open".to_owned(),
-            Access::Started(ranks) => format!("MPI_Win_start has opened an epoch for {} targets", ranks.len()),
-            Access::Locked(held) => {
+            AccessEpoch::None => "no access epoch is open".to_owned(),
+            AccessEpoch::Fence { .. } => "the epoch behind MPI_Win_fence is open".to_owned(),
+            AccessEpoch::Started(ranks) => format!("MPI_Win_start has opened an epoch for {} targets", ranks.len()),
+            AccessEpoch::Locked(held) => {
                 let ranks: Vec<String> = held.iter().take(8).map(|held| held.rank.to_string()).collect();
                 format!("MPI_Win_lock has locked rank {}", ranks.join(", "))
             }
-            Access::LockedAll { .. } => "MPI_Win_lock_all has locked all ranks".to_owned(),
+            AccessEpoch::LockedAll { .. } => "MPI_Win_lock_all has locked all ranks".to_owned(),
         };
         match &self.exposed_to {
             Some(ranks) => format!("{access}, and MPI_Win_post exposes the window to {} processes", ranks.len()),
@@ -64,7 +64,7 @@ impl Epochs {
 
     /// Whether another epoch may begin.
     fn is_free(&self) -> bool {
-        matches!(self.access, Access::None | Access::Fence { used: false })
+        matches!(self.access, AccessEpoch::None | AccessEpoch::Fence { used: false })
     }
 
     /// `MPI_Win_fence`; `goes_on`: operations may follow.
@@ -73,7 +73,7 @@ impl Epochs {
     /// `MPI_ERR_RMA_SYNC`, as all of these.
     pub fn fence(&mut self, goes_on: bool) -> Result<()> {
         self.check_fence()?;
-        self.access = if goes_on { Access::Fence { used: false } } else { Access::None };
+        self.access = if goes_on { AccessEpoch::Fence { used: false } } else { AccessEpoch::None };
         Ok(())
     }
 
@@ -82,7 +82,7 @@ impl Epochs {
     /// # Errors
     /// An epoch of another kind is open.
     pub fn check_fence(&self) -> Result<()> {
-        if matches!(self.access, Access::None | Access::Fence { .. }) && self.exposed_to.is_none() {
+        if matches!(self.access, AccessEpoch::None | AccessEpoch::Fence { .. }) && self.exposed_to.is_none() {
             return Ok(());
         }
         Err(wrong(format!("{}: close it before a fence", self.state())))
@@ -95,10 +95,10 @@ impl Epochs {
     #[inline]
     pub fn check_access(&mut self, rank: u32) -> Result<()> {
         match &mut self.access {
-            Access::Fence { used } => *used = true,
-            Access::LockedAll { .. } => {}
-            Access::Started(ranks) if ranks.contains(&rank) => {}
-            Access::Locked(held) if held.iter().any(|held| held.rank == rank) => {}
+            AccessEpoch::Fence { used } => *used = true,
+            AccessEpoch::LockedAll { .. } => {}
+            AccessEpoch::Started(ranks) if ranks.contains(&rank) => {}
+            AccessEpoch::Locked(held) if held.iter().any(|held| held.rank == rank) => {}
             _ => return Err(wrong(format!("rank {rank} cannot be accessed: {}", self.state()))),
         }
         Ok(())
@@ -107,7 +107,7 @@ impl Epochs {
     /// Whether operations have been begun behind a fence.
     #[inline]
     pub fn is_between_fences(&self) -> bool {
-        matches!(self.access, Access::Fence { used: true })
+        matches!(self.access, AccessEpoch::Fence { used: true })
     }
 
     /// Whether the passive target `rank` is locked by this process.
@@ -117,8 +117,8 @@ impl Epochs {
     #[inline]
     pub fn check_passive(&self, rank: u32) -> Result<()> {
         match &self.access {
-            Access::LockedAll { .. } => Ok(()),
-            Access::Locked(held) if held.iter().any(|held| held.rank == rank) => Ok(()),
+            AccessEpoch::LockedAll { .. } => Ok(()),
+            AccessEpoch::Locked(held) if held.iter().any(|held| held.rank == rank) => Ok(()),
             _ => Err(wrong(format!("rank {rank} is not locked: {}", self.state()))),
         }
     }
@@ -129,8 +129,8 @@ impl Epochs {
     /// None is.
     pub fn passive(&self) -> Result<Option<Vec<u32>>> {
         match &self.access {
-            Access::LockedAll { .. } => Ok(None),
-            Access::Locked(held) => Ok(Some(held.iter().map(|held| held.rank).collect())),
+            AccessEpoch::LockedAll { .. } => Ok(None),
+            AccessEpoch::Locked(held) => Ok(Some(held.iter().map(|held| held.rank).collect())),
             _ => Err(wrong(format!("no target is locked: {}", self.state()))),
         }
     }
@@ -143,7 +143,7 @@ impl Epochs {
         if !self.is_free() {
             return Err(wrong(format!("{}: close it before MPI_Win_start", self.state())));
         }
-        self.access = Access::Started(ranks);
+        self.access = AccessEpoch::Started(ranks);
         Ok(())
     }
 
@@ -153,7 +153,7 @@ impl Epochs {
     /// `MPI_Win_start` has not been called.
     pub fn complete(&mut self) -> Result<Vec<u32>> {
         match std::mem::take(&mut self.access) {
-            Access::Started(ranks) => Ok(ranks),
+            AccessEpoch::Started(ranks) => Ok(ranks),
             other => {
                 self.access = other;
                 Err(wrong(format!("MPI_Win_complete without MPI_Win_start: {}", self.state())))
@@ -166,7 +166,7 @@ impl Epochs {
     /// # Errors
     /// The window is exposed already, or locks are held.
     pub fn post(&mut self, ranks: Vec<u32>) -> Result<()> {
-        if self.exposed_to.is_some() || matches!(self.access, Access::Fence { used: true }) {
+        if self.exposed_to.is_some() || matches!(self.access, AccessEpoch::Fence { used: true }) {
             return Err(wrong(format!("{}: close it before MPI_Win_post", self.state())));
         }
         self.exposed_to = Some(ranks);
@@ -193,10 +193,10 @@ impl Epochs {
     /// It is locked already, or an epoch of another kind is open.
     pub fn check_lock(&self, rank: u32) -> Result<()> {
         match &self.access {
-            Access::Locked(held) if held.iter().any(|held| held.rank == rank) => {
+            AccessEpoch::Locked(held) if held.iter().any(|held| held.rank == rank) => {
                 Err(wrong(format!("rank {rank} is locked by this process already")))
             }
-            Access::Locked(_) => Ok(()),
+            AccessEpoch::Locked(_) => Ok(()),
             _ if self.is_free() => Ok(()),
             _ => Err(wrong(format!("{}: close it before MPI_Win_lock", self.state()))),
         }
@@ -205,8 +205,8 @@ impl Epochs {
     /// `MPI_Win_lock` is done.
     pub fn lock(&mut self, held: Held) {
         match &mut self.access {
-            Access::Locked(all) => all.push(held),
-            other => *other = Access::Locked(vec![held]),
+            AccessEpoch::Locked(all) => all.push(held),
+            other => *other = AccessEpoch::Locked(vec![held]),
         }
     }
 
@@ -216,7 +216,7 @@ impl Epochs {
     /// It is not locked by `MPI_Win_lock`.
     pub fn held(&self, rank: u32) -> Result<Held> {
         let found = match &self.access {
-            Access::Locked(all) => all.iter().find(|held| held.rank == rank).copied(),
+            AccessEpoch::Locked(all) => all.iter().find(|held| held.rank == rank).copied(),
             _ => None,
         };
         found.ok_or_else(|| wrong(format!("rank {rank} is not locked by MPI_Win_lock: {}", self.state())))
@@ -224,10 +224,10 @@ impl Epochs {
 
     /// It is unlocked.
     pub fn unlock(&mut self, rank: u32) {
-        if let Access::Locked(all) = &mut self.access {
+        if let AccessEpoch::Locked(all) = &mut self.access {
             all.retain(|held| held.rank != rank);
             if all.is_empty() {
-                self.access = Access::None;
+                self.access = AccessEpoch::None;
             }
         }
     }
@@ -242,7 +242,7 @@ impl Epochs {
 
     /// `MPI_Win_lock_all` is done.
     pub fn lock_all(&mut self, unchecked: bool) {
-        self.access = Access::LockedAll { unchecked };
+        self.access = AccessEpoch::LockedAll { unchecked };
     }
 
     /// `MPI_Win_unlock_all`: whether locks must be given back.
@@ -251,14 +251,14 @@ impl Epochs {
     /// `MPI_Win_lock_all` has not been called.
     pub fn check_unlock_all(&self) -> Result<bool> {
         match self.access {
-            Access::LockedAll { unchecked } => Ok(!unchecked),
+            AccessEpoch::LockedAll { unchecked } => Ok(!unchecked),
             _ => Err(wrong(format!("MPI_Win_unlock_all without MPI_Win_lock_all: {}", self.state()))),
         }
     }
 
     /// It is done.
     pub fn unlock_all(&mut self) {
-        self.access = Access::None;
+        self.access = AccessEpoch::None;
     }
 
     /// Whether the window may be freed now.
@@ -266,7 +266,7 @@ impl Epochs {
     /// # Errors
     /// An epoch is open that only another call can close.
     pub fn check_free(&self) -> Result<()> {
-        if matches!(self.access, Access::None | Access::Fence { .. }) && self.exposed_to.is_none() {
+        if matches!(self.access, AccessEpoch::None | AccessEpoch::Fence { .. }) && self.exposed_to.is_none() {
             return Ok(());
         }
         Err(wrong(format!("{}: close it before MPI_Win_free", self.state())))
