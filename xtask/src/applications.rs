@@ -102,7 +102,7 @@ impl Row {
 }
 
 /// What the command line says.
-struct Wish {
+struct Options {
     prefix: PathBuf,
     json: Option<PathBuf>,
     places: Vec<Place>,
@@ -112,7 +112,7 @@ struct Wish {
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let root = crate::generate::project_root();
     let all = read_all(&root)?;
-    let mut wish = Wish {
+    let mut options = Options {
         prefix: "build/prefix".into(),
         json: None,
         places: vec![Place::OneHost, Place::TwoHosts],
@@ -122,11 +122,11 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     while let Some(argument) = rest.next() {
         let mut value = || rest.next().with_context(|| format!("{argument} needs a value; {HOW}"));
         match argument.as_str() {
-            "--prefix" => wish.prefix = value()?.into(),
-            "--json" => wish.json = Some(value()?.into()),
+            "--prefix" => options.prefix = value()?.into(),
+            "--json" => options.json = Some(value()?.into()),
             "--hosts" => match value()?.as_str() {
-                "1" => wish.places = vec![Place::OneHost],
-                "2" => wish.places = vec![Place::TwoHosts],
+                "1" => options.places = vec![Place::OneHost],
+                "2" => options.places = vec![Place::TwoHosts],
                 other => anyhow::bail!("--hosts is 1 or 2, not {other}; without it both"),
             },
             "--list" => {
@@ -135,7 +135,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
                 }
                 return Ok(());
             }
-            name if all.iter().any(|known| known.name == name) => wish.names.push(name.to_owned()),
+            name if all.iter().any(|known| known.name == name) => options.names.push(name.to_owned()),
             name => {
                 let known: Vec<&str> = all.iter().map(|known| known.name.as_str()).collect();
                 anyhow::bail!("there is no program {name}; there are {}\n{HOW}", known.join(", "));
@@ -143,8 +143,8 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         }
     }
     let wanted: Vec<&Application> =
-        all.iter().filter(|known| wish.names.is_empty() || wish.names.contains(&known.name)).collect();
-    verify_all(&root, &wish, &wanted)
+        all.iter().filter(|known| options.names.is_empty() || options.names.contains(&known.name)).collect();
+    verify_all(&root, &options, &wanted)
 }
 
 /// All scripts, by name.
@@ -161,8 +161,8 @@ fn read_all(root: &Path) -> anyhow::Result<Vec<Application>> {
     Ok(all)
 }
 
-fn verify_all(root: &Path, wish: &Wish, wanted: &[&Application]) -> anyhow::Result<()> {
-    let prefix = root.join(&wish.prefix);
+fn verify_all(root: &Path, options: &Options, wanted: &[&Application]) -> anyhow::Result<()> {
+    let prefix = root.join(&options.prefix);
     anyhow::ensure!(
         prefix.join("bin/mpiexec").exists(),
         "there is no {}/bin/mpiexec; run `make own`",
@@ -174,7 +174,7 @@ fn verify_all(root: &Path, wish: &Wish, wanted: &[&Application]) -> anyhow::Resu
     for application in wanted {
         println!("{}: {}", application.name, application.proves);
         match workshop.prepare(application) {
-            Ok(()) => rows.extend(wish.places.iter().map(|place| workshop.verify(application, *place))),
+            Ok(()) => rows.extend(options.places.iter().map(|place| workshop.verify(application, *place))),
             Err(counts) => {
                 rows.push(Row {
                     name: application.name.clone(),
@@ -188,7 +188,7 @@ fn verify_all(root: &Path, wish: &Wish, wanted: &[&Application]) -> anyhow::Resu
         }
     }
     print_table(&rows);
-    if let Some(path) = &wish.json {
+    if let Some(path) = &options.json {
         let lines: Vec<String> = rows.iter().map(|row| row.json().to_string()).collect();
         std::fs::write(path, lines.join("\n") + "\n").with_context(|| path.display().to_string())?;
     }

@@ -21,7 +21,7 @@ use crate::window::Window;
 
 pub use crate::window::direct::{Spot, spot};
 pub use active_target::{Fence, complete, post, start, wait};
-pub use creation::{Prepared, Wish, open, prepare};
+pub use creation::{Prepared, WindowOptions, open, prepare};
 pub use passive_target::{flush, lock_all, lock_one, sync, unlock_all, unlock_one};
 pub use weft_engine::engine::Access;
 pub use weft_engine::memory::Exposed;

@@ -16,7 +16,7 @@ use std::ffi::c_int;
 use weft_mpi::error::{Error, Result};
 use weft_mpi::memory::{self};
 use weft_mpi::object::{Class, full};
-use weft_mpi::one_sided::{self, Attached, Exposed, Exposure, Fence, Wish};
+use weft_mpi::one_sided::{self, Attached, Exposed, Exposure, Fence, WindowOptions};
 use weft_mpi::process::with;
 
 /// Makes a window; the address of this process's part of it.
@@ -30,7 +30,7 @@ fn create(
     win: Out<MPI_Win>,
 ) -> Result<usize> {
     let info = with(|process| info_of(process, info));
-    let prepared = one_sided::prepare(comm.0, Wish { flavor, size, disp_unit, base: base.addr(), info })?;
+    let prepared = one_sided::prepare(comm.0, WindowOptions { flavor, size, disp_unit, base: base.addr(), info })?;
     let rank = prepared.rank() as usize;
     let mapped: Vec<Option<Exposed>> = prepared
         .parts

@@ -23,7 +23,7 @@ pub(crate) struct Bound {
 pub(crate) struct Bindings {
     /// For each rank of the host in order.
     pub(crate) ranks: Vec<Bound>,
-    /// Why a wish that the user had was not fulfilled.
+    /// Why a binding that the user asked for was not fulfilled.
     pub(crate) note: Option<String>,
     /// What was taken, until the job is over.
     pub(crate) hold: Hold,
@@ -44,14 +44,14 @@ struct Usage {
 }
 
 /// Decides for `ranks` ranks.
-pub(crate) fn decide(wish: &Binding, ranks: usize, host: &Host<'_>) -> Bindings {
+pub(crate) fn decide(binding: &Binding, ranks: usize, host: &Host<'_>) -> Bindings {
     let mut hold = Hold::default();
     let session = match host.registry.session() {
         Ok(session) => session,
-        Err(why) => return without_registry(wish, ranks, host, why),
+        Err(why) => return without_registry(binding, ranks, host, why),
     };
     let mut usage = Usage::read(&session, host.topology);
-    let chosen = choose(wish, ranks, host, &usage).and_then(|choice| take(choice, &session, &mut hold));
+    let chosen = choose(binding, ranks, host, &usage).and_then(|choice| take(choice, &session, &mut hold));
     let (choice, reason) = match chosen {
         Ok(choice) => (choice, None),
         Err(why) => (Choice::Free, Some(why)),
@@ -64,7 +64,7 @@ pub(crate) fn decide(wish: &Binding, ranks: usize, host: &Host<'_>) -> Bindings 
     for set in &sets {
         usage.assign(set.as_ref().unwrap_or(&all), &session, &mut hold);
     }
-    let machine_ranks = (wish.machine_ranks as usize).max(ranks);
+    let machine_ranks = (binding.machine_ranks as usize).max(ranks);
     let describe = |set: Option<Set>| match set {
         Some(set) => {
             let load = Load { ranks: usage.ranks_on(&set), processors: set.len().min(host.usable) };
@@ -82,11 +82,11 @@ pub(crate) fn decide(wish: &Binding, ranks: usize, host: &Host<'_>) -> Bindings 
 }
 
 /// Nobody knows what others use: nothing is bound.
-fn without_registry(wish: &Binding, ranks: usize, host: &Host<'_>, why: String) -> Bindings {
-    let load = Load { ranks: (wish.machine_ranks as usize).max(ranks), processors: host.usable };
+fn without_registry(binding: &Binding, ranks: usize, host: &Host<'_>, why: String) -> Bindings {
+    let load = Load { ranks: (binding.machine_ranks as usize).max(ranks), processors: host.usable };
     let words = not_bound(Some(&why), &host.topology.all());
     let ranks = (0..ranks).map(|_| Bound { set: None, load, words: words.clone() }).collect();
-    let note = (wish.to != BindTo::None).then(|| format!("ranks are not bound: {why}"));
+    let note = (binding.to != BindTo::None).then(|| format!("ranks are not bound: {why}"));
     Bindings { ranks, note, hold: Hold::default() }
 }
 
@@ -101,29 +101,29 @@ enum Choice {
 }
 
 /// What each rank gets, or half a sentence why ranks cannot be bound.
-fn choose(wish: &Binding, ranks: usize, host: &Host<'_>, usage: &Usage) -> Result<Choice, String> {
+fn choose(binding: &Binding, ranks: usize, host: &Host<'_>, usage: &Usage) -> Result<Choice, String> {
     let topology = host.topology;
-    match wish.to {
+    match binding.to {
         BindTo::None => Ok(Choice::Free),
-        BindTo::Core => own(wish, ranks, host, usage, topology.cores(), "cores").map(Choice::Own),
-        BindTo::Thread => own(wish, ranks, host, usage, topology.threads(), "hardware threads").map(Choice::Own),
-        BindTo::Socket => shared(wish, ranks, usage, topology, topology.sockets()).map(Choice::Shared),
-        BindTo::Numa => shared(wish, ranks, usage, topology, topology.numa_nodes()).map(Choice::Shared),
+        BindTo::Core => own(binding, ranks, host, usage, topology.cores(), "cores").map(Choice::Own),
+        BindTo::Thread => own(binding, ranks, host, usage, topology.threads(), "hardware threads").map(Choice::Own),
+        BindTo::Socket => shared(binding, ranks, usage, topology, topology.sockets()).map(Choice::Shared),
+        BindTo::Numa => shared(binding, ranks, usage, topology, topology.numa_nodes()).map(Choice::Shared),
     }
 }
 
 /// Units (cores or threads) that each rank has for itself.
 fn own(
-    wish: &Binding,
+    binding: &Binding,
     ranks: usize,
     host: &Host<'_>,
     usage: &Usage,
     units: Vec<Set>,
     noun: &str,
 ) -> Result<Vec<Set>, String> {
-    let each = (wish.each as usize).max(1);
+    let each = (binding.each as usize).max(1);
     let total = units.len();
-    let wanted = (wish.machine_ranks as usize).max(ranks) * each;
+    let wanted = (binding.machine_ranks as usize).max(ranks) * each;
     if wanted > total {
         return Err(format!("{wanted} {noun} are wanted on this machine, there are {total}"));
     }
@@ -139,7 +139,7 @@ fn own(
     // Those that ranks of other jobs use without being bound come last.
     let mut free: Vec<(usize, Set)> = free.into_iter().map(|unit| (usage.ranks_on(&unit), unit)).collect();
     free.sort_by_key(|(ranks, _)| *ranks);
-    let domains = domains(wish.by, host.topology);
+    let domains = domains(binding.by, host.topology);
     let mut groups = vec![VecDeque::new(); domains.len()];
     for (_, unit) in free {
         let home = domains.iter().position(|domain| unit.iter().any(|number| domain.contains(number)));
@@ -163,7 +163,7 @@ fn pick(groups: &mut [VecDeque<Set>], rank: usize, each: usize) -> Set {
 
 /// Domains (sockets or memory nodes) that several ranks may have in common, without what others have taken.
 fn shared(
-    wish: &Binding,
+    binding: &Binding,
     ranks: usize,
     usage: &Usage,
     topology: &Topology,
@@ -175,7 +175,7 @@ fn shared(
     if domains.is_empty() {
         return Err("all processors are taken by other jobs".into());
     }
-    let turns: Vec<usize> = match wish.by {
+    let turns: Vec<usize> = match binding.by {
         // As many ranks for each domain as it has cores, then the next.
         MapBy::Slot => {
             let size = |domain: &Set| cores.iter().filter(|core| core.iter().any(|n| domain.contains(n))).count();
@@ -183,7 +183,7 @@ fn shared(
         }
         MapBy::Socket | MapBy::Numa => (0..domains.len()).collect(),
     };
-    let each = (wish.each as usize).max(1);
+    let each = (binding.each as usize).max(1);
     Ok((0..ranks).map(|rank| domains[turns[rank * each % turns.len()]].clone()).collect())
 }
 

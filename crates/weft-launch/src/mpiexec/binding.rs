@@ -11,8 +11,8 @@ use crate::hosts::Order;
 pub(crate) fn bind_to(settings: &mut Settings, name: &str, text: &str) -> Result<(), String> {
     let lower = text.to_ascii_lowercase();
     let mut words = lower.split(':');
-    let wish = &mut settings.binding;
-    wish.to = Some(match words.next().unwrap_or_default() {
+    let binding = &mut settings.binding;
+    binding.to = Some(match words.next().unwrap_or_default() {
         // A whole host is what ranks have anyway.
         "none" | "board" | "machine" | "node" => BindTo::None,
         "hwthread" | "thread" | "ht" => BindTo::Thread,
@@ -25,10 +25,10 @@ pub(crate) fn bind_to(settings: &mut Settings, name: &str, text: &str) -> Result
     });
     for word in words {
         match word {
-            "report" => wish.report = true,
+            "report" => binding.report = true,
             "if-supported" | "ordered" => {}
             // Hydra's: so many of them for each rank.
-            count if count.bytes().all(|byte| byte.is_ascii_digit()) => wish.each = number(name, count)?,
+            count if count.bytes().all(|byte| byte.is_ascii_digit()) => binding.each = number(name, count)?,
             _ => settings.notes.push((Loudness::Everybody, format!("`:{word}` of `{name} {text}` has no effect here"))),
         }
     }
@@ -43,14 +43,14 @@ pub(crate) fn map_by(settings: &mut Settings, name: &str, text: &str) -> Result<
     let lower = text.to_ascii_lowercase();
     let mut words = lower.split(':');
     let no_effect = |what: &str| (Loudness::Everybody, format!("{what} has no effect here"));
-    let wish = &mut settings.binding;
+    let binding = &mut settings.binding;
     match words.next().unwrap_or_default() {
         "slot" | "" => settings.order = Order::BySlot,
         "node" | "host" | "machine" => settings.order = Order::ByHost,
-        "core" => wish.implied = Some(BindTo::Core),
-        "hwthread" | "thread" => wish.implied = Some(BindTo::Thread),
-        "socket" | "package" => (wish.by, wish.implied) = (MapBy::Socket, Some(BindTo::Core)),
-        "numa" | "numanode" => (wish.by, wish.implied) = (MapBy::Numa, Some(BindTo::Core)),
+        "core" => binding.implied = Some(BindTo::Core),
+        "hwthread" | "thread" => binding.implied = Some(BindTo::Thread),
+        "socket" | "package" => (binding.by, binding.implied) = (MapBy::Socket, Some(BindTo::Core)),
+        "numa" | "numanode" => (binding.by, binding.implied) = (MapBy::Numa, Some(BindTo::Core)),
         "ppr" => {
             let each = number("--map-by ppr", words.next().unwrap_or_default())?;
             match words.next().unwrap_or_default() {
@@ -76,9 +76,9 @@ pub(crate) fn map_by(settings: &mut Settings, name: &str, text: &str) -> Result<
 /// # Errors
 /// One sentence.
 pub(crate) fn each(settings: &mut Settings, name: &str, text: &str) -> Result<(), String> {
-    let wish = &mut settings.binding;
-    wish.each = number(name, text)?;
-    wish.implied = wish.implied.or(Some(BindTo::Core));
+    let binding = &mut settings.binding;
+    binding.each = number(name, text)?;
+    binding.implied = binding.implied.or(Some(BindTo::Core));
     Ok(())
 }
 
@@ -87,12 +87,12 @@ mod tests {
     use super::super::options::{Request, parse};
     use super::*;
 
-    fn wish(line: &str) -> Result<(BindTo, MapBy, u32, bool), String> {
+    fn binding_of(line: &str) -> Result<(BindTo, MapBy, u32, bool), String> {
         let words = line.split(' ').map(Into::into).collect();
         match parse(words, &|_| None)? {
             Request::Run(settings) => {
-                let wish = settings.binding;
-                Ok((wish.to(), wish.by, wish.each, wish.report))
+                let binding = settings.binding;
+                Ok((binding.to(), binding.by, binding.each, binding.report))
             }
             other => panic!("{line}: {other:?}"),
         }
@@ -101,27 +101,27 @@ mod tests {
     #[test]
     fn both_families_say_it_in_their_words() {
         let bound = |to, by, each| Ok((to, by, each, false));
-        assert_eq!(wish("-n 2 a"), bound(BindTo::None, MapBy::Slot, 1));
+        assert_eq!(binding_of("-n 2 a"), bound(BindTo::None, MapBy::Slot, 1));
         for line in ["--bind-to core a", "-bind-to core a", "--bind-to=core a", "--bind-to-core a", "--bind-to CORE a"]
         {
-            assert_eq!(wish(line), bound(BindTo::Core, MapBy::Slot, 1), "{line}");
+            assert_eq!(binding_of(line), bound(BindTo::Core, MapBy::Slot, 1), "{line}");
         }
-        assert_eq!(wish("-bind-to core:3 a"), bound(BindTo::Core, MapBy::Slot, 3));
-        assert_eq!(wish("--bind-to package --map-by numa a"), bound(BindTo::Socket, MapBy::Numa, 1));
-        assert_eq!(wish("--bind-to-socket a"), bound(BindTo::Socket, MapBy::Slot, 1));
-        assert_eq!(wish("--bind-to numa a"), bound(BindTo::Numa, MapBy::Slot, 1));
-        assert_eq!(wish("--bind-to hwthread a"), bound(BindTo::Thread, MapBy::Slot, 1));
-        assert_eq!(wish("--map-by slot:PE=2 a"), bound(BindTo::Core, MapBy::Slot, 2));
-        assert_eq!(wish("--map-by socket:PE=4 a"), bound(BindTo::Core, MapBy::Socket, 4));
-        assert_eq!(wish("--cpus-per-rank 2 a"), bound(BindTo::Core, MapBy::Slot, 2));
-        assert_eq!(wish("--map-by socket --bind-to none a"), bound(BindTo::None, MapBy::Socket, 1));
-        assert_eq!(wish("--report-bindings --map-by core a"), Ok((BindTo::Core, MapBy::Slot, 1, true)));
+        assert_eq!(binding_of("-bind-to core:3 a"), bound(BindTo::Core, MapBy::Slot, 3));
+        assert_eq!(binding_of("--bind-to package --map-by numa a"), bound(BindTo::Socket, MapBy::Numa, 1));
+        assert_eq!(binding_of("--bind-to-socket a"), bound(BindTo::Socket, MapBy::Slot, 1));
+        assert_eq!(binding_of("--bind-to numa a"), bound(BindTo::Numa, MapBy::Slot, 1));
+        assert_eq!(binding_of("--bind-to hwthread a"), bound(BindTo::Thread, MapBy::Slot, 1));
+        assert_eq!(binding_of("--map-by slot:PE=2 a"), bound(BindTo::Core, MapBy::Slot, 2));
+        assert_eq!(binding_of("--map-by socket:PE=4 a"), bound(BindTo::Core, MapBy::Socket, 4));
+        assert_eq!(binding_of("--cpus-per-rank 2 a"), bound(BindTo::Core, MapBy::Slot, 2));
+        assert_eq!(binding_of("--map-by socket --bind-to none a"), bound(BindTo::None, MapBy::Socket, 1));
+        assert_eq!(binding_of("--report-bindings --map-by core a"), Ok((BindTo::Core, MapBy::Slot, 1, true)));
     }
 
     #[test]
     fn nonsense_is_named() {
-        assert!(wish("--bind-to moon a").expect_err("no such thing").contains("not to `moon`"));
-        assert!(wish("--map-by slot:PE=0 a").expect_err("none").contains("PE="));
-        assert!(wish("--bind-to core:0 a").is_err());
+        assert!(binding_of("--bind-to moon a").expect_err("no such thing").contains("not to `moon`"));
+        assert!(binding_of("--map-by slot:PE=0 a").expect_err("none").contains("PE="));
+        assert!(binding_of("--bind-to core:0 a").is_err());
     }
 }

@@ -54,7 +54,7 @@ pub(crate) enum Base {
 
 /// What the user asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct EnvironmentOptions {
     pub(crate) base: Base,
     /// Variables that are set, the last one counts.
     pub(crate) set: Variables,
@@ -64,9 +64,9 @@ pub(crate) struct Wish {
 pub(crate) type Bytes = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// What a host's agent is told: whether ranks inherit the agent's environment, and what is added.
-pub(crate) fn for_host(wish: &Wish, own: &[(OsString, OsString)], remote: bool) -> (bool, Bytes) {
+pub(crate) fn for_host(environment: &EnvironmentOptions, own: &[(OsString, OsString)], remote: bool) -> (bool, Bytes) {
     let setting = |name: &OsStr| begins(name, SETTINGS_PREFIX);
-    let passed = own.iter().filter(|(name, _)| match &wish.base {
+    let passed = own.iter().filter(|(name, _)| match &environment.base {
         // The local agent is a copy of this process: there is nothing to send.
         Base::All => remote && !is_host_bound(name),
         Base::None => setting(name) && !is_host_bound(name),
@@ -74,8 +74,9 @@ pub(crate) fn for_host(wish: &Wish, own: &[(OsString, OsString)], remote: bool) 
             (setting(name) && !is_host_bound(name)) || names.iter().any(|other| name == other.as_str())
         }
     });
-    let variables = passed.chain(&wish.set).map(|(name, value)| (name.clone().into_vec(), value.clone().into_vec()));
-    (wish.base == Base::All, variables.collect())
+    let variables =
+        passed.chain(&environment.set).map(|(name, value)| (name.clone().into_vec(), value.clone().into_vec()));
+    (environment.base == Base::All, variables.collect())
 }
 
 fn begins(name: &OsStr, prefix: &str) -> bool {
@@ -94,26 +95,26 @@ mod tests {
         names.iter().map(|(name, value)| (name.into(), value.into())).collect()
     }
 
-    fn names(wish: &Wish, remote: bool) -> (bool, Vec<String>) {
+    fn names(environment: &EnvironmentOptions, remote: bool) -> (bool, Vec<String>) {
         let own = variables(&[("PATH", "/bin"), ("HOME", "/root"), ("WEFT_LINK", "udp"), ("SSH_TTY", "x"), ("A", "1")]);
-        let (inherit, variables) = for_host(wish, &own, remote);
+        let (inherit, variables) = for_host(environment, &own, remote);
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
         (inherit, variables.into_iter().map(|(name, _)| text(name)).collect())
     }
 
     #[test]
     fn another_host_gets_everything_but_what_describes_this_one() {
-        let mut wish = Wish { base: Base::All, set: variables(&[("HOME", "/elsewhere")]) };
-        assert_eq!(names(&wish, false), (true, vec!["HOME".to_string()]));
-        wish.set.clear();
-        assert_eq!(names(&wish, true), (true, ["PATH", "WEFT_LINK", "A"].map(String::from).to_vec()));
+        let mut environment = EnvironmentOptions { base: Base::All, set: variables(&[("HOME", "/elsewhere")]) };
+        assert_eq!(names(&environment, false), (true, vec!["HOME".to_string()]));
+        environment.set.clear();
+        assert_eq!(names(&environment, true), (true, ["PATH", "WEFT_LINK", "A"].map(String::from).to_vec()));
     }
 
     #[test]
     fn a_list_or_nothing_still_passes_settings() {
-        let wish = Wish { base: Base::None, set: variables(&[("B", "2")]) };
-        assert_eq!(names(&wish, false), (false, ["WEFT_LINK", "B"].map(String::from).to_vec()));
-        let wish = Wish { base: Base::List(vec!["HOME".into(), "A".into()]), set: vec![] };
-        assert_eq!(names(&wish, true), (false, ["HOME", "WEFT_LINK", "A"].map(String::from).to_vec()));
+        let environment = EnvironmentOptions { base: Base::None, set: variables(&[("B", "2")]) };
+        assert_eq!(names(&environment, false), (false, ["WEFT_LINK", "B"].map(String::from).to_vec()));
+        let environment = EnvironmentOptions { base: Base::List(vec!["HOME".into(), "A".into()]), set: vec![] };
+        assert_eq!(names(&environment, true), (false, ["HOME", "WEFT_LINK", "A"].map(String::from).to_vec()));
     }
 }

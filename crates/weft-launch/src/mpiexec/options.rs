@@ -229,7 +229,7 @@ impl<'a> Parser<'a> {
                 let listed = hosts::parse_list(&first()).map_err(|why| format!("{name}: {why}"))?;
                 add_all(&mut self.block.hosts, listed);
             }
-            Local::Set => self.block.wish.set.push((values[0].clone(), values[1].clone())),
+            Local::Set => self.block.environment.set.push((values[0].clone(), values[1].clone())),
             Local::BaseAll => self.own_base = Some(Base::All),
             Local::BaseNone => self.own_base = Some(Base::None),
             Local::BaseList => self.own_base = Some(Base::List(names(&first()))),
@@ -255,7 +255,7 @@ impl<'a> Parser<'a> {
     /// Reads a program and its arguments up to a `:` or the end.
     fn program(&mut self, name: OsString, arguments: &mut dyn Iterator<Item = OsString>) -> Result<(), String> {
         let mut block = std::mem::replace(&mut self.block, Block::new());
-        block.wish.base = self.own_base.take().unwrap_or(Base::All);
+        block.environment.base = self.own_base.take().unwrap_or(Base::All);
         if let Some(soft) = self.soft.take() {
             block.count = Some(largest(&soft, block.count.unwrap_or(RANKS_MAX))?);
         }
@@ -283,12 +283,12 @@ impl<'a> Parser<'a> {
             return Err("a program is missing after the last `:`".into());
         }
         for block in &mut self.settings.blocks {
-            if block.wish.base == Base::All {
-                block.wish.base = self.base.clone();
+            if block.environment.base == Base::All {
+                block.environment.base = self.base.clone();
             }
             // What is said for one program counts more than what is said for all.
-            let own = std::mem::take(&mut block.wish.set);
-            block.wish.set = self.set.iter().cloned().chain(own).collect();
+            let own = std::mem::take(&mut block.environment.set);
+            block.environment.set = self.set.iter().cloned().chain(own).collect();
         }
         if self.settings.time_limit.is_none()
             && let Some(value) = (self.variable)("MPIEXEC_TIMEOUT")

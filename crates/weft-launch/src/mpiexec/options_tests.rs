@@ -30,7 +30,7 @@ fn the_two_families_say_the_same() {
         assert_eq!(settings.blocks.len(), 1);
         assert_eq!(settings.blocks[0].count, Some(4));
         assert_eq!(settings.blocks[0].words, ["./prog", "-n", "x"]);
-        assert_eq!(settings.blocks[0].wish.set, [("K".into(), "v".into())]);
+        assert_eq!(settings.blocks[0].environment.set, [("K".into(), "v".into())]);
         assert_eq!(settings.ranks_per_host, Some(2));
         assert_eq!(settings.hosts.len(), 2);
         assert!(settings.labels);
@@ -44,19 +44,19 @@ fn several_programs_have_options_of_their_own() {
     let [a, b, c] = &settings.blocks[..] else { panic!("three programs") };
     assert_eq!(a.words, ["a", "x"]);
     assert_eq!(a.directory.as_deref(), Some(OsStr::new("/tmp")));
-    assert_eq!(a.wish.set, [("A".into(), "1".into()), ("B".into(), "2".into())]);
+    assert_eq!(a.environment.set, [("A".into(), "1".into()), ("B".into(), "2".into())]);
     assert_eq!((b.count, b.directory.as_ref(), b.hosts.len()), (Some(1), None, 1));
-    assert_eq!((&b.wish.base, &a.wish.base), (&Base::None, &Base::All));
-    assert_eq!((c.count, c.wish.set.len()), (None, 1));
+    assert_eq!((&b.environment.base, &a.environment.base), (&Base::None, &Base::All));
+    assert_eq!((c.count, c.environment.set.len()), (None, 1));
 }
 
 #[test]
 fn the_environment_is_asked_for_in_many_ways() {
     let one = settings("-x HERE -x NOWHERE -genvlist P,Q -env X=1 a");
-    assert_eq!(one.blocks[0].wish.set, [("HERE".into(), "yes".into()), ("X".into(), "1".into())]);
-    assert_eq!(one.blocks[0].wish.base, Base::List(vec!["P".into(), "Q".into()]));
+    assert_eq!(one.blocks[0].environment.set, [("HERE".into(), "yes".into()), ("X".into(), "1".into())]);
+    assert_eq!(one.blocks[0].environment.base, Base::List(vec!["P".into(), "Q".into()]));
     assert!(matches!(&one.notes[..], [(Loudness::Everybody, note)] if note.contains("NOWHERE")));
-    assert_eq!(settings("-iface eth1 a").blocks[0].wish.set, [("WEFT_INTERFACE".into(), "eth1".into())]);
+    assert_eq!(settings("-iface eth1 a").blocks[0].environment.set, [("WEFT_INTERFACE".into(), "eth1".into())]);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_file_names_programs() {
     assert!(read_file.labels);
     let [a, b] = &read_file.blocks[..] else { panic!("two programs") };
     assert_eq!((a.count, &a.words[..]), (Some(2), &["./a".into(), OsString::from("x y")][..]));
-    assert_eq!((b.count, &b.words[..], b.wish.set.len()), (Some(1), &[OsString::from("./b")][..], 1));
+    assert_eq!((b.count, &b.words[..], b.environment.set.len()), (Some(1), &[OsString::from("./b")][..], 1));
     assert!(refused(&format!("--app {name} ./c")).contains("must come last"));
     std::fs::write(&file, format!("-configfile {name}\n")).expect("a temporary file");
     assert!(refused(&format!("-configfile {name}")).contains("may not name another one"));

@@ -206,7 +206,7 @@ fn complete(mut job: Job) -> Result<Job, String> {
             plan.mapping.clone_from(&mapping);
         }
         for (number, block) in (0..).zip(&job.settings.blocks) {
-            let (inherit, mut variables) = environment::for_host(&block.wish, &own, share.remote);
+            let (inherit, mut variables) = environment::for_host(&block.environment, &own, share.remote);
             if let Some(interface) = &interface {
                 variables.retain(|(name, _)| name != b"WEFT_INTERFACE");
                 variables.push((b"WEFT_INTERFACE".to_vec(), interface.clone().into_bytes()));

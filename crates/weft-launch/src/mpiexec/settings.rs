@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use super::environment::{Base, Wish};
+use super::environment::{Base, EnvironmentOptions};
 use super::stats;
 use crate::control::{BindTo, InputTo, MapBy};
 use crate::hosts::{Host, Order};
@@ -22,7 +22,7 @@ const HOST_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 pub(crate) struct Block {
     pub(crate) count: Option<u32>,
     pub(crate) words: Vec<OsString>,
-    pub(crate) wish: Wish,
+    pub(crate) environment: EnvironmentOptions,
     pub(crate) directory: Option<OsString>,
     /// Directories where it is looked for before those of PATH, with colons between.
     pub(crate) search_path: Option<OsString>,
@@ -33,8 +33,8 @@ pub(crate) struct Block {
 impl Block {
     /// A program of which nothing has been said.
     pub(super) fn new() -> Self {
-        let wish = Wish { base: Base::All, set: Vec::new() };
-        Self { count: None, words: Vec::new(), wish, directory: None, search_path: None, hosts: Vec::new() }
+        let environment = EnvironmentOptions { base: Base::All, set: Vec::new() };
+        Self { count: None, words: Vec::new(), environment, directory: None, search_path: None, hosts: Vec::new() }
     }
 }
 

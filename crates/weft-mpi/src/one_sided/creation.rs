@@ -21,7 +21,7 @@ const LOCK_STRIDE: usize = 128;
 const PART_ALIGNMENT: u64 = 4096;
 
 /// What the program asks for.
-pub struct Wish {
+pub struct WindowOptions {
     /// One of `MPI_WIN_FLAVOR_*`.
     pub flavor: i32,
     /// Bytes of this process.
@@ -34,7 +34,7 @@ pub struct Wish {
     pub info: Result<Info>,
 }
 
-impl Wish {
+impl WindowOptions {
     fn check(&self) -> Result<&Info> {
         if self.size < 0 {
             return Err(Error::new(MPI_ERR_SIZE, format!("size is {}; it must not be negative", self.size)));
@@ -124,8 +124,8 @@ const REMOTE: usize = 4;
 /// Makes a window of the processes of `comm`: they agree on its context, and those of a node on its memory. All of them call this.
 ///
 /// # Errors
-/// `MPI_ERR_COMM`; what is wrong with the wish of any process, at all of them; `MPI_ERR_RMA_SHARED`; no memory; a process is gone.
-pub fn prepare(comm: usize, wish: Wish) -> Result<Prepared> {
+/// `MPI_ERR_COMM`; what is wrong with the options of any process, at all of them; `MPI_ERR_RMA_SHARED`; no memory; a process is gone.
+pub fn prepare(comm: usize, options: WindowOptions) -> Result<Prepared> {
     let (place, group) = with(|process| {
         let group = process.objects.communicator(comm)?.intra()?.group.clone();
         Ok::<_, Error>((process.agreement_scope(comm)?, group))
@@ -133,16 +133,16 @@ pub fn prepare(comm: usize, wish: Wish) -> Result<Prepared> {
     let handle = with(|process| process.add_communicator_with(group.clone(), MPI_ERRORS_RETURN));
     agree_on_context(place, handle.clone().map(Some), Creation::Window)?;
     let handle = handle?;
-    let made = prepare_in(handle, &group, wish);
+    let made = prepare_in(handle, &group, options);
     if made.is_err() {
         with(|process| process.remove_communicator(handle));
     }
     made
 }
 
-fn prepare_in(handle: usize, group: &Group, wish: Wish) -> Result<Prepared> {
-    let own_error = wish.check().err();
-    let wants_noncontiguous = wish.is_set("alloc_shared_noncontig") || wish.flavor == MPI_WIN_FLAVOR_ALLOCATE;
+fn prepare_in(handle: usize, group: &Group, options: WindowOptions) -> Result<Prepared> {
+    let own_error = options.check().err();
+    let wants_noncontiguous = options.is_set("alloc_shared_noncontig") || options.flavor == MPI_WIN_FLAVOR_ALLOCATE;
     let near = with(|process| {
         let engine = process.engine()?;
         let near = (0..group.size()).filter(|rank| engine.is_near(group.members[*rank as usize]));
@@ -151,10 +151,10 @@ fn prepare_in(handle: usize, group: &Group, wish: Wish) -> Result<Prepared> {
     let class = ErrorClass::to_wire(own_error.as_ref().map(|error| error.class));
     let told: [i64; TOLD] = [
         i64::from(class),
-        wish.size,
-        wish.disp_unit,
-        wish.base as i64,
-        i64::from(wish.flavor) << 1 | i64::from(wants_noncontiguous),
+        options.size,
+        options.disp_unit,
+        options.base as i64,
+        i64::from(options.flavor) << 1 | i64::from(wants_noncontiguous),
         near.len() as i64,
     ];
     let all = gather_all(scope(handle)?, &told)?;
@@ -167,12 +167,12 @@ fn prepare_in(handle: usize, group: &Group, wish: Wish) -> Result<Prepared> {
         let message = format!("rank {rank} has called this with an argument that is wrong, and so there is no window");
         return Err(Error::new(class, message));
     }
-    if let Some(rank) = each.iter().position(|words| words[4] >> 1 != i64::from(wish.flavor)) {
+    if let Some(rank) = each.iter().position(|words| words[4] >> 1 != i64::from(options.flavor)) {
         let message = format!("rank {rank} makes a window of another kind: all processes must call the same function");
         return Err(Error::new(MPI_ERR_OTHER, message));
     }
     let size = group.size() as usize;
-    if wish.flavor == MPI_WIN_FLAVOR_SHARED && each.iter().any(|words| words[5] != size as i64) {
+    if options.flavor == MPI_WIN_FLAVOR_SHARED && each.iter().any(|words| words[5] != size as i64) {
         let message = "the processes of the communicator cannot all share memory: make one of those that can by \
                        MPI_Comm_split_type with MPI_COMM_TYPE_SHARED";
         return Err(Error::new(MPI_ERR_RMA_SHARED, message));
@@ -182,21 +182,21 @@ fn prepare_in(handle: usize, group: &Group, wish: Wish) -> Result<Prepared> {
     let mut parts: Vec<Part> = each.iter().map(part).collect();
     let rank = group.rank.unwrap_or(0);
     let mut locks = vec![0; size];
-    let allocates = matches!(wish.flavor, MPI_WIN_FLAVOR_ALLOCATE | MPI_WIN_FLAVOR_SHARED);
+    let allocates = matches!(options.flavor, MPI_WIN_FLAVOR_ALLOCATE | MPI_WIN_FLAVOR_SHARED);
     let memory = if allocates {
         let contiguous = !near.iter().all(|rank| each[*rank as usize][4] & 1 != 0);
-        allocate(handle, near, rank, wish.flavor, contiguous, &mut parts, &mut locks)?
+        allocate(handle, near, rank, options.flavor, contiguous, &mut parts, &mut locks)?
     } else {
-        parts[rank as usize].here = wish.base;
+        parts[rank as usize].here = options.base;
         None
     };
     let error_handler = MPI_ERRORS_ARE_FATAL;
-    let info = hints(&wish);
-    Ok(Prepared { communicator: handle, rank, flavor: wish.flavor, error_handler, info, parts, memory, locks })
+    let info = hints(&options);
+    Ok(Prepared { communicator: handle, rank, flavor: options.flavor, error_handler, info, parts, memory, locks })
 }
 
 /// The hints of a window that are in effect, as `MPI_Win_get_info` tells (MPI-5.0 §12.2.7).
-fn hints(wish: &Wish) -> Info {
+fn hints(options: &WindowOptions) -> Info {
     const DEFAULTS: [(&str, &str); 6] = [
         ("no_locks", "false"),
         ("accumulate_ordering", "rar,raw,war,waw"),
@@ -205,12 +205,12 @@ fn hints(wish: &Wish) -> Info {
         ("same_disp_unit", "false"),
         ("alloc_shared_noncontig", "false"),
     ];
-    let allocates = matches!(wish.flavor, MPI_WIN_FLAVOR_SHARED | MPI_WIN_FLAVOR_ALLOCATE);
+    let allocates = matches!(options.flavor, MPI_WIN_FLAVOR_SHARED | MPI_WIN_FLAVOR_ALLOCATE);
     DEFAULTS
         .iter()
         .filter(|(key, _)| allocates || *key != "alloc_shared_noncontig")
         .map(|(key, default)| {
-            let given = wish.info.iter().flatten().find(|(name, _)| name == key).map(|(_, value)| value.clone());
+            let given = options.info.iter().flatten().find(|(name, _)| name == key).map(|(_, value)| value.clone());
             ((*key).to_owned(), given.unwrap_or_else(|| (*default).to_owned()))
         })
         .collect()
