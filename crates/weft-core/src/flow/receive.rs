@@ -9,8 +9,8 @@ use crate::wire::{Channel, Kind, Map, Packet, Piece, is_payload, peek_number, pi
 impl Flow {
     /// Takes a datagram that claims to be from this flow's peer (`wire::peek_sender`).
     /// Nothing but its length and its number are looked at before its tag is verified.
-    pub fn handle_packet(&mut self, now: Instant, bytes: &[u8], remote_key: &mut dyn Deliver) {
-        self.handle_one(now, bytes, false, remote_key);
+    pub fn handle_packet(&mut self, now: Instant, bytes: &[u8], deliver: &mut dyn Deliver) {
+        self.handle_one(now, bytes, false, deliver);
     }
 
     /// Takes several datagrams that claim to be from this flow's peer: `bytes` holds them one after the other, each `segment`
@@ -21,17 +21,17 @@ impl Flow {
         bytes: &[u8],
         segment: usize,
         marked: bool,
-        remote_key: &mut dyn Deliver,
+        deliver: &mut dyn Deliver,
     ) {
         if bytes.len() <= segment {
-            return self.handle_one(now, bytes, marked, remote_key);
+            return self.handle_one(now, bytes, marked, deliver);
         }
         for packet in bytes.chunks(segment.max(1)) {
-            self.handle_one(now, packet, marked, remote_key);
+            self.handle_one(now, packet, marked, deliver);
         }
     }
 
-    fn handle_one(&mut self, now: Instant, bytes: &[u8], marked: bool, remote_key: &mut dyn Deliver) {
+    fn handle_one(&mut self, now: Instant, bytes: &[u8], marked: bool, deliver: &mut dyn Deliver) {
         if self.failed {
             return;
         }
@@ -50,7 +50,7 @@ impl Flow {
         }
         let piece = if self.settings.sealed && !numbered { piece_at(bytes) } else { None };
         if !(self.settings.sealed && numbered) && piece.is_none() {
-            return self.handle_authentic(now, bytes, marked, remote_key);
+            return self.handle_authentic(now, bytes, marked, deliver);
         }
         self.ciphers();
         let Some(mut ciphers) = self.ciphers.take() else { return };
@@ -60,13 +60,13 @@ impl Flow {
             None => ciphers.open(epoch, bytes),
         };
         match opened {
-            Some(opened) => self.handle_authentic(now, opened, marked, remote_key),
+            Some(opened) => self.handle_authentic(now, opened, marked, deliver),
             None => self.counters.unsealed += 1,
         }
         self.ciphers = Some(ciphers);
     }
 
-    fn handle_authentic(&mut self, now: Instant, bytes: &[u8], marked: bool, remote_key: &mut dyn Deliver) {
+    fn handle_authentic(&mut self, now: Instant, bytes: &[u8], marked: bool, deliver: &mut dyn Deliver) {
         let Some((packet, payload)) = Packet::parse(bytes) else {
             self.counters.malformed += 1;
             return;
@@ -76,10 +76,10 @@ impl Flow {
         // What was there before may have been recorded and be sent again by anybody: no proof that the peer lives.
         let mut is_new = true;
         match packet.kind {
-            Kind::Numbered { .. } => is_new = self.handle_numbered(now, &packet, payload, remote_key),
+            Kind::Numbered { .. } => is_new = self.handle_numbered(now, &packet, payload, deliver),
             Kind::Piece(number) => {
                 is_new = self.incoming.bare_arrives(number) == BareArrival::New;
-                self.handle_piece(now, &packet, payload, remote_key);
+                self.handle_piece(now, &packet, payload, deliver);
             }
             Kind::Acknowledgement(number) | Kind::Probe(number) => {
                 let arrival = self.incoming.bare_arrives(number);
@@ -118,7 +118,7 @@ impl Flow {
 
     /// Takes a piece of a packet; with the last of them the packet, as if it had come whole. One that was there before does no harm.
     #[cold]
-    fn handle_piece(&mut self, now: Instant, packet: &Packet, payload: &[u8], remote_key: &mut dyn Deliver) {
+    fn handle_piece(&mut self, now: Instant, packet: &Packet, payload: &[u8], deliver: &mut dyn Deliver) {
         let Some((piece, bytes)) = Piece::parse(payload).filter(|(piece, bytes)| piece.holds(bytes)) else {
             self.counters.malformed += 1;
             return;
@@ -138,14 +138,14 @@ impl Flow {
                 }
                 let Piece { number, transmission, order, channel, request, .. } = piece;
                 let kind = Kind::Numbered { number, transmission, order, channel };
-                self.handle_numbered(now, &Packet { kind, request, ..*packet }, &whole, remote_key);
+                self.handle_numbered(now, &Packet { kind, request, ..*packet }, &whole, deliver);
             }
         }
     }
 
     /// Whether the packet is taken: for the first time, and its turn may come.
     #[inline]
-    fn handle_numbered(&mut self, now: Instant, packet: &Packet, payload: &[u8], remote_key: &mut dyn Deliver) -> bool {
+    fn handle_numbered(&mut self, now: Instant, packet: &Packet, payload: &[u8], deliver: &mut dyn Deliver) -> bool {
         let Kind::Numbered { number, transmission, order, channel } = packet.kind else { return false };
         match self.incoming.classify(number, &self.settings) {
             Arrival::Outside => {
@@ -178,12 +178,12 @@ impl Flow {
             // A question whether the path carries such a packet.
             Channel::Messages { .. } if payload.is_empty() => {}
             Channel::Messages { first } => {
-                let (messages, bytes) = self.incoming.messages(first, payload, &mut |body| remote_key.message(body));
+                let (messages, bytes) = self.incoming.messages(first, payload, &mut |body| deliver.message(body));
                 self.counters.messages_received += messages;
                 self.counters.bytes_received += bytes;
             }
-            Channel::Data { remote_key: name, offset, end } => {
-                remote_key.data(name, offset, payload);
+            Channel::Data { remote_key, offset, end } => {
+                deliver.data(remote_key, offset, payload);
                 self.counters.bytes_received += payload.len() as u64;
                 ends = end;
             }
