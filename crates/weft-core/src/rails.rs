@@ -66,11 +66,11 @@ pub struct Rails {
     failed: u8,
     failures: [u16; RAILS_MAX],
     /// How often bulk data has left UDP because that was silent.
-    departures: u16,
+    failovers: u16,
     /// A carrier has been proved of which the flow has not been told.
     news: bool,
     /// What is known of some carrier has changed since the flow was told.
-    stirred: bool,
+    is_stale: bool,
 }
 
 impl Rails {
@@ -97,9 +97,9 @@ impl Rails {
             forged: 0,
             failed: 0,
             failures: [0; RAILS_MAX],
-            departures: 0,
+            failovers: 0,
             news: false,
-            stirred: true,
+            is_stale: true,
         }
     }
 
@@ -165,8 +165,8 @@ impl Rails {
             };
             let other = || proved(Role::SmallMessages).filter(|_| self.known[carrier].validation.is_silent());
             if let Some(next) = proved(Role::BulkData).or_else(other).filter(|next| *next != carrier) {
-                self.departures =
-                    self.departures.saturating_add(u16::from(self.known[next].carrier.role == Role::SmallMessages));
+                self.failovers =
+                    self.failovers.saturating_add(u16::from(self.known[next].carrier.role == Role::SmallMessages));
                 self.bulk[rail] = next as u8;
                 changed |= 2 << rail;
             }
@@ -182,13 +182,13 @@ impl Rails {
         }
         // A challenge may be stuck in the queue of what it asks for. Messages change carriers at any time, so theirs prove nothing.
         let (doubts, alive) = (flow.take_doubts(), flow.take_alive() & !1);
-        if self.stirred || doubts | alive != 0 {
+        if self.is_stale || doubts | alive != 0 {
             self.steer_after_news(flow, doubts, alive);
         }
     }
 
     fn steer_after_news(&mut self, flow: &mut Flow, doubts: u8, alive: u8) {
-        self.stirred = false;
+        self.is_stale = false;
         if core::mem::take(&mut self.news) {
             flow.ask_again();
         }
@@ -239,8 +239,8 @@ impl Rails {
     }
 
     /// How often bulk data has left UDP on some rail because that was silent while raw frames were answered.
-    pub fn departures(&self) -> u16 {
-        self.departures
+    pub fn failovers(&self) -> u16 {
+        self.failovers
     }
 
     /// The first carrier of a kind that is proved.
@@ -255,7 +255,7 @@ impl Rails {
 
     /// Takes bytes that are `path_validation::is_path_frame` and came over this carrier: the carrier over which to answer, and what.
     pub fn handle(&mut self, role: Role, bytes: &[u8], keys: impl FnOnce() -> Keys) -> Option<(usize, PathFrame)> {
-        self.stirred = true;
+        self.is_stale = true;
         let keys = self.keys.get_or_insert_with(|| Box::new(keys()));
         let Some(reply) = keys.open(bytes) else {
             self.forged = self.forged.wrapping_add(1);
@@ -306,7 +306,7 @@ impl Rails {
         if !is_check {
             self.known.iter_mut().for_each(|known| known.validation.check());
         }
-        self.stirred = true;
+        self.is_stale = true;
         Some(self.keys.get_or_insert_with(|| Box::new(keys())).challenge(&challenge, ends))
     }
 
@@ -324,7 +324,7 @@ impl Rails {
     pub fn doubt(&mut self, carrier: usize) {
         if self.is_choice() {
             self.known[carrier].validation.doubt();
-            self.stirred = true;
+            self.is_stale = true;
         }
     }
 

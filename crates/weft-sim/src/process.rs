@@ -53,8 +53,7 @@ impl Peer {
     /// How often a rail was given up, or the carrier of its bulk data.
     pub(crate) fn given_up(&self) -> u64 {
         let of = |rails: &Rails| {
-            (0..rails.rails()).map(|rail| u64::from(rails.failures(rail).0)).sum::<u64>()
-                + u64::from(rails.departures())
+            (0..rails.rails()).map(|rail| u64::from(rails.failures(rail).0)).sum::<u64>() + u64::from(rails.failovers())
         };
         self.rails.as_ref().map_or(0, of)
     }
