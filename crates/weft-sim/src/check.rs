@@ -104,7 +104,7 @@ pub(crate) fn demands(plan: &Plan, report: &Report) -> Result<(), Violation> {
         demand(sum.acks_standalone <= report.flows, format!("{} acks of their own", sum.acks_standalone));
     }
     if let Some(percent) = wire_percent_max {
-        let (wire, payload) = (report.fates.sent_bytes, report.bytes);
+        let (wire, payload) = (report.packets.sent_bytes, report.bytes);
         demand(wire * 100 <= payload * percent, format!("{wire} bytes on the wire for {payload}"));
     }
     if let Some(percent) = share_percent_min {

@@ -277,12 +277,12 @@ pub struct Outcome {
     /// Why a genuine packet does not go on.
     pub cause: Option<Cause>,
     /// What happened so far.
-    pub fates: Fates,
+    pub packets: PacketCounts,
 }
 
 /// What happened to packets.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Fates {
+pub struct PacketCounts {
     /// Packets that left a process.
     pub sent: u64,
     /// Their bytes.
@@ -350,7 +350,7 @@ impl Stages {
 
 impl Outcome {
     fn lose(&mut self, flight: &Flight) {
-        self.fates.lost += 1;
+        self.packets.lost += 1;
         if flight.number.is_some() {
             self.cause = Some(Cause::Loss);
         }
@@ -452,7 +452,7 @@ struct Duplication {
 impl Stage for Duplication {
     fn pass(&mut self, _now: Instant, flight: Flight, outcome: &mut Outcome) {
         if self.random.chance(self.per_million) {
-            outcome.fates.duplicated += 1;
+            outcome.packets.duplicated += 1;
             outcome.onward.push((Duration(self.random.below(self.late_max.0)), flight.clone()));
         }
         outcome.go_on(flight);
@@ -469,7 +469,7 @@ impl Stage for Reordering {
     fn pass(&mut self, _now: Instant, flight: Flight, outcome: &mut Outcome) {
         let mut delay = Duration(0);
         if self.random.chance(self.per_million) {
-            outcome.fates.delayed += 1;
+            outcome.packets.delayed += 1;
             delay = Duration(self.random.below(self.delay_max.0));
         }
         outcome.onward.push((delay, flight));
@@ -488,7 +488,7 @@ impl Stage for Corruption {
     fn pass(&mut self, _now: Instant, mut flight: Flight, outcome: &mut Outcome) {
         let random = &mut self.random;
         if random.chance(self.per_million) {
-            outcome.fates.corrupted += 1;
+            outcome.packets.corrupted += 1;
             let length = flight.bytes.len();
             match random.below(4) {
                 0 => flight.bytes.truncate(random.below(length as u64) as usize),
@@ -515,7 +515,7 @@ impl Stage for Forgery {
     fn pass(&mut self, _now: Instant, flight: Flight, outcome: &mut Outcome) {
         let random = &mut self.random;
         if random.chance(self.per_million) {
-            outcome.fates.forged += 1;
+            outcome.packets.forged += 1;
             let mut forged = Flight { number: None, ..flight.clone() };
             if random.chance(500_000) || forged.bytes.len() < 8 {
                 forged.bytes = (0..random.below(FORGED_SIZE_MAX)).map(|_| random.next() as u8).collect();
@@ -542,7 +542,7 @@ impl Stage for Replay {
     fn pass(&mut self, _now: Instant, flight: Flight, outcome: &mut Outcome) {
         let random = &mut self.random;
         if random.chance(self.per_million) && !self.overheard.is_empty() {
-            outcome.fates.replayed += 1;
+            outcome.packets.replayed += 1;
             let mut replayed = self.overheard[random.below(self.overheard.len() as u64) as usize].clone();
             if random.chance(200_000) {
                 replayed.to = flight.to;
@@ -568,7 +568,7 @@ mod tests {
     const FLIGHTS: u32 = 100_000;
 
     /// So many packets through these nuisances; what came out and what happened.
-    fn through(nuisances: &[Nuisance]) -> (Vec<Vec<(Duration, Flight)>>, Fates) {
+    fn through(nuisances: &[Nuisance]) -> (Vec<Vec<(Duration, Flight)>>, PacketCounts) {
         let (mut stages, mut outcome) = (Stages::new(nuisances, 2, 7), Outcome::default());
         let flight = |i: u32| Flight {
             from: i % 2,
@@ -586,23 +586,23 @@ mod tests {
             assert_eq!(number == 0, outcome.cause.is_some(), "what is gone has a cause");
             std::mem::take(&mut outcome.onward)
         });
-        (passed.collect(), outcome.fates)
+        (passed.collect(), outcome.packets)
     }
 
     #[test]
     fn losses_are_as_frequent_as_asked_for() {
-        let (passed, fates) = through(&[Nuisance::Loss { per_million: 100_000, rank: None }]);
-        assert_eq!(passed.iter().filter(|packets| packets.is_empty()).count() as u64, fates.lost);
-        assert!((9_500..10_500).contains(&fates.lost));
+        let (passed, counts) = through(&[Nuisance::Loss { per_million: 100_000, rank: None }]);
+        assert_eq!(passed.iter().filter(|packets| packets.is_empty()).count() as u64, counts.lost);
+        assert!((9_500..10_500).contains(&counts.lost));
         let (passed, _) = through(&[Nuisance::Loss { per_million: 500_000, rank: Some(1) }]);
         assert!(passed.iter().step_by(2).all(|packets| packets.len() == 1), "rank 0 loses nothing");
     }
 
     #[test]
     fn bursts_are_as_long_and_as_frequent_as_asked_for() {
-        let (passed, fates) = through(&[Nuisance::Bursts { begins: 1_000, ends: 100_000, loss: 1_000_000 }]);
+        let (passed, counts) = through(&[Nuisance::Bursts { begins: 1_000, ends: 100_000, loss: 1_000_000 }]);
         // Each rank's way is bad 10 of 1010 packets.
-        assert!((600..1_500).contains(&fates.lost), "{}", fates.lost);
+        assert!((600..1_500).contains(&counts.lost), "{}", counts.lost);
         let of_one: Vec<bool> = passed.iter().step_by(2).map(Vec::is_empty).collect();
         let begun = of_one.windows(2).filter(|pair| !pair[0] && pair[1]).count();
         let lost = of_one.iter().filter(|lost| **lost).count();
@@ -614,10 +614,10 @@ mod tests {
         let late_max = Duration(1000);
         let twice = Nuisance::Duplication { per_million: 500_000, late_max };
         let late = Nuisance::Reordering { per_million: 1_000_000, delay_max: late_max };
-        let (passed, fates) = through(&[twice.clone(), late.clone()]);
+        let (passed, counts) = through(&[twice.clone(), late.clone()]);
         let copies: usize = passed.iter().map(Vec::len).sum();
-        assert_eq!(copies as u64, u64::from(FLIGHTS) + fates.duplicated);
-        assert_eq!(fates.delayed, copies as u64);
+        assert_eq!(copies as u64, u64::from(FLIGHTS) + counts.duplicated);
+        assert_eq!(counts.delayed, copies as u64);
         let longest = passed.iter().flatten().map(|(delay, _)| delay.0).max();
         assert!((1500..2000).contains(&longest.expect("some")), "both delays");
     }

@@ -1,7 +1,7 @@
 //! The results of a run, for people and for programs.
 
 use crate::ledger::Conversation;
-use crate::nuisance::Fates;
+use crate::nuisance::PacketCounts;
 use crate::plan::{Plan, Traffic};
 use crate::topology::Topology;
 use crate::witness::Resends;
@@ -68,7 +68,7 @@ pub struct Report {
     /// How often a rail was given up, or the carrier of its bulk data.
     pub given_up: u64,
     /// What the network did.
-    pub fates: Fates,
+    pub packets: PacketCounts,
     /// Why packets were sent again.
     pub resends: Resends,
     /// Packets of nobody who had anything to say.
@@ -157,7 +157,7 @@ impl Report {
 
     /// The same for programs. Times are nanoseconds.
     pub fn json(&self) -> Value {
-        let (sum, fates, why) = (&self.counters, &self.fates, &self.resends);
+        let (sum, packets, why) = (&self.counters, &self.packets, &self.resends);
         json!({
             "ranks": self.ranks,
             "flows": self.flows,
@@ -172,7 +172,7 @@ impl Report {
             "transfers": self.transfers.json(),
             "round_trips": self.round_trips.json(),
             "packets": {
-                "sent": fates.sent, "sent_bytes": fates.sent_bytes, "numbered": sum.data_packets_sent,
+                "sent": packets.sent, "sent_bytes": packets.sent_bytes, "numbered": sum.data_packets_sent,
                 "duplicates": sum.duplicates, "reordered": sum.reordered, "probes": sum.probes,
                 "window_cuts": sum.window_cuts,
             },
@@ -190,10 +190,10 @@ impl Report {
                 "acknowledged_unsent": sum.acknowledged_unsent, "strangers": self.strangers,
             },
             "network": {
-                "lost": fates.lost, "dropped_by_switch": fates.dropped_by_switch,
-                "dropped_by_socket": fates.dropped_by_socket, "dropped_by_cut": fates.dropped_by_cut,
-                "duplicated": fates.duplicated, "delayed": fates.delayed, "corrupted": fates.corrupted,
-                "forged": fates.forged, "replayed": fates.replayed, "marked": fates.marked,
+                "lost": packets.lost, "dropped_by_switch": packets.dropped_by_switch,
+                "dropped_by_socket": packets.dropped_by_socket, "dropped_by_cut": packets.dropped_by_cut,
+                "duplicated": packets.duplicated, "delayed": packets.delayed, "corrupted": packets.corrupted,
+                "forged": packets.forged, "replayed": packets.replayed, "marked": packets.marked,
             },
             "most": {
                 "queue_bytes": self.queue_bytes_max, "host_bytes": self.host_bytes_max,
@@ -239,7 +239,7 @@ fn line(f: &mut fmt::Formatter<'_>, name: &str, counts: &[(u64, &str)]) -> fmt::
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (sum, fates, why) = (&self.counters, &self.fates, &self.resends);
+        let (sum, packets, why) = (&self.counters, &self.packets, &self.resends);
         writeln!(
             f,
             "  delivered  {} messages, {} bytes in {} us: {} Mb/s, {:.1} % of the busiest link",
@@ -289,17 +289,17 @@ impl fmt::Display for Report {
         ];
         line(f, "refused", &refused)?;
         let network = [
-            (fates.sent, "sent"),
-            (fates.lost, "lost on the way"),
-            (fates.dropped_by_switch, "dropped by switches"),
-            (fates.dropped_by_socket, "dropped by sockets"),
-            (fates.dropped_by_cut, "cut off"),
-            (fates.marked, "marked"),
-            (fates.duplicated, "repeated"),
-            (fates.delayed, "delayed"),
-            (fates.corrupted, "damaged"),
-            (fates.forged, "forged"),
-            (fates.replayed, "replayed"),
+            (packets.sent, "sent"),
+            (packets.lost, "lost on the way"),
+            (packets.dropped_by_switch, "dropped by switches"),
+            (packets.dropped_by_socket, "dropped by sockets"),
+            (packets.dropped_by_cut, "cut off"),
+            (packets.marked, "marked"),
+            (packets.duplicated, "repeated"),
+            (packets.delayed, "delayed"),
+            (packets.corrupted, "damaged"),
+            (packets.forged, "forged"),
+            (packets.replayed, "replayed"),
         ];
         line(f, "network", &network)?;
         write!(

@@ -36,7 +36,7 @@ impl Resends {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Fate {
+struct PacketHistory {
     /// Copies in the network or in the receiver's socket.
     alive: u16,
     arrived: bool,
@@ -46,10 +46,10 @@ struct Fate {
 /// The numbered packets of one direction of one pair.
 #[derive(Debug, Default)]
 pub struct Witness {
-    /// Number of the first fate.
+    /// Number of the first history.
     base: Option<u32>,
     /// Of packets from `base` on; those before have arrived.
-    fates: VecDeque<Fate>,
+    histories: VecDeque<PacketHistory>,
 }
 
 /// Numbers that a flow may be ahead of the oldest that has not arrived; more is a defect.
@@ -57,7 +57,7 @@ const SPAN_MAX: usize = FAR_PACKETS_MAX as usize;
 
 impl Witness {
     /// A packet leaves. Returns an error if its number makes no sense.
-    pub fn departed(&mut self, number: u32, resends: &mut Resends) -> Result<(), String> {
+    pub fn note_departure(&mut self, number: u32, resends: &mut Resends) -> Result<(), String> {
         let base = *self.base.get_or_insert(number);
         let index = number.wrapping_sub(base) as i32;
         if index < 0 {
@@ -65,63 +65,63 @@ impl Witness {
             return Ok(());
         }
         let index = index as usize;
-        if index < self.fates.len() {
-            let fate = &mut self.fates[index];
-            let count = match *fate {
-                Fate { arrived: true, .. } => &mut resends.arrived,
-                Fate { alive: 1.., .. } => &mut resends.late,
-                Fate { cause: Cause::Loss, .. } => &mut resends.lost,
-                Fate { cause: Cause::Damage, .. } => &mut resends.damaged,
-                Fate { cause: Cause::Queue, .. } => &mut resends.queue,
-                Fate { cause: Cause::Socket, .. } => &mut resends.socket,
-                Fate { cause: Cause::Cut, .. } => &mut resends.cut,
+        if index < self.histories.len() {
+            let history = &mut self.histories[index];
+            let count = match *history {
+                PacketHistory { arrived: true, .. } => &mut resends.arrived,
+                PacketHistory { alive: 1.., .. } => &mut resends.late,
+                PacketHistory { cause: Cause::Loss, .. } => &mut resends.lost,
+                PacketHistory { cause: Cause::Damage, .. } => &mut resends.damaged,
+                PacketHistory { cause: Cause::Queue, .. } => &mut resends.queue,
+                PacketHistory { cause: Cause::Socket, .. } => &mut resends.socket,
+                PacketHistory { cause: Cause::Cut, .. } => &mut resends.cut,
             };
             *count += 1;
-            fate.alive = fate.alive.saturating_add(1);
+            history.alive = history.alive.saturating_add(1);
             return Ok(());
         }
-        if index > self.fates.len() || index >= SPAN_MAX {
+        if index > self.histories.len() || index >= SPAN_MAX {
             return Err(format!(
                 "packet {number} was sent where {} was due",
-                base.wrapping_add(self.fates.len() as u32)
+                base.wrapping_add(self.histories.len() as u32)
             ));
         }
-        self.fates.push_back(Fate { alive: 1, arrived: false, cause: Cause::Loss });
+        self.histories.push_back(PacketHistory { alive: 1, arrived: false, cause: Cause::Loss });
         Ok(())
     }
 
-    fn fate(&mut self, number: u32) -> Option<&mut Fate> {
+    fn history(&mut self, number: u32) -> Option<&mut PacketHistory> {
         let index = usize::try_from(number.wrapping_sub(self.base?) as i32).ok()?;
-        self.fates.get_mut(index)
+        self.histories.get_mut(index)
     }
 
     /// The network made another copy.
     pub fn copied(&mut self, number: u32) {
-        if let Some(fate) = self.fate(number) {
-            fate.alive = fate.alive.saturating_add(1);
+        if let Some(history) = self.history(number) {
+            history.alive = history.alive.saturating_add(1);
         }
     }
 
     /// A copy is gone.
     pub fn gone(&mut self, number: u32, cause: Cause) {
-        if let Some(fate) = self.fate(number) {
-            fate.alive = fate.alive.saturating_sub(1);
-            fate.cause = cause;
+        if let Some(history) = self.history(number) {
+            history.alive = history.alive.saturating_sub(1);
+            history.cause = cause;
         }
     }
 
     /// A copy has been given to the flow at the other end.
     pub fn arrived(&mut self, number: u32) {
-        if let Some(fate) = self.fate(number) {
-            fate.alive = fate.alive.saturating_sub(1);
-            fate.arrived = true;
+        if let Some(history) = self.history(number) {
+            history.alive = history.alive.saturating_sub(1);
+            history.arrived = true;
         }
-        while self.fates.front().is_some_and(|fate| fate.arrived) {
-            self.fates.pop_front();
+        while self.histories.front().is_some_and(|history| history.arrived) {
+            self.histories.pop_front();
             self.base = self.base.map(|base| base.wrapping_add(1));
         }
-        if self.fates.is_empty() {
-            self.fates = VecDeque::new();
+        if self.histories.is_empty() {
+            self.histories = VecDeque::new();
         }
     }
 }
@@ -136,7 +136,7 @@ mod tests {
         let first = u32::MAX - 1;
         let number = |i: u32| first.wrapping_add(i);
         for i in 0..5 {
-            witness.departed(number(i), &mut resends).expect("in order");
+            witness.note_departure(number(i), &mut resends).expect("in order");
         }
         // Receive 0 and 3, lose 1, drop 2; 4 is under way.
         witness.arrived(number(0));
@@ -145,7 +145,7 @@ mod tests {
         witness.arrived(number(3));
         assert_eq!(resends, Resends::default());
         for i in 0..5 {
-            witness.departed(number(i), &mut resends).expect("a resend");
+            witness.note_departure(number(i), &mut resends).expect("a resend");
         }
         // Expect: one of each, and two that had arrived.
         assert_eq!(resends, Resends { lost: 1, queue: 1, late: 1, arrived: 2, ..Resends::default() });
@@ -153,14 +153,14 @@ mod tests {
         // The second copy of 1 is lost too, and it was duplicated.   Expect: a third is late while the other copy lives.
         witness.copied(number(1));
         witness.gone(number(1), Cause::Damage);
-        witness.departed(number(1), &mut resends).expect("a resend");
+        witness.note_departure(number(1), &mut resends).expect("a resend");
         assert_eq!(resends.late, 2);
     }
 
     #[test]
     fn a_number_out_of_turn_is_noticed() {
         let (mut witness, mut resends) = (Witness::default(), Resends::default());
-        witness.departed(7, &mut resends).expect("the first may be any");
-        assert!(witness.departed(9, &mut resends).is_err());
+        witness.note_departure(7, &mut resends).expect("the first may be any");
+        assert!(witness.note_departure(9, &mut resends).is_err());
     }
 }

@@ -226,14 +226,14 @@ impl<'a> World<'a> {
             flight.path = packet.path;
             if let Kind::Numbered { number, .. } = packet.kind {
                 flight.number = Some(number.0);
-                witnessed.witness.departed(number.0, &mut self.report.resends).map_err(Violation)?;
+                witnessed.witness.note_departure(number.0, &mut self.report.resends).map_err(Violation)?;
             }
             // One that leaves in pieces is known by the first, which counts for nothing once it has left.
             if let (Kind::Piece(_), Some((piece, _))) = (packet.kind, wire::Piece::parse(payload))
                 && piece.at == 0
             {
                 let number = piece.number.0;
-                witnessed.witness.departed(number, &mut self.report.resends).map_err(Violation)?;
+                witnessed.witness.note_departure(number, &mut self.report.resends).map_err(Violation)?;
                 witnessed.witness.gone(number, Cause::Loss);
             }
             if self.watch.trace {
@@ -250,8 +250,8 @@ impl<'a> World<'a> {
     /// A datagram leaves its host; the conversation is that of its flow.
     pub(crate) fn launch(&mut self, conversation: usize, mut flight: Flight) {
         self.capture(flight.from, true, &flight);
-        self.outcome.fates.sent += 1;
-        self.outcome.fates.sent_bytes += flight.bytes.len() as u64;
+        self.outcome.packets.sent += 1;
+        self.outcome.packets.sent_bytes += flight.bytes.len() as u64;
         let (rank, number) = (flight.from, flight.number);
         let fabric = &mut self.fabrics[usize::from(flight.rail)];
         let hop = fabric.forward(self.now, Node::Host(rank), (rank, flight.to), flight.path, flight.bytes.len() as u64);
@@ -281,7 +281,7 @@ impl<'a> World<'a> {
         let (pair, path, bytes) = ((flight.from, flight.to), flight.path, flight.bytes.len() as u64);
         let hop = self.fabrics[usize::from(flight.rail)].forward(self.now, node, pair, path, bytes);
         if let Hop::Arrives { at, node, marked } = hop {
-            self.outcome.fates.marked += u64::from(marked && !flight.marked);
+            self.outcome.packets.marked += u64::from(marked && !flight.marked);
             flight.marked |= marked;
             return self.agenda.add(at, Happening::Arrival(slot, node));
         }
@@ -296,16 +296,16 @@ impl<'a> World<'a> {
             return self.wake(rank, self.now);
         }
         let flight = self.packets.take(slot);
-        self.outcome.fates.dropped_by_socket += 1;
+        self.outcome.packets.dropped_by_socket += 1;
         self.gone(flight, Cause::Socket);
     }
 
     fn drop_at(&mut self, hop: Hop, flight: Flight) {
-        let fates = &mut self.outcome.fates;
+        let packets = &mut self.outcome.packets;
         let cause = if hop == Hop::Full { Cause::Queue } else { Cause::Cut };
         match cause {
-            Cause::Queue => fates.dropped_by_switch += 1,
-            _ => fates.dropped_by_cut += 1,
+            Cause::Queue => packets.dropped_by_switch += 1,
+            _ => packets.dropped_by_cut += 1,
         }
         self.gone(flight, cause);
     }
@@ -342,7 +342,7 @@ impl<'a> World<'a> {
                 self.report.given_up += peer.given_up();
             }
         }
-        self.report.fates = self.outcome.fates;
+        self.report.packets = self.outcome.packets;
         for fabric in &self.fabrics {
             let (switch, host) = fabric.deepest_bytes();
             self.report.queue_bytes_max = self.report.queue_bytes_max.max(switch);

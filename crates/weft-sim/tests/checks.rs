@@ -155,7 +155,7 @@ fn queues_are_as_deep_as_their_switch_allows_and_marks_come_before_drops() {
         plan.topology = Topology::switch(buffer);
         plan.topology.link_mut().mark_bytes = Some(100_000);
         let report = play(&plan);
-        assert!(report.fates.dropped_by_switch > 0 && report.fates.marked > 0);
+        assert!(report.packets.dropped_by_switch > 0 && report.packets.marked > 0);
         // The last packet that fits may leave less than a packet free.
         assert!((most - 1600..=most + 1600).contains(&report.queue_bytes_max), "{}", report.queue_bytes_max);
     }

@@ -167,7 +167,7 @@ fn incast_at_once() {
 #[test]
 fn trains() {
     // Whether flows meet on a trunk is up to the seed.
-    assert!(check("trains", 0..2).into_iter().any(|report| report.fates.marked > 0));
+    assert!(check("trains", 0..2).into_iter().any(|report| report.packets.marked > 0));
 }
 
 #[test]

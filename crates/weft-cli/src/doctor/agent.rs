@@ -76,7 +76,7 @@ impl Agent {
                 Reply::Arrived { packets: self.probe.collect(expected, limit) }
             }
             Request::Trace { link, card } => {
-                self.probe.trace(&link, &card).map_or_else(failed, |fate| Reply::Traced { fate })
+                self.probe.trace(&link, &card).map_or_else(failed, |unanswered| Reply::Traced { unanswered })
             }
         }
     }

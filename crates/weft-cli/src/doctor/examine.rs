@@ -13,7 +13,7 @@ use super::facts::Facts;
 use super::findings::{self, Finding, HostSeen, PairSeen};
 use super::host::{Host, Unreachable};
 use super::protocol::{
-    BURST, FABRIC, FABRIC_ON, Fate, MULTICAST, MULTICAST_OF_LINK, Reply, Request, SHORT_BYTES, Target, VERSION,
+    BURST, FABRIC, FABRIC_ON, MULTICAST, MULTICAST_OF_LINK, Reply, Request, SHORT_BYTES, Target, Unanswered, VERSION,
 };
 
 /// Up to so many hosts every pair is tried; beyond, each host with its neighbours in a ring.
@@ -370,8 +370,9 @@ impl Examination {
             let mut requests: Vec<Option<Request>> = next.iter().map(|pair| pair.map(request)).collect();
             let replies = self.ask(|index| requests[index].take());
             for (pair, reply) in next.into_iter().zip(replies).filter_map(|(pair, reply)| Some((pair?, reply))) {
-                let fate = if let Some(Reply::Traced { fate }) = reply { fate } else { Fate::Silence };
-                self.pairs[pair].seen.fate = Some(fate);
+                let unanswered =
+                    if let Some(Reply::Traced { unanswered }) = reply { unanswered } else { Unanswered::Silence };
+                self.pairs[pair].seen.unanswered = Some(unanswered);
             }
         }
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::facts::{Address, Facts};
-use super::protocol::{Arrived, BURST, Fate, LinkPath, MULTICAST, MULTICAST_OF_LINK, OpenedLink, SHORT_BYTES};
+use super::protocol::{Arrived, BURST, LinkPath, MULTICAST, MULTICAST_OF_LINK, OpenedLink, SHORT_BYTES, Unanswered};
 use crate::info::amounts::{bytes, counted};
 
 /// How bad it is, best first.
@@ -84,7 +84,7 @@ pub(crate) struct PairSeen {
     /// The largest that arrived when the full one did not, bytes.
     pub(crate) largest_arrived: Option<usize>,
     /// What becomes of short ones that do not arrive.
-    pub(crate) fate: Option<Fate>,
+    pub(crate) unanswered: Option<Unanswered>,
     /// Whether the receiving host has firewall rules that stop packets, and an example.
     pub(crate) firewall: Option<String>,
 }
@@ -92,7 +92,7 @@ pub(crate) struct PairSeen {
 impl PairSeen {
     /// Packets left this machine, did not arrive, and nobody has been asked why.
     pub(crate) fn is_unexplained(&self) -> bool {
-        !self.short_arrived && matches!(self.way, Some(Ok(_))) && self.refused.is_empty() && self.fate.is_none()
+        !self.short_arrived && matches!(self.way, Some(Ok(_))) && self.refused.is_empty() && self.unanswered.is_none()
     }
 }
 
@@ -495,23 +495,23 @@ fn short_lost(seen: &PairSeen, way: &LinkPath, subject: &str) -> Finding {
         return Finding::new(Level::Fault, "packets-refused-here", subject, what, cure);
     }
     let pass = "`nft add rule inet filter input ip saddr SUBNET udp dport 1024-65535 accept`";
-    let (name, fate, cure) = match (seen.fate, &seen.firewall) {
-        (Some(Fate::Refused), _) => {
+    let (name, text, cure) = match (seen.unanswered, &seen.firewall) {
+        (Some(Unanswered::Refused), _) => {
             let cure = format!(
                 "look for a rule that rejects on {}, and for a second host with the address {}",
                 seen.to, way.peer
             );
             ("packets-rejected", "the other side answers that nobody listens there".to_owned(), cure)
         }
-        (Some(Fate::Prohibited), _) => {
+        (Some(Unanswered::Prohibited), _) => {
             let cure = format!("let UDP pass, on {} or the router between: {pass}", seen.to);
             ("packets-prohibited", "a firewall answers that it is prohibited".to_owned(), cure)
         }
-        (Some(Fate::NoRoute), _) => {
+        (Some(Unanswered::NoRoute), _) => {
             let cure = format!("`ip route get {}` on {}", ip_of(&way.peer), seen.from);
             ("packets-no-route", "there is no route".to_owned(), cure)
         }
-        (Some(Fate::HostDown), _) => {
+        (Some(Unanswered::HostDown), _) => {
             let cure = format!("`ip neighbour` on {}, and the cable or VLAN between", seen.from);
             ("packets-lost", "the other side does not answer on its link".to_owned(), cure)
         }
@@ -527,7 +527,7 @@ fn short_lost(seen: &PairSeen, way: &LinkPath, subject: &str) -> Finding {
             ("packets-lost", "nothing answers".to_owned(), cure)
         }
     };
-    Finding::new(Level::Fault, name, subject, format!("{link}: no packet arrives {between}: {fate}"), cure)
+    Finding::new(Level::Fault, name, subject, format!("{link}: no packet arrives {between}: {text}"), cure)
 }
 
 fn full_lost(seen: &PairSeen, way: &LinkPath, subject: &str) -> Finding {

@@ -136,18 +136,18 @@ fn each_way_in_which_packets_do_not_arrive_has_one_finding() {
     assert_eq!(pair(|seen| seen.way = Some(Err("no common family".into()))), [(Fault, "no-path")]);
     assert_eq!(pair(|seen| seen.full_arrived = false), [(Warning, "full-size-lost")]);
     assert_eq!(pair(|seen| seen.way = Some(Ok(way(1472, 872)))), [(Warning, "mtu-differs")]);
-    let lost = |fate: Option<Fate>, firewall: Option<&str>| {
+    let lost = |unanswered: Option<Unanswered>, firewall: Option<&str>| {
         pair(|seen| {
             (seen.short_arrived, seen.full_arrived) = (false, false);
-            (seen.fate, seen.firewall) = (fate, firewall.map(str::to_owned));
+            (seen.unanswered, seen.firewall) = (unanswered, firewall.map(str::to_owned));
         })
     };
-    assert_eq!(lost(Some(Fate::Refused), None), [(Fault, "packets-rejected")]);
-    assert_eq!(lost(Some(Fate::Prohibited), None), [(Fault, "packets-prohibited")]);
-    assert_eq!(lost(Some(Fate::NoRoute), None), [(Fault, "packets-no-route")]);
-    assert_eq!(lost(Some(Fate::HostDown), None), [(Fault, "packets-lost")]);
-    assert_eq!(lost(Some(Fate::Silence), None), [(Fault, "packets-lost")]);
-    assert_eq!(lost(Some(Fate::Silence), Some("udp drop")), [(Fault, "packets-dropped")]);
+    assert_eq!(lost(Some(Unanswered::Refused), None), [(Fault, "packets-rejected")]);
+    assert_eq!(lost(Some(Unanswered::Prohibited), None), [(Fault, "packets-prohibited")]);
+    assert_eq!(lost(Some(Unanswered::NoRoute), None), [(Fault, "packets-no-route")]);
+    assert_eq!(lost(Some(Unanswered::HostDown), None), [(Fault, "packets-lost")]);
+    assert_eq!(lost(Some(Unanswered::Silence), None), [(Fault, "packets-lost")]);
+    assert_eq!(lost(Some(Unanswered::Silence), Some("udp drop")), [(Fault, "packets-dropped")]);
     let refused = pair(|seen| {
         (seen.short_arrived, seen.full_arrived) = (false, false);
         seen.refused = vec![(SHORT_BYTES, "Operation not permitted".into())];

@@ -16,7 +16,7 @@ use weft_net::udp::{self, Card, Udp};
 use weft_net::verbs::{self, VerbsRails};
 use weft_net::xdp;
 
-use super::protocol::{Arrived, Fate, LinkPath, MULTICAST, MULTICAST_OF_LINK, OpenedLink, SentTo, Target};
+use super::protocol::{Arrived, LinkPath, MULTICAST, MULTICAST_OF_LINK, OpenedLink, SentTo, Target, Unanswered};
 use super::protocol::{BURST, COPIES, FABRIC, FABRIC_ON, SHORT_BYTES};
 
 /// What a packet of a doctor begins with; the token, sender and receiver follow.
@@ -337,21 +337,25 @@ impl Probe {
     }
 
     /// Sends from a socket of its own that the network's answers come back to.
-    pub(crate) fn trace(&mut self, link: &str, card: &str) -> Result<Fate, String> {
+    pub(crate) fn trace(&mut self, link: &str, card: &str) -> Result<Unanswered, String> {
         let link = self.links.iter_mut().find(|one| one.name() == link).ok_or("this link is not open")?;
-        let (_, Address::Udp(to)) = link.way(card)? else { return Ok(Fate::Silence) };
+        let (_, Address::Udp(to)) = link.way(card)? else { return Ok(Unanswered::Silence) };
         let any = if to.is_ipv4() { SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)) } else { "[::]:0".parse().unwrap() };
         let socket = UdpSocket::bind(any).map_err(|error| error.to_string())?;
         socket.set_read_timeout(Some(TRACE_WAIT)).map_err(|error| error.to_string())?;
         let packet = packet(self.identity, EVERYBODY, SHORT_BYTES);
         for _ in 0..TRACE_ATTEMPTS {
             let answer = socket.connect(to).and_then(|()| socket.send(&packet)).and_then(|_| socket.recv(&mut [0; 1]));
-            if let Some(fate) = answer.err().and_then(|error| fate(error.kind())) {
-                return Ok(fate);
+            if let Some(unanswered) = answer.err().and_then(|error| unanswered(error.kind())) {
+                return Ok(unanswered);
             }
         }
         let neighbours = std::fs::read_to_string("/proc/net/arp").unwrap_or_default();
-        Ok(if is_silent_neighbour(&neighbours, &to.ip().to_string()) { Fate::HostDown } else { Fate::Silence })
+        Ok(if is_silent_neighbour(&neighbours, &to.ip().to_string()) {
+            Unanswered::HostDown
+        } else {
+            Unanswered::Silence
+        })
     }
 }
 
@@ -363,12 +367,12 @@ fn is_silent_neighbour(neighbours: &str, ip: &str) -> bool {
 }
 
 /// What an error of a connected socket says; none: nothing yet.
-fn fate(error: ErrorKind) -> Option<Fate> {
+fn unanswered(error: ErrorKind) -> Option<Unanswered> {
     match error {
-        ErrorKind::ConnectionRefused => Some(Fate::Refused),
+        ErrorKind::ConnectionRefused => Some(Unanswered::Refused),
         // For a connected UDP socket Linux reports only those that are final: "prohibited", not "unreachable just now".
-        ErrorKind::HostUnreachable | ErrorKind::PermissionDenied => Some(Fate::Prohibited),
-        ErrorKind::NetworkUnreachable | ErrorKind::NetworkDown => Some(Fate::NoRoute),
+        ErrorKind::HostUnreachable | ErrorKind::PermissionDenied => Some(Unanswered::Prohibited),
+        ErrorKind::NetworkUnreachable | ErrorKind::NetworkDown => Some(Unanswered::NoRoute),
         _ => None,
     }
 }
@@ -641,7 +645,7 @@ mod tests {
         let sizes: Vec<usize> = arrived.iter().map(|one| one.bytes).collect();
         assert_eq!(sizes, [SHORT_BYTES, full]);
         drop(b);
-        assert_eq!(a.trace("udp", &card), Ok(Fate::Refused));
+        assert_eq!(a.trace("udp", &card), Ok(Unanswered::Refused));
         assert!(a.send("carrier pigeon", &[]).is_err());
     }
 }

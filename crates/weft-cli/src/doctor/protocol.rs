@@ -73,7 +73,8 @@ pub(crate) enum Reply {
         packets: Vec<Arrived>,
     },
     Traced {
-        fate: Fate,
+        #[serde(rename = "fate")]
+        unanswered: Unanswered,
     },
     /// The request makes no sense, or cannot be fulfilled: one sentence.
     Failed {
@@ -131,10 +132,10 @@ pub(crate) const MULTICAST_OF_LINK: &str = "multicast of the link";
 /// Multicast packets in a row, by which a limit on their rate shows. They have different lengths, from one more than [`SHORT_BYTES`] on.
 pub(crate) const BURST: usize = 200;
 
-/// What becomes of packets that do not arrive.
+/// Why a packet is not answered, as far as the network says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Fate {
+pub(crate) enum Unanswered {
     /// Nobody says anything: lost, or dropped by a firewall that does not answer.
     Silence,
     /// The host answers that nobody listens there: a firewall that rejects, or an address that two hosts have.

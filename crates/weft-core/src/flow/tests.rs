@@ -657,7 +657,7 @@ mod windows;
 
 /// What the wire does to one packet.
 #[derive(Clone, Copy, Debug)]
-enum Fate {
+enum WireAction {
     Arrive,
     Drop,
     Twice,
@@ -665,22 +665,26 @@ enum Fate {
     Damaged,
 }
 
-fn fates() -> impl Strategy<Value = Vec<Fate>> {
-    let fate = prop_oneof![
-        6 => Just(Fate::Arrive), 2 => Just(Fate::Drop), 1 => Just(Fate::Twice), 2 => Just(Fate::Late), 1 => Just(Fate::Damaged)
+fn actions() -> impl Strategy<Value = Vec<WireAction>> {
+    let action = prop_oneof![
+        6 => Just(WireAction::Arrive), 2 => Just(WireAction::Drop), 1 => Just(WireAction::Twice), 2 => Just(WireAction::Late), 1 => Just(WireAction::Damaged)
     ];
-    prop::collection::vec(fate, 1..400)
+    prop::collection::vec(action, 1..400)
 }
 
-fn apply(fates: &mut impl Iterator<Item = Fate>, late: &mut Vec<Vec<u8>>, packets: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+fn apply(
+    actions: &mut impl Iterator<Item = WireAction>,
+    late: &mut Vec<Vec<u8>>,
+    packets: Vec<Vec<u8>>,
+) -> Vec<Vec<u8>> {
     let mut out = core::mem::take(late);
     for mut packet in packets {
-        match fates.next().unwrap_or(Fate::Arrive) {
-            Fate::Arrive => out.push(packet),
-            Fate::Drop => {}
-            Fate::Twice => out.extend([packet.clone(), packet]),
-            Fate::Late => late.push(packet),
-            Fate::Damaged => {
+        match actions.next().unwrap_or(WireAction::Arrive) {
+            WireAction::Arrive => out.push(packet),
+            WireAction::Drop => {}
+            WireAction::Twice => out.extend([packet.clone(), packet]),
+            WireAction::Late => late.push(packet),
+            WireAction::Damaged => {
                 packet[20] ^= 0x55;
                 out.push(packet);
             }
@@ -693,7 +697,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn exactly_once_and_in_order_whatever_the_wire_does(fates in fates(), messages in 1u32..200, bytes in 0u64..30_000) {
+    fn exactly_once_and_in_order_whatever_the_wire_does(actions in actions(), messages in 1u32..200, bytes in 0u64..30_000) {
         let mut pair = Pair::new(&small());
         for i in 0..messages {
             pair.a.flow.submit_message(&i.to_le_bytes(), &vec![i as u8; (i % 90) as usize]);
@@ -701,11 +705,11 @@ proptest! {
         }
         pair.a.flow.submit_data(1, 1, 0..bytes);
         let (mut late_a, mut late_b) = (Vec::new(), Vec::new());
-        let mut fates = fates.into_iter();
-        while fates.len() > 0 && !(pair.a.flow.is_idle() && pair.b.flow.is_idle()) {
+        let mut actions = actions.into_iter();
+        while actions.len() > 0 && !(pair.a.flow.is_idle() && pair.b.flow.is_idle()) {
             let now = pair.later(us(30));
-            let from_a = apply(&mut fates, &mut late_a, pair.a.packets(now));
-            let from_b = apply(&mut fates, &mut late_b, pair.b.packets(now));
+            let from_a = apply(&mut actions, &mut late_a, pair.a.packets(now));
+            let from_b = apply(&mut actions, &mut late_b, pair.b.packets(now));
             pair.b.receive(now, &from_a);
             pair.a.receive(now, &from_b);
             if from_a.is_empty() && from_b.is_empty() {

@@ -4,7 +4,7 @@
 mod ordered;
 
 use super::platform::Clock;
-use crate::nuisance::{Flight, Nuisance, Outcome as Fate, Stages};
+use crate::nuisance::{Flight, Nuisance, Outcome as StageOutcome, Stages};
 use crate::random::Random;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -44,7 +44,7 @@ pub(super) struct Wires {
     /// Longest train that leaves by one call, bytes.
     pub(super) train_bytes: usize,
     pub(super) nuisances: Vec<Nuisance>,
-    /// What is sent to a group of processes reaches them, each copy with its own fate; or there are groups, and it reaches nobody.
+    /// What is sent to a group of processes reaches them, each copy with its own outcome; or there are groups, and it reaches nobody.
     pub(super) multicast: Option<Multicast>,
     /// Every packet is delivered once and in order: there are connections instead of flows.
     pub(super) ordered: Option<Ordered>,
@@ -96,7 +96,7 @@ struct Inbox {
 struct Inner {
     wires: Wires,
     stages: Stages,
-    fate: Fate,
+    outcome: StageOutcome,
     random: Random,
     clock: Clock,
     /// By process and device.
@@ -127,7 +127,7 @@ impl Network {
         Self(Arc::new(Mutex::new(Inner {
             stages: Stages::new(&wires.nuisances, ranks as u32, seed),
             wires: wires.clone(),
-            fate: Fate::default(),
+            outcome: StageOutcome::default(),
             random: Random::new(seed ^ 0x6e65),
             clock,
             inboxes: (0..ranks * devices).map(|_| Inbox::default()).collect(),
@@ -290,19 +290,19 @@ impl Inner {
         Outcome::Sent
     }
 
-    /// A packet that has left at `sent` meets its fate.
+    /// A packet that has left at `sent` gets its outcome.
     fn fly(&mut self, (from, to, place): (usize, usize, usize), medium: Medium, sent: u64, bytes: &[u8]) {
         let (carrier, rail) = medium.role_and_rail();
         let now = self.clock.now();
         let path = u8::from(medium == Medium::Udp);
         let (from, to) = (from as u32, to as u32);
         let flight = Flight { from, to, bytes: bytes.to_vec(), number: None, marked: false, path, rail, carrier };
-        let mut fate = std::mem::take(&mut self.fate);
-        self.stages.pass(Instant(now), flight, &mut fate);
-        for (later, flight) in fate.onward.drain(..) {
+        let mut outcome = std::mem::take(&mut self.outcome);
+        self.stages.pass(Instant(now), flight, &mut outcome);
+        for (later, flight) in outcome.onward.drain(..) {
             self.deliver(sent + self.wires.latency + later.0, place, flight, None);
         }
-        self.fate = fate;
+        self.outcome = outcome;
     }
 
     fn deliver(&mut self, at: u64, place: usize, flight: Flight, placed: Option<Placed>) {

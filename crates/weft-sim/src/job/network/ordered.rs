@@ -261,9 +261,9 @@ impl Inner {
         let carrier = Role::BulkData;
         // What is forged or replayed has no number.
         let flight = Flight { from, to, bytes, number: Some(0), marked: false, path: 0, rail: 0, carrier };
-        let mut fate = std::mem::take(&mut self.fate);
-        self.stages.pass(Instant(self.clock.now()), flight, &mut fate);
-        for (later, flight) in fate.onward.drain(..) {
+        let mut outcome = std::mem::take(&mut self.outcome);
+        self.stages.pass(Instant(self.clock.now()), flight, &mut outcome);
+        for (later, flight) in outcome.onward.drain(..) {
             let line = self.line(flight.from as usize, flight.to as usize);
             let arrives = (arrives + later.0).max(line.arrives);
             if flight.number.is_some() {
@@ -271,7 +271,7 @@ impl Inner {
             }
             self.deliver(arrives, 0, flight, None);
         }
-        self.fate = fate;
+        self.outcome = outcome;
     }
 
     /// A process lets its peers write to memory.
