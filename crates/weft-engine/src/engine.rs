@@ -32,7 +32,7 @@ use crate::messages::{self, Messages, Outgoing, PeerAccess};
 use crate::peers::{NewPeer, Peers, Route};
 use crate::protocols::{self, Choices, CostModel, RING_PIECE_BYTES};
 use crate::request::{Cancellation, Send, State};
-use crate::transport::{Node, Platform, SleepMode};
+use crate::transport::{Frames, Node, Platform, SleepMode, Sleeping};
 use crate::windows::Windows;
 
 /// Frames taken from the rings, and datagrams from the network, in one pass.
@@ -439,9 +439,9 @@ impl<P: Platform> Engine<P> {
     }
 
     /// Says to the processes of this node whether nobody needs this one any more: it may end then, and they do not take it for dead.
-    pub fn say_left(&self, left: bool) {
-        if let Some(node) = &self.node {
-            node.say_left(left);
+    pub fn say_left(&mut self, left: bool) {
+        if let Some(liveness) = self.node.as_mut().and_then(Node::liveness) {
+            liveness.say_left(left);
         }
     }
 
@@ -501,7 +501,7 @@ impl<P: Platform> Engine<P> {
     /// What a thread has to watch so that it can make progress for us: network and doorbell.
     pub fn watched(&self) -> (Vec<i32>, Option<i32>) {
         let network = self.network.carriers.descriptors().into_iter().flatten().collect();
-        (network, self.node.as_ref().map(Node::doorbell_fd))
+        (network, self.node.as_ref().map(Sleeping::doorbell_fd))
     }
 
     /// Whether large messages of the node need a hand of their receiver or sender while the other is inside MPI.
@@ -601,12 +601,12 @@ impl<P: Platform> Engine<P> {
     /// Whether this node has fewer processors than processes.
     #[inline]
     pub fn is_oversubscribed(&self) -> bool {
-        self.node.as_ref().is_some_and(Node::is_oversubscribed)
+        self.node.as_ref().is_some_and(Sleeping::is_oversubscribed)
     }
 
     /// Processes of the node that want a processor, as far as MPI knows.
     pub fn awake(&self) -> usize {
-        self.node.as_ref().map_or(1, Node::awake)
+        self.node.as_ref().map_or(1, Sleeping::awake)
     }
 
     /// After the sleep.
@@ -644,7 +644,7 @@ pub struct Sleep<P: Platform> {
 /// What a waiter sleeps on.
 pub enum SleepOn<P: Platform> {
     /// Only processes of the node can have something for us.
-    Neighbours(<P::Node as Node>::Sleeper),
+    Neighbours(<P::Node as Sleeping>::Sleeper),
     /// Descriptors that become readable.
     Descriptors {
         /// When a process of the node has something for us.

@@ -13,10 +13,10 @@ use crate::group::PeerId;
 use crate::jobs::{JobKey, Member};
 use crate::memory::{Copier, Writer};
 use crate::messages::{self, Announced, Outgoing};
-use crate::transport::{Node, Platform};
+use crate::transport::{Node, Platform, PostedReceives};
 
 /// A table of posted receives, as this platform has it.
-pub(crate) type Table<P> = <<P as Platform>::Node as Node>::Table;
+pub(crate) type Table<P> = <<<P as Platform>::Node as Node>::Posted as PostedReceives>::Table;
 
 /// How a peer is reached.
 pub enum Route {

@@ -27,7 +27,7 @@
 //!
 //! # No wake-up is lost
 //!
-//! A frame between processes of a node is covered by the order *announce the sleep, look once more, sleep* (`transport::Node::arm`)
+//! A frame between processes of a node is covered by the order *announce the sleep, look once more, sleep* (`transport::Sleeping::arm`)
 //! against *write the frame, read the announcement, wake*. What is outstanding while the program computes is covered by what [`Coverage`]
 //! arms. Completions that another thread of the process brings about are covered by [`Waiters::news`], which is asked before the lock is
 //! released: each thread that waits for one of them is woken, and no other. Before a thread that has driven the others' progress leaves,

@@ -89,7 +89,7 @@ fn take_part(process: &mut Process, names: &'static [&'static str]) -> Result<()
     if process.job.is_some() && process::ACTIVE.load(Ordering::Relaxed) {
         return Ok(());
     }
-    process.engine.iter().for_each(|engine| engine.say_left(false));
+    process.engine.iter_mut().for_each(|engine| engine.say_left(false));
     match &mut process.job {
         None => {}
         // Everything is as it was. A launcher that heard the goodbye and listens no more will not miss this process.

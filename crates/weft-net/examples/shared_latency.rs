@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
-use weft_engine::transport::Node as _;
+use weft_engine::transport::Frames as _;
 use weft_net::shared::{Node, Settings};
 
 /// Short pieces, of which the best counts: on a busy machine most pieces are disturbed, not all.

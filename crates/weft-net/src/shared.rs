@@ -47,7 +47,9 @@ pub use posted_receives::PostedReceives;
 use ring::{Broken, Consumer, Producer};
 use segment::Segment;
 use weft_core::time::Duration;
-use weft_engine::transport::{self, PeerFault, SleepMode, SlotCounts, Stamp};
+use weft_engine::transport::{
+    self, CollectiveSlots, Frames, Liveness, NodeProcessors, PeerFault, SleepMode, Sleeping, SlotCounts, Stamp,
+};
 #[cfg(not(loom))]
 pub use window_memory::{WindowMemory, holder};
 
@@ -252,15 +254,47 @@ impl Node {
 }
 
 impl transport::Node for Node {
-    type Table = PostedReceives;
-    type Sleeper = Sleeper;
+    type Slots = Self;
+    type Posted = Self;
+
+    #[inline]
+    fn slots(&self) -> Option<&Self> {
+        Some(self)
+    }
+
+    #[inline]
+    fn slots_mut(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
+
+    #[inline]
+    fn posted_receives(&self) -> Option<&Self> {
+        Some(self)
+    }
+
+    #[inline]
+    fn posted_receives_mut(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
+
+    fn liveness(&mut self) -> Option<&mut dyn Liveness> {
+        Some(self)
+    }
+
+    #[inline]
+    fn processors(&self) -> Option<&dyn NodeProcessors> {
+        Some(self)
+    }
+}
+
+impl Frames for Node {
+    #[inline]
+    fn own_place(&self) -> usize {
+        self.inbox.own
+    }
 
     fn frame_max(&self) -> usize {
         ring::frame_max(self.inbox.segment.geometry().ring_bytes)
-    }
-
-    fn is_oversubscribed(&self) -> bool {
-        self.inbox.segment.geometry().local_size > self.inbox.segment.processors()
     }
 
     #[inline(always)]
@@ -285,37 +319,14 @@ impl transport::Node for Node {
             }
         }
     }
+}
 
-    fn look_for_dead(&mut self) {
-        let segment = &self.inbox.segment;
-        let size = segment.geometry().local_size;
-        let first = self.looked_up_next;
-        self.looked_up_next = (first + LOOKED_UP_MAX) % size;
-        for place in 0..size {
-            let state = segment.rank_state(place);
-            let pid = state.pid.load(Ordering::Acquire);
-            if pid == 0 || place == self.inbox.own || self.reported[place] || state.left.load(Ordering::Acquire) != 0 {
-                continue;
-            }
-            let is_looked_up = self.knows_births && (place + size - first) % size < LOOKED_UP_MAX;
-            let birth = if is_looked_up { state.birth.load(Ordering::Relaxed) } else { 0 };
-            // It may have left, and ended, just now.
-            if life::has_ended(pid, birth) && state.left.load(Ordering::Acquire) == 0 {
-                self.found_dead[place] = self.found_dead[place].saturating_add(1);
-                if self.found_dead[place] >= self.looks_to_believe {
-                    self.outbox.close(place, "has died: its process is gone".into());
-                }
-            }
-        }
-    }
-
-    fn say_left(&self, left: bool) {
-        self.inbox.segment.rank_state(self.inbox.own).left.store(left.into(), Ordering::Release);
-    }
+impl Sleeping for Node {
+    type Sleeper = Sleeper;
 
     fn arm(&mut self, rest: SleepMode) -> bool {
         if self.inbox.segment.rank_state(self.inbox.own).inside_mpi.load(Ordering::Relaxed) >= SPINS {
-            self.set_inside_mpi(true);
+            transport::PostedReceives::set_inside_mpi(self, true);
         }
         self.inbox.segment.fall_asleep(self.inbox.own, rest as u32);
         if self.inbox.is_pending() {
@@ -327,6 +338,13 @@ impl transport::Node for Node {
 
     fn disarm(&mut self) {
         self.inbox.segment.take_sleep(self.inbox.own);
+    }
+
+    #[inline]
+    fn wake_if_asleep(&mut self, place: usize) {
+        if self.outbox.segment.rank_state(place).sleeping.load(Ordering::SeqCst) != 0 {
+            self.outbox.wake(place);
+        }
     }
 
     fn nudge(&mut self) {
@@ -341,7 +359,66 @@ impl transport::Node for Node {
         Sleeper { segment: Arc::clone(&self.inbox.segment), own: self.inbox.own }
     }
 
-    fn own_posted_table(&mut self, sender: usize) -> Option<PostedReceives> {
+    fn doorbell_fd(&self) -> RawFd {
+        self.outbox.bell.fd()
+    }
+
+    fn drain_doorbell(&mut self) {
+        self.outbox.bell.drain();
+    }
+
+    fn awake(&self) -> usize {
+        self.inbox.segment.awake()
+    }
+
+    fn is_oversubscribed(&self) -> bool {
+        self.inbox.segment.geometry().local_size > self.inbox.segment.processors()
+    }
+}
+
+impl CollectiveSlots for Node {
+    fn counts(&self) -> SlotCounts {
+        self.inbox.segment.geometry().slots
+    }
+
+    fn published_max(&self, slot: usize) -> usize {
+        slots::published_max(self.inbox.segment.geometry().is_short(slot))
+    }
+
+    #[inline]
+    fn phases_ahead(&self, slot: usize, len: usize) -> u32 {
+        slots::cells(self.inbox.segment.geometry().is_short(slot), len)
+    }
+
+    #[inline]
+    fn publish(&mut self, slot: usize, stamp: Stamp, len: usize, fill: impl FnOnce(&mut [u8])) {
+        slots::publish(self.inbox.segment.slot(self.inbox.own, slot), stamp, len, fill);
+    }
+
+    #[inline]
+    fn with_published<R>(&self, of: usize, slot: usize, stamp: Stamp, take: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        slots::published(&self.inbox.segment.slot(of, slot), stamp).map(take)
+    }
+
+    fn is_published(&self, of: usize, slot: usize, stamp: Stamp) -> bool {
+        slots::is_published(&self.inbox.segment.slot(of, slot), stamp)
+    }
+
+    #[inline]
+    fn finish_phases(&mut self, slot: usize, before: Stamp) {
+        slots::finish(&self.inbox.segment.slot(self.inbox.own, slot), before);
+    }
+
+    #[inline]
+    fn finished_phases(&self, of: usize, slot: usize) -> Stamp {
+        slots::finished(&self.inbox.segment.slot(of, slot))
+    }
+}
+
+impl transport::PostedReceives for Node {
+    type Table = PostedReceives;
+
+    fn own_table(&mut self, sender: usize) -> Option<PostedReceives> {
         if let Ring::Unused = self.outbox.rings[sender] {
             self.outbox.open(sender);
         }
@@ -356,7 +433,7 @@ impl transport::Node for Node {
         Some(PostedReceives::new(Arc::clone(segment), own, own))
     }
 
-    fn posted_table_of(&mut self, receiver: usize) -> Option<PostedReceives> {
+    fn table_of(&mut self, receiver: usize) -> Option<PostedReceives> {
         let announcements = self.inbox.segment.rank_state(self.inbox.own).announcements.load(Ordering::Acquire);
         if announcements != self.inbox.announcements_seen {
             self.inbox.discover(announcements);
@@ -384,6 +461,10 @@ impl transport::Node for Node {
         self.inbox.segment.rank_state(self.inbox.own).inside_mpi.store(inside_mpi, Ordering::Relaxed);
     }
 
+    fn is_inside_mpi(&self, peer: usize) -> bool {
+        self.inbox.segment.rank_state(peer).inside_mpi.load(Ordering::Relaxed) != 0
+    }
+
     fn say_copies(&self, from_all: bool) {
         let copies = COPIES[usize::from(from_all)];
         self.inbox.segment.rank_state(self.inbox.own).copies.store(copies, Ordering::Release);
@@ -395,7 +476,38 @@ impl transport::Node for Node {
             copies => Some(copies == COPIES[1]),
         }
     }
+}
 
+impl Liveness for Node {
+    fn look_for_dead(&mut self) {
+        let segment = &self.inbox.segment;
+        let size = segment.geometry().local_size;
+        let first = self.looked_up_next;
+        self.looked_up_next = (first + LOOKED_UP_MAX) % size;
+        for place in 0..size {
+            let state = segment.rank_state(place);
+            let pid = state.pid.load(Ordering::Acquire);
+            if pid == 0 || place == self.inbox.own || self.reported[place] || state.left.load(Ordering::Acquire) != 0 {
+                continue;
+            }
+            let is_looked_up = self.knows_births && (place + size - first) % size < LOOKED_UP_MAX;
+            let birth = if is_looked_up { state.birth.load(Ordering::Relaxed) } else { 0 };
+            // It may have left, and ended, just now.
+            if life::has_ended(pid, birth) && state.left.load(Ordering::Acquire) == 0 {
+                self.found_dead[place] = self.found_dead[place].saturating_add(1);
+                if self.found_dead[place] >= self.looks_to_believe {
+                    self.outbox.close(place, "has died: its process is gone".into());
+                }
+            }
+        }
+    }
+
+    fn say_left(&mut self, left: bool) {
+        self.inbox.segment.rank_state(self.inbox.own).left.store(left.into(), Ordering::Release);
+    }
+}
+
+impl NodeProcessors for Node {
     fn note_processor(&self) {
         let spins = sys::processor().map_or(WAITS, |processor| SPINS.saturating_add(processor));
         self.inbox.segment.rank_state(self.inbox.own).inside_mpi.store(spins, Ordering::Relaxed);
@@ -433,77 +545,12 @@ impl transport::Node for Node {
             self.note_processor();
         }
     }
-
-    fn is_inside_mpi(&self, peer: usize) -> bool {
-        self.inbox.segment.rank_state(peer).inside_mpi.load(Ordering::Relaxed) != 0
-    }
-
-    fn awake(&self) -> usize {
-        self.inbox.segment.awake()
-    }
-
-    #[inline]
-    fn own_place(&self) -> usize {
-        self.inbox.own
-    }
-
-    fn slots(&self) -> SlotCounts {
-        self.inbox.segment.geometry().slots
-    }
-
-    fn published_max(&self, slot: usize) -> usize {
-        slots::published_max(self.inbox.segment.geometry().is_short(slot))
-    }
-
-    #[inline]
-    fn phases_ahead(&self, slot: usize, len: usize) -> u32 {
-        slots::cells(self.inbox.segment.geometry().is_short(slot), len)
-    }
-
-    #[inline]
-    fn publish(&mut self, slot: usize, stamp: Stamp, len: usize, fill: impl FnOnce(&mut [u8])) {
-        slots::publish(self.inbox.segment.slot(self.inbox.own, slot), stamp, len, fill);
-    }
-
-    #[inline]
-    fn wake_if_asleep(&mut self, place: usize) {
-        if self.outbox.segment.rank_state(place).sleeping.load(Ordering::SeqCst) != 0 {
-            self.outbox.wake(place);
-        }
-    }
-
-    #[inline]
-    fn with_published<R>(&self, of: usize, slot: usize, stamp: Stamp, take: impl FnOnce(&[u8]) -> R) -> Option<R> {
-        slots::published(&self.inbox.segment.slot(of, slot), stamp).map(take)
-    }
-
-    fn is_published(&self, of: usize, slot: usize, stamp: Stamp) -> bool {
-        slots::is_published(&self.inbox.segment.slot(of, slot), stamp)
-    }
-
-    #[inline]
-    fn finish_phases(&mut self, slot: usize, before: Stamp) {
-        slots::finish(&self.inbox.segment.slot(self.inbox.own, slot), before);
-    }
-
-    #[inline]
-    fn finished_phases(&self, of: usize, slot: usize) -> Stamp {
-        slots::finished(&self.inbox.segment.slot(of, slot))
-    }
-
-    fn doorbell_fd(&self) -> RawFd {
-        self.outbox.bell.fd()
-    }
-
-    fn drain_doorbell(&mut self) {
-        self.outbox.bell.drain();
-    }
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
         // Nobody should ring a bell that is being taken down.
-        transport::Node::disarm(self);
+        self.disarm();
     }
 }
 

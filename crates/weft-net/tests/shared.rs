@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use support::{LIMIT, Random, Role, Signal, can_unshare, listen, say, variable};
 use weft_core::time::Duration;
-use weft_engine::transport::{Node as _, PeerFault, SleepMode};
+use weft_engine::transport::{Frames as _, Liveness as _, PeerFault, SleepMode, Sleeping as _};
 use weft_net::shared::{Node, Settings};
 use weft_net::wait::{Interest, wait};
 use weft_net::{node, single_copy};
@@ -157,7 +157,7 @@ fn whoever_looks_sees_a_neighbour_that_died_and_none_that_is_stopped_or_has_left
 #[test]
 #[ignore = "a role"]
 fn role_leaves() {
-    let node = join(variable("INDEX").parse().unwrap(), 3);
+    let mut node = join(variable("INDEX").parse().unwrap(), 3);
     say("there");
     listen();
     node.say_left(true);

@@ -4,6 +4,7 @@
 
 pub(crate) mod carrier;
 
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -20,7 +21,7 @@ use weft_engine::memory::{InProcess, SharedBuffer};
 use weft_engine::peers::{NewPeer, Route};
 use weft_engine::protocols::CostModel;
 use weft_engine::request::{Mode, Receive, Request, Send, State};
-use weft_engine::transport::{Address, Carrier, Delivery, EthernetAddress, NoNode, Platform};
+use weft_engine::transport::{Address, Carrier, Delivery, EthernetAddress, Platform};
 
 use carrier::{MemoryCarrier, Wire};
 
@@ -28,7 +29,7 @@ use carrier::{MemoryCarrier, Wire};
 struct Machine(Arc<AtomicU64>);
 
 impl Platform for Machine {
-    type Node = NoNode;
+    type Node = Infallible;
     type Memory = InProcess;
 
     fn now(&self) -> Instant {

@@ -12,7 +12,7 @@ use weft_core::time::{Duration, Instant};
 use super::Engine;
 use crate::group::PeerId;
 use crate::peers::Route;
-use crate::transport::{Node as _, Platform};
+use crate::transport::{Node, Platform};
 
 /// Rounds in one `WEFT_PEER_TIMEOUT`, while there are few to ask: twice as many as questions.
 const ROUNDS_PER_TIMEOUT: u64 = 16;
@@ -63,7 +63,9 @@ impl<P: Platform> Engine<P> {
         let next = self.awaited.neighbours.get_or_insert(now + NEIGHBOURS_PERIOD);
         if *next <= now {
             *next = now + NEIGHBOURS_PERIOD;
-            node.look_for_dead();
+            if let Some(liveness) = node.liveness() {
+                liveness.look_for_dead();
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use crate::messages::{CREDIT_PER_MESSAGE, Messages};
 use crate::peers::{Peers, Route};
 use crate::protocols::RING_PIECE_BYTES;
 use crate::request::{Mode, Receive, Send, Status};
-use crate::transport::{Node, Platform};
+use crate::transport::{Frames, Platform};
 
 /// What a receive has brought.
 pub struct Received {

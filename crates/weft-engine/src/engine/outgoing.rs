@@ -15,7 +15,7 @@ use crate::protocols::{
     self, BUSY_BYTES, Facts, PeerClass, Protocol, RING_PIECE_BYTES, Receiver, RouteClass, Situation,
 };
 use crate::request::{Mode, Send, State};
-use crate::transport::{Node, Platform};
+use crate::transport::{Frames, Platform};
 
 /// The first piece of a message fills up a packet if that leaves room for more than this, bytes.
 const FIRST_PIECE_MIN: u64 = 128;

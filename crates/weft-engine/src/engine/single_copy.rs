@@ -33,7 +33,9 @@ use crate::group::PeerId;
 use crate::memory::UserData;
 use crate::peers::{Route, Table};
 use crate::request::{Cancellation, Request, Send, State};
-use crate::transport::{Claim, Cooperation, Fate, Node, Offered, Platform, PostedTable, Remainder, Wish};
+use crate::transport::{
+    Claim, Cooperation, Fate, Node, NodeProcessors, Offered, Platform, PostedReceives, PostedTable, Remainder, Wish,
+};
 
 /// Bytes of a message that one side copies before it asks whether both could copy the rest, at first and at most.
 const COPY_BYTES_FIRST: u64 = 128 << 10;
@@ -70,36 +72,41 @@ impl<P: Platform> Engine<P> {
     #[inline]
     pub fn set_inside_mpi(&mut self, waits: bool) {
         if self.single_copy.inside_mpi != waits
-            && let Some(node) = &self.node
+            && let Some(posted) = self.node.as_ref().and_then(Node::posted_receives)
         {
             self.single_copy.inside_mpi = waits;
-            node.set_inside_mpi(waits);
+            posted.set_inside_mpi(waits);
         }
+    }
+
+    /// The processors of the node, if it knows who spins on them.
+    fn processors(&self) -> Option<&dyn NodeProcessors> {
+        self.node.as_ref()?.processors()
     }
 
     /// Lets neighbours know on which processor somebody spins here.
     pub fn note_processor(&self) {
-        if let Some(node) = &self.node
+        if let Some(processors) = self.processors()
             && self.single_copy.inside_mpi
         {
-            node.note_processor();
+            processors.note_processor();
         }
     }
 
     /// Whether another process of the node spins on the processor that this thread is on.
     pub fn shares_processor(&self) -> bool {
-        self.node.as_ref().is_some_and(Node::shares_processor)
+        self.processors().is_some_and(NodeProcessors::shares_processor)
     }
 
     /// Moves this thread to a processor on which no process of the node spins; false: there is no node that would know of one.
     pub fn migrate(&self) -> bool {
-        self.node.as_ref().map(Node::migrate).is_some()
+        self.processors().map(NodeProcessors::migrate).is_some()
     }
 
     /// Moves this thread to a processor with fewer processes of the node, if it is for this one to do so.
     pub fn rebalance(&self) {
-        if let Some(node) = &self.node {
-            node.rebalance();
+        if let Some(processors) = self.processors() {
+            processors.rebalance();
         }
     }
 
@@ -120,7 +127,12 @@ impl<P: Platform> Engine<P> {
         let local = self.copier(peer)?;
         let table = &mut self.peers[peer].their_table;
         if table.is_none() {
-            *table = self.node.as_mut().and_then(|node| node.posted_table_of(local)).map(Box::new);
+            *table = self
+                .node
+                .as_mut()
+                .and_then(Node::posted_receives_mut)
+                .and_then(|posted| posted.table_of(local))
+                .map(Box::new);
         }
         table.as_deref_mut()
     }
@@ -128,7 +140,9 @@ impl<P: Platform> Engine<P> {
     /// Whether `peer` waits inside MPI.
     pub(super) fn is_inside_mpi(&self, peer: PeerId) -> bool {
         match (&self.peers[peer].route, &self.node) {
-            (Route::Shared(local), Some(node)) => node.is_inside_mpi(*local),
+            (Route::Shared(local), Some(node)) => {
+                node.posted_receives().is_some_and(|posted| posted.is_inside_mpi(*local))
+            }
             _ => false,
         }
     }
@@ -188,8 +202,10 @@ impl<P: Platform> Engine<P> {
 
     /// Lets `peer` see to what it has under way with us, and wakes it if it sleeps.
     fn tell(&mut self, peer: PeerId) {
-        if let (Route::Shared(local), Some(node)) = (&self.peers[peer].route, &mut self.node) {
-            node.announce_written(*local);
+        if let (Route::Shared(local), Some(node)) = (&self.peers[peer].route, &mut self.node)
+            && let Some(posted) = node.posted_receives_mut()
+        {
+            posted.announce_written(*local);
         }
     }
 
@@ -223,7 +239,7 @@ impl<P: Platform> Engine<P> {
     #[inline]
     pub(super) fn progress_single_copies(&mut self) {
         // What is noticed must be taken note of even if no receive is left, or this process would never sleep again.
-        if self.node.as_mut().is_some_and(|node| node.take_written()) {
+        if self.node.as_mut().and_then(Node::posted_receives_mut).is_some_and(PostedReceives::take_written) {
             self.collect_written();
         }
         if !self.single_copy.offers.is_empty() {

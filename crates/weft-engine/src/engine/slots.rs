@@ -17,7 +17,7 @@ use crate::group::{Group, PeerId};
 use crate::memory::{UserData, Writer};
 use crate::messages::{self, PeerAccess};
 use crate::peers::{Peers, Route};
-use crate::transport::{Node, Platform, SlotCounts, Stamp};
+use crate::transport::{CollectiveSlots, Frames, Node, Platform, PostedReceives, Sleeping, SlotCounts, Stamp};
 
 /// Where a process has something that others may copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,14 +89,20 @@ fn reaches(a: u32, b: u32) -> bool {
 }
 
 impl<P: Platform> Engine<P> {
+    /// The memory in which processes of the node publish.
+    #[inline]
+    fn published(&self) -> Option<&<P::Node as Node>::Slots> {
+        self.node.as_ref()?.slots()
+    }
+
     /// Slots of each process of the node; none without such memory.
     pub fn slots(&self) -> SlotCounts {
-        self.node.as_ref().map_or(SlotCounts::default(), Node::slots)
+        self.published().map_or(SlotCounts::default(), CollectiveSlots::counts)
     }
 
     /// Bytes that a process can publish at once in a slot.
     pub fn published_max(&self, slot: u32) -> u64 {
-        self.node.as_ref().map_or(0, |node| node.published_max(slot as usize) as u64)
+        self.published().map_or(0, |slots| slots.published_max(slot as usize) as u64)
     }
 
     /// The context in which a slot has served last, or serves.
@@ -106,8 +112,8 @@ impl<P: Platform> Engine<P> {
 
     /// Says to the processes of the node whether this one may copy from the memory of all of them, once it knows them.
     pub fn say_copies(&self) {
-        if let Some(node) = &self.node {
-            node.say_copies(
+        if let Some(posted) = self.node.as_ref().and_then(Node::posted_receives) {
+            posted.say_copies(
                 self.peers.near.places.iter().all(|peer| {
                     *peer == self.peers.own() || self.peers.get(*peer).is_some_and(|peer| peer.process != 0)
                 }),
@@ -118,6 +124,7 @@ impl<P: Platform> Engine<P> {
     /// Whether each process of `group` that is on this node may copy from the memory of the others there; `None`: some have not said so yet.
     pub fn all_copy(&self, group: &Group) -> Option<bool> {
         let Some(node) = &self.node else { return Some(false) };
+        let Some(posted) = node.posted_receives() else { return Some(false) };
         let mut all = Some(true);
         for peer in &group.members {
             let place = match self.peers.get(*peer).map(|peer| &peer.route) {
@@ -125,7 +132,7 @@ impl<P: Platform> Engine<P> {
                 Some(Route::Shared(place)) => *place,
                 _ => continue,
             };
-            match node.says_copies(place) {
+            match posted.says_copies(place) {
                 Some(true) => {}
                 Some(false) => return Some(false),
                 None => all = None,
@@ -155,18 +162,20 @@ impl<P: Platform> Engine<P> {
         let (is_broken, abandoned) = (false, None);
         slots[slot as usize] =
             Some(Slot { context, group, places, others, begun, finished, is_broken, abandoned, writer });
-        if let Some(node) = &mut self.node {
-            node.finish_phases(slot as usize, Stamp { context, phase: 0 });
+        if let Some(published) = self.node.as_mut().and_then(Node::slots_mut) {
+            published.finish_phases(slot as usize, Stamp { context, phase: 0 });
         }
     }
 
     /// Whether a slot can serve another communicator: nobody reads what this process has published for the last one.
     pub fn is_slot_free(&self, slot: u32) -> bool {
-        let (Some(node), Some(Some(open))) = (&self.node, self.slots.slots.get(slot as usize)) else { return true };
+        let (Some(published), Some(Some(open))) = (self.published(), self.slots.slots.get(slot as usize)) else {
+            return true;
+        };
         open.begun == open.finished
             && !open.is_broken
             && open.others.iter().all(|(place, _)| {
-                let theirs = node.finished_phases(*place as usize, slot as usize);
+                let theirs = published.finished_phases(*place as usize, slot as usize);
                 // A later context: they have left this one behind.
                 let left = theirs.context > open.context;
                 left || (theirs.context == open.context && reaches(theirs.phase, open.finished))
@@ -220,15 +229,16 @@ impl<P: Platform> Engine<P> {
     #[inline]
     fn publish_with(&mut self, turn: &Turn, phase: u32, len: u64, fill: impl FnOnce(&mut [u8], &mut Writer)) -> bool {
         let Self { node: Some(node), slots, .. } = self else { return false };
+        let Some(published) = node.slots_mut() else { return false };
         let Some(Some(open)) = slots.slots.get_mut(turn.slot as usize) else { return false };
         let phase = turn.first.wrapping_add(phase);
         // All must have finished the phase whose cell this is.
-        let needed = phase.wrapping_sub(node.phases_ahead(turn.slot as usize, len as usize)).wrapping_add(1);
+        let needed = phase.wrapping_sub(published.phases_ahead(turn.slot as usize, len as usize)).wrapping_add(1);
         for (place, known) in &mut open.others {
             if reaches(*known, needed) {
                 continue;
             }
-            let theirs = node.finished_phases(*place as usize, turn.slot as usize);
+            let theirs = published.finished_phases(*place as usize, turn.slot as usize);
             if theirs.context == open.context {
                 *known = theirs.phase;
             }
@@ -238,7 +248,7 @@ impl<P: Platform> Engine<P> {
         }
         let stamp = Stamp { context: open.context, phase };
         let writer = &mut open.writer;
-        node.publish(turn.slot as usize, stamp, len as usize, |out| fill(out, writer));
+        published.publish(turn.slot as usize, stamp, len as usize, |out| fill(out, writer));
         for (place, _) in &open.others {
             node.wake_if_asleep(*place as usize);
         }
@@ -309,7 +319,7 @@ impl<P: Platform> Engine<P> {
         take: impl FnOnce(&[u8]) -> R,
     ) -> Option<R> {
         let (place, stamp) = self.stamped(turn, phase, from)?;
-        self.node.as_ref()?.with_published(place as usize, turn.slot as usize, stamp, take)
+        self.published()?.with_published(place as usize, turn.slot as usize, stamp, take)
     }
 
     /// Rank `from` has published something in an operation: it has finished those before.
@@ -327,18 +337,20 @@ impl<P: Platform> Engine<P> {
     #[inline]
     pub(crate) fn finish_phase(&mut self, turn: &Turn, phase: u32) {
         let Self { node: Some(node), slots, .. } = self else { return };
+        let Some(published) = node.slots_mut() else { return };
         let Some(Some(open)) = slots.slots.get(turn.slot as usize) else { return };
         let before = turn.first.wrapping_add(phase).wrapping_add(1);
-        node.finish_phases(turn.slot as usize, Stamp { context: open.context, phase: before });
+        published.finish_phases(turn.slot as usize, Stamp { context: open.context, phase: before });
     }
 
     /// This process has done its part in an operation of so many phases: the next one may begin.
     #[inline]
     pub(crate) fn finish_turn(&mut self, turn: &Turn, phases: u32) {
         let Self { node: Some(node), slots, .. } = self else { return };
+        let Some(published) = node.slots_mut() else { return };
         let Some(Some(open)) = slots.slots.get_mut(turn.slot as usize) else { return };
         open.finished = turn.first.wrapping_add(phases);
-        node.finish_phases(turn.slot as usize, Stamp { context: open.context, phase: open.finished });
+        published.finish_phases(turn.slot as usize, Stamp { context: open.context, phase: open.finished });
         if open.finished != open.begun {
             // Others wait for their turn.
             self.messages.completions += 1;
@@ -419,9 +431,11 @@ impl<P: Platform> Engine<P> {
     }
 
     fn look_at_slots(&self) -> bool {
-        let Some(node) = &self.node else { return false };
+        let Some(published) = self.published() else { return false };
         self.slots.waits.iter().any(|wait| match wait {
-            SlotWait::Published { slot, place, stamp } => node.is_published(*place as usize, *slot as usize, *stamp),
+            SlotWait::Published { slot, place, stamp } => {
+                published.is_published(*place as usize, *slot as usize, *stamp)
+            }
             SlotWait::Room { .. } => false,
         })
     }

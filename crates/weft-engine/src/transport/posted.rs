@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use super::absent::part;
+
 /// Bits of a message's number that an entry has room for.
 pub const NUMBER_BITS: u32 = 21;
 
@@ -128,54 +130,96 @@ pub fn number_near(low: u32, handled: u32) -> u32 {
     handled.wrapping_add_signed(ahead)
 }
 
-/// One end of a table of posted receives. The receiver posts, withdraws and frees; the sender takes and finishes. A post is taken by one
-/// of them exactly, and all know by whom.
-pub trait PostedTable {
-    /// What both sides copy at the same time.
-    type Cooperation: Cooperation;
+part! {
+    /// Receives that processes of the node have posted for each other, on tables of two of them, and what both need to know to copy a
+    /// message once.
+    pub trait PostedReceives {
+        type {
+            /// The receives that two processes have posted for each other.
+            Table: PostedTable,
+        }
 
-    /// The message that both sides copy at this time; its name is that of the sender's request.
-    fn cooperative_copy(&self) -> &Self::Cooperation;
+        /// The table on which this process posts receives from `sender`; none without the memory for it.
+        fn own_table(&mut self, sender: usize) -> Option<Self::Table>;
 
-    /// Says whether several messages are announced to the receiver at this time (sender).
-    fn note_several(&self, several: bool);
+        /// The table on which it posts receives from anybody; none without the memory for it.
+        fn any_source_table(&mut self) -> Option<Self::Table>;
 
-    /// Whether the sender has announced several messages and waits for them inside MPI (receiver).
-    fn sender_awaits_several(&self) -> bool;
+        /// The table on which `receiver` posts for this process; none as long as it has never used it.
+        fn table_of(&mut self, receiver: usize) -> Option<Self::Table>;
 
-    /// How many receives the receiver has ever posted; for the sender, to see whether there is anything new.
-    fn posted(&self) -> u32;
+        /// Tells `receiver` that one of its messages has been copied, or a part of it; wakes it if it sleeps.
+        fn announce_written(&mut self, receiver: usize);
 
-    /// Says that message `handled` of the sender is being handled (receiver): before any receive is withdrawn for it.
-    fn advance(&mut self, handled: u32);
+        /// Whether that has been told to this process since the last call.
+        fn take_written(&mut self) -> bool;
 
-    /// Says that all messages that have been handled have found their receives, or have none yet (receiver).
-    fn publish_matched(&mut self);
+        /// Says to others whether this process waits inside MPI.
+        fn set_inside_mpi(&self, waits: bool);
 
-    /// Posts a receive (receiver). None: the table is full.
-    fn post(&mut self, wanted: &Wanted) -> Option<Ticket>;
+        /// Whether `peer` waits inside MPI.
+        fn is_inside_mpi(&self, peer: usize) -> bool;
 
-    /// Takes a post back (receiver). False: a sender has taken it, and [`Self::fate`] says more.
-    fn withdraw(&mut self, ticket: Ticket) -> bool;
+        /// Says to others whether this process may copy from the memory of all of them.
+        fn say_copies(&self, from_all: bool);
 
-    /// What has become of a post (receiver).
-    fn fate(&self, ticket: Ticket) -> Fate;
+        /// What the process at a place has said of that; `None`: nothing yet. It says it when it joins, and waits for nobody before.
+        fn says_copies(&self, place: usize) -> Option<bool>;
+    }
+}
 
-    /// Frees the place of a post that is done or has failed (receiver).
-    fn free(&mut self, ticket: Ticket);
+part! {
+    /// One end of a table of posted receives. The receiver posts, withdraws and frees; the sender takes and finishes. A post is taken by one
+    /// of them exactly, and all know by whom.
+    pub trait PostedTable {
+        type {
+            /// What both sides copy at the same time.
+            Cooperation: Cooperation,
+        }
 
-    /// Takes the earliest receive that `message` matches (sender), on either table, if all messages of this sender before it have found
-    /// their receives, and it is not being handled itself.
-    fn take(&mut self, message: &Offered) -> Option<Claim>;
+        /// The message that both sides copy at this time; its name is that of the sender's request.
+        fn cooperative_copy(&self) -> &Self::Cooperation;
 
-    /// What is posted of `context` that a message with `tag` matches (sender): a hint, nothing is taken.
-    fn wish(&self, context: u32, tag: i32) -> Wish;
+        /// Says whether several messages are announced to the receiver at this time (sender).
+        fn note_several(&self, several: bool);
 
-    /// Whether a receive stands here that nobody has taken (sender): a hint.
-    fn is_wanted(&self) -> bool;
+        /// Whether the sender has announced several messages and waits for them inside MPI (receiver).
+        fn sender_awaits_several(&self) -> bool;
 
-    /// The message of `total` bytes has been written, but for `rest`; or it could not be (sender).
-    fn finish(&mut self, claim: &Claim, total: u64, rest: Option<Remainder>, written: bool);
+        /// How many receives the receiver has ever posted; for the sender, to see whether there is anything new.
+        fn posted(&self) -> u32;
+
+        /// Says that message `handled` of the sender is being handled (receiver): before any receive is withdrawn for it.
+        fn advance(&mut self, handled: u32);
+
+        /// Says that all messages that have been handled have found their receives, or have none yet (receiver).
+        fn publish_matched(&mut self);
+
+        /// Posts a receive (receiver). None: the table is full.
+        fn post(&mut self, wanted: &Wanted) -> Option<Ticket>;
+
+        /// Takes a post back (receiver). False: a sender has taken it, and [`Self::fate`] says more.
+        fn withdraw(&mut self, ticket: Ticket) -> bool;
+
+        /// What has become of a post (receiver).
+        fn fate(&self, ticket: Ticket) -> Fate;
+
+        /// Frees the place of a post that is done or has failed (receiver).
+        fn free(&mut self, ticket: Ticket);
+
+        /// Takes the earliest receive that `message` matches (sender), on either table, if all messages of this sender before it have found
+        /// their receives, and it is not being handled itself.
+        fn take(&mut self, message: &Offered) -> Option<Claim>;
+
+        /// What is posted of `context` that a message with `tag` matches (sender): a hint, nothing is taken.
+        fn wish(&self, context: u32, tag: i32) -> Wish;
+
+        /// Whether a receive stands here that nobody has taken (sender): a hint.
+        fn is_wanted(&self) -> bool;
+
+        /// The message of `total` bytes has been written, but for `rest`; or it could not be (sender).
+        fn finish(&mut self, claim: &Claim, total: u64, rest: Option<Remainder>, written: bool);
+    }
 }
 
 /// A piece of a message that one side has taken.
@@ -200,28 +244,30 @@ pub enum Ending {
     Failed,
 }
 
-/// A message that both of its sides copy at the same time, each a part: the receiver takes pieces from the front, the sender from the
-/// back.
-pub trait Cooperation {
-    /// Begins with a message of `length` bytes that both know as `name`, and that lies at `address` here. False: the last
-    /// one is not complete, or there is nothing to be shared.
-    fn begin(&self, name: u32, address: u64, length: u64) -> bool;
+part! {
+    /// A message that both of its sides copy at the same time, each a part: the receiver takes pieces from the front, the sender from the
+    /// back.
+    pub trait Cooperation {
+        /// Begins with a message of `length` bytes that both know as `name`, and that lies at `address` here. False: the last
+        /// one is not complete, or there is nothing to be shared.
+        fn begin(&self, name: u32, address: u64, length: u64) -> bool;
 
-    /// The message of which something is left to be taken.
-    fn open_name(&self) -> Option<u32>;
+        /// The message of which something is left to be taken.
+        fn open_name(&self) -> Option<u32>;
 
-    /// The message of which something is being moved or left to be moved.
-    fn moving_name(&self) -> Option<u32>;
+        /// The message of which something is being moved or left to be moved.
+        fn moving_name(&self) -> Option<u32>;
 
-    /// Takes a piece from the front (who has begun).
-    fn take_front(&self) -> Option<Piece>;
+        /// Takes a piece from the front (who has begun).
+        fn take_front(&self) -> Option<Piece>;
 
-    /// Takes a piece of the message `name` from the back (the other).
-    fn take_back(&self, name: u32) -> Option<Piece>;
+        /// Takes a piece of the message `name` from the back (the other).
+        fn take_back(&self, name: u32) -> Option<Piece>;
 
-    /// A piece has been moved, or could not be; whether it was the last one under way.
-    fn moved(&self, piece: &Piece, success: bool) -> bool;
+        /// A piece has been moved, or could not be; whether it was the last one under way.
+        fn moved(&self, piece: &Piece, success: bool) -> bool;
 
-    /// What has become of the message (who has begun).
-    fn ending(&self) -> Ending;
+        /// What has become of the message (who has begun).
+        fn ending(&self) -> Ending;
+    }
 }

@@ -7,7 +7,9 @@ use loom::thread;
 
 use super::area::LINE;
 use weft_engine::memory::{Held, Holder, LockWord};
-use weft_engine::transport::{Fate, Node as _, Offered, PostedTable, Taker, Wanted};
+use weft_engine::transport::{
+    Fate, Frames as _, Offered, PostedReceives as _, PostedTable, Sleeping as _, Taker, Wanted,
+};
 
 use super::segment::Segment;
 use super::*;

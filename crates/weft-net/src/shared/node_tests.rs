@@ -3,7 +3,6 @@
 use super::*;
 use crate::wait::{Interest, wait};
 use std::time::Instant;
-use weft_engine::transport::Node as _;
 
 const LIMIT: std::time::Duration = std::time::Duration::from_secs(60);
 
@@ -243,7 +242,7 @@ fn ranks_that_take_turns_move_only_to_where_there_are_fewer_of_them() {
 fn what_is_published_is_read_under_its_stamp_only_and_never_outside_of_its_cell() {
     let mut nodes = nodes("published", 2);
     let [stamp, other] = [1, 2].map(|context| Stamp { context, phase: 7 });
-    let SlotCounts { communicators, long, short } = nodes[0].slots();
+    let SlotCounts { communicators, long, short } = nodes[0].counts();
     let all = communicators + long + short;
     assert!(communicators > 1 && long > 0 && short > 0);
     for slot in 0..all {
@@ -269,7 +268,7 @@ fn what_is_published_is_read_under_its_stamp_only_and_never_outside_of_its_cell(
 #[test]
 fn so_many_phases_stand_in_a_slot_at_once() {
     let mut nodes = nodes("phases", 2);
-    let SlotCounts { communicators, long, short } = nodes[0].slots();
+    let SlotCounts { communicators, long, short } = nodes[0].counts();
     for slot in 0..communicators + long + short {
         for len in [0, 1, 1008, 1009, 32 << 10] {
             if len > nodes[0].published_max(slot) {

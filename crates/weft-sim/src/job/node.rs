@@ -9,7 +9,10 @@ use std::os::fd::RawFd;
 use std::rc::Rc;
 use weft_core::collective::PHASES_AHEAD;
 use weft_core::message::Frame as Parsed;
-use weft_engine::transport::{Node, PeerFault, SleepMode, SlotCounts, Stamp};
+use weft_engine::transport::{
+    CollectiveSlots, Frames, Liveness, Node, NodeProcessors, PeerFault, PostedReceives, SleepMode, Sleeping,
+    SlotCounts, Stamp,
+};
 
 /// How a node behaves.
 #[derive(Clone, Copy, Debug)]
@@ -244,8 +247,40 @@ impl SimNode {
 }
 
 impl Node for SimNode {
-    type Table = Table;
-    type Sleeper = ();
+    type Slots = Self;
+    type Posted = Self;
+
+    fn slots(&self) -> Option<&Self> {
+        Some(self)
+    }
+
+    fn slots_mut(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
+
+    fn posted_receives(&self) -> Option<&Self> {
+        Some(self)
+    }
+
+    fn posted_receives_mut(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
+
+    /// They hear of it by themselves.
+    fn liveness(&mut self) -> Option<&mut dyn Liveness> {
+        None
+    }
+
+    /// The simulation gives each process its time.
+    fn processors(&self) -> Option<&dyn NodeProcessors> {
+        None
+    }
+}
+
+impl Frames for SimNode {
+    fn own_place(&self) -> usize {
+        self.own
+    }
 
     fn frame_max(&self) -> usize {
         self.memory.borrow().habits.ring_bytes / 4
@@ -298,11 +333,10 @@ impl Node for SimNode {
     fn poll_fault(&mut self) -> Option<PeerFault> {
         self.memory.borrow_mut().places[self.own].faults.pop_front()
     }
+}
 
-    /// They hear of it by themselves.
-    fn look_for_dead(&mut self) {}
-
-    fn say_left(&self, _: bool) {}
+impl Sleeping for SimNode {
+    type Sleeper = ();
 
     fn arm(&mut self, rest: SleepMode) -> bool {
         let mut memory = self.memory.borrow_mut();
@@ -322,6 +356,12 @@ impl Node for SimNode {
         (place.armed, place.wake) = (None, None);
     }
 
+    fn wake_if_asleep(&mut self, place: usize) {
+        let mut memory = self.memory.borrow_mut();
+        let at = memory.clock.now() + memory.habits.delay_max;
+        memory.wake(place, at);
+    }
+
     fn nudge(&mut self) {
         let mut memory = self.memory.borrow_mut();
         let now = memory.clock.now();
@@ -338,7 +378,64 @@ impl Node for SimNode {
 
     fn drain_doorbell(&mut self) {}
 
-    fn own_posted_table(&mut self, sender: usize) -> Option<Table> {
+    fn awake(&self) -> usize {
+        self.memory.borrow().places.iter().filter(|place| place.armed.is_none()).count()
+    }
+
+    fn is_oversubscribed(&self) -> bool {
+        self.memory.borrow().habits.crowded
+    }
+}
+
+impl CollectiveSlots for SimNode {
+    fn counts(&self) -> SlotCounts {
+        SlotCounts { communicators: SLOTS, ..SlotCounts::default() }
+    }
+
+    fn published_max(&self, _: usize) -> usize {
+        PUBLISHED_MAX
+    }
+
+    fn phases_ahead(&self, _: usize, _: usize) -> u32 {
+        PHASES_AHEAD
+    }
+
+    fn publish(&mut self, slot: usize, stamp: Stamp, len: usize, fill: impl FnOnce(&mut [u8])) {
+        assert!(len <= PUBLISHED_MAX, "more is published than there is room for");
+        let mut bytes = vec![0; len];
+        fill(&mut bytes);
+        let mut memory = self.memory.borrow_mut();
+        let visible = memory.seen_at();
+        *memory.slots[self.own * SLOTS + slot].cell(stamp.phase) = Some(Published { stamp, visible, bytes });
+    }
+
+    fn with_published<R>(&self, of: usize, slot: usize, stamp: Stamp, take: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        let bytes = {
+            let mut memory = self.memory.borrow_mut();
+            let now = memory.clock.now();
+            let published = memory.slots[of * SLOTS + slot].cell(stamp.phase).as_ref();
+            published.filter(|found| found.stamp == stamp && found.visible <= now)?.bytes.clone()
+        };
+        Some(take(&bytes))
+    }
+
+    fn is_published(&self, of: usize, slot: usize, stamp: Stamp) -> bool {
+        self.with_published(of, slot, stamp, |_| ()).is_some()
+    }
+
+    fn finish_phases(&mut self, slot: usize, before: Stamp) {
+        self.memory.borrow_mut().slots[self.own * SLOTS + slot].finished = before;
+    }
+
+    fn finished_phases(&self, of: usize, slot: usize) -> Stamp {
+        self.memory.borrow().slots[of * SLOTS + slot].finished
+    }
+}
+
+impl PostedReceives for SimNode {
+    type Table = Table;
+
+    fn own_table(&mut self, sender: usize) -> Option<Table> {
         self.memory.borrow_mut().pair(self.own, sender).opened = true;
         Some(self.table(self.own, sender))
     }
@@ -348,7 +445,7 @@ impl Node for SimNode {
         Some(self.table(self.own, self.own))
     }
 
-    fn posted_table_of(&mut self, receiver: usize) -> Option<Table> {
+    fn table_of(&mut self, receiver: usize) -> Option<Table> {
         let opened = self.memory.borrow_mut().pair(receiver, self.own).opened;
         opened.then(|| self.table(receiver, self.own))
     }
@@ -382,75 +479,4 @@ impl Node for SimNode {
     fn says_copies(&self, place: usize) -> Option<bool> {
         self.memory.borrow().places[place].copies
     }
-
-    fn awake(&self) -> usize {
-        self.memory.borrow().places.iter().filter(|place| place.armed.is_none()).count()
-    }
-
-    fn own_place(&self) -> usize {
-        self.own
-    }
-
-    fn slots(&self) -> SlotCounts {
-        SlotCounts { communicators: SLOTS, ..SlotCounts::default() }
-    }
-
-    fn published_max(&self, _: usize) -> usize {
-        PUBLISHED_MAX
-    }
-
-    fn phases_ahead(&self, _: usize, _: usize) -> u32 {
-        PHASES_AHEAD
-    }
-
-    fn publish(&mut self, slot: usize, stamp: Stamp, len: usize, fill: impl FnOnce(&mut [u8])) {
-        assert!(len <= PUBLISHED_MAX, "more is published than there is room for");
-        let mut bytes = vec![0; len];
-        fill(&mut bytes);
-        let mut memory = self.memory.borrow_mut();
-        let visible = memory.seen_at();
-        *memory.slots[self.own * SLOTS + slot].cell(stamp.phase) = Some(Published { stamp, visible, bytes });
-    }
-
-    fn wake_if_asleep(&mut self, place: usize) {
-        let mut memory = self.memory.borrow_mut();
-        let at = memory.clock.now() + memory.habits.delay_max;
-        memory.wake(place, at);
-    }
-
-    fn with_published<R>(&self, of: usize, slot: usize, stamp: Stamp, take: impl FnOnce(&[u8]) -> R) -> Option<R> {
-        let bytes = {
-            let mut memory = self.memory.borrow_mut();
-            let now = memory.clock.now();
-            let published = memory.slots[of * SLOTS + slot].cell(stamp.phase).as_ref();
-            published.filter(|found| found.stamp == stamp && found.visible <= now)?.bytes.clone()
-        };
-        Some(take(&bytes))
-    }
-
-    fn is_published(&self, of: usize, slot: usize, stamp: Stamp) -> bool {
-        self.with_published(of, slot, stamp, |_| ()).is_some()
-    }
-
-    fn finish_phases(&mut self, slot: usize, before: Stamp) {
-        self.memory.borrow_mut().slots[self.own * SLOTS + slot].finished = before;
-    }
-
-    fn finished_phases(&self, of: usize, slot: usize) -> Stamp {
-        self.memory.borrow().slots[of * SLOTS + slot].finished
-    }
-
-    fn is_oversubscribed(&self) -> bool {
-        self.memory.borrow().habits.crowded
-    }
-
-    fn note_processor(&self) {}
-
-    fn shares_processor(&self) -> bool {
-        false
-    }
-
-    fn migrate(&self) {}
-
-    fn rebalance(&self) {}
 }

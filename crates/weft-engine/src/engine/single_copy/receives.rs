@@ -7,7 +7,7 @@ use crate::memory;
 use crate::messages::{Announced, Fetched, Written};
 use crate::peers::Table;
 use crate::request::{Receive, Request, State};
-use crate::transport::{Cooperation, Ending, Fate, Node, Platform, PostedTable, Wanted, number_near};
+use crate::transport::{Cooperation, Ending, Fate, Node, Platform, PostedReceives, PostedTable, Wanted, number_near};
 
 /// Receives before a new one that are looked at to see whether it may stand on a table.
 const RECEIVES_BEFORE_MAX: usize = 64;
@@ -80,7 +80,7 @@ impl<P: Platform> Engine<P> {
         let handled = self.peers[peer].matching.handled();
         let posted_table = &mut self.peers[peer].own_table;
         if posted_table.is_none() {
-            *posted_table = self.node.as_mut()?.own_posted_table(local).map(Box::new);
+            *posted_table = self.node.as_mut()?.posted_receives_mut()?.own_table(local).map(Box::new);
             if let Some(posted_table) = posted_table {
                 posted_table.advance(handled);
                 posted_table.publish_matched();
@@ -95,7 +95,7 @@ impl<P: Platform> Engine<P> {
             for local in 0..self.peers.near.places.len() {
                 self.open_posted_table(self.peers.near.places[local]);
             }
-            self.peers.near.common = self.node.as_mut()?.any_source_table();
+            self.peers.near.common = self.node.as_mut()?.posted_receives_mut()?.any_source_table();
         }
         self.peers.near.common.as_mut()
     }
