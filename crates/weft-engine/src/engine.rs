@@ -430,7 +430,7 @@ impl<P: Platform> Engine<P> {
         self.withdraw_receives_from_anybody(peer);
         self.messages.peer_failed(peer, &reason, &mut self.peers);
         // What waits for something that it would have published in a slot, and has no request, finds that out by looking.
-        self.messages.completions += 1;
+        self.messages.notify();
         // After the reason is known, which what was multicast fails with.
         self.leave_failed_peer(peer);
         self.leave_windows(peer);

@@ -4,6 +4,7 @@
 //! what must leave is left in the outbox for the engine. The protocol is described in `weft_core::message`.
 
 mod awaited;
+mod completions;
 mod contexts;
 mod eager;
 mod given_up;
@@ -25,6 +26,7 @@ use crate::memory::{SharedBuffer, UserData, Writer};
 use crate::regions::{RegionKey, Regions};
 use crate::request::{Cancellation, Hold, NO_COMMUNICATOR, Receive, Request, State, Status};
 use crate::transport::{Remainder, RemoteMemory, Ticket, number_near};
+use completions::Completions;
 
 /// Eager bytes that one process may have under way to, and unconsumed at, another.
 pub const CREDIT_BYTES: u64 = 1 << 20;
@@ -339,8 +341,8 @@ pub struct Messages {
     unheard: Option<PeerId>,
     /// What the last calls want sent.
     pub outbox: Vec<(PeerId, Outgoing)>,
-    /// Counts completions, so that a waiter can see cheaply whether anything happened.
-    pub completions: u64,
+    /// A waiter sees by it cheaply whether anything happened.
+    completions: Completions,
     /// Collective operations that others have given up.
     given_up: Vec<given_up::GivenUp>,
     /// What is still to leave of abandoned messages, by their requests.
@@ -440,7 +442,7 @@ impl Messages {
             probed_anybody: false,
             unheard: None,
             outbox: Vec::new(),
-            completions: 0,
+            completions: Completions::default(),
             given_up: Vec::new(),
             remnants: Vec::new(),
             nonsense: 0,
@@ -458,6 +460,23 @@ impl Messages {
     /// How many bytes they take.
     pub fn unexpected_bytes(&self) -> u64 {
         self.lent
+    }
+
+    /// Something has happened that somebody may wait for.
+    #[inline(always)]
+    pub fn notify(&mut self) {
+        self.completions.notify();
+    }
+
+    /// How often something has happened that somebody may wait for: as long as this stays the same, nothing has.
+    #[inline(always)]
+    pub fn completions(&self) -> u64 {
+        self.completions.count()
+    }
+
+    /// So often something had happened before this message layer began: nobody who waits takes a number for an old one.
+    pub fn resume_completions(&mut self, before: u64) {
+        self.completions.resume(before);
     }
 
     /// Adds a request in `state` on `communicator`.
@@ -565,7 +584,7 @@ impl Messages {
     /// Marks `handle` complete; a request that the program has freed disappears.
     #[inline]
     pub fn complete(&mut self, handle: usize) {
-        self.completions += 1;
+        self.completions.notify();
         let Some(request) = self.requests.get_mut(handle) else { return };
         self.incomplete -= usize::from(!request.is_complete());
         request.ticket = None;
@@ -709,7 +728,7 @@ impl Messages {
                 state.credit = state.credit.saturating_add(bytes).min(CREDIT_BYTES);
                 // None is news as well: there is no more room.
                 state.is_full = bytes == 0;
-                self.completions += 1;
+                self.completions.notify();
                 self.outbox.push((peer, Outgoing::Room));
             }
             Frame::Retract { context, request } => self.handle_retract(peer, context, request, peers),

@@ -154,7 +154,7 @@ impl Process {
 
     /// Moves every running collective on.
     pub fn advance_collectives(&mut self) {
-        let Some(completions) = self.messages().ok().map(|messages| messages.completions) else { return };
+        let Some(completions) = self.messages().ok().map(|messages| messages.completions()) else { return };
         if completions == self.collectives_seen {
             return;
         }

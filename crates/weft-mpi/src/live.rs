@@ -99,7 +99,7 @@ impl Live {
     pub fn publish(&mut self, view: &View<'_>, asleep: bool) {
         let now = clock::now().0;
         let engine = view.engine;
-        let (call, completions) = (CallSite::get(), engine.messages.completions);
+        let (call, completions) = (CallSite::get(), engine.messages.completions());
         if self.last != (call, completions) {
             self.last = (call, completions);
             self.still_since_ns = now;

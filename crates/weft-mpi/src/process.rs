@@ -374,7 +374,7 @@ impl Process {
             // Other jobs were here first: spinning must show that it pays before it is trusted.
             self.learned.distrust_spinning();
         }
-        engine.messages.completions += self.completions_before;
+        engine.messages.resume_completions(self.completions_before);
         self.engine = Some(Box::new(engine));
         self.live = live;
         self.packets_seen = [0; 2];
@@ -386,7 +386,7 @@ impl Process {
     /// Communication is over.
     pub fn detach_engine(&mut self) {
         if let Some(engine) = self.engine.take() {
-            self.completions_before = engine.messages.completions + 1;
+            self.completions_before = engine.messages.completions() + 1;
         }
         self.live = None;
         self.alarm = None;
@@ -493,7 +493,7 @@ impl Process {
     /// Something has happened that is no completion of an operation, but that somebody waits for.
     pub fn announce(&mut self) {
         if let Some(engine) = &mut self.engine {
-            engine.messages.completions += 1;
+            engine.messages.notify();
         }
     }
 }

@@ -295,7 +295,7 @@ impl Groups {
         if wire::is_test(bytes) {
             let Ok(Packet { number, .. }) = Packet::open(&group.key, 0, bytes) else { return false };
             group.tests |= 1 << (number % 32);
-            messages.completions += 1;
+            messages.notify();
             return true;
         }
         let known = group.receivers.iter().position(|(known, ..)| *known == stream.root);

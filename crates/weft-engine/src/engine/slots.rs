@@ -353,7 +353,7 @@ impl<P: Platform> Engine<P> {
         published.finish_phases(turn.slot as usize, Stamp { context: open.context, phase: open.finished });
         if open.finished != open.begun {
             // Others wait for their turn.
-            self.messages.completions += 1;
+            self.messages.notify();
         }
     }
 
@@ -367,7 +367,7 @@ impl<P: Platform> Engine<P> {
     pub(crate) fn break_slot(&mut self, turn: &Turn) {
         if let Some(Some(open)) = self.slots.slots.get_mut(turn.slot as usize) {
             open.is_broken = true;
-            self.messages.completions += 1;
+            self.messages.notify();
         }
     }
 
@@ -420,7 +420,7 @@ impl<P: Platform> Engine<P> {
                 open.abandoned.get_or_insert_with(|| error.clone());
             }
         }
-        self.messages.completions += 1;
+        self.messages.notify();
         true
     }
 
@@ -444,7 +444,7 @@ impl<P: Platform> Engine<P> {
     #[inline]
     pub(super) fn poll_slots(&mut self) {
         if !self.slots.waits.is_empty() && (self.look_at_slots() || self.slots_due().is_some()) {
-            self.messages.completions += 1;
+            self.messages.notify();
         }
     }
 

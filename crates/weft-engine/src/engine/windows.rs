@@ -194,7 +194,7 @@ impl<P: Platform> Engine<P> {
             }
             None => error.into_iter().for_each(|error| _ = state.error.get_or_insert(error)),
         }
-        self.messages.completions += 1;
+        self.messages.notify();
     }
 
     /// What has been collected for `target` leaves; `false`: it must wait until what is being written there is there, or until there is room
@@ -290,7 +290,7 @@ impl<P: Platform> Engine<P> {
             if std::mem::take(&mut self.windows.has_collected) {
                 self.send_all_collected();
             }
-            if self.windows.seen != self.messages.completions {
+            if self.windows.seen != self.messages.completions() {
                 self.serve_windows();
             }
             if !self.windows.unbegun.is_empty() {
@@ -321,14 +321,14 @@ impl<P: Platform> Engine<P> {
     pub(super) fn has_news_for_windows(&self) -> bool {
         let windows = &self.windows;
         !windows.is_empty()
-            && (windows.has_collected || !windows.unbegun.is_empty() || windows.seen != self.messages.completions)
+            && (windows.has_collected || !windows.unbegun.is_empty() || windows.seen != self.messages.completions())
     }
 
     #[inline(never)]
     fn serve_windows(&mut self) {
         let mut turns = 0;
-        while self.windows.seen != self.messages.completions && turns < TURNS_MAX {
-            self.windows.seen = self.messages.completions;
+        while self.windows.seen != self.messages.completions() && turns < TURNS_MAX {
+            self.windows.seen = self.messages.completions();
             self.end_pieces();
             let failed = std::mem::take(&mut self.windows.failed);
             for index in 0..self.windows.table.len() {
@@ -364,7 +364,7 @@ impl<P: Platform> Engine<P> {
                 let error = ended.and_then(|ended| self.end_transfer(window, rank, &ended));
                 let target = &mut window.targets[rank as usize];
                 error.into_iter().for_each(|error| _ = target.error.get_or_insert(error));
-                self.messages.completions += 1;
+                self.messages.notify();
             }
             self.settle_requested(window, rank);
             let target = &mut window.targets[rank as usize];
@@ -413,7 +413,7 @@ impl<P: Platform> Engine<P> {
         if !self.windows.is_empty() {
             // A window may be in use just now.
             self.windows.failed.push(peer);
-            self.messages.completions += 1;
+            self.messages.notify();
         }
     }
 
@@ -449,7 +449,7 @@ impl<P: Platform> Engine<P> {
         let mut granted = Vec::new();
         window.lock.forget(rank, |claim| granted.push(claim));
         self.grant(window, granted);
-        self.messages.completions += 1;
+        self.messages.notify();
     }
 }
 

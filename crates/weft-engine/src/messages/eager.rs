@@ -102,7 +102,7 @@ impl Messages {
     #[inline(never)]
     fn note_unexpected(&mut self, peer: PeerId, peers: &mut impl PeerAccess) {
         // A probe may be waiting for it.
-        self.completions += 1;
+        self.completions.notify();
         if peers.peer(peer).uncredited >= CREDIT_BYTES / 2 {
             self.give_credit(peer, peers);
         } else {
@@ -153,7 +153,7 @@ impl Messages {
             request.error = error;
         }
         request.end_posted();
-        self.completions += 1;
+        self.completions.notify();
         self.incomplete -= 1;
         if request.hold == Hold::Freed {
             self.forget(handle);
@@ -285,7 +285,7 @@ impl Messages {
                 None => return,
             },
         };
-        self.completions += 1;
+        self.completions.notify();
         let rest = Arriving { target, total, received: payload.len() as u64 };
         peers.peer_mut(peer).set_arriving(stream, Some(rest));
     }

@@ -39,7 +39,7 @@ impl Messages {
             self.given_up.remove(0);
         }
         self.given_up.push(GivenUp { context, tag, peer, cause });
-        self.completions += 1;
+        self.completions.notify();
     }
 
     /// Why nothing can come of an operation any more.

@@ -212,7 +212,7 @@ impl Messages {
         address: Option<u64>,
         peers: &mut impl PeerAccess,
     ) {
-        self.completions += 1;
+        self.completions.notify();
         if !self.count(peer, peers) {
             return;
         }

@@ -97,7 +97,7 @@ impl Process {
         let Some(engine) = &self.engine else { return false };
         self.is_vague(&self.awaited)
             || may_return(&self.awaited, &engine.messages)
-            || (!self.collectives.is_empty() && self.collectives_seen != engine.messages.completions)
+            || (!self.collectives.is_empty() && self.collectives_seen != engine.messages.completions())
             || self.has_due_reductions()
     }
 

@@ -234,7 +234,7 @@ impl Process {
 
     /// Operations that have completed so far.
     fn completions(&self) -> u64 {
-        self.engine.as_ref().map_or(0, |engine| engine.messages.completions)
+        self.engine.as_ref().map_or(0, |engine| engine.messages.completions())
     }
 
     /// The free passes were in vain: [`Next::Enter`] or [`Next::Assess`].
@@ -339,7 +339,7 @@ impl Process {
     fn signal_sleepers(&mut self) {
         let Some(engine) = &mut self.engine else { return };
         let due = || engine.due().map(|span| clock::now() + Duration(span));
-        let news = self.waiters.news(engine.messages.completions, due);
+        let news = self.waiters.news(engine.messages.completions(), due);
         // What is left for the next pass is for the one who sleeps as well, since this thread may leave.
         let has_work = engine.has_work();
         if self.waiters.sleeps() && (has_work || news.sooner || (news.completed && self.concerns_sleeper())) {

@@ -168,8 +168,8 @@ impl Proc {
     /// A pass of the progress loop.
     pub(super) fn progress(&mut self) {
         self.engine.progress();
-        if self.engine.messages.completions != self.collectives_seen {
-            self.collectives_seen = self.engine.messages.completions;
+        if self.engine.messages.completions() != self.collectives_seen {
+            self.collectives_seen = self.engine.messages.completions();
             for running in &mut self.running {
                 running.advance(&mut self.engine);
             }

@@ -480,7 +480,7 @@ impl<P: Platform> Engine<P> {
                     Record::Post => own.posts += 1,
                     _ => own.completes += 1,
                 }
-                engine.messages.completions += 1;
+                engine.messages.notify();
                 return Ok(());
             }
             engine.record(window, target, record);

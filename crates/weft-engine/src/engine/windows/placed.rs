@@ -246,7 +246,7 @@ impl<P: Platform> Engine<P> {
     /// The carrier has done a piece of what is called so.
     pub(in crate::engine) fn note_piece(&mut self, name: u32) {
         self.windows.pieces_done.push(name);
-        self.messages.completions += 1;
+        self.messages.notify();
     }
 
     /// Goes on with what the carrier has done pieces of.
@@ -328,7 +328,7 @@ impl<P: Platform> Engine<P> {
             }
             state.held = held;
         }
-        self.messages.completions += 1;
+        self.messages.notify();
         let proved = self.begin_proof((index, window), target);
         self.note_unproved(window, target, proved);
         self.send_batch(window, target);

@@ -291,11 +291,11 @@ impl<P: Platform> Engine<P> {
             }
             Record::Post => {
                 window.sources[rank as usize].posts += 1;
-                self.messages.completions += 1;
+                self.messages.notify();
             }
             Record::Complete => {
                 window.sources[rank as usize].completes += 1;
-                self.messages.completions += 1;
+                self.messages.notify();
             }
             Record::Data { reply, data } => self.end_answer(window, rank, reply, Some(data), None),
             Record::Done { reply, class } => {

@@ -201,7 +201,7 @@ impl Proc {
         }
         let now = self.clock.now();
         let due = || self.engine.due().map(|span| Instant(now + span));
-        let news = self.waiters.news(self.engine.messages.completions, due);
+        let news = self.waiters.news(self.engine.messages.completions(), due);
         if (news.completed || news.sooner)
             && self.waiters.sleeps()
             && !self.engine.nudge()
