@@ -14,6 +14,25 @@ const RING_LOOKS: u32 = 16;
 /// The events of connections are looked at once in so many looks, unless some are expected: each look is a system call.
 const EVENTS_EVERY: u32 = 64;
 
+/// A message that a peer has sent, as it lies in the memory of its receive.
+struct Message<'a> {
+    /// Which receive it came by.
+    place: usize,
+    peer: usize,
+    header: Header,
+    /// All of it, the header included.
+    bytes: &'a [u8],
+}
+
+/// When a message is handed on.
+enum Turn {
+    Now,
+    /// As soon as packets may be handed on again.
+    Later,
+    /// Its sender has broken the protocol: the reason.
+    Never(&'static str),
+}
+
 impl Device {
     pub(super) fn post_receive(&mut self, place: usize, peer: usize) {
         let chunk = &self.chunks[place / CHUNK as usize];
@@ -223,6 +242,8 @@ impl Device {
         self.note_gone(peer);
     }
 
+    /// A receive has ended: what it brought is handed on, and the receive is posted again. Counts packets that it
+    /// hands on; `false`: no more may be handed on, so that it must wait.
     fn arrive(
         &mut self,
         completion: &Completion,
@@ -230,51 +251,87 @@ impl Device {
         packets: &mut usize,
         limit: usize,
     ) -> bool {
+        let Some(message) = self.identify(completion) else { return true };
+        let Message { place, peer, header, bytes } = message;
+        let kind = header.kind;
+        match self.find_turn(&message, on_packet, packets, limit) {
+            Turn::Now => {}
+            Turn::Later => return false,
+            Turn::Never(why) => {
+                self.post_receive(place, peer);
+                self.fail(peer, Event::Failed, why);
+                return true;
+            }
+        }
+        match kind {
+            Kind::Packet => {
+                on_packet(&bytes[HEADER..]);
+                *packets += 1;
+            }
+            Kind::Ring => self.note_offer(peer, &bytes[HEADER..]),
+            _ => {}
+        }
+        let (count, length) = (wire::count(&bytes[HEADER..]), bytes.len() - HEADER);
+        // The device may write to these bytes again from here on.
+        self.post_receive(place, peer);
+        if self.note_header(peer, header) && self.note_room_taken(peer, kind) {
+            self.heed(peer, kind, count, length);
+            self.give_room(peer);
+        }
+        true
+    }
+
+    /// The message that a receive has brought, and its sender. None: it has failed, or nobody knows the sender, or
+    /// what came is no message. The receive is posted again then.
+    fn identify<'a>(&mut self, completion: &Completion) -> Option<Message<'a>> {
         let place = completion.id as u32 as usize;
         if place >= self.chunks.len() * CHUNK as usize {
-            return true;
+            return None;
         }
-        let peer = self.by_qp.get(&completion.qp).copied();
-        let known = peer.unwrap_or(usize::MAX);
-        if completion.status != IBV_WC_SUCCESS {
+        let known = self.by_qp.get(&completion.qp).copied();
+        let has_failed = completion.status != IBV_WC_SUCCESS;
+        let Some(peer) = known.filter(|_| !has_failed) else {
+            self.rejected += u64::from(!has_failed);
             if self.limits.shared {
-                self.post_receive(place, known);
+                self.post_receive(place, known.unwrap_or(usize::MAX));
             }
-            if let Some(peer) = peer {
+            if let Some(peer) = known {
                 self.operation_failed(peer, completion, "a receive");
             }
-            return true;
-        }
-        let Some(peer) = peer else {
-            self.rejected += 1;
-            if self.limits.shared {
-                self.post_receive(place, known);
-            }
-            return true;
+            return None;
         };
         let length = (completion.length as usize).min(MESSAGE_BYTES);
         let bytes = self.chunks[place / CHUNK as usize].at(place % CHUNK as usize);
         // SAFETY: the device has given this packet back, and all its bytes are initialised. Nothing posts it before this is done with.
-        let message = unsafe { std::slice::from_raw_parts(bytes, length) };
-        let Some(header) = Header::decode(message) else {
+        let bytes = unsafe { std::slice::from_raw_parts(bytes, length) };
+        let Some(header) = Header::decode(bytes) else {
             self.rejected += 1;
-            self.post_receive(place, known);
+            self.post_receive(place, peer);
             self.fail(peer, Event::Failed, "what arrived is no message of Weft");
-            return true;
+            return None;
         };
-        let kind = header.kind;
+        Some(Message { place, peer, header, bytes })
+    }
+
+    /// Whether a message comes next of what its sender has sent and written. Hands on what was written before it.
+    fn find_turn(
+        &mut self,
+        message: &Message<'_>,
+        on_packet: &mut dyn FnMut(&[u8]),
+        packets: &mut usize,
+        limit: usize,
+    ) -> Turn {
+        let Message { peer, header, .. } = *message;
         if self.peers[peer].pair.is_unheard() {
             self.peers[peer].pair.note_heard();
         }
         let state = self.peers[peer].pair.state();
         // The client sends first, and what it sends first is its greeting; no device checks that for both ends.
-        if (kind != Kind::First && state == State::Accepted) || state == State::Connecting {
-            self.post_receive(place, known);
-            self.fail(peer, Event::Failed, "the client did not send the first message");
-            return true;
+        if (header.kind != Kind::First && state == State::Accepted) || state == State::Connecting {
+            return Turn::Never("the client did not send the first message");
         }
         // What was written before this was sent is in place. What was written after it may have been taken already, if it is no packet itself.
-        let is_packet = kind.is_packet();
+        let is_packet = header.kind.is_packet();
         let comes_next = |arrived: u16| match arrived.wrapping_sub(header.number) {
             0 => true,
             ahead => !is_packet && ahead <= u16::MAX / 2,
@@ -284,34 +341,31 @@ impl Device {
         }
         let comes_next = comes_next(self.peers[peer].arrived);
         if *packets >= limit && (is_packet || !comes_next) {
-            return false;
+            return Turn::Later;
         }
         if !comes_next {
             self.rejected += 1;
-            self.post_receive(place, known);
-            self.fail(peer, Event::Failed, "a packet that was written before another was sent is not in its ring");
+            return Turn::Never("a packet that was written before another was sent is not in its ring");
+        }
+        Turn::Now
+    }
+
+    /// A message of this kind has taken up room that its sender was given; false: the sender had none, and its
+    /// connection ends.
+    fn note_room_taken(&mut self, peer: usize, kind: Kind) -> bool {
+        if !kind.needs_credit() || self.peers[peer].grants.note_taken() {
             return true;
         }
-        if kind == Kind::Packet {
-            on_packet(&message[HEADER..]);
-            *packets += 1;
-        }
-        if kind == Kind::Ring {
-            self.note_offer(peer, &message[HEADER..]);
-        }
-        let count = wire::count(&message[HEADER..]);
-        self.post_receive(place, known);
-        if !self.note_header(peer, header) {
-            return true;
-        }
-        if kind.needs_credit() && !self.peers[peer].grants.note_taken() {
-            self.rejected += 1;
-            self.fail(peer, Event::Failed, "it sends more than it has room for");
-            return true;
-        }
+        self.rejected += 1;
+        self.fail(peer, Event::Failed, "it sends more than it has room for");
+        false
+    }
+
+    /// Does what a message asks for. `count` is the number that it carries, `length` the bytes behind its header.
+    fn heed(&mut self, peer: usize, kind: Kind, count: u16, length: usize) {
         match kind {
             Kind::First => self.event(peer, Event::FirstMessage, None),
-            Kind::Packet if length - HEADER <= ring::PACKET_MAX => self.note_small(peer),
+            Kind::Packet if length <= ring::PACKET_MAX => self.note_small(peer),
             Kind::Packet | Kind::Credit | Kind::Ring => {}
             Kind::Close => self.event(peer, Event::PeerCloses, None),
             Kind::Closed => self.note_gone(peer),
@@ -325,13 +379,16 @@ impl Device {
             // Each is taken before the next look, and a window of them is all that a peer may send.
             Kind::Dropped => self.dropped.push_back((peer as u32, count)),
         }
+    }
+
+    /// Tells a peer of the room that it has again, when it is time.
+    fn give_room(&mut self, peer: usize) {
         let Peer { grants, pair, .. } = &self.peers[peer];
         // Also while it closes: the other end's last message needs room.
         if grants.is_due() && matches!(pair.state(), State::Ready | State::Leaving) {
             self.grow(peer);
             self.say(peer, Kind::Credit);
         }
-        true
     }
 
     /// Makes the window of a peer that sends much larger, if there is something left by which windows may grow. If not, the peer with the largest
