@@ -193,13 +193,13 @@ pub struct Remote {
 pub(crate) enum Conversation {
     /// They lose packets, repeat and reorder them.
     Flow {
-        /// Made on first contact, and again when something happens after it has been parked; out of here while what it delivers is handed on.
+        /// Made on first contact, and again when something happens after it has been parked.
         flow: Option<Box<Flow>>,
         parked: Option<Box<Parked>>,
     },
     /// The only one delivers every packet once and in order.
     Connection {
-        /// Made on first contact; out of here while what it delivers is handed on.
+        /// Made on first contact.
         connection: Option<Box<Connection>>,
         /// What the carrier does by itself, at both ends.
         placement: Option<Placement>,
@@ -433,34 +433,18 @@ impl Remote {
         }
     }
 
-    /// The flow, made on first contact, taken out of here until it is put back; none while it is out, or where there is a connection.
+    /// The flow, made on first contact; none where there is a connection.
     #[inline]
-    pub(crate) fn take_flow(&mut self, jobs: &Jobs) -> Option<Box<Flow>> {
+    pub(crate) fn flow(&mut self, jobs: &Jobs) -> Option<&mut Flow> {
         let Conversation::Flow { flow, parked } = &mut self.conversation else { return None };
-        Some(flow.take().unwrap_or_else(|| make_flow(parked, &self.settings, self.member, jobs)))
+        Some(flow.get_or_insert_with(|| make_flow(parked, &self.settings, self.member, jobs)))
     }
 
-    /// Puts it back.
+    /// The connection, made on first contact; none where there is a flow.
     #[inline]
-    pub(crate) fn put_flow(&mut self, back: Box<Flow>) {
-        if let Conversation::Flow { flow, .. } = &mut self.conversation {
-            *flow = Some(back);
-        }
-    }
-
-    /// The same of a connection.
-    #[inline]
-    pub(crate) fn take_connection(&mut self, jobs: &Jobs) -> Option<Box<Connection>> {
+    pub(crate) fn connection(&mut self, jobs: &Jobs) -> Option<&mut Connection> {
         let Conversation::Connection { connection, .. } = &mut self.conversation else { return None };
-        Some(connection.take().unwrap_or_else(|| make_connection(&self.settings, self.member, jobs)))
-    }
-
-    /// Puts it back.
-    #[inline]
-    pub(crate) fn put_connection(&mut self, back: Box<Connection>) {
-        if let Conversation::Connection { connection, .. } = &mut self.conversation {
-            *connection = Some(back);
-        }
+        Some(connection.get_or_insert_with(|| make_connection(&self.settings, self.member, jobs)))
     }
 
     /// The next thing that has happened.

@@ -24,7 +24,7 @@ use weft_core::time::Duration;
 use weft_core::wire::Secret;
 
 use crate::arguments::CollectiveScope;
-use crate::carriers::{Carriers, Descriptors};
+use crate::carriers::{Carriers, Descriptors, Remote};
 use crate::error::Error;
 use crate::group::PeerId;
 use crate::jobs::{JobKey, Jobs};
@@ -156,11 +156,13 @@ impl<P: Platform> Engine<P> {
         let place = jobs.find(new.name.job).and_then(|job| Some((job, jobs.index(job, new.name.number)?)));
         let (job, index) = place.expect("a process of a job that is known");
         if let Route::Remote(remote) = &mut new.route {
-            let known = self.peers.iter().filter_map(|(_, peer)| peer.settings());
-            remote.share_settings(known);
+            remote.share_settings(self.network.remotes.iter().map(Remote::settings));
         }
         let place = if let Route::Shared(place) = new.route { Some(place) } else { None };
-        let id = self.peers.add(new, job, index);
+        let (id, remote) = self.peers.add(new, job, index);
+        if let Some(remote) = remote {
+            self.network.remotes.insert(id, remote);
+        }
         if let Some(place) = place {
             self.peers.near.note_place(place, id);
         }
@@ -417,10 +419,11 @@ impl<P: Platform> Engine<P> {
     }
 
     fn peer_failed(&mut self, peer: PeerId, reason: &str) {
-        let reason = match &self.peers[peer].route {
-            Route::Remote(remote) => format!("{reason} (at {})", remote.addresses(&self.network.carriers)),
-            _ => reason.to_owned(),
+        let reason = match self.network.remotes.get(peer) {
+            Some(remote) => format!("{reason} (at {})", remote.addresses(&self.network.carriers)),
+            None => reason.to_owned(),
         };
+        self.network.remotes.remove(peer);
         let state = &mut self.peers[peer];
         state.pending.clear();
         state.route = Route::None(reason.clone());
@@ -452,10 +455,7 @@ impl<P: Platform> Engine<P> {
             && self.messages.outbox.is_empty()
             && self.groups.are_idle()
             && self.peers.iter().all(|(_, peer)| peer.pending.is_empty())
-            && self.peers.iter().all(|(_, peer)| match &peer.route {
-                Route::Remote(remote) => remote.is_idle(&self.network.carriers),
-                _ => true,
-            })
+            && self.network.remotes.iter().all(|remote| remote.is_idle(&self.network.carriers))
     }
 
     /// Whether something is under way that needs a look at a certain time.
@@ -489,7 +489,7 @@ impl<P: Platform> Engine<P> {
         // While the link has no room nothing leaves, whatever is due: looking again and again would bring nothing.
         let active = if self.network.stalled.is_empty() { self.network.active.as_slice() } else { &[] };
         for peer in active {
-            let Route::Remote(remote) = &self.peers[*peer].route else { continue };
+            let Some(remote) = self.network.remotes.get(*peer) else { continue };
             if let Some(due) = remote.next_timeout() {
                 let due = due.since(now).as_nanos();
                 span = Some(span.map_or(due, |shortest| shortest.min(due)));

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
-use weft_core::flow::Settings;
 use weft_core::process::ProcessName;
 
 use crate::carriers::Remote;
@@ -18,16 +17,29 @@ use crate::transport::{Node, Platform, PostedReceives};
 /// A table of posted receives, as this platform has it.
 pub(crate) type Table<P> = <<<P as Platform>::Node as Node>::Posted as PostedReceives>::Table;
 
-/// How a peer is reached.
-pub enum Route {
+/// How a peer is reached. `R`: what goes to it through the carriers, when it is added; later the engine's network
+/// keeps that.
+pub enum Route<R = Box<Remote>> {
     /// It is this process.
     Myself,
     /// Through shared memory, as this process of the node.
     Shared(usize),
     /// Over the network.
-    Remote(Box<Remote>),
+    Remote(R),
     /// Not at all: the sentence says why.
     None(String),
+}
+
+impl Route {
+    /// The route, and what the network is to keep of it.
+    fn split(self) -> (Route<()>, Option<Box<Remote>>) {
+        match self {
+            Self::Myself => (Route::Myself, None),
+            Self::Shared(place) => (Route::Shared(place), None),
+            Self::Remote(remote) => (Route::Remote(()), Some(remote)),
+            Self::None(reason) => (Route::None(reason), None),
+        }
+    }
 }
 
 /// What makes a peer.
@@ -53,7 +65,7 @@ pub struct Peer<P: Platform> {
     /// It is this process, or one of its node, reached or not.
     is_near: bool,
     /// How it is reached.
-    pub(crate) route: Route,
+    pub(crate) route: Route<()>,
     /// What waits until there is room on the route.
     pub(crate) pending: VecDeque<Outgoing>,
     /// It is in the engine's backlog.
@@ -96,7 +108,7 @@ impl<P: Platform> Peer<P> {
     }
 
     /// How it is reached.
-    pub fn route(&self) -> &Route {
+    pub fn route(&self) -> &Route<()> {
         &self.route
     }
 
@@ -118,14 +130,6 @@ impl<P: Platform> Peer<P> {
     pub(crate) fn note(&mut self, bytes: u64) {
         self.messages += 1;
         self.bytes += bytes;
-    }
-
-    /// The settings of the flow to it, if there is one.
-    pub(crate) fn settings(&self) -> Option<&Arc<Settings>> {
-        match &self.route {
-            Route::Remote(remote) => Some(remote.settings()),
-            _ => None,
-        }
     }
 
     /// Eager bytes of it that have been consumed here, and of which it does not know yet.
@@ -217,27 +221,27 @@ impl<P: Platform> Peers<P> {
         let own = PeerId::FIRST;
         let mut peers = Self { entries: Vec::new(), free: Vec::new(), indices: Vec::new(), own, far: 0, near };
         let myself = NewPeer { name, own_index: name.number, route: Route::Myself, process: 0, host };
-        let added = peers.add(myself, JobKey::OWN, name.number);
+        let (added, _) = peers.add(myself, JobKey::OWN, name.number);
         debug_assert!(added == own);
         peers[own].matching.single_copy = true;
         peers
     }
 
-    /// Adds a peer of this job, whose packets carry this index.
-    pub(crate) fn add(&mut self, new: NewPeer, job: JobKey, index: u32) -> PeerId {
-        let NewPeer { name: ProcessName { number, .. }, own_index, mut route, process, host } = new;
+    /// Adds a peer of this job, whose packets carry this index; and what the network is to keep of it.
+    pub(crate) fn add(&mut self, new: NewPeer, job: JobKey, index: u32) -> (PeerId, Option<Box<Remote>>) {
+        let NewPeer { name: ProcessName { number, .. }, own_index, route, process, host } = new;
+        let (route, mut remote) = route.split();
         let mut matching = messages::Peer::new(P::ticks);
         matching.host = host;
         matching.single_copy = process != 0;
-        match &mut route {
-            Route::Remote(remote) => {
-                matching.paced = !remote.is_ordered();
-                matching.placed_min = remote.placed_min();
-                remote.belongs_to(Member { job, number, own_index });
-            }
+        if let Some(remote) = &mut remote {
+            matching.paced = !remote.is_ordered();
+            matching.placed_min = remote.placed_min();
+            remote.belongs_to(Member { job, number, own_index });
+        }
+        if let Route::None(reason) = &route {
             // Receives from it must not wait for ever either.
-            Route::None(reason) => matching.failed = Some(reason.clone()),
-            Route::Myself | Route::Shared(_) => {}
+            matching.failed = Some(reason.clone());
         }
         self.near.copies |= process != 0;
         let is_near = matches!(route, Route::Myself | Route::Shared(_));
@@ -271,7 +275,7 @@ impl<P: Platform> Peers<P> {
             self.indices.resize(at + 1, None);
         }
         self.indices[at] = Some(id);
-        id
+        (id, remote)
     }
 
     /// Removes a peer to which nothing leads any more; its place may be another's from now on.

@@ -13,7 +13,7 @@ use weft_launch::standing::{self, Draft, Front};
 use weft_launch::{CallSite, page};
 use weft_net::clock;
 
-use crate::engine::Route;
+use crate::engine::{Remote, Route};
 
 pub use snapshot::{Group, Peer, Snapshot};
 pub use view::{Collective, View};
@@ -124,10 +124,10 @@ impl Live {
                 let words = groups.next().map_or([0; GROUP], |group| view.group(&group));
                 words.into_iter().enumerate().for_each(|(word, value)| put(GROUPS_AT + at * GROUP + word, value));
             }
-            for (_, peer) in engine.peers.iter().filter(|(_, peer)| peer.is_of_own_job()) {
+            for (id, peer) in engine.peers.iter().filter(|(_, peer)| peer.is_of_own_job()) {
                 let number = peer.number() as usize;
                 if number < PEERS_MAX {
-                    put_peer(put, PEERS_AT + number * SLOT, peer.route(), peer.traffic());
+                    put_peer(put, PEERS_AT + number * SLOT, (peer.route(), engine.remote(id)), peer.traffic());
                 }
             }
             let mut draft = Draft::new(put, &front);
@@ -139,7 +139,12 @@ impl Live {
     }
 }
 
-fn put_peer(put: &mut dyn FnMut(usize, u64), start: usize, route: &Route, traffic: [u64; 3]) {
+fn put_peer(
+    put: &mut dyn FnMut(usize, u64),
+    start: usize,
+    (route, remote): (&Route<()>, Option<&Remote>),
+    traffic: [u64; 3],
+) {
     let link = match route {
         Route::Myself => 1,
         Route::Shared(_) => 2,
@@ -150,7 +155,7 @@ fn put_peer(put: &mut dyn FnMut(usize, u64), start: usize, route: &Route, traffi
     for (i, word) in traffic.into_iter().enumerate() {
         put(start + 1 + i, word);
     }
-    let Route::Remote(remote) = route else { return };
+    let Some(remote) = remote else { return };
     let Some(counters) = remote.counters() else { return };
     let gauges = remote.current_flow().map(|flow| flow.gauges()).unwrap_or_default();
     let values = counters.values().into_iter().chain(gauges.values());

@@ -106,7 +106,7 @@ impl<P: Platform> Engine<P> {
         for peer in asked {
             // It may not have been talked to yet.
             self.submission(peer);
-            if let Route::Remote(remote) = &mut self.peers[peer].route {
+            if let Some(remote) = self.network.remotes.get_mut(peer) {
                 remote.watch(true);
             }
             if !self.awaited.watched.contains(&peer) {
@@ -139,11 +139,10 @@ impl<P: Platform> Engine<P> {
 
     /// Who is waited for no more is asked no more.
     fn forget_others(&mut self) {
-        let Self { awaited, peers, .. } = self;
+        let Self { awaited, peers, network, .. } = self;
         awaited.watched.retain(|&peer| {
-            let Some(peer) = peers.get_mut(peer) else { return false };
-            let stays = peer.waited_for;
-            let Route::Remote(remote) = &mut peer.route else { return false };
+            let Some(stays) = peers.get(peer).map(|peer| peer.waited_for) else { return false };
+            let Some(remote) = network.remotes.get_mut(peer) else { return false };
             if !stays {
                 remote.watch(false);
             }

@@ -47,7 +47,7 @@ impl<P: Platform> Engine<P> {
         let Some(state) = self.peers.get_mut(peer) else { return false };
         let local = match &state.route {
             Route::Shared(local) => *local,
-            Route::Remote(_) => return self.send_small(peer, envelope, data),
+            Route::Remote(()) => return self.send_small(peer, envelope, data),
             _ => return false,
         };
         let bytes = data.len();

@@ -21,12 +21,12 @@ use weft_core::time::{Duration, Instant};
 use weft_core::wire::{Key, Secret};
 
 use super::Engine;
-use super::network::{self, Stalled};
+use super::network::{self, Remotes, Stalled};
 use crate::carriers::{Carriers, Coalescing, Hop};
 use crate::group::{Group as Processes, PeerId};
 use crate::memory::UserData;
 use crate::messages::{self, CREDIT_BYTES, CREDIT_PER_MESSAGE, Messages, Stream};
-use crate::peers::{Peer, Peers, Route};
+use crate::peers::Peers;
 use crate::request::{Request, Send, State};
 use crate::transport::{Carrier, MulticastAttributes, Platform};
 use singly::Singly;
@@ -695,7 +695,7 @@ impl<P: Platform> Engine<P> {
     /// Sends what the streams of all groups have for others.
     pub(super) fn transmit_groups(&mut self, now: Instant) {
         let mut silent = None;
-        let Self { groups: Groups { groups, packet, train, singly, written, .. }, network, peers, .. } = self;
+        let Self { groups: Groups { groups, packet, train, singly, written, .. }, network, .. } = self;
         written.begin();
         for group in groups {
             let mut sent = 0;
@@ -717,7 +717,14 @@ impl<P: Platform> Engine<P> {
                     match to {
                         Destination::Group => train.extend_from_slice(packet),
                         Destination::Member(member) => {
-                            send_to(now, group, (group.rank, member), packet, (&mut network.carriers, singly), peers);
+                            send_to(
+                                now,
+                                group,
+                                (group.rank, member),
+                                packet,
+                                (&mut network.carriers, singly),
+                                &network.remotes,
+                            );
                         }
                     }
                     if packet.len() < segment {
@@ -739,12 +746,18 @@ impl<P: Platform> Engine<P> {
                             send_packet(hop, packet, &mut network.carriers);
                         }
                         Destination::Member(member) => {
-                            send_to(now, group, (*root, member), packet, (&mut network.carriers, singly), peers);
+                            send_to(
+                                now,
+                                group,
+                                (*root, member),
+                                packet,
+                                (&mut network.carriers, singly),
+                                &network.remotes,
+                            );
                         }
                     }
                 }
-                if let Some(Route::Remote(remote)) = peers.get(group.processes.members[*root as usize]).map(Peer::route)
-                {
+                if let Some(remote) = network.remotes.get(group.processes.members[*root as usize]) {
                     written.write(now, group.stream(*root), receiver, remote, &mut network.carriers);
                 }
                 silent = silent.or_else(|| group.process(receiver.silent(now)?, *root));
@@ -922,25 +935,23 @@ fn flush(
 }
 
 /// Sends one packet of the stream of rank `root` to a member, by the way that messages to it take. One that is lost is sent again.
-fn send_to<P: Platform>(
+fn send_to(
     now: Instant,
     group: &Group,
     (root, member): (u32, u32),
     packet: &[u8],
     (carriers, singly): (&mut Carriers, &mut Singly),
-    peers: &Peers<P>,
+    remotes: &Remotes,
 ) {
-    let hop = group.process(member, root).and_then(|peer| match peers.get(peer)?.route() {
-        Route::Remote(remote) if remote.is_ordered() => {
-            singly.send(now, remote.hop(0).1, packet, carriers);
-            None
+    let hop = group.process(member, root).and_then(|peer| {
+        let remote = remotes.get(peer)?;
+        let (_, best) = remote.hop(0);
+        if remote.is_ordered() {
+            singly.send(now, best, packet, carriers);
+            return None;
         }
-        Route::Remote(remote) => {
-            let (_, best) = remote.hop(0);
-            let carries = packet.len() <= carriers.attributes(best.carrier).packet_size;
-            if carries { Some(best) } else { remote.hop_of(Role::BulkData) }
-        }
-        _ => None,
+        let carries = packet.len() <= carriers.attributes(best.carrier).packet_size;
+        if carries { Some(best) } else { remote.hop_of(Role::BulkData) }
     });
     send_packet(hop, packet, carriers);
 }

@@ -1,21 +1,25 @@
 //! The network: packets in and out of the flows.
 
+mod remotes;
+
 use std::collections::VecDeque;
 
 use weft_core::connection::Connection;
 use weft_core::flow::{Counters, Deliver, Event, Failure, PACKET_SIZE_MIN, Regions, Train};
-use weft_core::multicast::wire as multicast;
+use weft_core::multicast::{StreamId, wire as multicast};
 use weft_core::path_validation;
-use weft_core::rails::PathFrame;
+use weft_core::rails::{PathFrame, Role};
 use weft_core::time::{Duration, Instant};
 use weft_core::wire;
 
 use super::{Engine, FRAMES_PER_PASS};
+pub(super) use remotes::Remotes;
+
 use crate::carriers::{COALESCE_TIME_MAX, CarrierId, Carriers, Conversation, Hop, Remote, Submission};
 use crate::group::PeerId;
 use crate::jobs::Jobs;
 use crate::messages::Messages;
-use crate::peers::{Peers, Route};
+use crate::peers::Peers;
 use crate::regions::RegionKey;
 use crate::transport::{Address, Arrival, Carrier, Delivery, Look, Outcome, Platform};
 
@@ -72,6 +76,8 @@ impl Looks {
 /// What leads to other nodes, and what is under way there.
 pub(super) struct Network {
     pub(super) carriers: Carriers,
+    /// What goes through them, by peer.
+    pub(super) remotes: Remotes,
     pub(super) jobs: Jobs,
     /// Peers whose flows have something to send or to wait for.
     pub(super) active: Vec<PeerId>,
@@ -103,6 +109,7 @@ impl Network {
         let looks_in_memory = carriers.iter().any(|carrier| carrier.attributes().look == Look::Memory);
         Self {
             jobs,
+            remotes: Remotes::default(),
             active: Vec::new(),
             stalled: VecDeque::new(),
             train: train_room(&carriers),
@@ -143,6 +150,74 @@ impl<P: Platform> Deliver for Adapter<'_, P> {
     }
 }
 
+/// What takes packets of multicast streams.
+type OnStream<'a, P> = dyn FnMut(&StreamId, &[u8], &mut Messages, &mut Peers<P>) -> bool + 'a;
+
+/// What one look at a carrier brings, and where it goes.
+struct Intake<'a, P: Platform> {
+    now: Instant,
+    /// What the carrier is for.
+    role: Role,
+    jobs: &'a Jobs,
+    messages: &'a mut Messages,
+    peers: &'a mut Peers<P>,
+    remotes: &'a mut Remotes,
+    active: &'a mut Vec<PeerId>,
+    /// Takes a packet that claims to be of a multicast stream; false: it is of none that this process receives.
+    on_stream: &'a mut OnStream<'a, P>,
+    foreign: &'a mut u64,
+    /// Answers to questions about carriers, and where they go.
+    answers: Vec<(Hop, PathFrame)>,
+}
+
+impl<P: Platform> Intake<'_, P> {
+    /// Takes packets that arrived together, all of one sender.
+    #[inline]
+    fn take(&mut self, train: Arrival<'_>) {
+        match wire::peek_sender(train.bytes).and_then(|index| self.peers.of_index(index)) {
+            Some(peer) => self.take_from(peer, train),
+            None => self.take_multicast(train),
+        }
+    }
+
+    /// Takes packets that claim to be from `peer`: its flow or connection says whether they are.
+    #[inline]
+    fn take_from(&mut self, peer: PeerId, train: Arrival<'_>) {
+        let Self { now, role, jobs, messages, peers, remotes, active, .. } = self;
+        let Some(remote) = remotes.get_mut(peer) else {
+            *self.foreign += 1;
+            return;
+        };
+        let mut deliver = Adapter { peer, messages, peers };
+        let wants_more = if let Some(connection) = remote.connection(jobs) {
+            connection.handle_packet(train.bytes, &mut deliver);
+            !connection.is_idle() || connection.misses_packets() || connection.has_failed()
+        } else if path_validation::is_path_frame(train.bytes) {
+            let answer = remote.handle_path_frame(*role, train.bytes, jobs);
+            self.answers.extend(answer.filter(|_| self.answers.len() < ANSWERS_MAX));
+            false
+        } else if let Some(flow) = remote.flow(jobs) {
+            flow.handle_train(*now, train.bytes, train.segment, train.marked, &mut deliver);
+            true
+        } else {
+            false
+        };
+        if wants_more && !std::mem::replace(&mut remote.active, true) {
+            active.push(peer);
+        }
+    }
+
+    /// Takes packets that name no sender: they are of multicast streams, or of nobody.
+    #[inline(never)]
+    fn take_multicast(&mut self, train: Arrival<'_>) {
+        let Self { messages, peers, on_stream, foreign, .. } = self;
+        for packet in train.bytes.chunks(train.segment.max(1)) {
+            let is_ours = multicast::peek(packet).is_some_and(|stream| on_stream(&stream, packet, messages, peers));
+            **foreign += u64::from(!is_ours);
+        }
+    }
+}
+
 struct Sources<'a>(&'a Messages);
 
 impl Regions for Sources<'_> {
@@ -169,57 +244,19 @@ impl<P: Platform> Engine<P> {
 
     fn receive(&mut self, id: CarrierId, now: Instant) -> usize {
         let Self { network, messages, peers, groups, .. } = self;
-        let Network { carriers, active, jobs, foreign, .. } = network;
+        let Network { carriers, remotes, active, jobs, foreign, .. } = network;
         let attributes = carriers.attributes(id);
         let (role, is_ordered) = (attributes.role(), attributes.delivery == Delivery::Ordered);
         let places = attributes.remote_memory.is_some();
-        let mut answers: Vec<(Hop, PathFrame)> = Vec::new();
-        let mut on_train = |train: Arrival<'_>| {
-            let Some(peer) = wire::peek_sender(train.bytes).and_then(|index| peers.of_index(index)) else {
-                for packet in train.bytes.chunks(train.segment.max(1)) {
-                    let stream = multicast::peek(packet);
-                    let is_ours = stream
-                        .is_some_and(|stream| groups.handle(now, &stream, packet, jobs.own_secret(), messages, peers));
-                    *foreign += u64::from(!is_ours);
-                }
-                return;
-            };
-            let Route::Remote(remote) = &mut peers[peer].route else {
-                *foreign += 1;
-                return;
-            };
-            if remote.is_ordered() {
-                // As below.
-                let Some(mut connection) = remote.take_connection(jobs) else { return };
-                connection.handle_packet(train.bytes, &mut Adapter { peer, messages, peers });
-                let wants_more = !connection.is_idle() || connection.misses_packets() || connection.has_failed();
-                if let Route::Remote(remote) = &mut peers[peer].route {
-                    remote.put_connection(connection);
-                    if wants_more && !std::mem::replace(&mut remote.active, true) {
-                        active.push(peer);
-                    }
-                }
-                return;
-            }
-            if path_validation::is_path_frame(train.bytes) {
-                let answer = remote.handle_path_frame(role, train.bytes, jobs);
-                answers.extend(answer.filter(|_| answers.len() < ANSWERS_MAX));
-                return;
-            }
-            let Arrival { bytes, segment, marked, .. } = train;
-            if !std::mem::replace(&mut remote.active, true) {
-                active.push(peer);
-            }
-            // What the flow delivers may concern any peer, so it is taken out of the table meanwhile.
-            let Some(mut flow) = remote.take_flow(jobs) else { return };
-            let mut adapter = Adapter { peer, messages, peers };
-            flow.handle_train(now, bytes, segment, marked, &mut adapter);
-            if let Route::Remote(remote) = &mut peers[peer].route {
-                remote.put_flow(flow);
-            }
-        };
         let Some(carrier) = carriers.get_mut(id) else { return 0 };
-        let count = carrier.receive(&mut |train| without_questions(train, &mut on_train), FRAMES_PER_PASS);
+        let answers = Vec::new();
+        let secret = jobs.own_secret();
+        let on_stream: &mut OnStream<'_, P> =
+            &mut |stream, packet, messages, peers| groups.handle(now, stream, packet, secret, messages, peers);
+        let mut intake = Intake { now, role, jobs, messages, peers, remotes, active, on_stream, foreign, answers };
+        let mut on_part = |part: Arrival<'_>| intake.take(part);
+        let count = carrier.receive(&mut |train| without_questions(train, &mut on_part), FRAMES_PER_PASS);
+        let answers = intake.answers;
         let broken = if is_ordered { carrier.take_broken() } else { None };
         for (hop, answer) in &answers {
             say(carriers, hop, answer);
@@ -237,7 +274,7 @@ impl<P: Platform> Engine<P> {
     /// Where messages to `peer` are submitted; it is due to be looked at.
     #[inline]
     pub(super) fn submission(&mut self, peer: PeerId) -> Submission<'_> {
-        let Route::Remote(remote) = &mut self.peers[peer].route else { unreachable!("only remote peers have flows") };
+        let Some(remote) = self.network.remotes.get_mut(peer) else { unreachable!("only remote peers have flows") };
         if !std::mem::replace(&mut remote.active, true) {
             self.network.active.push(peer);
         }
@@ -247,8 +284,8 @@ impl<P: Platform> Engine<P> {
     /// The carrier says that packets to this address are lost for good.
     #[cold]
     fn connection_broke(&mut self, to: &Address) {
-        let is_it = |route: &Route| matches!(route, Route::Remote(remote) if remote.is_connected_to(to));
-        let found = self.peers.iter().find(|(_, peer)| is_it(&peer.route)).map(|(id, _)| id);
+        let is_it = |peer| self.network.remotes.get(peer).is_some_and(|remote| remote.is_connected_to(to));
+        let found = self.peers.iter().map(|(id, _)| id).find(|peer| is_it(*peer));
         if let Some(peer) = found {
             self.peer_failed(peer, "its connection broke");
         }
@@ -259,28 +296,28 @@ impl<P: Platform> Engine<P> {
         let mut at = 0;
         while at < self.network.active.len() {
             let peer = self.network.active[at];
-            if let Route::Remote(remote) = &mut self.peers[peer].route {
+            if let Some(remote) = self.network.remotes.get_mut(peer) {
                 remote.coalescing.end(true);
                 remote.note_held(&self.network.carriers, now);
             }
             self.transmit_to(peer, now);
             self.collect_events(peer);
-            match &mut self.peers[peer].route {
-                Route::Remote(remote) if !remote.is_idle(&self.network.carriers) => at += 1,
-                Route::Remote(remote) => {
+            match self.network.remotes.get_mut(peer) {
+                Some(remote) if !remote.is_idle(&self.network.carriers) => at += 1,
+                Some(remote) => {
                     remote.active = false;
                     self.network.active.swap_remove(at);
                     self.keep_cached(peer);
                 }
                 // It has failed just now, and is no longer among the active ones.
-                _ => {}
+                None => {}
             }
         }
     }
 
     /// The flow or connection of `peer` is idle: it keeps its memory until enough others have become idle after it, and is parked then.
     fn keep_cached(&mut self, peer: PeerId) {
-        let Route::Remote(remote) = &mut self.peers[peer].route else { return };
+        let Some(remote) = self.network.remotes.get_mut(peer) else { return };
         if remote.memory_bytes() > CACHED_FLOW_BYTES_MAX {
             remote.shrink();
         }
@@ -292,7 +329,7 @@ impl<P: Platform> Engine<P> {
             return;
         }
         let Some(oldest) = self.network.cached.pop_front() else { return };
-        if let Route::Remote(remote) = &mut self.peers[oldest].route {
+        if let Some(remote) = self.network.remotes.get_mut(oldest) {
             remote.cached = false;
             // One that is not idle comes back here.
             self.network.past.add(&remote.park());
@@ -303,7 +340,7 @@ impl<P: Platform> Engine<P> {
     /// share its packet or, if it is longer than one, its train.
     #[inline]
     pub(super) fn flush_or_coalesce(&mut self, peer: PeerId, length: usize) {
-        let Route::Remote(remote) = &mut self.peers[peer].route else { return };
+        let Some(remote) = self.network.remotes.get_mut(peer) else { return };
         let train = self.network.train.len();
         let may_coalesce = self.network.attended
             && match &remote.conversation {
@@ -339,12 +376,12 @@ impl<P: Platform> Engine<P> {
 
     /// Sends what the flow of `peer` has for it, consecutive packets of equal size together.
     pub(super) fn transmit_to(&mut self, peer: PeerId, now: Instant) {
-        let Self { platform, peers, messages, network, .. } = self;
-        let Network { carriers, train, stalled, jobs, .. } = network;
+        let Self { platform, messages, network, .. } = self;
+        let Network { carriers, remotes, train, stalled, jobs, .. } = network;
         if !send_stalled(carriers, stalled) {
             return;
         }
-        let Route::Remote(remote) = &mut peers[peer].route else { return };
+        let Some(remote) = remotes.get_mut(peer) else { return };
         if remote.is_ordered() {
             transmit_connected(carriers, remote, messages, now, || platform.is_contended());
             if remote.has_placements() {
@@ -375,7 +412,7 @@ impl<P: Platform> Engine<P> {
 
     pub(super) fn collect_events(&mut self, peer: PeerId) {
         loop {
-            let Route::Remote(remote) = &mut self.peers[peer].route else { return };
+            let Some(remote) = self.network.remotes.get_mut(peer) else { return };
             match remote.poll_event() {
                 Some(Event::Acknowledged { region, bytes }) => {
                     self.messages.handle_acknowledged(RegionKey::from_wire(region), bytes);

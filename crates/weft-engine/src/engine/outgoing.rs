@@ -6,7 +6,7 @@ use weft_core::matching::Envelope;
 use weft_core::message::{HEAD_MAX, Head};
 
 use super::{Engine, FLOW_QUEUE_BYTES};
-use crate::carriers::Submission;
+use crate::carriers::{Remote, Submission};
 use crate::group::PeerId;
 use crate::memory::UserData;
 use crate::messages::{CREDIT_PER_MESSAGE, Outgoing, SMALL_BYTES_MAX};
@@ -57,7 +57,7 @@ impl<P: Platform> Engine<P> {
         let bytes = data.len();
         let cost = bytes + CREDIT_PER_MESSAGE;
         let state = &mut self.peers[peer];
-        let Route::Remote(remote) = &mut state.route else { return false };
+        let Some(remote) = self.network.remotes.get_mut(peer) else { return false };
         if bytes > self.eager_limit || state.matching.credit < cost || !state.pending.is_empty() {
             return false;
         }
@@ -81,10 +81,9 @@ impl<P: Platform> Engine<P> {
     pub(super) fn drain_queues(&mut self) {
         while !self.messages.outbox.is_empty() || !self.backlog.is_empty() || self.messages.may_grant() {
             if self.messages.may_grant() {
-                let Self { messages, peers, platform, .. } = self;
-                messages.poll_grants(platform.now(), |peer| match &peers.get(peer)?.route {
-                    Route::Remote(remote) => remote.current_flow()?.shortest_round_trip(),
-                    _ => None,
+                let Self { messages, network, platform, .. } = self;
+                messages.poll_grants(platform.now(), |peer| {
+                    network.remotes.get(peer)?.current_flow()?.shortest_round_trip()
                 });
             }
             self.route_outbox();
@@ -225,9 +224,9 @@ impl<P: Platform> Engine<P> {
 
     /// Largest message that is sent without asking to `peer`, in bytes.
     pub(super) fn eager_limit(&self, peer: PeerId, data: &UserData) -> u64 {
-        match &self.peers[peer].route {
+        match self.network.remotes.get(peer) {
             // Carriers write from one run of memory only.
-            Route::Remote(remote) if data.address().is_some() => {
+            Some(remote) if data.address().is_some() => {
                 protocols::eager_limit(self.said_eager_limit, self.choices.costs(), remote.placed_above())
             }
             _ => self.eager_limit,
@@ -252,7 +251,7 @@ impl<P: Platform> Engine<P> {
                 let (is_near, is_copied) = (state.writer.is_plain(), state.process != 0);
                 (RouteClass::Ring { frame_max: self.frame_max, is_near, is_copied }, false)
             }
-            Route::Remote(remote) => (RouteClass::Network, remote.queued_bytes() > BUSY_BYTES),
+            Route::Remote(()) => (RouteClass::Network, self.queued_bytes(peer) > BUSY_BYTES),
             Route::Myself | Route::None(_) => (RouteClass::Myself, false),
         };
         Facts {
@@ -350,7 +349,7 @@ impl<P: Platform> Engine<P> {
             (Head::eager(send.envelope, acknowledge), Head::eager_first(send.envelope, acknowledge, total));
         let more = Head::eager_more();
         let frame_max = match &self.peers[peer].route {
-            Route::Remote(_) => self.submission(peer).frame_max() as u64,
+            Route::Remote(()) => self.submission(peer).frame_max() as u64,
             Route::Shared(_) => {
                 let piece_max = self.piece_max(peer);
                 if total <= piece_max {
@@ -409,7 +408,7 @@ impl<P: Platform> Engine<P> {
         match &self.peers[peer].route {
             Route::Myself => u64::MAX,
             Route::Shared(_) => self.frame_max.min(RING_PIECE_BYTES),
-            Route::Remote(_) => (self.submission(peer).frame_max() - HEAD_MAX) as u64,
+            Route::Remote(()) => (self.submission(peer).frame_max() - HEAD_MAX) as u64,
             Route::None(_) => 0,
         }
     }
@@ -444,7 +443,7 @@ impl<P: Platform> Engine<P> {
             return true;
         };
         let key = *key;
-        if let Route::Remote(_) = self.peers[peer].route {
+        if let Route::Remote(()) = self.peers[peer].route {
             self.submission(peer).submit_data(remote_key, key.wire(), *offset..limit);
             return true;
         }
@@ -486,8 +485,8 @@ impl<P: Platform> Engine<P> {
                 let fill = |out: &mut [u8]| data.read_for_others(offset, out, writer);
                 node.try_send_with(local, head.as_bytes(), length as usize, fill)
             }
-            Route::Remote(remote) => {
-                if remote.queued_bytes() > FLOW_QUEUE_BYTES {
+            Route::Remote(()) => {
+                if self.queued_bytes(peer) > FLOW_QUEUE_BYTES {
                     return false;
                 }
                 self.submit(peer, head, data, offset, length);
@@ -496,6 +495,11 @@ impl<P: Platform> Engine<P> {
             // Nothing can be on its way to a peer that was never reached.
             Route::None(_) => true,
         }
+    }
+
+    /// Bytes of messages to a peer of another node that are queued or not acknowledged.
+    fn queued_bytes(&self, peer: PeerId) -> usize {
+        self.network.remotes.get(peer).map_or(0, Remote::queued_bytes)
     }
 
     pub(super) fn submit(&mut self, peer: PeerId, head: &Head, data: &UserData, offset: u64, length: u64) {

@@ -9,7 +9,6 @@ use crate::carriers::{CarrierId, Carriers, Conversation, Remote};
 use crate::group::PeerId;
 use crate::memory::UserData;
 use crate::messages::Messages;
-use crate::peers::Route;
 use crate::regions::RegionKey;
 use crate::request::State;
 use crate::transport::{Begun, Platform, RemoteMemory};
@@ -28,8 +27,8 @@ impl<P: Platform> Engine<P> {
     /// Asks the sender of a message to have it written to our memory, or for its data where that cannot be
     /// registered; `false` when the route is full.
     pub(super) fn push_invitation(&mut self, peer: PeerId, handle: usize, asked: u32) -> bool {
-        let Self { peers, messages, network, .. } = self;
-        let Route::Remote(remote) = &mut peers[peer].route else { return true };
+        let Self { messages, network, .. } = self;
+        let Some(remote) = network.remotes.get(peer) else { return true };
         if remote.queued_bytes() > FLOW_QUEUE_BYTES {
             return false;
         }
@@ -68,7 +67,7 @@ impl<P: Platform> Engine<P> {
         let (key, is_run) = (*key, send.data.address().is_some());
         // It is due to be looked at.
         self.submission(peer);
-        let Route::Remote(remote) = &mut self.peers[peer].route else { return };
+        let Some(remote) = self.network.remotes.get_mut(peer) else { return };
         if let Some(placements) = remote.placements().filter(|_| is_run) {
             placements.submit(remote_key, key.wire(), total, target);
         } else {
@@ -88,7 +87,7 @@ impl<P: Platform> Engine<P> {
                 continue;
             }
             let Some(peer) = self.peers.at((done >> 32) as usize) else { continue };
-            let Route::Remote(remote) = &mut self.peers[peer].route else { continue };
+            let Some(remote) = self.network.remotes.get_mut(peer) else { continue };
             let Some(piece) = remote.placements().and_then(|placements| placements.ended(done as u32)) else {
                 continue;
             };

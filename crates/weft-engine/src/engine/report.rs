@@ -3,7 +3,8 @@
 use weft_core::flow::Counters;
 
 use super::Engine;
-use crate::carriers::RailTraffic;
+use crate::carriers::{RailTraffic, Remote};
+use crate::group::PeerId;
 use crate::messages::CREDIT_PER_MESSAGE;
 use crate::peers::Route;
 use crate::request::Send;
@@ -27,10 +28,7 @@ impl<P: Platform> Engine<P> {
     /// What happened in all flows.
     pub fn counters(&self) -> Counters {
         let mut sum = self.network.past.clone();
-        for (_, peer) in self.peers.iter() {
-            let Route::Remote(remote) = &peer.route else { continue };
-            remote.counters().into_iter().for_each(|counters| sum.add(counters));
-        }
+        self.network.remotes.iter().filter_map(Remote::counters).for_each(|counters| sum.add(counters));
         sum
     }
 
@@ -43,19 +41,23 @@ impl<P: Platform> Engine<P> {
 
     /// The flow to each peer of another node that has been talked to of late.
     pub fn flows(&self) -> impl Iterator<Item = &weft_core::flow::Flow> {
-        self.peers.iter().filter_map(|(_, peer)| match &peer.route {
-            Route::Remote(remote) => remote.current_flow(),
-            _ => None,
-        })
+        self.remotes().filter_map(Remote::current_flow)
+    }
+
+    /// What goes through the carriers to each peer of another node.
+    pub fn remotes(&self) -> impl Iterator<Item = &Remote> {
+        self.network.remotes.iter()
+    }
+
+    /// The same for one peer; none: it is reached otherwise, or not at all.
+    pub fn remote(&self, peer: PeerId) -> Option<&Remote> {
+        self.network.remotes.get(peer)
     }
 
     /// Packets that cannot have come from any peer: too short, from nobody who is reached over the network, challenges about carriers
     /// with a wrong tag, and what the links found damaged.
     pub fn foreign(&self) -> u64 {
-        let sentences = self.peers.iter().map(|(_, peer)| match &peer.route {
-            Route::Remote(remote) => remote.forged(),
-            _ => 0,
-        });
+        let sentences = self.network.remotes.iter().map(Remote::forged);
         self.network.foreign
             + self.network.carriers.iter().map(|carrier| carrier.diagnostics().rejected).sum::<u64>()
             + sentences.sum::<u64>()
@@ -92,9 +94,9 @@ impl<P: Platform> Engine<P> {
 
     /// What went over each rail to each peer that has several.
     pub fn rail_traffic(&self) -> Vec<RailTraffic> {
-        let remotes = self.peers.iter().filter_map(|(_, peer)| match &peer.route {
-            Route::Remote(remote) if peer.traffic()[0] > 0 => Some(remote.rail_traffic(peer.number())),
-            _ => None,
+        let remotes = self.peers.iter().filter_map(|(id, peer)| {
+            let remote = self.network.remotes.get(id).filter(|_| peer.traffic()[0] > 0)?;
+            Some(remote.rail_traffic(peer.number()))
         });
         remotes.flatten().collect()
     }
@@ -102,12 +104,12 @@ impl<P: Platform> Engine<P> {
     /// What went to each peer.
     pub fn traffic(&self) -> Vec<Traffic> {
         let mut rows = Vec::new();
-        for (_, peer) in self.peers.iter() {
-            let (name, resends) = match &peer.route {
-                Route::Myself => ("self", 0),
-                Route::Shared(_) => ("shared", 0),
-                Route::Remote(remote) => (remote.links(&self.network.carriers), remote.resent()),
-                Route::None(_) => ("none", 0),
+        for (id, peer) in self.peers.iter() {
+            let (name, resends) = match (&peer.route, self.network.remotes.get(id)) {
+                (Route::Myself, _) => ("self", 0),
+                (Route::Shared(_), _) => ("shared", 0),
+                (_, Some(remote)) => (remote.links(&self.network.carriers), remote.resent()),
+                (_, None) => ("none", 0),
             };
             let [messages, bytes, _] = peer.traffic();
             if messages > 0 {

@@ -11,11 +11,11 @@ use weft_core::one_sided::{Place, Record};
 use weft_core::placement::{PIECE_MAX, UNDER_WAY_MAX};
 
 use super::{byte, origin::Access};
+use crate::carriers::Remote;
 use crate::engine::Engine;
 use crate::engine::placement::OF_A_WINDOW;
 use crate::error::{Error, ErrorClass, Result};
 use crate::memory::UserData;
-use crate::peers::Route;
 use crate::transport::{Begun, Platform, Proof, RemoteMemory};
 use crate::windows::{Answer, Exposure, Placed, Reach, Window};
 
@@ -29,10 +29,7 @@ impl<P: Platform> Engine<P> {
     pub fn expose_window(&mut self, index: usize) -> Option<RemoteMemory> {
         let window = self.windows.get_mut(index)?;
         let Exposure::Whole(exposed) = &window.exposure else { return None };
-        let is_placed = |member| match &self.peers.get(member).map(|peer| &peer.route) {
-            Some(Route::Remote(remote)) => remote.accessing().is_some(),
-            _ => false,
-        };
+        let is_placed = |member| self.network.remotes.get(member).is_some_and(|remote| remote.accessing().is_some());
         let bytes = exposed.len();
         if bytes == 0 || !window.group.members.iter().any(|member| is_placed(*member)) {
             return None;
@@ -47,7 +44,7 @@ impl<P: Platform> Engine<P> {
     /// `rank` lets our carrier access its part of a window, which has `bytes` bytes.
     pub fn place_at(&mut self, index: usize, rank: u32, memory: RemoteMemory, bytes: u64) {
         let Some(window) = self.windows.get_mut(index) else { return };
-        let Some(Route::Remote(remote)) = self.peers.get(window.member(rank)).map(|peer| &peer.route) else { return };
+        let Some(remote) = self.network.remotes.get(window.member(rank)) else { return };
         let reach = &mut window.targets[rank as usize].reach;
         if matches!(reach, Reach::Records) && remote.accessing().is_some() {
             *reach = Reach::Placed { memory, bytes };
@@ -71,8 +68,8 @@ impl<P: Platform> Engine<P> {
     ) -> Result<Option<Option<usize>>> {
         let Reach::Placed { memory, bytes } = *window.reach(access.target) else { return Ok(None) };
         let peer = window.member(access.target);
-        let Route::Remote(remote) = &self.peers[peer].route else { return Ok(None) };
-        let Some(placement) = remote.accessing() else { return Ok(None) };
+        let remote = self.network.remotes.get(peer);
+        let Some(placement) = remote.and_then(Remote::accessing) else { return Ok(None) };
         let Some((first, length)) = access.layout.single_run(access.count) else { return Ok(None) };
         // What is not in the window is named by the target, as always.
         let Some(offset) = access.offset.checked_add_signed(first) else { return Ok(None) };
@@ -132,12 +129,10 @@ impl<P: Platform> Engine<P> {
 
     /// What shows that what the carrier has written at `target` is in place; none where it writes nothing.
     pub(super) fn proof(&self, window: &Window, target: u32) -> Option<Proof> {
-        let (Reach::Placed { .. }, Route::Remote(remote)) =
-            (window.reach(target), &self.peers[window.member(target)].route)
-        else {
+        if !matches!(window.reach(target), Reach::Placed { .. }) {
             return None;
-        };
-        remote.accessing().map(|placement| placement.proof)
+        }
+        Some(self.network.remotes.get(window.member(target))?.accessing()?.proof)
     }
 
     /// Sees to it that what the carrier has written at `target` is in place when the next mark is reached.
@@ -195,11 +190,11 @@ impl<P: Platform> Engine<P> {
 
     /// Gives the carrier what it has room for. What it has no room for is tried again.
     fn begin_pieces(&mut self, handle: usize) {
-        let Self { peers, network, windows, messages, .. } = self;
+        let Self { network, windows, messages, .. } = self;
         let name = OF_A_WINDOW | u64::from(windows.placed.wire(handle));
         let Some(placed) = windows.placed.get_mut(handle) else { return };
         // A peer that is gone is dealt with by itself.
-        let Route::Remote(remote) = &peers[placed.peer].route else { return };
+        let Some(remote) = network.remotes.get(placed.peer) else { return };
         let (_, hop) = remote.hop(0);
         let (Some(rma), Some(placement)) = (network.carriers.rma(hop.carrier), remote.accessing()) else {
             placed.refused = true;

@@ -6,9 +6,9 @@ use crate::job::shape::content;
 use std::collections::BTreeMap;
 use weft_core::connection::Connection;
 use weft_core::flow::Counters;
+use weft_engine::carriers::Remote;
 use weft_engine::group::PeerId;
 use weft_engine::messages::CREDIT_BYTES;
-use weft_engine::peers::Route;
 
 /// Turns of a process between two looks at everything that it holds.
 const LOOK_EVERY: u64 = 64;
@@ -51,10 +51,7 @@ impl Proc {
 
     /// The connections to peers of other nodes.
     fn connections(&self) -> impl Iterator<Item = &Connection> {
-        self.engine.peers.iter().filter_map(|(_, peer)| match peer.route() {
-            Route::Remote(remote) => remote.current_connection(),
-            _ => None,
-        })
+        self.engine.remotes().filter_map(Remote::current_connection)
     }
 
     /// Everything is over here: nothing is left, and what has been received is as it was.
