@@ -33,8 +33,8 @@ impl Assemblies {
     /// All transmissions of a packet have the same bytes, so it does not matter of which of them a piece is.
     pub(crate) fn take(&mut self, number: Number, whole: u16, at: u16, bytes: &[u8]) -> Option<Vec<u8>> {
         let known = self.0.iter().position(|one| one.number == number);
-        let place = known.or_else(|| self.begin(number, whole))?;
-        let one = &mut self.0[place];
+        let index = known.or_else(|| self.begin(number, whole))?;
+        let one = &mut self.0[index];
         if one.payload.len() != usize::from(whole) {
             return None;
         }
@@ -44,14 +44,14 @@ impl Assemblies {
         let is_whole = one.here == [(0, whole)];
         #[cfg(weft_mutant = "pieces_taken_for_the_packet")]
         let is_whole = is_whole || end == whole;
-        is_whole.then(|| self.0.swap_remove(place).payload)
+        is_whole.then(|| self.0.swap_remove(index).payload)
     }
 
     /// Makes room for a packet. Where there are many, the newest of them is forgotten: it is sent again, and
     /// the oldest is what others wait for.
     fn begin(&mut self, number: Number, whole: u16) -> Option<usize> {
         if self.0.len() >= ASSEMBLIES_MAX {
-            let newest = (0..self.0.len()).max_by_key(|place| self.0[*place].number.since(number))?;
+            let newest = (0..self.0.len()).max_by_key(|index| self.0[*index].number.since(number))?;
             if !self.0[newest].number.is_after(number) {
                 return None;
             }

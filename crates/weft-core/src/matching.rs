@@ -38,10 +38,10 @@ pub struct Leftovers<P, M> {
 /// The match queues of a process. `P` stands for a posted receive, `M` for an unexpected message.
 pub struct Matcher<P, M> {
     contexts: Vec<Queues<P, M>>,
-    places: Table<u32, u32>,
+    indices: Table<u32, u32>,
     /// Places in `contexts` that no context uses.
     free: Vec<u32>,
-    /// The context looked up last and its place: mostly the next one too. No context at first.
+    /// The context looked up last and its index: mostly the next one too. No context at first.
     last: (u64, u32),
     /// Entries of all queues, so that nobody who asks for them walks through these.
     posted: usize,
@@ -82,7 +82,7 @@ impl<P, M> Matcher<P, M> {
     pub fn new() -> Matcher<P, M> {
         Matcher {
             contexts: Vec::new(),
-            places: Table::default(),
+            indices: Table::default(),
             free: Vec::new(),
             last: NO_CONTEXT,
             posted: 0,
@@ -229,13 +229,13 @@ impl<P, M> Matcher<P, M> {
 
     /// Forgets a context and hands over what was queued in it.
     pub fn drop_context(&mut self, context: u32) -> Leftovers<P, M> {
-        let Some(place) = self.places.remove(&context) else {
+        let Some(index) = self.indices.remove(&context) else {
             return Leftovers { posted: Vec::new(), unexpected: Vec::new() };
         };
         self.last = NO_CONTEXT;
-        self.free.push(place);
+        self.free.push(index);
         let fresh = Queues { posted: Queue::new(), unexpected: Queue::new() };
-        let mut queues = core::mem::replace(&mut self.contexts[place as usize], fresh);
+        let mut queues = core::mem::replace(&mut self.contexts[index as usize], fresh);
         self.posted -= queues.posted.len();
         self.unexpected -= queues.unexpected.len();
         let messages = queues.unexpected.drain().into_iter();
@@ -247,7 +247,7 @@ impl<P, M> Matcher<P, M> {
 
     /// The contexts that have queues.
     pub fn contexts(&self) -> impl Iterator<Item = u32> {
-        self.places.keys().copied()
+        self.indices.keys().copied()
     }
 
     /// Receives queued in all contexts.
@@ -262,9 +262,9 @@ impl<P, M> Matcher<P, M> {
 
     /// The messages queued in each context, oldest first: for those who look on.
     pub fn unexpected(&self) -> impl Iterator<Item = (Envelope, &M)> {
-        self.places
+        self.indices
             .iter()
-            .filter_map(|(context, place)| Some((*context, self.contexts.get(*place as usize)?)))
+            .filter_map(|(context, index)| Some((*context, self.contexts.get(*index as usize)?)))
             .flat_map(|(context, queues)| {
                 queues.unexpected.iter().map(move |(found, message)| (envelope(context, found), message))
             })
@@ -272,13 +272,13 @@ impl<P, M> Matcher<P, M> {
 
     /// (Receives, messages) queued in one context.
     pub fn counts_in(&self, context: u32) -> (usize, usize) {
-        let place = self.places.get(&context).and_then(|&place| self.contexts.get(place as usize));
-        place.map_or((0, 0), |queues| (queues.posted.len(), queues.unexpected.len()))
+        let index = self.indices.get(&context).and_then(|&index| self.contexts.get(index as usize));
+        index.map_or((0, 0), |queues| (queues.posted.len(), queues.unexpected.len()))
     }
 
     fn existing(&mut self, context: u32) -> Option<&mut Queues<P, M>> {
-        let place = *self.places.get(&context)?;
-        self.contexts.get_mut(place as usize)
+        let index = *self.indices.get(&context)?;
+        self.contexts.get_mut(index as usize)
     }
 
     #[inline(always)]
@@ -291,15 +291,15 @@ impl<P, M> Matcher<P, M> {
 
     #[inline(never)]
     fn place_of(&mut self, context: u32) -> u32 {
-        if let Some(&place) = self.places.get(&context) {
-            return place;
+        if let Some(&index) = self.indices.get(&context) {
+            return index;
         }
-        let place = self.free.pop().unwrap_or_else(|| {
+        let index = self.free.pop().unwrap_or_else(|| {
             self.contexts.push(Queues { posted: Queue::new(), unexpected: Queue::new() });
             self.contexts.len() as u32 - 1
         });
-        self.places.insert(context, place);
-        place
+        self.indices.insert(context, index);
+        index
     }
 }
 

@@ -40,7 +40,7 @@ pub enum Frame<'a> {
     Eager { envelope: Envelope, acknowledge: Option<u32>, payload: &'a [u8] },
     /// The first piece of a message of `total` bytes.
     EagerFirst { envelope: Envelope, acknowledge: Option<u32>, total: u64, payload: &'a [u8] },
-    /// The next piece of the message that the last `EagerFirst` on this lane began.
+    /// The next piece of the message that the last `EagerFirst` on this carrier began.
     EagerMore { payload: &'a [u8] },
     /// `total` bytes wait in the sender's `request`; `address` is where they lie, when they are one run of memory.
     Rendezvous { envelope: Envelope, request: u32, total: u64, address: Option<u64> },

@@ -108,8 +108,8 @@ impl Placements {
 
     /// The carrier has written the piece of this number. `None`: there is none, or not any more.
     pub fn ended(&mut self, number: u32) -> Option<Piece> {
-        let place = self.under_way.iter().position(|piece| piece.number == number)?;
-        self.under_way.remove(place)
+        let index = self.under_way.iter().position(|piece| piece.number == number)?;
+        self.under_way.remove(index)
     }
 
     /// Whether the carrier is to be given something.

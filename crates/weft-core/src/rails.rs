@@ -50,7 +50,7 @@ struct Known {
     validation: Validation,
 }
 
-/// What is known of the carriers to one peer. Carriers are named by their place in the list given to [`Rails::new`].
+/// What is known of the carriers to one peer. Carriers are named by their index in the list given to [`Rails::new`].
 #[derive(Debug)]
 pub struct Rails {
     known: Box<[Known]>,
@@ -77,7 +77,7 @@ impl Rails {
     /// Knows these carriers, at least one, the better ones first. UDP on the first rail that has it is believed in before it has
     /// answered; a carrier without an alternative always is.
     pub fn new(carriers: &[RailCarrier]) -> Self {
-        assert!((1..=2 * RAILS_MAX).contains(&carriers.len()), "one to eight lanes lead to a peer");
+        assert!((1..=2 * RAILS_MAX).contains(&carriers.len()), "one to eight carriers lead to a peer");
         let last_resort = carriers.iter().position(|carrier| carrier.role == Role::BulkData).unwrap_or(0);
         let known = |(index, carrier): (usize, &RailCarrier)| Known {
             carrier: *carrier,

@@ -12,7 +12,7 @@
 //! 28  echo           10   flag ECHO: the packet or probe answered: number 4, transmission 1 (0: a probe), hold 3 (64 ns
 //!                         units), host delay 2 (1024 ns units)
 //!     length          2   messages and data: bytes of them that follow this prefix
-//!     order           1   place of this transmission among all of its way
+//!     order           1   number of this transmission among all of its path
 //!     transmission    1   1: sent for the first time
 //!     messages: first 4   number of the first message; then each message as length 2 and bytes
 //!     data: sink      4, offset 8; then the bytes, and perhaps zeros that make the packet as long as others of its train
@@ -217,7 +217,7 @@ pub enum Kind {
         number: Number,
         /// 1: sent for the first time.
         transmission: u8,
-        /// Its place among all transmissions of its way, modulo 256.
+        /// Its number among all transmissions of its path, modulo 256.
         order: u8,
         /// What the payload is.
         channel: Channel,

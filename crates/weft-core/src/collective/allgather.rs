@@ -40,9 +40,9 @@ pub(super) fn exchange(
 ) {
     match algorithm {
         AllgatherAlgorithm::Dissemination => {
-            pieces::dissemination(plan, rank, size, |place| place, |range| run(range.start, range.end));
+            pieces::dissemination(plan, rank, size, |position| position, |range| run(range.start, range.end));
         }
-        AllgatherAlgorithm::Ring => pieces::ring(plan, rank, size, |place| place, |i| run(i, i + 1)),
+        AllgatherAlgorithm::Ring => pieces::ring(plan, rank, size, |position| position, |i| run(i, i + 1)),
         AllgatherAlgorithm::NeighbourExchange => pieces::neighbour_exchange(plan, rank, size, |i| run(i, i + 1)),
         AllgatherAlgorithm::Doubling => pieces::doubling(plan, rank, size, |range| run(range.start, range.end)),
         AllgatherAlgorithm::Multicast => pieces::multicast(plan, rank, size, |i| run(i, i + 1)),
@@ -80,7 +80,7 @@ pub(super) fn allgatherv(plan: &mut Plan, arguments: &Allgatherv<'_>, algorithm:
                 AllgatherAlgorithm::NeighbourExchange => pieces::neighbour_exchange(plan, rank, size, piece),
                 AllgatherAlgorithm::Linear => pieces::linear(plan, rank, size, piece),
                 AllgatherAlgorithm::Multicast => pieces::multicast(plan, rank, size, piece),
-                _ => pieces::ring(plan, rank, size, |place| place, piece),
+                _ => pieces::ring(plan, rank, size, |position| position, piece),
             }
         }
     }
@@ -101,7 +101,7 @@ fn packed(plan: &mut Plan, arguments: &Allgatherv<'_>, own: Part, algorithm: All
     plan.copy(own, run(rank, rank + 1));
     match algorithm {
         AllgatherAlgorithm::Doubling => pieces::doubling(plan, rank, size, |range| run(range.start, range.end)),
-        _ => pieces::dissemination(plan, rank, size, |place| place, |range| run(range.start, range.end)),
+        _ => pieces::dissemination(plan, rank, size, |position| position, |range| run(range.start, range.end)),
     }
     for i in (0..size).filter(|&i| !(in_place && i == rank)) {
         plan.copy(run(i, i + 1), receive.part(i, Buffer::Receive, Kind::Receive));

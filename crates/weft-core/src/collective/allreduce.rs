@@ -70,8 +70,8 @@ fn multiplying(plan: &mut Plan, arguments: &Allreduce, radix: u32) {
         return;
     }
     let folded = || (rank..size).step_by(members as usize).skip(1);
-    let places = if members > 1 { radix } else { 1 }.max(1 + folded().count().min(1) as u32) as usize;
-    let mut buffers: Vec<Vector> = (1..places).map(|_| plan.scratch_items(items)).collect();
+    let buffer_count = if members > 1 { radix } else { 1 }.max(1 + folded().count().min(1) as u32) as usize;
+    let mut buffers: Vec<Vector> = (1..buffer_count).map(|_| plan.scratch_items(items)).collect();
     // The value is in the last of them.
     buffers.push(result);
     if !in_place {
@@ -210,5 +210,5 @@ fn ring(plan: &mut Plan, arguments: &Allreduce) {
     if size == 1 && !in_place {
         plan.copy(own.part(0..items.count), result.part(0..items.count));
     }
-    pieces::ring(plan, rank, size, |place| place, |i| result.part(part(i as u64)));
+    pieces::ring(plan, rank, size, |position| position, |i| result.part(part(i as u64)));
 }

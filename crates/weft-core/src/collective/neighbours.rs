@@ -5,20 +5,20 @@ use super::plan::{Part, Plan, Vector, bytes};
 use super::{Buffer, ExchangeBetween, Items, Kind, NeighbourExchange, Parts, Schedule, Slice};
 
 impl Parts<'_> {
-    /// The block of place `at`, unless it is empty: then nothing travels, as the process at the other end knows.
+    /// The block at index `at`, unless it is empty: then nothing travels, as the process at the other end knows.
     fn block(&self, at: usize, side: Side) -> Option<Part> {
-        let place = at as u32;
+        let index = at as u32;
         let (part, bytes) = match *self {
             Self::Same(items) => (side.vector(items).part(0..items.count), bytes(items)),
             Self::Consecutive(items) => {
-                let first = u64::from(place) * items.count;
+                let first = u64::from(index) * items.count;
                 (side.vector(items).part(first..first + items.count), bytes(items))
             }
-            Self::Listed(blocks) => (blocks.part(place, side.buffer(), side.kind()), blocks.bytes(place)),
+            Self::Listed(blocks) => (blocks.part(index, side.buffer(), side.kind()), blocks.bytes(index)),
             Self::Typed(blocks) => {
                 let (count, offset) = (blocks.counts[at], blocks.displacements[at]);
-                let slice = Slice { buffer: side.buffer(), offset, count, kind: side.kind_of(place) };
-                (Part::block(place, slice), count * blocks.item_sizes[at])
+                let slice = Slice { buffer: side.buffer(), offset, count, kind: side.kind_of(index) };
+                (Part::block(index, slice), count * blocks.item_sizes[at])
             }
         };
         (bytes > 0).then_some(part)
@@ -99,7 +99,7 @@ pub(super) fn exchange(arguments: &NeighbourExchange<'_>) -> Schedule {
     plan.finish()
 }
 
-/// Place `i` of the blocks is that of rank `i` of the other group. The two of ranks `a` and `b` exchange theirs in step `a + b`, modulo
+/// Block `i` is that of rank `i` of the other group. The two of ranks `a` and `b` exchange theirs in step `a + b`, modulo
 /// the larger group: in each step nobody has two partners, and both know which step it is.
 pub(super) fn between(arguments: &ExchangeBetween<'_>) -> Schedule {
     let ExchangeBetween { rank, size, remote_size, is_first, send, receive } = *arguments;

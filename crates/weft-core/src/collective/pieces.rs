@@ -1,6 +1,6 @@
 //! Each rank has one piece at first, and all pieces in the end: an allgather, which is the second half of many algorithms.
 //!
-//! The ranks stand in a cycle of places `0..size`; `rank_of(place)` is the rank at a place.
+//! The ranks stand in a cycle of positions `0..size`; `rank_of(position)` is the rank at a position.
 
 use core::ops::Range;
 
@@ -23,7 +23,7 @@ pub(super) fn cut_range(count: u64, parts: u32, i: u32) -> Range<u64> {
     cut(count, parts, i)..cut(count, parts, i + 1)
 }
 
-/// Pieces travel round the ring, one place each round: `size - 1` rounds, everything crosses each gap once. Neighbours
+/// Pieces travel round the ring, one position each round: `size - 1` rounds, everything crosses each gap once. Neighbours
 /// on one host keep most of it off the network.
 pub(super) fn ring(plan: &mut Plan, here: u32, size: u32, rank_of: impl Fn(u32) -> u32, piece: impl Fn(u32) -> Part) {
     let (at, n) = (here as u64, size as u64);
@@ -41,7 +41,7 @@ pub(super) fn ring(plan: &mut Plan, here: u32, size: u32, rank_of: impl Fn(u32) 
 /// ring's (Chen and others, 2005). For odd sizes it is the ring.
 pub(super) fn neighbour_exchange(plan: &mut Plan, here: u32, size: u32, piece: impl Fn(u32) -> Part) {
     if !size.is_multiple_of(2) {
-        return ring(plan, here, size, |place| place, piece);
+        return ring(plan, here, size, |position| position, piece);
     }
     let (n, is_even) = (size as u64, here.is_multiple_of(2));
     let at = |number: u64| cyclic(number, size);
@@ -72,7 +72,7 @@ pub(super) fn neighbour_exchange(plan: &mut Plan, here: u32, size: u32, piece: i
 /// log₂ size rounds with partners 1, 2, 4, … away, each of which gives all that it has: for powers of two, else dissemination.
 pub(super) fn doubling(plan: &mut Plan, here: u32, size: u32, run: impl Fn(Range<u32>) -> Part) {
     if !size.is_power_of_two() {
-        return dissemination(plan, here, size, |place| place, run);
+        return dissemination(plan, here, size, |position| position, run);
     }
     for distance in (0..size.trailing_zeros()).map(|bit| 1 << bit) {
         let (mine, theirs) = (here & !(distance - 1), here & !(distance - 1) ^ distance);
@@ -102,7 +102,7 @@ pub(super) fn multicast(plan: &mut Plan, here: u32, size: u32, piece: impl Fn(u3
 }
 
 /// ⌈log₂ size⌉ rounds, for any size; what is held doubles each round (Bruck and others, 1997, but every piece goes to its
-/// final place at once: a run of pieces that wraps past the last place travels as two messages).
+/// final position at once: a run of pieces that wraps past the last position travels as two messages).
 ///
 /// `run(first..end)` is the part of adjacent pieces.
 pub(super) fn dissemination(
@@ -113,7 +113,7 @@ pub(super) fn dissemination(
     run: impl Fn(Range<u32>) -> Part,
 ) {
     let (at, n) = (here as u64, size as u64);
-    // The `held` pieces that end with this place's own are here.
+    // The `held` pieces that end with this position's own are here.
     let mut held = 1;
     while held < n {
         let count = held.min(n - held);
@@ -124,7 +124,7 @@ pub(super) fn dissemination(
     }
 }
 
-/// The `count` places that end with `last`, as one or two runs without wrap.
+/// The `count` positions that end with `last`, as one or two runs without wrap.
 fn runs_ending(last: u32, count: u32, size: u32, mut visit: impl FnMut(Range<u32>)) {
     if count <= last + 1 {
         visit(last + 1 - count..last + 1);

@@ -84,13 +84,13 @@ fn halving(plan: &mut Plan, arguments: &Arguments<'_>) {
         }
         Role::Member { index, folded } => (index, folded),
     };
-    let place = |number| if commutative { number } else { members.reversed(number) };
+    let position_of = |number| if commutative { number } else { members.reversed(number) };
     let group =
         |member| (arguments.start)(members.first_rank(member))..(arguments.start)(members.first_rank(member + 1));
     let mut cuts = Vec::with_capacity(members.count as usize + 1);
     cuts.push(0);
     for position in 0..members.count {
-        let range = group(place(position));
+        let range = group(position_of(position));
         cuts.push(cuts[position as usize] + (range.end - range.start));
     }
 
@@ -103,12 +103,13 @@ fn halving(plan: &mut Plan, arguments: &Arguments<'_>) {
     if !commutative && members.count > 2 {
         for position in 0..members.count {
             let to = cuts[position as usize]..cuts[position as usize + 1];
-            plan.copy(fold.value().part(group(place(position))), fold.incoming().part(to));
+            plan.copy(fold.value().part(group(position_of(position))), fold.incoming().part(to));
         }
         fold.swap();
     }
-    let position = place(index);
-    let exchange = Exchange { members, rank, position, member_at: &place, cut: &|position| cuts[position as usize] };
+    let position = position_of(index);
+    let exchange =
+        Exchange { members, rank, position, member_at: &position_of, cut: &|position| cuts[position as usize] };
     exchange.halve(plan, &mut fold);
 
     // The member's part is the blocks of its one or two ranks.

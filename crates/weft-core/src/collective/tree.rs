@@ -49,7 +49,7 @@ impl OneTree {
             Tree::Linear => 0,
             Tree::Chain => v - 1,
             Tree::KNomial { radix } => {
-                v - v / place_value(v, radix.max(2)) % radix.max(2) * place_value(v, radix.max(2))
+                v - v / lowest_digit_weight(v, radix.max(2)) % radix.max(2) * lowest_digit_weight(v, radix.max(2))
             }
             Tree::KAry { arity } => (v - 1) / arity.max(1),
             Tree::DoubleBinary => {
@@ -72,10 +72,10 @@ impl OneTree {
             Tree::Chain => of(&mut [here + 1].into_iter()),
             Tree::KNomial { radix } => {
                 let radix = radix.max(2) as u64;
-                let end = if v == 0 { size } else { place_value(v, radix as u32) as u64 };
-                let places =
-                    core::iter::successors(Some(1), |place| Some(place * radix)).take_while(|&place| place < end);
-                of(&mut places.flat_map(|place| (1..radix).map(move |digit| here + digit * place)))
+                let end = if v == 0 { size } else { lowest_digit_weight(v, radix as u32) as u64 };
+                let weights =
+                    core::iter::successors(Some(1), |weight| Some(weight * radix)).take_while(|&weight| weight < end);
+                of(&mut weights.flat_map(|weight| (1..radix).map(move |digit| here + digit * weight)))
             }
             Tree::KAry { arity } => {
                 let arity = arity.max(1) as u64;
@@ -90,7 +90,7 @@ impl OneTree {
         let Tree::KNomial { radix } = self.tree else {
             unreachable!("only subtrees of k-nomial trees are runs of known length")
         };
-        if v == 0 { self.size } else { place_value(v, radix.max(2)).min(self.size - v) }
+        if v == 0 { self.size } else { lowest_digit_weight(v, radix.max(2)).min(self.size - v) }
     }
 
     fn binary_children(self, v: u32) -> Vec<u32> {
@@ -151,12 +151,12 @@ pub(super) fn k_nomial(radix: u32, size: u32) -> OneTree {
 }
 
 /// The value of the lowest digit of `v`, which is not 0, that is not 0 itself.
-fn place_value(v: u32, radix: u32) -> u32 {
-    let mut place = 1;
-    while (v / place).is_multiple_of(radix) {
-        place *= radix;
+fn lowest_digit_weight(v: u32, radix: u32) -> u32 {
+    let mut weight = 1;
+    while (v / weight).is_multiple_of(radix) {
+        weight *= radix;
     }
-    place
+    weight
 }
 
 /// Node `v`'s parent; the root has none.

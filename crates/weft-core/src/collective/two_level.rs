@@ -47,8 +47,8 @@ impl Levels {
         self.leaders.len() as u32
     }
 
-    /// The ranks that stand at `place` on their nodes, by nodes: the leaders for a share of the data.
-    fn leaders_at(place: u32, nodes: &[u32]) -> Vec<u32> {
+    /// The ranks that have the local rank `local_rank` on their nodes, by nodes: the leaders for a share of the data.
+    fn leaders_at(local_rank: u32, nodes: &[u32]) -> Vec<u32> {
         let mut seen = alloc::collections::BTreeMap::new();
         let mut leaders: Vec<Option<u32>> = Vec::new();
         for (rank, node) in (0..).zip(nodes) {
@@ -56,7 +56,7 @@ impl Levels {
                 leaders.push(None);
                 (leaders.len() - 1, 0)
             });
-            if *count == place {
+            if *count == local_rank {
                 leaders[*at] = Some(rank);
             }
             *count += 1;

@@ -176,8 +176,8 @@ fn packets_that_overtake_each_other_are_handed_on_in_order() {
             let (mut delivered, mut state) = (Delivered::default(), seed);
             while !packets.is_empty() {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                let place = (state >> 33) as usize % packets.len().min(20);
-                let packet = packets.remove(place);
+                let index = (state >> 33) as usize % packets.len().min(20);
+                let packet = packets.remove(index);
                 far.handle_packet(&packet, &mut delivered);
                 if state >> 62 == 0 {
                     far.handle_packet(&packet, &mut delivered);

@@ -29,9 +29,9 @@ pub(super) enum Cut {
 pub(super) struct Acknowledged {
     /// The receiver saw a mark of congestion.
     pub(super) marked: bool,
-    /// One past the place of the newest transmission that has arrived.
+    /// One past the number of the newest transmission that has arrived.
     pub(super) seen: Number,
-    /// The place of the next transmission.
+    /// The number of the next transmission.
     pub(super) next: Number,
     /// The shortest round trip, if there was one.
     pub(super) round_trip: Option<Duration>,

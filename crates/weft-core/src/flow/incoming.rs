@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 pub(super) struct Arriving {
     pub(super) number: Number,
     pub(super) transmission: u8,
-    /// Place among the transmissions of its way.
+    /// Number among the transmissions of its path.
     pub(super) order: u8,
     pub(super) path: u8,
     /// It carries messages, which the program may answer.

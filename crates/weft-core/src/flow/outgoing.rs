@@ -43,7 +43,7 @@ pub(super) enum State {
 pub(super) struct Record {
     pub(super) sent_at: Instant,
     pub(super) content: Content,
-    /// Place of its last transmission among all of its way.
+    /// Number of its last transmission among all of its path.
     pub(super) order: Number,
     pub(super) state: State,
     /// 1: sent once.

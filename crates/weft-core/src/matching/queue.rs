@@ -24,7 +24,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Pattern {
     /// Source above, tag below; 0 where the mask is 0.
-    place: u64,
+    value: u64,
     mask: u64,
 }
 
@@ -38,13 +38,13 @@ impl Pattern {
     #[inline]
     pub(super) fn new(source: Option<u32>, tag: Option<i32>) -> Pattern {
         let mask = source.map_or(0, |_| SOURCE_MASK) | tag.map_or(0, |_| TAG_MASK);
-        let place = u64::from(source.unwrap_or(0)) << 32 | u64::from(tag.unwrap_or(0) as u32);
-        Pattern { place, mask }
+        let value = u64::from(source.unwrap_or(0)) << 32 | u64::from(tag.unwrap_or(0) as u32);
+        Pattern { value, mask }
     }
 
     #[inline]
     pub(super) fn matches(&self, other: &Pattern) -> bool {
-        (self.place ^ other.place) & self.mask & other.mask == 0
+        (self.value ^ other.value) & self.mask & other.mask == 0
     }
 
     /// Whether everything that matches `other` matches this one.
@@ -57,28 +57,28 @@ impl Pattern {
     }
 
     fn key(&self, kind: usize) -> Key {
-        Key { place: self.place & KIND_MASKS[kind], kind: kind as u8 }
+        Key { value: self.value & KIND_MASKS[kind], kind: kind as u8 }
     }
 
     pub(super) fn source(&self) -> u32 {
-        (self.place >> 32) as u32
+        (self.value >> 32) as u32
     }
 
     pub(super) fn tag(&self) -> i32 {
-        self.place as u32 as i32
+        self.value as u32 as i32
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Key {
-    place: u64,
+    value: u64,
     kind: u8,
 }
 
 impl Hash for Key {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.place ^ u64::from(self.kind) << 30);
+        state.write_u64(self.value ^ u64::from(self.kind) << 30);
     }
 }
 
@@ -200,7 +200,7 @@ impl<T, const CHAINS: usize> Queue<T, CHAINS> {
     fn grow(&mut self) {
         let id = self.entries.len() as u32;
         assert!(id < NONE, "a match queue holds at most {NONE} entries");
-        self.entries.push(Entry { pattern: Pattern { place: 0, mask: 0 }, near: NOWHERE, sequence: 0, value: None });
+        self.entries.push(Entry { pattern: Pattern { value: 0, mask: 0 }, near: NOWHERE, sequence: 0, value: None });
         self.free = id;
     }
 

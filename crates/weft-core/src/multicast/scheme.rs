@@ -98,53 +98,53 @@ impl AckTree {
         Self { members, root, co_roots: scheme.co_roots.min(members.saturating_sub(1)) }
     }
 
-    /// How far behind the root a member comes, from 1; and the other way.
-    fn place(&self, member: u32) -> u32 {
+    /// The relative rank of a member: how far behind the root it comes, from 1; and the member of a relative rank.
+    fn relative_rank(&self, member: u32) -> u32 {
         (member + self.members - self.root) % self.members
     }
 
-    fn member(&self, place: u32) -> u32 {
-        ((u64::from(place) + u64::from(self.root)) % u64::from(self.members)) as u32
+    fn member(&self, relative: u32) -> u32 {
+        ((u64::from(relative) + u64::from(self.root)) % u64::from(self.members)) as u32
     }
 
-    /// First place of the part that co-root `which` looks after: its own.
+    /// First relative rank of the part that co-root `which` looks after: its own.
     fn start(&self, which: u32) -> u32 {
         1 + (u64::from(which) * u64::from(self.members - 1) / u64::from(self.co_roots)) as u32
     }
 
-    /// Which part a place belongs to.
-    fn part(&self, place: u32) -> u32 {
-        let guess = (u64::from(place - 1) * u64::from(self.co_roots) / u64::from(self.members - 1)) as u32;
-        (guess..self.co_roots).take_while(|which| self.start(*which) <= place).last().unwrap_or(guess)
+    /// Which part a relative rank belongs to.
+    fn part(&self, relative: u32) -> u32 {
+        let guess = (u64::from(relative - 1) * u64::from(self.co_roots) / u64::from(self.members - 1)) as u32;
+        (guess..self.co_roots).take_while(|which| self.start(*which) <= relative).last().unwrap_or(guess)
     }
 
     /// To whom `member` acknowledges; the root has nobody.
     pub fn parent(&self, member: u32) -> Option<u32> {
-        let place = self.place(member);
-        if place == 0 {
+        let relative = self.relative_rank(member);
+        if relative == 0 {
             return None;
         }
         if self.co_roots == 0 {
             return Some(self.root);
         }
-        let start = self.start(self.part(place));
-        Some(if place == start { self.root } else { self.member(start) })
+        let start = self.start(self.part(relative));
+        Some(if relative == start { self.root } else { self.member(start) })
     }
 
     /// Who acknowledges to `member`.
     pub fn children(&self, member: u32) -> impl Iterator<Item = u32> + '_ {
-        let place = self.place(member);
+        let relative = self.relative_rank(member);
         let ends = |which: u32| if which + 1 == self.co_roots { self.members } else { self.start(which + 1) };
-        let (places, parts) = match (place, self.co_roots) {
+        let (members, parts) = match (relative, self.co_roots) {
             (0, 0) => (1..self.members, 0..0),
             (0, parts) => (0..0, 0..parts),
             (_, 0) => (0..0, 0..0),
             _ => {
-                let part = self.part(place);
-                (if self.start(part) == place { place + 1..ends(part) } else { 0..0 }, 0..0)
+                let part = self.part(relative);
+                (if self.start(part) == relative { relative + 1..ends(part) } else { 0..0 }, 0..0)
             }
         };
-        places.chain(parts.map(|which| self.start(which))).map(|place| self.member(place))
+        members.chain(parts.map(|which| self.start(which))).map(|relative| self.member(relative))
     }
 }
 

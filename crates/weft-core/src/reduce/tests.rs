@@ -171,10 +171,10 @@ fn long_double(number: f64) -> [u8; 16] {
 
 /// One pair as in memory, its padding filled with `padding`.
 fn pair_in_memory(element: Element, value: &[u8], index: &[u8], padding: u8) -> Vec<u8> {
-    let places = element.pair().unwrap();
+    let pair = element.pair().unwrap();
     let mut bytes = alloc::vec![padding; element.extent()];
-    bytes[..places.value_size].copy_from_slice(value);
-    bytes[places.index_offset..places.index_offset + places.index_size].copy_from_slice(index);
+    bytes[..pair.value_size].copy_from_slice(value);
+    bytes[pair.index_offset..pair.index_offset + pair.index_size].copy_from_slice(index);
     bytes
 }
 

@@ -100,8 +100,8 @@ impl Grid {
         let subgrid = self.subgrid(remain);
         let mut coordinates: Vec<i32> =
             self.coordinates(rank).into_iter().map(|coordinate| coordinate as i32).collect();
-        let member = |place: u32| {
-            let mut within = subgrid.coordinates(place).into_iter();
+        let member = |vertex: u32| {
+            let mut within = subgrid.coordinates(vertex).into_iter();
             for (coordinate, _) in coordinates.iter_mut().zip(remain).filter(|(_, remains)| **remains) {
                 *coordinate = within.next().map_or(0, |coordinate| coordinate as i32);
             }

@@ -1,4 +1,4 @@
-//! Ways through a grid that keep together what is close: a node that takes the next places of such a way takes a compact part.
+//! Ways through a grid that keep together what is close: a node that takes the next vertices of such a way takes a compact part.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -47,34 +47,35 @@ fn shapes(sizes: &[u32], capacities: &[u32]) -> Vec<Vec<u32>> {
     shapes
 }
 
-/// All places, block by block: blocks in the order of the grid, and so the places in a block.
+/// All vertices, block by block: blocks in the order of the grid, and so the vertices in a block.
 fn by_blocks(grid: &Grid, shape: &[u32]) -> Vec<u32> {
-    let mut places: Vec<(Vec<u32>, u32)> = Vec::with_capacity(grid.size() as usize);
-    for place in 0..grid.size() {
-        let coordinates = grid.coordinates(place);
-        places.push((coordinates.iter().zip(shape).map(|(coordinate, side)| coordinate / side).collect(), place));
+    let mut vertices: Vec<(Vec<u32>, u32)> = Vec::with_capacity(grid.size() as usize);
+    for vertex in 0..grid.size() {
+        let coordinates = grid.coordinates(vertex);
+        vertices.push((coordinates.iter().zip(shape).map(|(coordinate, side)| coordinate / side).collect(), vertex));
     }
-    places.sort();
-    places.into_iter().map(|(_, place)| place).collect()
+    vertices.sort();
+    vertices.into_iter().map(|(_, vertex)| vertex).collect()
 }
 
-/// The node of each place when the grid is cut in two across its longest side, with half of the nodes on each side, and so on. For
+/// The node of each vertex when the grid is cut in two across its longest side, with half of the nodes on each side, and so on. For
 /// nodes of any sizes.
 pub(super) fn bisected(grid: &Grid, capacities: &[u32]) -> Vec<u32> {
     let mut nodes = vec![0; grid.size() as usize];
-    let mut places: Vec<(u32, Vec<u32>)> = (0..grid.size()).map(|place| (place, grid.coordinates(place))).collect();
+    let mut vertices: Vec<(u32, Vec<u32>)> =
+        (0..grid.size()).map(|vertex| (vertex, grid.coordinates(vertex))).collect();
     let capacities: Vec<(u32, u32)> = (0..).zip(capacities.iter().copied()).collect();
-    cut(&mut places, &capacities, &mut nodes);
+    cut(&mut vertices, &capacities, &mut nodes);
     nodes
 }
 
-fn cut(places: &mut [(u32, Vec<u32>)], capacities: &[(u32, u32)], nodes: &mut [u32]) {
+fn cut(vertices: &mut [(u32, Vec<u32>)], capacities: &[(u32, u32)], nodes: &mut [u32]) {
     let total: u32 = capacities.iter().map(|(_, capacity)| capacity).sum();
     if let [(node, _)] = capacities {
-        places.iter().for_each(|(place, _)| nodes[*place as usize] = *node);
+        vertices.iter().for_each(|(vertex, _)| nodes[*vertex as usize] = *node);
         return;
     }
-    // The first nodes that have half of the places together, or nearly.
+    // The first nodes that have half of the vertices together, or nearly.
     let mut sum = 0;
     let reach = capacities.iter().position(|(_, capacity)| {
         sum += capacity;
@@ -82,17 +83,17 @@ fn cut(places: &mut [(u32, Vec<u32>)], capacities: &[(u32, u32)], nodes: &mut [u
     });
     let split = reach.map_or(1, |at| at + 1).clamp(1, capacities.len() - 1);
     let first: u32 = capacities[..split].iter().map(|(_, capacity)| capacity).sum();
-    let dimensions = places.first().map_or(0, |(_, coordinates)| coordinates.len());
+    let dimensions = vertices.first().map_or(0, |(_, coordinates)| coordinates.len());
     let length = |dimension: &usize| {
-        let along = places.iter().map(|(_, coordinates)| coordinates[*dimension]);
+        let along = vertices.iter().map(|(_, coordinates)| coordinates[*dimension]);
         along.clone().max().unwrap_or(0) - along.min().unwrap_or(0)
     };
     // Of equally long sides the first, which is the slowest.
     let longest = (0..dimensions).rev().max_by_key(length).unwrap_or(0);
-    places.sort_by(|(one_place, one), (other_place, other)| {
-        (one.get(longest), one_place).cmp(&(other.get(longest), other_place))
+    vertices.sort_by(|(one_vertex, one), (other_vertex, other)| {
+        (one.get(longest), one_vertex).cmp(&(other.get(longest), other_vertex))
     });
-    let (left, right) = places.split_at_mut(first as usize);
+    let (left, right) = vertices.split_at_mut(first as usize);
     cut(left, &capacities[..split], nodes);
     cut(right, &capacities[split..], nodes);
 }

@@ -1,4 +1,4 @@
-//! Which process takes which place of a topology, so that neighbours share a node where they can: `reorder` (MPI-5.0 §8.4).
+//! Which process takes which vertex of a topology, so that neighbours share a node where they can: `reorder` (MPI-5.0 §8.4).
 //!
 //! Everything here is a pure function of the neighbourhood and of the nodes that the processes run on. All processes of a communicator
 //! compute it for themselves and find the same.
@@ -11,33 +11,33 @@ use core::cmp::Reverse;
 use super::Grid;
 use super::grid_orders::{bisected, orders};
 
-/// Steps of the search for exchanges that pay, at most: each looks at one neighbour of one place.
+/// Steps of the search for exchanges that pay, at most: each looks at one neighbour of one vertex.
 const SEARCH_STEPS_MAX: u64 = 1 << 21;
 
-/// The node of a place that none has yet.
+/// The node of a vertex that none has yet.
 const NOBODY: u32 = u32::MAX;
 
-/// Who is whose neighbour, and how much that counts; between two places both directions together.
+/// Who is whose neighbour, and how much that counts; between two vertices both directions together.
 #[derive(Clone, Debug)]
 pub struct Neighbourhood {
-    /// Where the neighbours of each place begin; one more at the end.
+    /// Where the neighbours of each vertex begin; one more at the end.
     first: Vec<usize>,
     neighbours: Vec<(u32, u64)>,
 }
 
 impl Neighbourhood {
-    /// That of `places` places and edges between them, each with its weight. Edges from a place to itself do not count.
+    /// That of `vertices` vertices and edges between them, each with its weight. Edges from a vertex to itself do not count.
     ///
     /// # Panics
-    /// An edge leads to a place that is none.
-    pub fn new(places: u32, edges: impl Iterator<Item = (u32, u32, u64)>) -> Self {
+    /// An edge leads to a vertex that is none.
+    pub fn new(vertices: u32, edges: impl Iterator<Item = (u32, u32, u64)>) -> Self {
         let mut all = Vec::new();
         for (from, to, weight) in edges.filter(|(from, to, _)| from != to) {
-            assert!(from < places && to < places, "an edge from {from} to {to} among {places} places");
+            assert!(from < vertices && to < vertices, "an edge from {from} to {to} among {vertices} vertices");
             all.extend([(from, to, weight), (to, from, weight)]);
         }
         all.sort_unstable();
-        // What leads to the same place counts together.
+        // What leads to the same vertex counts together.
         all.dedup_by(|next, kept| {
             let same = (next.0, next.1) == (kept.0, kept.1);
             if same {
@@ -45,7 +45,7 @@ impl Neighbourhood {
             }
             same
         });
-        let first = (0..=places).map(|place| all.partition_point(|(from, ..)| *from < place)).collect();
+        let first = (0..=vertices).map(|vertex| all.partition_point(|(from, ..)| *from < vertex)).collect();
         Self { first, neighbours: all.into_iter().map(|(_, to, weight)| (to, weight)).collect() }
     }
 
@@ -54,28 +54,28 @@ impl Neighbourhood {
         Self::new(grid.size(), grid.edges().map(|(from, to)| (from, to, 1)))
     }
 
-    /// Number of places.
-    pub fn places(&self) -> u32 {
+    /// Number of vertices.
+    pub fn vertices(&self) -> u32 {
         (self.first.len() - 1) as u32
     }
 
-    fn of(&self, place: u32) -> &[(u32, u64)] {
-        &self.neighbours[self.first[place as usize]..self.first[place as usize + 1]]
+    fn of(&self, vertex: u32) -> &[(u32, u64)] {
+        &self.neighbours[self.first[vertex as usize]..self.first[vertex as usize + 1]]
     }
 
-    /// What the edges between different nodes weigh together; `nodes` says for each place who has it.
+    /// What the edges between different nodes weigh together; `nodes` says for each vertex who has it.
     pub fn crossing(&self, nodes: &[u32]) -> u64 {
-        let crosses = |place: u32, other: u32| place < other && nodes[place as usize] != nodes[other as usize];
-        let of_place = |place: u32| self.of(place).iter().filter(move |(other, _)| crosses(place, *other));
-        (0..self.places()).flat_map(of_place).fold(0, |sum, (_, weight)| sum.saturating_add(*weight))
+        let crosses = |vertex: u32, other: u32| vertex < other && nodes[vertex as usize] != nodes[other as usize];
+        let of_vertex = |vertex: u32| self.of(vertex).iter().filter(move |(other, _)| crosses(vertex, *other));
+        (0..self.vertices()).flat_map(of_vertex).fold(0, |sum, (_, weight)| sum.saturating_add(*weight))
     }
 }
 
-/// For each place of a grid the process that gets it, by its rank; `nodes` names the node of each rank, any numbers. As many processes as
-/// places. Whoever can stay where it is does, and all do unless less is then left between nodes.
+/// For each vertex of a grid the process that gets it, by its rank; `nodes` names the node of each rank, any numbers. As many processes as
+/// vertices. Whoever can stay where it is does, and all do unless less is then left between nodes.
 ///
 /// # Panics
-/// There are not as many processes as places.
+/// There are not as many processes as vertices.
 pub fn place_grid(grid: &Grid, nodes: &[u32]) -> Vec<u32> {
     let neighbourhood = Neighbourhood::of_grid(grid);
     let nodes = named_by_appearance(nodes);
@@ -85,10 +85,10 @@ pub fn place_grid(grid: &Grid, nodes: &[u32]) -> Vec<u32> {
     place(&neighbourhood, &nodes, &capacities, candidates)
 }
 
-/// The same for places with any neighbours.
+/// The same for vertices with any neighbours.
 ///
 /// # Panics
-/// There are not as many processes as places.
+/// There are not as many processes as vertices.
 pub fn place_graph(neighbourhood: &Neighbourhood, nodes: &[u32]) -> Vec<u32> {
     let nodes = named_by_appearance(nodes);
     let capacities = capacities(&nodes);
@@ -101,7 +101,7 @@ fn place(
     capacities: &[u32],
     candidates: impl Iterator<Item = Vec<u32>>,
 ) -> Vec<u32> {
-    assert_eq!(nodes.len(), neighbourhood.places() as usize, "a process for each place");
+    assert_eq!(nodes.len(), neighbourhood.vertices() as usize, "a process for each vertex");
     let stay = || (0..nodes.len() as u32).collect();
     let now = neighbourhood.crossing(nodes);
     // Nothing to gain where all share a node, or no two of them do.
@@ -137,32 +137,32 @@ fn capacities(nodes: &[u32]) -> Vec<u32> {
     capacities
 }
 
-/// The node of each place when the nodes are filled one after the other along `order`.
+/// The node of each vertex when the nodes are filled one after the other along `order`.
 fn fill(order: &[u32], capacities: &[u32]) -> Vec<u32> {
     let mut nodes = vec![0; order.len()];
     let owners = (0..).zip(capacities).flat_map(|(node, capacity)| core::iter::repeat_n(node, *capacity as usize));
-    order.iter().zip(owners).for_each(|(place, node)| nodes[*place as usize] = node);
+    order.iter().zip(owners).for_each(|(vertex, node)| nodes[*vertex as usize] = node);
     nodes
 }
 
-/// The node of each place when every node grows from one place, always by the one that leaves least between it and the others.
+/// The node of each vertex when every node grows from one vertex, always by the one that leaves least between it and the others.
 fn grown(neighbourhood: &Neighbourhood, capacities: &[u32]) -> Vec<u32> {
-    let places = neighbourhood.places();
-    let mut nodes = vec![NOBODY; places as usize];
-    let mut seeds = 0..places;
+    let vertices = neighbourhood.vertices();
+    let mut nodes = vec![NOBODY; vertices as usize];
+    let mut seeds = 0..vertices;
     for (node, capacity) in (0..).zip(capacities) {
-        // How much each place would add to the edges that leave this node; what a heap holds may be out of date.
+        // How much each vertex would add to the edges that leave this node; what a heap holds may be out of date.
         let mut adds: BTreeMap<u32, i128> = BTreeMap::new();
         let mut heap: BinaryHeap<(Reverse<i128>, Reverse<u32>)> = BinaryHeap::new();
         for _ in 0..*capacity {
-            let is_free = |place: &u32| nodes[*place as usize] == NOBODY;
+            let is_free = |vertex: &u32| nodes[*vertex as usize] == NOBODY;
             let mut nearest = core::iter::from_fn(|| heap.pop());
-            let next = nearest.find(|(added, place)| is_free(&place.0) && adds.get(&place.0) == Some(&added.0));
-            // Where nobody is near, anybody will do: there are as many places as room for them.
-            let place = next.map(|(_, place)| place.0).or_else(|| seeds.find(is_free));
-            let place = place.expect("a place for each process");
-            nodes[place as usize] = node;
-            for (other, weight) in neighbourhood.of(place).iter().filter(|(other, _)| nodes[*other as usize] == NOBODY)
+            let next = nearest.find(|(added, vertex)| is_free(&vertex.0) && adds.get(&vertex.0) == Some(&added.0));
+            // Where nobody is near, anybody will do: there are as many vertices as room for them.
+            let vertex = next.map(|(_, vertex)| vertex.0).or_else(|| seeds.find(is_free));
+            let vertex = vertex.expect("a vertex for each process");
+            nodes[vertex as usize] = node;
+            for (other, weight) in neighbourhood.of(vertex).iter().filter(|(other, _)| nodes[*other as usize] == NOBODY)
             {
                 let all = || neighbourhood.of(*other).iter().map(|(_, weight)| i128::from(*weight)).sum();
                 let added = adds.entry(*other).or_insert_with(all);
@@ -174,16 +174,16 @@ fn grown(neighbourhood: &Neighbourhood, capacities: &[u32]) -> Vec<u32> {
     nodes
 }
 
-/// Exchanges the nodes of two places as long as that leaves less between nodes, within a limit.
+/// Exchanges the nodes of two vertices as long as that leaves less between nodes, within a limit.
 fn exchange(neighbourhood: &Neighbourhood, nodes: &mut [u32]) {
     let mut steps = 0;
     let mut improved = true;
     while improved && steps < SEARCH_STEPS_MAX {
         improved = false;
-        for place in 0..neighbourhood.places() {
+        for vertex in 0..neighbourhood.vertices() {
             steps += 1;
-            if let Some(other) = best_exchange(neighbourhood, nodes, place, &mut steps) {
-                nodes.swap(place as usize, other as usize);
+            if let Some(other) = best_exchange(neighbourhood, nodes, vertex, &mut steps) {
+                nodes.swap(vertex as usize, other as usize);
                 improved = true;
             }
             if steps >= SEARCH_STEPS_MAX {
@@ -193,33 +193,33 @@ fn exchange(neighbourhood: &Neighbourhood, nodes: &mut [u32]) {
     }
 }
 
-/// The place that is better exchanged with `place` than any other, if there is one: among those next to the neighbours of `place`
+/// The vertex that is better exchanged with `vertex` than any other, if there is one: among those next to the neighbours of `vertex`
 /// that have another node, since all others gain less.
-fn best_exchange(neighbourhood: &Neighbourhood, nodes: &[u32], place: u32, steps: &mut u64) -> Option<u32> {
-    let own = nodes[place as usize];
+fn best_exchange(neighbourhood: &Neighbourhood, nodes: &[u32], vertex: u32, steps: &mut u64) -> Option<u32> {
+    let own = nodes[vertex as usize];
     let mut best: Option<(i128, u32)> = None;
     let mut look = |other: u32| {
         let node = nodes[other as usize];
         if node == own {
             return;
         }
-        *steps += (neighbourhood.of(place).len() + neighbourhood.of(other).len()) as u64;
-        let gain = gain(neighbourhood, nodes, place, other);
+        *steps += (neighbourhood.of(vertex).len() + neighbourhood.of(other).len()) as u64;
+        let gain = gain(neighbourhood, nodes, vertex, other);
         if gain > 0 && best.is_none_or(|(best, _)| gain > best) {
             best = Some((gain, other));
         }
     };
-    for (neighbour, _) in neighbourhood.of(place).iter().filter(|(neighbour, _)| nodes[*neighbour as usize] != own) {
+    for (neighbour, _) in neighbourhood.of(vertex).iter().filter(|(neighbour, _)| nodes[*neighbour as usize] != own) {
         look(*neighbour);
-        neighbourhood.of(*neighbour).iter().filter(|(other, _)| *other != place).for_each(|(other, _)| look(*other));
+        neighbourhood.of(*neighbour).iter().filter(|(other, _)| *other != vertex).for_each(|(other, _)| look(*other));
     }
     best.map(|(_, other)| other)
 }
 
-/// How much less is between nodes when two places exchange theirs.
+/// How much less is between nodes when two vertices exchange theirs.
 fn gain(neighbourhood: &Neighbourhood, nodes: &[u32], one: u32, other: u32) -> i128 {
-    let moves = |place: u32, to: u32, partner: u32| {
-        let from = nodes[place as usize];
+    let moves = |vertex: u32, to: u32, partner: u32| {
+        let from = nodes[vertex as usize];
         let value = |(neighbour, weight): &(u32, u64)| match nodes[*neighbour as usize] {
             // They stay apart, whoever is where.
             _ if *neighbour == partner => 0,
@@ -227,12 +227,12 @@ fn gain(neighbourhood: &Neighbourhood, nodes: &[u32], one: u32, other: u32) -> i
             node if node == from => -i128::from(*weight),
             _ => 0,
         };
-        neighbourhood.of(place).iter().map(value).sum::<i128>()
+        neighbourhood.of(vertex).iter().map(value).sum::<i128>()
     };
     moves(one, nodes[other as usize], other) + moves(other, nodes[one as usize], one)
 }
 
-/// The process for each place, where `old` says the node of each process and `new` that of each place. Whoever has its place on the
+/// The process for each vertex, where `old` says the node of each process and `new` that of each vertex. Whoever has its vertex on the
 /// right node stays; the others come in the order of their ranks.
 fn members(old: &[u32], new: &[u32]) -> Vec<u32> {
     let mut movers: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -241,9 +241,9 @@ fn members(old: &[u32], new: &[u32]) -> Vec<u32> {
             movers.entry(*node).or_default().push(rank as u32);
         }
     }
-    let member = |(place, node): (usize, &u32)| match old[place] == *node {
-        true => place as u32,
-        false => movers.get_mut(node).and_then(Vec::pop).expect("a node has as many places as processes"),
+    let member = |(vertex, node): (usize, &u32)| match old[vertex] == *node {
+        true => vertex as u32,
+        false => movers.get_mut(node).and_then(Vec::pop).expect("a node has as many vertices as processes"),
     };
     new.iter().enumerate().map(member).collect()
 }

@@ -9,7 +9,7 @@ pub struct Piece {
     pub number: Number,
     /// Which transmission of it; 1: the first.
     pub transmission: u8,
-    /// The place of that among all transmissions of its way, modulo 256.
+    /// The number of that among all transmissions of its path, modulo 256.
     pub order: u8,
     /// What the packet's payload is.
     pub channel: Channel,

@@ -315,7 +315,7 @@ impl Running<'_> {
         for (number, step) in schedule.steps().enumerate() {
             let waits_for =
                 |earlier: usize| earlier == number || before[number][earlier / 64] >> (earlier % 64) & 1 == 1;
-            let places = |slice: Option<&Slice>| {
+            let touched = |slice: Option<&Slice>| {
                 let slice = slice.filter(|slice| slice.buffer != Buffer::Send);
                 let addresses = slice.map(|slice| self.process.addresses(*slice)).unwrap_or_default();
                 addresses
@@ -324,14 +324,14 @@ impl Running<'_> {
                     .collect::<Vec<_>>()
             };
             let (read, written) = step.slices();
-            for place in places(read) {
-                let ordered = writers.get(&place).is_none_or(|&writer| waits_for(writer));
+            for byte in touched(read) {
+                let ordered = writers.get(&byte).is_none_or(|&writer| waits_for(writer));
                 assert!(ordered, "{}: {step:?} reads what another step may be writing", self.label);
-                readers.entry(place).or_default().push(number);
+                readers.entry(byte).or_default().push(number);
             }
-            for place in places(written) {
-                let ordered = writers.insert(place, number).is_none_or(waits_for)
-                    && readers.remove(&place).is_none_or(|readers| readers.into_iter().all(waits_for));
+            for byte in touched(written) {
+                let ordered = writers.insert(byte, number).is_none_or(waits_for)
+                    && readers.remove(&byte).is_none_or(|readers| readers.into_iter().all(waits_for));
                 assert!(ordered, "{}: {step:?} writes what another step may be using", self.label);
             }
         }

@@ -490,8 +490,8 @@ fn allgather_in_two_levels_collects_everywhere() {
 }
 
 fn allgather_cases(size: u32, name: &str, schedule: impl Fn(&Allgather) -> Schedule) {
-    for (count, places) in COUNTS.into_iter().flat_map(|count| [(count, 0), (count, 1), (count, 2)]) {
-        let label = format!("allgather {name} of {count} in {size}, in place {places}");
+    for (count, in_place_where) in COUNTS.into_iter().flat_map(|count| [(count, 0), (count, 1), (count, 2)]) {
+        let label = format!("allgather {name} of {count} in {size}, in place {in_place_where}");
         if !is_played(&label) {
             continue;
         }
@@ -501,7 +501,7 @@ fn allgather_cases(size: u32, name: &str, schedule: impl Fn(&Allgather) -> Sched
             let own = pattern(rank as u64, 4 * count);
             let (of_send, send_count) = described(rank, count);
             let (of_receive, receive_count) = described(rank + 1, count);
-            let in_place = in_place_at(places, rank);
+            let in_place = in_place_at(in_place_where, rank);
             let mut receive = space(&of_receive, receive_count * size as u64);
             let (mut send, mut items) = (Memory::default(), Items::default());
             if in_place {
@@ -524,8 +524,8 @@ fn allgather_cases(size: u32, name: &str, schedule: impl Fn(&Allgather) -> Sched
 #[test]
 fn allgatherv_collects_everywhere() {
     for (size, algorithm) in sizes().flat_map(|size| ALLGATHER.map(|algorithm| (size, algorithm))) {
-        for (scheme, places) in (0..2).flat_map(|scheme| [(scheme, 0), (scheme, 1), (scheme, 2)]) {
-            let label = format!("allgatherv {algorithm:?} of {scheme} in {size}, in place {places}");
+        for (scheme, in_place_where) in (0..2).flat_map(|scheme| [(scheme, 0), (scheme, 1), (scheme, 2)]) {
+            let label = format!("allgatherv {algorithm:?} of {scheme} in {size}, in place {in_place_where}");
             if !is_played(&label) {
                 continue;
             }
@@ -537,7 +537,7 @@ fn allgatherv_collects_everywhere() {
                 let (of_receive, _) = described(rank + 1, 0);
                 let counts = counts_of(&of_receive, &lengths);
                 let displacements = displacements(&counts, &of_receive);
-                let in_place = in_place_at(places, rank);
+                let in_place = in_place_at(in_place_where, rank);
                 let receive = Blocks { counts: &counts, displacements: &displacements, item_size: of_receive.size() };
                 let send = if in_place { Items::default() } else { of_send.items(send_count) };
                 let arguments = Allgatherv { rank, size, send, receive, in_place };

@@ -20,7 +20,7 @@ enum Form {
 
 const FORMS: [Form; 5] = [Form::Allgather, Form::Allgatherv, Form::Alltoall, Form::Alltoallv, Form::Alltoallw];
 
-/// Items of 4 bytes that travel from place `at` of process `from`.
+/// Items of 4 bytes that travel from index `at` of process `from`.
 fn items(form: Form, from: u32, at: usize) -> u64 {
     match form {
         Form::Allgather | Form::Alltoall => 3,
@@ -31,8 +31,8 @@ fn items(form: Form, from: u32, at: usize) -> u64 {
 
 /// What they are.
 fn content(form: Form, from: u32, at: usize) -> Vec<u8> {
-    let place = if matches!(form, Form::Allgather | Form::Allgatherv) { 0 } else { at as u64 };
-    pattern(u64::from(from) * 1000 + place, 4 * items(form, from, at))
+    let index = if matches!(form, Form::Allgather | Form::Allgatherv) { 0 } else { at as u64 };
+    pattern(u64::from(from) * 1000 + index, 4 * items(form, from, at))
 }
 
 /// Blocks of these numbers of items, and the memory that they are in: of these contents, or with room for them.
@@ -46,13 +46,13 @@ struct Side {
 impl Side {
     fn new(form: Form, rank: u32, counts: Vec<u64>) -> Self {
         let all = types();
-        let kind = |place: usize| {
-            all[if form == Form::Alltoallw { place + rank as usize } else { rank as usize } % all.len()].clone()
+        let kind = |index: usize| {
+            all[if form == Form::Alltoallw { index + rank as usize } else { rank as usize } % all.len()].clone()
         };
         let types: Vec<Type> = (0..counts.len()).map(kind).collect();
         let consecutive = matches!(form, Form::Allgather | Form::Alltoall);
         let at =
-            |place: usize| if consecutive { place as i64 * 3 * types[place].extent } else { place as i64 * 20_000 };
+            |index: usize| if consecutive { index as i64 * 3 * types[index].extent } else { index as i64 * 20_000 };
         let at = (0..counts.len()).map(at).collect();
         Self { sizes: vec![4; counts.len()], types, counts, at }
     }
@@ -72,13 +72,13 @@ impl Side {
         }
     }
 
-    fn memory(&self, contents: impl Fn(usize) -> Option<Vec<u8>>, same_place: bool) -> Memory {
+    fn memory(&self, contents: impl Fn(usize) -> Option<Vec<u8>>, same_index: bool) -> Memory {
         let mut memory = Memory::default();
-        for place in 0..self.counts.len() {
-            let at = if same_place { 0 } else { self.at[place] };
-            match contents(place) {
-                Some(bytes) => memory.put(&self.types[place], at, self.counts[place], &bytes),
-                None => memory.allow(&self.types[place], at, self.counts[place]),
+        for index in 0..self.counts.len() {
+            let at = if same_index { 0 } else { self.at[index] };
+            match contents(index) {
+                Some(bytes) => memory.put(&self.types[index], at, self.counts[index], &bytes),
+                None => memory.allow(&self.types[index], at, self.counts[index]),
             }
         }
         memory
@@ -92,7 +92,7 @@ struct Lists {
     destinations: Vec<Option<u32>>,
 }
 
-/// Runs one operation in a graph; `arrives(rank, place)` tells which block of whom belongs at a place of the receive buffer.
+/// Runs one operation in a graph; `arrives(rank, index)` tells which block of whom belongs at an index of the receive buffer.
 fn check(
     label: &str,
     form: Form,
@@ -104,7 +104,7 @@ fn check(
     for (rank, of) in (0..).zip(lists) {
         let sent = (0..of.destinations.len()).map(|at| items(form, rank, at)).collect();
         let send = Side::new(form, rank, sent);
-        let received = |place| arrives(rank, place).map_or(3, |(from, at)| items(form, from, at));
+        let received = |index| arrives(rank, index).map_or(3, |(from, at)| items(form, from, at));
         let receive = Side::new(form, rank + 1, (0..of.sources.len()).map(received).collect());
         let arguments = NeighbourExchange {
             rank,
@@ -117,7 +117,7 @@ fn check(
         let same = matches!(form, Form::Allgather | Form::Allgatherv);
         let sent = send.memory(|at| Some(content(form, rank, at)), same);
         let room = receive.memory(|_| None, false);
-        expected.push(receive.memory(|place| arrives(rank, place).map(|(from, at)| content(form, from, at)), false));
+        expected.push(receive.memory(|index| arrives(rank, index).map(|(from, at)| content(form, from, at)), false));
         let first = |side: &Side| side.types.first().cloned().unwrap_or_else(Type::bytes);
         let (send_type, receive_type) = (first(&send), first(&receive));
         let mut process = Process::new(neighbour_exchange(&arguments), (sent, &send_type), (room, &receive_type));
@@ -146,9 +146,9 @@ fn neighbours_in_any_graph_get_each_others_blocks() {
         edges.sort_by_key(|(from, to)| (chance[(from * size + to) as usize], *from));
         edges.iter().for_each(|(from, to)| lists[*to as usize].sources.push(Some(*from)));
         for form in FORMS {
-            let arrives = |rank: u32, place: usize| {
-                let from = lists[rank as usize].sources[place]?;
-                let before = lists[rank as usize].sources[..place].iter().filter(|other| **other == Some(from)).count();
+            let arrives = |rank: u32, index: usize| {
+                let from = lists[rank as usize].sources[index]?;
+                let before = lists[rank as usize].sources[..index].iter().filter(|other| **other == Some(from)).count();
                 let destinations = lists[from as usize].destinations.iter().enumerate();
                 let mut to_rank = destinations.filter(|(_, to)| **to == Some(rank)).map(|(at, _)| at);
                 Some((from, to_rank.nth(before)?))
@@ -173,10 +173,10 @@ fn neighbours_in_a_grid_get_what_was_sent_their_way() {
         let of = |rank| Lists { sources: neighbours(rank), destinations: neighbours(rank) };
         let lists: Vec<Lists> = (0..grid.size()).map(of).collect();
         for form in FORMS {
-            let arrives = |rank: u32, place: usize| {
-                let (below, above) = grid.shift(rank, place / 2, 1);
-                let from = if place.is_multiple_of(2) { below } else { above };
-                from.map(|from| (from, place ^ 1))
+            let arrives = |rank: u32, index: usize| {
+                let (below, above) = grid.shift(rank, index / 2, 1);
+                let from = if index.is_multiple_of(2) { below } else { above };
+                from.map(|from| (from, index ^ 1))
             };
             check(&format!("{form:?} in {dimensions:?}"), form, &lists, true, arrives);
         }
@@ -197,7 +197,7 @@ fn groups_exchange_blocks_with_each_other() {
                     if is_first { (number, first, second, first) } else { (number - first, second, first, 0) };
                 let all = 0..remote_size as usize;
                 let send = Side::new(form, number, all.clone().map(|at| items(form, number, at)).collect());
-                let received = |place: usize| items(form, others + place as u32, rank as usize);
+                let received = |index: usize| items(form, others + index as u32, rank as usize);
                 let receive = Side::new(form, number + 1, all.map(received).collect());
                 let arguments = ExchangeBetween {
                     rank,
@@ -210,7 +210,7 @@ fn groups_exchange_blocks_with_each_other() {
                 let same = matches!(form, Form::Allgather | Form::Allgatherv);
                 let sent = send.memory(|at| Some(content(form, number, at)), same);
                 let room = receive.memory(|_| None, false);
-                let arrived = |place: usize| Some(content(form, others + place as u32, rank as usize));
+                let arrived = |index: usize| Some(content(form, others + index as u32, rank as usize));
                 expected.push(receive.memory(arrived, false));
                 let schedule = exchange_between(&arguments);
                 let mut process = Process::new(schedule, (sent, &send.types[0]), (room, &receive.types[0]));

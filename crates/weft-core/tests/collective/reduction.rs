@@ -170,14 +170,14 @@ fn for_all(
         {
             for (kind, count) in some_types(size).into_iter().flat_map(|kind| COUNTS.map(|count| (kind.clone(), count)))
             {
-                for places in 0..3 {
-                    let label = format!("{name}, {op_name}, {count} in {size}, in place {places}, {kind:?}");
+                for in_place_where in 0..3 {
+                    let label = format!("{name}, {op_name}, {count} in {size}, in place {in_place_where}, {kind:?}");
                     if !is_played(&label) {
                         continue;
                     }
                     let (mut processes, mut expected) = (Vec::new(), Vec::new());
                     for rank in 0..size {
-                        let in_place = in_place_at(places, rank);
+                        let in_place = in_place_at(in_place_where, rank);
                         let arguments = Allreduce { rank, size, items: kind.items(count), commutative, in_place };
                         let own = contribution(rank, count);
                         processes.push(process(&kind, schedule(&arguments), &own, count, in_place));
@@ -213,16 +213,16 @@ fn a_long_allreduce_through_shared_memory_is_cut_into_segments() {
 
 /// Of so many bytes, in so many phases.
 fn long_allreduce(algorithm: AllreduceAlgorithm, cases: &[(u32, u32)], (bytes, phases): (u64, u32), types: usize) {
-    for &(size, places) in cases {
+    for &(size, in_place_where) in cases {
         for (op, commutative, name) in operations() {
             // So many items of less extent would overlap.
             let kinds = some_types(size).into_iter().filter(|kind| kind.extent.unsigned_abs() >= kind.size());
             for kind in kinds.take(types) {
                 let count = bytes / kind.size();
-                let label = format!("long allreduce {algorithm:?}, {name}, {size} ranks, {places}, {kind:?}");
+                let label = format!("long allreduce {algorithm:?}, {name}, {size} ranks, {in_place_where}, {kind:?}");
                 let (mut processes, mut expected) = (Vec::new(), Vec::new());
                 for rank in 0..size {
-                    let in_place = in_place_at(places, rank);
+                    let in_place = in_place_at(in_place_where, rank);
                     let arguments = Allreduce { rank, size, items: kind.items(count), commutative, in_place };
                     let schedule = allreduce_with(&arguments, algorithm);
                     assert_eq!(schedule.phases, phases, "{label}");
@@ -405,13 +405,13 @@ fn allreduce_gives_all_the_same_bits() {
     for (size, algorithm) in
         sizes().flat_map(|size| allreduce_algorithms().into_iter().map(move |algorithm| (size, algorithm)))
     {
-        for (count, places) in [1, 7, 40].into_iter().flat_map(|count| [(count, 0), (count, 1), (count, 2)]) {
+        for (count, in_place_where) in [1, 7, 40].into_iter().flat_map(|count| [(count, 0), (count, 1), (count, 2)]) {
             let label = format!("allreduce {algorithm:?} of {count} in {size}");
             if !is_played(&label) {
                 continue;
             }
             let of = |rank: u32| {
-                let (items, in_place) = (kind.items(count), in_place_at(places, rank));
+                let (items, in_place) = (kind.items(count), in_place_at(in_place_where, rank));
                 let arguments = Allreduce { rank, size, items, commutative: true, in_place };
                 process(kind, allreduce_with(&arguments, algorithm), &contribution(rank, count), count, in_place)
             };
@@ -444,7 +444,7 @@ const REDUCE_SCATTER: [ReduceScatterAlgorithm; 3] =
 fn reduce_scatter_case(
     label: &str,
     kind: &Type,
-    (op, places): (Op, u32),
+    (op, in_place_where): (Op, u32),
     counts: &[u64],
     schedule: impl Fn(u32, bool) -> Schedule,
 ) {
@@ -453,7 +453,7 @@ fn reduce_scatter_case(
     let all = naive(op, 0..size, total);
     let (mut processes, mut expected) = (Vec::new(), Vec::new());
     for rank in 0..size {
-        let in_place = in_place_at(places, rank);
+        let in_place = in_place_at(in_place_where, rank);
         let count = counts[rank as usize];
         let start = counts[..rank as usize].iter().sum::<u64>();
         let own = contribution(rank, total);
@@ -472,17 +472,24 @@ fn reduce_scatter_block_gives_each_its_block() {
             for (kind, count) in
                 some_types(size).into_iter().flat_map(|kind| [0, 1, 3].map(|count| (kind.clone(), count)))
             {
-                for places in 0..3 {
-                    let label =
-                        format!("reduce_scatter_block {algorithm:?}, {name}, {count} in {size}, {places}, {kind:?}");
+                for in_place_where in 0..3 {
+                    let label = format!(
+                        "reduce_scatter_block {algorithm:?}, {name}, {count} in {size}, {in_place_where}, {kind:?}"
+                    );
                     if !is_played(&label) {
                         continue;
                     }
-                    reduce_scatter_case(&label, &kind, (op, places), &vec![count; size as usize], |rank, in_place| {
-                        let items = kind.items(count);
-                        let arguments = ReduceScatterBlock { rank, size, items, commutative, in_place };
-                        reduce_scatter_block_with(&arguments, algorithm)
-                    });
+                    reduce_scatter_case(
+                        &label,
+                        &kind,
+                        (op, in_place_where),
+                        &vec![count; size as usize],
+                        |rank, in_place| {
+                            let items = kind.items(count);
+                            let arguments = ReduceScatterBlock { rank, size, items, commutative, in_place };
+                            reduce_scatter_block_with(&arguments, algorithm)
+                        },
+                    );
                 }
             }
         }
@@ -497,12 +504,14 @@ fn reduce_scatter_gives_each_its_block_of_any_length() {
         for ((op, commutative, name), counts) in
             operations().into_iter().flat_map(|operation| [(operation, &uneven), (operation, &one)])
         {
-            for (kind, places) in some_types(size).into_iter().flat_map(|kind| [0, 1, 2].map(|p| (kind.clone(), p))) {
-                let label = format!("reduce_scatter {algorithm:?}, {name}, {counts:?}, {places}, {kind:?}");
+            for (kind, in_place_where) in
+                some_types(size).into_iter().flat_map(|kind| [0, 1, 2].map(|p| (kind.clone(), p)))
+            {
+                let label = format!("reduce_scatter {algorithm:?}, {name}, {counts:?}, {in_place_where}, {kind:?}");
                 if !is_played(&label) {
                     continue;
                 }
-                reduce_scatter_case(&label, &kind, (op, places), counts, |rank, in_place| {
+                reduce_scatter_case(&label, &kind, (op, in_place_where), counts, |rank, in_place| {
                     let shape = kind.shape();
                     reduce_scatter_with(&ReduceScatter { rank, size, counts, shape, commutative, in_place }, algorithm)
                 });

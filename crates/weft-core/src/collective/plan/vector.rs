@@ -53,8 +53,11 @@ impl Vector {
     pub(in crate::collective) fn part(self, range: Range<u64>) -> Part {
         let offset = self.base + range.start as i64 * self.extent;
         let slice = Slice { buffer: self.buffer, offset, count: range.end - range.start, kind: self.kind };
-        let place = |item: u64| self.origin + item * self.item_size;
-        Part { slice, span: if self.buffer == Buffer::Send { (0, 0) } else { (place(range.start), place(range.end)) } }
+        let offset = |item: u64| self.origin + item * self.item_size;
+        Part {
+            slice,
+            span: if self.buffer == Buffer::Send { (0, 0) } else { (offset(range.start), offset(range.end)) },
+        }
     }
 
     /// The vector that begins at item `first` of this one.

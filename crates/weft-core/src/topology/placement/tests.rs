@@ -103,11 +103,11 @@ fn a_large_grid_takes_no_time_to_speak_of() {
     assert!(after == 512 * 48 && before > after, "{before} {after}");
 }
 
-/// All ways to deal the places to two nodes.
+/// All ways to deal the vertices to two nodes.
 fn least_crossing(neighbourhood: &Neighbourhood, first: u32) -> u64 {
-    let places = neighbourhood.places();
-    let all = (0..1_u32 << places).filter(|mask| mask.count_ones() == first);
-    let nodes = all.map(|mask| (0..places).map(|place| mask >> place & 1).collect::<Vec<u32>>());
+    let vertices = neighbourhood.vertices();
+    let all = (0..1_u32 << vertices).filter(|mask| mask.count_ones() == first);
+    let nodes = all.map(|mask| (0..vertices).map(|vertex| mask >> vertex & 1).collect::<Vec<u32>>());
     nodes.map(|nodes| neighbourhood.crossing(&nodes)).min().unwrap_or(0)
 }
 
@@ -131,7 +131,7 @@ fn small_grids_on_two_nodes_are_as_good_as_can_be() {
 }
 
 proptest! {
-    /// Whatever the grid and the nodes: everybody has one place, and no more is between nodes than before.
+    /// Whatever the grid and the nodes: everybody has one vertex, and no more is between nodes than before.
     #[test]
     fn no_grid_gets_worse(
         sizes in prop::collection::vec((1_u32..7, any::<bool>()), 0..4),
@@ -145,13 +145,13 @@ proptest! {
 
     #[test]
     fn no_graph_gets_worse(
-        places in 1_u32..40,
+        vertices in 1_u32..40,
         edges in prop::collection::vec((0_u32..40, 0_u32..40, 0_u64..9), 0..120),
         seed in prop::collection::vec(0_u32..5, 1..40),
     ) {
-        let edges = edges.into_iter().map(|(from, to, weight)| (from % places, to % places, weight));
-        let neighbourhood = Neighbourhood::new(places, edges);
-        let nodes: Vec<u32> = seed.iter().cycle().take(places as usize).copied().collect();
+        let edges = edges.into_iter().map(|(from, to, weight)| (from % vertices, to % vertices, weight));
+        let neighbourhood = Neighbourhood::new(vertices, edges);
+        let nodes: Vec<u32> = seed.iter().cycle().take(vertices as usize).copied().collect();
         let (before, after) = before_and_after(&neighbourhood, &nodes, &place_graph(&neighbourhood, &nodes));
         prop_assert!(after <= before);
     }
