@@ -108,8 +108,8 @@ fn packets(file: &[u8]) -> Vec<(u32, u32, usize, Vec<u8>)> {
 
 #[test]
 fn what_is_sent_and_received_is_in_the_file_as_soon_as_the_link_is_idle() {
-    let place = TestDirectory::new("idle");
-    let recorder = Recorder::create(&place.file(), Box::new(|why| panic!("{why}"))).unwrap();
+    let directory = TestDirectory::new("idle");
+    let recorder = Recorder::create(&directory.file(), Box::new(|why| panic!("{why}"))).unwrap();
     let mut link = Capture::new(Mirror::default(), &recorder, ends());
     let to = ends()[1][0].peer;
     link.send(&to, &packet(1, 60)).unwrap();
@@ -119,7 +119,7 @@ fn what_is_sent_and_received_is_in_the_file_as_soon_as_the_link_is_idle() {
     assert_eq!((receive_packets(&mut link, &mut |_| received += 1, 64), received), (4, 4));
     assert_eq!(receive_packets(&mut link, &mut |_| received += 1, 64), 0);
 
-    let found = packets(&fs::read(place.file()).unwrap());
+    let found = packets(&fs::read(directory.file()).unwrap());
     let shape: Vec<_> =
         found.iter().map(|(interface, flags, whole, kept)| (*interface, *flags, *whole, kept.len())).collect();
     let once = |flags| [60, 1000, 1000, 30].map(|n| (0, flags, 42 + n, 42 + n.min(PACKET_BYTES_MAX)));
@@ -128,25 +128,25 @@ fn what_is_sent_and_received_is_in_the_file_as_soon_as_the_link_is_idle() {
     assert_eq!(found[4].3[26..38], [10, 0, 0, 2, 10, 0, 0, 1, 7, 0xd0, 3, 0xe8], "theirs come from there");
     assert_eq!(found[4].3[42..], packet(1, 60));
     use std::os::unix::fs::PermissionsExt;
-    assert_eq!(fs::metadata(place.file()).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::metadata(directory.file()).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
 #[test]
 fn a_packet_that_claims_an_unknown_sender_is_captured_as_from_nowhere() {
-    let place = TestDirectory::new("unknown");
-    let recorder = Recorder::create(&place.file(), Box::new(|why| panic!("{why}"))).unwrap();
+    let directory = TestDirectory::new("unknown");
+    let recorder = Recorder::create(&directory.file(), Box::new(|why| panic!("{why}"))).unwrap();
     let mut link = Capture::new(Mirror(VecDeque::from([packet(7, 40), vec![1, 2]])), &recorder, ends());
     receive_packets(&mut link, &mut |_| {}, 64);
     receive_packets(&mut link, &mut |_| {}, 64);
-    let found = packets(&fs::read(place.file()).unwrap());
+    let found = packets(&fs::read(directory.file()).unwrap());
     assert_eq!(found.len(), 2);
     assert!(found.iter().all(|(_, _, _, kept)| kept[26..34] == [0; 8]));
 }
 
 #[test]
 fn the_latest_packets_are_kept_in_two_files() {
-    let place = TestDirectory::new("turns");
-    let recorder = Recorder::with_limit(&place.file(), Box::new(|why| panic!("{why}")), 10_000).unwrap();
+    let directory = TestDirectory::new("turns");
+    let recorder = Recorder::with_limit(&directory.file(), Box::new(|why| panic!("{why}")), 10_000).unwrap();
     let mut link = Capture::new(Mirror::default(), &recorder, ends());
     let to = ends()[1][0].peer;
     for i in 0..200 {
@@ -161,21 +161,22 @@ fn the_latest_packets_are_kept_in_two_files() {
         assert!(file.len() < 11_000, "{} bytes", file.len());
         packets(&file).iter().map(|packet| packet.3[142]).collect::<Vec<u8>>()
     };
-    let before = numbers(&place.0.join("0.pcapng.1"));
-    let now = numbers(&place.file());
+    let before = numbers(&directory.0.join("0.pcapng.1"));
+    let now = numbers(&directory.file());
     assert!(before.len() > 20 && !before.contains(&0));
     assert_eq!(
         [before, now].concat().iter().rev().take(40).rev().copied().collect::<Vec<_>>(),
         (160..200).collect::<Vec<_>>()
     );
-    assert_eq!(fs::read_dir(&place.0).unwrap().count(), 2);
+    assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 2);
 }
 
 #[test]
 fn a_full_disk_is_told_once_and_the_link_works_on() {
-    let place = TestDirectory::new("full");
+    let directory = TestDirectory::new("full");
     let (tell, told) = mpsc::channel();
-    let recorder = Recorder::create(&place.file(), Box::new(move |why| tell.send(why.to_owned()).unwrap())).unwrap();
+    let recorder =
+        Recorder::create(&directory.file(), Box::new(move |why| tell.send(why.to_owned()).unwrap())).unwrap();
     recorder.lock().unwrap().file = Some(fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
     let mut link = Capture::new(Mirror::default(), &recorder, ends());
     let mut received = 0;

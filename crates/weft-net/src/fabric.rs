@@ -153,10 +153,10 @@ pub fn consider(settings: &Settings) -> Result<Considered, Error> {
     let lists = offers(library, settings)?;
     let offers: Vec<Offer> = lists.iter().flat_map(Offers::iter).map(|(offer, _)| offer).collect();
     let (chosen, left_out) = match choose(settings, &offers) {
-        Ok(Choice { rails, left_out }) => (Ok(rails.iter().map(|rail| rail.place).collect()), left_out),
+        Ok(Choice { rails, left_out }) => (Ok(rails.iter().map(|rail| rail.index).collect()), left_out),
         Err(error) => (Err(error.to_string()), None),
     };
-    let placement = match chosen.as_ref().map(|places: &Vec<usize>| &offers[places[0]]) {
+    let placement = match chosen.as_ref().map(|indices: &Vec<usize>| &offers[indices[0]]) {
         Ok(offer) if offer.kind != Kind::Ordered => Err("it does not keep the order of messages"),
         Ok(_) if settings.without_placement => Err("WEFT_FABRIC_PLACEMENT or WEFT_SEALED says so"),
         Ok(offer) if Offers::placing(library, offer).is_none() => Err("it has no remote writes (FI_RMA)"),
@@ -263,7 +263,7 @@ impl Fabric {
         let all: Vec<Offer> = lists.iter().flat_map(Offers::iter).map(|(offer, _)| offer).collect();
         let rails = choose(settings, &all)?.rails;
         let open = |(chosen, number): (&choice::Rail, u8)| {
-            let offer = lists.iter().flat_map(Offers::iter).nth(chosen.place).expect("it is one of them");
+            let offer = lists.iter().flat_map(Offers::iter).nth(chosen.index).expect("it is one of them");
             Self::open_on(library, settings, offer, number, chosen.rail)
         };
         rails.iter().take(most).zip(0..).map(open).collect()

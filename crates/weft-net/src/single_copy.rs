@@ -173,7 +173,7 @@ unsafe fn copy(direction: Direction, pid: i32, local: &[Local], remote: &[Remote
     Ok(())
 }
 
-/// A place in a list of runs.
+/// A position in a list of runs.
 struct Cursor {
     run: usize,
     offset: usize,

@@ -326,9 +326,9 @@ impl Udp {
                 return count;
             }
         }
-        for place in self.connected.places().into_iter().flatten() {
-            let count = self.fetch_from(Source::Peers(place), limit);
-            self.connected.looked(place, count > 0);
+        for index in self.connected.where_to_look().into_iter().flatten() {
+            let count = self.fetch_from(Source::Peers(index), limit);
+            self.connected.looked(index, count > 0);
             if count > 0 {
                 self.groups.looked(false);
                 return count;
@@ -346,7 +346,7 @@ impl Udp {
 
     fn fetch_from(&mut self, source: Source, limit: usize) -> usize {
         let socket = match source {
-            Source::Peers(place) => place.map_or(&self.socket, |place| self.connected.socket(place)),
+            Source::Peers(index) => index.map_or(&self.socket, |index| self.connected.socket(index)),
             Source::Groups => match self.groups.socket() {
                 Some(socket) => socket,
                 None => return 0,

@@ -10,14 +10,14 @@ use crate::sys;
 /// Descriptors one call can watch.
 pub const FDS_MAX: usize = 16;
 
-/// A set of descriptors by their place in the list given to [`wait`].
+/// A set of descriptors by their index in the list given to [`wait`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ready(pub u32);
 
 impl Ready {
-    /// Whether the descriptor at `place` is ready (readable, writable if asked for, hung up, or broken).
-    pub fn has(self, place: usize) -> bool {
-        place < FDS_MAX && self.0 & (1 << place) != 0
+    /// Whether the descriptor at `index` is ready (readable, writable if asked for, hung up, or broken).
+    pub fn has(self, index: usize) -> bool {
+        index < FDS_MAX && self.0 & (1 << index) != 0
     }
 
     /// Whether the time ran out, or a signal came, and nothing is ready.
@@ -60,9 +60,9 @@ pub fn wait(fds: &[(RawFd, Interest)], timeout: Option<Duration>) -> io::Result<
         Err(cause) => return Err(cause),
     }
     let mut ready = 0;
-    for (place, slot) in polled[..fds.len()].iter().enumerate() {
+    for (index, slot) in polled[..fds.len()].iter().enumerate() {
         if slot.revents != 0 {
-            ready |= 1 << place;
+            ready |= 1 << index;
         }
     }
     Ok(Ready(ready))

@@ -225,8 +225,8 @@ fn two() -> [(Xdp, Address); 2] {
     let links = [open("d1"), open("d1")];
     let ports = links.each_ref().map(|link| own(link).port).to_vec();
     let members: Vec<_> = links.into_iter().enumerate().collect();
-    let members = members.into_iter().map(|(place, link)| {
-        let group = Group { key: "test".into(), place, ports: ports.clone() };
+    let members = members.into_iter().map(|(member, link)| {
+        let group = Group { key: "test".into(), member, ports: ports.clone() };
         std::thread::spawn(move || {
             let address = own(&link);
             (Xdp::open(link, &group).map_err(|refused| refused.why.unwrap()).unwrap(), address.into())
@@ -271,20 +271,20 @@ fn role_watches_members() {
         return;
     }
     let mut members: Vec<Role> =
-        ["0", "1"].into_iter().map(|place| Role::start("role_is_a_member", &[("PLACE", place)])).collect();
+        ["0", "1"].into_iter().map(|member| Role::start("role_is_a_member", &[("MEMBER", member)])).collect();
     let addresses: Vec<String> = members.iter_mut().map(Role::hear).collect();
     members.iter_mut().for_each(|member| member.tell(&addresses.join(" ")));
     members.iter_mut().for_each(|member| assert_eq!(member.hear(), "open"));
     let mut states = vec![if has_program("d1") { "attached" } else { "gone" }];
     let mut near = open("d0");
     let mac = Ethernet::card(&open("d1")).address.mac;
-    let mut greet = |place: usize, member: &mut Role| {
-        let to = EthernetAddress { mac, port: addresses[place].parse().unwrap() };
+    let mut greet = |number: usize, member: &mut Role| {
+        let to = EthernetAddress { mac, port: addresses[number].parse().unwrap() };
         member.tell("receive");
         near.send(&to.into(), b"hello").unwrap();
         assert_eq!(member.hear(), "hello by AF_XDP");
     };
-    members.iter_mut().enumerate().for_each(|(place, member)| greet(place, member));
+    members.iter_mut().enumerate().for_each(|(number, member)| greet(number, member));
     // The one that has made everything goes first.
     members[0].kill();
     greet(1, &mut members[1]);
@@ -307,7 +307,7 @@ fn role_is_a_member() {
     let link = open("d1");
     say(&own(&link).port.to_string());
     let ports = listen().split(' ').map(|port| port.parse().unwrap()).collect();
-    let group = Group { key: "test".into(), place: variable("PLACE").parse().unwrap(), ports };
+    let group = Group { key: "test".into(), member: variable("MEMBER").parse().unwrap(), ports };
     let mut link = Xdp::open(link, &group).map_err(|refused| refused.why.unwrap()).unwrap();
     say("open");
     while listen() == "receive" {

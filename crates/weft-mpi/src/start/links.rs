@@ -32,9 +32,9 @@ impl Opened {
         self.udp.is_some() || !self.fabric.is_empty() || self.verbs.is_some() || !self.raw.is_empty()
     }
 
-    /// The name of the carrier of frames on the interface at this place.
-    pub(super) fn frames_on(place: usize) -> CarrierId {
-        CarrierId(place as u8)
+    /// The name of the carrier of frames on the interface at this index.
+    pub(super) fn frames_on(index: usize) -> CarrierId {
+        CarrierId(index as u8)
     }
 
     /// The name of the carrier for bulk data: UDP, or what is in its place.

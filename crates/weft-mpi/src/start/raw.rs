@@ -36,7 +36,7 @@ impl Host<'_> {
         let members: Vec<(u32, u16)> = self.locals.iter().filter_map(at_same).collect();
         Group {
             key: self.key.clone(),
-            place: members.iter().position(|(rank, _)| *rank == self.rank).unwrap_or(0),
+            member: members.iter().position(|(rank, _)| *rank == self.rank).unwrap_or(0),
             ports: members.iter().map(|(_, port)| *port).collect(),
         }
     }

@@ -210,7 +210,7 @@ fn share_ring(socket: BorrowedFd<'_>, frame_size: usize, frames: usize) -> io::R
     // SAFETY: struct tpacket_req has these four words.
     check(unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, PACKET_RX_RING, pointer, size) })?;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: the kernel chooses the place; the socket has a ring of exactly this length.
+    // SAFETY: the kernel chooses the address; the socket has a ring of exactly this length.
     let ring = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, libc::MAP_SHARED, socket.as_raw_fd(), 0) };
     match NonNull::new(ring.cast::<u8>()) {
         Some(ring) if ring.as_ptr().cast() != libc::MAP_FAILED => Ok(ring),

@@ -21,7 +21,7 @@ pub(super) struct Choice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rail {
     /// Of the offers.
-    pub(super) place: usize,
+    pub(super) index: usize,
     /// Which of the interfaces that are offered; without addresses of IP, the how many-th endpoint.
     pub(super) rail: u8,
 }
@@ -48,7 +48,7 @@ pub(super) fn choose(settings: &Settings, offers: &[Offer]) -> Result<Choice, Er
     let names = Names::parse(settings);
     // The library puts its faster providers first.
     let first = offers.iter().position(fits);
-    if let Some(first) = first.filter(|place| offers[*place].address.is_none()) {
+    if let Some(first) = first.filter(|index| offers[*index].address.is_none()) {
         return Ok(limit(on_devices(offers, first, &names), offers, &names));
     }
     let wanted = udp::Settings { interfaces: settings.interfaces.clone(), packet_size_max: None };
@@ -74,38 +74,38 @@ fn on_interfaces(offers: &[Offer], first: usize, candidates: &[Candidate]) -> Ve
     let mut rails: Vec<Rail> = Vec::new();
     for candidate in candidates {
         let is_same = |offer: &Offer| is_like(offer, &offers[first]) && offer.address == Some(candidate.ip);
-        let place = offers.iter().position(is_same);
+        let index = offers.iter().position(is_same);
         let is_free = rails.iter().all(|taken| taken.rail != candidate.rail);
-        rails.extend(place.filter(|_| is_free).map(|place| Rail { place, rail: candidate.rail }));
+        rails.extend(index.filter(|_| is_free).map(|index| Rail { index, rail: candidate.rail }));
     }
     rails
 }
 
 /// What the provider of the first offer has on each device, in the order of the library, or in that in which they are named.
 fn on_devices(offers: &[Offer], first: usize, names: &Names<'_>) -> Vec<Rail> {
-    let mut places: Vec<usize> = Vec::new();
-    for (place, offer) in offers.iter().enumerate() {
-        let is_new = places.iter().all(|taken| offers[*taken].domain != offer.domain);
+    let mut indices: Vec<usize> = Vec::new();
+    for (index, offer) in offers.iter().enumerate() {
+        let is_new = indices.iter().all(|taken| offers[*taken].domain != offer.domain);
         if is_like(offer, &offers[first]) && is_new && !names.but.contains(&offer.domain.as_str()) {
-            places.push(place);
+            indices.push(index);
         }
     }
-    let named = |name: &&str| places.iter().copied().find(|place| offers[*place].domain == *name);
+    let named = |name: &&str| indices.iter().copied().find(|index| offers[*index].domain == *name);
     let named: Vec<usize> = names.only.iter().filter_map(named).collect();
     // Names of interfaces that are no devices of this provider are for other links.
-    let places = if named.is_empty() { places } else { named };
-    let places = if places.is_empty() { vec![first] } else { places };
-    places.into_iter().zip(0..).map(|(place, rail)| Rail { place, rail }).collect()
+    let indices = if named.is_empty() { indices } else { named };
+    let indices = if indices.is_empty() { vec![first] } else { indices };
+    indices.into_iter().zip(0..).map(|(index, rail)| Rail { index, rail }).collect()
 }
 
 /// Reliable messages in order are carried by a connection, which has one endpoint, unless several interfaces are asked for by name: then by a flow
 /// over all of them.
 fn limit(mut rails: Vec<Rail>, offers: &[Offer], names: &Names<'_>) -> Choice {
     let there = rails.len();
-    let is_connection = offers[rails[0].place].kind == Kind::Ordered && names.only.len() < 2;
+    let is_connection = offers[rails[0].index].kind == Kind::Ordered && names.only.len() < 2;
     rails.truncate(if is_connection { 1 } else { RAILS_MAX });
     let left_out = (is_connection && there > 1).then(|| {
-        let named: Vec<&str> = rails.iter().map(|rail| offers[rail.place].domain.as_str()).collect();
+        let named: Vec<&str> = rails.iter().map(|rail| offers[rail.index].domain.as_str()).collect();
         format!(
             "only {} of {there} devices is used, since a connection is quicker than a flow over several; who names them in \
              WEFT_INTERFACE has all of them, and is spared when one fails",
@@ -164,7 +164,7 @@ mod tests {
         ];
         let choose = |offers: &[Offer], provider: Option<&str>| {
             let chosen = super::choose(&settings(provider, None), offers).ok()?;
-            Some(offers[chosen.rails[0].place].provider.clone())
+            Some(offers[chosen.rails[0].index].provider.clone())
         };
         assert_eq!(choose(&offers, None).as_deref(), Some("udp"), "datagrams, on the interface that UDP would take");
         assert_eq!(choose(&offers[..3], None).as_deref(), Some("tcp"));
@@ -183,7 +183,7 @@ mod tests {
             let choice = super::choose(&settings(None, interfaces), &offers).expect("a choice");
             let rails: Vec<u8> = choice.rails.iter().map(|rail| rail.rail).collect();
             assert!(rails.iter().copied().eq(0..rails.len() as u8));
-            let domains: Vec<String> = choice.rails.iter().map(|rail| offers[rail.place].domain.clone()).collect();
+            let domains: Vec<String> = choice.rails.iter().map(|rail| offers[rail.index].domain.clone()).collect();
             (domains.join(" "), choice.left_out.is_some())
         };
         assert_eq!(choose(Kind::Datagrams, None), ("d0 d1 d2".into(), false));
@@ -203,6 +203,6 @@ mod tests {
             offer("efa", "d3", Kind::Datagrams, None),
         ];
         let choice = choose(&settings(None, None), &offers).expect("a choice");
-        assert_eq!(choice.rails, [Rail { place: 0, rail: 0 }, Rail { place: 3, rail: 1 }]);
+        assert_eq!(choice.rails, [Rail { index: 0, rail: 0 }, Rail { index: 3, rail: 1 }]);
     }
 }

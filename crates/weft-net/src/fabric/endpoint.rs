@@ -707,14 +707,14 @@ impl Endpoint {
 
     /// Whether the completion is that of a packet that arrived.
     fn complete(&mut self, entry: &CqEntry, on_packet: &mut dyn FnMut(&[u8])) -> bool {
-        if let Some(place) = self.sends.place(entry.context) {
+        if let Some(place) = self.sends.index_of(entry.context) {
             self.end_send(place);
             return false;
         }
         if self.end_access(entry.context, true).is_some() {
             return false;
         }
-        let Some(place) = self.receives.place(entry.context) else { return false };
+        let Some(place) = self.receives.index_of(entry.context) else { return false };
         let prefix = self.prefix.received;
         let length = entry.len.min(prefix + self.packet_size).saturating_sub(prefix);
         // SAFETY: the provider has given this packet back, which has room for the prefix and so many bytes, all of them initialised.
@@ -733,7 +733,7 @@ impl Endpoint {
         }
         self.errors += 1;
         let error = i64::from(entry.err);
-        match (self.sends.place(entry.context), self.receives.place(entry.context)) {
+        match (self.sends.index_of(entry.context), self.receives.index_of(entry.context)) {
             (Some(place), _) => {
                 self.last_error = Some(("fi_send", error));
                 if let Some(peer) = self.peers.get_mut(self.owners[place]) {

@@ -42,22 +42,22 @@ impl Packets {
         (self.memory.as_ptr().cast_const().cast(), self.layout.size())
     }
 
-    pub(super) fn at(&self, place: usize) -> *mut u8 {
-        assert!(place < self.count, "a packet that is not there");
+    pub(super) fn at(&self, index: usize) -> *mut u8 {
+        assert!(index < self.count, "a packet that is not there");
         // SAFETY: behind the contexts there are so many packets.
-        unsafe { self.memory.as_ptr().add(self.count * CONTEXT_BYTES + place * self.stride) }
+        unsafe { self.memory.as_ptr().add(self.count * CONTEXT_BYTES + index * self.stride) }
     }
 
-    pub(super) fn context(&self, place: usize) -> *mut c_void {
-        assert!(place < self.count, "a packet that is not there");
+    pub(super) fn context(&self, index: usize) -> *mut c_void {
+        assert!(index < self.count, "a packet that is not there");
         // SAFETY: there are so many contexts.
-        unsafe { self.memory.as_ptr().add(place * CONTEXT_BYTES) }.cast()
+        unsafe { self.memory.as_ptr().add(index * CONTEXT_BYTES) }.cast()
     }
 
-    /// The place of a context; none if it is of the other direction.
-    pub(super) fn place(&self, context: *mut c_void) -> Option<usize> {
+    /// The index of a context; none if it is of the other direction.
+    pub(super) fn index_of(&self, context: *mut c_void) -> Option<usize> {
         let offset = (context as usize).checked_sub(self.memory.as_ptr() as usize)?;
-        Some(offset / CONTEXT_BYTES).filter(|place| *place < self.count)
+        Some(offset / CONTEXT_BYTES).filter(|index| *index < self.count)
     }
 
     pub(super) fn description(&self) -> *mut c_void {

@@ -17,7 +17,7 @@ use super::api::{
 use super::packets::Packets;
 use crate::carrier::{Registration, RemoteMemory};
 
-/// Regions that may be exposed at a time: a receive that finds no place among them is sent packets.
+/// Regions that may be exposed at a time: a receive that finds no room among them is sent packets.
 const EXPOSURES_MAX: usize = 4096;
 /// Keys that are tried for a region: one that is taken already is a coincidence of 64 bits.
 const KEYS_TRIED: u32 = 4;
@@ -146,26 +146,26 @@ impl Placing {
         // SAFETY: the provider has made it, if it is not null.
         let key = unsafe { made.as_ref() }?.key;
         let address = if self.registration & FI_MR_VIRT_ADDR != 0 { memory.0 as u64 } else { 0 };
-        let place = match self.free_exposures.pop() {
-            Some(place) => {
-                self.exposures[place as usize] = made;
-                place
+        let index = match self.free_exposures.pop() {
+            Some(index) => {
+                self.exposures[index as usize] = made;
+                index
             }
             None => {
                 self.exposures.push(made);
                 self.exposures.len() as u32 - 1
             }
         };
-        Some((Registration(place), RemoteMemory { key, address }))
+        Some((Registration(index), RemoteMemory { key, address }))
     }
 
     /// No access that begins from now on succeeds.
-    pub(super) fn conceal(&mut self, Registration(place): Registration) {
-        let Some(exposed) = self.exposures.get_mut(place as usize) else { return };
+    pub(super) fn conceal(&mut self, Registration(index): Registration) {
+        let Some(exposed) = self.exposures.get_mut(index as usize) else { return };
         let exposed = std::mem::replace(exposed, ptr::null_mut());
         if !exposed.is_null() {
             close(exposed);
-            self.free_exposures.push(place);
+            self.free_exposures.push(index);
         }
     }
 
@@ -182,20 +182,20 @@ impl Placing {
         there: RemoteMemory,
         number: u64,
     ) -> Option<isize> {
-        let place = self.free.pop()?;
+        let index = self.free.pop()?;
         let mut registered = ptr::null_mut();
         if self.registration & FI_MR_LOCAL != 0 {
             let right = if access == Access::Write { FI_WRITE } else { FI_READ };
             // SAFETY: as promised.
             registered = unsafe { self.register((domain, ep), memory, right) };
             if registered.is_null() {
-                self.free.push(place);
+                self.free.push(index);
                 return Some(-(libc::ENOMEM as isize));
             }
         }
         // SAFETY: an open registration.
         let described = unsafe { registered.as_ref() }.map_or(ptr::null_mut(), |registered| registered.desc);
-        let context = self.contexts.context(place);
+        let context = self.contexts.context(index);
         // SAFETY: the endpoint was opened for this, so it has these functions; the memory and the context stay.
         let code = unsafe {
             let rma = &*(*ep).rma;
@@ -206,9 +206,9 @@ impl Placing {
             }
         };
         if code == 0 {
-            self.under_way[place] = Some(UnderWay { number, access, to, registered });
+            self.under_way[index] = Some(UnderWay { number, access, to, registered });
         } else {
-            self.free.push(place);
+            self.free.push(index);
             if !registered.is_null() {
                 close(registered);
             }
@@ -218,12 +218,12 @@ impl Placing {
 
     /// The access of this context is over, and was one to this peer and of this kind; none if it is no access.
     pub(super) fn end(&mut self, context: *mut c_void, succeeded: bool) -> Option<(usize, Access)> {
-        let place = self.contexts.place(context)?;
-        let UnderWay { number, access, to, registered } = self.under_way[place].take()?;
+        let index = self.contexts.index_of(context)?;
+        let UnderWay { number, access, to, registered } = self.under_way[index].take()?;
         if !registered.is_null() {
             close(registered);
         }
-        self.free.push(place);
+        self.free.push(index);
         if succeeded {
             self.done.push_back(number);
         }
@@ -358,10 +358,10 @@ mod tests {
     fn memory_that_was_freed_and_mapped_again_is_written_and_an_earlier_key_leads_nowhere() {
         let Some((mut near, mut far, to)) = pair() else { return };
         let source = Mapped::new(std::ptr::null_mut());
-        let (mut place, mut earlier) = (std::ptr::null_mut(), None);
+        let (mut index, mut earlier) = (std::ptr::null_mut(), None);
         for round in 1..20_u8 {
-            let there = Mapped::new(place);
-            place = there.0;
+            let there = Mapped::new(index);
+            index = there.0;
             let (exposure, target) = far.register(&there.data(), BYTES as u64).expect("a registration");
             assert_ne!(Some(target.key), earlier.map(|earlier: RemoteMemory| earlier.key));
             source.fill(round);
@@ -379,7 +379,7 @@ mod tests {
             far.deregister(exposure);
             earlier = Some(target);
         }
-        let there = Mapped::new(place);
+        let there = Mapped::new(index);
         there.fill(7);
         start(&mut near, &to, &source.data(), earlier.expect("a key"), 2000, false);
         // The provider may tell of it only once it finds the connection closed.

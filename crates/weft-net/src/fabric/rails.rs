@@ -78,12 +78,12 @@ impl Carrier for FabricRails {
         let (mut packets, count) = (0, self.endpoints.len());
         // Each look begins with another one, so that none goes short.
         let first = self.looks as usize % count.max(1);
-        for place in (first..count).chain(0..first) {
-            let in_vain = &mut self.in_vain[place];
+        for rail in (first..count).chain(0..first) {
+            let in_vain = &mut self.in_vain[rail];
             if packets >= limit || !is_due(*in_vain, self.looks) {
                 continue;
             }
-            let found = self.endpoints[place].receive(on_arrival, limit - packets);
+            let found = self.endpoints[rail].receive(on_arrival, limit - packets);
             *in_vain = if found > 0 { 0 } else { in_vain.saturating_add(1) };
             packets += found;
         }

@@ -183,7 +183,7 @@ pub fn pair_rails(own: &[Candidate], peer: &[Candidate], first: bool) -> Result<
             }
         }
     }
-    fitting.sort_by_key(|(fit, pair, places)| (Reverse(*fit), Reverse(pair.speed()), *places));
+    fitting.sort_by_key(|(fit, pair, indices)| (Reverse(*fit), Reverse(pair.speed()), *indices));
     let mut pairs: Vec<Pair> = Vec::new();
     for (fit, pair, _) in fitting {
         let is_free = pairs.iter().all(|taken| taken.own.rail != pair.own.rail && taken.peer.rail != pair.peer.rail);
@@ -310,7 +310,7 @@ impl Selection {
     }
 
     /// How an interface stands among those that are asked for; none if it is not.
-    fn place(&self, interface: &Interface) -> Option<usize> {
+    fn position(&self, interface: &Interface) -> Option<usize> {
         self.only.iter().position(|term| term.fits(interface))
     }
 }
@@ -389,14 +389,14 @@ fn rank(all: &mut [Considered], interfaces: &[Interface], selection: &Selection)
     let mut order: Vec<(usize, Reverse<u32>, u32)> = Vec::new();
     for (one, interface) in all.iter().zip(interfaces).filter(|(one, _)| one.verdict.is_ok()) {
         let Interface { index, speed, .. } = *interface;
-        let place = selection.place(interface).unwrap_or(0);
+        let position = selection.position(interface).unwrap_or(0);
         debug_assert!(one.interface == interface.name, "both lists have the same order");
         if order.iter().all(|known| known.2 != index) {
-            order.push((place, Reverse(speed), index));
+            order.push((position, Reverse(speed), index));
         }
     }
     // Sorting keeps the order of those that are equal.
-    order.sort_by_key(|(place, speed, _)| (*place, *speed));
+    order.sort_by_key(|(position, speed, _)| (*position, *speed));
     for candidate in all.iter_mut().filter_map(|one| one.verdict.as_mut().ok()) {
         let rail = order.iter().position(|(_, _, index)| *index == candidate.interface);
         candidate.rail = rail.unwrap_or(0) as u8;
@@ -443,7 +443,7 @@ fn refusal(interface: &Interface, selection: &Selection) -> Option<String> {
         return Some("WEFT_INTERFACE excludes it".into());
     }
     if !selection.only.is_empty() {
-        return selection.place(interface).is_none().then(|| "WEFT_INTERFACE does not name it".into());
+        return selection.position(interface).is_none().then(|| "WEFT_INTERFACE does not name it".into());
     }
     let private = PRIVATE_BRIDGES.iter().find(|bridge| interface.name.starts_with(**bridge))?;
     Some(format!("it looks like a bridge for containers or virtual machines ({private}…)"))

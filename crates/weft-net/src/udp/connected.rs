@@ -53,10 +53,10 @@ impl Connected {
     /// The socket for a peer.
     #[inline]
     pub(super) fn to(&mut self, peer: &SocketAddr) -> SocketIndex {
-        let place = self.lines.iter().position(|line| line.to == *peer)?;
-        let sent = &mut self.lines[place].sent;
+        let index = self.lines.iter().position(|line| line.to == *peer)?;
+        let sent = &mut self.lines[index].sent;
         *sent = sent.saturating_add(1);
-        Some(place)
+        Some(index)
     }
 
     #[cfg(test)]
@@ -65,8 +65,8 @@ impl Connected {
     }
 
     #[inline]
-    pub(super) fn socket(&self, place: usize) -> &UdpSocket {
-        &self.lines[place].socket
+    pub(super) fn socket(&self, index: usize) -> &UdpSocket {
+        &self.lines[index].socket
     }
 
     /// A packet for a peer without a socket of its own; whether it should get one.
@@ -123,7 +123,7 @@ impl Connected {
 
     /// Where to look, in this order: where something was found last, and elsewhere in turn.
     #[inline]
-    pub(super) fn places(&mut self) -> [Option<SocketIndex>; 2] {
+    pub(super) fn where_to_look(&mut self) -> [Option<SocketIndex>; 2] {
         if self.lines.is_empty() || self.looks_after_change > 0 {
             return [Some(None), None];
         }
@@ -133,7 +133,7 @@ impl Connected {
         }
         // All but the hot one in turn; 0 is the shared one.
         let (hot, each) =
-            (self.hot.map_or(0, |place| place + 1), if self.quiet >= QUIET_LOOKS { OTHERS_EVERY } else { 2 });
+            (self.hot.map_or(0, |index| index + 1), if self.quiet >= QUIET_LOOKS { OTHERS_EVERY } else { 2 });
         let nth = (self.turn / each) as usize % self.lines.len();
         let other = (nth + usize::from(nth >= hot)).checked_sub(1);
         // Where there is always something, others come first now and then.
@@ -142,11 +142,11 @@ impl Connected {
 
     /// What a look brought.
     #[inline]
-    pub(super) fn looked(&mut self, place: SocketIndex, found: bool) {
+    pub(super) fn looked(&mut self, index: SocketIndex, found: bool) {
         self.looks_after_change = if found { self.looks_after_change.saturating_sub(1) } else { 0 };
-        match (place == self.hot, found) {
+        match (index == self.hot, found) {
             (true, _) => {}
-            (false, true) => (self.hot, self.quiet) = (place, 0),
+            (false, true) => (self.hot, self.quiet) = (index, 0),
             (false, false) => self.quiet = self.quiet.saturating_add(1),
         }
     }

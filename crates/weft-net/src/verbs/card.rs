@@ -46,7 +46,7 @@ impl Card {
         let packet_size = packet_size.parse().map_err(|_| wrong())?;
         let token = u64::from_str_radix(token, 16).map_err(|_| wrong())?;
         let rails = udp::Card::decode(rails).map_err(|_| wrong())?.candidates;
-        let are_numbered = rails.iter().zip(0..).all(|(one, place)| one.rail == place && one.port != 0);
+        let are_numbered = rails.iter().zip(0..).all(|(one, index)| one.rail == index && one.port != 0);
         let fits = usize::from(packet_size) >= udp::PACKET_SIZE_MIN && (1..=RAILS_MAX).contains(&rails.len());
         (fits && are_numbered).then_some(Self { rails, token, places, packet_size }).ok_or_else(wrong)
     }

@@ -183,11 +183,11 @@ impl Controls {
         if self.0.contains(&kind) {
             return;
         }
-        let place = match kind.needs_credit() {
+        let index = match kind.needs_credit() {
             true => self.0.len(),
             false => self.0.iter().position(|other| other.needs_credit()).unwrap_or(self.0.len()),
         };
-        self.0.insert(place, kind);
+        self.0.insert(index, kind);
     }
 
     /// What leaves next.

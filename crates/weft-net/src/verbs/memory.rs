@@ -16,7 +16,7 @@ use super::local::{Local, Locals, Registrar, Right};
 use super::monitor::Monitor;
 use crate::carrier::{Registration, RemoteMemory};
 
-/// Regions that may be exposed at a time: a receive that finds no place among them is sent packets.
+/// Regions that may be exposed at a time: a receive that finds no room among them is sent packets.
 const EXPOSURES_MAX: usize = 4096;
 /// Accesses to memory of peers that may be under way.
 pub(super) const ACCESSES_MAX: usize = 64;
@@ -107,17 +107,17 @@ impl Packets {
         self.count
     }
 
-    pub(super) fn at(&self, place: usize) -> *mut u8 {
-        assert!(place < self.count, "a packet that is not there");
+    pub(super) fn at(&self, index: usize) -> *mut u8 {
+        assert!(index < self.count, "a packet that is not there");
         // SAFETY: there are so many packets.
-        unsafe { self.memory.as_ptr().add(place * self.stride) }
+        unsafe { self.memory.as_ptr().add(index * self.stride) }
     }
 
     /// The first `length` bytes of a packet, for the device.
-    pub(super) fn piece(&self, place: usize, length: usize) -> Piece {
+    pub(super) fn piece(&self, index: usize, length: usize) -> Piece {
         let length = length.min(self.stride) as u32;
         // SAFETY: an open registration.
-        Piece { address: self.at(place) as u64, length, lkey: unsafe { (*self.registered).lkey } }
+        Piece { address: self.at(index) as u64, length, lkey: unsafe { (*self.registered).lkey } }
     }
 }
 
@@ -258,30 +258,30 @@ impl Placing {
         }?;
         // SAFETY: it has just been made.
         let key = u64::from(unsafe { (*made).rkey });
-        let place = match self.free_exposures.pop() {
-            Some(place) => {
-                self.exposures[place as usize] = made;
-                place
+        let index = match self.free_exposures.pop() {
+            Some(index) => {
+                self.exposures[index as usize] = made;
+                index
             }
             None => {
                 self.exposures.push(made);
                 self.exposures.len() as u32 - 1
             }
         };
-        Ok((Registration(place), RemoteMemory { key, address: memory.0 as u64 }))
+        Ok((Registration(index), RemoteMemory { key, address: memory.0 as u64 }))
     }
 
     /// No access that begins from now on succeeds.
-    pub(super) fn conceal(&mut self, Registration(place): Registration) {
-        let Some(exposed) = self.exposures.get_mut(place as usize) else { return };
+    pub(super) fn conceal(&mut self, Registration(index): Registration) {
+        let Some(exposed) = self.exposures.get_mut(index as usize) else { return };
         let exposed = std::mem::replace(exposed, ptr::null_mut());
         if !exposed.is_null() {
             deregister(self.library, exposed);
-            self.free_exposures.push(place);
+            self.free_exposures.push(index);
         }
     }
 
-    /// Makes room for an access: its place, and its memory as the device is told of it. `None`: there is no room now.
+    /// Makes room for an access: its index, and its memory as the device is told of it. `None`: there is no room now.
     ///
     /// # Safety
     /// The memory stays until the access is complete, or its peer lost.
@@ -291,31 +291,31 @@ impl Placing {
         access: Access,
         memory: (*mut u8, usize),
     ) -> io::Result<Option<(usize, Piece)>> {
-        let Some(place) = self.free.pop() else { return Ok(None) };
+        let Some(index) = self.free.pop() else { return Ok(None) };
         if memory.1 <= SMALL
-            && let Some(piece) = self.begin_small(place, (peer, number), access, memory)
+            && let Some(piece) = self.begin_small(index, (peer, number), access, memory)
         {
-            return Ok(Some((place, piece)));
+            return Ok(Some((index, piece)));
         }
         let right = if access == Access::Write { Right::Read } else { self.reads_into };
         let range = memory.0 as u64..memory.0 as u64 + memory.1 as u64;
         let (local, registered) = match self.locals.begin(range, right) {
             Ok(begun) => begun,
             Err(error) => {
-                self.free.push(place);
+                self.free.push(index);
                 return Err(error);
             }
         };
         // SAFETY: it is open as long as it is used.
         let lkey = unsafe { (*registered).lkey };
-        self.under_way[place] = Some(UnderWay { number, peer, memory: Memory::Registered(local) });
-        Ok(Some((place, Piece { address: memory.0 as u64, length: memory.1 as u32, lkey })))
+        self.under_way[index] = Some(UnderWay { number, peer, memory: Memory::Registered(local) });
+        Ok(Some((index, Piece { address: memory.0 as u64, length: memory.1 as u32, lkey })))
     }
 
     /// The same by way of our own memory; `None`: there is none.
     fn begin_small(
         &mut self,
-        place: usize,
+        index: usize,
         (peer, number): (usize, u64),
         access: Access,
         (bytes, length): (*mut u8, usize),
@@ -326,36 +326,36 @@ impl Placing {
         let small = self.small.get_or_insert_with(make).as_ref()?;
         let memory = match access {
             Access::Write => {
-                // SAFETY: whoever calls `begin` has promised that the memory is there; the place is free, so the device has nothing of it, and that much fits.
-                unsafe { ptr::copy_nonoverlapping(bytes, small.at(place), length) };
+                // SAFETY: whoever calls `begin` has promised that the memory is there; the index is free, so the device has nothing of it, and that much fits.
+                unsafe { ptr::copy_nonoverlapping(bytes, small.at(index), length) };
                 Memory::Copied
             }
             Access::Read => Memory::Awaited(bytes, length),
         };
-        self.under_way[place] = Some(UnderWay { number, peer, memory });
-        Some(small.piece(place, length))
+        self.under_way[index] = Some(UnderWay { number, peer, memory });
+        Some(small.piece(index, length))
     }
 
     /// Whose memory an access is to that is under way.
-    pub(super) fn peer_of(&self, place: usize) -> Option<usize> {
-        Some(self.under_way.get(place)?.as_ref()?.peer)
+    pub(super) fn peer_of(&self, index: usize) -> Option<usize> {
+        Some(self.under_way.get(index)?.as_ref()?.peer)
     }
 
-    /// The access at this place is over: its peer, if there was one.
-    /// The access at this place is over, if there is one.
-    pub(super) fn end(&mut self, place: usize, succeeded: bool) {
-        let Some(UnderWay { number, memory, .. }) = self.under_way.get_mut(place).and_then(Option::take) else {
+    /// The access at this index is over: its peer, if there was one.
+    /// The access at this index is over, if there is one.
+    pub(super) fn end(&mut self, index: usize, succeeded: bool) {
+        let Some(UnderWay { number, memory, .. }) = self.under_way.get_mut(index).and_then(Option::take) else {
             return;
         };
         match (memory, &self.small) {
             (Memory::Registered(local), _) => self.locals.end(local),
             (Memory::Awaited(bytes, length), Some(Some(small))) if succeeded => {
-                // SAFETY: the memory stays until the access is told to be complete, and the device has written so much to this place, which it has no more.
-                unsafe { ptr::copy_nonoverlapping(small.at(place), bytes, length) };
+                // SAFETY: the memory stays until the access is told to be complete, and the device has written so much to this packet, which it has no more.
+                unsafe { ptr::copy_nonoverlapping(small.at(index), bytes, length) };
             }
             _ => {}
         }
-        self.free.push(place);
+        self.free.push(index);
         if succeeded {
             self.done.push_back(number);
         }
@@ -363,9 +363,9 @@ impl Placing {
 
     /// Ends all accesses to a peer, whose queues are closed.
     pub(super) fn end_all(&mut self, peer: usize) {
-        for place in 0..self.under_way.len() {
-            if self.under_way[place].as_ref().is_some_and(|access| access.peer == peer) {
-                self.end(place, false);
+        for index in 0..self.under_way.len() {
+            if self.under_way[index].as_ref().is_some_and(|access| access.peer == peer) {
+                self.end(index, false);
             }
         }
     }
@@ -389,8 +389,8 @@ impl Placing {
 
     /// Closes all registrations: to be called once all queues are closed.
     pub(super) fn close(&mut self) {
-        for place in 0..self.under_way.len() {
-            self.end(place, false);
+        for index in 0..self.under_way.len() {
+            self.end(index, false);
         }
         self.locals.close_all();
         self.exposures.drain(..).for_each(|registered| deregister(self.library, registered));

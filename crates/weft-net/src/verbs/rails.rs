@@ -229,7 +229,7 @@ impl<R: Rail> VerbsRails<R> {
         let Some(peer) = self.table.find(to) else { return Vec::new() };
         let Peer { ways, first, .. } = &self.table.peers[peer];
         let ends = |way: &Way| (self.card.rails[way.rail].socket_address(), way.to.listens);
-        let rest = ways.iter().enumerate().filter(|(place, _)| place != first).map(|(_, way)| way);
+        let rest = ways.iter().enumerate().filter(|(index, _)| index != first).map(|(_, way)| way);
         std::iter::once(&ways[*first]).chain(rest).map(ends).collect()
     }
 
@@ -262,11 +262,11 @@ impl<R: Rail> VerbsRails<R> {
         let access = self.accesses.open((number, peer), kind, (data.clone(), range.start), target);
         let mut has_begun = false;
         // The rail of packets is last: what another one does not take now, such as one that is not connected yet, it takes, too.
-        for place in (0..count).rev().filter(|place| !parts[*place].is_empty() || range.is_empty() && *place == 0) {
-            let part = &parts[place];
-            let stripe = self.accesses.add(access, part.clone(), ways[place]);
-            let mut begun = self.begin(stripe, ways[place]);
-            if begun != Begun::Yes && place > 0 {
+        for index in (0..count).rev().filter(|index| !parts[*index].is_empty() || range.is_empty() && *index == 0) {
+            let part = &parts[index];
+            let stripe = self.accesses.add(access, part.clone(), ways[index]);
+            let mut begun = self.begin(stripe, ways[index]);
+            if begun != Begun::Yes && index > 0 {
                 begun = self.begin(stripe, ways[0]);
             }
             match begun {
@@ -574,38 +574,38 @@ impl<R: Rail> Carrier for VerbsRails<R> {
 impl<R: Rail> RemoteMemoryAccess for VerbsRails<R> {
     fn register(&mut self, data: &UserData, length: u64) -> Option<(Registration, RemoteMemory)> {
         let (mut keys, mut parts, mut address) = ([0; RAILS_MAX], Registrations::default(), None);
-        for (place, rail) in self.rails.iter_mut().enumerate() {
+        for (index, rail) in self.rails.iter_mut().enumerate() {
             let Some(rma) = rail.rma() else { continue };
             let Some((registration, memory)) = rma.register(data, length) else { continue };
             match u32::try_from(memory.key) {
                 Ok(key) if key != 0 && address.is_none_or(|known| known == memory.address) => {
-                    (keys[place], parts[place], address) = (key, Some(registration), Some(memory.address));
+                    (keys[index], parts[index], address) = (key, Some(registration), Some(memory.address));
                 }
                 _ => rma.deregister(registration),
             }
         }
         let memory = RemoteMemory { key: table::join_keys(keys), address: address? };
-        let place = match self.free_registered.pop() {
-            Some(place) => {
-                self.registered[place as usize] = Some(parts);
-                place
+        let index = match self.free_registered.pop() {
+            Some(index) => {
+                self.registered[index as usize] = Some(parts);
+                index
             }
             None => {
                 self.registered.push(Some(parts));
                 self.registered.len() as u32 - 1
             }
         };
-        Some((Registration(place), memory))
+        Some((Registration(index), memory))
     }
 
-    fn deregister(&mut self, Registration(place): Registration) {
-        let Some(parts) = self.registered.get_mut(place as usize).and_then(Option::take) else { return };
+    fn deregister(&mut self, Registration(index): Registration) {
+        let Some(parts) = self.registered.get_mut(index as usize).and_then(Option::take) else { return };
         for (rail, part) in self.rails.iter_mut().zip(parts) {
             if let (Some(part), Some(rma)) = (part, rail.rma()) {
                 rma.deregister(part);
             }
         }
-        self.free_registered.push(place);
+        self.free_registered.push(index);
     }
 
     fn write(&mut self, to: &Address, data: &UserData, range: Range<u64>, target: RemoteMemory, number: u64) -> Begun {

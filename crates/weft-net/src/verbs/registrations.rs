@@ -69,25 +69,25 @@ impl<T> Registrations<T> {
 
     /// Uses the registration that covers a range, if there is one.
     pub(super) fn find(&mut self, range: &Range<u64>, to_write: bool) -> Option<(Use, &T)> {
-        let place = *self.by_start.range(..=range.start).next_back()?.1;
+        let index = *self.by_start.range(..=range.start).next_back()?.1;
         let stamp = self.next_stamp();
-        let entry = self.entries[place].as_mut()?;
+        let entry = self.entries[index].as_mut()?;
         if entry.range.end < range.end || (to_write && !entry.is_writable) {
             return None;
         }
         if entry.uses == 0 {
-            self.idle.remove(&(entry.stamp, place));
+            self.idle.remove(&(entry.stamp, index));
         }
         entry.stamp = stamp;
         entry.uses += 1;
-        Some((Use(place), &entry.value))
+        Some((Use(index), &entry.value))
     }
 
     /// Makes room for so many bytes by closing what nobody uses; `false`: there is not enough of that, and nothing is closed.
     pub(super) fn make_room(&mut self, bytes: u64) -> bool {
         let Capacity { bytes: most, entries } = self.capacity;
         let idle: u64 =
-            self.idle.iter().filter_map(|(_, place)| Some(length(&self.entries[*place].as_ref()?.range))).sum();
+            self.idle.iter().filter_map(|(_, index)| Some(length(&self.entries[*index].as_ref()?.range))).sum();
         if self.bytes - idle + bytes > most || self.count() - self.idle.len() >= entries {
             return false;
         }
@@ -103,28 +103,28 @@ impl<T> Registrations<T> {
         self.bytes += length(&range);
         let entry = Entry { range, is_writable, uses: 1, stamp: self.next_stamp(), is_retired: false, value };
         let start = entry.range.start;
-        let place = match self.free.pop() {
-            Some(place) => {
-                self.entries[place] = Some(entry);
-                place
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.entries[index] = Some(entry);
+                index
             }
             None => {
                 self.entries.push(Some(entry));
                 self.entries.len() - 1
             }
         };
-        self.by_start.insert(start, place);
-        Use(place)
+        self.by_start.insert(start, index);
+        Use(index)
     }
 
     /// A use is over.
-    pub(super) fn end(&mut self, Use(place): Use) {
-        let Some(entry) = self.entries[place].as_mut() else { return };
+    pub(super) fn end(&mut self, Use(index): Use) {
+        let Some(entry) = self.entries[index].as_mut() else { return };
         entry.uses -= 1;
         match (entry.uses, entry.is_retired) {
-            (0, true) => self.close(place),
+            (0, true) => self.close(index),
             (0, false) => {
-                self.idle.insert((entry.stamp, place));
+                self.idle.insert((entry.stamp, index));
             }
             _ => {}
         }
@@ -133,10 +133,10 @@ impl<T> Registrations<T> {
     /// What was at these addresses is no longer there: whatever touches them is found no more.
     pub(super) fn invalidate(&mut self, range: &Range<u64>) {
         // Sorted by their ends as well: from the last one that begins before the range's end backwards, until one ends before it begins.
-        let before_end = self.by_start.range(..range.end).rev().map(|(_, place)| *place);
+        let before_end = self.by_start.range(..range.end).rev().map(|(_, index)| *index);
         let touched = before_end
-            .take_while(|place| self.entries[*place].as_ref().is_some_and(|entry| entry.range.end > range.start));
-        touched.collect::<Vec<_>>().into_iter().for_each(|place| self.retire(place));
+            .take_while(|index| self.entries[*index].as_ref().is_some_and(|entry| entry.range.end > range.start));
+        touched.collect::<Vec<_>>().into_iter().for_each(|index| self.retire(index));
     }
 
     /// The same of all addresses.
@@ -180,38 +180,38 @@ impl<T> Registrations<T> {
 
     /// What is within a range, and what it is within.
     fn retire_nested(&mut self, range: &Range<u64>) {
-        let within = self.by_start.range(range.start..range.end).map(|(_, place)| *place);
-        let around = self.by_start.range(..=range.start).next_back().map(|(_, place)| *place);
-        let is_nested = |place: &usize| {
-            self.entries[*place].as_ref().is_some_and(|Entry { range: other, .. }| {
+        let within = self.by_start.range(range.start..range.end).map(|(_, index)| *index);
+        let around = self.by_start.range(..=range.start).next_back().map(|(_, index)| *index);
+        let is_nested = |index: &usize| {
+            self.entries[*index].as_ref().is_some_and(|Entry { range: other, .. }| {
                 (range.start <= other.start && other.end <= range.end)
                     || (other.start <= range.start && range.end <= other.end)
             })
         };
         let nested: BTreeSet<usize> = within.chain(around).filter(is_nested).collect();
-        nested.into_iter().for_each(|place| self.retire(place));
+        nested.into_iter().for_each(|index| self.retire(index));
     }
 
     fn close_oldest(&mut self) {
-        if let Some((_, place)) = self.idle.first().copied() {
-            self.retire(place);
+        if let Some((_, index)) = self.idle.first().copied() {
+            self.retire(index);
         }
     }
 
-    fn retire(&mut self, place: usize) {
-        let Some(entry) = self.entries[place].as_mut() else { return };
+    fn retire(&mut self, index: usize) {
+        let Some(entry) = self.entries[index].as_mut() else { return };
         entry.is_retired = true;
         self.by_start.remove(&entry.range.start);
         if entry.uses == 0 {
-            self.idle.remove(&(entry.stamp, place));
-            self.close(place);
+            self.idle.remove(&(entry.stamp, index));
+            self.close(index);
         }
     }
 
-    fn close(&mut self, place: usize) {
-        let Some(entry) = self.entries[place].take() else { return };
+    fn close(&mut self, index: usize) {
+        let Some(entry) = self.entries[index].take() else { return };
         self.bytes -= length(&entry.range);
-        self.free.push(place);
+        self.free.push(index);
         self.closed.push(entry.value);
     }
 }
@@ -293,7 +293,7 @@ mod tests {
         let second = all.find(&(10..20), true).expect("it is there").0;
         all.invalidate(&(49..200));
         assert_eq!((found(&mut all, 0..10, false), closed(&mut all)), (None, vec![]));
-        // Its successor at the same place is another one.
+        // Its successor at the same index is another one.
         keep(&mut all, 0..50, true, 2);
         all.end(first);
         assert_eq!((closed(&mut all), all.bytes()), (vec![], 100));
@@ -379,9 +379,9 @@ mod tests {
                     }
                 }
                 for closed in closed(&mut all) {
-                    let place = known.iter().position(|known| known.value == closed).expect("closed once");
-                    assert!(known[place].held.is_empty(), "seed {seed}, step {value}: {closed} is closed in use");
-                    known.remove(place);
+                    let index = known.iter().position(|known| known.value == closed).expect("closed once");
+                    assert!(known[index].held.is_empty(), "seed {seed}, step {value}: {closed} is closed in use");
+                    known.remove(index);
                 }
                 let bytes: u64 = known.iter().map(|known| known.range.end - known.range.start).sum();
                 assert_eq!(all.bytes(), bytes, "seed {seed}, step {value}");

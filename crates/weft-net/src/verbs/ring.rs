@@ -109,7 +109,7 @@ impl Ring {
     }
 
     /// Where the peer writes: the address, and the key.
-    pub(super) fn place(&self) -> (u64, u32) {
+    pub(super) fn address_and_key(&self) -> (u64, u32) {
         (self.memory.as_ptr() as u64, self.key)
     }
 
@@ -134,7 +134,7 @@ impl Ring {
     pub(super) fn look(&self, into: &mut Slot) -> bool {
         let slot = self.slot();
         // SAFETY: as for `has_some`; no word after the last of the slot is read.
-        let word = |place: usize| unsafe { ptr::read_volatile(slot.add(place)) };
+        let word = |index: usize| unsafe { ptr::read_volatile(slot.add(index)) };
         let header = word(0);
         if header == 0 {
             return false;
@@ -148,8 +148,8 @@ impl Ring {
         }
         let words = length.div_ceil(8);
         into.words[0] = header;
-        for place in 0..words {
-            into.words[2 + place] = word(2 + place);
+        for index in 0..words {
+            into.words[2 + index] = word(2 + index);
         }
         into.length = length;
         let copied = into.words[2..2 + words].iter().copied();
@@ -219,7 +219,7 @@ impl Far {
     }
 
     /// Where the next slot is: address and key.
-    pub(super) fn place(&self) -> (u64, u32) {
+    pub(super) fn address_and_key(&self) -> (u64, u32) {
         (self.address + (self.written as usize % SLOTS * SLOT_BYTES) as u64, self.key)
     }
 
@@ -271,7 +271,7 @@ mod tests {
         let mut slot = [0_u64; WORDS];
         // SAFETY: it is a slot's size.
         let bytes = unsafe { far.fill(slot.as_mut_ptr().cast(), HEADER_OF_IT, packet) };
-        let (address, _) = far.place();
+        let (address, _) = far.address_and_key();
         far.note_written();
         let all: Vec<u8> = slot.iter().flat_map(|word| word.to_ne_bytes()).take(bytes).collect();
         (address as usize, all)
@@ -281,7 +281,7 @@ mod tests {
         let memory = NonNull::from(Box::leak(Box::new([[0_u64; WORDS]; SLOTS]))).cast();
         // SAFETY: it is never given back, aligned, and all zeros.
         let ring = unsafe { Ring::new(memory, 7) };
-        let far = Far::new(&offer(ring.place())).expect("an offer");
+        let far = Far::new(&offer(ring.address_and_key())).expect("an offer");
         (ring, far)
     }
 

@@ -166,9 +166,9 @@ unsafe fn port(library: &Library, context: *mut Context, number: u8) -> Option<(
             return None;
         }
         let mut gids = Vec::new();
-        for place in 0..facts.gids.clamp(0, GIDS_MAX as c_int) {
+        for index in 0..facts.gids.clamp(0, GIDS_MAX as c_int) {
             let mut gid = [0_u8; 16];
-            if (library.query_gid)(context, number, place, &raw mut gid) == 0 && gid != [0; 16] {
+            if (library.query_gid)(context, number, index, &raw mut gid) == 0 && gid != [0; 16] {
                 gids.push(Ipv6Addr::from(gid));
             }
         }

@@ -26,7 +26,7 @@ const MEMBERS_MAX: usize = 1024;
 const PORTS: u32 = 1 << 16;
 /// The receive queue of all sockets: frames without an IP header have nothing to be spread by, and cards put them there.
 pub(super) const QUEUE: u32 = 0;
-/// Drivers of virtual interfaces whose own place for programs costs all traffic its segmentation offload, and is not quicker.
+/// Drivers of virtual interfaces whose own hook for programs costs all traffic its segmentation offload, and is not quicker.
 const GENERIC_DRIVERS: [&str; 1] = ["veth"];
 /// How long a process waits for the others of its group.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -43,7 +43,7 @@ pub struct Group {
     /// Names the group on its host: unguessable, and the same in all of its processes.
     pub key: String,
     /// Which of them this process is.
-    pub place: usize,
+    pub member: usize,
     /// The port of each.
     pub ports: Vec<u16>,
 }
@@ -51,7 +51,7 @@ pub struct Group {
 impl Group {
     /// A process by itself.
     pub fn alone(port: u16) -> Self {
-        Self { key: String::new(), place: 0, ports: vec![port] }
+        Self { key: String::new(), member: 0, ports: vec![port] }
     }
 
     fn geometry(&self) -> Geometry {
@@ -91,7 +91,7 @@ pub(super) enum Refusal {
 /// Takes this process's seat at `interface`, whose address is that of `address`; the first of the group waits for the others, and they
 /// for it.
 pub(super) fn join(group: &Group, interface: &str, address: EthernetAddress) -> Result<Seat, Refusal> {
-    if group.ports.len() > MEMBERS_MAX || group.ports.get(group.place) != Some(&address.port) {
+    if group.ports.len() > MEMBERS_MAX || group.ports.get(group.member) != Some(&address.port) {
         let count = group.ports.len();
         let why =
             format!("{count} processes cannot share {interface} by AF_XDP: {MEMBERS_MAX} can, each with its port");
@@ -99,9 +99,9 @@ pub(super) fn join(group: &Group, interface: &str, address: EthernetAddress) -> 
     }
     let index = socket::index(interface)
         .map_err(|cause| Refusal::Because(Error::system(format!("find the interface {interface}"), cause)))?;
-    let place = QueueBinding { interface: index, queue: QUEUE, entries: RING_FRAMES };
-    if group.place > 0 {
-        return take_seat(group, interface, &place);
+    let binding = QueueBinding { interface: index, queue: QUEUE, entries: RING_FRAMES };
+    if group.member > 0 {
+        return take_seat(group, interface, &binding);
     }
     // The name is there before the work begins, so that the others wait and do not ask again and again.
     let name = |cause| Refusal::Because(Error::system("offer AF_XDP to the other processes of this host", cause));
@@ -109,7 +109,7 @@ pub(super) fn join(group: &Group, interface: &str, address: EthernetAddress) -> 
         1 => None,
         _ => Some(group.address(index).and_then(|name| UnixListener::bind_addr(&name)).map_err(name)?),
     };
-    let found = found(group, interface, address.mac, &place);
+    let found = found(group, interface, address.mac, &binding);
     match (found, listener) {
         (Ok((seat, others)), Some(listener)) => {
             serve(&listener, &seat, others);
@@ -128,8 +128,8 @@ pub(super) fn join(group: &Group, interface: &str, address: EthernetAddress) -> 
 pub(super) fn rehearse(group: &Group, interface: &str) -> Result<(), Error> {
     let index =
         socket::index(interface).map_err(|cause| Error::system(format!("find the interface {interface}"), cause))?;
-    let place = QueueBinding { interface: index, queue: QUEUE, entries: RING_FRAMES };
-    prepare(group, interface, [0; 6], &place).map(drop)
+    let binding = QueueBinding { interface: index, queue: QUEUE, entries: RING_FRAMES };
+    prepare(group, interface, [0; 6], &binding).map(drop)
 }
 
 /// What there is before the program is attached.
@@ -140,31 +140,31 @@ struct Prepared {
     program: OwnedFd,
 }
 
-fn prepare(group: &Group, interface: &str, mac: [u8; 6], place: &QueueBinding) -> Result<Prepared, Error> {
+fn prepare(group: &Group, interface: &str, mac: [u8; 6], binding: &QueueBinding) -> Result<Prepared, Error> {
     let explain = |step: Step| move |cause| step.explain(interface, cause);
     let first = socket::create().map_err(explain(Step::Socket))?;
     let memory = Memory::create(group.geometry()).map_err(explain(Step::Memory))?;
-    socket::register(first.as_fd(), &memory, group.fill_entries(), place).map_err(explain(Step::Memory))?;
+    socket::register(first.as_fd(), &memory, group.fill_entries(), binding).map_err(explain(Step::Memory))?;
     let map = bpf::create_map(PORTS).map_err(explain(Step::Program))?;
-    let plan = Plan { map: map.as_raw_fd(), mac, queue: place.queue, frame_max: FRAME_MAX };
+    let plan = Plan { map: map.as_raw_fd(), mac, queue: binding.queue, frame_max: FRAME_MAX };
     let program = bpf::load(&program::redirecting(&plan)).map_err(explain(Step::Program))?;
     Ok(Prepared { first, memory, map, program })
 }
 
 /// Makes everything: the seat of this process, and the sockets of the others.
-fn found(group: &Group, interface: &str, mac: [u8; 6], place: &QueueBinding) -> Result<(Seat, Vec<OwnedFd>), Error> {
+fn found(group: &Group, interface: &str, mac: [u8; 6], binding: &QueueBinding) -> Result<(Seat, Vec<OwnedFd>), Error> {
     let explain = |step: Step| move |cause| step.explain(interface, cause);
-    let Prepared { first, memory, map, program } = prepare(group, interface, mac, place)?;
+    let Prepared { first, memory, map, program } = prepare(group, interface, mac, binding)?;
     // From here on the interface is ours, or another program's: nothing passes anywhere else while the map is empty.
-    let (link, is_second_best) = attach(&program, interface, place).map_err(explain(Step::Attach))?;
-    bind(&first, place).map_err(explain(Step::Bind))?;
-    let others = (1..group.ports.len()).map(|_| socket::create_beside(first.as_fd(), place));
+    let (link, is_second_best) = attach(&program, interface, binding).map_err(explain(Step::Attach))?;
+    bind(&first, binding).map_err(explain(Step::Bind))?;
+    let others = (1..group.ports.len()).map(|_| socket::create_beside(first.as_fd(), binding));
     let others: Vec<OwnedFd> = others.collect::<io::Result<_>>().map_err(explain(Step::Bind))?;
     let sockets = std::iter::once(first.as_fd()).chain(others.iter().map(|socket| socket.as_fd()));
     for (socket, port) in sockets.zip(&group.ports) {
         bpf::put(map.as_fd(), u32::from(*port), socket).map_err(explain(Step::Program))?;
     }
-    let mut receiver = Receiver::open(first, group.fill_entries(), place).map_err(explain(Step::Memory))?;
+    let mut receiver = Receiver::open(first, group.fill_entries(), binding).map_err(explain(Step::Memory))?;
     let geometry = memory.geometry();
     let mut chunks = (0..geometry.chunks as u64).map(|at| at * geometry.chunk as u64).collect();
     let lock = memory.try_lock().ok_or_else(|| Error::Peer("new memory is locked by somebody".into()))?;
@@ -174,8 +174,8 @@ fn found(group: &Group, interface: &str, mac: [u8; 6], place: &QueueBinding) -> 
 }
 
 /// Attaches the program where it costs least; whether that is not where it should be.
-fn attach(program: &OwnedFd, interface: &str, place: &QueueBinding) -> io::Result<(OwnedFd, bool)> {
-    let attach = |mode| bpf::attach(program.as_fd(), place.interface, mode);
+fn attach(program: &OwnedFd, interface: &str, binding: &QueueBinding) -> io::Result<(OwnedFd, bool)> {
+    let attach = |mode| bpf::attach(program.as_fd(), binding.interface, mode);
     if GENERIC_DRIVERS.contains(&socket::driver(interface).as_str()) {
         return Ok((attach(Mode::Generic)?, false));
     }
@@ -183,16 +183,16 @@ fn attach(program: &OwnedFd, interface: &str, place: &QueueBinding) -> io::Resul
         Ok(link) => Ok((link, false)),
         // Nobody may, or somebody has it already.
         Err(cause) if matches!(cause.raw_os_error(), Some(libc::EPERM | libc::EBUSY | libc::EEXIST)) => Err(cause),
-        // The driver has no place for programs, or not with these settings.
+        // The driver has no hook for programs, or not with these settings.
         Err(cause) => Ok((attach(Mode::Generic).map_err(|_| cause)?, true)),
     }
 }
 
 /// Binds the first socket once the queue is free.
-fn bind(socket: &OwnedFd, place: &QueueBinding) -> io::Result<()> {
+fn bind(socket: &OwnedFd, binding: &QueueBinding) -> io::Result<()> {
     let deadline = Instant::now() + BUSY_MAX;
     loop {
-        match socket::bind_first(socket.as_fd(), place) {
+        match socket::bind_first(socket.as_fd(), binding) {
             Err(cause) if cause.raw_os_error() == Some(libc::EBUSY) && Instant::now() < deadline => {
                 std::thread::sleep(PAUSE);
             }
@@ -206,8 +206,8 @@ fn serve(listener: &UnixListener, seat: &Seat, others: Vec<OwnedFd>) {
     let deadline = Instant::now() + PATIENCE;
     let mut others: Vec<Option<OwnedFd>> = others.into_iter().map(Some).collect();
     while others.iter().any(Option::is_some) {
-        let Some((stream, place)) = next(listener, deadline) else { return };
-        let Some(slot) = others.get_mut(place) else { continue };
+        let Some((stream, member)) = next(listener, deadline) else { return };
+        let Some(slot) = others.get_mut(member) else { continue };
         let sent = slot.as_ref().is_some_and(|socket| {
             descriptors::send(&stream, &[1], [socket.as_fd(), seat.memory.fd(), seat.link.as_fd()]).is_ok()
         });
@@ -222,8 +222,8 @@ fn turn_away(listener: &UnixListener, others: usize) {
     let deadline = Instant::now() + PATIENCE;
     let mut came = vec![false; others];
     while came.contains(&false) {
-        let Some((_, place)) = next(listener, deadline) else { return };
-        if let Some(came) = came.get_mut(place) {
+        let Some((_, member)) = next(listener, deadline) else { return };
+        if let Some(came) = came.get_mut(member) {
             *came = true;
         }
     }
@@ -239,8 +239,8 @@ fn next(listener: &UnixListener, deadline: Instant) -> Option<(UnixStream, usize
             return None;
         }
         let Ok((stream, _)) = listener.accept() else { continue };
-        if let Ok(Some(place)) = hear(&stream) {
-            return Some((stream, place));
+        if let Ok(Some(member)) = hear(&stream) {
+            return Some((stream, member));
         }
     }
 }
@@ -250,30 +250,30 @@ fn hear(mut stream: &UnixStream) -> io::Result<Option<usize>> {
         return Ok(None);
     }
     stream.set_read_timeout(Some(PATIENCE_ONE))?;
-    let mut place = [0; 4];
-    stream.read_exact(&mut place)?;
-    Ok((u32::from_le_bytes(place) as usize).checked_sub(1))
+    let mut member = [0; 4];
+    stream.read_exact(&mut member)?;
+    Ok((u32::from_le_bytes(member) as usize).checked_sub(1))
 }
 
 /// Takes a seat from the first process.
-fn take_seat(group: &Group, interface: &str, place: &QueueBinding) -> Result<Seat, Refusal> {
+fn take_seat(group: &Group, interface: &str, binding: &QueueBinding) -> Result<Seat, Refusal> {
     let failed = |cause| {
         let what = format!("take part in AF_XDP on {interface}, which this host's first process of the job offers");
         Refusal::Because(Error::system(what, cause))
     };
-    let stream = connect(&group.address(place.interface).map_err(failed)?).map_err(failed)?;
-    let Some([socket, memory, link]) = ask(&stream, group.place).map_err(failed)? else { return Err(Refusal::First) };
+    let stream = connect(&group.address(binding.interface).map_err(failed)?).map_err(failed)?;
+    let Some([socket, memory, link]) = ask(&stream, group.member).map_err(failed)? else { return Err(Refusal::First) };
     let memory = Memory::attach(memory, group.geometry()).map_err(failed)?;
-    let receiver = Receiver::open(socket, group.fill_entries(), place).map_err(failed)?;
+    let receiver = Receiver::open(socket, group.fill_entries(), binding).map_err(failed)?;
     Ok(Seat { receiver, memory, link, is_second_best: false })
 }
 
-fn ask(mut stream: &UnixStream, place: usize) -> io::Result<Option<[OwnedFd; 3]>> {
+fn ask(mut stream: &UnixStream, member: usize) -> io::Result<Option<[OwnedFd; 3]>> {
     if descriptors::user(stream)? != crate::sys::user() {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user answers in its place"));
     }
     stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(&(place as u32).to_le_bytes())?;
+    stream.write_all(&(member as u32).to_le_bytes())?;
     match descriptors::receive::<3>(stream, &mut [0]) {
         Ok((1, received)) => Ok(received.try_into().ok()),
         // It has closed the connection, or the socket that offered it, without an answer.
@@ -335,18 +335,18 @@ mod tests {
     #[test]
     fn who_comes_to_a_first_process_that_has_no_seats_hears_so_at_once() {
         let key = format!("test-{}", std::process::id());
-        let group = Group { key, place: 0, ports: vec![1, 2, 3] };
+        let group = Group { key, member: 0, ports: vec![1, 2, 3] };
         let name = group.address(1).expect("a name");
         let listener = UnixListener::bind_addr(&name).expect("a socket");
         let began = Instant::now();
         std::thread::scope(|scope| {
-            let others = [1, 2].map(|place| {
+            let others = [1, 2].map(|member| {
                 let name = &name;
                 scope.spawn(move || {
                     // One comes, asks nonsense, and comes again; each comes when it likes.
                     let nonsense = connect(name).expect("somebody is there");
                     assert!(ask(&nonsense, 77).expect("an answer").is_none());
-                    ask(&connect(name).expect("somebody is there"), place).expect("an answer").is_none()
+                    ask(&connect(name).expect("somebody is there"), member).expect("an answer").is_none()
                 })
             });
             turn_away(&listener, 2);

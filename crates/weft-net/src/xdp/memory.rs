@@ -57,15 +57,15 @@ impl Memory {
     /// Memory that another process has created with this geometry.
     pub(super) fn attach(fd: OwnedFd, geometry: Geometry) -> io::Result<Self> {
         let length = FRONT + geometry.bytes();
-        // SAFETY: a stat of zeros is a valid place for one.
+        // SAFETY: a stat of zeros is a valid value of one.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-        // SAFETY: the descriptor is open and the place is ours.
+        // SAFETY: the descriptor is open and the buffer is ours.
         check(unsafe { libc::fstat(fd.as_raw_fd(), &mut stat) })?;
         if stat.st_size as usize != length {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the memory is not as large as it should be"));
         }
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
-        // SAFETY: the kernel chooses the place; the file has this length.
+        // SAFETY: the kernel chooses the address; the file has this length.
         let base = unsafe { libc::mmap(ptr::null_mut(), length, protection, flags, fd.as_raw_fd(), 0) };
         match NonNull::new(base.cast::<u8>()) {
             Some(base) if base.as_ptr().cast() != libc::MAP_FAILED => Ok(Self { fd, base, geometry }),

@@ -103,7 +103,7 @@ pub(super) fn create() -> io::Result<OwnedFd> {
 }
 
 /// Gives the first socket of a queue its memory, all of which the kernel then holds, and rings. `fill`: entries of the ring of chunks.
-pub(super) fn register(socket: BorrowedFd<'_>, memory: &Memory, fill: u32, place: &QueueBinding) -> io::Result<()> {
+pub(super) fn register(socket: BorrowedFd<'_>, memory: &Memory, fill: u32, binding: &QueueBinding) -> io::Result<()> {
     let geometry = memory.geometry();
     let region = libc::xdp_umem_reg {
         addr: memory.chunks() as u64,
@@ -119,28 +119,28 @@ pub(super) fn register(socket: BorrowedFd<'_>, memory: &Memory, fill: u32, place
     check(unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_XDP, libc::XDP_UMEM_REG, pointer, size) })?;
     set_option(socket, libc::SOL_XDP, libc::XDP_UMEM_FILL_RING, fill as i32)?;
     set_option(socket, libc::SOL_XDP, libc::XDP_UMEM_COMPLETION_RING, COMPLETION_ENTRIES)?;
-    set_option(socket, libc::SOL_XDP, libc::XDP_RX_RING, place.entries as i32)
+    set_option(socket, libc::SOL_XDP, libc::XDP_RX_RING, binding.entries as i32)
 }
 
 /// Binds the first socket of a queue. "Busy": another program's socket has the queue, or one that was closed a moment ago.
-pub(super) fn bind_first(socket: BorrowedFd<'_>, place: &QueueBinding) -> io::Result<()> {
-    bind(socket, place, libc::XDP_COPY, 0)
+pub(super) fn bind_first(socket: BorrowedFd<'_>, binding: &QueueBinding) -> io::Result<()> {
+    bind(socket, binding, libc::XDP_COPY, 0)
 }
 
 /// A further socket of the queue, with a ring of its own and everything else as `first`.
-pub(super) fn create_beside(first: BorrowedFd<'_>, place: &QueueBinding) -> io::Result<OwnedFd> {
+pub(super) fn create_beside(first: BorrowedFd<'_>, binding: &QueueBinding) -> io::Result<OwnedFd> {
     let socket = create()?;
-    set_option(socket.as_fd(), libc::SOL_XDP, libc::XDP_RX_RING, place.entries as i32)?;
-    bind(socket.as_fd(), place, libc::XDP_SHARED_UMEM, first.as_raw_fd() as u32)?;
+    set_option(socket.as_fd(), libc::SOL_XDP, libc::XDP_RX_RING, binding.entries as i32)?;
+    bind(socket.as_fd(), binding, libc::XDP_SHARED_UMEM, first.as_raw_fd() as u32)?;
     Ok(socket)
 }
 
-fn bind(socket: BorrowedFd<'_>, place: &QueueBinding, flags: u16, shared: u32) -> io::Result<()> {
+fn bind(socket: BorrowedFd<'_>, binding: &QueueBinding, flags: u16, shared: u32) -> io::Result<()> {
     let name = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,
         sxdp_flags: flags,
-        sxdp_ifindex: place.interface,
-        sxdp_queue_id: place.queue,
+        sxdp_ifindex: binding.interface,
+        sxdp_queue_id: binding.queue,
         sxdp_shared_umem_fd: shared,
     };
     let size = size_of_val(&name) as libc::socklen_t;
@@ -167,7 +167,7 @@ impl<T: Copy> Ring<T> {
         let bytes = at.desc as usize + entries as usize * size_of::<T>();
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
         let fd = socket.as_raw_fd();
-        // SAFETY: the kernel chooses the place, and refuses a length that the ring does not have.
+        // SAFETY: the kernel chooses the address, and refuses a length that the ring does not have.
         let map = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, fd, page as libc::off_t) };
         if map == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -216,10 +216,10 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// Maps the rings of a bound socket: its own of `place.entries`, and that of `fill` entries which it shares with all of its queue.
-    pub(super) fn open(fd: OwnedFd, fill: u32, place: &QueueBinding) -> io::Result<Self> {
+    /// Maps the rings of a bound socket: its own of `binding.entries`, and that of `fill` entries which it shares with all of its queue.
+    pub(super) fn open(fd: OwnedFd, fill: u32, binding: &QueueBinding) -> io::Result<Self> {
         let offsets = offsets(fd.as_fd())?;
-        let frames = Ring::map(fd.as_fd(), &offsets.rx, place.entries, libc::XDP_PGOFF_RX_RING as u64)?;
+        let frames = Ring::map(fd.as_fd(), &offsets.rx, binding.entries, libc::XDP_PGOFF_RX_RING as u64)?;
         let fill = Ring::map(fd.as_fd(), &offsets.fr, fill, libc::XDP_UMEM_PGOFF_FILL_RING)?;
         Ok(Self { fd, frames, fill })
     }
@@ -263,7 +263,7 @@ impl Receiver {
         let mut size = size_of_val(&counts) as libc::socklen_t;
         let pointer = ptr::from_mut(&mut counts).cast();
         let fd = self.fd.as_raw_fd();
-        // SAFETY: the place is ours and as large as said.
+        // SAFETY: the buffer is ours and as large as said.
         let result = unsafe { libc::getsockopt(fd, libc::SOL_XDP, libc::XDP_STATISTICS, pointer, &mut size) };
         if result == 0 { counts.rx_dropped + counts.rx_ring_full } else { 0 }
     }
@@ -278,7 +278,7 @@ fn offsets(socket: BorrowedFd<'_>) -> io::Result<libc::xdp_mmap_offsets> {
     let mut offsets: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };
     let mut size = size_of_val(&offsets) as libc::socklen_t;
     let pointer = ptr::from_mut(&mut offsets).cast();
-    // SAFETY: the place is ours and as large as said.
+    // SAFETY: the buffer is ours and as large as said.
     check(unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, pointer, &mut size) })?;
     if size as usize == size_of_val(&offsets) {
         return Ok(offsets);

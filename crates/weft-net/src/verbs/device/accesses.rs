@@ -64,7 +64,7 @@ impl Device {
             return Begun::Never;
         };
         // SAFETY: as for `expose`: the operation is open until the engine has been told that the access is complete.
-        let (place, mut piece) =
+        let (index, mut piece) =
             match unsafe { placing.begin((to, number_of_access), access, (memory, length as usize)) } {
                 Ok(Some(begun)) => begun,
                 Ok(None) => return Begun::NotNow,
@@ -76,7 +76,7 @@ impl Device {
         let operation = if access == Access::Write { IBV_WR_RDMA_WRITE } else { IBV_WR_RDMA_READ };
         let is_inline = access == Access::Write && length as usize <= self.inline_max;
         let mut send = Send {
-            id: number(ACCESSED, peer.epoch, place),
+            id: number(ACCESSED, peer.epoch, index),
             next: ptr::null_mut(),
             pieces: &raw mut piece,
             count: 1,
@@ -89,7 +89,7 @@ impl Device {
         };
         // SAFETY: the pair is ready, so its identifier has a queue pair.
         if let Err(error) = unsafe { post(peer.id, &mut send) } {
-            placing.end(place, false);
+            placing.end(index, false);
             return if error == libc::ENOMEM || error == libc::EAGAIN { Begun::NotNow } else { Begun::Never };
         }
         peer.operations += 1;

@@ -148,11 +148,11 @@ impl Device {
         self.by_qp.insert(qp, peer);
         self.connections += 1;
         self.given += receives;
-        let place = &mut self.peers[peer];
-        (place.receives, place.grants) = (receives, grants);
-        (place.operations, place.held) = (0, 0);
-        (place.lost, place.gone) = (false, false);
-        place.says.clear();
+        let state = &mut self.peers[peer];
+        (state.receives, state.grants) = (receives, grants);
+        (state.operations, state.held) = (0, 0);
+        (state.lost, state.gone) = (false, false);
+        state.says.clear();
         if !self.limits.shared {
             for _ in 0..receives {
                 let Some(receive) = self.free_receives.pop() else { break };
@@ -170,11 +170,11 @@ impl Device {
             let count = packets.count();
             self.chunks.push(packets);
             self.posted_to.resize(first + count, usize::MAX);
-            for place in first..first + count {
-                if !self.limits.shared || place >= self.limits.receives as usize {
-                    self.free_receives.push(place);
+            for index in first..first + count {
+                if !self.limits.shared || index >= self.limits.receives as usize {
+                    self.free_receives.push(index);
                 } else {
-                    self.post_receive(place, usize::MAX);
+                    self.post_receive(index, usize::MAX);
                 }
             }
         }
@@ -194,12 +194,12 @@ impl Device {
                 && !peer.gone
         };
         let longest = self.peers.iter().filter(is_unused).map(|peer| peer.used).min();
-        let Some(place) =
+        let Some(peer) =
             longest.and_then(|used| self.peers.iter().position(|peer| peer.used == used && is_unused(&peer)))
         else {
             return;
         };
-        self.event(place, Event::Unused, None);
+        self.event(peer, Event::Unused, None);
     }
 
     pub(super) fn greeting(&self, peer: usize) -> [u8; GREETING] {
@@ -285,10 +285,10 @@ impl Device {
             (library.destroy_id)(id);
         }
         let epoch = self.peers[peer].epoch;
-        for (place, leaving) in self.leaving.iter_mut().enumerate() {
+        for (index, leaving) in self.leaving.iter_mut().enumerate() {
             if !leaving.is_free && (leaving.peer, leaving.epoch) == (peer, epoch) {
                 leaving.is_free = true;
-                self.free_sends.push(place);
+                self.free_sends.push(index);
             }
         }
         if let Some(placing) = &mut self.placing {
@@ -296,21 +296,21 @@ impl Device {
         }
         self.drop_rings(peer);
         if !self.limits.shared {
-            for (place, owner) in self.posted_to.iter_mut().enumerate() {
+            for (index, owner) in self.posted_to.iter_mut().enumerate() {
                 if *owner == peer {
                     *owner = usize::MAX;
-                    self.free_receives.push(place);
+                    self.free_receives.push(index);
                 }
             }
         }
-        let place = &mut self.peers[peer];
-        self.given -= std::mem::take(&mut place.receives);
-        self.grown -= std::mem::take(&mut place.grown);
+        let state = &mut self.peers[peer];
+        self.given -= std::mem::take(&mut state.receives);
+        self.grown -= std::mem::take(&mut state.grown);
         self.reclaimed = self.reclaimed.filter(|other| *other != peer);
-        place.epoch = (place.epoch + 1) & 0x00ff_ffff;
-        (place.operations, place.held, place.credits) = (0, 0, Credits::default());
-        (place.gone, place.lost) = (false, false);
-        place.says.clear();
+        state.epoch = (state.epoch + 1) & 0x00ff_ffff;
+        (state.operations, state.held, state.credits) = (0, 0, Credits::default());
+        (state.gone, state.lost) = (false, false);
+        state.says.clear();
     }
 
     /// What RDMA CM tells of.
@@ -428,8 +428,8 @@ impl Device {
     /// Deadlines, and connections that are gone and from which everything has been taken.
     pub(super) fn look_after_changing(&mut self) {
         let now = clock::now();
-        let mut place = 0;
-        while let Some(peer) = self.changing.get(place).copied() {
+        let mut index = 0;
+        while let Some(peer) = self.changing.get(index).copied() {
             if self.peers[peer].gone {
                 self.peers[peer].gone = false;
                 let Peer { held, lost, .. } = &self.peers[peer];
@@ -443,9 +443,9 @@ impl Device {
                 self.nudge(peer);
             }
             if self.is_changing(peer) {
-                place += 1;
+                index += 1;
             } else {
-                self.changing.swap_remove(place);
+                self.changing.swap_remove(index);
             }
         }
     }

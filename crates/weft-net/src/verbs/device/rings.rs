@@ -28,12 +28,12 @@ impl Device {
 
     /// Hands on what is in rings, at most `limit` packets; how many.
     pub(super) fn take_from_rings(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
-        let (mut packets, mut place) = (0, 0);
+        let (mut packets, mut index) = (0, 0);
         while packets < limit
-            && let Some(peer) = self.looked_at.get(place).copied()
+            && let Some(peer) = self.looked_at.get(index).copied()
         {
             packets += self.take_from_ring(peer, on_packet, limit - packets);
-            place += 1;
+            index += 1;
         }
         packets
     }
@@ -119,12 +119,12 @@ impl Device {
 
     /// One more ring, if there may be one; otherwise another peer's is freed for the next that asks.
     fn new_ring(&mut self) -> Option<OwnRing> {
-        let owners = || self.peers.iter().enumerate().filter_map(|(place, peer)| Some((place, peer.ring.as_ref()?)));
+        let owners = || self.peers.iter().enumerate().filter_map(|(index, peer)| Some((index, peer.ring.as_ref()?)));
         if owners().count() >= RINGS_MAX {
-            let off = owners().find(|(_, own)| own.ring.state == Use::Off).map(|(place, _)| place);
+            let off = owners().find(|(_, own)| own.ring.state == Use::Off).map(|(index, _)| index);
             let is_unused =
-                |place: usize, own: &OwnRing| own.ring.state == Use::On && self.clock - self.peers[place].used > UNUSED;
-            let unused = owners().find(|(place, own)| is_unused(*place, own)).map(|(place, _)| place);
+                |index: usize, own: &OwnRing| own.ring.state == Use::On && self.clock - self.peers[index].used > UNUSED;
+            let unused = owners().find(|(index, own)| is_unused(*index, own)).map(|(index, _)| index);
             match (off, unused) {
                 // Its key is not valid any more when its memory goes.
                 (Some(other), _) => self.peers[other].ring = None,
@@ -167,8 +167,8 @@ impl Device {
         if self.has_written() {
             return false;
         }
-        for place in 0..self.looked_at.len() {
-            let peer = self.looked_at[place];
+        for index in 0..self.looked_at.len() {
+            let peer = self.looked_at[index];
             if self.peers[peer].ring.as_ref().is_some_and(|own| own.ring.state == Use::On) {
                 self.stop_ring(peer);
             }
@@ -256,10 +256,10 @@ impl Device {
     pub(super) fn write_to_ring(&mut self, to: usize, packet: &[u8]) -> Result<bool, ()> {
         let header = self.header(to, Kind::Packet);
         let Some(far) = self.peers[to].far else { return Ok(false) };
-        let (Some(place), Some(sends)) = (self.free_sends.pop(), &self.sends) else { return Ok(false) };
-        // SAFETY: the place is this packet's until its completion comes; it is larger than a slot, and so aligned.
-        let length = unsafe { far.fill(sends.at(place), header, packet) };
-        if !self.leave(to, (place, length), true, Some(far.place())) {
+        let (Some(index), Some(sends)) = (self.free_sends.pop(), &self.sends) else { return Ok(false) };
+        // SAFETY: the buffer is this packet's until its completion comes; it is larger than a slot, and so aligned.
+        let length = unsafe { far.fill(sends.at(index), header, packet) };
+        if !self.leave(to, (index, length), true, Some(far.address_and_key())) {
             return Ok(false);
         }
         self.peers[to].far.iter_mut().for_each(Far::note_written);

@@ -57,14 +57,14 @@ impl Device {
             return Ok(false);
         }
         let header = self.header(to, kind);
-        let (Some(place), Some(sends)) = (self.free_sends.pop(), &self.sends) else { return Ok(false) };
-        // SAFETY: the place is this message's until its completion comes, and a packet fits behind the header.
+        let (Some(index), Some(sends)) = (self.free_sends.pop(), &self.sends) else { return Ok(false) };
+        // SAFETY: the buffer is this message's until its completion comes, and a packet fits behind the header.
         unsafe {
-            let bytes = sends.at(place);
+            let bytes = sends.at(index);
             ptr::copy_nonoverlapping(header.as_ptr(), bytes, HEADER);
             ptr::copy_nonoverlapping(packet.as_ptr(), bytes.add(HEADER), packet.len());
         }
-        if !self.leave(to, (place, HEADER + packet.len()), kind.is_packet(), None) {
+        if !self.leave(to, (index, HEADER + packet.len()), kind.is_packet(), None) {
             return Ok(false);
         }
         if kind.needs_credit() {
@@ -88,20 +88,20 @@ impl Device {
         Header { kind, credits: grants.owed(), taken, number: *sent }.encode()
     }
 
-    /// Hands the message in a place to the device: to be sent, or to be written to an address with a key. Whether it was taken.
+    /// Hands the message in a buffer to the device: to be sent, or to be written to an address with a key. Whether it was taken.
     pub(super) fn leave(
         &mut self,
         to: usize,
-        (place, length): (usize, usize),
+        (index, length): (usize, usize),
         is_packet: bool,
         written: Option<(u64, u32)>,
     ) -> bool {
         let Some(sends) = &self.sends else { return false };
-        let mut piece = sends.piece(place, length);
+        let mut piece = sends.piece(index, length);
         let inline = if length <= self.inline_max { IBV_SEND_INLINE } else { 0 };
         let (remote_address, remote_key) = written.unwrap_or_default();
         let mut send = Send {
-            id: number(SENT, self.peers[to].epoch, place),
+            id: number(SENT, self.peers[to].epoch, index),
             next: ptr::null_mut(),
             pieces: &raw mut piece,
             count: 1,
@@ -112,7 +112,7 @@ impl Device {
             remote_key,
             unused: [0; 9],
         };
-        if !self.hand_on(to, (place, is_packet), &mut send) {
+        if !self.hand_on(to, (index, is_packet), &mut send) {
             return false;
         }
         let peer = &mut self.peers[to];
@@ -133,9 +133,9 @@ impl Device {
         if !self.has_room(to, false) {
             return;
         }
-        let Some(place) = self.free_sends.pop() else { return };
+        let Some(index) = self.free_sends.pop() else { return };
         let mut send = Send {
-            id: number(SENT, self.peers[to].epoch, place),
+            id: number(SENT, self.peers[to].epoch, index),
             next: ptr::null_mut(),
             pieces: ptr::null_mut(),
             count: 0,
@@ -146,16 +146,16 @@ impl Device {
             remote_key: 0,
             unused: [0; 9],
         };
-        self.hand_on(to, (place, false), &mut send);
+        self.hand_on(to, (index, false), &mut send);
     }
 
-    /// Hands an operation to the device that uses a place of what leaves; whether it was taken.
+    /// Hands an operation to the device that uses a buffer of what leaves; whether it was taken.
     #[inline(always)]
-    fn hand_on(&mut self, to: usize, (place, is_packet): (usize, bool), send: &mut Send) -> bool {
+    fn hand_on(&mut self, to: usize, (index, is_packet): (usize, bool), send: &mut Send) -> bool {
         let peer = &mut self.peers[to];
         // SAFETY: the identifier is open and has a queue pair whenever the pair may send.
         if let Err(error) = unsafe { post(peer.id, send) } {
-            self.free_sends.push(place);
+            self.free_sends.push(index);
             if error == libc::ENOMEM || error == libc::EAGAIN {
                 return false;
             }
@@ -164,7 +164,7 @@ impl Device {
             self.peers[to].lost |= is_packet;
             return false;
         }
-        self.leaving[place] = Leaving { peer: to, epoch: peer.epoch, is_packet, is_free: false };
+        self.leaving[index] = Leaving { peer: to, epoch: peer.epoch, is_packet, is_free: false };
         peer.operations += 1;
         true
     }
@@ -191,7 +191,7 @@ impl Device {
             let (offer, count);
             let contents: &[u8] = match kind {
                 Kind::Ring if let Some(own) = &peer.ring => {
-                    offer = ring::offer(own.ring.place());
+                    offer = ring::offer(own.ring.address_and_key());
                     &offer
                 }
                 Kind::Reclaim | Kind::Returned => {

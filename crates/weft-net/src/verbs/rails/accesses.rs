@@ -51,68 +51,71 @@ pub(super) struct Stripe {
 }
 
 /// Places that are used again; a number that outlives its use is known.
-struct Slots<T> {
-    slots: Vec<(u32, Option<T>)>,
+struct Table<T> {
+    entries: Vec<(u32, Option<T>)>,
     free: Vec<usize>,
 }
 
-impl<T> Default for Slots<T> {
+impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { slots: Vec::new(), free: Vec::new() }
+        Self { entries: Vec::new(), free: Vec::new() }
     }
 }
 
-impl<T> Slots<T> {
+impl<T> Table<T> {
     fn insert(&mut self, value: T) -> usize {
-        if let Some(place) = self.free.pop() {
-            self.slots[place].1 = Some(value);
-            return place;
+        if let Some(index) = self.free.pop() {
+            self.entries[index].1 = Some(value);
+            return index;
         }
-        self.slots.push((0, Some(value)));
-        self.slots.len() - 1
+        self.entries.push((0, Some(value)));
+        self.entries.len() - 1
     }
 
-    fn get(&self, place: usize) -> Option<&T> {
-        self.slots.get(place)?.1.as_ref()
+    fn get(&self, index: usize) -> Option<&T> {
+        self.entries.get(index)?.1.as_ref()
     }
 
-    fn get_mut(&mut self, place: usize) -> Option<&mut T> {
-        self.slots.get_mut(place)?.1.as_mut()
+    fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+        self.entries.get_mut(index)?.1.as_mut()
     }
 
-    fn remove(&mut self, place: usize) -> Option<T> {
-        let (uses, value) = self.slots.get_mut(place)?;
+    fn remove(&mut self, index: usize) -> Option<T> {
+        let (uses, value) = self.entries.get_mut(index)?;
         let value = value.take()?;
         *uses = uses.wrapping_add(1);
-        self.free.push(place);
+        self.free.push(index);
         Some(value)
     }
 
     /// The number of what is there now.
-    fn number(&self, place: usize) -> u64 {
-        u64::from(self.slots[place].0) << 32 | place as u64
+    fn number(&self, index: usize) -> u64 {
+        u64::from(self.entries[index].0) << 32 | index as u64
     }
 
-    /// The place of what had this number, if it is still there.
-    fn place(&self, number: u64) -> Option<usize> {
-        let place = number as u32 as usize;
-        self.slots.get(place).filter(|(uses, value)| u64::from(*uses) == number >> 32 && value.is_some()).map(|_| place)
+    /// The index of what had this number, if it is still there.
+    fn index(&self, number: u64) -> Option<usize> {
+        let index = number as u32 as usize;
+        self.entries
+            .get(index)
+            .filter(|(uses, value)| u64::from(*uses) == number >> 32 && value.is_some())
+            .map(|_| index)
     }
 
     fn is_empty(&self) -> bool {
-        self.free.len() == self.slots.len()
+        self.free.len() == self.entries.len()
     }
 
-    fn places(&self) -> Range<usize> {
-        0..self.slots.len()
+    fn indices(&self) -> Range<usize> {
+        0..self.entries.len()
     }
 }
 
 /// All of them.
 #[derive(Default)]
 pub(super) struct Accesses {
-    accesses: Slots<Access>,
-    stripes: Slots<Stripe>,
+    accesses: Table<Access>,
+    stripes: Table<Stripe>,
     /// Numbers of stripes that a rail is to take, or whose rail is to read behind them.
     waiting: VecDeque<u64>,
     done: VecDeque<u64>,
@@ -141,13 +144,13 @@ impl Accesses {
         if let Some(access) = self.accesses.get_mut(access) {
             access.left += 1;
         }
-        let place = self.stripes.insert(Stripe { access, range, way, phase: Phase::Moving, since: None });
-        self.stripes.number(place)
+        let index = self.stripes.insert(Stripe { access, range, way, phase: Phase::Moving, since: None });
+        self.stripes.number(index)
     }
 
     /// The rail did not take it.
     pub(super) fn take_back(&mut self, stripe: u64) {
-        let removed = self.stripes.place(stripe).and_then(|place| self.stripes.remove(place));
+        let removed = self.stripes.index(stripe).and_then(|index| self.stripes.remove(index));
         if let Some(access) = removed.and_then(|stripe| self.accesses.get_mut(stripe.access)) {
             access.left -= 1;
         }
@@ -155,16 +158,16 @@ impl Accesses {
 
     /// A stripe, and what it is a part of.
     pub(super) fn find(&mut self, stripe: u64) -> Option<(&mut Stripe, &Access)> {
-        let place = self.stripes.place(stripe)?;
-        let stripe = self.stripes.get_mut(place)?;
+        let index = self.stripes.index(stripe)?;
+        let stripe = self.stripes.get_mut(index)?;
         let access = self.accesses.get(stripe.access)?;
         Some((stripe, access))
     }
 
     /// A stripe is over; whose it was. The last one completes its access.
     pub(super) fn end(&mut self, stripe: u64) -> Option<usize> {
-        let place = self.stripes.place(stripe)?;
-        let Stripe { access, .. } = self.stripes.remove(place)?;
+        let index = self.stripes.index(stripe)?;
+        let Stripe { access, .. } = self.stripes.remove(index)?;
         let of = self.accesses.get_mut(access)?;
         of.left -= 1;
         let (peer, number) = (of.peer, of.number);
@@ -210,8 +213,8 @@ impl Accesses {
     /// A way to a peer has failed: what it had is stranded, or waits for another one. What is read by a connection that is closed arrives no more, and neither
     /// does what is written, once the `peer_dropped` its end.
     pub(super) fn strand(&mut self, peer: usize, way: usize, peer_dropped: bool) {
-        for place in self.stripes.places() {
-            let Some(stripe) = self.stripes.get_mut(place) else { continue };
+        for index in self.stripes.indices() {
+            let Some(stripe) = self.stripes.get_mut(index) else { continue };
             let Some(access) = self.accesses.get(stripe.access).filter(|access| access.peer == peer) else { continue };
             // One that waits to be taken is no rail's, and one that waits to be proved is this one's.
             if stripe.way != way || matches!(stripe.phase, Phase::Waiting) {
@@ -220,35 +223,35 @@ impl Accesses {
             (stripe.phase, stripe.since) = (Phase::Stranded, None);
             if peer_dropped || access.kind == Kind::Read {
                 stripe.phase = Phase::Waiting;
-                self.waiting.push_back(self.stripes.number(place));
+                self.waiting.push_back(self.stripes.number(index));
             }
         }
     }
 
     /// Forgets all that was to be done for a peer which is lost.
     pub(super) fn forget(&mut self, peer: usize) {
-        for place in self.accesses.places() {
-            if self.accesses.get(place).is_some_and(|access| access.peer == peer) {
-                self.accesses.remove(place);
+        for index in self.accesses.indices() {
+            if self.accesses.get(index).is_some_and(|access| access.peer == peer) {
+                self.accesses.remove(index);
             }
         }
-        for place in self.stripes.places() {
-            if self.stripes.get(place).is_some_and(|stripe| self.accesses.get(stripe.access).is_none()) {
-                self.stripes.remove(place);
+        for index in self.stripes.indices() {
+            if self.stripes.get(index).is_some_and(|stripe| self.accesses.get(stripe.access).is_none()) {
+                self.stripes.remove(index);
             }
         }
     }
 
     /// A peer's way that has had something since before `then`, and shows no end of it.
     pub(super) fn stalled(&self, then: Instant) -> Option<(usize, usize)> {
-        let stripes = self.stripes.places().filter_map(|place| self.stripes.get(place));
+        let stripes = self.stripes.indices().filter_map(|index| self.stripes.get(index));
         let mut old = stripes.filter(|stripe| stripe.since.is_some_and(|since| since < then));
         old.find_map(|stripe| Some((self.accesses.get(stripe.access)?.peer, stripe.way)))
     }
 
     /// Whether a rail has something.
     pub(super) fn are_under_way(&self) -> bool {
-        let mut stripes = self.stripes.places().filter_map(|place| self.stripes.get(place));
+        let mut stripes = self.stripes.indices().filter_map(|index| self.stripes.get(index));
         stripes.any(|stripe| matches!(stripe.phase, Phase::Moving | Phase::Proving))
     }
 
@@ -287,7 +290,7 @@ mod tests {
         assert_eq!(all.end(second), None, "it ended once");
         assert_eq!(all.end(first), Some(3));
         assert_eq!((all.poll(), all.poll()), (Some(77), None));
-        // The next one has the same place, and another number.
+        // The next one has the same index, and another number.
         let access = open(&mut all, 78, 3, Kind::Write);
         let next = all.add(access, 0..5, 0);
         assert_eq!((all.end(first), all.end(second)), (None, None), "what is told late is of nobody");

@@ -87,14 +87,14 @@ impl Table {
 
     /// Learns what leads to a peer, the first of which was not known before; its address.
     pub(super) fn insert(&mut self, ways: Vec<Way>, first: usize) -> Address {
-        let place = self.peers.len();
+        let peer = self.peers.len();
         for (number, way) in ways.iter().enumerate() {
             let behind = &mut self.behind[way.rail];
             behind.resize(behind.len().max(way.to.peer as usize + 1), (usize::MAX, 0));
-            behind[way.to.peer as usize] = (place, number);
+            behind[way.to.peer as usize] = (peer, number);
         }
         let listens = ways[first].to.listens;
-        let address = Address::Verbs(VerbsAddress { peer: place as u32, listens });
+        let address = Address::Verbs(VerbsAddress { peer: peer as u32, listens });
         let (has_used, is_lost, to_tell, stripes) = (false, false, 0, 0);
         self.peers.push(Peer { ways, first, has_used, is_lost, to_tell, stripes, address });
         address

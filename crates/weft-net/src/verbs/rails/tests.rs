@@ -22,7 +22,7 @@ struct Given {
 
 /// A rail of this process, and the peer's memory behind it.
 struct Played {
-    place: u8,
+    rail: u8,
     attributes: CarrierAttributes,
     /// What becomes of the next accesses.
     answers: VecDeque<Begun>,
@@ -43,7 +43,7 @@ struct Played {
 }
 
 impl Played {
-    fn new(place: u8, proof: Proof) -> Self {
+    fn new(rail: u8, proof: Proof) -> Self {
         let wake = watch::timer().expect("a timer");
         let placement = Placement {
             writes: true,
@@ -61,7 +61,7 @@ impl Played {
             ..CarrierAttributes::packets("played", 4088, Look::Memory)
         };
         Self {
-            place,
+            rail,
             attributes,
             answers: VecDeque::new(),
             under_way: Vec::new(),
@@ -90,7 +90,7 @@ impl Played {
         number: u64,
     ) -> Begun {
         let Address::Verbs(to) = to else { panic!("another link's address") };
-        assert_eq!(there.key, 100 + u64::from(self.place), "the peer's key of this rail");
+        assert_eq!(there.key, 100 + u64::from(self.rail), "the peer's key of this rail");
         if self.gone.contains(&to.peer) {
             return Begun::Never;
         }
@@ -109,8 +109,8 @@ impl Played {
     }
 
     /// Does one of the things that it was given.
-    fn end(&mut self, place: usize, memory: &mut [u8]) {
-        let (given, data) = self.under_way.remove(place);
+    fn end(&mut self, rail: usize, memory: &mut [u8]) {
+        let (given, data) = self.under_way.remove(rail);
         let there = given.at as usize..given.at as usize + given.length;
         match given.kind {
             Kind::Write => memory[there].copy_from_slice(&given.data),
@@ -162,7 +162,7 @@ impl Carrier for Played {
     }
 
     fn diagnostics(&self) -> Diagnostics {
-        Diagnostics { last_refusal: Some(format!("rail {} says why", self.place)), ..Diagnostics::default() }
+        Diagnostics { last_refusal: Some(format!("rail {} says why", self.rail)), ..Diagnostics::default() }
     }
 
     fn under_way(&self, to: &Address) -> usize {
@@ -185,7 +185,7 @@ impl RemoteMemoryAccess for Played {
             return None;
         }
         self.exposed += 1;
-        let key = 100 + u64::from(self.place);
+        let key = 100 + u64::from(self.rail);
         Some((Registration(self.exposed), RemoteMemory { key, address: 0 }))
     }
 
@@ -208,7 +208,7 @@ impl RemoteMemoryAccess for Played {
 
 impl Rail for Played {
     fn card(&self) -> Candidate {
-        candidate(self.place, 1)
+        candidate(self.rail, 1)
     }
 
     fn meet(&mut self, listens: SocketAddr, _token: u64) -> VerbsAddress {
@@ -251,7 +251,7 @@ fn card_of(host: u8, rails: u8) -> Card {
 
 /// So many rails, and a peer that has the same.
 fn link(rails: u8, proof: Proof) -> (VerbsRails<Played>, Address, RemoteMemory) {
-    let all = (0..rails).map(|place| Played::new(place, proof)).collect();
+    let all = (0..rails).map(|rail| Played::new(rail, proof)).collect();
     let mut link = VerbsRails::new(all, 1, LIMIT).expect("a link");
     let to = link.address_of(&card_of(2, rails), 0).expect("a way");
     assert_eq!(link.address_of(&card_of(2, rails), 0).expect("the same"), to);
@@ -561,7 +561,7 @@ fn whatever_happens_the_last_write_that_was_told_is_what_the_memory_holds() {
             while let Some(number) = link.poll_completion() {
                 assert_eq!(number, u64::from(told) + 1, "seed {seed}: each once, in order");
                 told += 1;
-                assert!(memory.iter().all(|byte| *byte == told), "seed {seed}: write {told} is not in place");
+                assert!(memory.iter().all(|byte| *byte == told), "seed {seed}: write {told} is not in rail");
             }
             let intact = next != told + 1 || memory.iter().all(|byte| *byte == told);
             assert!(intact, "seed {seed}: something arrived after write {told} was told");
