@@ -181,7 +181,7 @@ pub(crate) fn trains(kit: &mut Kit<'_>) -> bool {
         let mut missing: Vec<&[u8]> = packets.clone();
         let on_packet =
             |bytes: &[u8], missing: &mut Vec<&[u8]>| match missing.iter().position(|packet| *packet == bytes) {
-                Some(place) => _ = missing.remove(place),
+                Some(index) => _ = missing.remove(index),
                 None => assert!(packets.contains(&bytes), "a packet that is none of the train's"),
             };
         let mut rest = &train[..];

@@ -18,8 +18,8 @@ impl ErrorClass {
     /// The class that a message tells; `None`: there is no error. Numbers that no Weft sends stand for the
     /// class that explains nothing.
     pub fn from_wire(number: u32) -> Option<Self> {
-        let place = number.checked_sub(1)?;
-        Some(Self::ALL.get(place as usize).copied().unwrap_or(Self::Other))
+        let index = number.checked_sub(1)?;
+        Some(Self::ALL.get(index as usize).copied().unwrap_or(Self::Other))
     }
 }
 

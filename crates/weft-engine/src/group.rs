@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 /// A process that this one knows, as an index into the table of peers (`crate::peers`). It is not its rank in any communicator: processes
-/// that are spawned or accepted later have one as well. One that has been removed leaves its place to another with a new generation, so that a
-/// name that somebody still holds leads nowhere, until 256 peers have had the place.
+/// that are spawned or accepted later have one as well. One that has been removed leaves its index to another with a new generation, so that a
+/// name that somebody still holds leads nowhere, until 256 peers have had the index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(u32);
 
@@ -27,18 +27,18 @@ impl PeerId {
     /// The first of all: this process.
     pub const FIRST: Self = Self(0);
 
-    /// The next peer at its place.
+    /// The next peer at its index.
     pub(crate) fn next_generation(self) -> Self {
         Self(self.0.wrapping_add(1 << INDEX_BITS))
     }
 
-    /// Its place in the table.
+    /// Its index in the table.
     #[inline(always)]
     pub fn index(self) -> usize {
         (self.0 & ((1 << INDEX_BITS) - 1)) as usize
     }
 
-    /// Which of those that have had that place it is.
+    /// Which of those that have had that index it is.
     #[inline(always)]
     pub fn generation(self) -> u8 {
         (self.0 >> INDEX_BITS) as u8
@@ -99,12 +99,12 @@ impl Group {
     /// The rank of each of `members`.
     ///
     /// # Errors
-    /// The place in `members` of the first that is not in this group.
+    /// The index in `members` of the first that is not in this group.
     pub fn ranks_of(&self, members: &[PeerId]) -> Result<Vec<u32>, usize> {
         let mut known: Vec<(PeerId, u32)> = self.members.iter().copied().zip(0..).collect();
         known.sort_unstable();
         let rank = |member: &PeerId| known.binary_search_by_key(member, |(known, _)| *known).ok().map(|at| known[at].1);
-        members.iter().enumerate().map(|(place, member)| rank(member).ok_or(place)).collect()
+        members.iter().enumerate().map(|(index, member)| rank(member).ok_or(index)).collect()
     }
 }
 
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(group.ranks_of(&[9, 5].map(peer)), Ok(vec![2, 0]));
         assert_eq!(group.ranks_of(&[]), Ok(vec![]));
         assert_eq!(group.ranks_of(&[2, 7, 8].map(peer)), Err(1));
-        // The same place in the table, but another process.
+        // The same index in the table, but another process.
         assert_eq!(group.ranks_of(&[PeerId::new(5, 1)]), Err(0));
         let part = group.of_ranks(&[2, 0]);
         assert_eq!((&part.members[..], part.rank), (&[9, 5].map(peer)[..], Some(0)));

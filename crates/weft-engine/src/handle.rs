@@ -65,7 +65,7 @@ const KIND_BITS: u32 = 8;
 const INDEX_BITS: u32 = 24;
 const _: () = assert!(KIND_BITS + INDEX_BITS == u32::BITS && ENTRIES_MAX == 1 << INDEX_BITS);
 
-/// The place of what a handle names in the table of its kind.
+/// The index of what a handle names in the table of its kind.
 #[inline]
 pub const fn index_of(handle: usize) -> usize {
     (handle & 0xffff_ffff) >> KIND_BITS

@@ -12,7 +12,7 @@ use weft_core::wire::Secret;
 /// Indices that packets can carry.
 const INDICES: u32 = 1 << 24;
 
-/// A job that is known, by its place in the table of them.
+/// A job that is known, by its index in the table of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct JobKey(u16);
 
@@ -60,7 +60,7 @@ impl Jobs {
     /// The job with this name.
     pub(crate) fn find(&self, id: JobId) -> Option<JobKey> {
         let is_it = |known: &Option<Known>| known.as_ref().is_some_and(|known| known.id == id);
-        self.known.iter().position(is_it).map(|place| JobKey(place as u16))
+        self.known.iter().position(is_it).map(|index| JobKey(index as u16))
     }
 
     /// The process knows a job of `size` processes from now on, with which it has `secret` in common. The
@@ -74,12 +74,12 @@ impl Jobs {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let first = self.free_range(size, used).ok_or(io::ErrorKind::OutOfMemory)?;
-        let place = self.known.iter().position(Option::is_none).unwrap_or(self.known.len());
-        if place > usize::from(u16::MAX) {
+        let index = self.known.iter().position(Option::is_none).unwrap_or(self.known.len());
+        if index > usize::from(u16::MAX) {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
         let known = Some(Known { id, secret, first, size });
-        match self.known.get_mut(place) {
+        match self.known.get_mut(index) {
             Some(free) => *free = known,
             None => self.known.push(known),
         }

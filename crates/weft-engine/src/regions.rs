@@ -18,7 +18,7 @@ const INDEX_BITS: u32 = 20;
 pub const REGIONS_MAX: usize = 1 << INDEX_BITS;
 const GENERATION_MASK: u32 = (1 << (u32::BITS - INDEX_BITS)) - 1;
 
-/// A region's name on the wire. The table uses its free places in turn, and counts a generation for each place,
+/// A region's name on the wire. The table uses its free indices in turn, and counts a generation for each index,
 /// of which there are 4096. No late packet can name a generation that has come round again: the flow has refused
 /// the packet's number long before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -131,7 +131,7 @@ struct Entry {
 #[derive(Default)]
 pub struct Regions {
     entries: Vec<Entry>,
-    /// Free places, the one that has been free for longest first.
+    /// Free indices, the one that has been free for longest first.
     free: VecDeque<u32>,
     /// Exposures of regions that have been closed: the carrier is still to be told.
     closed: Vec<Registered>,
@@ -259,8 +259,8 @@ impl Regions {
 mod tests {
     use super::*;
 
-    fn region(place: usize, purpose: Purpose, length: u64) -> Region {
-        Region { peer: PeerId::new(place, 0), purpose, data: UserData::empty(), length, owner: 1 }
+    fn region(index: usize, purpose: Purpose, length: u64) -> Region {
+        Region { peer: PeerId::new(index, 0), purpose, data: UserData::empty(), length, owner: 1 }
     }
 
     /// Expect: only the peer itself, with the right that was granted, inside the bounds, as long as the region is open.
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(counts, [1, 1, 2, 1, 2]);
     }
 
-    /// A region is closed and its place used again, as often as there are generations.   Expect: no earlier key opens a later region.
+    /// A region is closed and its index used again, as often as there are generations.   Expect: no earlier key opens a later region.
     #[test]
     fn a_key_of_an_earlier_generation_opens_nothing() {
         let mut regions = Regions::default();
@@ -300,7 +300,7 @@ mod tests {
         assert!(earlier.iter().all(|key| key.index() == 0));
     }
 
-    /// Of several free places the one that was left first is used first.   Expect: a key comes back as late as possible.
+    /// Of several free indices the one that was left first is used first.   Expect: a key comes back as late as possible.
     #[test]
     fn places_are_used_again_in_turns() {
         let mut regions = Regions::default();

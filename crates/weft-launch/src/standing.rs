@@ -212,8 +212,8 @@ impl<'a> Draft<'a> {
         put(at::STILL_SINCE, front.times.1);
         put(at::ASLEEP, front.is_asleep.into());
         put(at::THREADS, front.threads.into());
-        for (place, value) in [at::POSTED, at::UNEXPECTED, at::REQUESTS].into_iter().zip(front.queues) {
-            put(place, value);
+        for (index, value) in [at::POSTED, at::UNEXPECTED, at::REQUESTS].into_iter().zip(front.queues) {
+            put(index, value);
         }
         put_text(put, at::CALL, CALL_WORDS, front.call);
         Self { put, waits: 0, arrived: 0, ranges: [(0, 0); NEEDS_MAX], range_count: 0, cut: false }
@@ -495,8 +495,8 @@ mod tests {
         assert!(Standing::parse(&words, 0).unwrap_err().contains("another version"));
         assert!(Standing::parse(&[], 0).is_err());
         let mut words = standing().words(0);
-        for place in [at::WAITS, at::ARRIVED, at::RANGES, at::NEEDS, at::WAIT, at::MESSAGE] {
-            words[place] = u64::MAX;
+        for index in [at::WAITS, at::ARRIVED, at::RANGES, at::NEEDS, at::WAIT, at::MESSAGE] {
+            words[index] = u64::MAX;
         }
         assert!(Standing::parse(&words, 0).is_ok());
         for length in 0..words.len() {

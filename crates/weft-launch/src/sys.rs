@@ -54,21 +54,21 @@ pub(crate) fn map_words(file: &File, words: usize) -> io::Result<&'static [Atomi
     Ok(unsafe { std::slice::from_raw_parts(address.cast::<AtomicU32>(), words) })
 }
 
-/// A place that always refers to a word that lives as long as the process.
+/// A reference that always leads to a word that lives as long as the process.
 pub(crate) struct WordRef(AtomicPtr<AtomicU32>);
 
 impl WordRef {
-    /// A place that refers to `word` at first.
+    /// A reference that leads to `word` at first.
     pub(crate) const fn new(word: &'static AtomicU32) -> Self {
         Self(AtomicPtr::new(std::ptr::from_ref(word).cast_mut()))
     }
 
-    /// Makes the place refer to `word` from now on.
+    /// Makes it lead to `word` from now on.
     pub(crate) fn refer_to(&self, word: &'static AtomicU32) {
         self.0.store(std::ptr::from_ref(word).cast_mut(), Ordering::Release);
     }
 
-    /// The word that the place refers to.
+    /// The word that it leads to.
     #[inline]
     pub(crate) fn word(&self) -> &'static AtomicU32 {
         let word = self.0.load(Ordering::Relaxed);

@@ -75,14 +75,14 @@ impl<'a> Graph<'a> {
     fn new(job: &'a BTreeMap<u32, Doing>) -> Self {
         let mut graph = Self { job, vertices: Vec::new(), needs: Vec::new(), waiters: Vec::new() };
         // The vertex of each rank in the eyes of those that finalize, and in those of others.
-        let mut places = BTreeMap::new();
+        let mut own_and_others = BTreeMap::new();
         for (&rank, doing) in job {
             let own = match doing {
                 Doing::Gone(_) => graph.add(Vertex::Gone(rank)),
                 _ => graph.add(Vertex::Rank(rank)),
             };
             let others = if let Doing::Finalizes(_) = doing { graph.add(Vertex::Gone(rank)) } else { own };
-            places.insert(rank, (own, others));
+            own_and_others.insert(rank, (own, others));
         }
         let mut sets: BTreeMap<(Vec<Range>, bool), usize> = BTreeMap::new();
         for (&rank, doing) in job {
@@ -93,10 +93,10 @@ impl<'a> Graph<'a> {
             };
             let members = |ranges: &[Range]| -> Vec<usize> {
                 let found = ranges.iter().filter(|(first, last)| first <= last);
-                let found = found.flat_map(|(first, last)| places.range(first..=last));
+                let found = found.flat_map(|(first, last)| own_and_others.range(first..=last));
                 found.map(|(_, &(own, others))| if finalizes { own } else { others }).collect()
             };
-            let from = places[&rank].0;
+            let from = own_and_others[&rank].0;
             match needs {
                 Needs::Unknown => {}
                 Needs::All(ranges) => members(ranges).into_iter().for_each(|to| graph.link(from, to)),

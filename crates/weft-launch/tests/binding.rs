@@ -112,9 +112,9 @@ fn virtual_hosts_share_the_processors_of_their_machine() {
     assert!(outcome.lines().iter().all(|line| line.ends_with(&format!(" {}/{count}", 2 * count))), "{outcome:?}");
     if count >= 2 {
         let outcome = registry.run(&format!("{TWO_HOSTS} --bind-to hwthread -n 2 {SAY}")).expect(0);
-        let places: Vec<&str> =
+        let bound_to: Vec<&str> =
             outcome.out.lines().map(|line| line.split_whitespace().nth(2).expect("a list")).collect();
-        assert!(places.len() == 2 && places[0] != places[1], "{outcome:?}");
+        assert!(bound_to.len() == 2 && bound_to[0] != bound_to[1], "{outcome:?}");
     }
 }
 

@@ -99,7 +99,7 @@ pub struct Contexts {
     limit: u32,
     /// Contexts of communicators, and of such as have been freed lately.
     used: BTreeSet<u32>,
-    /// Those that have been freed lately: handle, and place among the contexts.
+    /// Those that have been freed lately: handle, and index among the contexts.
     freed: Vec<(usize, u32)>,
     /// With so many it is time to look which of them nothing uses any more.
     freed_max: usize,

@@ -146,7 +146,7 @@ pub fn variable(at: i32) -> Result<&'static Variable> {
     Ok(&VARIABLES[index(at, VARIABLES.len(), "performance variables")?])
 }
 
-/// The category of an index: its place, name and meaning.
+/// The category of an index: its number, name and meaning.
 ///
 /// # Errors
 /// MPI_T_ERR_INVALID_INDEX.
@@ -155,12 +155,12 @@ pub fn category(at: i32) -> Result<(usize, &'static str, &'static str)> {
     Ok((at, CATEGORIES[at].0, CATEGORIES[at].1))
 }
 
-/// The place of `name` among `names`.
+/// The index of `name` among `names`.
 ///
 /// # Errors
 /// MPI_T_ERR_INVALID_NAME.
 pub fn find(name: &str, mut names: impl Iterator<Item = &'static str>) -> Result<i32> {
-    let found = names.position(|known| known == name).and_then(|place| i32::try_from(place).ok());
+    let found = names.position(|known| known == name).and_then(|index| i32::try_from(index).ok());
     found.ok_or_else(|| wrong(MPI_T_ERR_INVALID_NAME, format!("nothing is called '{name}'")))
 }
 
@@ -368,9 +368,9 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_begin_with_their_category() {
-        for (place, variable) in VARIABLES.iter().enumerate() {
+        for (index, variable) in VARIABLES.iter().enumerate() {
             assert!(variable.name.starts_with(CATEGORIES[variable.category].0), "{}", variable.name);
-            assert_eq!(find(&variable.name, VARIABLES.iter().map(|v| v.name.as_str())).unwrap(), place as i32);
+            assert_eq!(find(&variable.name, VARIABLES.iter().map(|v| v.name.as_str())).unwrap(), index as i32);
         }
     }
 

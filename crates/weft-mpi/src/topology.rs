@@ -76,10 +76,10 @@ impl Graph {
     /// `MPI_ERR_ARG`: an index is negative or smaller than the one before it.
     pub fn check_index(index: &[i32]) -> Result<usize> {
         let mut before = 0;
-        for (place, edges) in index.iter().enumerate() {
+        for (node, edges) in index.iter().enumerate() {
             if *edges < before {
                 let message =
-                    format!("index[{place}] is {edges}; it must not be less than {before}, the one before it or 0");
+                    format!("index[{node}] is {edges}; it must not be less than {before}, the one before it or 0");
                 return Err(Error::new(MPI_ERR_ARG, message));
             }
             before = *edges;
@@ -93,9 +93,9 @@ impl Graph {
     /// `MPI_ERR_ARG`: an edge leads to none of its processes.
     pub fn new(index: Vec<i32>, edges: Vec<i32>) -> Result<Self> {
         let nodes = index.len();
-        if let Some(place) = edges.iter().position(|to| usize::try_from(*to).is_ok_and(|to| to < nodes).eq(&false)) {
+        if let Some(edge) = edges.iter().position(|to| usize::try_from(*to).is_ok_and(|to| to < nodes).eq(&false)) {
             let message =
-                format!("edges[{place}] is {}, but the nodes of the graph are 0 to {}", edges[place], nodes - 1);
+                format!("edges[{edge}] is {}, but the nodes of the graph are 0 to {}", edges[edge], nodes - 1);
             return Err(Error::new(MPI_ERR_ARG, message));
         }
         Ok(Self { index, edges })

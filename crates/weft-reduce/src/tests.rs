@@ -233,14 +233,14 @@ fn nearest(number: f64) -> u16 {
         return sign | 0x7e00;
     }
     let number = number.abs();
-    let place = |bits: u16| if bits == 0x7c00 { 65536.0 } else { worth(bits) };
+    let ordered = |bits: u16| if bits == 0x7c00 { 65536.0 } else { worth(bits) };
     // The largest that is not larger.
     let (mut below, mut above) = (0_u16, 0x7c00_u16);
     while above - below > 1 {
         let middle = u16::midpoint(below, above);
-        if place(middle) <= number { below = middle } else { above = middle }
+        if ordered(middle) <= number { below = middle } else { above = middle }
     }
-    let (down, up) = (number - place(below), place(above) - number);
+    let (down, up) = (number - ordered(below), ordered(above) - number);
     sign | if down < up || (down == up && below & 1 == 0) { below } else { above }
 }
 
@@ -361,14 +361,14 @@ fn every_operation_on_every_kind_wherever_it_lies() {
 /// So long that results are aligned first; at every place of a cache line.
 #[test]
 fn long_arrays_at_every_place_of_a_line() {
-    let places = if cfg!(miri) { 0..2 } else { 0..65 };
+    let offsets = if cfg!(miri) { 0..2 } else { 0..65 };
     for kind in kinds() {
         for op in operations(kind) {
-            for place in places.clone() {
-                let bytes = (3000 / kind.step() + place % 3) * kind.step();
-                let left = operand(place as u64 + 7, bytes + 1);
-                let mut right = operand(place as u64 + 77, bytes + place);
-                check("chosen", apply, op, kind, &left[1..], &mut right[place..]);
+            for offset in offsets.clone() {
+                let bytes = (3000 / kind.step() + offset % 3) * kind.step();
+                let left = operand(offset as u64 + 7, bytes + 1);
+                let mut right = operand(offset as u64 + 77, bytes + offset);
+                check("chosen", apply, op, kind, &left[1..], &mut right[offset..]);
             }
         }
     }

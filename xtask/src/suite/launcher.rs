@@ -21,11 +21,11 @@ const MISUSED: &str = "tests/launcher/misused.c";
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
     let mut cases = Vec::new();
-    for place in [Location::Local, Location::Hosts] {
-        cases.extend(endings(place));
-        cases.extend(kills(place));
-        cases.push(output_is_whole(place));
-        cases.extend(misused(place));
+    for location in [Location::Local, Location::Hosts] {
+        cases.extend(endings(location));
+        cases.extend(kills(location));
+        cases.push(output_is_whole(location));
+        cases.extend(misused(location));
     }
     cases.extend(starts());
     cases.extend(options());
@@ -58,12 +58,12 @@ impl Location {
     }
 }
 
-fn behave(context: &Context, place: Location, ranks: u32, arguments: &str) -> anyhow::Result<Run> {
-    Ok(place.mpiexec(context, ranks)?.arg(context.compile(BEHAVE)?).args(arguments.split(' ')))
+fn behave(context: &Context, location: Location, ranks: u32, arguments: &str) -> anyhow::Result<Run> {
+    Ok(location.mpiexec(context, ranks)?.arg(context.compile(BEHAVE)?).args(arguments.split(' ')))
 }
 
 /// Ranks that end badly: the exit code is theirs, one line says who and how, and the others are ended.
-fn endings(place: Location) -> Vec<Case> {
+fn endings(location: Location) -> Vec<Case> {
     let table: &[(&str, &str, i32, &[&'static str])] = &[
         ("a rank dies by SIGSEGV", "signal 3 11", 139, &["rank 3", "SIGSEGV"]),
         ("a rank dies by SIGKILL", "signal 1 9", 137, &["rank 1", "SIGKILL"]),
@@ -76,20 +76,20 @@ fn endings(place: Location) -> Vec<Case> {
         ("a rank returns 3 after MPI_Finalize", "exit 1 3", 3, &["rank 1"]),
     ];
     let make = |&(name, arguments, code, says): &(&'static str, &'static str, i32, &'static [&'static str])| {
-        Case::new(format!("{name}, {}", place.name()), move |context| {
+        Case::new(format!("{name}, {}", location.name()), move |context| {
             let expected = says.iter().fold(Expected::code(code), |expected, text| expected.says(text));
-            expected.judge(behave(context, place, 4, arguments).and_then(|run| run.limit(END.as_secs()).finish()))
+            expected.judge(behave(context, location, 4, arguments).and_then(|run| run.limit(END.as_secs()).finish()))
         })
     };
     table.iter().map(make).collect()
 }
 
 /// Programs that use MPI wrongly in a way that ends, or could hang, a job: it is said what is wrong.
-fn misused(place: Location) -> Vec<Case> {
+fn misused(location: Location) -> Vec<Case> {
     let case = |name: &str, ranks: u32, arguments: &'static str, expected: fn() -> Expected| {
-        Case::new(format!("{name}, {ranks} ranks, {}", place.name()), move |context| {
+        Case::new(format!("{name}, {ranks} ranks, {}", location.name()), move |context| {
             let attempt = || -> anyhow::Result<Finished> {
-                place
+                location
                     .mpiexec(context, ranks)?
                     .arg(context.compile(MISUSED)?)
                     .arg(arguments)
@@ -123,11 +123,11 @@ fn misused(place: Location) -> Vec<Case> {
 }
 
 /// `mpiexec` itself is ended: nothing outlives it.
-fn kills(place: Location) -> Vec<Case> {
+fn kills(location: Location) -> Vec<Case> {
     let case = |name: &str, signal: Signal, whole_group: bool, code: i32| {
-        Case::new(format!("{name}, {}", place.name()), move |context| {
+        Case::new(format!("{name}, {}", location.name()), move |context| {
             let attempt = || -> anyhow::Result<Finished> {
-                let mut running = behave(context, place, 4, "hang")?.start()?;
+                let mut running = behave(context, location, 4, "hang")?.start()?;
                 anyhow::ensure!(running.says("ready", READY), "it did not start:\n{}", running.output());
                 anyhow::ensure!(running.processes().len() >= 5, "the ranks are not found");
                 match (signal, whole_group) {
@@ -147,9 +147,9 @@ fn kills(place: Location) -> Vec<Case> {
     ]
 }
 
-fn output_is_whole(place: Location) -> Case {
-    Case::new(format!("no line is torn, {}", place.name()), move |context| {
-        let finished = behave(context, place, 4, "lines 100").and_then(|run| run.finish());
+fn output_is_whole(location: Location) -> Case {
+    Case::new(format!("no line is torn, {}", location.name()), move |context| {
+        let finished = behave(context, location, 4, "lines 100").and_then(|run| run.finish());
         let torn = finished.as_ref().ok().and_then(|finished| {
             let is_whole = |line: &&str| {
                 let letters = line.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')?.rsplit(':').next());

@@ -200,10 +200,10 @@ impl Bench {
             let machine = Machine { counts: true, has_large_segments, ..Machine::default() };
             let guests = Guests::boot(&self.root, 1, device, machine)?;
             for (road, of_it) in ROADS.iter().enumerate().filter(|(_, road)| is_of_it(road)) {
-                for (place, program) in PROGRAMS.iter().enumerate().filter(|(_, program)| program.name.contains(only)) {
+                for (index, program) in PROGRAMS.iter().enumerate().filter(|(_, program)| program.name.contains(only)) {
                     tell(&format!("{}: {}", of_it.name, program.name));
                     match self.cost(&guests, of_it, program) {
-                        Ok(cost) => drop(costs.insert((road, place), cost)),
+                        Ok(cost) => drop(costs.insert((road, index), cost)),
                         // The others are shown all the same.
                         Err(error) => failed.push(format!("{error:#}")),
                     }
@@ -362,19 +362,19 @@ fn sides(name: &str, output: &str) -> anyhow::Result<Counts> {
 }
 
 fn operations_table(costs: &Costs) -> String {
-    let places: Vec<usize> = (0..PROGRAMS.len()).filter(|place| costs.keys().any(|(_, of)| of == place)).collect();
+    let indices: Vec<usize> = (0..PROGRAMS.len()).filter(|index| costs.keys().any(|(_, of)| of == index)).collect();
     let roads: Vec<usize> = (0..ROADS.len()).filter(|road| costs.keys().any(|(of, _)| of == road)).collect();
     let names: Vec<&str> = roads.iter().map(|road| ROADS[*road].name).collect();
     let mut table = format!("| instructions (packets) | {} |\n", names.join(" | "));
     table += &format!("|---|{}\n", "---|".repeat(roads.len()));
-    for place in places {
-        let cells = roads.iter().map(|&road| match costs.get(&(road, place)) {
+    for index in indices {
+        let cells = roads.iter().map(|&road| match costs.get(&(road, index)) {
             // What RoCE sends to itself passes no interface.
             Some(cost) if ROADS[road].device == Device::Rxe => thousands(cost.instructions),
             Some(cost) => format!("{} ({:.1})", thousands(cost.instructions), cost.packets),
             None => "-".to_owned(),
         });
-        table += &format!("| {} | {} |\n", PROGRAMS[place].name, cells.collect::<Vec<_>>().join(" | "));
+        table += &format!("| {} | {} |\n", PROGRAMS[index].name, cells.collect::<Vec<_>>().join(" | "));
     }
     table
 }

@@ -149,9 +149,9 @@ fn parse_unsafety(cell: &str) -> Result<Unsafety> {
         "everywhere" => return Ok(Unsafety::Everywhere),
         _ => {}
     }
-    let places: Vec<String> = cell.split('`').skip(1).step_by(2).map(str::to_owned).collect();
-    ensure!(!places.is_empty(), "`unsafe` is {cell:?}: say forbidden, everywhere, or name files in backquotes");
-    Ok(Unsafety::Only(places))
+    let paths: Vec<String> = cell.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+    ensure!(!paths.is_empty(), "`unsafe` is {cell:?}: say forbidden, everywhere, or name files in backquotes");
+    Ok(Unsafety::Only(paths))
 }
 
 fn check_unsafety(
@@ -173,13 +173,13 @@ fn check_unsafety(
                 }
             }
         }
-        Unsafety::Only(places) => {
-            for place in places.iter().filter(|place| !root.join(&sources).join(place).exists()) {
-                findings.broken.push(format!("{DOCUMENT}: {name} has no src/{place}"));
+        Unsafety::Only(paths) => {
+            for path in paths.iter().filter(|path| !root.join(&sources).join(path).exists()) {
+                findings.broken.push(format!("{DOCUMENT}: {name} has no src/{path}"));
             }
             for file in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "rs")) {
                 let Ok(inside) = file.strip_prefix(&sources) else { continue };
-                if places.iter().any(|place| inside.starts_with(place)) {
+                if paths.iter().any(|path| inside.starts_with(path)) {
                     continue;
                 }
                 let text = std::fs::read_to_string(root.join(file))?;

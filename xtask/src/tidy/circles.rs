@@ -42,7 +42,7 @@ impl Rooms {
     }
 
     /// The places where one room imports another, as `file:line`.
-    fn places(&self, from: &str, to: &str) -> Vec<String> {
+    fn sites(&self, from: &str, to: &str) -> Vec<String> {
         let key = (from.to_owned(), to.to_owned());
         self.imports.get(&key).into_iter().flatten().map(|(file, line)| format!("{file}:{line}")).collect()
     }
@@ -167,9 +167,9 @@ fn describe(rooms: &Rooms, circle: &[&str]) -> String {
 
 /// One import with its first place, and how many there are.
 fn line(rooms: &Rooms, from: &str, to: &str) -> String {
-    let places = rooms.places(from, to);
-    let more = if places.len() > 1 { format!(" and {} more", places.len() - 1) } else { String::new() };
-    format!("{from} → {to}: {}{more}", places[0])
+    let sites = rooms.sites(from, to);
+    let more = if sites.len() > 1 { format!(" and {} more", sites.len() - 1) } else { String::new() };
+    format!("{from} → {to}: {}{more}", sites[0])
 }
 
 /// `--circles CRATE`: the knots of a crate on all levels, whether it is left out or not; with two rooms,
@@ -195,8 +195,8 @@ pub(super) fn show(root: &Path, arguments: &[String]) -> Result<()> {
 fn every_place(name: &str, levels: &BTreeMap<String, Rooms>, from: &str, to: &str) -> String {
     let mut text = String::new();
     for (parent, rooms) in levels {
-        for place in rooms.places(from, to) {
-            text.push_str(&format!("{}: {from} → {to}: {place}\n", title(name, parent)));
+        for site in rooms.sites(from, to) {
+            text.push_str(&format!("{}: {from} → {to}: {site}\n", title(name, parent)));
         }
     }
     text

@@ -103,8 +103,8 @@ fn comment<'a>(line: &'a str, is_within: &mut bool) -> &'a str {
 /// Where a comment begins that is not within a text in quotes.
 fn start(line: &str) -> Option<usize> {
     let begins = |at: &usize| line[..*at].matches('"').count().is_multiple_of(2) && !line[..*at].ends_with(':');
-    let places = line.match_indices("//").chain(line.match_indices("/*")).map(|(at, _)| at);
-    places.filter(begins).min()
+    let starts = line.match_indices("//").chain(line.match_indices("/*")).map(|(at, _)| at);
+    starts.filter(begins).min()
 }
 
 #[cfg(test)]

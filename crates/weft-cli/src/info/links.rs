@@ -144,8 +144,8 @@ fn judge_shared(settings: &Settings, machine: &Machine) -> Result<String, String
         (false, _) => "large messages go through the rings, as WEFT_SINGLE_COPY says".to_owned(),
     };
     let wanted = shared::Settings { directory: settings.shm_dir.clone(), ..shared::Settings::default() };
-    let places: Vec<String> = shared::directories(&wanted).iter().map(|path| path.display().to_string()).collect();
-    Ok(format!("between ranks of this host; memory in the first that has room of {}; {copies}", places.join(", ")))
+    let directories: Vec<String> = shared::directories(&wanted).iter().map(|path| path.display().to_string()).collect();
+    Ok(format!("between ranks of this host; memory in the first that has room of {}; {copies}", directories.join(", ")))
 }
 
 /// Endpoints of libfabric that are named; more are counted.
@@ -173,7 +173,7 @@ fn judge_fabric(settings: &Settings) -> Result<Use, String> {
     let (major, minor) = found.version;
     let chosen = found.chosen?;
     let first = &found.offers[chosen[0]];
-    let others: Vec<&str> = chosen[1..].iter().map(|place| found.offers[*place].domain.as_str()).collect();
+    let others: Vec<&str> = chosen[1..].iter().map(|index| found.offers[*index].domain.as_str()).collect();
     let others = if others.is_empty() { String::new() } else { format!(" and on {}", others.join(", ")) };
     let left_out = found.left_out.map(|why| format!("; {why}")).unwrap_or_default();
     let written = found.placement.ok().map(Written::of);

@@ -161,9 +161,9 @@ fn total(snapshot: &Snapshot, name: &str) -> u64 {
 }
 
 fn value(peer: &Peer, name: &str) -> Option<u64> {
-    let place = |names: &[(&str, &str)]| names.iter().position(|(known, _)| *known == name);
-    let counter = place(COUNTERS).and_then(|place| peer.counters.get(place));
-    counter.or_else(|| place(GAUGES).and_then(|place| peer.gauges.get(place))).copied()
+    let index = |names: &[(&str, &str)]| names.iter().position(|(known, _)| *known == name);
+    let counter = index(COUNTERS).and_then(|index| peer.counters.get(index));
+    counter.or_else(|| index(GAUGES).and_then(|index| peer.gauges.get(index))).copied()
 }
 
 /// Columns of the table: heading, and the counters that are added up for it.

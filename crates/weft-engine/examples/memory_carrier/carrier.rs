@@ -45,7 +45,7 @@ pub(crate) struct Wire {
     keys: u32,
 }
 
-/// One end of the carrier. An address is the number of an end, in the place of a port.
+/// One end of the carrier. An address is the number of an end, which stands for a port.
 pub(crate) struct MemoryCarrier {
     own: usize,
     wire: Arc<Mutex<Wire>>,
@@ -91,7 +91,7 @@ impl Carrier for MemoryCarrier {
     }
 
     fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
-        let Address::Ethernet(place) = to else { return Err(wrong_address()) };
+        let Address::Ethernet(address) = to else { return Err(wrong_address()) };
         if packet.len() > PACKET_BYTES {
             return Ok(Outcome::TooLarge);
         }
@@ -107,7 +107,7 @@ impl Carrier for MemoryCarrier {
             }
             return Ok(Outcome::Sent);
         }
-        let queue = queues.entry(place.port.into()).or_default();
+        let queue = queues.entry(address.port.into()).or_default();
         if queue.len() >= QUEUE_PACKETS_MAX {
             return Ok(Outcome::WouldBlock);
         }

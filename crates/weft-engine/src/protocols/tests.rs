@@ -24,7 +24,7 @@ const fn ring(frame_max: u64, is_near: bool, is_copied: bool) -> RouteClass {
 fn each(mut look: impl FnMut(&PeerClass, &Situation)) {
     for (route, eager_limit) in ROUTES.into_iter().flat_map(|route| LIMITS.map(|limit| (route, limit))) {
         for (posted, bits) in WISHES.into_iter().flat_map(|posted| (0..1 << 8).map(move |bits| (posted, bits))) {
-            let bit = |place: u32| bits >> place & 1 == 1;
+            let bit = |index: u32| bits >> index & 1 == 1;
             let situation = Situation {
                 is_synchronous: bit(0),
                 is_blocking: bit(1),

@@ -218,25 +218,25 @@ impl World {
 
     /// A frame or packet that was forgotten.
     fn overdue(&self) -> Option<String> {
-        for (place, process) in self.processes.iter().enumerate() {
+        for (rank, process) in self.processes.iter().enumerate() {
             let (ring_free, network_free) = process.free;
             let late = |since: u64, free: u64| self.now > since.max(free) + LIMIT;
             if let Some(frame) = process.ring.front().filter(|frame| late(frame.since, ring_free)) {
-                return Some(format!("a frame lies in front of process {place}: {frame:?}, now {}", self.now));
+                return Some(format!("a frame lies in front of process {rank}: {frame:?}, now {}", self.now));
             }
             if let Some(frame) = process.packets.front().filter(|frame| late(frame.since, network_free)) {
-                return Some(format!("a packet lies in front of process {place}: {frame:?}, now {}", self.now));
+                return Some(format!("a packet lies in front of process {rank}: {frame:?}, now {}", self.now));
             }
             if let Some((frame, _)) = process.left.iter().find(|(frame, _)| late(frame.since, process.away)) {
-                return Some(format!("nobody handles what process {place} has taken in: {frame:?}, now {}", self.now));
+                return Some(format!("nobody handles what process {rank} has taken in: {frame:?}, now {}", self.now));
             }
             if let Some((_, frame)) = process.outbox.iter().find(|(_, frame)| late(frame.since, process.away)) {
-                return Some(format!("nobody sends what process {place} has left: {frame:?}, now {}", self.now));
+                return Some(format!("nobody sends what process {rank} has left: {frame:?}, now {}", self.now));
             }
             if process.unacknowledged.iter().any(|packet| late(packet.due, network_free))
                 || process.held.iter().any(|(_, frame)| late(frame.since, network_free))
             {
-                return Some(format!("process {place} does not send what is due, now {}", self.now));
+                return Some(format!("process {rank} does not send what is due, now {}", self.now));
             }
         }
         None
@@ -260,12 +260,12 @@ impl World {
 #[derive(Clone)]
 struct Here {
     world: Rc<RefCell<World>>,
-    place: usize,
+    rank: usize,
 }
 
 impl Here {
     fn with<R>(&self, look: impl FnOnce(&mut Process) -> R) -> R {
-        look(&mut self.world.borrow_mut().processes[self.place])
+        look(&mut self.world.borrow_mut().processes[self.rank])
     }
 
     fn world<R>(&self, look: impl FnOnce(&mut World) -> R) -> R {
@@ -311,8 +311,8 @@ impl Here {
 
     /// Goes on when `condition` holds here, or at the time that it says.
     async fn until_here(&self, condition: impl Fn(&Process) -> Option<u64> + 'static) {
-        let place = self.place;
-        self.until(move |world| condition(&world.processes[place])).await;
+        let rank = self.rank;
+        self.until(move |world| condition(&world.processes[rank])).await;
     }
 
     // The lock.
@@ -341,7 +341,7 @@ impl Here {
     // Frames.
 
     async fn send(&self, to: usize, exchange: usize, kind: Kind, networked: bool) {
-        let frame = self.world(|world| Frame { from: self.place, exchange, kind, since: world.now });
+        let frame = self.world(|world| Frame { from: self.rank, exchange, kind, since: world.now });
         if !networked {
             if self.world(|world| world.one_in(6)) {
                 return self.with(|process| process.outbox.push((to, frame)));
@@ -357,7 +357,7 @@ impl Here {
     /// Writes the frame; reads how the receiver sleeps; wakes it.
     async fn put(&self, to: usize, frame: Frame) {
         let early = self.lacks(Fault::OrderOfSender);
-        let peer = Self { place: to, ..self.clone() };
+        let peer = Self { rank: to, ..self.clone() };
         let mut sleeping = None;
         if early {
             sleeping = peer.with(|process| process.sleeping.take());
@@ -451,7 +451,7 @@ impl Here {
         if networked {
             let since = self.world(|world| world.now);
             let kind = Kind::Acknowledge(kind == Kind::Answer);
-            self.emit(from, Frame { from: self.place, exchange, kind, since });
+            self.emit(from, Frame { from: self.rank, exchange, kind, since });
         }
         if !self.with(|process| process.seen.insert((exchange, kind))) {
             return;
@@ -891,7 +891,7 @@ impl Here {
         self.with(|process| process.inside += 1);
         self.lock().await;
         self.with(|process| process.requests.insert(number));
-        if exchange.sender == self.place {
+        if exchange.sender == self.rank {
             self.send(exchange.receiver, number, Kind::Begin, exchange.networked).await;
         } else if self.with(|process| process.unexpected.remove(&number)) {
             self.complete(number);
@@ -904,7 +904,7 @@ impl Here {
     async fn program(self, thread: usize, threads: usize) {
         let mine: Vec<usize> = self.world(|world| {
             let all = world.exchanges.iter().enumerate();
-            let here = all.filter(|(_, exchange)| [exchange.sender, exchange.receiver].contains(&self.place));
+            let here = all.filter(|(_, exchange)| [exchange.sender, exchange.receiver].contains(&self.rank));
             here.map(|(number, _)| number).filter(|number| number % threads == thread).collect()
         });
         let mut open = Vec::new();
@@ -1025,8 +1025,8 @@ fn play(seed: u64, fault: Option<Fault>, marks: &mut Marks) -> Result<(), String
         let number = actors.len();
         actors.insert(number, (actor, Box::new(|_| Some(0))));
     };
-    for (place, threads) in threads.into_iter().enumerate() {
-        let here = Here { world: Rc::clone(&world), place };
+    for (rank, threads) in threads.into_iter().enumerate() {
+        let here = Here { world: Rc::clone(&world), rank };
         here.with(|process| process.threads = threads);
         world.borrow_mut().running += threads;
         for thread in 0..threads {

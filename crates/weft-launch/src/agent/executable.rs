@@ -94,7 +94,7 @@ fn needed(file: &Path) -> Option<Vec<String>> {
     let word = |bytes: &[u8], at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
     let half = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
     let (table, size) = (word(&header, 32)?, u64::from(half(54)));
-    // Type, place in the file, address, length.
+    // Type, offset in the file, address, length.
     let mut segments = Vec::new();
     for index in 0..u64::from(half(56).min(SEGMENTS_MAX)) {
         let mut entry = [0; 56];
@@ -108,15 +108,15 @@ fn needed(file: &Path) -> Option<Vec<String>> {
         bytes.truncate(count);
         Some(bytes)
     };
-    let &(_, place, _, length) = segments.iter().find(|(kind, ..)| *kind == DYNAMIC)?;
-    let dynamic = read(place, length)?;
+    let &(_, offset, _, length) = segments.iter().find(|(kind, ..)| *kind == DYNAMIC)?;
+    let dynamic = read(offset, length)?;
     let entries = || dynamic.chunks_exact(16).filter_map(|entry| Some((word(entry, 0)?, word(entry, 8)?)));
     let address = entries().find(|(tag, _)| *tag == TABLE)?.1;
     let holds = |&&(kind, _, begin, length): &&(u64, u64, u64, u64)| {
         kind == LOAD && begin <= address && address - begin < length
     };
-    let &(_, place, begin, length) = segments.iter().find(holds)?;
-    let names = read(place.checked_add(address - begin)?, length - (address - begin))?;
+    let &(_, offset, begin, length) = segments.iter().find(holds)?;
+    let names = read(offset.checked_add(address - begin)?, length - (address - begin))?;
     let name = |at: u64| {
         let bytes = names.get(usize::try_from(at).ok()?..)?;
         let end = bytes.iter().position(|&byte| byte == 0)?;

@@ -30,8 +30,8 @@ pub(crate) fn find(word: &[u8], path: Option<&[u8]>, directory: &Path) -> Result
         return check(&file).map(|()| file);
     }
     let mut unusable = None;
-    for place in path.unwrap_or(PATH_DEFAULT).split(|&byte| byte == b':') {
-        let file = directory.join(OsStr::from_bytes(place)).join(name);
+    for entry in path.unwrap_or(PATH_DEFAULT).split(|&byte| byte == b':') {
+        let file = directory.join(OsStr::from_bytes(entry)).join(name);
         match check(&file) {
             Ok(()) => return Ok(file),
             Err(why) if why.status == STATUS_UNUSABLE && !file.is_dir() => unusable = unusable.or(Some(why)),

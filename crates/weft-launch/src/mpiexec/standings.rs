@@ -83,9 +83,9 @@ impl Found<'_> {
 }
 
 /// Where a rank is, in words.
-fn place((position, _): &Seen) -> String {
-    match verdict::place(position) {
-        place if !place.is_empty() => place.trim_start().to_string(),
+fn whereabouts((position, _): &Seen) -> String {
+    match verdict::whereabouts(position) {
+        known if !known.is_empty() => known.trim_start().to_string(),
         _ if position.phase == Phase::Silent => "not in an MPI program, or before MPI_Init".to_string(),
         _ => "in an MPI library that does not tell its calls".to_string(),
     }
@@ -108,7 +108,7 @@ fn told(standing: &Standing) -> Vec<&Wait> {
 
 /// What ranks must have in common to share a line: all but peers, times and lengths of queues.
 fn key(seen: &Seen) -> String {
-    let mut key = place(seen);
+    let mut key = whereabouts(seen);
     if let Some(standing) = current(seen) {
         for wait in told(standing).iter().take(PARTS_MAX) {
             let anybody = if wait.peer.is_none() { "anybody" } else { "" };
@@ -121,7 +121,7 @@ fn key(seen: &Seen) -> String {
 
 /// What is told of ranks that share a line.
 fn line(group: &[&Seen]) -> String {
-    let mut text = place(group[0]);
+    let mut text = whereabouts(group[0]);
     let standings: Vec<&Standing> = group.iter().filter_map(|seen| current(seen)).collect();
     let Some(first) = standings.first() else {
         let idle = group.iter().filter_map(|(position, standing)| {

@@ -35,23 +35,23 @@ pub(crate) fn of_rank(position: &Position, host: &str, ended: Ended) -> Option<V
     match ended {
         Ended::Exit(0) => None,
         Ended::Exit(status) => {
-            let place = match (position.phase, &position.whereabouts) {
+            let whereabouts = match (position.phase, &position.whereabouts) {
                 (Phase::Finalized, _) => " after MPI_Finalize".to_string(),
                 (_, Whereabouts::Inside(name)) => format!(" in {name}"),
                 _ => String::new(),
             };
-            Some(Verdict::new(status, format!("rank {rank} on {host} exited with status {status}{place}")))
+            Some(Verdict::new(status, format!("rank {rank} on {host} exited with status {status}{whereabouts}")))
         }
         Ended::Signal(signal) => {
-            let place = place(position);
-            let clause = format!("rank {rank} on {host} died by signal {signal} ({}){place}", describe(signal));
+            let whereabouts = whereabouts(position);
+            let clause = format!("rank {rank} on {host} died by signal {signal} ({}){whereabouts}", describe(signal));
             Some(Verdict::new(STATUS_SIGNAL + signal, clause))
         }
     }
 }
 
 /// Where a rank is or was, to be appended; empty when nothing is known.
-pub(crate) fn place(position: &Position) -> String {
+pub(crate) fn whereabouts(position: &Position) -> String {
     match (position.phase, &position.whereabouts) {
         (Phase::Finalized, _) => " after MPI_Finalize".to_string(),
         (_, Whereabouts::Inside(name)) => format!(" in {name}"),

@@ -79,8 +79,8 @@ fn single(mut numbers: impl Iterator<Item = Option<usize>>) -> Resource {
 fn cache(root: &Path, number: usize, level: u32) -> Option<usize> {
     let folder = root.join(format!("cpu/cpu{number}/cache"));
     for entry in fs::read_dir(folder).ok()? {
-        let place = entry.ok()?.path();
-        let text = |name: &str| fs::read_to_string(place.join(name)).ok();
+        let path = entry.ok()?.path();
+        let text = |name: &str| fs::read_to_string(path.join(name)).ok();
         let is_it = text("level").is_some_and(|text| text.trim().parse() == Ok(level))
             && text("type").is_some_and(|text| text.trim() != "Instruction");
         if is_it {

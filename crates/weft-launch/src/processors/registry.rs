@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Ranks that are counted at one processor: with more of them nothing changes.
 const RANKS_MAX: usize = 8;
 
-/// The place where the jobs of a machine say which processors they use.
+/// Where the jobs of a machine say which processors they use.
 #[derive(Debug)]
 pub(crate) struct Registry {
     directory: PathBuf,
@@ -38,13 +38,13 @@ pub(crate) struct Hold {
 /// The registry while nobody else may look at it.
 #[derive(Debug)]
 pub(crate) struct Session {
-    place: Place,
+    directory: Directory,
     _all: File,
 }
 
 /// The directory, opened and found to be what it should be: nobody can put another one in its place any more.
 #[derive(Debug)]
-struct Place {
+struct Directory {
     opened: File,
 }
 
@@ -70,9 +70,9 @@ impl Registry {
         let began = Instant::now();
         loop {
             // Whoever makes the directory or a file needs a moment to open it to all.
-            let attempt = Place::open(directory).and_then(|place| Ok((place.file("registry")?, place)));
-            let why = match attempt.and_then(|(file, place)| Ok((sys::try_lock(&file)?, file, place))) {
-                Ok((true, all, place)) => return Ok(Session { place, _all: all }),
+            let attempt = Directory::open(directory).and_then(|opened| Ok((opened.file("registry")?, opened)));
+            let why = match attempt.and_then(|(file, opened)| Ok((sys::try_lock(&file)?, file, opened))) {
+                Ok((true, all, directory)) => return Ok(Session { directory, _all: all }),
                 Ok((false, ..)) => "another job does not let go of it".to_string(),
                 Err(error) => sys::reason(&error),
             };
@@ -109,7 +109,7 @@ impl Session {
 
     fn is_locked(&self, name: &str) -> bool {
         // A file that is there and cannot be opened is somebody's who does not want to be seen.
-        self.place.path(name).exists() && !matches!(self.try_lock(name), Ok(Some(_)))
+        self.directory.path(name).exists() && !matches!(self.try_lock(name), Ok(Some(_)))
     }
 
     fn lock(&self, name: &str, hold: &mut Hold) -> bool {
@@ -124,7 +124,7 @@ impl Session {
 
     /// `None`: another agent has it.
     fn try_lock(&self, name: &str) -> io::Result<Option<File>> {
-        let file = self.place.file(name)?;
+        let file = self.directory.file(name)?;
         Ok(sys::try_lock(&file)?.then_some(file))
     }
 }
@@ -137,7 +137,7 @@ fn rank(processor: usize, number: usize) -> String {
     format!("rank-{processor}-{number}")
 }
 
-impl Place {
+impl Directory {
     /// The directory, made when it is not there: everybody may make files in it and nobody may remove those of others.
     fn open(directory: &Path) -> io::Result<Self> {
         if let Some(parent) = directory.parent() {
@@ -229,27 +229,27 @@ pub(crate) mod tests {
 
     #[test]
     fn a_processor_is_taken_once_until_it_is_let_go() {
-        let place = TestRegistry::new("once");
+        let registry = TestRegistry::new("once");
         let mut first = Hold::default();
         {
-            let session = place.0.session().expect("a registry");
+            let session = registry.0.session().expect("a registry");
             assert!(!session.is_taken(3) && session.take(3, &mut first) && session.is_taken(3));
         }
         {
-            let session = place.0.session().expect("a registry");
+            let session = registry.0.session().expect("a registry");
             let mut second = Hold::default();
             assert!(!session.take(3, &mut second), "it is the first one's");
             assert!(session.take(4, &mut second));
         }
         drop(first);
-        let session = place.0.session().expect("a registry");
+        let session = registry.0.session().expect("a registry");
         assert!(!session.is_taken(3) && !session.is_taken(4));
     }
 
     #[test]
     fn ranks_are_counted_while_they_are_there() {
-        let place = TestRegistry::new("count");
-        let session = place.0.session().expect("a registry");
+        let registry = TestRegistry::new("count");
+        let session = registry.0.session().expect("a registry");
         let (mut one, mut other) = (Hold::default(), Hold::default());
         assert_eq!(session.ranks_at(0), 0);
         session.add_rank(0, &mut one);
@@ -267,9 +267,9 @@ pub(crate) mod tests {
 
     #[test]
     fn whoever_does_not_let_go_stops_nobody() {
-        let place = TestRegistry::new("stuck");
-        let _session = place.0.session().expect("a registry");
-        let why = place.0.session().expect_err("it is held");
+        let registry = TestRegistry::new("stuck");
+        let _session = registry.0.session().expect("a registry");
+        let why = registry.0.session().expect_err("it is held");
         assert!(why.contains("does not let go"), "{why}");
     }
 

@@ -137,13 +137,13 @@ pub fn darray(of: Old, arguments: &Darray<'_>, large: bool) -> Result<Descriptio
     let mut patterns = Vec::with_capacity(gsizes.len());
     for (dimension, &processes) in psizes.iter().enumerate() {
         left /= i64::from(processes);
-        let place = position / left;
+        let coordinate = position / left;
         position %= left;
         let share = Share {
             dimension,
             items: gsizes[dimension],
             processes: i64::from(processes),
-            place,
+            coordinate,
             argument: dargs[dimension],
         };
         patterns.push(share.pattern(distribs[dimension])?);
@@ -166,13 +166,13 @@ struct Share {
     dimension: usize,
     items: i64,
     processes: i64,
-    place: i64,
+    coordinate: i64,
     argument: i32,
 }
 
 impl Share {
     fn pattern(&self, distribution: i32) -> Result<Pattern> {
-        let Self { dimension, items, processes, place, argument } = *self;
+        let Self { dimension, items, processes, coordinate, argument } = *self;
         if items < 1 {
             return Err(wrong(format!("array_of_gsizes[{dimension}] is {items}; it must be at least 1")));
         }
@@ -192,14 +192,14 @@ impl Share {
                         "array_of_dargs[{dimension}] is {block}: {processes} such blocks do not hold {items} items"
                     )));
                 }
-                let first = block.saturating_mul(place).min(items);
+                let first = block.saturating_mul(coordinate).min(items);
                 let length = block.min(items - first);
                 Ok(Pattern { first, blocks: 1, length, step: length, rest: 0 })
             }
             MPI_DISTRIBUTE_CYCLIC => {
                 let block = given.unwrap_or(1);
                 // Products stay below 2^62: both factors came as integers.
-                let (round, first) = (block * processes, block * place);
+                let (round, first) = (block * processes, block * coordinate);
                 let rounds = items / round;
                 let rest = (items % round - first).clamp(0, block);
                 Ok(Pattern { first, blocks: rounds, length: block, step: round, rest })

@@ -79,8 +79,8 @@ impl Process {
             let mut all = unfinished.iter().filter(|operation| operation.is_send == is_send);
             let first = all.next()?;
             let members = self.job.as_ref().map_or(&[][..], |job| &job.members);
-            let place = |peer| members.iter().position(|member| *member == peer);
-            let rank = first.peer.and_then(place).map_or("any rank".to_owned(), |rank| format!("rank {rank}"));
+            let rank_of = |peer| members.iter().position(|member| *member == peer);
+            let rank = first.peer.and_then(rank_of).map_or("any rank".to_owned(), |rank| format!("rank {rank}"));
             let tag = first.tag.map_or(String::new(), |tag| format!(" with tag {tag}"));
             let more = match all.count() {
                 0 => String::new(),

@@ -23,10 +23,10 @@ pub const SOURCE: (&str, &str) =
 /// Ticks of that clock in a second.
 pub const TICKS_PER_SECOND: i64 = 1_000_000_000;
 
-/// An element of an event: its place in the event's buffer, and whether it is 64 bits wide (unsigned) or 32 (signed).
+/// An element of an event: its offset in the event's buffer, and whether it is 64 bits wide (unsigned) or 32 (signed).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Element {
-    /// Its place, bytes.
+    /// Its offset, bytes.
     pub displacement: usize,
     /// An `unsigned long long`, else an `int`.
     pub is_wide: bool,
@@ -353,16 +353,16 @@ impl Process {
         let Some(engine) = self.engine.as_deref_mut() else { return (Vec::new(), Vec::new()) };
         let Some(events) = &mut engine.messages.events else { return (Vec::new(), Vec::new()) };
         let (taken, dropped) = events.take();
-        let place = |kind: Kind| EVENTS.iter().position(|event| event.kind == kind).unwrap_or(0);
+        let index = |kind: Kind| EVENTS.iter().position(|event| event.kind == kind).unwrap_or(0);
         let instance = |event: &Event| Instance {
             time: event.time_ns as i64,
-            event: place(event.kind),
+            event: index(event.kind),
             source: event.peer.and_then(|peer| engine.peers.get(peer)).map_or(-1, |peer| peer.number() as i32),
             tag: event.envelope.tag,
             amount: event.amount,
         };
         let dropped = Kind::ALL.into_iter().zip(dropped).filter(|(_, count)| *count > 0);
-        (taken.iter().map(instance).collect(), dropped.map(|(kind, count)| (place(kind), count)).collect())
+        (taken.iter().map(instance).collect(), dropped.map(|(kind, count)| (index(kind), count)).collect())
     }
 }
 

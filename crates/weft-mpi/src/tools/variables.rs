@@ -33,9 +33,9 @@ pub struct Variable {
 /// Where the number comes from.
 enum Source {
     Engine(fn(&Engine) -> u64),
-    /// The counter with this place in [`Counters::NAMES`], summed over the flows to all peers.
+    /// The counter with this index in [`Counters::NAMES`], summed over the flows to all peers.
     Counter(usize),
-    /// The gauge with this place in [`Gauges::NAMES`], of all peers together.
+    /// The gauge with this index in [`Gauges::NAMES`], of all peers together.
     Gauge(usize),
 }
 
@@ -44,17 +44,17 @@ impl Variable {
     pub(super) fn measure(&self) -> u64 {
         process::with(|process| match (process.engine(), &self.source) {
             (Ok(engine), Source::Engine(read)) => read(engine),
-            (Ok(engine), Source::Counter(place)) => engine.counters().values()[*place],
-            (Ok(engine), Source::Gauge(place)) => together(*place, engine.flows().map(|flow| flow.gauges())),
+            (Ok(engine), Source::Counter(index)) => engine.counters().values()[*index],
+            (Ok(engine), Source::Gauge(index)) => together(*index, engine.flows().map(|flow| flow.gauges())),
             (Err(_), _) => 0,
         })
     }
 }
 
 /// Packets of all peers add up; of round trips the longest is told.
-fn together(place: usize, gauges: impl Iterator<Item = Gauges>) -> u64 {
-    let values = gauges.map(|gauges| gauges.values()[place]);
-    if is_time(place) { values.max().unwrap_or(0) } else { values.sum() }
+fn together(index: usize, gauges: impl Iterator<Item = Gauges>) -> u64 {
+    let values = gauges.map(|gauges| gauges.values()[index]);
+    if is_time(index) { values.max().unwrap_or(0) } else { values.sum() }
 }
 
 fn is_time(gauge: usize) -> bool {
@@ -76,12 +76,12 @@ const WAITING: usize = 3;
 
 /// The performance variables, by index.
 pub static VARIABLES: LazyLock<Vec<Variable>> = LazyLock::new(|| {
-    let counters = Counters::NAMES.iter().enumerate().map(|(place, (name, meaning))| {
-        network(name, Class::Counter, meaning.trim().to_owned(), Source::Counter(place))
+    let counters = Counters::NAMES.iter().enumerate().map(|(index, (name, meaning))| {
+        network(name, Class::Counter, meaning.trim().to_owned(), Source::Counter(index))
     });
-    let gauges = Gauges::NAMES.iter().enumerate().map(|(place, (name, meaning))| {
-        let all = if is_time(place) { "The longest of all peers" } else { "The sum over all peers" };
-        network(name, Class::Level, format!("{meaning} {all}."), Source::Gauge(place))
+    let gauges = Gauges::NAMES.iter().enumerate().map(|(index, (name, meaning))| {
+        let all = if is_time(index) { "The longest of all peers" } else { "The sum over all peers" };
+        network(name, Class::Level, format!("{meaning} {all}."), Source::Gauge(index))
     });
     let foreign = Variable {
         name: "network_foreign".into(),
@@ -214,8 +214,8 @@ mod tests {
     fn gauges_of_several_peers_add_up_unless_they_are_times() {
         let peers = [1, 2].map(|n| Gauges { round_trip_ns: 10 * n, window_packets: n, ..Gauges::default() });
         let of = |name: &str| {
-            let place = Gauges::NAMES.iter().position(|(known, _)| *known == name).expect("a gauge");
-            together(place, peers.into_iter())
+            let index = Gauges::NAMES.iter().position(|(known, _)| *known == name).expect("a gauge");
+            together(index, peers.into_iter())
         };
         assert_eq!((of("round_trip_ns"), of("window_packets")), (20, 3));
     }

@@ -146,17 +146,17 @@ impl Tree {
         if depth > ALIASES_MAX {
             return None;
         }
-        let place = &self.modules[module];
-        if let Some(child) = place.children.get(name) {
+        let here = &self.modules[module];
+        if let Some(child) = here.children.get(name) {
             return Some(Target::Module(*child));
         }
-        if place.defines.contains(name) {
+        if here.defines.contains(name) {
             return Some(Target::Within(module));
         }
-        if let Some(path) = place.aliases.get(name) {
+        if let Some(path) = here.aliases.get(name) {
             return self.resolve(module, path, depth + 1);
         }
-        place.globs.iter().find_map(|path| match self.resolve(module, path, depth + 1)? {
+        here.globs.iter().find_map(|path| match self.resolve(module, path, depth + 1)? {
             Target::Module(other) if other != module => self.find(other, name, depth + 1),
             _ => None,
         })

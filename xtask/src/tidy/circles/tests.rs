@@ -133,8 +133,8 @@ fn circles_deeper_down_count() {
 fn separate_knots_are_told_apart_and_the_shortest_circle_is_shown() {
     let mut rooms = Rooms::default();
     for edge in ["ab", "bc", "ca", "cb", "cd", "de", "ed"] {
-        let places = [("x.rs".to_owned(), 1)].into();
-        rooms.imports.insert((edge[..1].to_owned(), edge[1..].to_owned()), places);
+        let sites = [("x.rs".to_owned(), 1)].into();
+        rooms.imports.insert((edge[..1].to_owned(), edge[1..].to_owned()), sites);
     }
     let knots = rooms.knots();
     assert_eq!(knots, [["a", "b", "c"].into(), ["d", "e"].into()]);

@@ -53,9 +53,9 @@ impl Axis {
 
     /// Where a value lies, 0 at the low end and 1 at the high end; values outside lie outside.
     pub(super) fn at(&self, value: f64) -> f64 {
-        let place = |value: f64| if self.scale == Scale::Linear { value } else { value.max(f64::MIN_POSITIVE).log2() };
-        let (low, high) = (place(self.low), place(self.high));
-        if high > low { (place(value) - low) / (high - low) } else { 0.5 }
+        let scaled = |value: f64| if self.scale == Scale::Linear { value } else { value.max(f64::MIN_POSITIVE).log2() };
+        let (low, high) = (scaled(self.low), scaled(self.high));
+        if high > low { (scaled(value) - low) / (high - low) } else { 0.5 }
     }
 
     /// Leaves out the labels that would touch another along `length` pixels; the marks of the axis stay.

@@ -14,7 +14,7 @@ pub(crate) enum Ink {
     Quiet,
     Axis,
     Grid,
-    /// Of a library, by its place in the palette.
+    /// Of a library, by its index in the palette.
     Series(usize),
 }
 
@@ -281,12 +281,12 @@ fn written(text: &Text, colour: &str) -> String {
         Anchor::End => " text-anchor=\"end\"",
     };
     let weight = if text.bold { " font-weight=\"bold\"" } else { "" };
-    let place = if text.turned {
+    let position = if text.turned {
         format!("transform=\"translate({x:.1} {y:.1}) rotate(-90)\"")
     } else {
         format!("x=\"{x:.1}\" y=\"{y:.1}\"")
     };
-    format!("<text {place} font-size=\"{size}\"{anchor}{weight} {colour}>{}</text>", escape(&text.text))
+    format!("<text {position} font-size=\"{size}\"{anchor}{weight} {colour}>{}</text>", escape(&text.text))
 }
 
 /// Text as the content or an attribute of XML and HTML.

@@ -112,7 +112,7 @@ fn heading(table: &Table, variant: &str) -> String {
     if variant.is_empty() { title } else { format!("{title}, {variant}") }
 }
 
-/// A library's place in the palette: the same in every chart of a run, and for those we know in every run.
+/// A library's index in the palette: the same in every chart of a run, and for those we know in every run.
 pub(super) fn colour(summary: &Summary, library: usize) -> usize {
     const KNOWN: [(&str, usize); 3] = [("mpich", 1), ("openmpi", 2), ("impi", 3)];
     let role = summary.library(library).role;

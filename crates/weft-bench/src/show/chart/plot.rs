@@ -135,10 +135,10 @@ impl Plot {
 
     fn draw_series(&self, canvas: &mut Canvas, area: &Area, series: &Series, aside: f64) {
         let ink = Ink::Series(series.colour);
-        let place = |point: &Point| (area.x(&self.x, point.x), area.y(&self.y, point.y));
-        let line: Vec<(f64, f64)> = series.points.iter().map(place).collect();
+        let position = |point: &Point| (area.x(&self.x, point.x), area.y(&self.y, point.y));
+        let line: Vec<(f64, f64)> = series.points.iter().map(position).collect();
         for point in &series.points {
-            let (x, _) = place(point);
+            let (x, _) = position(point);
             let (low, high) = (area.y(&self.y, point.low), area.y(&self.y, point.high));
             if low - high > 2.0 * MARKER {
                 canvas.line(&[(x + aside, low), (x + aside, high)], ink, 1.0, &[]);
@@ -146,7 +146,7 @@ impl Plot {
         }
         canvas.line(&line, ink, if series.strong { 3.0 } else { 1.75 }, dashes(series));
         for point in &series.points {
-            let (x, y) = place(point);
+            let (x, y) = position(point);
             let outside = !(0.0..=1.0).contains(&self.y.at(point.y));
             marker(canvas, x, y, series.colour, outside);
         }

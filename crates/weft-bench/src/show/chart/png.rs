@@ -81,16 +81,17 @@ fn draw_text(pixels: &mut Pixmap, view: Transform, text: &Text) {
         Anchor::End => width,
     };
     let turn = if text.turned { Transform::from_rotate(-90.0) } else { Transform::identity() };
-    let place = view.pre_translate(text.x as f32, text.y as f32).pre_concat(turn).pre_translate(-before as f32, 0.0);
+    let transform =
+        view.pre_translate(text.x as f32, text.y as f32).pre_concat(turn).pre_translate(-before as f32, 0.0);
     let scale = font::scale(text.size, text.bold) as f32;
     let paint = paint(text.ink, 1.0);
     font::outline(&text.text, text.size, text.bold, |outline, pen| {
         let mut glyph = Glyph(PathBuilder::new());
         outline(&mut glyph);
         // Font units go up, pixels down.
-        let place = place.pre_translate(pen as f32, 0.0).pre_scale(scale, -scale);
+        let transform = transform.pre_translate(pen as f32, 0.0).pre_scale(scale, -scale);
         if let Some(path) = glyph.0.finish() {
-            pixels.fill_path(&path, &paint, FillRule::Winding, place, None);
+            pixels.fill_path(&path, &paint, FillRule::Winding, transform, None);
         }
     });
 }
