@@ -218,7 +218,7 @@ impl ErrorCodes {
     }
 }
 
-/// The place of the sentence of a code.
+/// The index of the sentence of a code.
 fn place_within(code: i32) -> Option<usize> {
     usize::try_from(code >> CLASS_BITS).ok()?.checked_sub(1)
 }
@@ -236,12 +236,12 @@ mod tests {
     use super::*;
     use crate::constants::MPI_ERR_OTHER;
 
-    /// Expect: the table has each class at its place, numbers that rise as the classes do, and no success.
+    /// Expect: the table has each class at its index, numbers that rise as the classes do, and no success.
     #[test]
     fn every_class_has_its_number() {
         let classes: Vec<ErrorClass> = ERROR_CLASSES.iter().map(|(class, ..)| *class).collect();
         assert_eq!(classes, ErrorClass::ALL);
-        assert!(classes.iter().enumerate().all(|(place, class)| *class as usize == place));
+        assert!(classes.iter().enumerate().all(|(index, class)| *class as usize == index));
         assert!(classes.is_sorted_by_key(|class| number(*class)) && number(classes[0]) > MPI_SUCCESS);
         assert!(classes.iter().all(|class| ErrorClass::from_wire(ErrorClass::to_wire(Some(*class))) == Some(*class)));
     }

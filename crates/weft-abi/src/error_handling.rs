@@ -48,21 +48,21 @@ pub(crate) fn code_of(process: &mut Process, error: &Error, communicator: Option
         let name = if object.name.is_empty() { format!("{handle:#x}") } else { object.name.clone() };
         format!("communicator {name}, rank {} of {}; ", object.rank, object.group.size())
     });
-    let sentence = format!("{}: {error} [{on}{}]", class_name(number(error.class)), place(process));
+    let sentence = format!("{}: {error} [{on}{}]", class_name(number(error.class)), speaker(process));
     error_codes::with(|codes| codes.note(error.class, &sentence))
 }
 
 /// Does what the error handler of `scope` wants about an error whose `class`, a number of the standard or of
 /// the program, and code the program gets.
 pub(crate) fn react(scope: Scope, error: &Error, class: c_int, code: c_int) {
-    let (reaction, place, is_verbose) =
-        process::with(|process| (reaction(process, scope), place(process), process.verbose_errors));
+    let (reaction, speaker, is_verbose) =
+        process::with(|process| (reaction(process, scope), speaker(process), process.verbose_errors));
     match reaction {
         Reaction::Return if is_verbose => {
-            weft_mpi::say(&format!("weft: {place}: {error} [{}]", class_name(class)));
+            weft_mpi::say(&format!("weft: {speaker}: {error} [{}]", class_name(class)));
         }
         Reaction::Return => {}
-        Reaction::Fatal => end_job_at(&place, error, class),
+        Reaction::Fatal => end_job_at(&speaker, error, class),
         Reaction::Call { function, object } => {
             let (mut object, mut code) = (object, code);
             // SAFETY: the program gave a function of this type when it made the handler.
@@ -75,11 +75,11 @@ pub(crate) fn react(scope: Scope, error: &Error, class: c_int, code: c_int) {
 
 /// Ends the job with the sentence of `error`, whatever any error handler says. The process lock is free.
 pub(crate) fn end_job(error: &Error) -> ! {
-    end_job_at(&process::with(|process| place(process)), error, number(error.class))
+    end_job_at(&process::with(|process| speaker(process)), error, number(error.class))
 }
 
-fn end_job_at(place: &str, error: &Error, class: c_int) -> ! {
-    weft_mpi::start::abort(exit_code(class), &format!("{place}: {error} [{}]", class_name(class)))
+fn end_job_at(speaker: &str, error: &Error, class: c_int) -> ! {
+    weft_mpi::start::abort(exit_code(class), &format!("{speaker}: {error} [{}]", class_name(class)))
 }
 
 fn reaction(process: &Process, scope: Scope) -> Reaction {
@@ -129,7 +129,7 @@ fn own_handler(handler_of: impl Fn(usize) -> Option<usize>) -> usize {
 }
 
 /// Who speaks.
-fn place(process: &Process) -> String {
+fn speaker(process: &Process) -> String {
     match &process.job {
         Some(job) => format!("rank {} in MPI_COMM_WORLD ({})", job.rank, job.processor_name),
         None => format!("process {}", std::process::id()),

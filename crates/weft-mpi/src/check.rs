@@ -44,7 +44,7 @@ pub struct Call {
     pub root: Option<u32>,
     /// It is between groups, the root is another process of this one's group, and this process has no part in it (MPI-5.0 §6.2.3).
     pub is_absent: bool,
-    /// The ranks by which processes of both groups of an intercommunicator are told: those in MPI_COMM_WORLD. Ranks here are places in this.
+    /// The ranks by which processes of both groups of an intercommunicator are told: those in MPI_COMM_WORLD. Ranks here are positions in this.
     pub between: Option<Vec<u32>>,
     /// A number that is the same for the same reduction operation in all processes, and its name.
     pub operation: Option<(i64, String)>,
@@ -228,21 +228,21 @@ pub fn in_call<R>(number: u32, body: impl FnOnce() -> R) -> R {
 type Then = dyn FnOnce(&mut Process, Option<Error>) + Send;
 
 impl Process {
-    /// Starts `bound` in `place` as [`Process::start_collective`] does, once all have been found in `comparison` to call the same.
+    /// Starts `bound` in `scope` as [`Process::start_collective`] does, once all have been found in `comparison` to call the same.
     ///
     /// # Errors
     /// As for that.
     pub fn start_checked(
         &mut self,
         comparison: CollectiveScope,
-        place: CollectiveScope,
+        scope: CollectiveScope,
         bound: Arc<Bound>,
         call: Call,
     ) -> Result<usize> {
-        let request = self.messages()?.add(State::Collective, place.communicator)?;
+        let request = self.messages()?.add(State::Collective, scope.communicator)?;
         let then = move |process: &mut Self, error: Option<Error>| {
             let started = match error {
-                None => process.start_schedule(request, place, bound),
+                None => process.start_schedule(request, scope, bound),
                 Some(error) => Err(error),
             };
             if let Err(error) = started {
@@ -261,9 +261,9 @@ impl Process {
         messages.complete(request);
     }
 
-    /// Exchanges what is called in `place`, compares it, and goes on with `then`.
-    fn exchange_calls(&mut self, request: usize, place: CollectiveScope, call: Call, then: Box<Then>) -> Result<()> {
-        let size = place.group.size();
+    /// Exchanges what is called in `scope`, compares it, and goes on with `then`.
+    fn exchange_calls(&mut self, request: usize, scope: CollectiveScope, call: Call, then: Box<Then>) -> Result<()> {
+        let size = scope.group.size();
         // The forms for large counts are the same operation.
         let number = THREAD_CALL.get().unwrap_or_else(CallSite::get);
         let name = self.call_names.get(number as usize).copied().unwrap_or("another call");
@@ -272,7 +272,7 @@ impl Process {
         let (sent, received) = (SharedBuffer::of_values(&words), SharedBuffer::new(8 * words.len()));
         let int64 = self.objects.datatype(MPI_INT64_T)?.description.clone();
         let items = collective::Items { count: RECORD as u64, shape: ElementShape::plain(8) };
-        let shape = collective::Allgather { rank: place.rank, size, send: items, receive: items, in_place: false };
+        let shape = collective::Allgather { rank: scope.rank, size, send: items, receive: items, in_place: false };
         let arguments = Arguments {
             send: sent.address(0),
             receive: received.address(0),
@@ -281,7 +281,7 @@ impl Process {
             ..Arguments::none()
         };
         let bound = Bound::shared(collective::alltoall(&shape), arguments);
-        let cursor = Cursor::new(place.clone(), Arc::new(bound))?;
+        let cursor = Cursor::new(scope.clone(), Arc::new(bound))?;
         self.run_then(request, cursor, move |process, error| {
             // Both buffers live until here.
             drop(sent);
@@ -290,8 +290,8 @@ impl Process {
             }
             let words = received.values();
             let records: Vec<Record> = words.chunks_exact(RECORD).map(Record::parse).collect();
-            let found = compare(&call, &records, place.rank);
-            process.tell_difference(request, place, found, then);
+            let found = compare(&call, &records, scope.rank);
+            process.tell_difference(request, scope, found, then);
         });
         Ok(())
     }
@@ -300,21 +300,21 @@ impl Process {
     fn tell_difference(
         &mut self,
         request: usize,
-        place: CollectiveScope,
+        scope: CollectiveScope,
         found: Option<(ErrorClass, String)>,
         then: Box<Then>,
     ) {
-        let mut words = vec![0; VERDICT * place.group.size() as usize];
+        let mut words = vec![0; VERDICT * scope.group.size() as usize];
         if let Some((class, why)) = found {
             let mut own = vec![i64::from(ErrorClass::to_wire(Some(class)))];
             put_text(&mut own, SENTENCE, &why);
-            words[VERDICT * place.rank as usize..][..VERDICT].copy_from_slice(&own);
+            words[VERDICT * scope.rank as usize..][..VERDICT].copy_from_slice(&own);
         }
-        let name = self.communicator_name(place.communicator);
-        let found = self.objects.find_communicator(place.communicator);
+        let name = self.communicator_name(scope.communicator);
+        let found = self.objects.find_communicator(scope.communicator);
         let is_between = found.is_some_and(|found| found.inter.is_some());
         let verdicts = SharedBuffer::of_values(&words);
-        let prepared = self.gathering(&place, &verdicts).and_then(|bound| Cursor::new(place, Arc::new(bound)));
+        let prepared = self.gathering(&scope, &verdicts).and_then(|bound| Cursor::new(scope, Arc::new(bound)));
         match prepared {
             Err(error) => then(self, Some(error)),
             Ok(cursor) => self.run_then(request, cursor, move |process, error| {
@@ -330,10 +330,10 @@ impl Process {
     }
 
     /// Each process brings its verdict to all.
-    fn gathering(&self, place: &CollectiveScope, verdicts: &SharedBuffer) -> Result<Bound> {
+    fn gathering(&self, scope: &CollectiveScope, verdicts: &SharedBuffer) -> Result<Bound> {
         let int64 = self.objects.datatype(MPI_INT64_T)?.description.clone();
         let items = collective::Items { count: VERDICT as u64, shape: ElementShape::plain(8) };
-        let (rank, size) = (place.rank, place.group.size());
+        let (rank, size) = (scope.rank, scope.group.size());
         let shape = collective::Allgather { rank, size, send: items, receive: items, in_place: true };
         let arguments = Arguments {
             receive: verdicts.address(0),
@@ -411,18 +411,18 @@ fn called(front: &[u8]) -> Option<String> {
     Some(text(&words)).filter(|name| name.starts_with("MPI_"))
 }
 
-/// Compares what all processes of `place` call with `call`, and waits for that.
+/// Compares what all processes of `scope` call with `call`, and waits for that.
 ///
 /// # Errors
 /// What differs, in one sentence.
-pub fn check_now(mut process: Guard, place: CollectiveScope, call: Call) -> Result<Guard> {
-    let communicator = place.communicator;
-    if place.group.size() == 1 {
+pub fn check_now(mut process: Guard, scope: CollectiveScope, call: Call) -> Result<Guard> {
+    let communicator = scope.communicator;
+    if scope.group.size() == 1 {
         return Ok(process);
     }
     let request = process.messages()?.add(State::Collective, communicator)?;
     let then = move |process: &mut Process, error: Option<Error>| process.complete_with(request, error);
-    process.exchange_calls(request, place, call, Box::new(then))?;
+    process.exchange_calls(request, scope, call, Box::new(then))?;
     let outcome = block_for(process, &|| Awaited::One(request), |process| {
         if process.messages().ok()?.requests.get(request).is_none_or(Request::is_complete) {
             return Some(process.finish(request).and_then(|outcome| outcome.error.map_or(Ok(()), Err)));

@@ -20,35 +20,35 @@ pub use at_once::run;
 pub use weft_engine::arguments::{Arguments, Bound, CollectiveScope, Datatype, SharedDatatype};
 
 impl Process {
-    /// Starts `bound` among the processes of `place`; the request completes with it. All of them must call this in the
+    /// Starts `bound` among the processes of `scope`; the request completes with it. All of them must call this in the
     /// same order (MPI-5.0 §6.14).
     ///
     /// # Errors
     /// Too many requests, or no memory for the scratch buffer.
-    pub fn start_collective(&mut self, place: CollectiveScope, bound: Arc<Bound>) -> Result<usize> {
-        let request = self.collective_request(&place)?;
-        self.start_schedule(request, place, bound)?;
+    pub fn start_collective(&mut self, scope: CollectiveScope, bound: Arc<Bound>) -> Result<usize> {
+        let request = self.collective_request(&scope)?;
+        self.start_schedule(request, scope, bound)?;
         Ok(request)
     }
 
-    /// The request of an operation of the processes of `place`. Without it this process takes no part, and the others are told.
+    /// The request of an operation of the processes of `scope`. Without it this process takes no part, and the others are told.
     ///
     /// # Errors
     /// Too many requests.
-    pub(crate) fn collective_request(&mut self, place: &CollectiveScope) -> Result<usize> {
-        let added = self.messages()?.add_collective(place.communicator);
-        self.take_part(place, added)
+    pub(crate) fn collective_request(&mut self, scope: &CollectiveScope) -> Result<usize> {
+        let added = self.messages()?.add_collective(scope.communicator);
+        self.take_part(scope, added)
     }
 
-    /// What this process needs for its part of the operation of `place`; the others are told if it has not got it.
-    fn take_part<T>(&mut self, place: &CollectiveScope, needed: Result<T>) -> Result<T> {
+    /// What this process needs for its part of the operation of `scope`; the others are told if it has not got it.
+    fn take_part<T>(&mut self, scope: &CollectiveScope, needed: Result<T>) -> Result<T> {
         if let Err(error) = &needed {
-            self.engine()?.give_up(place, error);
+            self.engine()?.give_up(scope, error);
         }
         needed
     }
 
-    /// The place of the next collective of `communicator`: it counts as begun.
+    /// The scope of the next collective of `communicator`: it counts as begun.
     ///
     /// # Errors
     /// `MPI_ERR_COMM`, on an intercommunicator too.
@@ -57,7 +57,7 @@ impl Process {
         self.agreement_scope(communicator)
     }
 
-    /// The place of the next collective of an intercommunicator in which one process takes part and the group that it is not in:
+    /// The scope of the next collective of an intercommunicator in which one process takes part and the group that it is not in:
     /// the process of rank `root` in the remote group and this one's own group, or, without it, this process and the remote group.
     /// It comes first there.
     ///
@@ -74,7 +74,7 @@ impl Process {
         Ok(CollectiveScope { group: object.group.derive(members, self.own()), rank, ..scope })
     }
 
-    /// The place of something that all processes of `communicator`, of both groups if there are two, agree on: it counts as a collective.
+    /// The scope of something that all processes of `communicator`, of both groups if there are two, agree on: it counts as a collective.
     ///
     /// # Errors
     /// `MPI_ERR_COMM`.
@@ -87,26 +87,26 @@ impl Process {
         Ok(CollectiveScope { communicator, context, tag, group: group.clone(), rank, sources: None, turn: None })
     }
 
-    /// Runs `bound` among the processes of `place`; `request` (state `Collective`) completes with it.
+    /// Runs `bound` among the processes of `scope`; `request` (state `Collective`) completes with it.
     ///
     /// # Errors
     /// No memory for the scratch buffer.
-    pub fn start_schedule(&mut self, request: usize, place: CollectiveScope, bound: Arc<Bound>) -> Result<()> {
+    pub fn start_schedule(&mut self, request: usize, scope: CollectiveScope, bound: Arc<Bound>) -> Result<()> {
         self.engine()?;
-        let scratch = self.take_part(&place, Cursor::scratch(&bound))?;
+        let scratch = self.take_part(&scope, Cursor::scratch(&bound))?;
         let engine = self.engine()?;
         let cursor = if bound.schedule().phases > 0 {
             // What others have published already is taken without anything that would have to be built for it.
             let run = Run::new(bound, scratch);
-            match run_in_order(engine, &place, &run, |_| false) {
-                Ok(InOrder::Stopped { complete, failed }) => Cursor::behind(place, run, complete, failed),
+            match run_in_order(engine, &scope, &run, |_| false) {
+                Ok(InOrder::Stopped { complete, failed }) => Cursor::behind(scope, run, complete, failed),
                 complete => {
                     self.complete_collective(request, complete.err());
                     return Ok(());
                 }
             }
         } else {
-            Cursor::in_scratch(place, bound, scratch)
+            Cursor::in_scratch(scope, bound, scratch)
         };
         self.go_on(Running { request, cursor, then: None });
         Ok(())

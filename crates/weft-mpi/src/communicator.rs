@@ -29,11 +29,11 @@ pub use exchange::exchange;
 pub use multicast::{part as part_from_multicast, prepare as prepare_multicast};
 pub use operations::agree_on_slot;
 
-/// Runs `bound` among the processes of `place` and waits for it.
-fn run(place: CollectiveScope, bound: Bound) -> Result<()> {
+/// Runs `bound` among the processes of `scope` and waits for it.
+fn run(scope: CollectiveScope, bound: Bound) -> Result<()> {
     let mut process = lock();
-    let request = process.collective_request(&place)?;
-    process.start_schedule(request, place, Arc::new(bound))?;
+    let request = process.collective_request(&scope)?;
+    process.start_schedule(request, scope, Arc::new(bound))?;
     wait(process, request)?.error.map_or(Ok(()), Err)
 }
 
@@ -41,18 +41,18 @@ fn int64(process: &Process) -> Result<Arc<crate::object::Description>> {
     Ok(process.objects.datatype(MPI_INT64_T)?.description.clone())
 }
 
-/// The reduction of each of the `values` of all processes of `place`, into `values`; `layout`: as that of
+/// The reduction of each of the `values` of all processes of `scope`, into `values`; `layout`: as that of
 /// [`Process::agreement_layout`], the same at all of them.
 fn reduction(
-    place: &CollectiveScope,
+    scope: &CollectiveScope,
     values: &SharedBuffer,
     op: Op,
     process: &Process,
     layout: Option<&Layout>,
 ) -> Result<Bound> {
     let shape = collective::Allreduce {
-        rank: place.rank,
-        size: place.group.size(),
+        rank: scope.rank,
+        size: scope.group.size(),
         items: Items { count: values.len() as u64 / 8, shape: ElementShape::plain(8) },
         commutative: true,
         in_place: true,
@@ -70,55 +70,55 @@ fn reduction(
     Ok(Bound::shared(schedule, arguments))
 }
 
-/// The highest of each of the `values` of all processes of `place`.
+/// The highest of each of the `values` of all processes of `scope`.
 ///
 /// # Errors
 /// A process is gone.
-pub fn highest(place: CollectiveScope, values: &mut [i64]) -> Result<()> {
-    highest_by(place, values, None)
+pub fn highest(scope: CollectiveScope, values: &mut [i64]) -> Result<()> {
+    highest_by(scope, values, None)
 }
 
-fn highest_by(place: CollectiveScope, values: &mut [i64], layout: Option<&Layout>) -> Result<()> {
+fn highest_by(scope: CollectiveScope, values: &mut [i64], layout: Option<&Layout>) -> Result<()> {
     let found = SharedBuffer::of_values(values);
-    run(place.clone(), with(|process| reduction(&place, &found, Op::Max, process, layout))?)?;
+    run(scope.clone(), with(|process| reduction(&scope, &found, Op::Max, process, layout))?)?;
     values.copy_from_slice(&found.values());
     Ok(())
 }
 
-/// The `values` of all processes of `place`, by rank.
+/// The `values` of all processes of `scope`, by rank.
 ///
 /// # Errors
 /// A process is gone.
-pub fn gather_all(place: CollectiveScope, values: &[i64]) -> Result<Vec<i64>> {
+pub fn gather_all(scope: CollectiveScope, values: &[i64]) -> Result<Vec<i64>> {
     let description = with(|process| int64(process))?;
-    let size = place.group.size();
+    let size = scope.group.size();
     let mut all = vec![0_i64; values.len() * size as usize];
-    let start = place.rank as usize * values.len();
+    let start = scope.rank as usize * values.len();
     all[start..start + values.len()].copy_from_slice(values);
     let all = SharedBuffer::of_values(&all);
     let items = Items { count: values.len() as u64, shape: ElementShape::plain(8) };
-    let shape = collective::Allgather { rank: place.rank, size, send: items, receive: items, in_place: true };
+    let shape = collective::Allgather { rank: scope.rank, size, send: items, receive: items, in_place: true };
     let arguments = Arguments {
         receive: all.address(0),
         receive_type: Some(description.clone()),
         send_type: Some(description),
         ..Arguments::none()
     };
-    run(place, Bound::shared(collective::allgather(&shape), arguments))?;
+    run(scope, Bound::shared(collective::allgather(&shape), arguments))?;
     Ok(all.values())
 }
 
-/// The `values` of rank `root` of `place`, at all its processes; their number is the same everywhere.
+/// The `values` of rank `root` of `scope`, at all its processes; their number is the same everywhere.
 ///
 /// # Errors
 /// A process is gone.
-pub fn broadcast(place: CollectiveScope, root: u32, values: &mut [i64]) -> Result<()> {
+pub fn broadcast(scope: CollectiveScope, root: u32, values: &mut [i64]) -> Result<()> {
     let description = with(|process| int64(process))?;
     let buffer = SharedBuffer::of_values(values);
     let items = Items { count: values.len() as u64, shape: ElementShape::plain(8) };
-    let shape = collective::Bcast { rank: place.rank, size: place.group.size(), root, items };
+    let shape = collective::Bcast { rank: scope.rank, size: scope.group.size(), root, items };
     let arguments = Arguments { receive: buffer.address(0), receive_type: Some(description), ..Arguments::none() };
-    run(place, Bound::shared(collective::bcast(&shape), arguments))?;
+    run(scope, Bound::shared(collective::bcast(&shape), arguments))?;
     values.copy_from_slice(&buffer.values());
     Ok(())
 }

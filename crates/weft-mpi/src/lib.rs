@@ -9,7 +9,7 @@
 //! | [`check`], [`signature`], [`labels`] | `WEFT_CHECK`: whether all processes call the same, and receive what is sent |
 //! | [`multicast`] | what is wanted and known of multicast between the nodes of a communicator |
 //! | [`datatypes`], [`external`] | making datatypes; the portable representation of data |
-//! | [`topology`], [`placement`] | grids and graphs of processes; who gets which place in them |
+//! | [`topology`], [`placement`] | grids and graphs of processes; who gets which vertex of them |
 //! | [`object`], [`predefined`], `foreign` | objects and how they are found; handles of other binary interfaces |
 //! | [`communicator`], [`intercommunicator`], [`hints`] | how processes agree on new communicators; what programs assert of them |
 //! | [`hardware`] | parts of a communicator by what hardware its processes are bound to |

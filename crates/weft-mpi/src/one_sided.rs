@@ -29,7 +29,7 @@ pub use weft_engine::windows::{Attached, Exposure};
 
 use completion::{Awaiting, finish, keep_first};
 
-/// The place of the next thing that the processes of a window agree on.
+/// The scope of the next thing that the processes of a window agree on.
 fn scope(communicator: usize) -> Result<CollectiveScope> {
     with(|process| process.agreement_scope(communicator))
 }

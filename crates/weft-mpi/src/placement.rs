@@ -1,4 +1,4 @@
-//! Which process gets which place of a topology (MPI-5.0 §8.4, `reorder`), and who hears of which edge of a distributed graph (§8.5.4).
+//! Which process gets which vertex of a topology (MPI-5.0 §8.4, `reorder`), and who hears of which edge of a distributed graph (§8.5.4).
 
 use std::sync::Arc;
 
@@ -39,8 +39,8 @@ impl Process {
         self.job.as_ref().is_some_and(|job| job.reorders)
     }
 
-    /// For each place of a grid the rank in `group` of the process that gets it (MPI-5.0 §8.4, `reorder`).
-    pub fn places_in_grid(&self, group: &Group, grid: &Grid, reorder: bool) -> Vec<u32> {
+    /// For each vertex of a grid the rank in `group` of the process that gets it (MPI-5.0 §8.4, `reorder`).
+    pub fn ranks_in_grid(&self, group: &Group, grid: &Grid, reorder: bool) -> Vec<u32> {
         let first = &group.members[..grid.size() as usize];
         if reorder && self.may_reorder() {
             return place_grid(grid, &self.nodes_of(first));
@@ -49,7 +49,7 @@ impl Process {
     }
 
     /// The same for a graph.
-    pub fn places_in_graph(&self, group: &Group, graph: &Graph, reorder: bool) -> Vec<u32> {
+    pub fn ranks_in_graph(&self, group: &Group, graph: &Graph, reorder: bool) -> Vec<u32> {
         let first = &group.members[..graph.index.len()];
         if reorder && self.may_reorder() {
             return place_graph(&graph.neighbourhood(), &self.nodes_of(first));
@@ -77,13 +77,13 @@ pub struct Distributed {
 pub fn distribute(communicator: usize, edges: &[Edge], weighted: bool, reorder: bool) -> Result<Distributed> {
     let weighted = agree_on_weights(communicator, weighted, edges.is_empty())?;
     let group = with(|process| Ok::<_, Error>(process.objects.communicator(communicator)?.group.clone()))?;
-    let places = places(communicator, &group, edges, reorder)?;
-    // Rank `places[vertex]` will be `vertex`: it has to know the edges of that.
-    let mut lists = vec![Vec::new(); places.len()];
+    let ranks = reorder_ranks(communicator, &group, edges, reorder)?;
+    // Rank `ranks[vertex]` will be `vertex`: it has to know the edges of that.
+    let mut lists = vec![Vec::new(); ranks.len()];
     for (from, to, weight) in edges {
         for (direction, vertex) in [(OUT, *from), (IN, *to)] {
             let edge = [direction, i64::from(*from), i64::from(*to), i64::from(*weight)];
-            lists[places[vertex as usize] as usize].extend(edge);
+            lists[ranks[vertex as usize] as usize].extend(edge);
         }
     }
     let mut neighbours = Neighbours { weights: weighted.then(Default::default), ..Neighbours::default() };
@@ -96,7 +96,7 @@ pub fn distribute(communicator: usize, edges: &[Edge], weighted: bool, reorder: 
             if edge[0] == OUT { of_destinations.push(weight) } else { of_sources.push(weight) }
         }
     }
-    Ok(Distributed { group: group.of_ranks(&places), neighbours })
+    Ok(Distributed { group: group.of_ranks(&ranks), neighbours })
 }
 
 /// What an edge is to the process that hears of it: one that leads away from it …
@@ -123,23 +123,23 @@ pub fn distribute_adjacent(communicator: usize, own: Neighbours, reorder: bool) 
     let weights = weights.unwrap_or_else(|| vec![1; own.destinations.len()]);
     let edges: Vec<Edge> =
         own.destinations.iter().zip(weights).map(|(to, weight)| (rank as i32, *to, weight)).collect();
-    let places = places(communicator, &group, &edges, reorder)?;
+    let ranks = reorder_ranks(communicator, &group, &edges, reorder)?;
     // Whoever will have this rank needs what this process was given.
-    let neighbours = if places.iter().copied().eq(0..group.size()) {
+    let neighbours = if ranks.iter().copied().eq(0..group.size()) {
         own
     } else {
-        let mut lists = vec![Vec::new(); places.len()];
-        lists[places[rank as usize] as usize] = own.to_numbers();
+        let mut lists = vec![Vec::new(); ranks.len()];
+        lists[ranks[rank as usize] as usize] = own.to_numbers();
         Neighbours::of_numbers(&exchange(communicator, &lists)?.concat())
     };
-    Ok(Distributed { group: group.of_ranks(&places), neighbours })
+    Ok(Distributed { group: group.of_ranks(&ranks), neighbours })
 }
 
 /// Whether the edges have weights: all processes must say the same, but those that have no edges.
 fn agree_on_weights(communicator: usize, weighted: bool, empty: bool) -> Result<bool> {
-    let place = with(|process| process.collective_scope(communicator))?;
+    let scope = with(|process| process.collective_scope(communicator))?;
     let mut said = [i64::from(weighted && !empty), i64::from(!weighted && !empty), i64::from(weighted)];
-    highest(place, &mut said)?;
+    highest(scope, &mut said)?;
     match said {
         [1, 1, _] => {
             let message = "some processes give weights and others MPI_UNWEIGHTED: all must do the same";
@@ -152,15 +152,15 @@ fn agree_on_weights(communicator: usize, weighted: bool, empty: bool) -> Result<
 }
 
 /// For each vertex the rank of the process that gets it. `edges` are those that this process has given.
-fn places(communicator: usize, group: &Group, edges: &[Edge], reorder: bool) -> Result<Vec<u32>> {
-    let (nodes, place) = with(|process| {
+fn reorder_ranks(communicator: usize, group: &Group, edges: &[Edge], reorder: bool) -> Result<Vec<u32>> {
+    let (nodes, scope) = with(|process| {
         let nodes = if process.may_reorder() { process.nodes_of(&group.members) } else { vec![0; group.members.len()] };
         Ok::<_, Error>((nodes, process.collective_scope(communicator)?))
     })?;
     let stay = || (0..group.size()).collect();
     // All processes must come to the same, whatever their settings are.
     let would = reorder && nodes.iter().any(|node| *node != nodes[0]);
-    let counts: Vec<i64> = gather_all(place, &[edges.len() as i64, i64::from(would)])?;
+    let counts: Vec<i64> = gather_all(scope, &[edges.len() as i64, i64::from(would)])?;
     let total = counts.chunks_exact(2).fold(0_i64, |sum, pair| sum.saturating_add(pair[0]));
     if !counts.chunks_exact(2).all(|pair| pair[1] != 0) || total > REORDERED_EDGES_MAX {
         return Ok(stay());

@@ -474,9 +474,9 @@ impl Process {
                 .iter()
                 .map(|(_, running)| {
                     let (request, cursor) = (running.request, &running.cursor);
-                    let place = cursor.place();
-                    let missing = cursor.missing().map(|rank| place.group.members[rank as usize]).collect();
-                    Collective { request, transfers: cursor.transfers(), missing, context: place.context }
+                    let scope = cursor.place();
+                    let missing = cursor.missing().map(|rank| scope.group.members[rank as usize]).collect();
+                    Collective { request, transfers: cursor.transfers(), missing, context: scope.context }
                 })
                 .collect();
             let (objects, awaited) = (&self.objects, &self.awaited);

@@ -56,7 +56,7 @@ fn copy_one(keyval: &Keyval, old: usize, number: i32, value: usize) -> Result<Op
     let (mut copy, mut flag) = (0_usize, 0);
     let state = keyval.extra_state as *mut c_void;
     let _running = Running::begin(Callback { class: keyval.class, handle: old, keyval: number, deletes: false })?;
-    // SAFETY: the call that MPI-5.0 §7.7.2 describes; both places can be written.
+    // SAFETY: the call that MPI-5.0 §7.7.2 describes; both values can be written.
     let code = unsafe { function(old, number, state, value as *mut c_void, (&raw mut copy).cast(), &raw mut flag) };
     if code != MPI_SUCCESS {
         return Err(Error::returned(code, format!("the copy function of keyval {number} returned {code}")));
@@ -108,8 +108,8 @@ fn delete_one(handle: usize, class: Class, number: i32, value: usize) -> Result<
     }
     process::with(|process| {
         let attributes = attributes(&mut process.objects, handle, class)?;
-        if let Some(place) = attributes.iter().position(|(present, _)| *present == number) {
-            attributes.remove(place);
+        if let Some(index) = attributes.iter().position(|(present, _)| *present == number) {
+            attributes.remove(index);
             process.objects.release_keyval(number);
         }
         Ok(())
@@ -148,8 +148,8 @@ impl Drop for Running {
     fn drop(&mut self) {
         process::with(|process| {
             let callbacks = &mut process.objects.callbacks;
-            if let Some(place) = callbacks.iter().rposition(|running| *running == self.0) {
-                callbacks.swap_remove(place);
+            if let Some(index) = callbacks.iter().rposition(|running| *running == self.0) {
+                callbacks.swap_remove(index);
             }
         });
     }
@@ -302,7 +302,7 @@ static LAST_USED_CODE: AtomicI32 = AtomicI32::new(MPI_ERR_LASTCODE);
 
 /// The address of the integer that a predefined attribute of communicators is (MPI-5.0 §9.1.2, §7.7.3).
 fn predefined(process: &process::Process, number: i32) -> Option<usize> {
-    let place = match number {
+    let integer = match number {
         MPI_TAG_UB => &TAG_UB,
         MPI_HOST => &HOST,
         MPI_IO => &IO,
@@ -312,7 +312,7 @@ fn predefined(process: &process::Process, number: i32) -> Option<usize> {
         MPI_LASTUSEDCODE => update(&LAST_USED_CODE, crate::error_codes::with(|codes| codes.last())),
         _ => return None,
     };
-    Some(place.as_ptr() as usize)
+    Some(integer.as_ptr() as usize)
 }
 
 /// The address that a predefined attribute of windows is, or points to (MPI-5.0 §12.2.6).
@@ -329,9 +329,9 @@ fn predefined_of_window(window: &Window, number: i32) -> Option<usize> {
     }
 }
 
-fn update(place: &'static AtomicI32, value: i32) -> &'static AtomicI32 {
-    place.store(value, Ordering::Relaxed);
-    place
+fn update(integer: &'static AtomicI32, value: i32) -> &'static AtomicI32 {
+    integer.store(value, Ordering::Relaxed);
+    integer
 }
 
 /// MPI_Comm_create_keyval (MPI-5.0 §7.7.2).

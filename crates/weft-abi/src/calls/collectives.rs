@@ -41,7 +41,7 @@ fn negative_count(count: i64) -> Error {
 pub(crate) fn barrier(form: Form, comm: MPI_Comm) -> Result<()> {
     let in_memory = in_memory(form);
     let bind =
-        |process: &Process, place: &CollectiveScope| process.planner.at_most(in_memory, || process.barrier(place));
+        |process: &Process, scope: &CollectiveScope| process.planner.at_most(in_memory, || process.barrier(scope));
     let process = try_multicast(form, lock(), comm, choice::Operation::Barrier)?;
     if let Form::Persistent(request) = form
         && process.objects.communicator(comm.0)?.inter.is_none()

@@ -94,7 +94,7 @@ impl Original {
 /// What a duplicate gets of its original beside that, if it can be had.
 type Copied = Result<(Attributes, Info)>;
 
-/// What a duplicate needs: the place of the agreement, the groups, and copies of the attributes.
+/// What a duplicate needs: the scope of the agreement, the groups, and copies of the attributes.
 fn prepare_duplicate(comm: MPI_Comm, info: Result<Info>) -> Result<(CollectiveScope, Original, Copied)> {
     let attributes = with(|process| Ok::<_, Error>(process.objects.communicator(comm.0)?.attributes.clone()))?;
     // All take part in the agreement, even one whose copy callback fails: the others must not wait for it.
@@ -103,7 +103,7 @@ fn prepare_duplicate(comm: MPI_Comm, info: Result<Info>) -> Result<(CollectiveSc
         attributes.map(|attributes| (attributes, info))
     });
     with(|process| {
-        let place = process.agreement_scope(comm.0)?;
+        let scope = process.agreement_scope(comm.0)?;
         let object = process.objects.communicator(comm.0)?;
         let original = Original {
             group: object.group.clone(),
@@ -111,16 +111,16 @@ fn prepare_duplicate(comm: MPI_Comm, info: Result<Info>) -> Result<(CollectiveSc
             inter: object.inter.clone(),
             topology: object.topology.clone(),
         };
-        Ok((place, original, copied))
+        Ok((scope, original, copied))
     })
 }
 
 fn duplicate(comm: MPI_Comm, info: Result<Info>, newcomm: Out<MPI_Comm>) -> Result<()> {
     compared(comm)?;
-    let (place, original, copied) = prepare_duplicate(comm, info)?;
-    let (attributes, info) = needed(&place, Creation::Duplicate, copied)?;
+    let (scope, original, copied) = prepare_duplicate(comm, info)?;
+    let (attributes, info) = needed(&scope, Creation::Duplicate, copied)?;
     let group = original.group.clone();
-    create(Creation::Duplicate, place, group, newcomm, |object| original.copy_to(object, attributes, info))
+    create(Creation::Duplicate, scope, group, newcomm, |object| original.copy_to(object, attributes, info))
 }
 
 fn start_duplicate(
@@ -129,18 +129,18 @@ fn start_duplicate(
     newcomm: Out<MPI_Comm>,
     request: Out<MPI_Request>,
 ) -> Result<()> {
-    let (place, original, copied) = prepare_duplicate(comm, info)?;
+    let (scope, original, copied) = prepare_duplicate(comm, info)?;
     let handle = copied.and_then(|(attributes, info)| {
-        add(&place, original.group.clone(), |object| original.copy_to(object, attributes, info))
+        add(&scope, original.group.clone(), |object| original.copy_to(object, attributes, info))
     });
     let handle = match handle {
         Ok(handle) => handle,
         Err(error) => {
-            with(|process| process.start_refusal(place, Creation::Duplicate, &error)).ok();
+            with(|process| process.start_refusal(scope, Creation::Duplicate, &error)).ok();
             return Err(error);
         }
     };
-    let started = with(|process| process.start_agreement(place, Ok(handle), Creation::Duplicate))?;
+    let started = with(|process| process.start_agreement(scope, Ok(handle), Creation::Duplicate))?;
     request.set(MPI_Request(started));
     newcomm.set(handle.map_or(MPI_Comm::NULL, MPI_Comm));
     Ok(())
@@ -166,7 +166,7 @@ pub(crate) fn comm_idup_with_info(
 /// MPI_Comm_create (MPI-5.0 §7.4.2).
 pub(crate) fn comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: Out<MPI_Comm>) -> Result<()> {
     compared(comm)?;
-    let (place, is_inter, group) = with(|process| {
+    let (scope, is_inter, group) = with(|process| {
         let parent = process.objects.communicator(comm.0)?;
         let (is_inter, parent) = (parent.inter.is_some(), parent.group.clone());
         let group = process.objects.group(group.0);
@@ -174,10 +174,10 @@ pub(crate) fn comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: Out<MPI_Com
         Ok::<_, Error>((process.agreement_scope(comm.0)?, is_inter, group))
     })?;
     if is_inter {
-        return create_part_between(comm, place, group, newcomm);
+        return create_part_between(comm, scope, group, newcomm);
     }
-    let group = needed(&place, Creation::Create, group)?;
-    create(Creation::Create, place, group, newcomm, |_| ())
+    let group = needed(&scope, Creation::Create, group)?;
+    create(Creation::Create, scope, group, newcomm, |_| ())
 }
 
 /// The rank in `parent` of each member of `group`, which must be a subset of it.
@@ -205,8 +205,8 @@ pub(crate) fn comm_create_group(comm: MPI_Comm, group: MPI_Group, tag: c_int, ne
     };
     // Groups that overlap agree in this one context: only the ranks in the parent tell all of their members apart.
     let sources = Some(sources.into());
-    let place = CollectiveScope { communicator: comm.0, context, tag, group: group.clone(), rank, sources, turn: None };
-    create(Creation::CreateGroup, place, group, newcomm, |_| ())
+    let scope = CollectiveScope { communicator: comm.0, context, tag, group: group.clone(), rank, sources, turn: None };
+    create(Creation::CreateGroup, scope, group, newcomm, |_| ())
 }
 
 /// MPI_Comm_split (MPI-5.0 §7.4.2).
@@ -224,19 +224,19 @@ pub(crate) fn comm_split(comm: MPI_Comm, color: c_int, key: c_int, newcomm: Out<
 fn split(creation: Creation, comm: MPI_Comm, color: Result<i64>, key: c_int, newcomm: Out<MPI_Comm>) -> Result<()> {
     compared(comm)?;
     let color = open_creation(with(|process| process.agreement_scope(comm.0))?, creation, color)?;
-    let (place, parent) = with(|process| {
-        let place = process.agreement_scope(comm.0)?;
+    let (scope, parent) = with(|process| {
+        let scope = process.agreement_scope(comm.0)?;
         let object = process.objects.communicator(comm.0)?;
         // Where this process's group and the remote one begin among all.
         let begins = object.inter.as_ref().map(|inter| match inter.is_first {
             true => (0, object.group.members.len()),
             false => (object.addressed.members.len(), 0),
         });
-        Ok::<_, Error>((place, (object.group.clone(), object.addressed.clone(), begins)))
+        Ok::<_, Error>((scope, (object.group.clone(), object.addressed.clone(), begins)))
     })?;
     let (group, remote, begins) = parent;
     let own = group.members[group.rank.unwrap_or(0) as usize];
-    let all = gather_all(place, &[color, i64::from(key)])?;
+    let all = gather_all(scope, &[color, i64::from(key)])?;
     let chosen = |group: &Group, begin: usize| {
         let mut chosen: Vec<(i64, usize)> = all[2 * begin..]
             .chunks_exact(2)
@@ -249,12 +249,12 @@ fn split(creation: Creation, comm: MPI_Comm, color: Result<i64>, key: c_int, new
         chosen.sort_unstable();
         group.derive(chosen.iter().map(|(_, rank)| group.members[*rank]).collect(), own)
     };
-    let place = with(|process| process.agreement_scope(comm.0))?;
+    let scope = with(|process| process.agreement_scope(comm.0))?;
     let Some((own_begin, remote_begin)) = begins else {
-        return create(creation, place, chosen(&group, 0), newcomm, |_| ());
+        return create(creation, scope, chosen(&group, 0), newcomm, |_| ());
     };
     let (local, remote) = (chosen(&group, own_begin), chosen(&remote, remote_begin));
-    create_between(creation, place, local, remote, own_begin == 0, newcomm)
+    create_between(creation, scope, local, remote, own_begin == 0, newcomm)
 }
 
 /// MPI_Comm_split_type (MPI-5.0 §7.4.2). `MPI_COMM_TYPE_SHARED` gives the processes of a node, the others parts of it as well, for processes
@@ -351,9 +351,9 @@ pub(crate) fn comm_free(comm: InOut<MPI_Comm>) -> Result<()> {
 pub(crate) fn comm_disconnect(comm: InOut<MPI_Comm>) -> Result<()> {
     let handle = comm.get();
     compared(handle)?;
-    let place = with(|process| process.agreement_scope(handle.0))?;
+    let scope = with(|process| process.agreement_scope(handle.0))?;
     block_until(|process| process.messages().map_or(Some(()), |messages| (!messages.is_used(handle.0)).then_some(())));
-    weft_mpi::communicator::highest(place, &mut [0])?;
+    weft_mpi::communicator::highest(scope, &mut [0])?;
     comm_free(comm)
 }
 

@@ -11,24 +11,24 @@ use weft_mpi::error::{Error, Result};
 use weft_mpi::object::{Communicator, Group, PeerId};
 use weft_mpi::process::{lock, with};
 
-/// Agrees with the processes of `place` on the context of a new communicator of `group`, with what `fill`
+/// Agrees with the processes of `scope` on the context of a new communicator of `group`, with what `fill`
 /// puts into it, and hands out its handle; MPI_COMM_NULL when this process is not in `group`.
 pub(super) fn create(
     creation: Creation,
-    place: CollectiveScope,
+    scope: CollectiveScope,
     group: Arc<Group>,
     newcomm: Out<MPI_Comm>,
     fill: impl FnOnce(&mut Communicator),
 ) -> Result<()> {
-    let handle = add(&place, group, fill);
-    agree_on_context(place, handle.clone(), creation)?;
+    let handle = add(&scope, group, fill);
+    agree_on_context(scope, handle.clone(), creation)?;
     newcomm.set(handle?.map_or(MPI_Comm::NULL, MPI_Comm));
     Ok(())
 }
 
 /// A new communicator without a context; `None` when this process is not in `group`.
 pub(super) fn add(
-    place: &CollectiveScope,
+    scope: &CollectiveScope,
     group: Arc<Group>,
     fill: impl FnOnce(&mut Communicator),
 ) -> Result<Option<usize>> {
@@ -36,18 +36,18 @@ pub(super) fn add(
         return Ok(None);
     }
     with(|process| {
-        let handle = process.add_communicator(group, place.communicator)?;
+        let handle = process.add_communicator(group, scope.communicator)?;
         fill(process.objects.communicator_mut(handle)?);
         Ok(Some(handle))
     })
 }
 
-/// Agrees with the processes of `place` on the context of a new intercommunicator between `local` and
+/// Agrees with the processes of `scope` on the context of a new intercommunicator between `local` and
 /// `remote`, and hands out its handle; MPI_COMM_NULL when this process is not in `local`, or one of the
 /// groups is empty (MPI-5.0 §7.4.2).
 pub(super) fn create_between(
     creation: Creation,
-    place: CollectiveScope,
+    scope: CollectiveScope,
     local: Arc<Group>,
     remote: Arc<Group>,
     is_first: bool,
@@ -55,35 +55,35 @@ pub(super) fn create_between(
 ) -> Result<()> {
     let nobody = || Arc::new(Group { members: Vec::new(), rank: None, session: None });
     let local = if remote.members.is_empty() { nobody() } else { local };
-    create(creation, place, local, newcomm, |object| object.connect(remote, is_first))
+    create(creation, scope, local, newcomm, |object| object.connect(remote, is_first))
 }
 
 /// What MPI_Comm_create does with an intercommunicator: `group` is the part of the local group that is in the
-/// new one; `place` is that of an agreement of all its processes.
+/// new one; `scope` is that of an agreement of all its processes.
 pub(super) fn create_part_between(
     comm: MPI_Comm,
-    place: CollectiveScope,
+    scope: CollectiveScope,
     group: Result<Arc<Group>>,
     newcomm: Out<MPI_Comm>,
 ) -> Result<()> {
-    // Who is in it, and at which place, is what each process of the other group has to know.
+    // Who is in it, and at which rank, is what each process of the other group has to know.
     const OUTSIDE: i64 = -1;
-    let group = open_creation(place, Creation::Create, group)?;
-    let place = with(|process| process.agreement_scope(comm.0))?;
-    let places = gather_all(place, &[group.rank.map_or(OUTSIDE, i64::from)])?;
-    let (place, (remote, remote_begin, is_first, own)) = with(|process| {
-        let place = process.agreement_scope(comm.0)?;
+    let group = open_creation(scope, Creation::Create, group)?;
+    let scope = with(|process| process.agreement_scope(comm.0))?;
+    let ranks = gather_all(scope, &[group.rank.map_or(OUTSIDE, i64::from)])?;
+    let (scope, (remote, remote_begin, is_first, own)) = with(|process| {
+        let scope = process.agreement_scope(comm.0)?;
         let object = process.objects.communicator(comm.0)?;
         let (remote, inter) = object.remote()?;
         let begin = if inter.is_first { object.group.members.len() } else { 0 };
-        Ok::<_, Error>((place, (remote.clone(), begin, inter.is_first, process.own())))
+        Ok::<_, Error>((scope, (remote.clone(), begin, inter.is_first, process.own())))
     })?;
     let mut chosen: Vec<(i64, PeerId)> =
-        places[remote_begin..].iter().copied().zip(remote.members.iter().copied()).collect();
-    chosen.retain(|(place, _)| *place != OUTSIDE);
+        ranks[remote_begin..].iter().copied().zip(remote.members.iter().copied()).collect();
+    chosen.retain(|(rank, _)| *rank != OUTSIDE);
     chosen.sort_unstable();
     let remote = remote.derive(chosen.into_iter().map(|(_, member)| member).collect(), own);
-    create_between(Creation::Create, place, group, remote, is_first, newcomm)
+    create_between(Creation::Create, scope, group, remote, is_first, newcomm)
 }
 
 /// With `WEFT_CHECK`, all processes of the communicator must have come to the same call. The nonblocking ones
@@ -93,8 +93,8 @@ pub(super) fn compared(comm: MPI_Comm) -> Result<()> {
     if !process.checks_calls {
         return Ok(());
     }
-    let place = process.agreement_scope(comm.0)?;
-    check_now(process, place, Call::default()).map(drop)
+    let scope = process.agreement_scope(comm.0)?;
+    check_now(process, scope, Call::default()).map(drop)
 }
 
 /// Checks the arguments of a constructor before anything is done. If they are wrong, the other processes of
@@ -107,16 +107,16 @@ pub(crate) fn told(comm: MPI_Comm, creation: Creation, checks: impl FnOnce() -> 
 fn refuse(comm: MPI_Comm, creation: Creation, error: &Error) {
     let has_compared = || if creation == Creation::Window { Ok(()) } else { compared(comm) };
     // Who is in no such communicator has nobody to tell.
-    let place = has_compared().and_then(|()| with(|process| process.agreement_scope(comm.0)));
-    place.and_then(|place| needed::<()>(&place, creation, Err(error.clone()))).ok();
+    let scope = has_compared().and_then(|()| with(|process| process.agreement_scope(comm.0)));
+    scope.and_then(|scope| needed::<()>(&scope, creation, Err(error.clone()))).ok();
 }
 
 /// The same of a constructor that waits for nobody.
 pub(crate) fn told_at_once(comm: MPI_Comm, creation: Creation, checks: impl FnOnce() -> Result<()>) -> Result<()> {
     checks().inspect_err(|error| {
         with(|process| {
-            let place = process.agreement_scope(comm.0)?;
-            process.start_refusal(place, creation, error)
+            let scope = process.agreement_scope(comm.0)?;
+            process.start_refusal(scope, creation, error)
         })
         .ok();
     })

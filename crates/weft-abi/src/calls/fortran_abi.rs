@@ -62,10 +62,10 @@ pub(crate) unsafe fn abi_get_fortran_booleans(
     check_logical_size(logical_size)?;
     let is_known = LOGICAL_SIZES.contains(&logical_size);
     if is_known {
-        for (value, place) in [(1, logical_true), (0, logical_false)] {
+        for (value, pointer) in [(1, logical_true), (0, logical_false)] {
             let bytes = u128::to_le_bytes(value);
-            // SAFETY: both places have `logical_size` bytes (MPI-5.0 §20.4), which are not more than 16.
-            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place.cast(), logical_size as usize) };
+            // SAFETY: both have `logical_size` bytes (MPI-5.0 §20.4), which are not more than 16.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), pointer.cast(), logical_size as usize) };
         }
     }
     is_set.set(is_known.into());

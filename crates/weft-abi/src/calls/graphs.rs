@@ -43,17 +43,17 @@ pub(crate) unsafe fn graph_create(
 ) -> Result<()> {
     comm_graph.set(MPI_Comm::NULL);
     compared(comm_old)?;
-    let (place, described) = with(|process| {
+    let (scope, described) = with(|process| {
         let group = process.objects.communicator(comm_old.0)?.intra()?.group.clone();
         let described = described_graph(nnodes, index, edges, group.size()).map(|graph| {
-            let places = process.places_in_graph(&group, &graph, reorder != 0);
-            (group.of_ranks(&places), graph)
+            let ranks = process.ranks_in_graph(&group, &graph, reorder != 0);
+            (group.of_ranks(&ranks), graph)
         });
         Ok::<_, Error>((process.collective_scope(comm_old.0)?, described))
     })?;
-    let (group, graph) = needed(&place, Creation::Graph, described)?;
+    let (group, graph) = needed(&scope, Creation::Graph, described)?;
     let topology = Arc::new(Topology::Graph(graph));
-    create(Creation::Graph, place, group, comm_graph, |object| object.topology = Some(topology))
+    create(Creation::Graph, scope, group, comm_graph, |object| object.topology = Some(topology))
 }
 
 /// MPI_Graph_map (MPI-5.0 §8.5.8): the rank that MPI_Graph_create with `reorder` gives. Local.
@@ -67,8 +67,8 @@ pub(crate) unsafe fn graph_map(
     let rank = with(|process| {
         let group = process.objects.communicator(comm.0)?.intra()?.group.clone();
         let graph = described_graph(nnodes, index, edges, group.size())?;
-        let places = process.places_in_graph(&group, &graph, true);
-        Ok::<_, Error>(group.of_ranks(&places).rank)
+        let ranks = process.ranks_in_graph(&group, &graph, true);
+        Ok::<_, Error>(group.of_ranks(&ranks).rank)
     })?;
     newrank.set(rank.map_or(MPI_UNDEFINED, |rank| rank as c_int));
     Ok(())
@@ -199,9 +199,9 @@ pub(crate) unsafe fn dist_graph_create(
 ) -> Result<()> {
     comm_dist_graph.set(MPI_Comm::NULL);
     compared(comm_old)?;
-    let place = with(|process| process.collective_scope(comm_old.0))?;
+    let scope = with(|process| process.collective_scope(comm_old.0))?;
     let edges = described_edges(comm_old, sources, degrees, destinations, weights_of_edges);
-    let edges = open_creation(place, Creation::DistributedGraph, edges)?;
+    let edges = open_creation(scope, Creation::DistributedGraph, edges)?;
     let distributed = distribute(comm_old.0, &edges, !is_unweighted(weights_of_edges.as_ptr()), reorder != 0)?;
     create_distributed(Creation::DistributedGraph, comm_old, distributed, comm_dist_graph)
 }
@@ -232,9 +232,9 @@ fn described_edges(
 }
 
 fn create_distributed(creation: Creation, comm_old: MPI_Comm, made: Distributed, newcomm: Out<MPI_Comm>) -> Result<()> {
-    let place = with(|process| process.collective_scope(comm_old.0))?;
+    let scope = with(|process| process.collective_scope(comm_old.0))?;
     let topology = Arc::new(Topology::DistributedGraph(made.neighbours));
-    create(creation, place, made.group, newcomm, |object| object.topology = Some(topology))
+    create(creation, scope, made.group, newcomm, |object| object.topology = Some(topology))
 }
 
 /// MPI_Dist_graph_create_adjacent (MPI-5.0 §8.5.4): each process gives its own neighbours. No info key is known.
@@ -252,9 +252,9 @@ pub(crate) unsafe fn dist_graph_create_adjacent(
 ) -> Result<()> {
     comm_dist_graph.set(MPI_Comm::NULL);
     compared(comm_old)?;
-    let place = with(|process| process.collective_scope(comm_old.0))?;
+    let scope = with(|process| process.collective_scope(comm_old.0))?;
     let own = described_neighbours(comm_old, (sources, sourceweights), (destinations, destweights));
-    let own = open_creation(place, Creation::DistributedGraphAdjacent, own)?;
+    let own = open_creation(scope, Creation::DistributedGraphAdjacent, own)?;
     let distributed = distribute_adjacent(comm_old.0, own, reorder != 0)?;
     create_distributed(Creation::DistributedGraphAdjacent, comm_old, distributed, comm_dist_graph)
 }

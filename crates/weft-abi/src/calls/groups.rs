@@ -60,13 +60,13 @@ fn distinct(ranks: impl IntoIterator<Item = i64>, size: usize) -> Result<Vec<usi
     let mut seen = vec![false; size];
     let mut list = Vec::new();
     for rank in ranks {
-        let Some(place) = usize::try_from(rank).ok().filter(|rank| *rank < size) else {
+        let Some(index) = usize::try_from(rank).ok().filter(|rank| *rank < size) else {
             return Err(Error::new(MPI_ERR_RANK, format!("rank {rank} is not in the group, which has {size} members")));
         };
-        if std::mem::replace(&mut seen[place], true) {
+        if std::mem::replace(&mut seen[index], true) {
             return Err(Error::new(MPI_ERR_RANK, format!("rank {rank} is listed twice")));
         }
-        list.push(place);
+        list.push(index);
     }
     Ok(list)
 }
@@ -89,13 +89,13 @@ fn expand(ranges: &[[c_int; 3]], size: usize) -> Result<Vec<usize>> {
     distinct(list, size)
 }
 
-fn include(members: &[PeerId], places: &[usize]) -> Vec<PeerId> {
-    places.iter().map(|place| members[*place]).collect()
+fn include(members: &[PeerId], indices: &[usize]) -> Vec<PeerId> {
+    indices.iter().map(|index| members[*index]).collect()
 }
 
-fn exclude(members: &[PeerId], places: &[usize]) -> Vec<PeerId> {
+fn exclude(members: &[PeerId], indices: &[usize]) -> Vec<PeerId> {
     let mut keep = vec![true; members.len()];
-    places.iter().for_each(|place| keep[*place] = false);
+    indices.iter().for_each(|index| keep[*index] = false);
     members.iter().zip(keep).filter(|(_, keep)| *keep).map(|(member, _)| *member).collect()
 }
 
@@ -134,16 +134,16 @@ pub(crate) fn group_translate_ranks(
     let (from, to) = with(|process| Ok((process.objects.group(group1.0)?, process.objects.group(group2.0)?)))?;
     let table = Ranks::new(&to.members, ranks1.len());
     // The two arrays may be the same.
-    for (place, rank) in ranks1.iter().enumerate() {
+    for (index, rank) in ranks1.iter().enumerate() {
         let translated = match usize::try_from(rank).ok().and_then(|rank| from.members.get(rank)) {
             Some(member) => table.of(*member).unwrap_or(MPI_UNDEFINED),
             None if rank == MPI_PROC_NULL => MPI_PROC_NULL,
             None => {
-                let message = format!("ranks1[{place}] is {rank}, but group1 has {} members", from.members.len());
+                let message = format!("ranks1[{index}] is {rank}, but group1 has {} members", from.members.len());
                 return Err(Error::new(MPI_ERR_RANK, message));
             }
         };
-        ranks2.set(place, translated);
+        ranks2.set(index, translated);
     }
     Ok(())
 }
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn large_and_small_groups_compare_alike() {
         for size in [3, 40] {
-            let up: Vec<PeerId> = (0..size).map(|place| PeerId::new(place, 0)).collect();
+            let up: Vec<PeerId> = (0..size).map(|index| PeerId::new(index, 0)).collect();
             let down: Vec<PeerId> = up.iter().rev().copied().collect();
             assert_eq!(compare(&up, &up), MPI_IDENT);
             assert_eq!(compare(&up, &down), MPI_SIMILAR);

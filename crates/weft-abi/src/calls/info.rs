@@ -53,9 +53,9 @@ pub(crate) fn info_create(info: Out<MPI_Info>) -> Result<()> {
 pub(crate) unsafe fn info_create_env(argc: c_int, argv: *mut *mut c_char, info: Out<MPI_Info>) -> Result<()> {
     let mut arguments = Vec::new();
     if !argv.is_null() {
-        for place in 0..usize::try_from(argc).unwrap_or(0) {
+        for index in 0..usize::try_from(argc).unwrap_or(0) {
             // SAFETY: `main` gets `argc` strings, and a null pointer after them.
-            let argument = unsafe { *argv.add(place) };
+            let argument = unsafe { *argv.add(index) };
             if argument.is_null() {
                 break;
             }
@@ -113,10 +113,10 @@ pub(crate) fn info_delete(info: MPI_Info, key: InString) -> Result<()> {
     let key = self::key(key)?;
     with(|process| {
         let object = process.objects.info_mut(info.0)?;
-        let Some(place) = object.iter().position(|(present, _)| present == key) else {
+        let Some(index) = object.iter().position(|(present, _)| present == key) else {
             return Err(Error::new(MPI_ERR_INFO_NOKEY, format!("the info object has no key {key}")));
         };
-        object.remove(place);
+        object.remove(index);
         Ok(())
     })
 }

@@ -55,25 +55,25 @@ pub(crate) fn intercomm_create(
 pub(crate) fn intercomm_merge(intercomm: MPI_Comm, high: c_int, newintracomm: Out<MPI_Comm>) -> Result<()> {
     with(|process| process.objects.communicator(intercomm.0)?.remote().map(drop))?;
     compared(intercomm)?;
-    let (place, firsts) = with(|process| {
+    let (scope, firsts) = with(|process| {
         let object = process.objects.communicator(intercomm.0)?;
         let (remote, inter) = object.remote()?;
         let firsts = if inter.is_first { object.group.size() } else { remote.size() };
         Ok::<_, Error>((process.agreement_scope(intercomm.0)?, firsts as usize))
     })?;
-    open_creation(place, Creation::Merge, Ok(()))?;
+    open_creation(scope, Creation::Merge, Ok(()))?;
     let highs = gather_all(with(|process| process.agreement_scope(intercomm.0))?, &[i64::from(high != 0)])?;
     let (first, second) = highs.split_at(firsts);
     if let Some(group) = [first, second].iter().find(|group| group.iter().any(|high| *high != group[0])) {
         let message = format!("the {} processes of one group must all give the same value of high", group.len());
         return Err(Error::new(MPI_ERR_ARG, message));
     }
-    let place = with(|process| process.agreement_scope(intercomm.0))?;
-    let (first_members, second_members) = place.group.members.split_at(firsts);
+    let scope = with(|process| process.agreement_scope(intercomm.0))?;
+    let (first_members, second_members) = scope.group.members.split_at(firsts);
     let swapped = first[0] > second[0];
     let (low, high) = if swapped { (second_members, first_members) } else { (first_members, second_members) };
-    let own = place.group.members[place.rank as usize];
+    let own = scope.group.members[scope.rank as usize];
     let members = low.iter().chain(high).copied().collect();
-    let group = place.group.derive(members, own);
-    create(Creation::Merge, place, group, newintracomm, |_| ())
+    let group = scope.group.derive(members, own);
+    create(Creation::Merge, scope, group, newintracomm, |_| ())
 }

@@ -225,8 +225,8 @@ impl<'call> Completion<'call> {
         statuses: Statuses<'call>,
         packed: bool,
     ) -> Result<()> {
-        for (place, index) in indices.enumerate() {
-            let status = statuses.map(|statuses| statuses.at(if packed { place } else { index }));
+        for (nth, index) in indices.enumerate() {
+            let status = statuses.map(|statuses| statuses.at(if packed { nth } else { index }));
             let request = requests.at(index);
             if !take_plain(process, request, status, Some(MPI_SUCCESS)) {
                 self.take_one(process, request, status)?;

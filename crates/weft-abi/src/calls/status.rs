@@ -108,10 +108,10 @@ pub(crate) fn status_set_error(status: InOut<MPI_Status>, err: c_int) -> Result<
 }
 
 /// Changes a part of a status of the program.
-pub(crate) fn change(place: InOut<MPI_Status>, body: impl FnOnce(&mut MPI_Status)) {
-    let mut status = place.get();
-    body(&mut status);
-    place.set(status);
+pub(crate) fn change(status: InOut<MPI_Status>, body: impl FnOnce(&mut MPI_Status)) {
+    let mut value = status.get();
+    body(&mut value);
+    status.set(value);
 }
 
 #[cfg(test)]

@@ -40,14 +40,14 @@ pub(crate) fn dims_create(nnodes: c_int, ndims: c_int, dims: InOutArray<c_int>) 
     if open == 0 && ndims > 0 && rest != 1 {
         return wrong(format!("nnodes is {nnodes}, but the given dims have {} nodes", nodes / rest));
     }
-    let places = (0..dims.len()).map(|index| dims.at(index)).filter(|dim| dim.get() == 0);
-    for (dim, factor) in places.zip(balanced(rest, open)) {
+    let open_dims = (0..dims.len()).map(|index| dims.at(index)).filter(|dim| dim.get() == 0);
+    for (dim, factor) in open_dims.zip(balanced(rest, open)) {
         dim.set(factor as c_int);
     }
     Ok(())
 }
 
-/// The grid that a program describes, which must have a place for at most `processes`.
+/// The grid that a program describes, which must have a vertex for at most `processes`.
 fn described_grid(dims: InArray<c_int>, periods: InArray<c_int>, processes: u32) -> Result<Grid> {
     let (dims, periods) = (dims.to_vec(), periods.to_vec());
     if let Some(index) = dims.iter().position(|dim| *dim < 1) {
@@ -74,17 +74,17 @@ pub(crate) fn cart_create(
 ) -> Result<()> {
     comm_cart.set(MPI_Comm::NULL);
     compared(comm_old)?;
-    let (place, described) = with(|process| {
+    let (scope, described) = with(|process| {
         let group = process.objects.communicator(comm_old.0)?.intra()?.group.clone();
         let described = described_grid(dims, periods, group.size()).map(|grid| {
-            let places = process.places_in_grid(&group, &grid, reorder != 0);
-            (group.of_ranks(&places), grid)
+            let ranks = process.ranks_in_grid(&group, &grid, reorder != 0);
+            (group.of_ranks(&ranks), grid)
         });
         Ok::<_, Error>((process.collective_scope(comm_old.0)?, described))
     })?;
-    let (group, grid) = needed(&place, Creation::Cartesian, described)?;
+    let (group, grid) = needed(&scope, Creation::Cartesian, described)?;
     let topology = Arc::new(Topology::Cartesian(grid));
-    create(Creation::Cartesian, place, group, comm_cart, |object| object.topology = Some(topology))
+    create(Creation::Cartesian, scope, group, comm_cart, |object| object.topology = Some(topology))
 }
 
 /// MPI_Cart_map (MPI-5.0 §8.5.8): the rank that MPI_Cart_create with `reorder` gives. Local.
@@ -98,8 +98,8 @@ pub(crate) fn cart_map(
     let rank = with(|process| {
         let group = process.objects.communicator(comm.0)?.intra()?.group.clone();
         let grid = described_grid(dims, periods, group.size())?;
-        let places = process.places_in_grid(&group, &grid, true);
-        Ok::<_, Error>(group.of_ranks(&places).rank)
+        let ranks = process.ranks_in_grid(&group, &grid, true);
+        Ok::<_, Error>(group.of_ranks(&ranks).rank)
     })?;
     newrank.set(rank.map_or(MPI_UNDEFINED, |rank| rank as c_int));
     Ok(())
@@ -204,7 +204,7 @@ pub(crate) unsafe fn cart_sub(
 ) -> Result<()> {
     newcomm.set(MPI_Comm::NULL);
     compared(comm)?;
-    let (place, described) = with(|process| {
+    let (scope, described) = with(|process| {
         let object = process.objects.communicator(comm.0)?;
         let (grid, group) = (object.grid()?, object.group.clone());
         let count = grid.dimensions().len();
@@ -217,7 +217,7 @@ pub(crate) unsafe fn cart_sub(
         });
         Ok::<_, Error>((process.collective_scope(comm.0)?, described))
     })?;
-    let (group, grid) = needed(&place, Creation::CartesianSub, described)?;
+    let (group, grid) = needed(&scope, Creation::CartesianSub, described)?;
     let topology = Arc::new(Topology::Cartesian(grid));
-    create(Creation::CartesianSub, place, group, newcomm, |object| object.topology = Some(topology))
+    create(Creation::CartesianSub, scope, group, newcomm, |object| object.topology = Some(topology))
 }

@@ -17,27 +17,27 @@ const LOOKS_MAX: u32 = 256;
 /// The same where spinning does not pay.
 const LOOKS_MIN: u32 = 3;
 
-/// Runs `bound` among the processes of `place` and waits for its end. As long as its messages leave at once and one receive is waited
+/// Runs `bound` among the processes of `scope` and waits for its end. As long as its messages leave at once and one receive is waited
 /// for at most, it is run without requests. From the first other step on it is a collective like any other.
 ///
 /// # Errors
 /// As for [`process::Process::start_collective`]; what went wrong with one of its messages.
-pub fn run(mut process: Guard, place: CollectiveScope, bound: Arc<Bound>) -> Result<()> {
-    let communicator = place.communicator;
-    let scratch = process.take_part(&place, Cursor::scratch(&bound))?;
+pub fn run(mut process: Guard, scope: CollectiveScope, bound: Arc<Bound>) -> Result<()> {
+    let communicator = scope.communicator;
+    let scratch = process.take_part(&scope, Cursor::scratch(&bound))?;
     let mut cursor = if bound.schedule().phases > 0 {
         let run = Run::new(bound, scratch);
         let looks_max = if process.may_spin() { LOOKS_MAX } else { LOOKS_MIN };
         let goes_on = |looks| looks < looks_max && !is_contended();
-        match run_in_order(process.engine()?, &place, &run, goes_on)? {
+        match run_in_order(process.engine()?, &scope, &run, goes_on)? {
             InOrder::Complete => {
                 process.signal();
                 return Ok(());
             }
-            InOrder::Stopped { complete, failed } => Cursor::behind(place, run, complete, failed),
+            InOrder::Stopped { complete, failed } => Cursor::behind(scope, run, complete, failed),
         }
     } else {
-        Cursor::in_scratch(place, bound, scratch)
+        Cursor::in_scratch(scope, bound, scratch)
     };
     loop {
         match cursor.go_without_requests(process.engine()?)? {

@@ -35,7 +35,7 @@ enum Step {
 
 /// An agreement on the context of a new communicator that is under way: two reductions, repeated when it met another.
 struct Agreement {
-    place: CollectiveScope,
+    scope: CollectiveScope,
     /// Where its processes are, and what may be multicast between them, as all knew it when it began: that may change between two reductions.
     layout: Option<Layout>,
     /// Handle of the communicator that gets the context, if this process is a member.
@@ -58,12 +58,12 @@ struct Agreement {
 
 impl Agreement {
     fn key(&self) -> u64 {
-        u64::from(self.place.context) << 32 | u64::from(self.place.tag as u32)
+        u64::from(self.scope.context) << 32 | u64::from(self.scope.tag as u32)
     }
 }
 
 impl Process {
-    /// Starts to agree with all processes of `place` on a context; the communicator of handle `communicator` has it
+    /// Starts to agree with all processes of `scope` on a context; the communicator of handle `communicator` has it
     /// when the request is complete. After an error that communicator is gone. A process that could not make it takes part all the same:
     /// its error is that of the request, and no process gets one.
     ///
@@ -71,7 +71,7 @@ impl Process {
     /// Too many requests: nothing has been started then, and the communicator is gone.
     pub fn start_agreement(
         &mut self,
-        place: CollectiveScope,
+        scope: CollectiveScope,
         communicator: Result<Option<usize>>,
         creation: Creation,
     ) -> Result<usize> {
@@ -83,13 +83,13 @@ impl Process {
             Ok(communicator) => (communicator, None),
             Err(error) => (None, Some(error)),
         };
-        let request = self.collective_request(&place).inspect_err(|_| {
+        let request = self.collective_request(&scope).inspect_err(|_| {
             communicator.into_iter().for_each(|handle| self.remove_communicator(handle));
         })?;
         let agreement = Agreement {
-            layout: self.agreement_layout(&place),
+            layout: self.agreement_layout(&scope),
             value: SharedBuffer::of_values(&[0; OPENING]),
-            place,
+            scope,
             communicator,
             refusal,
             creation,
@@ -104,12 +104,12 @@ impl Process {
         Ok(request)
     }
 
-    /// Takes part in an agreement to tell the other processes of `place` of `error`, without waiting for them.
+    /// Takes part in an agreement to tell the other processes of `scope` of `error`, without waiting for them.
     ///
     /// # Errors
     /// As for [`Process::start_agreement`]: then they have been told in another way.
-    pub fn start_refusal(&mut self, place: CollectiveScope, creation: Creation, error: &Error) -> Result<()> {
-        let request = self.start_agreement(place, Err(error.clone()), creation)?;
+    pub fn start_refusal(&mut self, scope: CollectiveScope, creation: Creation, error: &Error) -> Result<()> {
+        let request = self.start_agreement(scope, Err(error.clone()), creation)?;
         let messages = self.messages()?;
         match messages.requests.get_mut(request) {
             Some(found) if !found.is_complete() => found.hold = Hold::Freed,
@@ -126,16 +126,16 @@ impl Process {
         agreement.offer = self.contexts.offer(agreement.key(), agreement.met);
         // Who has no number left still takes part, and all hear of it.
         let offer = agreement.offer.map_or(i64::MAX, |offer| offer.0 as i64);
-        let opening = agreement.creation.opening(offer, agreement.place.rank, agreement.refusal.as_ref());
+        let opening = agreement.creation.opening(offer, agreement.scope.rank, agreement.refusal.as_ref());
         agreement.value.set_values(&opening);
         agreement.step = Step::Offer;
         self.reduce_agreement(request, agreement, Op::Max);
     }
 
     fn reduce_agreement(&mut self, request: usize, mut agreement: Agreement, op: Op) {
-        let place = agreement.place.clone();
-        let prepared = reduction(&place, &agreement.value, op, self, agreement.layout.as_ref())
-            .and_then(|bound| Cursor::new(place, Arc::new(bound)));
+        let scope = agreement.scope.clone();
+        let prepared = reduction(&scope, &agreement.value, op, self, agreement.layout.as_ref())
+            .and_then(|bound| Cursor::new(scope, Arc::new(bound)));
         match prepared {
             Ok(cursor) => self.run_then(request, cursor, move |process, error| {
                 process.continue_agreement(request, agreement, error);
@@ -259,13 +259,13 @@ impl Process {
     }
 }
 
-/// Agrees with all processes of `place` on a context for the communicator of handle `communicator`, or tells them that this process could not make it.
+/// Agrees with all processes of `scope` on a context for the communicator of handle `communicator`, or tells them that this process could not make it.
 ///
 /// # Errors
 /// That it could not, at this process or at another; others have come to another call, or a process is gone: so is the communicator then.
-pub fn agree_on_context(place: CollectiveScope, communicator: Result<Option<usize>>, creation: Creation) -> Result<()> {
+pub fn agree_on_context(scope: CollectiveScope, communicator: Result<Option<usize>>, creation: Creation) -> Result<()> {
     let mut process = lock();
-    let request = process.start_agreement(place, communicator, creation)?;
+    let request = process.start_agreement(scope, communicator, creation)?;
     wait(process, request)?.error.map_or(Ok(()), Err)
 }
 
@@ -273,10 +273,10 @@ pub fn agree_on_context(place: CollectiveScope, communicator: Result<Option<usiz
 ///
 /// # Errors
 /// It has not got it.
-pub fn needed<T>(place: &CollectiveScope, creation: Creation, needed: Result<T>) -> Result<T> {
+pub fn needed<T>(scope: &CollectiveScope, creation: Creation, needed: Result<T>) -> Result<T> {
     if let Err(error) = &needed {
         // Whatever else goes wrong is less than this.
-        agree_on_context(place.clone(), Err(error.clone()), creation).ok();
+        agree_on_context(scope.clone(), Err(error.clone()), creation).ok();
     }
     needed
 }

@@ -101,15 +101,15 @@ impl Creation {
     }
 }
 
-/// Looks whether all processes of `place` are in this call, and have all that they need for it: what this one has, it is given back. The creations that do
+/// Looks whether all processes of `scope` are in this call, and have all that they need for it: what this one has, it is given back. The creations that do
 /// not begin with an agreement begin with this: so all begin alike, and who has come to the wrong one is told instead of waiting for ever.
 ///
 /// # Errors
 /// They are not, or have not; a process is gone.
-pub fn open_creation<T>(place: CollectiveScope, creation: Creation, needed: Result<T>) -> Result<T> {
-    let mut opening = creation.opening(i64::MIN, place.rank, needed.as_ref().err());
-    let layout = with(|process| process.agreement_layout(&place));
-    let met = highest_by(place, &mut opening, layout.as_ref());
+pub fn open_creation<T>(scope: CollectiveScope, creation: Creation, needed: Result<T>) -> Result<T> {
+    let mut opening = creation.opening(i64::MIN, scope.rank, needed.as_ref().err());
+    let layout = with(|process| process.agreement_layout(&scope));
+    let met = highest_by(scope, &mut opening, layout.as_ref());
     let needed = needed?;
     met?;
     Creation::compare(&opening).map(|()| needed)

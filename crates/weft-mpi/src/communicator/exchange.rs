@@ -44,11 +44,11 @@ fn blocks(communicator: usize, numbers: &[i64], counts: &[u64], counts_in: &[u64
         starts.collect()
     };
     let (send, receive) = (displacements(counts), displacements(counts_in));
-    let (place, description) =
+    let (scope, description) =
         with(|process| Ok::<_, crate::error::Error>((process.collective_scope(communicator)?, int64(process)?)))?;
     let shape = collective::Alltoallv {
-        rank: place.rank,
-        size: place.group.size(),
+        rank: scope.rank,
+        size: scope.group.size(),
         send: Blocks { counts, displacements: &send, item_size: NUMBER_BYTES },
         receive: Blocks { counts: counts_in, displacements: &receive, item_size: NUMBER_BYTES },
         in_place: false,
@@ -62,6 +62,6 @@ fn blocks(communicator: usize, numbers: &[i64], counts: &[u64], counts_in: &[u64
         receive_type: Some(description),
         ..Arguments::none()
     };
-    run(place, Bound::shared(collective::alltoallv(&shape), arguments))?;
+    run(scope, Bound::shared(collective::alltoallv(&shape), arguments))?;
     Ok(incoming.values())
 }

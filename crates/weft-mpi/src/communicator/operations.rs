@@ -15,12 +15,12 @@ pub fn agree_on_slot(mut process: Guard, communicator: usize, bound: &Bound) -> 
     if !process.shares_memory(process.objects.communicator(communicator)?) {
         return Ok((process, Agreed::NotNeeded));
     }
-    let place = process.agreement_scope(communicator)?;
-    let group = place.group.clone();
+    let scope = process.agreement_scope(communicator)?;
+    let group = scope.group.clone();
     let Some(offer) = process.offer_slot(bound) else { return Ok((process, Agreed::NotNeeded)) };
     drop(process);
     let mut values = offer.values.clone();
-    let outcome = highest(place, &mut values);
+    let outcome = highest(scope, &mut values);
     process = lock();
     let Process { slots, engine: Some(engine), .. } = &mut *process else { return Ok((process, Agreed::NoneFree)) };
     let agreed = slots.agreed(&offer, outcome.is_ok().then_some(&values), &group, engine);

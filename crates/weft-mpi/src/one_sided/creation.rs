@@ -126,12 +126,12 @@ const REMOTE: usize = 4;
 /// # Errors
 /// `MPI_ERR_COMM`; what is wrong with the options of any process, at all of them; `MPI_ERR_RMA_SHARED`; no memory; a process is gone.
 pub fn prepare(comm: usize, options: WindowOptions) -> Result<Prepared> {
-    let (place, group) = with(|process| {
+    let (scope, group) = with(|process| {
         let group = process.objects.communicator(comm)?.intra()?.group.clone();
         Ok::<_, Error>((process.agreement_scope(comm)?, group))
     })?;
     let handle = with(|process| process.add_communicator_with(group.clone(), MPI_ERRORS_RETURN));
-    agree_on_context(place, handle.clone().map(Some), Creation::Window)?;
+    agree_on_context(scope, handle.clone().map(Some), Creation::Window)?;
     let handle = handle?;
     let made = prepare_in(handle, &group, options);
     if made.is_err() {
@@ -260,11 +260,11 @@ fn allocate(
     agreed?;
     if let Some(memory) = &memory {
         let base = memory.base().addr();
-        for (place, rank) in shares.near.iter().enumerate() {
+        for (index, rank) in shares.near.iter().enumerate() {
             // A part of no bytes has an address, too: that of contiguous memory is where the next part begins (MPI-5.0 §12.2.3).
-            parts[*rank as usize].here = base + shares.begins[place] as usize;
+            parts[*rank as usize].here = base + shares.begins[index] as usize;
             if !alone {
-                locks[*rank as usize] = base + shares.locks + place * LOCK_STRIDE;
+                locks[*rank as usize] = base + shares.locks + index * LOCK_STRIDE;
             }
         }
     }

@@ -60,14 +60,14 @@ unsafe fn of_typed(
 ///
 /// # Safety
 /// Arrays have an element for each process.
-unsafe fn of_side(process: &Process, side: &Side, places: usize) -> Result<Vec<Items>> {
+unsafe fn of_side(process: &Process, side: &Side, blocks: usize) -> Result<Vec<Items>> {
     // SAFETY: the caller's promise.
     unsafe {
         match side {
             Side::Nothing => Ok(Vec::new()),
-            Side::Same(part) | Side::Consecutive(part) => Ok(vec![of_part(process, part)?; places]),
-            Side::Listed(parts) => of_counts(process, parts, places),
-            Side::Typed(parts) => of_typed(process, parts.counts, parts.datatypes, places),
+            Side::Same(part) | Side::Consecutive(part) => Ok(vec![of_part(process, part)?; blocks]),
+            Side::Listed(parts) => of_counts(process, parts, blocks),
+            Side::Typed(parts) => of_typed(process, parts.counts, parts.datatypes, blocks),
         }
     }
 }
@@ -97,7 +97,7 @@ fn between(process: &Process, comm: &Communicator) -> Option<Vec<u32>> {
     Some(comm.everybody().0.members.iter().copied().map(number).collect())
 }
 
-/// The places of the other group's processes among those of both.
+/// The ranks of the other group's processes among those of both.
 fn others(comm: &Communicator) -> Range<u32> {
     let (own, other) = (comm.group.size(), comm.addressed.size());
     if comm.inter.as_ref().is_some_and(|inter| inter.is_first) { own..own + other } else { 0..other }

@@ -31,9 +31,9 @@ fn scope(process: &mut Process, comm: MPI_Comm, role: Role) -> Result<Collective
         Role::Root => process.rooted_scope(comm.0, None),
         Role::Member(root) => process.rooted_scope(comm.0, Some(root)),
         Role::Absent => {
-            let place = process.agreement_scope(comm.0)?;
+            let scope = process.agreement_scope(comm.0)?;
             let own = process.own();
-            Ok(CollectiveScope { group: Group::new(vec![own], own), rank: 0, ..place })
+            Ok(CollectiveScope { group: Group::new(vec![own], own), rank: 0, ..scope })
         }
     }
 }

@@ -70,9 +70,9 @@ pub(super) fn run_repeatable(
     if let Form::Blocking = form
         && let Some(bound) = process.planner.repeated(&call)
     {
-        let mut place = process.agreement_scope(call.communicator)?;
-        process.take_turn(&mut place, bound.schedule());
-        return weft_mpi::collective::run(process, place, bound);
+        let mut scope = process.agreement_scope(call.communicator)?;
+        process.take_turn(&mut scope, bound.schedule());
+        return weft_mpi::collective::run(process, scope, bound);
     }
     let comm = MPI_Comm(call.communicator);
     process = try_multicast(form, process, comm, call.operation)?;
@@ -153,7 +153,7 @@ pub(super) fn make_persistent(
         let comparison = process.agreement_scope(comm.0)?;
         process = check::check_now(process, comparison, call)?;
     }
-    let place = process.agreement_scope(comm.0)?;
+    let scope = process.agreement_scope(comm.0)?;
     let agreed;
     (process, agreed) = weft_mpi::communicator::agree_on_slot(process, comm.0, &bound)?;
     let slot = match agreed {
@@ -164,13 +164,13 @@ pub(super) fn make_persistent(
             None
         }
     };
-    let handle = process.make_persistent_collective(place, bound, slot)?;
+    let handle = process.make_persistent_collective(scope, bound, slot)?;
     process.signal();
     request.set(MPI_Request(handle));
     Ok(())
 }
 
-/// Does what the form asks with what `bind` binds for the place that `scope` gives. Where calls are compared, that is done first.
+/// Does what the form asks with what `bind` binds for the scope that `scope` gives. Where calls are compared, that is done first.
 #[inline]
 pub(super) fn run_bound(
     form: Form,
@@ -184,35 +184,35 @@ pub(super) fn run_bound(
         let call = called(&process, process.objects.communicator(comm.0)?)?;
         let comparison = process.agreement_scope(comm.0)?;
         if let Form::Nonblocking(request) = form {
-            let mut place = scope(&mut process)?;
-            let bound = bind(&process, &place);
-            process.take_turn(&mut place, bound.schedule());
-            let handle = process.start_checked(comparison, place, bound, call)?;
+            let mut scope = scope(&mut process)?;
+            let bound = bind(&process, &scope);
+            process.take_turn(&mut scope, bound.schedule());
+            let handle = process.start_checked(comparison, scope, bound, call)?;
             process.signal();
             request.set(MPI_Request(handle));
             return Ok(());
         }
         process = check::check_now(process, comparison, call)?;
     }
-    let mut place = scope(&mut process)?;
-    let bound = bind(&process, &place);
-    process.take_turn(&mut place, bound.schedule());
-    start(form, process, place, bound)
+    let mut scope = scope(&mut process)?;
+    let bound = bind(&process, &scope);
+    process.take_turn(&mut scope, bound.schedule());
+    start(form, process, scope, bound)
 }
 
-/// Does what the form asks with `bound` among the processes of `place`.
+/// Does what the form asks with `bound` among the processes of `scope`.
 #[inline]
 pub(super) fn start(
     form: Form,
     mut process: Guard,
-    place: CollectiveScope,
+    scope: CollectiveScope,
     bound: impl Into<Arc<Bound>>,
 ) -> Result<()> {
     let bound = bound.into();
     let (handle, request) = match form {
-        Form::Blocking => return weft_mpi::collective::run(process, place, bound),
-        Form::Nonblocking(request) => (process.start_collective(place, bound)?, request),
-        Form::Persistent(request) => (process.make_persistent_collective(place, bound, None)?, request),
+        Form::Blocking => return weft_mpi::collective::run(process, scope, bound),
+        Form::Nonblocking(request) => (process.start_collective(scope, bound)?, request),
+        Form::Persistent(request) => (process.make_persistent_collective(scope, bound, None)?, request),
     };
     process.signal();
     request.set(MPI_Request(handle));

@@ -62,7 +62,7 @@ impl Side<'_> {
     }
 
     /// For so many processes; `names` are those of the buffer and of the counts.
-    fn describe(&self, process: &Process, places: usize, names: [&str; 2]) -> Result<DescribedSide> {
+    fn describe(&self, process: &Process, blocks: usize, names: [&str; 2]) -> Result<DescribedSide> {
         let [buffer_name, counts_name] = names;
         let buffer = self.buffer();
         refuse_in_place(buffer, buffer_name)?;
@@ -78,14 +78,14 @@ impl Side<'_> {
                 (Described::Same(items, footprint), datatype)
             }
             Self::Consecutive(part) => {
-                let (items, footprint, datatype) = part_of(part, places as u32)?;
+                let (items, footprint, datatype) = part_of(part, blocks as u32)?;
                 (Described::Consecutive(items, footprint), datatype)
             }
             Self::Listed(parts) => {
-                let (blocks, datatype) = parts.describe(process, places, counts_name)?;
+                let (blocks, datatype) = parts.describe(process, blocks, counts_name)?;
                 (Described::Listed(blocks), Some(datatype))
             }
-            Self::Typed(parts) => (Described::Typed(parts.describe(process, places, counts_name)?), None),
+            Self::Typed(parts) => (Described::Typed(parts.describe(process, blocks, counts_name)?), None),
         };
         Ok(DescribedSide { buffer, blocks, datatype })
     }
@@ -101,12 +101,12 @@ impl DescribedSide {
         }
     }
 
-    /// Where the block of a place is, or all of them where they are one piece.
-    fn footprint(&self, place: usize) -> Option<Footprint> {
+    /// Where the block of an index is, or all of them where they are one piece.
+    fn footprint(&self, index: usize) -> Option<Footprint> {
         match (&self.blocks, &self.datatype) {
             (Described::Same(_, footprint) | Described::Consecutive(_, footprint), _) => *footprint,
-            (Described::Listed(blocks), Some(datatype)) => Some(blocks.footprint(self.buffer, place, &datatype.layout)),
-            (Described::Typed(blocks), _) => blocks.footprint(self.buffer, place),
+            (Described::Listed(blocks), Some(datatype)) => Some(blocks.footprint(self.buffer, index, &datatype.layout)),
+            (Described::Typed(blocks), _) => blocks.footprint(self.buffer, index),
             (Described::Listed(_), None) => None,
         }
     }
@@ -133,8 +133,8 @@ pub(super) unsafe fn plan_exchange(
         let received = receive.describe(process, sources, ["recvbuf", "recvcounts"])?;
         (send.describe(process, destinations, ["sendbuf", "sendcounts"])?, received)
     };
-    for place in 0..sources.min(destinations) {
-        check_apart(sent.footprint(place), received.footprint(place))?;
+    for index in 0..sources.min(destinations) {
+        check_apart(sent.footprint(index), received.footprint(index))?;
     }
     let schedule = algorithm(sent.view(), received.view());
     let shared = |datatype: Option<Arc<Description>>| datatype.map(|datatype| datatype as SharedDatatype);

@@ -102,9 +102,9 @@ pub(crate) fn request_get_status_some(
         return Ok(());
     };
     outcount.set(complete.len() as c_int);
-    for (place, index) in complete.iter().enumerate() {
-        array_of_indices.set(place, *index as c_int);
-        peek(array_of_requests.get(*index).0, array_of_statuses.map(|statuses| statuses.at(place)))?;
+    for (nth, index) in complete.iter().enumerate() {
+        array_of_indices.set(nth, *index as c_int);
+        peek(array_of_requests.get(*index).0, array_of_statuses.map(|statuses| statuses.at(nth)))?;
     }
     Ok(())
 }
