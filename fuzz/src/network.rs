@@ -34,17 +34,17 @@ pub(crate) fn packet_seeds() -> Vec<Vec<u8>> {
         hold: Some(Duration::from_micros(3)),
         host_delay: Duration::from_micros(9),
     };
-    let lanes = [Channel::Messages { first: number }, Channel::Data { remote_key: 7, offset: 1 << 33, end: true }];
+    let channels = [Channel::Messages { first: number }, Channel::Data { remote_key: 7, offset: 1 << 33, end: true }];
     let numbered = |channel| Kind::Numbered { number, transmission: 1, order: number.0 as u8, channel };
     let kinds = [
         Kind::Acknowledgement(number),
         Kind::Probe(number),
         Kind::Piece(number),
-        numbered(lanes[0]),
-        numbered(lanes[1]),
+        numbered(channels[0]),
+        numbered(channels[1]),
     ];
     let mut piece = vec![0; 64];
-    let [channel, _] = lanes;
+    let [channel, _] = channels;
     Piece { number, transmission: 1, order: 3, channel, request: false, whole: 60, at: 2 }.emit(&mut piece);
     let mut seeds = Vec::new();
     for kind in kinds {
@@ -138,9 +138,9 @@ pub(crate) fn flow_seeds() -> Vec<Vec<u8>> {
     (0..4).map(|how| [&[how][..], &join(&packets)].concat()).collect()
 }
 
-/// Questions whether a lane works, by the peer or by strangers.
+/// Questions whether a carrier works, by the peer or by strangers.
 pub(crate) fn reach(bytes: &[u8]) {
-    let mut rails = lanes();
+    let mut rails = carriers();
     let keys = || Keys::new(&secret(), &Parties::of_only_job(0, 1));
     let asked = rails.poll_challenge(0, Instant(0), keys);
     assert!(asked.is_some() && (!is_path_frame(bytes) || bytes.len() == SIZE));
@@ -154,7 +154,7 @@ pub(crate) fn reach(bytes: &[u8]) {
     assert!(!is_made_up || (!rails.is_proved(0) && rails.is_proved(1)));
 }
 
-fn lanes() -> Rails {
+fn carriers() -> Rails {
     let ends = Ends { own: 0, peer: 0 };
     Rails::new(&[Role::SmallMessages, Role::BulkData].map(|carrier| rails::RailCarrier {
         role: carrier,
@@ -166,7 +166,7 @@ fn lanes() -> Rails {
 /// A question.
 pub(crate) fn reach_seeds() -> Vec<Vec<u8>> {
     let question =
-        lanes().poll_challenge(0, Instant(0), || Keys::new(&Secret::new([6; 16]), &Parties::of_only_job(1, 0)));
+        carriers().poll_challenge(0, Instant(0), || Keys::new(&Secret::new([6; 16]), &Parties::of_only_job(1, 0)));
     question.map(|question| question.to_vec()).into_iter().collect()
 }
 

@@ -88,7 +88,7 @@ local f = {
     offset = ProtoField.uint64("weft.frame.offset", "Offset", base.DEC),
     bytes = ProtoField.uint64("weft.frame.bytes", "Bytes of credit", base.DEC),
     payload = ProtoField.bytes("weft.frame.payload", "Payload"),
-    -- Whether a lane carries packets at all.
+    -- Whether a carrier carries packets at all.
     reach = ProtoField.uint8("weft.reach.kind", "Reach", base.DEC, REACH_KINDS),
     connection = ProtoField.uint8("weft.connection.kind", "Connection", base.HEX, CONNECTION_KINDS),
     reach_number = ProtoField.uint32("weft.reach.number", "Question number", base.DEC),

@@ -3,6 +3,7 @@
 //! A suite is a list of cases; a case runs a program under a time limit and says what it expects. After each case no
 //! process it started may live: that is part of every case. The closing line is `N passed, N failed, N skipped`.
 
+mod carriers;
 mod checked;
 mod checkers;
 mod collectives;
@@ -17,7 +18,6 @@ mod hangs;
 mod hostile;
 pub(crate) mod instructions;
 mod instrument;
-mod lanes;
 mod launcher;
 mod libfabric;
 mod lifetimes;
@@ -137,7 +137,11 @@ const SUITES: &[Suite] = &[
         what: "broadcasts by multicast on 4 and 8 hosts, under hardship",
         cases: multicast::cases,
     },
-    Suite { name: "lanes", what: "raw frames and UDP side by side, and one of them failing", cases: lanes::cases },
+    Suite {
+        name: "carriers",
+        what: "raw frames and UDP side by side, and one of them failing",
+        cases: carriers::cases,
+    },
     Suite { name: "gone", what: "hosts that are gone, and such as are only slow", cases: gone::cases },
     Suite { name: "hostile", what: "a job under attack, and jobs without privileges", cases: hostile::cases },
     Suite { name: "trace", what: "captured packets, and ranks that hang, seen from outside", cases: trace::cases },

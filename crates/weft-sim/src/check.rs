@@ -86,7 +86,7 @@ pub(crate) fn demands(plan: &Plan, report: &Report) -> Result<(), Violation> {
     demand(by_cause == sum.acks_standalone, format!("{by_cause} acks have a cause of {}", sum.acks_standalone));
     demand(sum.acks_standalone <= answered, format!("{} acks for {answered} packets", sum.acks_standalone));
     if plan.demands.no_lane_given_up {
-        demand(report.given_up == 0, format!("{} times a rail or lane was given up", report.given_up));
+        demand(report.given_up == 0, format!("{} times a rail or carrier was given up", report.given_up));
     }
     demand(sum.lost_by_denial == 0, format!("{} packets were acknowledged and are missing", sum.lost_by_denial));
     if plan.demands.no_resend {

@@ -24,7 +24,9 @@ const UDP: &str = "ip protocol udp";
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
     let mut cases = vec![
-        case("both lanes are used", |context| Ok((Expected::code(0).says("ethernet+udp"), sizes(context)?.finish()))),
+        case("both carriers are used", |context| {
+            Ok((Expected::code(0).says("ethernet+udp"), sizes(context)?.finish()))
+        }),
         case("raw frames do not arrive: UDP carries everything", |context| {
             let _filter = Filter::new(context, RAW)?;
             Ok((Expected::code(0).says(" udp "), sizes(context)?.finish()))
@@ -82,7 +84,7 @@ fn sizes(context: &Context) -> anyhow::Result<Run> {
 fn broken<T>(context: &Context, breaks: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<Finished> {
     let run = run(context, "examples/heat.c")?;
     let run = run.arg("--input").arg(context.root.join("examples/heat.pgm"));
-    let run = run.arg("--output").arg(context.work.join("lanes.png")).args(["--steps", "6000"]);
+    let run = run.arg("--output").arg(context.work.join("carriers.png")).args(["--steps", "6000"]);
     let running = run.start()?;
     std::thread::sleep(BEFORE);
     let _broken = breaks()?;
@@ -101,14 +103,14 @@ struct Filter<'a>(&'a Context);
 impl<'a> Filter<'a> {
     fn new(context: &'a Context, kind: &str) -> anyhow::Result<Self> {
         let chain = "type filter hook ingress device e0 priority 0;";
-        on_host(context, &["nft", &format!("table netdev lanes {{ chain arriving {{ {chain} {kind} drop; }}; }}")])?;
+        on_host(context, &["nft", &format!("table netdev carriers {{ chain arriving {{ {chain} {kind} drop; }}; }}")])?;
         Ok(Self(context))
     }
 }
 
 impl Drop for Filter<'_> {
     fn drop(&mut self) {
-        if let Err(error) = on_host(self.0, &["nft", "delete", "table", "netdev", "lanes"]) {
+        if let Err(error) = on_host(self.0, &["nft", "delete", "table", "netdev", "carriers"]) {
             eprintln!("suite: the filter stays: {error}");
         }
     }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::carriers::Down;
 use super::collectives::SINGLE_COPIES;
 use super::context::{Context, Expected};
-use super::lanes::Down;
 use super::needs::Need;
 use super::process::{Run, Running};
 use super::strangers::rank_of;

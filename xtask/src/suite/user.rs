@@ -35,8 +35,8 @@ const SELECTION: &[&str] = &[
     "fabric:strict",
     "fabric:doctor",
     "fabric:libfabric",
-    "lanes:both lanes",
-    "lanes:without privileges",
+    "carriers:both carriers",
+    "carriers:without privileges",
     "gone:launcher says so",
     "hostile:privilege",
     "hostile:info and doctor",
@@ -48,7 +48,7 @@ const SELECTION: &[&str] = &[
 ];
 /// The same kinds of cases, where there are only two sets of ranks.
 const SELECTION_WITHOUT: &[&str] =
-    &["hosts:WEFT_LINK", "faults:point_to_point, 2", "rails", "lanes", "gone", "memory:namespace", "virtual-hosts"];
+    &["hosts:WEFT_LINK", "faults:point_to_point, 2", "rails", "carriers", "gone", "memory:namespace", "virtual-hosts"];
 /// Tools that are where an ordinary user's PATH does not lead, and the package of each.
 const PACKAGES: [(&str, &str); 3] = [("ip", "iproute2"), ("nft", "nftables"), ("ethtool", "ethtool")];
 /// The permission of a directory.

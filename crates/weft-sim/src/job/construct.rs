@@ -79,14 +79,14 @@ impl Carriers {
         if machine.nodes[own] == machine.nodes[peer] {
             return Route::Shared(self.places[peer]);
         }
-        let lanes: Vec<(RailCarrier, Hop)> = machine
+        let paths: Vec<(RailCarrier, Hop)> = machine
             .media()
             .into_iter()
             .zip(0..)
             .map(|(medium, place)| {
                 let (role, rail) = medium.role_and_rail();
-                let lane = RailCarrier { role, rail, ends: Ends { own: rail, peer: rail } };
-                (lane, Hop { carrier: CarrierId(place), to: address(peer, medium) })
+                let carrier = RailCarrier { role, rail, ends: Ends { own: rail, peer: rail } };
+                (carrier, Hop { carrier: CarrierId(place), to: address(peer, medium) })
             })
             .collect();
         let settings = Settings {
@@ -97,12 +97,12 @@ impl Carriers {
             keepalive: Duration(machine.peer_timeout.0 / 8),
             ..Settings::default()
         };
-        Route::Remote(Box::new(match lanes[..] {
+        Route::Remote(Box::new(match paths[..] {
             [(carrier, hop)] if machine.wires.ordered.is_some() => {
                 let placing = machine.wires.ordered.and_then(|ordered| ordered.placing).filter(|_| !machine.sealed);
                 Remote::connected(carrier, hop, placing.map(|placing| placing.placement()), settings)
             }
-            _ => Remote::new(&lanes, settings),
+            _ => Remote::new(&paths, settings),
         }))
     }
 

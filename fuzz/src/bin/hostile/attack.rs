@@ -156,7 +156,7 @@ fn noise(sample: &Sample, _: &Pool, _: &mut Attack, random: &mut Random) -> Vec<
         packet.extend(random.next_u64().to_le_bytes());
     }
     packet.truncate(length);
-    // A third looks like a question whether a lane works.
+    // A third looks like a question whether a carrier works.
     if packet.len() >= 28 && random.below(3) == 0 {
         packet.truncate(28);
         packet[8..11].copy_from_slice(&sample.packet[8..11]);
