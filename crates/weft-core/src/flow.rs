@@ -137,7 +137,7 @@ impl Flow {
         let Parties { own, peer, own_index } = *parties;
         assert!((PACKET_SIZE_MIN..=PACKET_SIZE_MAX).contains(&settings.packet_size), "packet_size outside its limits");
         assert!((1..=WINDOW_MAX).contains(&settings.window_packets), "window_packets outside its limits");
-        assert!(usize::from(settings.bulk_paths) < PATHS_MAX, "more ways than a packet can name");
+        assert!(usize::from(settings.bulk_paths) < PATHS_MAX, "more paths than a packet can name");
         assert!(own_index < 1 << 24, "a process index has 24 bits");
         Self {
             outgoing: Outgoing::new(&settings),

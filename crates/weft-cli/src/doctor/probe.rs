@@ -159,7 +159,7 @@ impl Link for VerbsLink {
     fn way(&mut self, card: &str) -> Result<(LinkPath, Address), String> {
         let peer = verbs::Card::decode(card).map_err(|error| error.to_string())?;
         let to = self.0.address_of(&peer, 0).map_err(|error| error.to_string())?;
-        let (own, ways) = (self.0.card(), self.0.ways(&to));
+        let (own, ways) = (self.0.card(), self.0.paths(&to));
         let way = LinkPath {
             own: by_rdma(ways.iter().map(|(own, _)| own)),
             peer: by_rdma(ways.iter().map(|(_, peer)| peer)),

@@ -31,7 +31,7 @@ pub(super) struct Bcast {
     size: Vec<u64>,
     /// tree, auto, or a scheme of WEFT_BCAST such as basic, window, coroot-32, aggregate-10, coroot-32+aggregate-10
     #[arg(long, value_delimiter = ',', default_value = "tree,basic,window,coroot-32,aggregate-10,auto")]
-    scheme: Vec<Way>,
+    scheme: Vec<BcastScheme>,
     /// Hosts and network
     #[arg(long, default_value = "paper")]
     testbed: Bed,
@@ -56,14 +56,14 @@ enum Bed {
 
 /// How a message gets to all.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum BcastScheme {
     Tree,
     /// The scheme that the library chooses for so many.
     Auto,
     By(Scheme),
 }
 
-impl FromStr for Way {
+impl FromStr for BcastScheme {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
@@ -79,7 +79,7 @@ impl FromStr for Way {
     }
 }
 
-impl std::fmt::Display for Way {
+impl std::fmt::Display for BcastScheme {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Tree => f.write_str("tree"),
@@ -94,7 +94,7 @@ fn percent(text: &str) -> Result<f64, String> {
     value.ok_or_else(|| "a share is 0 to 50 percent".to_owned())
 }
 
-/// What is known of one way, one size and one number of ranks, in nanoseconds: by the model and by the simulation.
+/// What is known of one scheme, one size and one number of ranks, in nanoseconds: by the model and by the simulation.
 struct Row {
     latency: [u64; 2],
     period: [u64; 2],
@@ -120,40 +120,40 @@ pub(super) fn main(arguments: &Bcast) -> ExitCode {
 /// All ways and numbers of ranks; the latency of each as two curves.
 fn size(arguments: &Bcast, bytes: u64) -> Vec<Curve> {
     let mut curves = Vec::new();
-    for way in &arguments.scheme {
+    for scheme in &arguments.scheme {
         let mut points = [Vec::new(), Vec::new()];
         for ranks in std::iter::successors(Some(2), |ranks| Some(ranks * 2)).take_while(|n| *n <= arguments.ranks) {
-            let row = row(arguments, *way, bytes, ranks);
+            let row = row(arguments, *scheme, bytes, ranks);
             let us = |nanoseconds: u64| nanoseconds as f64 / 1000.0;
             let [[model, simulated], [model_period, period]] = [row.latency, row.period].map(|both| both.map(us));
             weft_bench::out::print_line!(
                 "{bytes:>8} {ranks:>7}  {:<22} {model:>8.1} {simulated:>9.1} {model_period:>11.1} {period:>9.1} {:>10.1}",
-                way.to_string(),
+                scheme.to_string(),
                 us(row.root)
             );
             points[0].push((f64::from(ranks), model));
             points[1].push((f64::from(ranks), simulated));
         }
         let [model, simulated] = points;
-        curves.push((format!("{way}, model"), model));
-        curves.push((format!("{way}, simulated"), simulated));
+        curves.push((format!("{scheme}, model"), model));
+        curves.push((format!("{scheme}, simulated"), simulated));
     }
     curves
 }
 
-fn row(arguments: &Bcast, way: Way, bytes: u64, ranks: u32) -> Row {
+fn row(arguments: &Bcast, asked: BcastScheme, bytes: u64, ranks: u32) -> Row {
     let testbed = match arguments.testbed {
         Bed::Paper => Testbed::PAPER,
         Bed::Ethernet => Testbed::ETHERNET,
     };
-    let scheme = match way {
-        Way::By(scheme) => scheme,
-        Way::Tree | Way::Auto => Scheme::for_members(ranks),
+    let scheme = match asked {
+        BcastScheme::By(scheme) => scheme,
+        BcastScheme::Tree | BcastScheme::Auto => Scheme::for_members(ranks),
     };
     let loss = (arguments.loss * 10_000.0) as u32;
     let simulation =
         Simulation { testbed, scheme, ranks, bytes, loss, skew_ns: arguments.skew * 1000, seed: 0x77656674 };
-    if way == Way::Tree {
+    if asked == BcastScheme::Tree {
         let (model, simulated) = (testbed.tree_ns(ranks, bytes), simulation.tree_ns());
         // The root has as many messages to send as there are levels, and may then go on.
         let period = testbed.tree_period_ns(ranks, bytes);
@@ -195,8 +195,8 @@ mod tests {
     #[test]
     fn ways_are_read_as_they_are_written() {
         for name in ["tree", "auto", "basic", "window", "coroot-8", "aggregate-10", "coroot-3+aggregate-10"] {
-            assert_eq!(name.parse::<Way>().map(|way| way.to_string()), Ok(name.to_owned()));
+            assert_eq!(name.parse::<BcastScheme>().map(|scheme| scheme.to_string()), Ok(name.to_owned()));
         }
-        assert!("binomial".parse::<Way>().is_err());
+        assert!("binomial".parse::<BcastScheme>().is_err());
     }
 }

@@ -291,7 +291,7 @@ impl Outgoing {
         Some(Probed { path: index, order, on_this_lane: path.has_left_since_change(probe) })
     }
 
-    /// Looks for packets that are missing although later ones of their way have arrived.
+    /// Looks for packets that are missing although later ones of their path have arrived.
     fn detect_losses(&mut self, now: Instant, probed: Option<Probed>, settings: &Settings, progress: &mut Progress) {
         let threshold = self.reordering.packets() as i32;
         self.loss_at = None;

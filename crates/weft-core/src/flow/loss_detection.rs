@@ -12,7 +12,7 @@ pub(super) enum LossCause {
     Gap,
     /// A later probe has arrived.
     Probe,
-    /// The driver has given its way up.
+    /// The driver has given its path up.
     Path,
     /// The peer misses it though it had told that it has it.
     Denial,

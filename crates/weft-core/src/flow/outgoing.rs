@@ -31,7 +31,7 @@ impl Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     InFlight,
-    /// In flight, and a later transmission of its way is known to have arrived, since so many ns after its sending.
+    /// In flight, and a later transmission of its path is known to have arrived, since so many ns after its sending.
     Overtaken(u32),
     /// Proved missing, in `Outgoing::lost`, will be sent again.
     Lost,
@@ -48,7 +48,7 @@ pub(super) struct Record {
     pub(super) state: State,
     /// 1: sent once.
     pub(super) transmission: u8,
-    /// Way of its last transmission.
+    /// Path of its last transmission.
     pub(super) path: u8,
 }
 

@@ -19,7 +19,7 @@ use super::kept::Kept;
 use super::limits::{self, Limits, MESSAGE_BYTES, SENDS_MAX};
 use super::memory::{ACCESSES_MAX, Packets, Placing};
 use super::pairing::Pair;
-use super::ring::{self, Far, Ring, Slot};
+use super::ring::{self, Cell, Far, Ring};
 use crate::{sys, watch};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_int;
@@ -262,9 +262,9 @@ struct Peer {
     ring: Option<OwnRing>,
     /// The ring that is written to there.
     far: Option<Far>,
-    /// One receive more than its window takes is kept, for messages that tell of slots that were taken.
+    /// One receive more than its window takes is kept, for messages that tell of cells that were taken.
     has_extra: bool,
-    /// Packets that would have fitted in a slot and were sent, since this process last slept; and how many it takes.
+    /// Packets that would have fitted in a cell and were sent, since this process last slept; and how many it takes.
     small: u32,
     small_since: u32,
     ring_after: u32,
@@ -355,7 +355,7 @@ pub(super) struct Device {
     pub(super) rings: Rings,
     /// Peers that may be writing to their rings.
     looked_at: Vec<usize>,
-    slot: Box<Slot>,
+    cell: Box<Cell>,
     /// Looks at rings since the last look at completions.
     ring_looks: u32,
     /// Runs out while a peer that was asked to stop has not answered, and when something is to happen to a connection.
@@ -474,7 +474,7 @@ impl Device {
             last_error: None,
             rings,
             looked_at: Vec::new(),
-            slot: Box::new(Slot::new()),
+            cell: Box::new(Cell::new()),
             ring_looks: 0,
             timer: None,
             is_timer_set: false,

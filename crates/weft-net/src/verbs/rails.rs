@@ -41,7 +41,7 @@ use crate::udp::Candidate;
 use crate::{Error, clock, watch};
 use accesses::{Accesses, Phase};
 use failures::{Gone, Verdict, verdict};
-use table::{Peer, Table, Way};
+use table::{Path, Peer, Table};
 
 /// The clock is read once in so many looks to find accesses that take too long. A power of two.
 const STALLED_EVERY: u32 = 1024;
@@ -208,29 +208,29 @@ impl<R: Rail> VerbsRails<R> {
             return Err(no_way("the peer is this process".to_owned()));
         }
         let pairs = table::pairs(&self.card, peer).map_err(no_way)?;
-        let ways: Vec<Way> = pairs
+        let paths: Vec<Path> = pairs
             .iter()
             .map(|pair| {
                 let rail = usize::from(pair.own.rail);
                 let to = self.rails[rail].meet(pair.to, peer.token);
                 let far = usize::from(pair.peer.rail);
-                Way { rail, far, to, speed: pair.speed(), is_dead: false, peer_dropped: false }
+                Path { rail, far, to, speed: pair.speed(), is_dead: false, peer_dropped: false }
             })
             .collect();
-        if let Some((known, _)) = self.table.behind(ways[0].rail, ways[0].to.peer) {
+        if let Some((known, _)) = self.table.behind(paths[0].rail, paths[0].to.peer) {
             return Ok(self.table.peers[known].address);
         }
-        let first = table::first(spread, ways.len());
-        Ok(self.table.insert(ways, first))
+        let first = table::first(spread, paths.len());
+        Ok(self.table.insert(paths, first))
     }
 
     /// Where a peer is, rail by rail, that of its packets first; for people.
-    pub fn ways(&self, to: &Address) -> Vec<(SocketAddr, SocketAddr)> {
+    pub fn paths(&self, to: &Address) -> Vec<(SocketAddr, SocketAddr)> {
         let Some(peer) = self.table.find(to) else { return Vec::new() };
-        let Peer { ways, first, .. } = &self.table.peers[peer];
-        let ends = |way: &Way| (self.card.rails[way.rail].socket_address(), way.to.listens);
-        let rest = ways.iter().enumerate().filter(|(index, _)| index != first).map(|(_, way)| way);
-        std::iter::once(&ways[*first]).chain(rest).map(ends).collect()
+        let Peer { paths, first, .. } = &self.table.peers[peer];
+        let ends = |path: &Path| (self.card.rails[path.rail].socket_address(), path.to.listens);
+        let rest = paths.iter().enumerate().filter(|(index, _)| index != first).map(|(_, path)| path);
+        std::iter::once(&paths[*first]).chain(rest).map(ends).collect()
     }
 
     // ---- accesses
@@ -250,9 +250,9 @@ impl<R: Rail> VerbsRails<R> {
         if self.accesses.are_waiting() {
             return Begun::NotNow;
         }
-        let (mut ways, mut speeds, mut count) = ([0; RAILS_MAX], [0; RAILS_MAX], 0);
-        for (way, _) in self.table.peers[peer].ways_to(target.key).take(RAILS_MAX) {
-            (ways[count], speeds[count]) = (way, self.table.peers[peer].ways[way].speed);
+        let (mut paths, mut speeds, mut count) = ([0; RAILS_MAX], [0; RAILS_MAX], 0);
+        for (path, _) in self.table.peers[peer].paths_to(target.key).take(RAILS_MAX) {
+            (paths[count], speeds[count]) = (path, self.table.peers[peer].paths[path].speed);
             count += 1;
         }
         if count == 0 {
@@ -264,10 +264,10 @@ impl<R: Rail> VerbsRails<R> {
         // The rail of packets is last: what another one does not take now, such as one that is not connected yet, it takes, too.
         for index in (0..count).rev().filter(|index| !parts[*index].is_empty() || range.is_empty() && *index == 0) {
             let part = &parts[index];
-            let stripe = self.accesses.add(access, part.clone(), ways[index]);
-            let mut begun = self.begin(stripe, ways[index]);
+            let stripe = self.accesses.add(access, part.clone(), paths[index]);
+            let mut begun = self.begin(stripe, paths[index]);
             if begun != Begun::Yes && index > 0 {
-                begun = self.begin(stripe, ways[0]);
+                begun = self.begin(stripe, paths[0]);
             }
             match begun {
                 Begun::Yes => {}
@@ -285,14 +285,14 @@ impl<R: Rail> VerbsRails<R> {
     }
 
     /// Gives a stripe to one of the rails that lead to its peer.
-    fn begin(&mut self, stripe: u64, way: usize) -> Begun {
+    fn begin(&mut self, stripe: u64, path: usize) -> Begun {
         let Self { table, accesses, rails, access_limit, .. } = self;
         let is_timed = access_limit.0 > 0;
         let Some((found, access)) = accesses.find(stripe) else { return Begun::Never };
         let peer = &mut table.peers[access.peer];
-        let Way { rail, far, .. } = peer.ways[way];
+        let Path { rail, far, .. } = peer.paths[path];
         let Some(key) = table::key_of(access.target.key, far) else { return Begun::Never };
-        let to = peer.ways[way].address();
+        let to = peer.paths[path].address();
         let address = access.target.address.wrapping_add(found.range.start);
         let there = RemoteMemory { key: u64::from(key), address };
         let here = access.start + found.range.start..access.start + found.range.end;
@@ -302,9 +302,9 @@ impl<R: Rail> VerbsRails<R> {
             (None, _) => Begun::Never,
         };
         if begun == Begun::Yes {
-            let is_first = way == peer.first;
+            let is_first = path == peer.first;
             peer.has_used |= is_first;
-            (found.way, found.phase) = (way, Phase::Moving);
+            (found.path, found.phase) = (path, Phase::Moving);
             // Who carries packets is missed by whoever waits for them.
             found.since = (is_timed && !is_first).then(clock::now);
         }
@@ -317,8 +317,8 @@ impl<R: Rail> VerbsRails<R> {
         let peer = &self.table.peers[access.peer];
         let is_shown = found.phase == Phase::Proving
             || access.kind == Kind::Read
-            || found.way == peer.first
-            || !self.tells_early[peer.ways[found.way].rail];
+            || found.path == peer.first
+            || !self.tells_early[peer.paths[found.path].rail];
         if !is_shown || found.phase == Phase::Stranded {
             if found.phase == Phase::Moving {
                 self.prove(stripe);
@@ -333,12 +333,12 @@ impl<R: Rail> VerbsRails<R> {
     /// Reads behind a stripe that has been written.
     fn prove(&mut self, stripe: u64) {
         let Some((found, access)) = self.accesses.find(stripe) else { return };
-        let way = &self.table.peers[access.peer].ways[found.way];
-        let Some(key) = table::key_of(access.target.key, way.far) else { return };
+        let path = &self.table.peers[access.peer].paths[found.path];
+        let Some(key) = table::key_of(access.target.key, path.far) else { return };
         let address = access.target.address.wrapping_add(found.range.start);
         let there = RemoteMemory { key: u64::from(key), address };
-        let rma = self.rails[way.rail].rma();
-        match rma.map_or(Begun::Never, |rma| rma.read(&way.address(), &self.proof, 0..1, there, stripe)) {
+        let rma = self.rails[path.rail].rma();
+        match rma.map_or(Begun::Never, |rma| rma.read(&path.address(), &self.proof, 0..1, there, stripe)) {
             Begun::Yes => found.phase = Phase::Proving,
             Begun::NotNow | Begun::Never => self.accesses.wait(stripe, Phase::WaitingToProve),
         }
@@ -355,9 +355,9 @@ impl<R: Rail> VerbsRails<R> {
             let Some((_, access)) = self.accesses.find(stripe) else { continue };
             let peer = access.peer;
             let key = access.target.key;
-            let way = self.table.peers[peer].ways_to(key).next();
-            let begun = match way {
-                Some((way, _)) => self.begin(stripe, way),
+            let path = self.table.peers[peer].paths_to(key).next();
+            let begun = match path {
+                Some((path, _)) => self.begin(stripe, path),
                 None => Begun::Never,
             };
             match begun {
@@ -382,33 +382,33 @@ impl<R: Rail> VerbsRails<R> {
     fn look_after(&mut self, rail: usize) {
         while let Some(broken) = self.rails[rail].take_broken() {
             let Address::Verbs(VerbsAddress { peer, .. }) = broken else { continue };
-            let Some((peer, way)) = self.table.behind(rail, peer) else { continue };
+            let Some((peer, path)) = self.table.behind(rail, peer) else { continue };
             let why = self.rails[rail].diagnostics().last_refusal.unwrap_or_default();
-            self.end_way(peer, way, &why);
+            self.end_path(peer, path, &why);
         }
         while let Some((peer, dropped)) = self.rails[rail].poll_dropped() {
             let Some((peer, _)) = self.table.behind(rail, peer) else { continue };
-            for way in 0..self.table.peers[peer].ways.len() {
-                let Way { rail, .. } = self.table.peers[peer].ways[way];
+            for path in 0..self.table.peers[peer].paths.len() {
+                let Path { rail, .. } = self.table.peers[peer].paths[path];
                 if dropped >> rail & 1 == 1 {
-                    self.table.peers[peer].ways[way].peer_dropped = true;
-                    self.end_way(peer, way, "the peer has dropped its end");
-                    self.accesses.strand(peer, way, true);
+                    self.table.peers[peer].paths[path].peer_dropped = true;
+                    self.end_path(peer, path, "the peer has dropped its end");
+                    self.accesses.strand(peer, path, true);
                 }
             }
         }
     }
 
-    /// A way to a peer is no more.
-    fn end_way(&mut self, peer: usize, way: usize, why: &str) {
+    /// A path to a peer is no more.
+    fn end_path(&mut self, peer: usize, path: usize, why: &str) {
         let entry = &mut self.table.peers[peer];
-        let Way { rail, far, to, is_dead, peer_dropped, .. } = entry.ways[way];
+        let Path { rail, far, to, is_dead, peer_dropped, .. } = entry.paths[path];
         if is_dead || entry.is_lost {
             return;
         }
-        entry.ways[way].is_dead = true;
-        let other = entry.ways.iter().position(|way| !way.is_dead);
-        let gone = Gone { is_first: way == entry.first, has_used: entry.has_used, has_others: other.is_some() };
+        entry.paths[path].is_dead = true;
+        let other = entry.paths.iter().position(|path| !path.is_dead);
+        let gone = Gone { is_first: path == entry.first, has_used: entry.has_used, has_others: other.is_some() };
         match (verdict(gone), other) {
             (Verdict::PeerLost, _) | (_, None) => return self.lose(peer, why),
             (Verdict::Moved, Some(other)) => entry.first = other,
@@ -418,7 +418,7 @@ impl<R: Rail> VerbsRails<R> {
         self.last_error = Some(format!("{} is reached by {own} no more: {why}", to.listens));
         // What it had of this process's memory comes back, before another one has it.
         self.rails[rail].abandon(to.peer);
-        self.accesses.strand(peer, way, peer_dropped);
+        self.accesses.strand(peer, path, peer_dropped);
         if entry.to_tell == 0 {
             self.telling.push(peer);
         }
@@ -431,9 +431,9 @@ impl<R: Rail> VerbsRails<R> {
         if std::mem::replace(&mut entry.is_lost, true) {
             return;
         }
-        for way in &mut entry.ways {
-            way.is_dead = true;
-            self.rails[way.rail].abandon(way.to.peer);
+        for path in &mut entry.paths {
+            path.is_dead = true;
+            self.rails[path.rail].abandon(path.to.peer);
         }
         self.accesses.forget(peer);
         (entry.stripes, entry.to_tell) = (0, 0);
@@ -446,8 +446,8 @@ impl<R: Rail> VerbsRails<R> {
         let Self { telling, table, rails, .. } = self;
         telling.retain(|peer| {
             let peer = &mut table.peers[*peer];
-            let way = &peer.ways[peer.first];
-            let is_told = peer.to_tell == 0 || rails[way.rail].tell_dropped(way.to.peer, peer.to_tell);
+            let path = &peer.paths[peer.first];
+            let is_told = peer.to_tell == 0 || rails[path.rail].tell_dropped(path.to.peer, peer.to_tell);
             if is_told {
                 (peer.to_tell, peer.has_used) = (0, true);
             }
@@ -460,12 +460,12 @@ impl<R: Rail> VerbsRails<R> {
         if self.access_limit.0 == 0 || self.rails.len() < 2 {
             return;
         }
-        while let Some((peer, way)) = self.accesses.stalled(clock::now() - self.access_limit) {
+        while let Some((peer, path)) = self.accesses.stalled(clock::now() - self.access_limit) {
             let why = format!(
                 "what it was given {} ms ago is not done (WEFT_PEER_TIMEOUT)",
                 self.access_limit.as_micros() / 1000
             );
-            self.end_way(peer, way, &why);
+            self.end_path(peer, path, &why);
         }
     }
 }
@@ -495,8 +495,8 @@ impl<R: Rail> Carrier for VerbsRails<R> {
         let peer = self.table.find(to);
         let (rail, address) = match peer {
             Some(peer) => {
-                let way = self.table.peers[peer].first_way();
-                (way.rail, way.address())
+                let path = self.table.peers[peer].first_path();
+                (path.rail, path.address())
             }
             // Groups are the first rail's.
             None if matches!(to, Address::Verbs(VerbsAddress { peer: GROUP, .. })) => (0, *to),
@@ -551,8 +551,9 @@ impl<R: Rail> Carrier for VerbsRails<R> {
     fn under_way(&self, to: &Address) -> usize {
         let Some(peer) = self.table.find(to) else { return 0 };
         let peer = &self.table.peers[peer];
-        let of_way = |way: &Way| self.rails[way.rail].under_way(&way.address());
-        let of_rails = if peer.ways.len() == 1 { of_way(peer.first_way()) } else { peer.ways.iter().map(of_way).sum() };
+        let of_path = |path: &Path| self.rails[path.rail].under_way(&path.address());
+        let of_rails =
+            if peer.paths.len() == 1 { of_path(peer.first_path()) } else { peer.paths.iter().map(of_path).sum() };
         // Those that no rail has count, too.
         of_rails.max(peer.stripes)
     }

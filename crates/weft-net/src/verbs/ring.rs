@@ -1,15 +1,15 @@
 //! The fast path: small packets that a peer writes into a ring in this process's memory, where they are found by looking at it.
 //!
-//! Nothing tells of such a write, so each slot says by itself when it is whole: no promise about the order in which a device writes is relied upon.
+//! Nothing tells of such a write, so each cell says by itself when it is whole: no promise about the order in which a device writes is relied upon.
 //!
 //! ```text
-//! slot   ┌──────────────┬──────────────────────────┬──────────────┬─────────┐
+//! cell   ┌──────────────┬──────────────────────────┬──────────────┬─────────┐
 //!        │ header, 8 B  │ length, 16 b; check, 48 b │ packet       │ zeros   │
 //!        └──────────────┴──────────────────────────┴──────────────┴─────────┘
 //! ```
 //!
-//! The check is of the header, the packet, and how many slots were written before: what is left of an earlier packet never fits. The receiver clears the
-//! header of a slot that it has taken, and tells the writer how many it has taken with whatever it sends to it.
+//! The check is of the header, the packet, and how many cells were written before: what is left of an earlier packet never fits. The receiver clears the
+//! header of a cell that it has taken, and tells the writer how many it has taken with whatever it sends to it.
 //!
 //! The device wakes nobody for such a write either. So the receiver asks the writer to stop before it sleeps ([`Use`]).
 #![allow(unsafe_code)]
@@ -21,11 +21,11 @@ use super::limits::MESSAGE_BYTES;
 use super::wire::HEADER;
 
 /// Slots of a ring …
-pub(super) const SLOTS: usize = 32;
+pub(super) const CELLS: usize = 32;
 /// … and bytes of each: 16 KiB a peer.
-pub(super) const SLOT_BYTES: usize = 512;
-/// The largest packet that fits in a slot.
-pub(super) const PACKET_MAX: usize = SLOT_BYTES - HEAD;
+pub(super) const CELL_BYTES: usize = 512;
+/// The largest packet that fits in a cell.
+pub(super) const PACKET_MAX: usize = CELL_BYTES - HEAD;
 /// A peer has a ring after so many small packets between which this process did not sleep …
 pub(super) const AFTER: u32 = 32;
 /// … twice as many each time that the ring was hardly used before the next sleep, up to so many.
@@ -35,19 +35,19 @@ pub(super) const UNUSED: u64 = 1024;
 
 /// Bytes before the packet.
 const HEAD: usize = HEADER + 8;
-const WORDS: usize = SLOT_BYTES / 8;
+const WORDS: usize = CELL_BYTES / 8;
 /// Bits of the check.
 const CHECK: u64 = (1 << 48) - 1;
 
-// A slot is made where other messages are made.
-const _: () = assert!(SLOT_BYTES <= MESSAGE_BYTES && HEADER == 8);
+// A cell is made where other messages are made.
+const _: () = assert!(CELL_BYTES <= MESSAGE_BYTES && HEADER == 8);
 
 /// After how many small packets the next ring begins, if the last one began after `after`, and was used `used` times.
 pub(super) fn next_after(after: u32, used: u64) -> u32 {
     if used < u64::from(2 * AFTER) { (after * 2).clamp(AFTER, AFTER_MAX) } else { AFTER }
 }
 
-/// Says whether all of a slot is there. Nobody is kept from guessing it: packets are proved by their tags.
+/// Says whether all of a cell is there. Nobody is kept from guessing it: packets are proved by their tags.
 fn check(header: u64, count: u64, length: usize, words: impl Iterator<Item = u64>) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let start = (header ^ count.rotate_left(32) ^ length as u64).wrapping_mul(FACTOR);
@@ -77,13 +77,13 @@ pub(super) struct Ring {
     told: u64,
 }
 
-/// The contents of a slot.
-pub(super) struct Slot {
+/// The contents of a cell.
+pub(super) struct Cell {
     words: [u64; WORDS],
     length: usize,
 }
 
-impl Slot {
+impl Cell {
     pub(super) fn new() -> Self {
         Self { words: [0; WORDS], length: 0 }
     }
@@ -103,7 +103,7 @@ impl Ring {
     /// In memory that peers reach by this key.
     ///
     /// # Safety
-    /// There are [`SLOTS`] slots, aligned for words and all zeros, as long as this lives.
+    /// There are [`CELLS`] cells, aligned for words and all zeros, as long as this lives.
     pub(super) unsafe fn new(memory: NonNull<u8>, key: u32) -> Self {
         Self { memory, key, state: Use::On, taken: 0, told: 0 }
     }
@@ -118,23 +118,23 @@ impl Ring {
         (self.state, self.taken, self.told) = (Use::On, 0, 0);
     }
 
-    fn slot(&self) -> *mut u64 {
+    fn cell(&self) -> *mut u64 {
         // SAFETY: inside the memory.
-        unsafe { self.memory.as_ptr().add(self.taken as usize % SLOTS * SLOT_BYTES).cast() }
+        unsafe { self.memory.as_ptr().add(self.taken as usize % CELLS * CELL_BYTES).cast() }
     }
 
-    /// Whether something begins to be in the next slot.
+    /// Whether something begins to be in the next cell.
     #[inline]
     pub(super) fn has_some(&self) -> bool {
-        // SAFETY: the slot is this ring's and aligned for words; the device may write it meanwhile.
-        unsafe { ptr::read_volatile(self.slot()) != 0 }
+        // SAFETY: the cell is this ring's and aligned for words; the device may write it meanwhile.
+        unsafe { ptr::read_volatile(self.cell()) != 0 }
     }
 
-    /// Copies what is in the next slot, if all of it is there.
-    pub(super) fn look(&self, into: &mut Slot) -> bool {
-        let slot = self.slot();
-        // SAFETY: as for `has_some`; no word after the last of the slot is read.
-        let word = |index: usize| unsafe { ptr::read_volatile(slot.add(index)) };
+    /// Copies what is in the next cell, if all of it is there.
+    pub(super) fn look(&self, into: &mut Cell) -> bool {
+        let cell = self.cell();
+        // SAFETY: as for `has_some`; no word after the last of the cell is read.
+        let word = |index: usize| unsafe { ptr::read_volatile(cell.add(index)) };
         let header = word(0);
         if header == 0 {
             return false;
@@ -156,10 +156,10 @@ impl Ring {
         second & CHECK == check(header, self.taken, length, copied)
     }
 
-    /// The next slot is done with.
+    /// The next cell is done with.
     pub(super) fn take(&mut self) {
         // SAFETY: as above; the peer writes there only when it is told.
-        unsafe { ptr::write_volatile(self.slot(), 0) };
+        unsafe { ptr::write_volatile(self.cell(), 0) };
         self.taken += 1;
     }
 
@@ -179,7 +179,7 @@ impl Ring {
 
     /// The peer needs to be told, even if there is nothing else to send.
     pub(super) fn must_tell(&self) -> bool {
-        self.taken - self.told > SLOTS as u64 / 2
+        self.taken - self.told > CELLS as u64 / 2
     }
 }
 
@@ -209,18 +209,18 @@ impl Far {
         let offer: &[u8; OFFER] = offer.try_into().ok()?;
         let address = u64::from_le_bytes(<[u8; 8]>::try_from(&offer[..8]).ok()?);
         let key = u32::from_le_bytes(<[u8; 4]>::try_from(&offer[8..12]).ok()?);
-        address.checked_add((SLOTS * SLOT_BYTES) as u64)?;
+        address.checked_add((CELLS * CELL_BYTES) as u64)?;
         Some(Self { address, key, written: 0, taken: 0 })
     }
 
     /// Whether a packet of so many bytes can be written now.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
-        bytes <= PACKET_MAX && self.written - self.taken < SLOTS as u64
+        bytes <= PACKET_MAX && self.written - self.taken < CELLS as u64
     }
 
-    /// Where the next slot is: address and key.
+    /// Where the next cell is: address and key.
     pub(super) fn address_and_key(&self) -> (u64, u32) {
-        (self.address + (self.written as usize % SLOTS * SLOT_BYTES) as u64, self.key)
+        (self.address + (self.written as usize % CELLS * CELL_BYTES) as u64, self.key)
     }
 
     pub(super) fn note_written(&mut self) {
@@ -238,23 +238,23 @@ impl Far {
         can_be
     }
 
-    /// Makes the next slot: its bytes.
+    /// Makes the next cell: its bytes.
     ///
     /// # Safety
-    /// There is room for a slot, aligned for words, and nobody else writes there.
+    /// There is room for a cell, aligned for words, and nobody else writes there.
     pub(super) unsafe fn fill(&self, at: *mut u8, header: [u8; HEADER], packet: &[u8]) -> usize {
         let length = packet.len().min(PACKET_MAX);
         let words = length.div_ceil(8);
         let header = u64::from_ne_bytes(header);
-        let slot: *mut u64 = at.cast();
-        // SAFETY: as promised: a slot has room for so much.
+        let cell: *mut u64 = at.cast();
+        // SAFETY: as promised: a cell has room for so much.
         unsafe {
-            slot.add(2 + words.saturating_sub(1)).write(0);
+            cell.add(2 + words.saturating_sub(1)).write(0);
             ptr::copy_nonoverlapping(packet.as_ptr(), at.add(HEAD), length);
-            let made = (0..words).map(|word| slot.add(2 + word).read());
+            let made = (0..words).map(|word| cell.add(2 + word).read());
             let sum = check(header, self.written, length, made);
-            slot.write(header);
-            slot.add(1).write((length as u64) << 48 | sum);
+            cell.write(header);
+            cell.add(1).write((length as u64) << 48 | sum);
         }
         HEAD + words * 8
     }
@@ -266,19 +266,19 @@ mod tests {
 
     const HEADER_OF_IT: [u8; HEADER] = [2, 0, 1, 0, 3, 0, 9, 0];
 
-    /// What a device does: it copies a slot to where it belongs, in any order and in any number of steps.
+    /// What a device does: it copies a cell to where it belongs, in any order and in any number of steps.
     fn written(far: &mut Far, packet: &[u8]) -> (usize, Vec<u8>) {
-        let mut slot = [0_u64; WORDS];
-        // SAFETY: it is a slot's size.
-        let bytes = unsafe { far.fill(slot.as_mut_ptr().cast(), HEADER_OF_IT, packet) };
+        let mut cell = [0_u64; WORDS];
+        // SAFETY: it is a cell's size.
+        let bytes = unsafe { far.fill(cell.as_mut_ptr().cast(), HEADER_OF_IT, packet) };
         let (address, _) = far.address_and_key();
         far.note_written();
-        let all: Vec<u8> = slot.iter().flat_map(|word| word.to_ne_bytes()).take(bytes).collect();
+        let all: Vec<u8> = cell.iter().flat_map(|word| word.to_ne_bytes()).take(bytes).collect();
         (address as usize, all)
     }
 
     fn pair() -> (Ring, Far) {
-        let memory = NonNull::from(Box::leak(Box::new([[0_u64; WORDS]; SLOTS]))).cast();
+        let memory = NonNull::from(Box::leak(Box::new([[0_u64; WORDS]; CELLS]))).cast();
         // SAFETY: it is never given back, aligned, and all zeros.
         let ring = unsafe { Ring::new(memory, 7) };
         let far = Far::new(&offer(ring.address_and_key())).expect("an offer");
@@ -287,24 +287,24 @@ mod tests {
 
     fn copy((address, bytes): &(usize, Vec<u8>), range: std::ops::Range<usize>) {
         let part = &bytes[range.clone()];
-        // SAFETY: the address is that of a slot of a ring of this test.
+        // SAFETY: the address is that of a cell of a ring of this test.
         unsafe { ptr::copy_nonoverlapping(part.as_ptr(), (*address as *mut u8).add(range.start), part.len()) };
     }
 
     #[test]
     fn packets_of_all_sizes_go_round_and_are_taken_once_each() {
         let (mut ring, mut far) = pair();
-        let mut slot = Slot::new();
-        assert!(!ring.look(&mut slot));
+        let mut cell = Cell::new();
+        assert!(!ring.look(&mut cell));
         for round in 0..200 {
             let packet: Vec<u8> = (0..(round * 37) % (PACKET_MAX + 1)).map(|byte| (byte * 7 + round) as u8).collect();
             assert!(far.has_room(packet.len()));
             let made = written(&mut far, &packet);
             copy(&made, 0..made.1.len());
-            assert!(ring.has_some() && ring.look(&mut slot));
-            assert_eq!((slot.packet(), slot.header()), (&packet[..], HEADER_OF_IT));
+            assert!(ring.has_some() && ring.look(&mut cell));
+            assert_eq!((cell.packet(), cell.header()), (&packet[..], HEADER_OF_IT));
             ring.take();
-            assert!(!ring.look(&mut slot), "it is there once");
+            assert!(!ring.look(&mut cell), "it is there once");
             if ring.must_tell() {
                 assert!(far.note_taken(ring.taken()));
                 ring.note_told();
@@ -313,11 +313,11 @@ mod tests {
         assert!(!far.has_room(PACKET_MAX + 1));
     }
 
-    /// The device may write the bytes of a slot in any order: nothing is seen before the last of them is there.
+    /// The device may write the bytes of a cell in any order: nothing is seen before the last of them is there.
     #[test]
     fn a_slot_is_seen_when_all_of_it_is_there_in_whatever_order_it_came() {
         let (mut ring, mut far) = pair();
-        let mut slot = Slot::new();
+        let mut cell = Cell::new();
         for seed in 0..2000_u64 {
             // No word is what it was before, or zero: otherwise it is there before it is copied.
             let mix = |byte: u64| (seed * 64 + byte).wrapping_add(1).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 40;
@@ -331,11 +331,11 @@ mod tests {
                 (0..words).map(|word| (first + word * step) % words).collect();
             assert_eq!(order.len(), words);
             for (number, word) in (0..words).map(|word| (first + word * step) % words).enumerate() {
-                assert!(!ring.look(&mut slot), "seed {seed}: {number} of {words} words are there");
+                assert!(!ring.look(&mut cell), "seed {seed}: {number} of {words} words are there");
                 copy(&made, word * 8..word * 8 + 8);
             }
-            assert!(ring.look(&mut slot), "seed {seed}");
-            assert_eq!(slot.packet(), packet);
+            assert!(ring.look(&mut cell), "seed {seed}");
+            assert_eq!(cell.packet(), packet);
             ring.take();
             assert!(far.note_taken(ring.taken()));
         }
@@ -344,21 +344,21 @@ mod tests {
     #[test]
     fn a_full_ring_has_no_room_and_a_peer_that_takes_more_than_there_was_is_found_out() {
         let (mut ring, mut far) = pair();
-        for _ in 0..SLOTS {
+        for _ in 0..CELLS {
             assert!(far.has_room(8));
             written(&mut far, &[1; 8]);
         }
         assert!(!far.has_room(8));
-        assert!(!far.note_taken(SLOTS as u16 + 1) && !far.has_room(8));
+        assert!(!far.note_taken(CELLS as u16 + 1) && !far.has_room(8));
         assert!(far.note_taken(1) && far.has_room(8));
         assert!(far.note_taken(0) && far.has_room(8), "old news");
         assert!(!ring.must_tell());
-        ring.taken = SLOTS as u64 / 2 + 1;
+        ring.taken = CELLS as u64 / 2 + 1;
         assert!(ring.must_tell());
         ring.note_told();
         assert!(!ring.must_tell());
         // One message that says so, of which the writer has not heard, is all there can be.
-        assert!(SLOTS as u64 / (SLOTS as u64 / 2 + 1) <= 1);
+        assert!(CELLS as u64 / (CELLS as u64 / 2 + 1) <= 1);
         ring.begin_again();
         assert_eq!((ring.used(), ring.state), (0, Use::On));
     }
@@ -366,14 +366,14 @@ mod tests {
     #[test]
     fn nonsense_in_a_slot_or_an_offer_is_nothing() {
         let (ring, _) = pair();
-        let mut slot = Slot::new();
+        let mut cell = Cell::new();
         for second in [0, u64::MAX, 600 << 48, 8 << 48 | 1] {
-            // SAFETY: the ring's own slot.
+            // SAFETY: the ring's own cell.
             unsafe {
-                ring.slot().write(0x0102);
-                ring.slot().add(1).write(second);
+                ring.cell().write(0x0102);
+                ring.cell().add(1).write(second);
             }
-            assert!(!ring.look(&mut slot));
+            assert!(!ring.look(&mut cell));
         }
         assert_eq!(Far::new(&[0; OFFER - 1]), None);
         assert_eq!(Far::new(&offer((u64::MAX - 100, 1))), None);

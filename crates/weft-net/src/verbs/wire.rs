@@ -41,7 +41,7 @@ pub(super) struct Header {
     pub(super) kind: Kind,
     /// Packets more that the receiver of this may send.
     pub(super) credits: u16,
-    /// Slots of the ring that the receiver writes to which have been taken since it began.
+    /// Cells of the ring that the receiver writes to which have been taken since it began.
     pub(super) taken: u16,
     /// Packets that came before this message on this connection: some are sent, some written into a ring.
     pub(super) number: u16,

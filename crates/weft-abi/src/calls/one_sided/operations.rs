@@ -16,7 +16,7 @@ use weft_mpi::reduce::{self, Op};
 use weft_mpi::request::State;
 
 /// Ends the call of an operation: writes its request where the program wants it, and hands over what is under
-/// way.
+/// direction.
 #[inline]
 fn hand_out(process: &mut Process, made: Made, win: MPI_Win, request: Option<Out<MPI_Request>>) -> Result<()> {
     if !made.is_over {
@@ -45,46 +45,52 @@ impl Made {
     const NOTHING: Self = Self { request: None, is_over: true };
 }
 
-/// Which way the bytes of a put or get go.
+/// Which direction the bytes of a put or get go.
 #[derive(Clone, Copy)]
-enum Way {
+enum Direction {
     Put,
     Get,
 }
 
 /// MPI_Put and MPI_Get: a copy at once where the memory is mapped here.
 #[inline(always)]
-fn transfer(way: Way, origin: Operand, target: Target, win: MPI_Win) -> Result<()> {
+fn transfer(direction: Direction, origin: Operand, target: Target, win: MPI_Win) -> Result<()> {
     let address: *mut u8 = origin.address.as_ptr();
     // SAFETY: `Buffer::new` was promised what count and datatype say, until the operation is complete. `spot`
     // has compared origin and target.
     unsafe {
         if let Some(Spot { memory, offset, bytes, .. }) = target.spot(win, &origin)
-            && match way {
-                Way::Put => memory.put(offset, address, bytes),
-                Way::Get => memory.get(offset, address, bytes),
+            && match direction {
+                Direction::Put => memory.put(offset, address, bytes),
+                Direction::Get => memory.get(offset, address, bytes),
             }
         {
             return Ok(());
         }
-        start(way, origin, target, win, None)
+        start(direction, origin, target, win, None)
     }
 }
 
 /// MPI_Put and MPI_Get by the engine, MPI_Rput and MPI_Rget if there is a `request`.
-fn start(way: Way, origin: Operand, target: Target, win: MPI_Win, request: Option<Out<MPI_Request>>) -> Result<()> {
+fn start(
+    direction: Direction,
+    origin: Operand,
+    target: Target,
+    win: MPI_Win,
+    request: Option<Out<MPI_Request>>,
+) -> Result<()> {
     let mut process = lock();
-    let access = match way {
-        Way::Put => memory::Access::Send,
-        Way::Get => memory::Access::Receive,
+    let access = match direction {
+        Direction::Put => memory::Access::Send,
+        Direction::Get => memory::Access::Receive,
     };
     let data = origin.describe(&process, access)?;
     let wanted = request.is_some();
     let made = match target.find(&mut process, win, Some(data.len()), wanted)? {
         Some(Found { index, access, engine, is_mapped }) => {
-            let request = match way {
-                Way::Put => engine.put(index, access, &data, wanted)?,
-                Way::Get => engine.get(index, access, &data, wanted)?,
+            let request = match direction {
+                Direction::Put => engine.put(index, access, &data, wanted)?,
+                Direction::Get => engine.get(index, access, &data, wanted)?,
             };
             Made { request, is_over: is_mapped }
         }
@@ -175,7 +181,7 @@ pub(crate) fn put(
 ) -> Result<()> {
     let origin = Operand::new(origin_addr, origin_count, origin_datatype);
     let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
-    transfer(Way::Put, origin, target, win)
+    transfer(Direction::Put, origin, target, win)
 }
 
 /// MPI_Rput (MPI-5.0 §12.3.5).
@@ -192,7 +198,7 @@ pub(crate) fn rput(
 ) -> Result<()> {
     let origin = Operand::new(origin_addr, origin_count, origin_datatype);
     let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
-    start(Way::Put, origin, target, win, Some(request))
+    start(Direction::Put, origin, target, win, Some(request))
 }
 
 /// MPI_Get (MPI-5.0 §12.3.2).
@@ -208,7 +214,7 @@ pub(crate) fn get(
 ) -> Result<()> {
     let origin = Operand::new(origin_addr, origin_count, origin_datatype);
     let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
-    transfer(Way::Get, origin, target, win)
+    transfer(Direction::Get, origin, target, win)
 }
 
 /// MPI_Rget (MPI-5.0 §12.3.5).
@@ -225,7 +231,7 @@ pub(crate) fn rget(
 ) -> Result<()> {
     let origin = Operand::new(origin_addr, origin_count, origin_datatype);
     let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
-    start(Way::Get, origin, target, win, Some(request))
+    start(Direction::Get, origin, target, win, Some(request))
 }
 
 /// MPI_Accumulate (MPI-5.0 §12.3.4).

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const WAYS: usize = 3;
+const PATHS: usize = 3;
 const BYTES: u64 = 400_000;
 
 fn striped() -> Settings {
@@ -10,9 +10,9 @@ fn striped() -> Settings {
 }
 
 /// Everything that may leave now, apart by path.
-fn by_path(side: &mut Side, now: Instant) -> [Vec<Vec<u8>>; WAYS] {
+fn by_path(side: &mut Side, now: Instant) -> [Vec<Vec<u8>>; PATHS] {
     let mut out = vec![0; 1 << 16];
-    let mut paths = [const { Vec::new() }; WAYS];
+    let mut paths = [const { Vec::new() }; PATHS];
     while let Some(train) = side.flow.poll_train(now, &mut side.memory, &mut out, 44) {
         let packets = out[..train.bytes].chunks(train.segment).map(<[u8]>::to_vec);
         paths[train.path].extend(packets);
@@ -21,7 +21,7 @@ fn by_path(side: &mut Side, now: Instant) -> [Vec<Vec<u8>>; WAYS] {
 }
 
 /// Two flows, of which `a` may use both ways and has sent as much as it may.
-fn sent() -> (Pair, [Vec<Vec<u8>>; WAYS]) {
+fn sent() -> (Pair, [Vec<Vec<u8>>; PATHS]) {
     let mut pair = Pair::new(&striped());
     pair.a.flow.use_paths(0b110);
     pair.a.flow.submit_data(1, 1, 0..BYTES);
@@ -115,7 +115,7 @@ fn the_faster_way_gets_more() {
     pair.a.flow.use_paths(0b110);
     pair.a.flow.submit_data(1, 1, 0..20_000_000);
     // The first delivers four packets every 10 µs, the second one.
-    let mut wires = [const { VecDeque::<Vec<u8>>::new() }; WAYS];
+    let mut wires = [const { VecDeque::<Vec<u8>>::new() }; PATHS];
     let mut carried = [0, 0, 0];
     while placed(&pair) < 20_000_000 {
         let now = pair.later(us(10));

@@ -14,7 +14,7 @@ use crate::verbs::api::Completion;
 use crate::verbs::limits::RINGS_MAX;
 use crate::verbs::memory::Packets;
 use crate::verbs::pairing::{Event, State};
-use crate::verbs::ring::{self, Far, Ring, SLOT_BYTES, SLOTS, UNUSED, Use};
+use crate::verbs::ring::{self, CELL_BYTES, CELLS, Far, Ring, UNUSED, Use};
 use crate::verbs::wire::{Header, Kind};
 use crate::watch;
 
@@ -43,10 +43,10 @@ impl Device {
         let mut packets = 0;
         while packets < limit {
             let Peer { ring: Some(own), arrived, .. } = &mut self.peers[peer] else { break };
-            if own.ring.state == Use::Off || !own.ring.look(&mut self.slot) {
+            if own.ring.state == Use::Off || !own.ring.look(&mut self.cell) {
                 break;
             }
-            let Some(header) = Header::decode(&self.slot.header()).filter(|header| header.kind == Kind::Packet) else {
+            let Some(header) = Header::decode(&self.cell.header()).filter(|header| header.kind == Kind::Packet) else {
                 self.rejected += 1;
                 self.fail(peer, Event::Failed, "what was written to its ring is no packet of Weft");
                 break;
@@ -56,7 +56,7 @@ impl Device {
                 break;
             }
             own.ring.take();
-            on_packet(self.slot.packet());
+            on_packet(self.cell.packet());
             packets += 1;
             if !self.note_header(peer, header) {
                 break;
@@ -86,7 +86,7 @@ impl Device {
         true
     }
 
-    /// A packet that would have fitted in a slot was sent: whether its peer is given a ring.
+    /// A packet that would have fitted in a cell was sent: whether its peer is given a ring.
     pub(super) fn note_small(&mut self, peer: usize) {
         let entry = &mut self.peers[peer];
         if entry.small_since != self.sleeps {
@@ -135,7 +135,7 @@ impl Device {
                 (None, None) => return None,
             }
         }
-        let memory = Packets::open_to_peers(self.library, self.pd, SLOTS, SLOT_BYTES).ok()?;
+        let memory = Packets::open_to_peers(self.library, self.pd, CELLS, CELL_BYTES).ok()?;
         // SAFETY: the memory is all zeros and aligned to pages, and goes after the ring.
         let ring = unsafe { Ring::new(NonNull::new(memory.at(0))?, memory.remote_key()) };
         Some(OwnRing { ring, _memory: memory })
@@ -200,7 +200,7 @@ impl Device {
 
     // ---- rings at peers
 
-    /// A peer offers a ring. It is used if there is a receive for what tells of slots that were taken.
+    /// A peer offers a ring. It is used if there is a receive for what tells of cells that were taken.
     pub(super) fn note_offer(&mut self, peer: usize, offer: &[u8]) {
         let Some(far) = Far::new(offer) else {
             self.rejected += 1;
@@ -257,7 +257,7 @@ impl Device {
         let header = self.header(to, Kind::Packet);
         let Some(far) = self.peers[to].far else { return Ok(false) };
         let (Some(index), Some(sends)) = (self.free_sends.pop(), &self.sends) else { return Ok(false) };
-        // SAFETY: the buffer is this packet's until its completion comes; it is larger than a slot, and so aligned.
+        // SAFETY: the buffer is this packet's until its completion comes; it is larger than a cell, and so aligned.
         let length = unsafe { far.fill(sends.at(index), header, packet) };
         if !self.leave(to, (index, length), true, Some(far.address_and_key())) {
             return Ok(false);

@@ -43,8 +43,8 @@ pub(super) struct Stripe {
     pub(super) access: usize,
     /// Which bytes of it.
     pub(super) range: Range<u64>,
-    /// Which of the peer's ways has it.
-    pub(super) way: usize,
+    /// Which of the peer's paths has it.
+    pub(super) path: usize,
     pub(super) phase: Phase,
     /// When it was given to that, if anybody looks how long that takes.
     pub(super) since: Option<Instant>,
@@ -140,11 +140,11 @@ impl Accesses {
     }
 
     /// One more stripe of it that a rail is given: its number.
-    pub(super) fn add(&mut self, access: usize, range: Range<u64>, way: usize) -> u64 {
+    pub(super) fn add(&mut self, access: usize, range: Range<u64>, path: usize) -> u64 {
         if let Some(access) = self.accesses.get_mut(access) {
             access.left += 1;
         }
-        let index = self.stripes.insert(Stripe { access, range, way, phase: Phase::Moving, since: None });
+        let index = self.stripes.insert(Stripe { access, range, path, phase: Phase::Moving, since: None });
         self.stripes.number(index)
     }
 
@@ -210,14 +210,14 @@ impl Accesses {
         None
     }
 
-    /// A way to a peer has failed: what it had is stranded, or waits for another one. What is read by a connection that is closed arrives no more, and neither
+    /// A path to a peer has failed: what it had is stranded, or waits for another one. What is read by a connection that is closed arrives no more, and neither
     /// does what is written, once the `peer_dropped` its end.
-    pub(super) fn strand(&mut self, peer: usize, way: usize, peer_dropped: bool) {
+    pub(super) fn strand(&mut self, peer: usize, path: usize, peer_dropped: bool) {
         for index in self.stripes.indices() {
             let Some(stripe) = self.stripes.get_mut(index) else { continue };
             let Some(access) = self.accesses.get(stripe.access).filter(|access| access.peer == peer) else { continue };
             // One that waits to be taken is no rail's, and one that waits to be proved is this one's.
-            if stripe.way != way || matches!(stripe.phase, Phase::Waiting) {
+            if stripe.path != path || matches!(stripe.phase, Phase::Waiting) {
                 continue;
             }
             (stripe.phase, stripe.since) = (Phase::Stranded, None);
@@ -242,11 +242,11 @@ impl Accesses {
         }
     }
 
-    /// A peer's way that has had something since before `then`, and shows no end of it.
+    /// A peer's path that has had something since before `then`, and shows no end of it.
     pub(super) fn stalled(&self, then: Instant) -> Option<(usize, usize)> {
         let stripes = self.stripes.indices().filter_map(|index| self.stripes.get(index));
         let mut old = stripes.filter(|stripe| stripe.since.is_some_and(|since| since < then));
-        old.find_map(|stripe| Some((self.accesses.get(stripe.access)?.peer, stripe.way)))
+        old.find_map(|stripe| Some((self.accesses.get(stripe.access)?.peer, stripe.path)))
     }
 
     /// Whether a rail has something.

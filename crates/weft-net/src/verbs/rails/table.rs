@@ -6,7 +6,7 @@ use crate::verbs::{Card, RAILS_MAX};
 
 /// A rail of this process, and where it leads at a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct Path {
     /// Which of this process's.
     pub(super) rail: usize,
     /// Which of the peer's.
@@ -21,7 +21,7 @@ pub(super) struct Way {
     pub(super) peer_dropped: bool,
 }
 
-impl Way {
+impl Path {
     /// Where it leads, for the rail.
     pub(super) fn address(&self) -> Address {
         Address::Verbs(self.to)
@@ -32,7 +32,7 @@ impl Way {
 #[derive(Debug)]
 pub(super) struct Peer {
     /// At least one.
-    pub(super) ways: Vec<Way>,
+    pub(super) paths: Vec<Path>,
     /// Which of them carries packets and small accesses.
     pub(super) first: usize,
     /// That one has taken something: it cannot be another one from then on.
@@ -48,18 +48,18 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// The way of its packets.
-    pub(super) fn first_way(&self) -> &Way {
-        &self.ways[self.first]
+    /// The path of its packets.
+    pub(super) fn first_path(&self) -> &Path {
+        &self.paths[self.first]
     }
 
-    /// Ways by which memory with this key is reached: that of packets first.
-    pub(super) fn ways_to(&self, key: u64) -> impl Iterator<Item = (usize, u32)> + '_ {
-        let rest = (0..self.ways.len()).filter(|way| *way != self.first);
+    /// Paths by which memory with this key is reached: that of packets first.
+    pub(super) fn paths_to(&self, key: u64) -> impl Iterator<Item = (usize, u32)> + '_ {
+        let rest = (0..self.paths.len()).filter(|path| *path != self.first);
         let all = std::iter::once(self.first).chain(rest);
-        all.filter_map(move |way| {
-            let Way { far, is_dead, .. } = self.ways[way];
-            Some((way, key_of(key, far)?)).filter(|_| !is_dead)
+        all.filter_map(move |path| {
+            let Path { far, is_dead, .. } = self.paths[path];
+            Some((path, key_of(key, far)?)).filter(|_| !is_dead)
         })
     }
 }
@@ -68,7 +68,7 @@ impl Peer {
 #[derive(Debug, Default)]
 pub(super) struct Table {
     pub(super) peers: Vec<Peer>,
-    /// For each rail, whose its peers are, and which of their ways.
+    /// For each rail, whose its peers are, and which of their paths.
     behind: [Vec<(usize, usize)>; RAILS_MAX],
 }
 
@@ -80,23 +80,23 @@ impl Table {
         Some(to.peer as usize).filter(|peer| *peer < self.peers.len())
     }
 
-    /// Whose peer of a rail this is, and which way.
+    /// Whose peer of a rail this is, and which path.
     pub(super) fn behind(&self, rail: usize, peer: u32) -> Option<(usize, usize)> {
         self.behind.get(rail)?.get(peer as usize).copied().filter(|(peer, _)| *peer < self.peers.len())
     }
 
     /// Learns what leads to a peer, the first of which was not known before; its address.
-    pub(super) fn insert(&mut self, ways: Vec<Way>, first: usize) -> Address {
+    pub(super) fn insert(&mut self, paths: Vec<Path>, first: usize) -> Address {
         let peer = self.peers.len();
-        for (number, way) in ways.iter().enumerate() {
-            let behind = &mut self.behind[way.rail];
-            behind.resize(behind.len().max(way.to.peer as usize + 1), (usize::MAX, 0));
-            behind[way.to.peer as usize] = (peer, number);
+        for (number, path) in paths.iter().enumerate() {
+            let behind = &mut self.behind[path.rail];
+            behind.resize(behind.len().max(path.to.peer as usize + 1), (usize::MAX, 0));
+            behind[path.to.peer as usize] = (peer, number);
         }
-        let listens = ways[first].to.listens;
+        let listens = paths[first].to.listens;
         let address = Address::Verbs(VerbsAddress { peer: peer as u32, listens });
         let (has_used, is_lost, to_tell, stripes) = (false, false, 0, 0);
-        self.peers.push(Peer { ways, first, has_used, is_lost, to_tell, stripes, address });
+        self.peers.push(Peer { paths, first, has_used, is_lost, to_tell, stripes, address });
         address
     }
 }
@@ -111,10 +111,10 @@ pub(super) fn pairs(own: &Card, peer: &Card) -> Result<Vec<Pair>, String> {
     Ok(pairs)
 }
 
-/// Which of so many ways carries packets. Pairs of processes are spread over them: for `spread` stands half the sum of two ranks, so that of one process the
+/// Which of so many paths carries packets. Pairs of processes are spread over them: for `spread` stands half the sum of two ranks, so that of one process the
 /// peers alternate, and of pairs at any one distance the processes.
-pub(super) fn first(spread: u32, ways: usize) -> usize {
-    spread as usize % ways.max(1)
+pub(super) fn first(spread: u32, paths: usize) -> usize {
+    spread as usize % paths.max(1)
 }
 
 /// The keys of memory on each rail, as one: 0 where it has none.
@@ -152,7 +152,7 @@ mod tests {
     }
 
     fn ends(own: &Card, peer: &Card) -> Vec<(u8, u8)> {
-        pairs(own, peer).expect("a way").iter().map(|pair| (pair.own.rail, pair.peer.rail)).collect()
+        pairs(own, peer).expect("a path").iter().map(|pair| (pair.own.rail, pair.peer.rail)).collect()
     }
 
     #[test]
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn peers_are_found_by_their_address_and_by_what_a_rail_calls_them() {
         let mut table = Table::default();
-        let way = |rail, peer| Way {
+        let path = |rail, peer| Path {
             rail,
             far: rail,
             to: VerbsAddress { peer, listens: ([192, 0, 2, peer as u8], 7).into() },
@@ -208,14 +208,14 @@ mod tests {
             is_dead: false,
             peer_dropped: false,
         };
-        let one = table.insert(vec![way(0, 0), way(1, 0)], 1);
-        let other = table.insert(vec![way(1, 3)], 0);
+        let one = table.insert(vec![path(0, 0), path(1, 0)], 1);
+        let other = table.insert(vec![path(1, 3)], 0);
         assert_eq!((table.find(&one), table.find(&other)), (Some(0), Some(1)));
         assert_eq!((table.behind(1, 0), table.behind(1, 3), table.behind(1, 2)), (Some((0, 1)), Some((1, 0)), None));
         assert_eq!(table.behind(0, 9), None);
-        table.peers[0].ways[1].is_dead = true;
+        table.peers[0].paths[1].is_dead = true;
         let keys = join_keys([5, 6]);
-        assert_eq!(table.peers[0].ways_to(keys).collect::<Vec<_>>(), [(0, 5)]);
-        assert_eq!(table.peers[1].ways_to(join_keys([5, 0])).count(), 0, "that rail has no key");
+        assert_eq!(table.peers[0].paths_to(keys).collect::<Vec<_>>(), [(0, 5)]);
+        assert_eq!(table.peers[1].paths_to(join_keys([5, 0])).count(), 0, "that rail has no key");
     }
 }

@@ -253,7 +253,7 @@ fn card_of(host: u8, rails: u8) -> Card {
 fn link(rails: u8, proof: Proof) -> (VerbsRails<Played>, Address, RemoteMemory) {
     let all = (0..rails).map(|rail| Played::new(rail, proof)).collect();
     let mut link = VerbsRails::new(all, 1, LIMIT).expect("a link");
-    let to = link.address_of(&card_of(2, rails), 0).expect("a way");
+    let to = link.address_of(&card_of(2, rails), 0).expect("a path");
     assert_eq!(link.address_of(&card_of(2, rails), 0).expect("the same"), to);
     let keys = std::array::from_fn(|rail| if rail < usize::from(rails) { 100 + rail as u32 } else { 0 });
     (link, to, RemoteMemory { key: table::join_keys(keys), address: 0 })
