@@ -198,7 +198,7 @@ impl Agent {
 
     fn launch(&mut self, plan: &Plan, bound: &[Bound], mask: &Mask, null: &File, status_fd: i32) {
         let mut starter: Option<Starter<'_>> = None;
-        for (slot, &(number, program)) in plan.ranks.iter().enumerate() {
+        for (local_rank, &(number, program)) in plan.ranks.iter().enumerate() {
             let program = &plan.programs[program as usize];
             if starter.as_ref().is_none_or(|starter| !starter.is_for(program)) {
                 match Starter::new(plan, program, mask, null, status_fd) {
@@ -211,7 +211,7 @@ impl Agent {
                     Err(why) => return self.report_not_started(number, why),
                 }
             }
-            match starter.as_mut().expect("prepared above").start(number, slot, &bound[slot]) {
+            match starter.as_mut().expect("prepared above").start(number, local_rank, &bound[local_rank]) {
                 Ok(rank) => self.ranks.push(rank),
                 Err(why) => return self.report_not_started(number, why),
             }
@@ -295,18 +295,18 @@ impl Agent {
 
     fn wait_for_ranks(&mut self) -> Vec<(usize, Source)> {
         let mut sources = Vec::with_capacity(self.ranks.len() * 3);
-        for (slot, rank) in self.ranks.iter().enumerate() {
+        for (local_rank, rank) in self.ranks.iter().enumerate() {
             if let Some(conversation) = &rank.conversation {
                 let events = if conversation.has_unsent() { READ | WRITE } else { READ };
-                sources.push((self.poll.add(&conversation.file, events), Source::Conversation(slot)));
+                sources.push((self.poll.add(&conversation.file, events), Source::Conversation(local_rank)));
             }
             for (which, output) in rank.outputs.iter().enumerate() {
                 if let Some(output) = output.as_ref().filter(|_| self.credit > 0) {
-                    sources.push((self.poll.add(&output.file, READ), Source::Output(slot, which)));
+                    sources.push((self.poll.add(&output.file, READ), Source::Output(local_rank, which)));
                 }
             }
             if let Some(input) = rank.input.as_ref().filter(|input| self.input.has_news(input.taken)) {
-                sources.push((self.poll.add(&input.file, WRITE), Source::Input(slot)));
+                sources.push((self.poll.add(&input.file, WRITE), Source::Input(local_rank)));
             }
         }
         sources
@@ -329,28 +329,28 @@ impl Agent {
 
     fn handle_source(&mut self, source: &Source) {
         match *source {
-            Source::Conversation(slot) => {
-                self.converse(slot);
+            Source::Conversation(local_rank) => {
+                self.converse(local_rank);
             }
-            Source::Output(slot, which) => {
-                self.read_output(slot, which);
+            Source::Output(local_rank, which) => {
+                self.read_output(local_rank, which);
             }
-            Source::Input(slot) => self.input.feed(&mut self.ranks[slot]),
+            Source::Input(local_rank) => self.input.feed(&mut self.ranks[local_rank]),
         }
     }
 
     /// Hears what a rank says to the process manager, and answers. True: there may be more.
-    fn converse(&mut self, slot: usize) -> bool {
-        let Some(conversation) = &mut self.ranks[slot].conversation else { return false };
+    fn converse(&mut self, local_rank: usize) -> bool {
+        let Some(conversation) = &mut self.ranks[local_rank].conversation else { return false };
         conversation.flush();
         match conversation.read(&mut self.buffer) {
             None => false,
             Some([]) => {
-                self.ranks[slot].conversation = None;
+                self.ranks[local_rank].conversation = None;
                 false
             }
             Some(bytes) => {
-                self.server.handle_bytes(slot, bytes);
+                self.server.handle_bytes(local_rank, bytes);
                 self.act();
                 true
             }
@@ -360,25 +360,25 @@ impl Agent {
     /// Does what the server wants done.
     fn act(&mut self) {
         while let Some(action) = self.server.poll_action() {
-            let number = |slot: usize| self.ranks[slot].number;
+            let number = |local_rank: usize| self.ranks[local_rank].number;
             match action {
-                Action::Reply { slot, bytes } => {
-                    if let Some(conversation) = &mut self.ranks[slot].conversation {
+                Action::Reply { local_rank, bytes } => {
+                    if let Some(conversation) = &mut self.ranks[local_rank].conversation {
                         conversation.reply(bytes);
                     }
                 }
                 Action::Gathered { exchange, gathered } => self.report(&Report::Gathered { exchange, gathered }),
-                Action::Name { slot, request } => {
-                    let rank = number(slot);
+                Action::Name { local_rank, request } => {
+                    let rank = number(local_rank);
                     self.report(&Report::Name { rank, request });
                 }
-                Action::Abort { slot, code, message } => {
-                    let rank = number(slot);
+                Action::Abort { local_rank, code, message } => {
+                    let rank = number(local_rank);
                     self.report(&Report::Abort { rank, code, message });
                 }
                 Action::Stats { text } => self.report(&Report::Stats { text }),
-                Action::Violation { slot, text } => {
-                    let rank = number(slot);
+                Action::Violation { local_rank, text } => {
+                    let rank = number(local_rank);
                     self.report(&Report::Violation { rank, text });
                 }
             }
@@ -386,13 +386,13 @@ impl Agent {
     }
 
     /// Reads from a rank's output once. True: there may be more.
-    fn read_output(&mut self, slot: usize, which: usize) -> bool {
-        let Some(output) = &mut self.ranks[slot].outputs[which] else { return false };
+    fn read_output(&mut self, local_rank: usize, which: usize) -> bool {
+        let Some(output) = &mut self.ranks[local_rank].outputs[which] else { return false };
         let stream = output.stream;
         let mut bytes = Vec::new();
         let heard = output.read(&mut self.buffer, &mut bytes);
         if heard == Some(false)
-            && let Some(output) = self.ranks[slot].outputs[which].take()
+            && let Some(output) = self.ranks[local_rank].outputs[which].take()
         {
             output.finish(&mut bytes);
         }
@@ -407,9 +407,9 @@ impl Agent {
     }
 
     fn close_outputs(&mut self) {
-        for slot in 0..self.ranks.len() {
+        for local_rank in 0..self.ranks.len() {
             for which in 0..2 {
-                if let Some(output) = self.ranks[slot].outputs[which].take() {
+                if let Some(output) = self.ranks[local_rank].outputs[which].take() {
                     let stream = output.stream;
                     let mut bytes = Vec::new();
                     output.finish(&mut bytes);
@@ -430,24 +430,24 @@ impl Agent {
         let mut ended = Vec::new();
         while let Ok(Some((pid, how))) = sys::reap() {
             // Other children are what ranks left behind.
-            if let Some(slot) = self.ranks.iter().position(|rank| rank.pid == Some(pid)) {
-                self.ranks[slot].pid = None;
-                ended.push((slot, how));
+            if let Some(local_rank) = self.ranks.iter().position(|rank| rank.pid == Some(pid)) {
+                self.ranks[local_rank].pid = None;
+                ended.push((local_rank, how));
             }
         }
         // A rank that was killed comes before those that fail because they miss it.
         ended.sort_by_key(|(_, how)| matches!(how, sys::Ended::Exit(_)));
-        for (slot, how) in ended {
-            self.rank_ended(slot, how);
+        for (local_rank, how) in ended {
+            self.rank_ended(local_rank, how);
         }
     }
 
     /// A rank of a job of several has ended well and never spoken PMI: if its program is another library's, each rank was a job of its own.
-    fn note_stranger(&mut self, slot: usize) {
+    fn note_stranger(&mut self, local_rank: usize) {
         if !std::mem::take(&mut self.looks_for_strangers) {
             return;
         }
-        let file = &self.ranks[slot].file;
+        let file = &self.ranks[local_rank].file;
         if let Some(library) = executable::other_library(file) {
             let name = file.display();
             let text = format!(
@@ -459,16 +459,16 @@ impl Agent {
     }
 
     /// A rank has ended: hears its last words, then reports.
-    fn rank_ended(&mut self, slot: usize, ended: sys::Ended) {
+    fn rank_ended(&mut self, local_rank: usize, ended: sys::Ended) {
         self.silent_since = Instant::now();
-        while self.converse(slot) {}
+        while self.converse(local_rank) {}
         for which in 0..2 {
-            while self.credit > 0 && self.read_output(slot, which) {}
+            while self.credit > 0 && self.read_output(local_rank, which) {}
         }
-        self.ranks[slot].input = None;
-        let position = self.position(slot);
+        self.ranks[local_rank].input = None;
+        let position = self.position(local_rank);
         if position.phase == Phase::Silent && ended == sys::Ended::Exit(0) {
-            self.note_stranger(slot);
+            self.note_stranger(local_rank);
         }
         self.report(&Report::Ended { position, ended });
     }

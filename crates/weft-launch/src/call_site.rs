@@ -1,6 +1,6 @@
 //! Which MPI call a rank is in, readable from outside even after the rank has died.
 //!
-//! The agent that starts the ranks of a host shares one small piece of memory with them: a head, a slot of one cache
+//! The agent that starts the ranks of a host shares one small piece of memory with them: a head, an entry of one cache
 //! line per rank, and a table of names. A rank stores the number of the call it enters, one relaxed store per call;
 //! the first rank writes the table that turns numbers into names.
 
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Words of the head, one cache line: `[table state, hash of the table, bytes of the table]`.
 const HEAD_WORDS: usize = 16;
-/// Words of a rank's slot, one cache line: `[call, hash of the rank's table]`.
-const SLOT_WORDS: usize = 16;
+/// Words of a rank's entry, one cache line: `[call, hash of the rank's table]`.
+const ENTRY_WORDS: usize = 16;
 /// Room for the table of names, in words.
 const TABLE_WORDS: usize = 8 * 1024;
 /// Most bytes the names may take, each with a newline.
@@ -60,10 +60,10 @@ impl CallSite {
 #[derive(Clone, Copy)]
 pub(crate) struct Board {
     words: &'static [AtomicU32],
-    slots: usize,
+    entries: usize,
 }
 
-/// What a rank was doing, as far as its slot tells.
+/// What a rank was doing, as far as its entry tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Whereabouts {
     /// It has not said anything: before `MPI_Init`, or not a Weft program.
@@ -75,47 +75,47 @@ pub(crate) enum Whereabouts {
 }
 
 impl Board {
-    /// How many bytes a board with `slots` slots takes.
-    pub(crate) fn bytes(slots: usize) -> usize {
-        Self::word_count(slots) * 4
+    /// How many bytes a board with `entries` entries takes.
+    pub(crate) fn bytes(entries: usize) -> usize {
+        Self::word_count(entries) * 4
     }
 
-    fn word_count(slots: usize) -> usize {
-        HEAD_WORDS + slots * SLOT_WORDS + TABLE_WORDS
+    fn word_count(entries: usize) -> usize {
+        HEAD_WORDS + entries * ENTRY_WORDS + TABLE_WORDS
     }
 
-    /// Maps a board with `slots` slots that lies in `file`.
-    pub(crate) fn map(file: &File, slots: usize) -> std::io::Result<Self> {
-        Ok(Self { words: sys::map_words(file, Self::word_count(slots))?, slots })
+    /// Maps a board with `entries` entries that lies in `file`.
+    pub(crate) fn map(file: &File, entries: usize) -> std::io::Result<Self> {
+        Ok(Self { words: sys::map_words(file, Self::word_count(entries))?, entries })
     }
 
     /// Says of every rank that it is in no call.
     pub(crate) fn clear(&self) {
-        for slot in 0..self.slots {
-            self.slot(slot)[0].store(CallSite::OUTSIDE, Ordering::Relaxed);
+        for entry in 0..self.entries {
+            self.entry(entry)[0].store(CallSite::OUTSIDE, Ordering::Relaxed);
         }
     }
 
-    fn slot(&self, slot: usize) -> &'static [AtomicU32] {
-        assert!(slot < self.slots, "slot {slot} of {}", self.slots);
-        let start = HEAD_WORDS + slot * SLOT_WORDS;
-        &self.words[start..start + SLOT_WORDS]
+    fn entry(&self, entry: usize) -> &'static [AtomicU32] {
+        assert!(entry < self.entries, "entry {entry} of {}", self.entries);
+        let start = HEAD_WORDS + entry * ENTRY_WORDS;
+        &self.words[start..start + ENTRY_WORDS]
     }
 
     fn table(&self) -> &'static [AtomicU32] {
-        &self.words[HEAD_WORDS + self.slots * SLOT_WORDS..]
+        &self.words[HEAD_WORDS + self.entries * ENTRY_WORDS..]
     }
 
-    /// From now on [`CallSite::set`] of this process writes into `slot`.
-    pub(crate) fn use_slot(&self, slot: usize) {
-        let word = &self.slot(slot)[0];
+    /// From now on [`CallSite::set`] of this process writes into `entry`.
+    pub(crate) fn use_entry(&self, entry: usize) {
+        let word = &self.entry(entry)[0];
         word.store(CallSite::get(), Ordering::Relaxed);
         CURRENT.refer_to(word);
     }
 
-    /// Writes the table of names unless another rank did so already, and notes in `slot` which table it counts by.
+    /// Writes the table of names unless another rank did so already, and notes in `entry` which table it counts by.
     /// Names beyond [`TABLE_BYTES_MAX`] are left out: their calls are then named by number.
-    pub(crate) fn name_calls(&self, slot: usize, names: &[&str]) {
+    pub(crate) fn name_calls(&self, entry: usize, names: &[&str]) {
         let mut text = String::new();
         for name in names {
             if text.len() + name.len() + 1 > TABLE_BYTES_MAX {
@@ -137,12 +137,12 @@ impl Board {
             self.words[LENGTH].store(u32::try_from(text.len()).unwrap_or(0), Ordering::Relaxed);
             state.store(TABLE_READY, Ordering::Release);
         }
-        self.slot(slot)[1].store(hash, Ordering::Release);
+        self.entry(entry)[1].store(hash, Ordering::Release);
     }
 
-    /// Where the rank that uses `slot` is, or was when it died.
-    pub(crate) fn whereabouts(&self, slot: usize) -> Whereabouts {
-        let words = self.slot(slot);
+    /// Where the rank that uses `entry` is, or was when it died.
+    pub(crate) fn whereabouts(&self, entry: usize) -> Whereabouts {
+        let words = self.entry(entry);
         let hash = words[1].load(Ordering::Acquire);
         if hash == 0 {
             return Whereabouts::Unknown;

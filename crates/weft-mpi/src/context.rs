@@ -66,10 +66,10 @@ pub struct Serial(pub u64);
 impl Serial {
     /// The first of its contexts.
     pub fn context(self) -> u32 {
-        CONTEXT_FIRST + self.slot() * CONTEXTS_EACH
+        CONTEXT_FIRST + self.index() * CONTEXTS_EACH
     }
 
-    fn slot(self) -> u32 {
+    fn index(self) -> u32 {
         (self.0 % u64::from(COMMUNICATORS_MAX)) as u32
     }
 
@@ -140,7 +140,7 @@ impl Contexts {
         let bits = met.min(SPREAD_BITS_MAX);
         let spread = scramble(key, met) & ((1 << bits) - 1);
         let mut offer = Serial(self.next.0 + spread);
-        while self.used.contains(&offer.slot()) {
+        while self.used.contains(&offer.index()) {
             offer.0 += 1;
         }
         *self.offers.entry(offer).or_insert(0) += 1;
@@ -151,10 +151,10 @@ impl Contexts {
     /// contexts. `is_clear`: nothing is left of what had them before.
     pub fn reserve(&mut self, serial: Serial, is_clear: bool) -> Reserved {
         self.next = self.next.max(Serial(serial.0 + 1));
-        if self.used.contains(&serial.slot()) || !is_clear {
+        if self.used.contains(&serial.index()) || !is_clear {
             return Reserved::InUse;
         }
-        if self.taken.iter().any(|taken| taken.slot() == serial.slot()) {
+        if self.taken.iter().any(|taken| taken.index() == serial.index()) {
             return Reserved::Taken;
         }
         self.taken.insert(serial);
@@ -168,7 +168,7 @@ impl Contexts {
 
     /// A communicator of this process has the contexts of `serial`.
     pub fn begin_use(&mut self, serial: Serial) {
-        self.used.insert(serial.slot());
+        self.used.insert(serial.index());
     }
 
     /// The communicator `handle` with these contexts is gone, but for operations on it that are under way. Whether it is time to
@@ -189,10 +189,10 @@ impl Contexts {
     /// Contexts of communicators that have been freed, and that nothing uses any more, can be given again.
     pub fn sweep(&mut self, is_busy: impl Fn(usize) -> bool) {
         let used = &mut self.used;
-        self.freed.retain(|(handle, slot)| {
+        self.freed.retain(|(handle, index)| {
             let busy = is_busy(*handle);
             if !busy {
-                used.remove(slot);
+                used.remove(index);
             }
             busy
         });
@@ -202,10 +202,10 @@ impl Contexts {
     /// Whether a communicator had this context, and neither has one it now nor can get it by an agreement that is under way. No message comes
     /// in the context of a communicator before this process has reserved it: so what is there is left from one that is gone.
     pub fn is_over(&self, context: u32) -> bool {
-        let Some(slot) = context.checked_sub(CONTEXT_FIRST).map(|distance| distance / CONTEXTS_EACH) else {
+        let Some(index) = context.checked_sub(CONTEXT_FIRST).map(|distance| distance / CONTEXTS_EACH) else {
             return false;
         };
-        context < CONTEXT_MAX && !self.used.contains(&slot) && self.taken.iter().all(|taken| taken.slot() != slot)
+        context < CONTEXT_MAX && !self.used.contains(&index) && self.taken.iter().all(|taken| taken.index() != index)
     }
 
     /// The attempt in which this process offered `offer` is over. Numbers that no other attempt can end with, since its

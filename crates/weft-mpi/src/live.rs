@@ -3,7 +3,7 @@
 //! sleep and once in a while as it works: so it is right for a rank that hangs, and costs nothing on the way of a message.
 //!
 //! A page is a list of 64-bit words: [`HEAD`] of the rank, [`WAITS_MAX`] outstanding operations, [`GROUP`] for each of [`GROUPS_MAX`] multicast groups, then
-//! [`SLOT`] for each peer.
+//! [`ENTRY`] for each peer.
 
 mod snapshot;
 mod view;
@@ -28,7 +28,7 @@ pub const PEERS_MAX: usize = 4096;
 /// Words of a peer in front of the counters.
 const PEER: usize = 4;
 /// Words of a peer.
-const SLOT: usize = PEER + Counters::NAMES.len() + Gauges::NAMES.len();
+const ENTRY: usize = PEER + Counters::NAMES.len() + Gauges::NAMES.len();
 /// The word that says what the counters are, behind how the rank stands.
 const LAYOUT_AT: usize = standing::WORDS;
 /// The word that says whether the network carries multicast, and behind it the groups.
@@ -42,7 +42,7 @@ const GROUP: usize = 8;
 const WORLD_CONTEXT: u64 = 0;
 const PEERS_AT: usize = GROUPS_AT + GROUPS_MAX * GROUP;
 
-const _: () = assert!(PEERS_AT + PEERS_MAX * SLOT <= page::WORDS_MAX);
+const _: () = assert!(PEERS_AT + PEERS_MAX * ENTRY <= page::WORDS_MAX);
 
 /// A number that differs when the counters mean something else: the library's version and all names, hashed (FNV-1a).
 const LAYOUT: u64 = {
@@ -66,7 +66,7 @@ const LAYOUT: u64 = {
         hash = add(hash, Gauges::NAMES[i].0);
         i += 1;
     }
-    hash ^ (PEERS_AT << 16 | SLOT) as u64
+    hash ^ (PEERS_AT << 16 | ENTRY) as u64
 };
 
 /// How a peer is reached, as a number.
@@ -85,7 +85,7 @@ pub struct Live {
 impl Live {
     /// The page of a rank; `names` are those of the MPI calls by number. None where the process may not have one: then nobody can look.
     pub fn new(rank: u32, size: u32, names: &'static [&'static str]) -> Option<Self> {
-        let page = page::Page::create(PEERS_AT + SLOT * (size as usize).min(PEERS_MAX)).ok()?;
+        let page = page::Page::create(PEERS_AT + ENTRY * (size as usize).min(PEERS_MAX)).ok()?;
         let process = (std::process::id(), rank, size);
         Some(Self { page, names, process, last: (CallSite::OUTSIDE, 0), still_since_ns: clock::now().0 })
     }
@@ -127,7 +127,7 @@ impl Live {
             for (id, peer) in engine.peers.iter().filter(|(_, peer)| peer.is_of_own_job()) {
                 let number = peer.number() as usize;
                 if number < PEERS_MAX {
-                    put_peer(put, PEERS_AT + number * SLOT, (peer.route(), engine.remote(id)), peer.traffic());
+                    put_peer(put, PEERS_AT + number * ENTRY, (peer.route(), engine.remote(id)), peer.traffic());
                 }
             }
             let mut draft = Draft::new(put, &front);

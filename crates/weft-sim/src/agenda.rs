@@ -8,7 +8,7 @@ use weft_core::time::Instant;
 /// Something that happens at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Happening {
-    /// The packet in this slot arrives at a node.
+    /// The packet in this entry arrives at a node.
     Arrival(u32, Node),
     /// A rank's process may have something to do.
     Wake(u32),
@@ -62,44 +62,44 @@ impl Agenda {
     }
 }
 
-/// Packets under way, by slot, and buffers that are no longer needed.
+/// Packets under way, by entry, and buffers that are no longer needed.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    slots: Vec<Option<T>>,
+    entries: Vec<Option<T>>,
     free: Vec<u32>,
 }
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { slots: Vec::new(), free: Vec::new() }
+        Self { entries: Vec::new(), free: Vec::new() }
     }
 }
 
 impl<T> Slab<T> {
     /// Puts something in; returns where.
     pub(crate) fn put(&mut self, value: T) -> u32 {
-        if let Some(slot) = self.free.pop() {
-            self.slots[slot as usize] = Some(value);
-            return slot;
+        if let Some(entry) = self.free.pop() {
+            self.entries[entry as usize] = Some(value);
+            return entry;
         }
-        self.slots.push(Some(value));
-        self.slots.len() as u32 - 1
+        self.entries.push(Some(value));
+        self.entries.len() as u32 - 1
     }
 
     /// What is there. Panics if nothing is.
-    pub(crate) fn at(&mut self, slot: u32) -> &mut T {
-        self.slots[slot as usize].as_mut().expect("a slot that is in use")
+    pub(crate) fn at(&mut self, entry: u32) -> &mut T {
+        self.entries[entry as usize].as_mut().expect("a entry that is in use")
     }
 
     /// Takes it out. Panics if nothing is there.
-    pub(crate) fn take(&mut self, slot: u32) -> T {
-        self.free.push(slot);
-        self.slots[slot as usize].take().expect("a slot that is in use")
+    pub(crate) fn take(&mut self, entry: u32) -> T {
+        self.free.push(entry);
+        self.entries[entry as usize].take().expect("a entry that is in use")
     }
 
     /// Most that were there at a time.
     pub(crate) fn most(&self) -> usize {
-        self.slots.len()
+        self.entries.len()
     }
 }
 

@@ -160,12 +160,12 @@ impl Process {
     }
 
     /// Takes a packet into the socket; false if there is no room.
-    pub(crate) fn receive(&mut self, carrier: Role, slot: u32, bytes: u64, room: u64) -> bool {
+    pub(crate) fn receive(&mut self, carrier: Role, entry: u32, bytes: u64, room: u64) -> bool {
         let socket = &mut self.sockets[usize::from(carrier == Role::BulkData)];
         let fits = socket.bytes + bytes <= room;
         if fits {
             socket.bytes += bytes;
-            socket.slots.push_back(slot);
+            socket.slots.push_back(entry);
         }
         fits
     }

@@ -194,8 +194,8 @@ impl<'a> World<'a> {
         while let Some((at, what)) = self.agenda.next() {
             self.now = at;
             match what {
-                Happening::Arrival(slot, Node::Host(rank)) => self.at_host(slot, rank),
-                Happening::Arrival(slot, node) => self.at_switch(slot, node),
+                Happening::Arrival(entry, Node::Host(rank)) => self.at_host(entry, rank),
+                Happening::Arrival(entry, node) => self.at_switch(entry, node),
                 Happening::Wake(own) if self.is_due(own) => self.run_process(own)?,
                 Happening::Wake(_) => continue,
             }
@@ -270,32 +270,32 @@ impl<'a> World<'a> {
             }
         }
         for (delay, flight) in onward.drain(..) {
-            let slot = self.packets.put(flight);
-            self.agenda.add(at + delay, Happening::Arrival(slot, node));
+            let entry = self.packets.put(flight);
+            self.agenda.add(at + delay, Happening::Arrival(entry, node));
         }
         self.outcome.onward = onward;
     }
 
-    fn at_switch(&mut self, slot: u32, node: Node) {
-        let flight = self.packets.at(slot);
+    fn at_switch(&mut self, entry: u32, node: Node) {
+        let flight = self.packets.at(entry);
         let (pair, path, bytes) = ((flight.from, flight.to), flight.path, flight.bytes.len() as u64);
         let hop = self.fabrics[usize::from(flight.rail)].forward(self.now, node, pair, path, bytes);
         if let Hop::Arrives { at, node, marked } = hop {
             self.outcome.packets.marked += u64::from(marked && !flight.marked);
             flight.marked |= marked;
-            return self.agenda.add(at, Happening::Arrival(slot, node));
+            return self.agenda.add(at, Happening::Arrival(entry, node));
         }
-        let flight = self.packets.take(slot);
+        let flight = self.packets.take(entry);
         self.drop_at(hop, flight);
     }
 
-    fn at_host(&mut self, slot: u32, rank: u32) {
-        let flight = self.packets.at(slot);
+    fn at_host(&mut self, entry: u32, rank: u32) {
+        let flight = self.packets.at(entry);
         let (carrier, bytes) = (flight.carrier, flight.bytes.len() as u64);
-        if self.processes[rank as usize].receive(carrier, slot, bytes, self.plan.host.receive_bytes) {
+        if self.processes[rank as usize].receive(carrier, entry, bytes, self.plan.host.receive_bytes) {
             return self.wake(rank, self.now);
         }
-        let flight = self.packets.take(slot);
+        let flight = self.packets.take(entry);
         self.outcome.packets.dropped_by_socket += 1;
         self.gone(flight, Cause::Socket);
     }

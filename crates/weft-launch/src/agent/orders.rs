@@ -34,8 +34,8 @@ impl Agent {
                 self.act();
             }
             Order::Name { rank, command, answer } => {
-                if let Some(slot) = self.ranks.iter().position(|other| other.number == rank) {
-                    self.server.handle_name(slot, &command, &answer);
+                if let Some(local_rank) = self.ranks.iter().position(|other| other.number == rank) {
+                    self.server.handle_name(local_rank, &command, &answer);
                     self.act();
                 }
             }
@@ -52,10 +52,10 @@ impl Agent {
                 self.ending = Some(Ending { force_at: sooner, forced: false });
             }
             Order::Where => {
-                let living = |slot: &usize| self.ranks[*slot].pid.is_some();
+                let living = |local_rank: &usize| self.ranks[*local_rank].pid.is_some();
                 let mut standings = standings();
-                let seen = (0..self.ranks.len()).filter(living).map(|slot| {
-                    let position = self.position(slot);
+                let seen = (0..self.ranks.len()).filter(living).map(|local_rank| {
+                    let position = self.position(local_rank);
                     let standing = standings.remove(&position.rank);
                     (position, standing)
                 });
@@ -65,11 +65,11 @@ impl Agent {
         }
     }
 
-    pub(super) fn position(&self, slot: usize) -> Position {
+    pub(super) fn position(&self, local_rank: usize) -> Position {
         Position {
-            rank: self.ranks[slot].number,
-            phase: self.server.phase(slot),
-            whereabouts: self.board.whereabouts(slot),
+            rank: self.ranks[local_rank].number,
+            phase: self.server.phase(local_rank),
+            whereabouts: self.board.whereabouts(local_rank),
         }
     }
 

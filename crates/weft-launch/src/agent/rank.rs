@@ -113,8 +113,8 @@ impl<'a> Starter<'a> {
         Ok((starter, note))
     }
 
-    /// Starts one rank, the `slot`th of this host.
-    pub(crate) fn start(&mut self, number: u32, slot: usize, bound: &Bound) -> Result<Rank, Unusable> {
+    /// Starts one rank, the `local_rank`th of this host.
+    pub(crate) fn start(&mut self, number: u32, local_rank: usize, bound: &Bound) -> Result<Rank, Unusable> {
         let failed = |error: std::io::Error| Unusable {
             status: search::STATUS_UNUSABLE,
             reason: format!("the system refuses to prepare it ({})", sys::reason(&error)),
@@ -138,7 +138,7 @@ impl<'a> Starter<'a> {
             ("PMI_FD", u64::try_from(child_conversation.as_raw_fd()).unwrap_or(0)),
             ("PMI_RANK", u64::from(number)),
             ("PMI_SIZE", u64::from(self.plan.size)),
-            ("MPI_LOCALRANKID", slot as u64),
+            ("MPI_LOCALRANKID", local_rank as u64),
             ("MPI_LOCALNRANKS", self.plan.ranks.len() as u64),
         ] {
             self.environment.push(CString::new(format!("{name}={value}")).expect("no zero byte"));

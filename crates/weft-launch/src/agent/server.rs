@@ -16,18 +16,18 @@ const MESSAGE_MAX: usize = 1024;
 /// What the agent shall do.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Send these bytes to the local rank `slot`.
-    Reply { slot: usize, bytes: Rc<[u8]> },
+    /// Send these bytes to the rank `local_rank` of this host.
+    Reply { local_rank: usize, bytes: Rc<[u8]> },
     /// All local ranks have arrived.
     Gathered { exchange: bool, gathered: Gathered },
     /// Ask the name service.
-    Name { slot: usize, request: NameRequest },
+    Name { local_rank: usize, request: NameRequest },
     /// End the job.
-    Abort { slot: usize, code: i32, message: String },
+    Abort { local_rank: usize, code: i32, message: String },
     /// Keep these statistics.
     Stats { text: String },
     /// End the job: this rank does not speak PMI-1.1.
-    Violation { slot: usize, text: String },
+    Violation { local_rank: usize, text: String },
 }
 
 /// One rank's conversation.
@@ -94,9 +94,9 @@ impl Server {
         }
     }
 
-    /// How far the rank in `slot` has come.
-    pub(crate) fn phase(&self, slot: usize) -> Phase {
-        self.sessions[slot].phase
+    /// How far the rank `local_rank` has come.
+    pub(crate) fn phase(&self, local_rank: usize) -> Phase {
+        self.sessions[local_rank].phase
     }
 
     /// What to do next.
@@ -104,11 +104,11 @@ impl Server {
         self.actions.pop_front()
     }
 
-    /// The rank in `slot` said this.
-    pub(crate) fn handle_bytes(&mut self, slot: usize, bytes: &[u8]) {
-        self.sessions[slot].inbox.extend_from_slice(bytes);
+    /// The rank `local_rank` said this.
+    pub(crate) fn handle_bytes(&mut self, local_rank: usize, bytes: &[u8]) {
+        self.sessions[local_rank].inbox.extend_from_slice(bytes);
         loop {
-            let session = &mut self.sessions[slot];
+            let session = &mut self.sessions[local_rank];
             if session.body > 0 {
                 if session.inbox.len() < session.body {
                     return;
@@ -116,117 +116,120 @@ impl Server {
                 let body: Vec<u8> = session.inbox.drain(..session.body).collect();
                 session.body = 0;
                 self.actions.push_back(Action::Stats { text: String::from_utf8_lossy(&body).into_owned() });
-                self.reply(slot, "cmd=weft_stats_result rc=0");
+                self.reply(local_rank, "cmd=weft_stats_result rc=0");
                 continue;
             }
             let Some(end) = session.inbox.iter().position(|&byte| byte == b'\n') else {
                 if session.inbox.len() > wire::LINE_MAX {
                     session.inbox.clear();
-                    self.violation(slot, format!("a line of more than {} bytes", wire::LINE_MAX));
+                    self.violation(local_rank, format!("a line of more than {} bytes", wire::LINE_MAX));
                 }
                 return;
             };
             let line: Vec<u8> = session.inbox.drain(..=end).take(end).collect();
             match String::from_utf8(line) {
-                Ok(text) => self.handle_line(slot, &text),
-                Err(_) => self.violation(slot, "bytes that are not text".into()),
+                Ok(text) => self.handle_line(local_rank, &text),
+                Err(_) => self.violation(local_rank, "bytes that are not text".into()),
             }
         }
     }
 
-    fn handle_line(&mut self, slot: usize, text: &str) {
+    fn handle_line(&mut self, local_rank: usize, text: &str) {
         let line = Line::parse(text);
         if line.opens_many() {
-            self.sessions[slot].many = true;
+            self.sessions[local_rank].many = true;
             return;
         }
-        if self.sessions[slot].many {
+        if self.sessions[local_rank].many {
             if text == "endcmd" {
-                self.sessions[slot].many = false;
-                self.reply(slot, "cmd=spawn_result rc=-1 msg=this_mpiexec_cannot_start_more_processes");
+                self.sessions[local_rank].many = false;
+                self.reply(local_rank, "cmd=spawn_result rc=-1 msg=this_mpiexec_cannot_start_more_processes");
             }
             return;
         }
         match line.command() {
-            "init" => self.init(slot, &line),
-            "weft_hello" => self.hello(slot),
+            "init" => self.init(local_rank, &line),
+            "weft_hello" => self.hello(local_rank),
             "get_maxes" => {
                 let (name, key, value) = (wire::NAME_MAX, wire::KEY_MAX, wire::VALUE_MAX);
-                self.reply(slot, &format!("cmd=maxes rc=0 kvsname_max={name} keylen_max={key} vallen_max={value}"));
+                self.reply(
+                    local_rank,
+                    &format!("cmd=maxes rc=0 kvsname_max={name} keylen_max={key} vallen_max={value}"),
+                );
             }
             "get_appnum" => {
-                let appnum = self.appnums[slot];
-                self.reply(slot, &format!("cmd=appnum rc=0 appnum={appnum}"));
+                let appnum = self.appnums[local_rank];
+                self.reply(local_rank, &format!("cmd=appnum rc=0 appnum={appnum}"));
             }
             "get_universe_size" => {
                 let universe = self.universe;
-                self.reply(slot, &format!("cmd=universe_size rc=0 size={universe}"));
+                self.reply(local_rank, &format!("cmd=universe_size rc=0 size={universe}"));
             }
             "get_my_kvsname" => {
                 let reply = format!("cmd=my_kvsname rc=0 kvsname={}", self.job);
-                self.reply(slot, &reply);
+                self.reply(local_rank, &reply);
             }
-            "put" => self.put(slot, text, &line),
-            "get" => self.get(slot, &line),
-            "getbyidx" => self.get_by_index(slot, &line),
-            "barrier_in" => self.arrive(slot, false, String::new()),
-            "weft_exchange" => self.exchange(slot, &line),
-            "weft_stats" => self.stats(slot, &line),
-            "publish_name" | "lookup_name" | "unpublish_name" => self.name(slot, &line),
-            "abort" => self.abort(slot, text, &line),
+            "put" => self.put(local_rank, text, &line),
+            "get" => self.get(local_rank, &line),
+            "getbyidx" => self.get_by_index(local_rank, &line),
+            "barrier_in" => self.arrive(local_rank, false, String::new()),
+            "weft_exchange" => self.exchange(local_rank, &line),
+            "weft_stats" => self.stats(local_rank, &line),
+            "publish_name" | "lookup_name" | "unpublish_name" => self.name(local_rank, &line),
+            "abort" => self.abort(local_rank, text, &line),
             "finalize" => {
-                self.sessions[slot].phase = Phase::Finalized;
-                self.reply(slot, "cmd=finalize_ack rc=0");
+                self.sessions[local_rank].phase = Phase::Finalized;
+                self.reply(local_rank, "cmd=finalize_ack rc=0");
             }
-            "spawn" => self.reply(slot, "cmd=spawn_result rc=-1 msg=this_mpiexec_cannot_start_more_processes"),
+            "spawn" => self.reply(local_rank, "cmd=spawn_result rc=-1 msg=this_mpiexec_cannot_start_more_processes"),
             command => {
                 // What else the line says may be nobody's business.
                 let word =
                     if command.is_empty() { text.split_whitespace().next().unwrap_or_default() } else { command };
-                self.violation(slot, wire::harmless(word).to_owned());
+                self.violation(local_rank, wire::harmless(word).to_owned());
             }
         }
     }
 
-    fn init(&mut self, slot: usize, line: &Line<'_>) {
+    fn init(&mut self, local_rank: usize, line: &Line<'_>) {
         if line.get("pmi_version") == Some("1") {
             // A program may follow another one in the same rank (a shell script): joining anew is fine.
-            self.sessions[slot].phase = Phase::Joined;
-            self.reply(slot, "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1 weft=1");
+            self.sessions[local_rank].phase = Phase::Joined;
+            self.reply(local_rank, "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1 weft=1");
         } else {
-            self.reply(slot, "cmd=response_to_init rc=-1 pmi_version=1 pmi_subversion=1");
+            self.reply(local_rank, "cmd=response_to_init rc=-1 pmi_version=1 pmi_subversion=1");
         }
     }
 
-    fn hello(&mut self, slot: usize) {
-        let (appnum, slots, fd) = (self.appnums[slot], self.sessions.len(), self.status_fd);
-        let reply = format!("{} appnum={appnum} status_fd={fd} slot={slot} slots={slots}", self.welcome);
-        self.reply(slot, &reply);
+    fn hello(&mut self, local_rank: usize) {
+        let (appnum, local_size, fd) = (self.appnums[local_rank], self.sessions.len(), self.status_fd);
+        let reply = format!("{} appnum={appnum} status_fd={fd} slot={local_rank} slots={local_size}", self.welcome);
+        self.reply(local_rank, &reply);
     }
 
-    fn put(&mut self, slot: usize, text: &str, line: &Line<'_>) {
+    fn put(&mut self, local_rank: usize, text: &str, line: &Line<'_>) {
         let (key, value) = (line.get("key").unwrap_or(""), wire::tail(text, "value").unwrap_or(""));
         if key.is_empty() || key.len() > wire::KEY_MAX || value.len() > wire::VALUE_MAX {
-            return self.reply(slot, "cmd=put_result rc=-1 msg=key_or_value_too_long");
+            return self.reply(local_rank, "cmd=put_result rc=-1 msg=key_or_value_too_long");
         }
         // The same key may be put many times before it travels.
         if self.values.len() >= KEYS_MAX || self.puts.len() >= KEYS_MAX {
-            return self.reply(slot, "cmd=put_result rc=-1 msg=too_many_keys");
+            return self.reply(local_rank, "cmd=put_result rc=-1 msg=too_many_keys");
         }
         self.values.insert(key.to_string(), value.to_string());
         self.puts.push((key.to_string(), value.to_string()));
-        self.reply(slot, "cmd=put_result rc=0 msg=success");
+        self.reply(local_rank, "cmd=put_result rc=0 msg=success");
     }
 
-    fn get(&mut self, slot: usize, line: &Line<'_>) {
+    fn get(&mut self, local_rank: usize, line: &Line<'_>) {
         let reply = match line.get("key").and_then(|key| self.values.get(key)) {
             Some(value) => format!("cmd=get_result rc=0 msg=success value={value}"),
             None => "cmd=get_result rc=-1 msg=key_not_found value=unknown".to_string(),
         };
-        self.reply(slot, &reply);
+        self.reply(local_rank, &reply);
     }
 
-    fn get_by_index(&mut self, slot: usize, line: &Line<'_>) {
+    fn get_by_index(&mut self, local_rank: usize, line: &Line<'_>) {
         let found =
             line.number::<usize>("idx").and_then(|index| self.values.iter().nth(index).map(|pair| (index, pair)));
         let reply = match found {
@@ -235,20 +238,20 @@ impl Server {
             }
             None => "cmd=getbyidx_results rc=-2 reason=no_more_keyvals".to_string(),
         };
-        self.reply(slot, &reply);
+        self.reply(local_rank, &reply);
     }
 
-    fn exchange(&mut self, slot: usize, line: &Line<'_>) {
+    fn exchange(&mut self, local_rank: usize, line: &Line<'_>) {
         let card = line.get("value").unwrap_or("");
         if card.len() > wire::CARD_MAX {
-            return self.violation(slot, format!("a card of {} bytes", card.len()));
+            return self.violation(local_rank, format!("a card of {} bytes", card.len()));
         }
-        self.arrive(slot, true, card.to_string());
+        self.arrive(local_rank, true, card.to_string());
     }
 
     /// A rank waits for the others. When it is the last one of this host, the whole host has arrived.
-    fn arrive(&mut self, slot: usize, exchange: bool, card: String) {
-        let session = &mut self.sessions[slot];
+    fn arrive(&mut self, local_rank: usize, exchange: bool, card: String) {
+        let session = &mut self.sessions[local_rank];
         session.phase = Phase::Waiting;
         session.exchange = exchange;
         session.card = card;
@@ -275,58 +278,58 @@ impl Server {
         } else {
             b"cmd=barrier_out rc=0\n"[..].into()
         };
-        for (slot, session) in self.sessions.iter_mut().enumerate() {
+        for (local_rank, session) in self.sessions.iter_mut().enumerate() {
             if session.phase == Phase::Waiting {
                 session.phase = Phase::Joined;
-                self.actions.push_back(Action::Reply { slot, bytes: Rc::clone(&bytes) });
+                self.actions.push_back(Action::Reply { local_rank, bytes: Rc::clone(&bytes) });
             }
         }
     }
 
-    fn stats(&mut self, slot: usize, line: &Line<'_>) {
+    fn stats(&mut self, local_rank: usize, line: &Line<'_>) {
         match line.number::<usize>("bytes") {
-            Some(0) => self.reply(slot, "cmd=weft_stats_result rc=0"),
-            Some(bytes) if bytes <= wire::STATS_MAX => self.sessions[slot].body = bytes,
-            _ => self.violation(slot, "statistics without end".into()),
+            Some(0) => self.reply(local_rank, "cmd=weft_stats_result rc=0"),
+            Some(bytes) if bytes <= wire::STATS_MAX => self.sessions[local_rank].body = bytes,
+            _ => self.violation(local_rank, "statistics without end".into()),
         }
     }
 
-    fn name(&mut self, slot: usize, line: &Line<'_>) {
+    fn name(&mut self, local_rank: usize, line: &Line<'_>) {
         let text = |key| line.get(key).map(str::to_string).filter(|text| !text.is_empty());
         let request = match (line.command(), text("service"), text("port")) {
             ("publish_name", Some(service), Some(port)) => NameRequest::Publish { service, port },
             ("lookup_name", Some(service), _) => NameRequest::Lookup { service },
             ("unpublish_name", Some(service), _) => NameRequest::Unpublish { service },
-            _ => return self.violation(slot, "a name request without a name".into()),
+            _ => return self.violation(local_rank, "a name request without a name".into()),
         };
-        self.actions.push_back(Action::Name { slot, request });
+        self.actions.push_back(Action::Name { local_rank, request });
     }
 
-    /// The name service has answered the rank in `slot`, which asked `command`.
-    pub(crate) fn handle_name(&mut self, slot: usize, command: &str, answer: &Result<String, String>) {
+    /// The name service has answered the rank `local_rank`, which asked `command`.
+    pub(crate) fn handle_name(&mut self, local_rank: usize, command: &str, answer: &Result<String, String>) {
         let reply = match answer {
             Ok(port) if port.is_empty() => format!("cmd={command}_result info=ok rc=0 msg=success"),
             Ok(port) => format!("cmd={command}_result info=ok rc=0 port={port}"),
             Err(reason) => format!("cmd={command}_result info=fail rc=-1 msg={}", reason.replace(' ', "_")),
         };
-        self.reply(slot, &reply);
+        self.reply(local_rank, &reply);
     }
 
-    fn abort(&mut self, slot: usize, text: &str, line: &Line<'_>) {
+    fn abort(&mut self, local_rank: usize, text: &str, line: &Line<'_>) {
         let code = line.number("exitcode").unwrap_or(1);
         let message = line.get("escaped").and_then(wire::unescape);
         let message = message.or_else(|| wire::tail(text, "message").map(str::to_string)).unwrap_or_default();
         let message = message.chars().take(MESSAGE_MAX).collect();
-        self.actions.push_back(Action::Abort { slot, code, message });
+        self.actions.push_back(Action::Abort { local_rank, code, message });
     }
 
-    fn violation(&mut self, slot: usize, text: String) {
-        self.actions.push_back(Action::Violation { slot, text });
+    fn violation(&mut self, local_rank: usize, text: String) {
+        self.actions.push_back(Action::Violation { local_rank, text });
     }
 
-    fn reply(&mut self, slot: usize, line: &str) {
+    fn reply(&mut self, local_rank: usize, line: &str) {
         let bytes = format!("{line}\n").into_bytes().into();
-        self.actions.push_back(Action::Reply { slot, bytes });
+        self.actions.push_back(Action::Reply { local_rank, bytes });
     }
 }
 

@@ -32,14 +32,16 @@ fn server(ranks: &[u32]) -> Server {
     Server::new(&plan, 9)
 }
 
-fn say(server: &mut Server, slot: usize, line: &str) -> Vec<Action> {
-    server.handle_bytes(slot, format!("{line}\n").as_bytes());
+fn say(server: &mut Server, local_rank: usize, line: &str) -> Vec<Action> {
+    server.handle_bytes(local_rank, format!("{line}\n").as_bytes());
     std::iter::from_fn(|| server.poll_action()).collect()
 }
 
-fn ask(server: &mut Server, slot: usize, line: &str) -> String {
-    match &say(server, slot, line)[..] {
-        [Action::Reply { slot: to, bytes }] if *to == slot => String::from_utf8(bytes.to_vec()).expect("text"),
+fn ask(server: &mut Server, local_rank: usize, line: &str) -> String {
+    match &say(server, local_rank, line)[..] {
+        [Action::Reply { local_rank: to, bytes }] if *to == local_rank => {
+            String::from_utf8(bytes.to_vec()).expect("text")
+        }
         other => panic!("{line} was answered with {other:?}"),
     }
 }
@@ -84,9 +86,9 @@ fn an_exchange_comes_back_in_order_of_ranks() {
     assert_eq!(say(&mut server, 0, "cmd=weft_exchange value=one"), [Action::Gathered { exchange: true, gathered }]);
     let cards = [(3, "three"), (0, "zero"), (1, "one"), (2, "")].map(|(rank, card)| (rank, card.to_string()));
     server.handle_gathered(Gathered { puts: vec![], cards: cards.to_vec() });
-    for slot in 0..2 {
+    for local_rank in 0..2 {
         let bytes: Rc<[u8]> = b"cmd=weft_exchanged rc=0 bytes=16\nzero\none\n\nthree\n"[..].into();
-        assert_eq!(server.poll_action(), Some(Action::Reply { slot, bytes }));
+        assert_eq!(server.poll_action(), Some(Action::Reply { local_rank, bytes }));
     }
 }
 
@@ -94,7 +96,7 @@ fn an_exchange_comes_back_in_order_of_ranks() {
 fn a_barrier_and_an_exchange_do_not_meet() {
     let mut server = server(&[0, 1]);
     assert_eq!(say(&mut server, 0, "cmd=barrier_in"), []);
-    assert!(matches!(&say(&mut server, 1, "cmd=weft_exchange value=x")[..], [Action::Violation { slot: 0, .. }]));
+    assert!(matches!(&say(&mut server, 1, "cmd=weft_exchange value=x")[..], [Action::Violation { local_rank: 0, .. }]));
 }
 
 #[test]
@@ -126,7 +128,7 @@ fn spawn_is_refused_and_nonsense_is_reported() {
 #[test]
 fn abort_keeps_its_code_and_its_message() {
     let mut server = server(&[0]);
-    let abort = |code, message: &str| [Action::Abort { slot: 0, code, message: message.into() }];
+    let abort = |code, message: &str| [Action::Abort { local_rank: 0, code, message: message.into() }];
     assert_eq!(say(&mut server, 0, "cmd=abort exitcode=3 message=all went wrong"), abort(3, "all went wrong"));
     assert_eq!(say(&mut server, 0, "cmd=abort exitcode=-1 escaped=a%20b"), abort(-1, "a b"));
     assert_eq!(say(&mut server, 0, "cmd=abort"), abort(1, ""));
@@ -137,11 +139,11 @@ fn names_are_asked_for_and_answered() {
     let mut server = server(&[0]);
     let request = NameRequest::Publish { service: "s".into(), port: "p".into() };
     let actions = say(&mut server, 0, "cmd=publish_name service=s port=p");
-    assert_eq!(actions, [Action::Name { slot: 0, request }]);
+    assert_eq!(actions, [Action::Name { local_rank: 0, request }]);
     server.handle_name(0, "lookup", &Ok("p".into()));
     let bytes: Rc<[u8]> = b"cmd=lookup_result info=ok rc=0 port=p\n"[..].into();
-    assert_eq!(server.poll_action(), Some(Action::Reply { slot: 0, bytes }));
+    assert_eq!(server.poll_action(), Some(Action::Reply { local_rank: 0, bytes }));
     server.handle_name(0, "publish", &Err("name taken".into()));
     let bytes: Rc<[u8]> = b"cmd=publish_result info=fail rc=-1 msg=name_taken\n"[..].into();
-    assert_eq!(server.poll_action(), Some(Action::Reply { slot: 0, bytes }));
+    assert_eq!(server.poll_action(), Some(Action::Reply { local_rank: 0, bytes }));
 }

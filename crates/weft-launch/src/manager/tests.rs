@@ -25,24 +25,26 @@ const NO_DESCRIPTOR: i32 = -1;
 fn serve(streams: Vec<UnixStream>) {
     let mut server = Server::new(&foreign::plan(), NO_DESCRIPTOR);
     let (said, heard) = mpsc::channel();
-    for (slot, stream) in streams.iter().enumerate() {
+    for (local_rank, stream) in streams.iter().enumerate() {
         let (mut stream, said) = (stream.try_clone().expect("a descriptor"), said.clone());
         thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = stream.read(&mut bytes) {
-                said.send((slot, bytes[..count].to_vec())).expect("the server listens until all have gone");
+                said.send((local_rank, bytes[..count].to_vec())).expect("the server listens until all have gone");
             }
         });
     }
     drop(said);
     let mut names: BTreeMap<String, String> = BTreeMap::new();
-    for (slot, bytes) in heard {
-        server.handle_bytes(slot, &bytes);
+    for (local_rank, bytes) in heard {
+        server.handle_bytes(local_rank, &bytes);
         while let Some(action) = server.poll_action() {
             match action {
-                Action::Reply { slot, bytes } => (&streams[slot]).write_all(&bytes).expect("the rank listens"),
+                Action::Reply { local_rank, bytes } => {
+                    (&streams[local_rank]).write_all(&bytes).expect("the rank listens")
+                }
                 Action::Gathered { gathered, .. } => server.handle_gathered(gathered),
-                Action::Name { slot, request } => {
+                Action::Name { local_rank, request } => {
                     let unknown = || "no such name".to_string();
                     let (command, answer) = match request {
                         NameRequest::Publish { service, port } => {
@@ -55,7 +57,7 @@ fn serve(streams: Vec<UnixStream>) {
                             ("unpublish", names.remove(&service).map(|_| String::new()).ok_or_else(unknown))
                         }
                     };
-                    server.handle_name(slot, command, &answer);
+                    server.handle_name(local_rank, command, &answer);
                 }
                 Action::Stats { text } => assert_eq!(text, "0 1 udp 5 100 0\n"),
                 other => panic!("nobody asked for {other:?}"),

@@ -41,13 +41,13 @@ impl Weft {
         talk.job = line.get("kvsname").ok_or_else(|| bad("kvsname"))?.to_string();
         let locals = line.get("locals").and_then(|text| wire::parse_ranks(text, size));
         let board = match (line.number("status_fd"), line.number("slot"), line.number::<usize>("slots")) {
-            (Some(fd), Some(slot), Some(slots)) if slot < slots => {
-                sys::adopt(fd).and_then(|file| Board::map(&file, slots)).ok().map(|board| (board, slot))
+            (Some(fd), Some(entry), Some(entries)) if entry < entries => {
+                sys::adopt(fd).and_then(|file| Board::map(&file, entries)).ok().map(|board| (board, entry))
             }
             _ => None,
         };
-        if let Some((board, slot)) = &board {
-            board.use_slot(*slot);
+        if let Some((board, entry)) = &board {
+            board.use_entry(*entry);
         }
         Ok(Self {
             talk,
@@ -152,8 +152,8 @@ impl ProcessManager for Weft {
 
 impl Observer for Weft {
     fn name_calls(&self, names: &[&str]) {
-        if let Some((board, slot)) = &self.board {
-            board.name_calls(*slot, names);
+        if let Some((board, entry)) = &self.board {
+            board.name_calls(*entry, names);
         }
     }
 

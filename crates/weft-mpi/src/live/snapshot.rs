@@ -4,7 +4,7 @@ use weft_core::flow::Counters;
 use weft_launch::standing::Standing;
 use weft_net::clock;
 
-use super::{CARRIED_AT, GROUP, GROUPS_AT, LAYOUT, LAYOUT_AT, LINKS, PEER, PEERS_AT, SLOT, WORLD_CONTEXT};
+use super::{CARRIED_AT, ENTRY, GROUP, GROUPS_AT, LAYOUT, LAYOUT_AT, LINKS, PEER, PEERS_AT, WORLD_CONTEXT};
 use crate::multicast::{Carried, Scheme};
 
 /// What a page says.
@@ -64,10 +64,10 @@ impl Snapshot {
         let same = words.get(LAYOUT_AT) == Some(&LAYOUT);
         let carried = |word: &u64| Carried::ALL.get(usize::try_from(*word).ok()?);
         let groups = words.get(GROUPS_AT..PEERS_AT).filter(|_| same).unwrap_or_default().chunks_exact(GROUP);
-        let slots = words.get(PEERS_AT..).filter(|_| same).unwrap_or_default().chunks_exact(SLOT);
+        let entries = words.get(PEERS_AT..).filter(|_| same).unwrap_or_default().chunks_exact(ENTRY);
         Ok(Self {
             standing,
-            peers: slots.enumerate().filter_map(|(peer, slot)| Peer::parse(peer as u32, slot)).collect(),
+            peers: entries.enumerate().filter_map(|(peer, entry)| Peer::parse(peer as u32, entry)).collect(),
             carried: words.get(CARRIED_AT).filter(|_| same).and_then(carried).copied().unwrap_or_default(),
             groups: groups.filter_map(Group::parse).collect(),
         })
@@ -98,16 +98,16 @@ impl Group {
 
 impl Peer {
     /// None of one that nothing was sent to or got from.
-    fn parse(peer: u32, slot: &[u64]) -> Option<Self> {
-        let link = LINKS.get(slot[0] as usize).copied().unwrap_or_default();
-        let (counters, gauges) = slot[PEER..].split_at(Counters::NAMES.len());
+    fn parse(peer: u32, entry: &[u64]) -> Option<Self> {
+        let link = LINKS.get(entry[0] as usize).copied().unwrap_or_default();
+        let (counters, gauges) = entry[PEER..].split_at(Counters::NAMES.len());
         let networked = counters.iter().any(|count| *count > 0);
-        (slot[1] > 0 || networked || slot[0] == 4).then(|| Self {
+        (entry[1] > 0 || networked || entry[0] == 4).then(|| Self {
             peer,
             link,
-            messages: slot[1],
-            bytes: slot[2],
-            credit: slot[3],
+            messages: entry[1],
+            bytes: entry[2],
+            credit: entry[3],
             counters: if networked { counters.to_vec() } else { Vec::new() },
             gauges: if networked { gauges.to_vec() } else { Vec::new() },
         })
@@ -123,7 +123,7 @@ mod tests {
         let standing = Standing { rank: 1, size: 2, ..Standing::default() };
         let mut words = standing.words(0);
         words.push(LAYOUT);
-        words.resize(PEERS_AT + 2 * SLOT, 0);
+        words.resize(PEERS_AT + 2 * ENTRY, 0);
         words[PEERS_AT] = 3;
         words[PEERS_AT + 1] = 12;
         words[PEERS_AT + PEER] = 99;

@@ -1,7 +1,7 @@
 //! Targets whose memory is mapped in this process, for calls that need neither the lock of the process nor its engine: an access of a few bytes is over
 //! in less time than the lock takes (decision 0155).
 //!
-//! A window that has such targets has a slot here, if one is free, which says of each whether an epoch lets it be accessed. Whatever a call does not find
+//! A window that has such targets has an entry here, if one is free, which says of each whether an epoch lets it be accessed. Whatever a call does not find
 //! here, or finds to be unusual, it does with the lock, and gets its errors there.
 
 use std::sync::OnceLock;
@@ -14,8 +14,8 @@ use weft_engine::memory::{Exposed, MappedMemory};
 use super::Part;
 use crate::predefined;
 
-/// Windows that have slots at the same time.
-const SLOTS: usize = 64;
+/// Windows that have entries at the same time.
+const ENTRIES: usize = 64;
 /// Processes between the first and the last of a window that are mapped; others are accessed with the lock.
 const SPAN: usize = 256;
 /// One call of so many is made with the lock, so that a program which only makes such calls sees to what arrives.
@@ -26,12 +26,12 @@ const ACCESS: u8 = 1;
 /// It is a passive target: flushes are allowed, too.
 const PASSIVE: u8 = 2;
 
-static TABLE: [OnceLock<Box<Direct>>; SLOTS] = [const { OnceLock::new() }; SLOTS];
+static TABLE: [OnceLock<Box<Direct>>; ENTRIES] = [const { OnceLock::new() }; ENTRIES];
 
-/// The slot of one window.
+/// The entry of one window.
 #[derive(Debug)]
 pub(crate) struct Direct {
-    /// The window's handle; 0: the slot is free.
+    /// The window's handle; 0: the entry is free.
     window: AtomicUsize,
     /// The rank of the first of `targets`.
     first: AtomicU32,
@@ -62,14 +62,14 @@ pub struct Spot {
     pub element: Element,
 }
 
-fn slot(window: usize) -> &'static OnceLock<Box<Direct>> {
-    &TABLE[index_of(window) % SLOTS]
+fn entry(window: usize) -> &'static OnceLock<Box<Direct>> {
+    &TABLE[index_of(window) % ENTRIES]
 }
 
 /// The target, if its epoch lets it be accessed as it is `wanted`, and it is not time for a look.
 #[inline]
 fn find(window: usize, rank: i32, wanted: u8) -> Option<&'static Target> {
-    let direct = slot(window).get()?;
+    let direct = entry(window).get()?;
     if direct.window.load(Ordering::Acquire) != window {
         return None;
     }
@@ -102,10 +102,10 @@ pub fn flush(window: usize, rank: i32) -> bool {
 }
 
 impl Direct {
-    /// Gives a slot to a window of these parts, of which some are mapped, if that is of use and a slot is free.
+    /// Gives an entry to a window of these parts, of which some are mapped, if that is of use and an entry is free.
     pub(crate) fn open(window: usize, parts: &[Part], mapped: &[Option<Exposed>]) -> Option<&'static Self> {
         let first = mapped.iter().position(|mapped| mapped.is_some_and(|mapped| mapped.is_shared()))?;
-        let direct = slot(window).get_or_init(|| {
+        let direct = entry(window).get_or_init(|| {
             Box::new(Self {
                 window: AtomicUsize::new(0),
                 first: AtomicU32::new(0),

@@ -91,8 +91,8 @@ impl World<'_> {
         for place in self.processes[own as usize].looks() {
             for _ in 0..BATCH {
                 let socket = &mut self.processes[own as usize].sockets[place];
-                let Some(slot) = socket.slots.pop_front() else { break };
-                let flight = self.packets.take(slot);
+                let Some(entry) = socket.slots.pop_front() else { break };
+                let flight = self.packets.take(entry);
                 socket.bytes -= flight.bytes.len() as u64;
                 self.handle(own, &flight)?;
                 self.spare.push(flight.bytes);
