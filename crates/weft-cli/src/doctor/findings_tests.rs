@@ -1,6 +1,8 @@
 //! Findings from made-up facts: what each must be called, and that all but "ok" have a cure.
 
+use super::pair::of_pair;
 use super::*;
+use crate::doctor::protocol::{BURST, MULTICAST, MULTICAST_OF_LINK, SHORT_BYTES};
 use crate::info::library::Library;
 use crate::info::machine::{Copying, Directory, Machine};
 

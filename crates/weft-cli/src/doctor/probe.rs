@@ -3,21 +3,21 @@
 //!
 //! A new link of the library needs one implementation of [`Link`] and one line in [`open_all`].
 
+mod links;
+mod multicast;
+
+use super::protocol::{
+    Arrived, BURST, COPIES, MULTICAST, MULTICAST_OF_LINK, OpenedLink, SHORT_BYTES, SentTo, Target, Unanswered,
+};
+use links::{Link, open_all};
+use multicast::{Multicast, NO_MULTICAST, Sockets, join_by_device};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
-
 use weft_mpi::settings::Settings;
-use weft_net::carrier::{Address, Arrival, Carrier, Outcome, receive_packets};
-use weft_net::ethernet::{self, Ethernet};
-use weft_net::fabric::{self, Fabric};
-use weft_net::udp::{self, Card, Udp};
-use weft_net::verbs::{self, VerbsRails};
-use weft_net::xdp;
-
-use super::protocol::{Arrived, LinkPath, MULTICAST, MULTICAST_OF_LINK, OpenedLink, SentTo, Target, Unanswered};
-use super::protocol::{BURST, COPIES, FABRIC, FABRIC_ON, SHORT_BYTES};
+use weft_net::carrier::{Address, Arrival, Outcome, receive_packets};
+use weft_net::udp::{self, Card};
 
 /// What a packet of a doctor begins with; the token, sender and receiver follow.
 const MAGIC: &[u8; 8] = b"weftdoc1";
@@ -42,186 +42,6 @@ const _: () = assert!(HEAD_BYTES <= SHORT_BYTES && SHORT_BYTES <= udp::PACKET_SI
 pub(crate) struct Identity {
     pub(crate) token: u64,
     pub(crate) index: u16,
-}
-
-/// A link, opened.
-pub(crate) trait Link {
-    /// As `WEFT_LINK` says it, and where there are several the interface: what both ends call the same belongs together.
-    fn name(&self) -> &str;
-    /// What peers need to know.
-    fn card(&self) -> String;
-    fn warnings(&self) -> Vec<String>;
-    /// The way to the peer with this card, and where packets go.
-    fn way(&mut self, card: &str) -> Result<(LinkPath, Address), String>;
-    fn carrier(&mut self) -> &mut dyn Carrier;
-    /// Why the machine last refused a packet.
-    fn refusal(&self) -> String;
-    /// Bytes of the longest packet that its device multicasts, or why it does not; none where sockets do that.
-    fn multicast(&mut self) -> Option<Result<usize, String>> {
-        None
-    }
-}
-
-struct UdpLink(Udp);
-
-impl Link for UdpLink {
-    fn name(&self) -> &str {
-        "udp"
-    }
-
-    fn card(&self) -> String {
-        self.0.card().encode()
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        self.0.warnings().to_vec()
-    }
-
-    fn way(&mut self, card: &str) -> Result<(LinkPath, Address), String> {
-        let peer = Card::decode(card).map_err(|error| error.to_string())?;
-        let pair = udp::choose_peer_address(self.0.candidates(), &peer.candidates)?;
-        let way = LinkPath {
-            own: pair.own.ip.to_string(),
-            peer: pair.to.to_string(),
-            own_bytes: usize::from(pair.own.packet_size),
-            peer_bytes: usize::from(pair.peer.packet_size),
-            packet_bytes: pair.packet_size,
-        };
-        Ok((way, pair.to.into()))
-    }
-
-    fn carrier(&mut self) -> &mut dyn Carrier {
-        &mut self.0
-    }
-
-    fn refusal(&self) -> String {
-        self.0.diagnostics().last_refusal.unwrap_or_default()
-    }
-}
-
-struct EthernetLink(Ethernet);
-
-impl Link for EthernetLink {
-    fn name(&self) -> &str {
-        "ethernet"
-    }
-
-    fn card(&self) -> String {
-        self.0.card().encode()
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn way(&mut self, card: &str) -> Result<(LinkPath, Address), String> {
-        let (own, peer) = (self.0.card(), ethernet::Card::decode(card).map_err(|error| error.to_string())?);
-        let way = LinkPath {
-            own: own.address.to_string(),
-            peer: peer.address.to_string(),
-            own_bytes: usize::from(own.packet_size),
-            peer_bytes: usize::from(peer.packet_size),
-            packet_bytes: usize::from(own.packet_size.min(peer.packet_size)),
-        };
-        Ok((way, peer.address.into()))
-    }
-
-    fn carrier(&mut self) -> &mut dyn Carrier {
-        &mut self.0
-    }
-
-    fn refusal(&self) -> String {
-        "the interface takes no frame just now".to_owned()
-    }
-}
-
-struct VerbsLink(VerbsRails);
-
-/// Addresses of rails, that of packets first.
-fn by_rdma<'ways>(ends: impl Iterator<Item = &'ways std::net::SocketAddr>) -> String {
-    let all: Vec<String> = ends.map(ToString::to_string).collect();
-    format!("{} by RDMA", all.join(" and "))
-}
-
-impl Link for VerbsLink {
-    fn name(&self) -> &str {
-        VERBS
-    }
-
-    fn card(&self) -> String {
-        self.0.card().encode()
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        self.0.warning().into_iter().collect()
-    }
-
-    fn way(&mut self, card: &str) -> Result<(LinkPath, Address), String> {
-        let peer = verbs::Card::decode(card).map_err(|error| error.to_string())?;
-        let to = self.0.address_of(&peer, 0).map_err(|error| error.to_string())?;
-        let (own, ways) = (self.0.card(), self.0.paths(&to));
-        let way = LinkPath {
-            own: by_rdma(ways.iter().map(|(own, _)| own)),
-            peer: by_rdma(ways.iter().map(|(_, peer)| peer)),
-            own_bytes: usize::from(own.packet_size),
-            peer_bytes: usize::from(peer.packet_size),
-            packet_bytes: usize::from(own.packet_size.min(peer.packet_size)),
-        };
-        Ok((way, to))
-    }
-
-    fn carrier(&mut self) -> &mut dyn Carrier {
-        &mut self.0
-    }
-
-    fn refusal(&self) -> String {
-        self.0.diagnostics().last_refusal.unwrap_or_default()
-    }
-
-    fn multicast(&mut self) -> Option<Result<usize, String>> {
-        Some(self.0.multicast())
-    }
-}
-
-struct FabricLink {
-    name: String,
-    fabric: Fabric,
-}
-
-impl Link for FabricLink {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn card(&self) -> String {
-        self.fabric.card().encode()
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        self.fabric.warning().into_iter().collect()
-    }
-
-    fn way(&mut self, card: &str) -> Result<(LinkPath, Address), String> {
-        let peer = fabric::Card::decode(card).map_err(|error| error.to_string())?;
-        let to = self.fabric.address_of(&peer).map_err(|error| error.to_string())?;
-        let own = self.fabric.card();
-        let way = LinkPath {
-            own: self.fabric.own_address().to_string(),
-            peer: to.to_string(),
-            own_bytes: usize::from(own.packet_size),
-            peer_bytes: usize::from(peer.packet_size),
-            packet_bytes: usize::from(own.packet_size.min(peer.packet_size)),
-        };
-        Ok((way, to))
-    }
-
-    fn carrier(&mut self) -> &mut dyn Carrier {
-        &mut self.fabric
-    }
-
-    fn refusal(&self) -> String {
-        self.fabric.diagnostics().last_refusal.unwrap_or_default()
-    }
 }
 
 /// The links of one host and what came over them.
@@ -377,57 +197,6 @@ fn unanswered(error: ErrorKind) -> Option<Unanswered> {
     }
 }
 
-/// A link, or why it cannot be used here.
-type Opened = Result<Box<dyn Link>, String>;
-
-fn open_all(settings: &Settings) -> Vec<(String, Opened)> {
-    let mut all = Vec::new();
-    let wanted = udp::Settings { interfaces: settings.interface.clone(), packet_size_max: None };
-    if settings.links.udp {
-        let opened = Udp::bind(&wanted).map(|udp| Box::new(UdpLink(udp)) as Box<dyn Link>);
-        all.push(("udp".to_owned(), opened.map_err(|error| error.to_string())));
-    }
-    if settings.links.fabric {
-        all.extend(open_fabric(settings, &wanted));
-    }
-    if settings.links.verbs {
-        let opened = VerbsRails::open(&weft_mpi::settings::verbs(settings))
-            .map(|verbs| Box::new(VerbsLink(verbs)) as Box<dyn Link>);
-        all.push((VERBS.to_owned(), opened.map_err(|error| error.to_string())));
-    }
-    if settings.links.ethernet {
-        let opened = Ethernet::open(&wanted, None, settings.netd.as_deref());
-        // Where it can be had, its frames are those of the raw link, and no others are tried.
-        let xdp = opened.as_ref().ok().filter(|_| settings.links.xdp).map(xdp::outlook);
-        let opened = opened.map(|link| Box::new(EthernetLink(link)) as Box<dyn Link>);
-        all.push(("ethernet".to_owned(), opened.map_err(|error| error.to_string())));
-        all.extend(xdp.and_then(Result::err).map(|why| ("xdp".to_owned(), Err(why.to_string()))));
-    }
-    all
-}
-
-/// libfabric's best endpoint, for a host that has one; where there are several each of them as well, by what both ends call it ([`super::protocol::FABRIC_ON`]):
-/// programs pair those in a common subnet, and devices without addresses of IP by their order.
-fn open_fabric(settings: &Settings, wanted: &udp::Settings) -> Vec<(String, Opened)> {
-    let settings = weft_mpi::settings::fabric(settings);
-    let link = |name: String, opened: Result<Fabric, weft_net::Error>| {
-        let made = |fabric| Box::new(FabricLink { name: name.clone(), fabric }) as Box<dyn Link>;
-        let opened = opened.map(made).map_err(|error| error.to_string());
-        (name, opened)
-    };
-    let mut all = vec![link(FABRIC.to_owned(), Fabric::open(&settings))];
-    let several = Fabric::open_all(&settings).unwrap_or_default();
-    if several.len() > 1 {
-        let candidates = udp::candidates(wanted).unwrap_or_default();
-        for fabric in several {
-            let on = candidates.iter().find(|candidate| Some(candidate.ip) == fabric.offer().address);
-            let on = on.map_or_else(|| format!("device {}", fabric.rail() + 1), udp::Candidate::subnet);
-            all.push(link(format!("{FABRIC_ON}{on}"), Ok(fabric)));
-        }
-    }
-    all
-}
-
 /// Remembers a packet that has arrived, if it is one of this run.
 fn note(identity: Identity, arrived: &mut BTreeSet<Arrived>, link: &str, bytes: &[u8]) {
     if let Some(from) = sender(identity, bytes).filter(|_| arrived.len() < ARRIVED_MAX) {
@@ -505,99 +274,6 @@ fn sender(identity: Identity, packet: &[u8]) -> Option<u16> {
     let is_whole = rest.iter().enumerate().all(|(at, &byte)| byte == body(HEAD_BYTES + at));
     let is_ours = magic == MAGIC && token == identity.token.to_le_bytes();
     (is_ours && is_whole && from != identity.index && (to == identity.index || to == EVERYBODY)).then_some(from)
-}
-
-/// The link of an RDMA device.
-const VERBS: &str = "verbs";
-const NO_MULTICAST: &str = "there is no multicast socket";
-
-/// How packets go to the run's multicast groups.
-enum Multicast {
-    Sockets(Sockets),
-    /// An RDMA device sends datagrams to a group, which arrive by its link.
-    Device {
-        group: Address,
-        packet_size: usize,
-    },
-}
-
-impl Multicast {
-    fn packet_size(&self) -> usize {
-        match self {
-            Self::Sockets(Sockets { packet_size, .. }) | Self::Device { packet_size, .. } => *packet_size,
-        }
-    }
-
-    fn send(&self, links: &mut [Box<dyn Link>], packet: &[u8], copies: usize) -> Result<(), String> {
-        let group = match self {
-            Self::Sockets(sockets) => return sockets.send(sockets.group, packet, copies),
-            Self::Device { group, .. } => group,
-        };
-        let link = links.iter_mut().find(|link| link.name() == VERBS).ok_or(NO_MULTICAST)?;
-        let deadline = Instant::now() + ROOM_WAIT;
-        let mut left = copies;
-        while left > 0 {
-            match link.carrier().send(group, packet).map_err(|error| error.to_string())? {
-                Outcome::Sent => left -= 1,
-                Outcome::WouldBlock if Instant::now() < deadline => std::thread::sleep(POLL),
-                _ => return Err(link.refusal()),
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Joins the run's group by an RDMA device; none if the link is none.
-fn join_by_device(link: &mut dyn Link, identity: Identity) -> Option<Result<Multicast, String>> {
-    let packet_size = match link.multicast()? {
-        Ok(packet_size) => packet_size,
-        Err(why) => return Some(Err(why)),
-    };
-    let groups = link.carrier().multicast()?;
-    let group = groups.address(identity.token, identity.token);
-    let joined = groups.join(&group, true).map_err(|error| error.to_string());
-    Some(joined.map(|()| Multicast::Device { group, packet_size }))
-}
-
-/// A member of the run's multicast groups.
-struct Sockets {
-    listener: UdpSocket,
-    listener_of_link: UdpSocket,
-    speaker: UdpSocket,
-    group: SocketAddr,
-    of_link: SocketAddr,
-    packet_size: usize,
-}
-
-impl Sockets {
-    /// Groups and port follow from the run's token: one that is administratively scoped, RFC 2365, so that no router passes it on, and one of the link.
-    fn join(own: Ipv4Addr, packet_size: usize, identity: Identity) -> Result<Sockets, String> {
-        let [a, b, c, d, ..] = identity.token.to_le_bytes();
-        let port = 20_000 + u16::from_le_bytes([c, d]) % 12_000;
-        let failed = |what: &str| {
-            let what = what.to_owned();
-            move |error: std::io::Error| format!("{what}: {error}")
-        };
-        let listen = |group: Ipv4Addr| {
-            let listener = UdpSocket::bind((group, port)).map_err(failed("no socket for the group"))?;
-            listener.join_multicast_v4(&group, &own).map_err(failed("the group cannot be joined"))?;
-            listener.set_nonblocking(true).map_err(failed("no socket for the group"))?;
-            Ok::<_, String>((listener, SocketAddr::from((group, port))))
-        };
-        let (listener, group) = listen(Ipv4Addr::new(239, 255, a, b))?;
-        // The upper half of 224.0.0.0/24 has hardly any names (IANA).
-        let (listener_of_link, of_link) = listen(Ipv4Addr::new(224, 0, 0, 0x80 | a & 0x3f))?;
-        // A sender that is bound to an address uses its interface.
-        let speaker = UdpSocket::bind((own, 0)).map_err(failed("no socket to send with"))?;
-        Ok(Sockets { listener, listener_of_link, speaker, group, of_link, packet_size: packet_size.max(SHORT_BYTES) })
-    }
-
-    fn send(&self, to: SocketAddr, packet: &[u8], copies: usize) -> Result<(), String> {
-        for _ in 0..copies {
-            self.speaker.send_to(packet, to).map_err(|error| error.to_string())?;
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

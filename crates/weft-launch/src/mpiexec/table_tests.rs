@@ -1,5 +1,6 @@
 //! Names, suggestions, help and the page of the book.
 
+use super::suggestions::{distance, suggestion};
 use super::*;
 use crate::mpiexec::help;
 

@@ -1,0 +1,244 @@
+//! The links of the library as the doctor sees them: what each tells its peers, which addresses it uses with one, and why it refuses.
+
+use crate::doctor::protocol::{FABRIC, FABRIC_ON, LinkPath};
+use weft_mpi::settings::Settings;
+use weft_net::carrier::{Address, Carrier};
+use weft_net::ethernet::{self, Ethernet};
+use weft_net::fabric::{self, Fabric};
+use weft_net::udp::{self, Card, Udp};
+use weft_net::verbs::{self, VerbsRails};
+use weft_net::xdp;
+
+/// The link of an RDMA device.
+pub(super) const VERBS: &str = "verbs";
+
+/// A link, opened.
+pub(super) trait Link {
+    /// As `WEFT_LINK` says it, and where there are several the interface: what both ends call the same belongs together.
+    fn name(&self) -> &str;
+    /// What peers need to know.
+    fn card(&self) -> String;
+    fn warnings(&self) -> Vec<String>;
+    /// The way to the peer with this card, and where packets go.
+    fn way(&mut self, card: &str) -> Result<(LinkPath, Address), String>;
+    fn carrier(&mut self) -> &mut dyn Carrier;
+    /// Why the machine last refused a packet.
+    fn refusal(&self) -> String;
+    /// Bytes of the longest packet that its device multicasts, or why it does not; none where sockets do that.
+    fn multicast(&mut self) -> Option<Result<usize, String>> {
+        None
+    }
+}
+
+struct UdpLink(Udp);
+
+impl Link for UdpLink {
+    fn name(&self) -> &str {
+        "udp"
+    }
+
+    fn card(&self) -> String {
+        self.0.card().encode()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.0.warnings().to_vec()
+    }
+
+    fn way(&mut self, card: &str) -> Result<(LinkPath, Address), String> {
+        let peer = Card::decode(card).map_err(|error| error.to_string())?;
+        let pair = udp::choose_peer_address(self.0.candidates(), &peer.candidates)?;
+        let way = LinkPath {
+            own: pair.own.ip.to_string(),
+            peer: pair.to.to_string(),
+            own_bytes: usize::from(pair.own.packet_size),
+            peer_bytes: usize::from(pair.peer.packet_size),
+            packet_bytes: pair.packet_size,
+        };
+        Ok((way, pair.to.into()))
+    }
+
+    fn carrier(&mut self) -> &mut dyn Carrier {
+        &mut self.0
+    }
+
+    fn refusal(&self) -> String {
+        self.0.diagnostics().last_refusal.unwrap_or_default()
+    }
+}
+
+struct EthernetLink(Ethernet);
+
+impl Link for EthernetLink {
+    fn name(&self) -> &str {
+        "ethernet"
+    }
+
+    fn card(&self) -> String {
+        self.0.card().encode()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn way(&mut self, card: &str) -> Result<(LinkPath, Address), String> {
+        let (own, peer) = (self.0.card(), ethernet::Card::decode(card).map_err(|error| error.to_string())?);
+        let way = LinkPath {
+            own: own.address.to_string(),
+            peer: peer.address.to_string(),
+            own_bytes: usize::from(own.packet_size),
+            peer_bytes: usize::from(peer.packet_size),
+            packet_bytes: usize::from(own.packet_size.min(peer.packet_size)),
+        };
+        Ok((way, peer.address.into()))
+    }
+
+    fn carrier(&mut self) -> &mut dyn Carrier {
+        &mut self.0
+    }
+
+    fn refusal(&self) -> String {
+        "the interface takes no frame just now".to_owned()
+    }
+}
+
+struct VerbsLink(VerbsRails);
+
+/// Addresses of rails, that of packets first.
+fn by_rdma<'ways>(ends: impl Iterator<Item = &'ways std::net::SocketAddr>) -> String {
+    let all: Vec<String> = ends.map(ToString::to_string).collect();
+    format!("{} by RDMA", all.join(" and "))
+}
+
+impl Link for VerbsLink {
+    fn name(&self) -> &str {
+        VERBS
+    }
+
+    fn card(&self) -> String {
+        self.0.card().encode()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.0.warning().into_iter().collect()
+    }
+
+    fn way(&mut self, card: &str) -> Result<(LinkPath, Address), String> {
+        let peer = verbs::Card::decode(card).map_err(|error| error.to_string())?;
+        let to = self.0.address_of(&peer, 0).map_err(|error| error.to_string())?;
+        let (own, ways) = (self.0.card(), self.0.paths(&to));
+        let way = LinkPath {
+            own: by_rdma(ways.iter().map(|(own, _)| own)),
+            peer: by_rdma(ways.iter().map(|(_, peer)| peer)),
+            own_bytes: usize::from(own.packet_size),
+            peer_bytes: usize::from(peer.packet_size),
+            packet_bytes: usize::from(own.packet_size.min(peer.packet_size)),
+        };
+        Ok((way, to))
+    }
+
+    fn carrier(&mut self) -> &mut dyn Carrier {
+        &mut self.0
+    }
+
+    fn refusal(&self) -> String {
+        self.0.diagnostics().last_refusal.unwrap_or_default()
+    }
+
+    fn multicast(&mut self) -> Option<Result<usize, String>> {
+        Some(self.0.multicast())
+    }
+}
+
+struct FabricLink {
+    name: String,
+    fabric: Fabric,
+}
+
+impl Link for FabricLink {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn card(&self) -> String {
+        self.fabric.card().encode()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.fabric.warning().into_iter().collect()
+    }
+
+    fn way(&mut self, card: &str) -> Result<(LinkPath, Address), String> {
+        let peer = fabric::Card::decode(card).map_err(|error| error.to_string())?;
+        let to = self.fabric.address_of(&peer).map_err(|error| error.to_string())?;
+        let own = self.fabric.card();
+        let way = LinkPath {
+            own: self.fabric.own_address().to_string(),
+            peer: to.to_string(),
+            own_bytes: usize::from(own.packet_size),
+            peer_bytes: usize::from(peer.packet_size),
+            packet_bytes: usize::from(own.packet_size.min(peer.packet_size)),
+        };
+        Ok((way, to))
+    }
+
+    fn carrier(&mut self) -> &mut dyn Carrier {
+        &mut self.fabric
+    }
+
+    fn refusal(&self) -> String {
+        self.fabric.diagnostics().last_refusal.unwrap_or_default()
+    }
+}
+
+/// A link, or why it cannot be used here.
+pub(super) type Opened = Result<Box<dyn Link>, String>;
+
+pub(super) fn open_all(settings: &Settings) -> Vec<(String, Opened)> {
+    let mut all = Vec::new();
+    let wanted = udp::Settings { interfaces: settings.interface.clone(), packet_size_max: None };
+    if settings.links.udp {
+        let opened = Udp::bind(&wanted).map(|udp| Box::new(UdpLink(udp)) as Box<dyn Link>);
+        all.push(("udp".to_owned(), opened.map_err(|error| error.to_string())));
+    }
+    if settings.links.fabric {
+        all.extend(open_fabric(settings, &wanted));
+    }
+    if settings.links.verbs {
+        let opened = VerbsRails::open(&weft_mpi::settings::verbs(settings))
+            .map(|verbs| Box::new(VerbsLink(verbs)) as Box<dyn Link>);
+        all.push((VERBS.to_owned(), opened.map_err(|error| error.to_string())));
+    }
+    if settings.links.ethernet {
+        let opened = Ethernet::open(&wanted, None, settings.netd.as_deref());
+        // Where it can be had, its frames are those of the raw link, and no others are tried.
+        let xdp = opened.as_ref().ok().filter(|_| settings.links.xdp).map(xdp::outlook);
+        let opened = opened.map(|link| Box::new(EthernetLink(link)) as Box<dyn Link>);
+        all.push(("ethernet".to_owned(), opened.map_err(|error| error.to_string())));
+        all.extend(xdp.and_then(Result::err).map(|why| ("xdp".to_owned(), Err(why.to_string()))));
+    }
+    all
+}
+
+/// libfabric's best endpoint, for a host that has one; where there are several each of them as well, by what both ends call it ([`super::protocol::FABRIC_ON`]):
+/// programs pair those in a common subnet, and devices without addresses of IP by their order.
+fn open_fabric(settings: &Settings, wanted: &udp::Settings) -> Vec<(String, Opened)> {
+    let settings = weft_mpi::settings::fabric(settings);
+    let link = |name: String, opened: Result<Fabric, weft_net::Error>| {
+        let made = |fabric| Box::new(FabricLink { name: name.clone(), fabric }) as Box<dyn Link>;
+        let opened = opened.map(made).map_err(|error| error.to_string());
+        (name, opened)
+    };
+    let mut all = vec![link(FABRIC.to_owned(), Fabric::open(&settings))];
+    let several = Fabric::open_all(&settings).unwrap_or_default();
+    if several.len() > 1 {
+        let candidates = udp::candidates(wanted).unwrap_or_default();
+        for fabric in several {
+            let on = candidates.iter().find(|candidate| Some(candidate.ip) == fabric.offer().address);
+            let on = on.map_or_else(|| format!("device {}", fabric.rail() + 1), udp::Candidate::subnet);
+            all.push(link(format!("{FABRIC_ON}{on}"), Ok(fabric)));
+        }
+    }
+    all
+}
