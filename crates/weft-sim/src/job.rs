@@ -4,18 +4,18 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `program`, `draw`, `shrink` | what each thread calls; by chance; made smaller |
-//! | `platform`, `node`, `board`, `network` | the carriers: clock, frames and posted receives of a node, packets |
+//! | `moments`, `platform`, `node`, `network` | clock and turns; the carriers: frames and posted receives of a node, packets |
 //! | `machine`, `construct` | what a job runs on; how engines are put together |
 //! | `process` | threads that call, wait and sleep; each call; what must hold always and at the end |
 //! | `collectives`, `windows` | what they do, and an oracle of what may come of it |
 //! | `shape`, `wild` | what must be where; who may have got what |
 //! | `play` | turns, until everything is over |
 
-mod board;
 mod collectives;
 mod construct;
 mod draw;
 mod machine;
+mod moments;
 mod network;
 mod node;
 mod platform;

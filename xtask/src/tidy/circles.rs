@@ -20,12 +20,6 @@ pub(super) use source::is_for_tests;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 
-/// This file, as findings name it.
-const SELF: &str = "xtask/src/tidy/circles.rs";
-/// Where circles are known and not opened yet: a crate, and the module within which they are, for the whole
-/// crate none. What has none any more must leave the list.
-const LEFT_OUT: &[(&str, Option<&str>)] = &[("weft-sim", Some("job"))];
-
 /// The rooms of one parent: who imports whom, and where.
 #[derive(Default)]
 struct Rooms {
@@ -118,35 +112,21 @@ fn rooms(tree: &Tree) -> BTreeMap<String, Rooms> {
 }
 
 pub(super) fn check(root: &Path, findings: &mut Findings) -> Result<()> {
-    let packages = arrows::packages(root)?;
-    let mut left_out: BTreeSet<_> = LEFT_OUT.iter().copied().collect();
-    for (name, package) in &packages {
+    for (name, package) in &arrows::packages(root)? {
         for start in &package.roots {
-            for (parent, circle) in circles(name, &rooms(&Tree::read(root, start)?)) {
-                let is_left_out = |(left, within): &&(&str, Option<&str>)| {
-                    left == name && within.is_none_or(|within| within == parent)
-                };
-                match LEFT_OUT.iter().find(is_left_out) {
-                    Some(known) => drop(left_out.remove(known)),
-                    None => findings.broken.push(circle),
-                }
-            }
+            findings.broken.extend(circles(name, &rooms(&Tree::read(root, start)?)));
         }
-    }
-    for (name, within) in left_out {
-        let where_ = within.map_or_else(|| name.to_owned(), |within| title(name, within));
-        findings.broken.push(format!("{SELF}: {where_} has no circles any more, and is in LEFT_OUT"));
     }
     Ok(())
 }
 
-/// The shortest circle of each knot, with a place for each import; and the module within which it is.
-fn circles(name: &str, levels: &BTreeMap<String, Rooms>) -> Vec<(String, String)> {
+/// The shortest circle of each knot, with a place for each import.
+fn circles(name: &str, levels: &BTreeMap<String, Rooms>) -> Vec<String> {
     let mut found = Vec::new();
     for (parent, rooms) in levels {
         for knot in rooms.knots() {
             let circle = describe(rooms, &rooms.circle(&knot));
-            found.push((parent.clone(), format!("{}: {circle}", title(name, parent))));
+            found.push(format!("{}: {circle}", title(name, parent)));
         }
     }
     found
@@ -172,8 +152,7 @@ fn line(rooms: &Rooms, from: &str, to: &str) -> String {
     format!("{from} → {to}: {}{more}", sites[0])
 }
 
-/// `--circles CRATE`: the knots of a crate on all levels, whether it is left out or not; with two rooms,
-/// every place where the first imports the second.
+/// `--circles CRATE`: the knots of a crate on all levels; with two rooms, every place where the first imports the second.
 pub(super) fn show(root: &Path, arguments: &[String]) -> Result<()> {
     let (name, pair) = match arguments {
         [name] => (name, None),

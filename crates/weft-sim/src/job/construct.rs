@@ -1,9 +1,10 @@
 //! How the engines of a simulated job are put together: the one place that knows what an engine is made of.
 
 use super::machine::{Machine, members};
+use super::moments::{Clock, Moments};
 use super::network::{Network, address};
 use super::node::{NodeMemory, SharedMemory, SimNode};
-use super::platform::{Clock, Moments, Virtual};
+use super::platform::{Virtual, set_ticks_per_look};
 use super::program::Comm;
 use super::windows::Windows;
 use std::cell::RefCell;
@@ -52,7 +53,7 @@ impl Carriers {
             let members = (0..ranks).filter(|rank| machine.nodes[*rank] == node).collect();
             NodeMemory::new(members, machine.habits, clock.clone(), seed ^ 0x6e6f_6465 ^ node as u64)
         });
-        super::platform::set_ticks_per_look(machine.ticks_per_look);
+        set_ticks_per_look(machine.ticks_per_look);
         Self {
             moments: Moments::new(seed ^ 0x6d6f, machine.turns, machine.contended),
             memory: InProcess::new(),

@@ -3,7 +3,7 @@
 
 mod ordered;
 
-use super::platform::Clock;
+use super::moments::Clock;
 use crate::nuisance::{Flight, Nuisance, Outcome as StageOutcome, Stages};
 use crate::random::Random;
 use std::cmp::Reverse;

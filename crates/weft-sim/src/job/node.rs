@@ -1,8 +1,10 @@
 //! A simulated node: frames in queues between its processes, who sleeps, and the receives that are posted for senders.
 
-use super::board::{Posted, Sharing, Table};
-use super::platform::{Clock, Moments};
+mod posted_receives;
+
+use super::moments::{Clock, Moments};
 use crate::random::Random;
+use posted_receives::{Posted, Sharing, Table};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;

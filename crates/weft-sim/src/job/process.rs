@@ -8,8 +8,8 @@ mod waits;
 mod windows;
 
 use super::construct::{self, Carriers, SimEngine};
+use super::moments::Clock;
 use super::node::SharedMemory;
-use super::platform::Clock;
 use super::program::{Call, Comm, Pace, Program, Step};
 use super::shape::Placed;
 use super::windows::Windows;

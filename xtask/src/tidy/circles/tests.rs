@@ -11,7 +11,7 @@ fn levels(files: &[(&str, &str)]) -> BTreeMap<String, Rooms> {
 
 /// The circles of a crate, as they are told.
 fn told(files: &[(&str, &str)]) -> Vec<String> {
-    circles("crate", &levels(files)).into_iter().map(|(_, circle)| circle).collect()
+    circles("crate", &levels(files))
 }
 
 /// Every import as `parent: from → to`.

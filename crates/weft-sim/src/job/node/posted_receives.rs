@@ -1,8 +1,8 @@
 //! Receives that simulated processes post for their senders: lists, searched from the beginning, as `weft_engine::transport` describes
 //! them. No slots that are used again, no words that are compared: what is right here is so by looking.
 
-use super::node::{NodeMemory, SharedMemory};
-use super::platform::Moments;
+use super::{NodeMemory, SharedMemory};
+use crate::job::moments::Moments;
 use weft_engine::transport::{
     Claim, Cooperation, Ending, Fate, NUMBER_BITS, Offered, Piece, PostedTable, Remainder, Taker, Ticket, Wanted, Wish,
 };
@@ -11,7 +11,7 @@ use weft_engine::transport::{
 const UNIT_BYTES: u64 = 16 << 10;
 
 /// A receive that has been posted.
-pub(super) struct Posted {
+pub(in crate::job) struct Posted {
     /// Its place in the order of posting.
     order: u32,
     /// For whom; the receiver itself: for anybody.
@@ -23,7 +23,7 @@ pub(super) struct Posted {
 }
 
 /// One end of a table.
-pub(super) struct Table {
+pub(in crate::job) struct Table {
     memory: SharedMemory,
     receiver: usize,
     /// The receiver itself: the common table.
@@ -184,7 +184,7 @@ impl PostedTable for Table {
 
 /// A message that two processes copy at the same time.
 #[derive(Default)]
-pub(super) struct Sharing {
+pub(in crate::job) struct Sharing {
     name: u32,
     address: u64,
     length: u64,
@@ -197,7 +197,7 @@ pub(super) struct Sharing {
 }
 
 /// One end of it.
-pub(super) struct Share {
+pub(in crate::job) struct Share {
     memory: SharedMemory,
     receiver: usize,
     sender: usize,
