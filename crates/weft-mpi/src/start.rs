@@ -4,8 +4,8 @@
 //! process of the job has had a session; otherwise it stays, and only says goodbye to the launcher whenever nothing is open: a session
 //! that is opened later finds everything as it was (decision 0117).
 
+mod business_card;
 mod capture;
-mod card;
 mod carriers;
 mod join;
 mod leave;
@@ -32,8 +32,8 @@ use crate::names::SharedNames;
 use crate::process::{self, Phase, Process};
 use crate::settings::Settings;
 use crate::slots::Slots;
-use card::Card;
-pub use card::{card_seeds, reread_card};
+use business_card::BusinessCard;
+pub use business_card::{card_seeds, reread_card};
 use join::{Members, join};
 pub use leave::finalize;
 use links::Opened;
@@ -202,7 +202,7 @@ fn join_node(settings: &Settings, rank: u32, locals: &[u32], names: &SharedNames
 }
 
 /// The host of each process. Those of one host share the name.
-fn hosts(cards: &[Card]) -> Vec<Arc<str>> {
+fn hosts(cards: &[BusinessCard]) -> Vec<Arc<str>> {
     let mut names: HashMap<&str, Arc<str>> = HashMap::new();
     cards.iter().map(|card| names.entry(&card.host).or_insert_with(|| card.host.as_str().into()).clone()).collect()
 }

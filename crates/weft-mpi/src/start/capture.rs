@@ -11,13 +11,13 @@ use crate::engine::{BoxedCarrier, CarrierId, Route};
 use crate::settings::{CAPTURE, CAPTURE_RANK};
 
 /// The file, and both ends of what leads to every peer.
-pub(super) struct Wanted {
+pub(super) struct CaptureFile {
     recorder: SharedRecorder,
     /// By each carrier.
     ends: Vec<Vec<Vec<Ends>>>,
 }
 
-impl Wanted {
+impl CaptureFile {
     /// The capture that the setting's path means for this rank; none without one, or, said, where the file cannot be made.
     pub(super) fn new(path: Option<&str>, rank: u32, paths: &[Route], links: &Opened) -> Option<Self> {
         let path = PathBuf::from(path?.replace(CAPTURE_RANK, &rank.to_string()));

@@ -13,15 +13,15 @@ use crate::settings::Settings;
 /// [`Opened::bulk`]), with the capture and the faults that are asked for. The capture is next to the carrier:
 /// what a fault loses is not in it.
 pub(super) fn carriers(settings: &Settings, host: &raw::Host<'_>, paths: &[Route], links: Opened) -> Result<Carriers> {
-    let capture = capture::Wanted::new(settings.capture.as_deref(), host.rank, paths, &links);
+    let capture = capture::CaptureFile::new(settings.capture.as_deref(), host.rank, paths, &links);
     // Every rank, and every carrier, loses packets of its own choice.
     let rank = u64::from(host.rank);
     let seed = settings.faults.seed.wrapping_add(rank.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let with_faults = |(carrier, place): (BoxedCarrier, u64)| -> BoxedCarrier {
+    let with_faults = |(carrier, index): (BoxedCarrier, u64)| -> BoxedCarrier {
         if settings.faults.is_clean() {
             return carrier;
         }
-        let seed = seed.wrapping_add((place + 1) << 32);
+        let seed = seed.wrapping_add((index + 1) << 32);
         Box::new(Faults::new(carrier, faults::Plan { seed, ..settings.faults }))
     };
     let verbs = links.verbs.map(|link| Box::new(link) as BoxedCarrier);

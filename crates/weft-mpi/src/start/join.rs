@@ -9,7 +9,7 @@ use weft_core::time::Duration;
 use weft_launch::{JobSecret, Load, ProcessManager};
 use weft_net::{node, single_copy};
 
-use super::card::Card;
+use super::business_card::BusinessCard;
 use super::links::{self, Opened};
 use super::{connect, other, processor_name, raw, warn};
 use crate::engine::Engine;
@@ -33,14 +33,14 @@ struct Own {
     settings: Settings,
     /// The links to other nodes; none before it is known that there are any.
     links: Opened,
-    card: Card,
+    card: BusinessCard,
 }
 
 /// The processes of the job, as they describe themselves.
 pub(super) struct Members {
     /// Which of them this one is.
     pub(super) rank: u32,
-    pub(super) cards: Vec<Card>,
+    pub(super) cards: Vec<BusinessCard>,
     /// Those of this node.
     pub(super) locals: Vec<u32>,
     /// Which of them take turns on their processors.
@@ -106,7 +106,7 @@ fn look(manager: &mut dyn ProcessManager) -> Result<Own> {
     }
     let (processors, processor_count) = weft_launch::named_processors();
     let choices = format!("{:?} {:?} {:?}", settings.choices.digest(), settings.multicast, settings.clusters);
-    let card = Card {
+    let card = BusinessCard {
         node: node::identity(settings.node.as_deref(), settings.shm_dir.as_deref()).0,
         pid: std::process::id() as i32,
         host: processor_name(settings.node.as_deref()).replace(|c: char| c == ',' || !c.is_ascii_graphic(), "_"),
@@ -155,21 +155,21 @@ fn exchange(manager: &mut dyn ProcessManager, own: &mut Own) -> Result<Members> 
         warn(rank, &format!("{what}: those that cannot talk over the network, which is slower"));
     }
     let secret = manager.secret().or(cards[0].secret).ok_or_else(|| other("rank 0 gave no secret for the job"))?;
-    let is_local = |member: &Card| member.node == card.node;
+    let is_local = |member: &BusinessCard| member.node == card.node;
     let locals: Vec<u32> = (0..).zip(&cards).filter(|(_, member)| is_local(member)).map(|(rank, _)| rank).collect();
     let crowded = cards.iter().map(|card| is_crowded(card, &cards)).collect();
     let names = SharedNames::new(&secret, locals[0], settings.node.as_deref());
     Ok(Members { rank, cards, locals, crowded, secret, names })
 }
 
-fn exchange_cards(manager: &mut dyn ProcessManager, card: &Card) -> Result<Vec<Card>> {
+fn exchange_cards(manager: &mut dyn ProcessManager, card: &BusinessCard) -> Result<Vec<BusinessCard>> {
     let (rank, own) = (manager.rank(), card.encode());
     let texts = manager.exchange(&own).map_err(|error| other(error.to_string()))?;
     if texts.get(rank as usize) != Some(&own) {
         let what = "another address card than its own back for it: do two programs of this rank talk to the launcher?";
         return Err(other(format!("rank {rank} got {what}")));
     }
-    (0..).zip(&texts).map(|(rank, text)| Card::decode(rank, text).map_err(other)).collect()
+    (0..).zip(&texts).map(|(rank, text)| BusinessCard::decode(rank, text).map_err(other)).collect()
 }
 
 /// Gives the process its engine, and what looks after it.
@@ -202,7 +202,7 @@ fn job(
     interfaces: Vec<String>,
 ) -> Job {
     let Members { rank, cards, crowded, names, .. } = members;
-    let cluster = |card: &Card| settings::cluster_of(&settings.clusters, &card.host);
+    let cluster = |card: &BusinessCard| settings::cluster_of(&settings.clusters, &card.host);
     let clusters = match settings.clusters.is_empty() {
         true => HashMap::new(),
         false => peers.iter().zip(&cards).map(|(peer, card)| (*peer, cluster(card))).collect(),
@@ -246,20 +246,21 @@ fn sign_of_life(peer_timeout: Duration) -> Option<Duration> {
 
 /// Whether the job has more processes than processors where the process of this card runs. Processes that
 /// count as nodes of their own on one machine are counted, too. All processes come to the same answer.
-fn is_crowded(card: &Card, cards: &[Card]) -> bool {
+fn is_crowded(card: &BusinessCard, cards: &[BusinessCard]) -> bool {
     cards.iter().filter(|other| other.processors.0 == card.processors.0).count() > card.processors.1
 }
 
 /// Whether processes that the launcher has on one host, and that opened no links therefore, cannot share
 /// memory: containers. All come to the same answer.
-fn need_links_after_all(cards: &[Card]) -> bool {
-    cards.iter().all(Card::is_unreachable) && cards.iter().any(|card| card.node != cards[0].node)
+fn need_links_after_all(cards: &[BusinessCard]) -> bool {
+    cards.iter().all(BusinessCard::is_unreachable) && cards.iter().any(|card| card.node != cards[0].node)
 }
 
 /// Whether there are ranks beside this one, with the same network and host name, that it shares no memory
 /// with, and it is the first of all.
-fn speaks_for_divided_host(rank: u32, cards: &[Card]) -> bool {
-    let network = |card: &Card| card.addresses.as_ref().and_then(|addresses| Some(addresses.candidates.first()?.host));
+fn speaks_for_divided_host(rank: u32, cards: &[BusinessCard]) -> bool {
+    let network =
+        |card: &BusinessCard| card.addresses.as_ref().and_then(|addresses| Some(addresses.candidates.first()?.host));
     let own = &cards[rank as usize];
     let mut neighbours =
         cards.iter().zip(0..).filter(|(card, _)| network(own).is_some() && network(card) == network(own));

@@ -7,7 +7,7 @@ use weft_core::time::Duration;
 use weft_net::carrier::{Address, Carrier, Placement};
 use weft_net::udp::{self, Pair};
 
-use super::Card;
+use super::BusinessCard;
 use super::links::Opened;
 use crate::engine::{CarrierId, Hop, Remote, Route};
 use crate::settings::Settings;
@@ -46,7 +46,7 @@ pub(super) fn ack_delay(settings: &Settings, take_turns: bool) -> Duration {
 pub(super) fn remote(
     (settings, ack_delay): (&Settings, Duration),
     size: u32,
-    (own, peer): (&Card, &Card),
+    (own, peer): (&BusinessCard, &BusinessCard),
     links: &mut Opened,
     ranks: (u32, u32),
 ) -> Route {
@@ -97,7 +97,7 @@ pub(super) fn remote(
 }
 
 /// The carriers on these pairs of interfaces.
-fn on_rails(own: &Card, peer: &Card, pairs: &[Pair], bulk: CarrierId) -> Vec<Found> {
+fn on_rails(own: &BusinessCard, peer: &BusinessCard, pairs: &[Pair], bulk: CarrierId) -> Vec<Found> {
     let best = pairs.iter().map(Pair::speed).max().unwrap_or(0);
     let mut found = Vec::new();
     for (pair, rail) in pairs.iter().zip(0..) {
@@ -126,7 +126,7 @@ fn decides(pair: &Pair, best: u32) -> bool {
 }
 
 /// libfabric's endpoints, and raw frames beside them where both ends have them.
-fn by_fabric(own: &Card, peer: &Card, links: &mut Opened, first: bool) -> Result<Vec<Found>, String> {
+fn by_fabric(own: &BusinessCard, peer: &BusinessCard, links: &mut Opened, first: bool) -> Result<Vec<Found>, String> {
     if peer.fabric.is_empty() {
         return Err("it has no endpoint of libfabric: WEFT_LINK must name fabric at both ends".into());
     }
@@ -156,7 +156,12 @@ fn by_fabric(own: &Card, peer: &Card, links: &mut Opened, first: bool) -> Result
 }
 
 /// RDMA devices, and raw frames beside them where both ends have them. Faults spare connections, so they keep their promise.
-fn by_verbs(own: &Card, peer: &Card, links: &mut Opened, (rank, other): (u32, u32)) -> Result<Vec<Found>, String> {
+fn by_verbs(
+    own: &BusinessCard,
+    peer: &BusinessCard,
+    links: &mut Opened,
+    (rank, other): (u32, u32),
+) -> Result<Vec<Found>, String> {
     let bulk = links.bulk();
     let missing = || "it has no RDMA device: WEFT_LINK must name verbs at both ends".to_owned();
     let (Some(here), Some(there), Some(verbs)) = (&own.verbs, &peer.verbs, &mut links.verbs) else {
@@ -176,7 +181,7 @@ fn by_verbs(own: &Card, peer: &Card, links: &mut Opened, (rank, other): (u32, u3
     Ok(found)
 }
 
-/// Endpoints of two ends that lead to each other, by their places.
+/// Endpoints of two ends that lead to each other, by their indices.
 #[derive(Debug, PartialEq, Eq)]
 struct FabricPair {
     near: usize,
@@ -189,43 +194,43 @@ struct FabricPair {
 /// Endpoints with addresses of IP are paired as interfaces are: by common subnets; others by their order. What does not lead anywhere is found
 /// out when it is asked. Without a common subnet the best of both are a pair.
 fn fabric_pairs(
-    own: &Card,
-    peer: &Card,
+    own: &BusinessCard,
+    peer: &BusinessCard,
     (candidates, has_ip): (&[udp::Candidate], bool),
     first: bool,
 ) -> Vec<FabricPair> {
     let theirs = peer.addresses.as_ref().map_or(&[][..], |addresses| &addresses.candidates);
     let pairs = udp::pair_rails(candidates, theirs, first).unwrap_or_default();
     let best = pairs.iter().map(Pair::speed).max().unwrap_or(0);
-    let place = |card: &Card, rail| card.fabric.iter().position(|endpoint| endpoint.rail == rail);
+    let index = |card: &BusinessCard, rail| card.fabric.iter().position(|endpoint| endpoint.rail == rail);
     let on_interfaces = pairs.iter().filter_map(|pair| {
         let ends = Ends { own: pair.own.rail, peer: pair.peer.rail };
         let decides = decides(pair, best);
-        Some(FabricPair { near: place(own, ends.own)?, far: place(peer, ends.peer)?, ends: Some(ends), decides })
+        Some(FabricPair { near: index(own, ends.own)?, far: index(peer, ends.peer)?, ends: Some(ends), decides })
     });
     let on_interfaces: Vec<FabricPair> = on_interfaces.collect();
     if !on_interfaces.is_empty() {
         return on_interfaces;
     }
     let count = if has_ip { 1 } else { own.fabric.len().min(peer.fabric.len()).min(RAILS_MAX) };
-    (0..count).map(|place| FabricPair { near: place, far: place, ends: None, decides: true }).collect()
+    (0..count).map(|index| FabricPair { near: index, far: index, ends: None, decides: true }).collect()
 }
 
 /// Raw frames between the best interfaces of both ends, though their addresses do not fit.
-fn raw_only(own: &Card, peer: &Card) -> Vec<Found> {
-    let best = |card: &Card| card.raw.first().map(|raw| raw.rail);
+fn raw_only(own: &BusinessCard, peer: &BusinessCard) -> Vec<Found> {
+    let best = |card: &BusinessCard| card.raw.first().map(|raw| raw.rail);
     let ends = best(own).zip(best(peer)).map(|(own, peer)| Ends { own, peer });
     ends.and_then(|ends| raw(own, peer, 0, ends, true)).into_iter().collect()
 }
 
-fn raw(own: &Card, peer: &Card, rail: u8, ends: Ends, decides: bool) -> Option<Found> {
-    let place = own.raw.iter().position(|raw| raw.rail == ends.own)?;
-    let own = &own.raw[place];
+fn raw(own: &BusinessCard, peer: &BusinessCard, rail: u8, ends: Ends, decides: bool) -> Option<Found> {
+    let index = own.raw.iter().position(|raw| raw.rail == ends.own)?;
+    let own = &own.raw[index];
     // An interface does not hear its own frames, and nobody else has its address.
     let peer = peer.raw.iter().find(|raw| raw.rail == ends.peer && raw.address.mac != own.address.mac)?;
     Some(Found {
         carrier: RailCarrier { role: Role::SmallMessages, rail, ends },
-        hop: Hop { carrier: Opened::frames_on(place), to: Address::from(peer.address) },
+        hop: Hop { carrier: Opened::frames_on(index), to: Address::from(peer.address) },
         packet_size: usize::from(own.packet_size.min(peer.packet_size)),
         window_packets: own.window_packets.min(peer.window_packets),
         decides,
@@ -252,7 +257,7 @@ mod tests {
     }
 
     /// An end of host `host` with interfaces of these speeds and packet sizes, each in a subnet of its own.
-    fn card(host: u8, interfaces: &[(u32, u16)]) -> Card {
+    fn card(host: u8, interfaces: &[(u32, u16)]) -> BusinessCard {
         let candidate = |(rail, &(speed, packet_size)): (usize, &(u32, u16))| Candidate {
             ip: [10, 0, rail as u8, host].into(),
             prefix: 24,
@@ -268,7 +273,7 @@ mod tests {
             ethernet::Card { rail: rail as u8, address, packet_size: packet_size + 22, window_packets: 900 }
         };
         let candidates = interfaces.iter().enumerate().map(candidate).collect();
-        Card {
+        BusinessCard {
             node: host.into(),
             pid: 1,
             host: format!("host {host}"),
@@ -283,8 +288,8 @@ mod tests {
         }
     }
 
-    fn found(near: &Card, far: &Card, first: bool) -> Vec<Found> {
-        let candidates = |card: &Card| card.addresses.clone().unwrap().candidates;
+    fn found(near: &BusinessCard, far: &BusinessCard, first: bool) -> Vec<Found> {
+        let candidates = |card: &BusinessCard| card.addresses.clone().unwrap().candidates;
         let pairs = udp::pair_rails(&candidates(near), &candidates(far), first).unwrap();
         on_rails(near, far, &pairs, CarrierId(near.raw.len() as u8))
     }
@@ -306,7 +311,7 @@ mod tests {
     #[test]
     fn a_rail_that_is_much_slower_does_not_make_packets_small() {
         let (near, far) = (card(1, &[(100_000, 8972), (1_000, 1472)]), card(2, &[(100_000, 8972), (1_000, 1472)]));
-        let sizes = |card: &Card, other| -> Vec<usize> {
+        let sizes = |card: &BusinessCard, other| -> Vec<usize> {
             found(card, other, true).iter().filter(|one| one.decides).map(|one| one.packet_size).collect()
         };
         assert_eq!(sizes(&near, &far), [8994, 8972]);
@@ -325,20 +330,20 @@ mod tests {
             rail,
             address: vec![rail],
         };
-        let with = |host, interfaces, rails: &[u8]| Card {
+        let with = |host, interfaces, rails: &[u8]| BusinessCard {
             fabric: rails.iter().copied().map(endpoint).collect(),
             ..card(host, interfaces)
         };
         // The second host has no endpoint on the second of the three interfaces that both have.
         let (near, far) = (with(1, &[(0, 1472); 3], &[0, 1, 2]), with(2, &[(0, 1472); 3], &[0, 2]));
-        let of = |card: &Card| card.addresses.clone().unwrap().candidates;
+        let of = |card: &BusinessCard| card.addresses.clone().unwrap().candidates;
         let (there, back) =
             (fabric_pairs(&near, &far, (&of(&near), true), true), fabric_pairs(&far, &near, (&of(&far), true), false));
-        let places = |pairs: &[FabricPair]| pairs.iter().map(|pair| (pair.near, pair.far)).collect::<Vec<_>>();
-        assert_eq!((places(&there), places(&back)), (vec![(0, 0), (2, 1)], vec![(0, 0), (1, 2)]));
+        let indices = |pairs: &[FabricPair]| pairs.iter().map(|pair| (pair.near, pair.far)).collect::<Vec<_>>();
+        assert_eq!((indices(&there), indices(&back)), (vec![(0, 0), (2, 1)], vec![(0, 0), (1, 2)]));
         assert!(there.iter().all(|pair| pair.ends.is_some()));
-        assert_eq!(places(&fabric_pairs(&near, &far, (&[], true), true)), [(0, 0)], "no common subnet is known");
-        assert_eq!(places(&fabric_pairs(&near, &far, (&[], false), true)), [(0, 0), (1, 1)]);
+        assert_eq!(indices(&fabric_pairs(&near, &far, (&[], true), true)), [(0, 0)], "no common subnet is known");
+        assert_eq!(indices(&fabric_pairs(&near, &far, (&[], false), true)), [(0, 0), (1, 1)]);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use weft_net::ethernet::{self, Ethernet};
 use weft_net::xdp::{Group, RING_FRAMES, Xdp};
 
-use super::{Card, warn};
+use super::{BusinessCard, warn};
 use crate::engine::BoxedCarrier;
 use crate::settings::Settings;
 
@@ -21,7 +21,7 @@ pub(super) fn cards(settings: &Settings, links: &[Ethernet]) -> Vec<ethernet::Ca
 pub(super) struct Host<'a> {
     pub(super) rank: u32,
     pub(super) locals: &'a [u32],
-    pub(super) cards: &'a [Card],
+    pub(super) cards: &'a [BusinessCard],
     /// Names what they share.
     pub(super) key: String,
 }

@@ -1,4 +1,4 @@
-//! The address card: what a process tells all others of its job of itself, before they can reach it.
+//! The business card: what a process tells all others of its job of itself, before they can reach it.
 
 mod fields;
 
@@ -14,7 +14,7 @@ const ENDPOINTS_MAX: usize = 64;
 
 /// What a process tells all others of itself.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Card {
+pub(super) struct BusinessCard {
     /// Its node, as a number without meaning but equality.
     pub(super) node: u64,
     pub(super) pid: i32,
@@ -38,7 +38,7 @@ pub(super) struct Card {
     pub(super) choices: u64,
 }
 
-impl Card {
+impl BusinessCard {
     /// As it is told.
     pub(super) fn encode(&self) -> String {
         let Self { node, pid, host, secret, addresses, raw, fabric, verbs, appnum, processors, choices } = self;
@@ -112,14 +112,14 @@ fn list<T>(fields: &Fields<'_>, name: &str, read: fn(&str) -> Option<T>) -> Resu
 /// Reads an address card that may be anybody's, for `weft-fuzz`: what can be read is written and read as the
 /// same.
 pub fn reread_card(text: &str) {
-    if let Ok(card) = Card::decode(0, text) {
-        assert_eq!(Card::decode(0, &card.encode()), Ok(card));
+    if let Ok(card) = BusinessCard::decode(0, text) {
+        assert_eq!(BusinessCard::decode(0, &card.encode()), Ok(card));
     }
 }
 
 /// Address cards that are right, for [`reread_card`] to begin with.
 pub fn card_seeds() -> Vec<String> {
-    let read = |text: &str| Card::decode(0, text).map(|card| card.encode());
+    let read = |text: &str| BusinessCard::decode(0, text).map(|card| card.encode());
     let small = "weft-card,node/1:1f,pid/1:77,host/1:h0,processors/1:5.2,choices/1:9";
     let full = "weft-card,node/1:1f,pid/1:77,host/1:h0/n1,processors/1:5.2,choices/1:9,appnum/1:1,\
                 secret/1:00112233445566778899aabbccddeeff,udp/1:00000009.b8.40a000001180001058c00003e8,\
@@ -135,15 +135,15 @@ mod tests {
     #[test]
     fn a_card_comes_back_and_may_have_fields_that_nobody_knows() {
         for text in card_seeds() {
-            let card = Card::decode(3, &text).expect("a card");
+            let card = BusinessCard::decode(3, &text).expect("a card");
             assert_eq!(card.encode(), text);
             let newer = text.replace(",choices/1:", ",colour/1:green,udp/7:far away,choices/1:");
-            assert_eq!(Card::decode(3, &newer), Ok(card));
+            assert_eq!(BusinessCard::decode(3, &newer), Ok(card));
         }
-        let full = Card::decode(3, &card_seeds()[1]).expect("a card");
+        let full = BusinessCard::decode(3, &card_seeds()[1]).expect("a card");
         assert_eq!((full.raw.len(), full.fabric.len(), full.is_unreachable()), (2, 1, false));
         assert!(full.verbs.is_some() && full.addresses.is_some() && full.secret.is_some());
-        assert!(Card::decode(3, &card_seeds()[0]).expect("a card").is_unreachable());
+        assert!(BusinessCard::decode(3, &card_seeds()[0]).expect("a card").is_unreachable());
     }
 
     #[test]
@@ -153,9 +153,9 @@ mod tests {
         for field in fields(full) {
             let (name, _) = field.split_once(':').expect("a field");
             let is_required = small.contains(name);
-            let without = Card::decode(7, &full.replace(&format!(",{field}"), ""));
+            let without = BusinessCard::decode(7, &full.replace(&format!(",{field}"), ""));
             assert_eq!(without.is_err(), is_required, "{name}");
-            let wrong = Card::decode(7, &full.replace(&field, &format!("{name}:\u{e9}?")));
+            let wrong = BusinessCard::decode(7, &full.replace(&field, &format!("{name}:\u{e9}?")));
             for sentence in [without.err(), wrong.err()].into_iter().flatten() {
                 assert!(
                     sentence.starts_with("the address card of rank 7 has ") && sentence.contains(name),
@@ -163,21 +163,21 @@ mod tests {
                 );
                 assert!(!sentence.contains("00112233"), "{sentence}");
             }
-            assert!(Card::decode(7, &full.replace(&field, &format!("{name}:\u{e9}?"))).is_err(), "{name}");
+            assert!(BusinessCard::decode(7, &full.replace(&field, &format!("{name}:\u{e9}?"))).is_err(), "{name}");
         }
-        let with = |from: &str, to: &str| Card::decode(7, &small.replace(from, to)).err();
+        let with = |from: &str, to: &str| BusinessCard::decode(7, &small.replace(from, to)).err();
         for (from, to) in [("pid/1:77", "pid/1:0"), ("pid/1:77", "pid/1:-1"), ("node/1:1f", "node/1:+1f")] {
             assert!(with(from, to).is_some_and(|sentence| sentence.contains("makes no sense")), "{to}");
         }
         let many = format!("{full}{}", "+0.02fe000102ff.ffee.05d6.800".repeat(ENDPOINTS_MAX));
-        assert!(Card::decode(7, &many).is_err());
+        assert!(BusinessCard::decode(7, &many).is_err());
     }
 
     #[test]
     fn the_card_of_an_older_version_is_not_shown() {
         let secret = "00112233445566778899aabbccddeeff";
         for text in [format!("9,1f,77,h0,{secret},-,,,-,-,0,1,0"), format!("weft-card,{secret}"), secret.to_owned()] {
-            let sentence = Card::decode(1, &text).err().unwrap_or_default();
+            let sentence = BusinessCard::decode(1, &text).err().unwrap_or_default();
             assert!(sentence.contains("the same version of Weft") && !sentence.contains(&secret[..8]), "{sentence}");
         }
     }
