@@ -4,6 +4,7 @@
 //! - weft-core builds without std;
 //! - the implementations of MPI's procedures need few promises of their own;
 //! - imports within a crate are without circles, on all levels;
+//! - the parts of the engine do not name the rest of it, which they reach through a link;
 //! - text: no forgotten marks, no stray white space, generated files have their marker;
 //! - decisions have their sections and stand in the index with a status; nobody cites one that does not exist;
 //! - comments name no file that is not there;
@@ -18,6 +19,7 @@ mod core;
 mod decisions;
 mod fields;
 mod mentions;
+mod parts;
 mod promises;
 mod readme;
 mod sections;
@@ -60,6 +62,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     sections::check(&root, &files, &mut findings)?;
     arrows::check(&root, &files, &mut findings)?;
     promises::check(&root, &files, &mut findings)?;
+    parts::check(&root, &files, &mut findings)?;
     circles::check(&root, &mut findings)?;
     core::check(&root, &mut findings)?;
     for remark in &findings.remarks {

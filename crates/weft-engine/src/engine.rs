@@ -2,38 +2,49 @@
 //!
 //! Every peer has one route: it is this process itself, or reached through a ring in shared memory, or by a reliable flow of datagrams.
 //! [`Engine::progress`] takes in what has arrived and sends what is due; it never waits.
+//!
+//! | part | its state | what it does |
+//! |---|---|---|
+//! | [`PointToPoint`] | requests, peers, carriers | messages between two processes |
+//! | [`OneSided`] | [`Windows`] | operations on memory of others |
+//! | [`Multicasts`] | [`Groups`] | messages to all hosts of a communicator |
+//! | [`NodeCollectives`] | slots | collectives of the processes of a node, through memory that they share |
+//!
+//! The others stand on the first, and reach it through a [`Link`] only.
 
 mod awaited;
 mod immediate;
+mod link;
 mod multicast;
 mod network;
 mod outgoing;
 mod placement;
+mod point_to_point;
 mod report;
 mod single_copy;
+mod sleep;
 mod slots;
 mod windows;
 
 use std::collections::VecDeque;
-use std::io;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use weft_core::message::{HEAD_MAX, Head};
-use weft_core::process::{JobId, ProcessName};
-use weft_core::time::Duration;
+use weft_core::process::ProcessName;
+use weft_core::time::{Duration, Instant};
 use weft_core::wire::Secret;
 
-use crate::arguments::CollectiveScope;
-use crate::carriers::{Carriers, Descriptors, Remote};
-use crate::error::Error;
+use crate::carriers::{CarrierId, Carriers};
 use crate::group::PeerId;
-use crate::jobs::{JobKey, Jobs};
-use crate::messages::{self, Messages, Outgoing, PeerAccess};
-use crate::peers::{NewPeer, Peers, Route};
-use crate::protocols::{self, Choices, CostModel, RING_PIECE_BYTES};
-use crate::request::{Cancellation, Send, State};
-use crate::transport::{Frames, Node, Platform, SleepMode, Sleeping};
+use crate::messages::Messages;
+use crate::peers::Peers;
+use crate::protocols::{Choices, CostModel};
+use crate::transport::Platform;
 use crate::windows::Windows;
+use link::Link;
+use multicast::Heard;
+use network::Network;
+use single_copy::SingleCopies;
 
 /// Frames taken from the rings, and datagrams from the network, in one pass.
 const FRAMES_PER_PASS: usize = 64;
@@ -47,10 +58,12 @@ const FLOW_QUEUE_BYTES: usize = 4 << 20;
 const FULL_RING_RETRY_NS: u64 = 50_000;
 
 pub use immediate::Received;
-pub use multicast::{NewGroup, Reviewed, Standing as GroupStanding, TESTS_MAX, Ways};
+pub use multicast::{Groups, Multicasts, NewGroup, Reviewed, Standing as GroupStanding, TESTS_MAX, Ways};
 pub use report::Traffic;
+pub use sleep::{Rests, Sleep, SleepOn};
+pub use slots::NodeCollectives;
 pub(crate) use slots::SlotWait;
-pub use windows::Access;
+pub use windows::{Access, OneSided};
 
 /// What the engine is made of.
 pub struct Parts<P: Platform> {
@@ -78,21 +91,16 @@ pub struct Parts<P: Platform> {
     pub peer_timeout: Duration,
 }
 
-/// The message layer on its carriers.
-pub struct Engine<P: Platform> {
+/// Messages between two processes, on whatever leads from one to the other.
+pub struct PointToPoint<P: Platform> {
     platform: P,
     /// Requests and matching.
     pub messages: Messages,
     /// Everybody who can be reached.
     pub peers: Peers<P>,
     node: Option<P::Node>,
-    single_copy: single_copy::SingleCopies,
-    network: network::Network,
-    slots: slots::Slots,
-    awaited: awaited::Awaited,
-    groups: multicast::Groups,
-    /// Windows of one-sided operations.
-    pub windows: Windows,
+    single_copy: SingleCopies,
+    network: Network,
     /// The eager limit that the user has said, for all routes.
     said_eager_limit: Option<u64>,
     /// Largest message that is sent without asking where the route does not say less, in bytes.
@@ -105,100 +113,90 @@ pub struct Engine<P: Platform> {
     backlog: Vec<PeerId>,
     scratch: Vec<u8>,
     passes: u32,
+    /// More of a message could leave: it was time to look at what has arrived.
+    turn_over: bool,
+    /// Peers that have failed, of which the parts have not heard.
+    failed: Vec<PeerId>,
+}
+
+/// Point-to-point communication, and the parts that stand on it.
+///
+/// Whoever starts operations need not know which part has them: what point-to-point communication offers, the engine
+/// offers (decision 0210).
+pub struct Engine<P: Platform> {
+    point_to_point: PointToPoint<P>,
+    /// Windows of one-sided operations.
+    pub windows: Windows,
+    /// Multicast groups.
+    pub groups: Groups,
+    slots: slots::Slots,
+    awaited: awaited::Awaited,
     /// Whether this process may have been rung.
     doorbell_used: bool,
     rests: Rests,
-    /// More of a message could leave: it was time to look at what has arrived.
-    turn_over: bool,
+}
+
+impl<P: Platform> Deref for Engine<P> {
+    type Target = PointToPoint<P>;
+
+    #[inline(always)]
+    fn deref(&self) -> &PointToPoint<P> {
+        &self.point_to_point
+    }
+}
+
+impl<P: Platform> DerefMut for Engine<P> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut PointToPoint<P> {
+        &mut self.point_to_point
+    }
 }
 
 impl<P: Platform> Engine<P> {
     /// Puts the parts together.
     pub fn new(parts: Parts<P>) -> Self {
-        let frame_max = parts.node.as_ref().map_or(0, |node| (node.frame_max() - HEAD_MAX) as u64);
-        let (streams, cooperative_bytes_min) = (protocols::is_wide(frame_max), parts.costs.cooperative_bytes_min());
-        let peers = Peers::new(parts.name, parts.host, parts.memory, streams, cooperative_bytes_min);
-        let eager_limit = protocols::eager_limit(parts.eager_limit, &parts.costs, u64::MAX);
-        let mut messages = Messages::new();
-        messages.set_unexpected_max(parts.unexpected_bytes);
         Self {
-            platform: parts.platform,
-            messages,
-            peers,
-            node: parts.node,
-            single_copy: single_copy::SingleCopies::default(),
-            network: network::Network::new(parts.carriers, Jobs::new(parts.name, parts.secret)),
+            windows: Windows::default(),
+            groups: Groups::default(),
             slots: slots::Slots::default(),
             awaited: awaited::Awaited::new(parts.peer_timeout),
-            groups: multicast::Groups::default(),
-            windows: Windows::default(),
-            said_eager_limit: parts.eager_limit,
-            eager_limit,
-            choices: Choices::new(parts.costs),
-            frame_max,
-            immediate_max: eager_limit.min(frame_max).min(RING_PIECE_BYTES),
-            myself: VecDeque::new(),
-            backlog: Vec::new(),
-            scratch: Vec::new(),
-            passes: 0,
+            point_to_point: PointToPoint::new(parts),
             doorbell_used: false,
             rests: Rests::default(),
-            turn_over: false,
         }
     }
 
-    /// Adds a peer, which can be talked to from now on.
-    ///
-    /// # Panics
-    /// Its job has not been met, or has no process with its number.
-    pub fn add_peer(&mut self, mut new: NewPeer) -> PeerId {
-        let jobs = &self.network.jobs;
-        let place = jobs.find(new.name.job).and_then(|job| Some((job, jobs.index(job, new.name.number)?)));
-        let (job, index) = place.expect("a process of a job that is known");
-        if let Route::Remote(remote) = &mut new.route {
-            remote.share_settings(self.network.remotes.iter().map(Remote::settings));
-        }
-        let place = if let Route::Shared(place) = new.route { Some(place) } else { None };
-        let (id, remote) = self.peers.add(new, job, index);
-        if let Some(remote) = remote {
-            self.network.remotes.insert(id, remote);
-        }
-        if let Some(place) = place {
-            self.peers.near.note_place(place, id);
-        }
-        id
+    /// One-sided operations.
+    #[inline(always)]
+    pub fn one_sided(&mut self) -> OneSided<'_, P> {
+        OneSided::new(&mut self.windows, Link::new(&mut self.point_to_point))
     }
 
-    /// Meets another job of `size` processes: they can be added as peers from now on. Packets between the two
-    /// jobs are tagged by `secret`, which nobody else knows. The index by which this process knows the
-    /// process number 0 of that job, and so on: each of them is to be told, as its [`NewPeer::own_index`],
-    /// what its own is. All processes of this process's own job are peers already.
-    ///
-    /// # Errors
-    /// The job is known already, has no process, or too many for the packets.
-    pub fn meet_job(&mut self, job: JobId, size: u32, secret: Secret) -> io::Result<u32> {
-        self.network.jobs.meet(job, size, secret, self.peers.own_indices())
+    /// Collectives of the processes of this node through memory that they share.
+    #[inline(always)]
+    pub fn node_collectives(&mut self) -> NodeCollectives<'_, P> {
+        NodeCollectives::new(&mut self.slots, Link::new(&mut self.point_to_point))
     }
 
-    /// Forgets a job that was met. False: one of its processes is still a peer, or the job is not known.
-    pub fn part_from_job(&mut self, job: JobId) -> bool {
-        let Some(key) = self.network.jobs.find(job) else { return false };
-        if key == JobKey::OWN || self.peers.iter().any(|(_, peer)| peer.job() == key) {
-            return false;
-        }
-        self.network.jobs.part(key);
-        true
+    /// The context in which a slot has served last, or serves.
+    pub fn last_context(&self, slot: u32) -> Option<u32> {
+        self.slots.last_context(slot)
     }
 
-    /// The name of a peer; none: it has been removed.
-    pub fn name_of(&self, peer: PeerId) -> Option<ProcessName> {
-        self.peers.get(peer).map(|peer| self.network.jobs.name(peer.job(), peer.number()))
+    /// Whether a slot can serve another communicator: nobody reads what this process has published for the last one.
+    pub fn is_slot_free(&self, slot: u32) -> bool {
+        self.slots.is_free(slot, self.published())
     }
 
-    /// The peer that has this name.
-    pub fn find_process(&self, name: ProcessName) -> Option<PeerId> {
-        let jobs = &self.network.jobs;
-        self.peers.of_index(jobs.index(jobs.find(name.job)?, name.number)?)
+    /// The processes of the node that an operation waits for here, some of them more than once.
+    pub fn awaited_in_slots(&self) -> impl Iterator<Item = PeerId> + '_ {
+        self.slots.awaited_places().filter_map(|place| self.peers.near.places.get(place as usize).copied())
+    }
+
+    /// Messages to all hosts of a communicator at once.
+    pub fn multicasts(&mut self) -> Multicasts<'_, P> {
+        self.tell_failures();
+        Multicasts::new(&mut self.groups, Link::new(&mut self.point_to_point))
     }
 
     /// Removes a peer: what waits for it fails, and nothing leads to it any more. False: messages of it are kept that nobody has received, so
@@ -208,6 +206,7 @@ impl<P: Platform> Engine<P> {
             return false;
         }
         self.peer_failed(peer, "it has left");
+        self.tell_failures();
         self.single_copy.forget_peer(peer);
         self.network.cached.retain(|cached| *cached != peer);
         self.messages.outbox.retain(|(to, _)| *to != peer);
@@ -216,118 +215,6 @@ impl<P: Platform> Engine<P> {
         }
         self.peers.remove(peer);
         true
-    }
-
-    /// Starts the send of the request `handle` (state `Queued`) behind those that wait already.
-    pub fn start_send(&mut self, handle: usize) {
-        let Some(State::Queued(send)) = self.messages.requests.get(handle).map(|request| &request.state) else {
-            return;
-        };
-        let Some(peer) = send.peer else {
-            self.messages.complete(handle);
-            return;
-        };
-        if self.peers.has_failed(peer) {
-            let error = messages::failure(peer, &self.peers);
-            self.messages.fail(handle, error);
-            return;
-        }
-        let (blocking, bytes) = (send.blocking, send.data.len() as usize);
-        self.enqueue(peer, Outgoing::Send { request: handle });
-        self.drain_queues();
-        let state = &self.peers[peer];
-        if !blocking && state.pending.is_empty() && matches!(state.route, Route::Remote(_)) {
-            let state = self.messages.requests.get(handle).map(|request| &request.state);
-            // An announcement is a small message: those of a window of large ones share packets.
-            let announced = matches!(state, Some(State::Announced(_)));
-            self.flush_or_coalesce(peer, HEAD_MAX + if announced { 0 } else { bytes });
-        } else if !self.network.active.is_empty() {
-            self.transmit(self.platform.now());
-        }
-    }
-
-    /// Posts the receive of the request `handle` (state `Posted`).
-    #[inline(always)]
-    pub fn start_receive(&mut self, handle: usize) {
-        let room = self.messages.post(handle, &mut self.peers);
-        // Posting alone brings nothing to send.
-        if room.is_none_or(|room| self.may_be_copied(room)) {
-            self.follow_up(handle, room.is_some());
-        }
-    }
-
-    /// Whether a message of `bytes` bytes may be copied between processes of a node by the kernel. Short ones
-    /// never are, whatever that costs.
-    #[inline(always)]
-    pub fn may_be_copied(&self, bytes: u64) -> bool {
-        bytes > RING_PIECE_BYTES && bytes >= self.choices.single_copy_bytes_min()
-    }
-
-    /// A receive has taken its message, or a large one has been posted.
-    #[inline(never)]
-    fn follow_up(&mut self, handle: usize, is_posted: bool) {
-        if is_posted && self.announce_receive(handle) {
-            // What the sender sent before it could see that is here now.
-            self.poll_node();
-        }
-        self.flush();
-    }
-
-    /// Gives the extracted message `unexpected` to the receive `handle` (state `Posted`, not in the matcher).
-    pub fn claim(&mut self, handle: usize, envelope: weft_core::matching::Envelope, unexpected: usize) {
-        self.messages.claim(handle, envelope, unexpected, &mut self.peers);
-        self.flush();
-    }
-
-    /// Forgets the messages in contexts of which `is_over` holds ([`Messages::discard_contexts`]).
-    pub fn discard_contexts(&mut self, is_over: impl Fn(u32) -> bool) {
-        self.messages.discard_contexts(is_over, &mut self.peers);
-        self.flush();
-    }
-
-    /// This process cannot begin its part of a collective operation for `error`: the others hear of it, because they wait for it (decision 0194).
-    #[cold]
-    pub fn give_up(&mut self, place: &CollectiveScope, error: &Error) {
-        let all = (0..place.group.size()).collect();
-        self.messages.give_up(place, error.cause(), true, all, &self.peers);
-        self.flush();
-    }
-
-    /// Asks for a started operation to be cancelled (MPI-5.0 §3.8.4).
-    pub fn cancel(&mut self, handle: usize) {
-        if !self.withdraw_receive(handle) || self.messages.cancel_receive(handle) {
-            return;
-        }
-        let wire = self.messages.requests.wire(handle);
-        let Some(request) = self.messages.requests.get_mut(handle) else { return };
-        let (peer, context) = match &request.state {
-            State::Queued(Send { peer: Some(peer), .. }) => {
-                let peer = *peer;
-                let waits = |out: &Outgoing| matches!(out, Outgoing::Send { request } if *request == handle);
-                self.peers[peer].pending.retain(|out| !waits(out));
-                request.status.cancelled = true;
-                self.messages.complete(handle);
-                // Others may have waited behind it.
-                self.resume(peer);
-                self.drain_queues();
-                return;
-            }
-            State::Announced(send @ Send { peer: Some(peer), .. }) => (*peer, send.envelope.context),
-            // It has left, but nothing else says when the program may go on: a wait for what is cancelled must not depend on
-            // a receive that may never be posted (MPI-5.0 §3.8.4).
-            State::AwaitingMatch { peer, context } => (*peer, *context),
-            // Other data that has left is not called back: programs look at the status right after MPI_Cancel and take what
-            // it says for final. Cancelling sends is deprecated (MPI-5.0 §3.8.4).
-            _ => return,
-        };
-        if std::mem::replace(&mut request.cancellation, Cancellation::Asked) == Cancellation::Possible {
-            self.enqueue(peer, Outgoing::Control(Head::retract(context, wire)));
-            self.flush();
-        }
-        // What this process asks itself is answered at once: a program that looks at the status now takes what it says for final.
-        while peer == self.peers.own() && self.poll_myself() > 0 {
-            self.flush();
-        }
     }
 
     /// One pass: takes in what has arrived and sends what is due. True once in many passes: it is time to tell how this process stands.
@@ -340,7 +227,7 @@ impl<P: Platform> Engine<P> {
         }
         let arrived = self.poll_node() + self.poll_myself();
         self.progress_single_copies();
-        self.poll_slots();
+        self.node_collectives().progress();
         let look = self.node.is_none()
             || (arrived == 0 && self.passes.is_multiple_of(NETWORK_EVERY))
             || !self.network.active.is_empty()
@@ -350,101 +237,87 @@ impl<P: Platform> Engine<P> {
             // One look at the clock serves the whole pass.
             let now = self.platform.now();
             self.poll_network(now);
-            self.progress_windows();
+            self.one_sided().progress();
             self.messages.look_for_grants(now);
             self.ask_awaited(now);
             self.drain_queues();
             self.transmit(now);
-            self.move_groups(now);
+            self.multicasts().progress(now);
+            self.tell_failures();
         } else {
-            self.progress_windows();
+            self.one_sided().progress();
             self.drain_queues();
         }
         is_check
     }
 
-    /// The next pass looks at the network as well, whatever else it finds.
-    pub fn look_at_network(&mut self) {
-        self.network.must_look = true;
-    }
-
-    /// Whether this process has copied something large, or taken packets in, since this was last asked.
-    pub fn take_advance(&mut self) -> bool {
-        std::mem::take(&mut self.network.packets_arrived) | self.take_copied() | self.owes_a_turn()
-    }
-
-    /// Whether more of a message can leave as soon as it has been looked at what has arrived.
-    fn owes_a_turn(&self) -> bool {
-        self.turn_over && !self.backlog.is_empty()
-    }
-
-    /// Peers of the node that have died or broken their ring.
-    fn check_node(&mut self) {
-        self.look_after_neighbours();
-        while let Some(fault) = self.node.as_mut().and_then(|node| node.poll_fault()) {
-            // What it has sent before is here, and comes before its end.
-            while self.poll_node() > 0 {}
-            self.peer_failed(self.peers.near.places[fault.peer], &fault.reason);
+    /// Takes in what the carriers have, and does what they say they have done.
+    fn poll_network(&mut self, now: Instant) {
+        let all_are_due = self.network.is_every_look_due();
+        for id in self.network.carriers.ids() {
+            if all_are_due || self.network.is_look_cheap(id) {
+                let found = self.receive(id, now);
+                self.network.note_found(id, found);
+            }
         }
     }
 
-    fn poll_node(&mut self) -> usize {
-        let Self { node, messages, peers, .. } = self;
-        let Some(node) = node else { return 0 };
-        node.poll(FRAMES_PER_PASS, |from, frame| {
-            peers.near.note_frame(frame.len());
-            messages.handle_frame(peers.near.places[from], frame, peers);
-        })
+    fn receive(&mut self, id: CarrierId, now: Instant) -> usize {
+        let Self { point_to_point, groups, .. } = self;
+        let (count, broken) = point_to_point.receive(id, now, &mut |stream, packet, secret, messages, peers| {
+            let heard = groups.handle(now, stream, packet, secret, &mut |root, number, frame| {
+                messages.handle_frame_on(root, number, frame, peers);
+            });
+            if heard == Heard::Test {
+                messages.notify();
+            }
+            heard != Heard::Nothing
+        });
+        if self.network.carriers.attributes(id).remote_memory.is_some() {
+            self.take_remote_completions(id);
+        }
+        if let Some(to) = broken {
+            self.connection_broke(&to);
+        }
+        self.tell_failures();
+        count
     }
 
-    fn poll_myself(&mut self) -> usize {
-        let mut frames = 0;
-        while let Some(frame) = self.myself.pop_front() {
-            self.messages.handle_frame(self.peers.own(), &frame, &mut self.peers);
-            frames += 1;
+    /// The carrier says what it has written and read, and is told what peers reach no more.
+    fn take_remote_completions(&mut self, carrier: CarrierId) {
+        while let Some(done) = self.network.carriers.rma(carrier).and_then(|rma| rma.poll_completion()) {
+            if done & placement::OF_A_WINDOW != 0 {
+                self.windows.note_piece(done as u32);
+                self.messages.notify();
+            } else if done & placement::OF_A_STREAM != 0 {
+                self.groups.note_written(done as u32);
+            } else {
+                self.note_placed(done);
+            }
         }
-        frames
-    }
-
-    /// Sends what has become due by what was done just now.
-    #[inline]
-    pub fn flush(&mut self) {
-        if self.backlog.is_empty() && self.messages.outbox.is_empty() && !self.messages.may_grant() {
-            return;
-        }
-        self.drain_queues();
-        if !self.network.active.is_empty() {
-            self.transmit(self.platform.now());
-        }
-    }
-
-    fn peer_failed(&mut self, peer: PeerId, reason: &str) {
-        let reason = match self.network.remotes.get(peer) {
-            Some(remote) => format!("{reason} (at {})", remote.addresses(&self.network.carriers)),
-            None => reason.to_owned(),
-        };
-        self.network.remotes.remove(peer);
-        let state = &mut self.peers[peer];
-        state.pending.clear();
-        state.route = Route::None(reason.clone());
-        self.network.active.retain(|active| *active != peer);
-        self.backlog.retain(|waiting| *waiting != peer);
-        (state.waiting, state.ahead_of_room) = (false, None);
-        self.withdraw_receives_from_anybody(peer);
-        self.messages.peer_failed(peer, &reason, &mut self.peers);
-        // What waits for something that it would have published in a slot, and has no request, finds that out by looking.
-        self.messages.notify();
-        // After the reason is known, which what was multicast fails with.
-        self.leave_failed_peer(peer);
-        self.leave_windows(peer);
-        // Before anybody is told that the memory is the program's again.
         self.deregister_closed();
     }
 
-    /// Says to the processes of this node whether nobody needs this one any more: it may end then, and they do not take it for dead.
-    pub fn say_left(&mut self, left: bool) {
-        if let Some(liveness) = self.node.as_mut().and_then(Node::liveness) {
-            liveness.say_left(left);
+    /// Processes of the node that have died or broken their ring fail.
+    fn check_node(&mut self) {
+        self.look_after_neighbours();
+        self.take_faults();
+        self.tell_failures();
+    }
+
+    /// The parts hear of peers that have failed.
+    #[inline]
+    fn tell_failures(&mut self) {
+        if !self.failed.is_empty() {
+            self.take_failures();
+        }
+    }
+
+    #[cold]
+    fn take_failures(&mut self) {
+        for peer in std::mem::take(&mut self.failed) {
+            self.one_sided().leave_peer(peer);
+            Multicasts::new(&mut self.groups, Link::new(&mut self.point_to_point)).leave_peer(peer);
         }
     }
 
@@ -462,21 +335,16 @@ impl<P: Platform> Engine<P> {
     pub fn has_deadlines(&self) -> bool {
         !self.network.active.is_empty()
             || !self.backlog.is_empty()
-            || self.windows.has_collected
+            || self.windows.has_collected()
             || self.groups.are_active()
             || self.messages.grants.next_timeout().is_some()
-    }
-
-    /// Whether there are peers on other nodes.
-    pub fn has_network(&self) -> bool {
-        !self.network.carriers.is_empty()
     }
 
     /// In how many nanoseconds something is due that nobody wakes us for; `None`: never.
     pub fn due(&self) -> Option<u64> {
         let full = !self.backlog.is_empty() || !self.network.stalled.is_empty();
-        let full = full.then_some(FULL_RING_RETRY_NS).or(self.slots_due());
-        let mut span = full.into_iter().chain(self.windows_due()).min();
+        let full = full.then_some(FULL_RING_RETRY_NS).or(self.slots.due());
+        let mut span = full.into_iter().chain(self.windows.due()).min();
         let grants = self.messages.grants.next_timeout();
         let groups = self.groups.next_timeout().filter(|_| self.network.stalled.is_empty());
         if self.network.active.is_empty() && grants.is_none() && groups.is_none() {
@@ -498,158 +366,13 @@ impl<P: Platform> Engine<P> {
         span
     }
 
-    /// What a thread has to watch so that it can make progress for us: network and doorbell.
-    pub fn watched(&self) -> (Vec<i32>, Option<i32>) {
-        let network = self.network.carriers.descriptors().into_iter().flatten().collect();
-        (network, self.node.as_ref().map(Sleeping::doorbell_fd))
-    }
-
-    /// Whether large messages of the node need a hand of their receiver or sender while the other is inside MPI.
-    #[inline]
-    pub fn node_needs_help(&self) -> bool {
-        self.node.is_some() && !self.peers.near.copies
-    }
-
-    /// A thread of this process watches the network from now on; `false` when something has arrived already.
-    pub fn arm_network_for_thread(&mut self) -> bool {
-        self.network.carriers.prepare_sleep()
-    }
-
-    /// A thread of this process watches the doorbell from now on; `false` when something has arrived already.
-    pub fn arm_for_thread(&mut self) -> bool {
-        self.doorbell_used = true;
-        self.rests.watches += 1;
-        self.node.is_none() || self.arm_node(SleepMode::Thread)
-    }
-
-    /// Says to the node how this process is about to sleep; false when something has arrived, and it must not.
-    fn arm_node(&mut self, rest: SleepMode) -> bool {
-        let Some(node) = &mut self.node else { return false };
-        if !node.arm(rest) {
-            return false;
-        }
-        let is_here = self.has_awaited_slot();
-        if is_here && let Some(node) = &mut self.node {
-            node.disarm();
-        }
-        !is_here
-    }
-
-    /// It does no more.
-    pub fn disarm_for_thread(&mut self) {
-        if let Some(node) = &mut self.node {
-            node.disarm();
-        }
-    }
-
     /// Whether the next pass has something to do, whatever arrives: nobody must sleep.
     pub fn has_work(&self) -> bool {
         self.owes_a_turn()
-            || self.has_news_for_windows()
+            || !self.failed.is_empty()
+            || self.windows.has_news(self.messages.completions())
             || !self.myself.is_empty()
             || !self.messages.outbox.is_empty()
             || self.messages.may_grant()
     }
-
-    /// Gets ready to sleep: what to sleep on, and for how long at most (nanoseconds). `None` when there is something
-    /// to do already.
-    pub fn prepare_sleep(&mut self) -> Option<Sleep<P>> {
-        let sleep = self.try_to_sleep();
-        self.rests.sleeps += u64::from(sleep.is_some());
-        sleep
-    }
-
-    fn try_to_sleep(&mut self) -> Option<Sleep<P>> {
-        if self.has_work() || !self.network.carriers.prepare_sleep() {
-            return None;
-        }
-        let timeout = self.due().into_iter().chain(self.asking_due()).chain(self.neighbours_due()).min();
-        let network = self.network.carriers.descriptors();
-        let Some(node) = &mut self.node else {
-            return Some(Sleep { rest: SleepOn::Descriptors { doorbell: None, network }, timeout });
-        };
-        if !self.network.carriers.is_empty() {
-            let rest = SleepOn::Descriptors { doorbell: Some(node.doorbell_fd()), network };
-            return self.arm_node(SleepMode::Doorbell).then_some(Sleep { rest, timeout });
-        }
-        let rest = SleepOn::Neighbours(node.sleeper());
-        self.arm_node(SleepMode::Futex).then_some(Sleep { rest, timeout })
-    }
-
-    /// How often it has rested so far.
-    pub fn rests(&self) -> Rests {
-        self.rests
-    }
-
-    /// Wakes the thread of this process that sleeps until a neighbour wakes it; `false` when none sleeps like that.
-    pub fn nudge(&mut self) -> bool {
-        let only_neighbours = !self.has_network();
-        match &mut self.node {
-            Some(node) if only_neighbours => {
-                node.nudge();
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// Whether `members` are all on this node, which has fewer processors than processes; the same at all of them.
-    pub fn are_oversubscribed(&self, members: &[PeerId]) -> bool {
-        self.is_oversubscribed() && self.peers.are_near(members)
-    }
-
-    /// Whether this node has fewer processors than processes.
-    #[inline]
-    pub fn is_oversubscribed(&self) -> bool {
-        self.node.as_ref().is_some_and(Sleeping::is_oversubscribed)
-    }
-
-    /// Processes of the node that want a processor, as far as MPI knows.
-    pub fn awake(&self) -> usize {
-        self.node.as_ref().map_or(1, Sleeping::awake)
-    }
-
-    /// After the sleep.
-    pub fn finish_sleep(&mut self) {
-        if let Some(node) = &mut self.node {
-            node.disarm();
-            if !self.network.carriers.is_empty() || self.doorbell_used {
-                node.drain_doorbell();
-            }
-        }
-        self.check_node();
-        // The network is looked at in the very next pass.
-        self.network.must_look = true;
-        self.network.looks = network::Looks::now();
-    }
-}
-
-/// How often this process was about to sleep, or left its neighbours to wake its progress thread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rests {
-    /// Sleeps of calls that waited.
-    pub sleeps: u64,
-    /// Times that neighbours were told to ring for the progress thread.
-    pub watches: u64,
-}
-
-/// How a waiter sleeps.
-pub struct Sleep<P: Platform> {
-    /// On what.
-    pub rest: SleepOn<P>,
-    /// At most so many nanoseconds.
-    pub timeout: Option<u64>,
-}
-
-/// What a waiter sleeps on.
-pub enum SleepOn<P: Platform> {
-    /// Only processes of the node can have something for us.
-    Neighbours(<P::Node as Sleeping>::Sleeper),
-    /// Descriptors that become readable.
-    Descriptors {
-        /// When a process of the node has something for us.
-        doorbell: Option<i32>,
-        /// When a packet is here.
-        network: Descriptors,
-    },
 }

@@ -132,34 +132,35 @@ enum Share {
 /// Does a step that publishes something, or takes what has been published, of an operation that is at `turn`.
 #[inline]
 fn share<P: Platform>(engine: &mut Engine<P>, place: &CollectiveScope, turn: &Turn, run: &Run, number: u32) -> Share {
-    if !engine.is_turn(turn) {
+    let mut collectives = engine.node_collectives();
+    if !collectives.is_turn(turn) {
         return Share::Waits(None);
     }
     let (phase, from) = match run.bound().schedule().step(number) {
         Step::Publish { phase, .. } => {
-            let published = engine.publish(turn, *phase, &run.published(number));
+            let published = collectives.publish(turn, *phase, &run.published(number));
             return if published { Share::Done(None) } else { Share::Waits(None) };
         }
         Step::Expose { phase, .. } => {
-            let exposed = engine.expose(turn, *phase, &run.published(number));
+            let exposed = collectives.expose(turn, *phase, &run.published(number));
             return if exposed { Share::Done(None) } else { Share::Waits(None) };
         }
         Step::Fetch { phase, from, at, of, .. } => {
-            let fetched = engine.fetch_exposed(place, turn, (*phase, *from), (*at, *of), || run.fetched(number));
+            let fetched = collectives.fetch_exposed(place, turn, (*phase, *from), (*at, *of), || run.fetched(number));
             let Some(fetched) = fetched else { return Share::Waits(Some(*from)) };
-            engine.note_published(turn, *from);
+            collectives.note_published(turn, *from);
             return Share::Done(fetched.err());
         }
         Step::Finish { phase } => {
-            engine.finish_phase(turn, *phase);
+            collectives.finish_phase(turn, *phase);
             return Share::Done(None);
         }
         Step::Collect { phase, from, .. } | Step::Combine { phase, from, .. } => (*phase, *from),
         _ => return Share::Done(None),
     };
-    let taken = engine.with_published(turn, phase, from, |bytes| run.take_published(number, bytes));
+    let taken = collectives.with_published(turn, phase, from, |bytes| run.take_published(number, bytes));
     let Some(taken) = taken else { return Share::Waits(Some(from)) };
-    engine.note_published(turn, from);
+    collectives.note_published(turn, from);
     match taken {
         Ok(None) => Share::Done(None),
         Ok(due) => Share::Due(due),
@@ -220,7 +221,7 @@ pub fn run_in_order<P: Platform>(
             looks += 1;
         }
     }
-    engine.finish_turn(&turn, schedule.phases);
+    engine.node_collectives().finish_turn(&turn, schedule.phases);
     failed.map_or(Ok(InOrder::Complete), Err)
 }
 
@@ -322,7 +323,7 @@ impl Cursor {
             Step::Multicast { .. } => {
                 let state = State::Multicasting(self.place.multicast(data));
                 let handle = engine.messages.add(state, self.place.communicator)?;
-                engine.start_multicast(handle);
+                engine.multicasts().start_multicast(handle);
                 handle
             }
             Step::Receive { from, .. } => {
@@ -419,11 +420,11 @@ impl Cursor {
         from: Option<u32>,
     ) -> Result<()> {
         let Some(turn) = self.turn else { return Ok(()) };
-        if let Some(error) = engine.slot_error(&turn) {
+        if let Some(error) = engine.node_collectives().slot_error(&turn) {
             return Err(error);
         }
-        let wait = engine.slot_wait(&turn, phase, from);
-        engine.await_slot(wait);
+        let wait = engine.node_collectives().slot_wait(&turn, phase, from);
+        engine.node_collectives().await_slot(wait);
         self.waiting.push((number, wait));
         Ok(())
     }
@@ -431,7 +432,7 @@ impl Cursor {
     /// Steps that have waited for others of the node may be tried again.
     fn put_back_waiting<P: Platform>(&mut self, engine: &mut Engine<P>) {
         for (number, wait) in self.waiting.drain(..) {
-            engine.forget_slot_wait(wait);
+            engine.node_collectives().forget_slot_wait(wait);
             self.frontier.put_back(number);
         }
     }
@@ -439,7 +440,7 @@ impl Cursor {
     /// Its part is done: those that come after it in its slot may begin.
     fn finish_turn<P: Platform>(&mut self, engine: &mut Engine<P>) {
         if let Some(turn) = self.turn.take() {
-            engine.finish_turn(&turn, self.run.bound().schedule().phases);
+            engine.node_collectives().finish_turn(&turn, self.run.bound().schedule().phases);
         }
     }
 
@@ -517,7 +518,7 @@ impl Cursor {
     pub fn abandon<P: Platform>(mut self, engine: &mut Engine<P>) {
         self.put_back_waiting(engine);
         if let Some(turn) = self.turn {
-            engine.break_slot(&turn);
+            engine.node_collectives().break_slot(&turn);
         }
         for handle in &self.transfers {
             engine.abandon_receive(*handle);
@@ -531,10 +532,9 @@ impl Cursor {
             _ => None,
         });
         // Those of the node may wait for something that this one would have published.
-        let near = self.turn.iter().flat_map(|turn| engine.ranks_in_slot(turn));
+        let near = self.turn.iter().flat_map(|turn| engine.node_collectives().ranks_in_slot(turn));
         let partners: Vec<u32> = partners.chain(near).collect();
-        engine.messages.give_up(&self.place, cause, !is_told, partners, &engine.peers);
-        engine.flush();
+        engine.give_up_for(&self.place, cause, !is_told, partners);
     }
 
     /// The receive that [`Self::go_without_requests`] has given out has failed, or has been given up: what the operation ends with.

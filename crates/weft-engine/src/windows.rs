@@ -36,6 +36,9 @@ pub const LAYOUTS_MAX: usize = 64;
 /// As few batches that leave are looked through for those that have left.
 pub(crate) const LEAVING_MIN: usize = 64;
 
+/// Records of a program that calls MPI no more leave after so many nanoseconds.
+const COLLECTED_DUE_NS: u64 = 50_000;
+
 /// What a process exposes.
 pub enum Exposure {
     /// One run of memory.
@@ -383,6 +386,27 @@ impl Windows {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.open == 0
+    }
+
+    /// In how many nanoseconds records leave that have been collected.
+    pub(crate) fn due(&self) -> Option<u64> {
+        (self.has_collected || !self.unbegun.is_empty()).then_some(COLLECTED_DUE_NS)
+    }
+
+    /// Whether records have been collected that have not left.
+    pub(crate) fn has_collected(&self) -> bool {
+        self.has_collected
+    }
+
+    /// Whether there may be something to do, with so many completions up to now.
+    #[inline]
+    pub(crate) fn has_news(&self, completions: u64) -> bool {
+        !self.is_empty() && (self.has_collected || !self.unbegun.is_empty() || self.seen != completions)
+    }
+
+    /// The carrier has done a piece of what is called so.
+    pub(crate) fn note_piece(&mut self, name: u32) {
+        self.pieces_done.push(name);
     }
 
     /// The window `index`.

@@ -164,7 +164,7 @@ impl Process {
         }
         if let State::Pair { send, receive } = request.state {
             let engine = self.engine()?;
-            engine.messages.abandon(handle, &engine.peers);
+            engine.abandon(handle);
             self.free_request(send)?;
             return self.free_request(receive);
         }
@@ -173,7 +173,7 @@ impl Process {
         }
         if let State::Flush(_) = request.state {
             let engine = self.engine()?;
-            engine.messages.abandon(handle, &engine.peers);
+            engine.abandon(handle);
             return Ok(None);
         }
         request.hold = Hold::Freed;

@@ -119,7 +119,7 @@ impl Live {
         self.page.publish(|put| {
             put(LAYOUT_AT, LAYOUT);
             put(CARRIED_AT, view.carried as u64);
-            let mut groups = engine.groups();
+            let mut groups = engine.groups.standings();
             for at in 0..GROUPS_MAX {
                 let words = groups.next().map_or([0; GROUP], |group| view.group(&group));
                 words.into_iter().enumerate().for_each(|(word, value)| put(GROUPS_AT + at * GROUP + word, value));

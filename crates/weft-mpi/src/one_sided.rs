@@ -131,7 +131,7 @@ fn remove(process: &mut Process, window: usize) {
     if let Some(gone) = process.objects.windows.remove(window) {
         process.objects.release_error_handler(gone.error_handler);
         if let Ok(engine) = process.engine() {
-            engine.close_window(gone.index);
+            engine.one_sided().close_window(gone.index);
         }
         process.remove_communicator(gone.communicator);
         drop(gone.memory);

@@ -364,7 +364,7 @@ impl Process {
             let (objects, engine) = self.parts()?;
             let group = &objects.communicator(communicator)?.addressed;
             let is_member = |peer| group.members.contains(&peer);
-            engine.messages.probed_in_vain(receive.peer, is_member, &mut engine.peers)?;
+            engine.probed_in_vain(receive.peer, is_member)?;
             self.check_not_finalizing(receive.peer)?;
             return Ok(None);
         };

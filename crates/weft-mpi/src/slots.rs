@@ -103,14 +103,14 @@ impl Slots {
     /// All its processes have reserved it: the slot of a communicator of `group`, with this context for collectives.
     pub(crate) fn open(serial: Serial, context: u32, group: &Arc<Group>, engine: &mut Engine) -> Option<u32> {
         let slot = Self::of(serial, engine.slots())?;
-        engine.open_slot(slot, context, group);
+        engine.node_collectives().open_slot(slot, context, group);
         Some(slot)
     }
 
     /// The same for `MPI_COMM_WORLD`.
     pub(crate) fn open_world(context: u32, group: &Arc<Group>, engine: &mut Engine) -> Option<u32> {
         (engine.slots().communicators > 0).then(|| {
-            engine.open_slot(OF_WORLD, context, group);
+            engine.node_collectives().open_slot(OF_WORLD, context, group);
             OF_WORLD
         })
     }
@@ -176,7 +176,7 @@ impl Slots {
         let slot = Self::of_operation(of, engine.slots());
         if let Some(slot) = slot {
             self.taken |= 1 << slot;
-            engine.open_slot(slot, numbers[of] as u32, group);
+            engine.node_collectives().open_slot(slot, numbers[of] as u32, group);
         }
         Agreed::Slot(slot)
     }

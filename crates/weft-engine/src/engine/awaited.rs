@@ -9,7 +9,7 @@
 
 use weft_core::time::{Duration, Instant};
 
-use super::Engine;
+use super::{Engine, PointToPoint};
 use crate::group::PeerId;
 use crate::peers::Route;
 use crate::transport::{Node, Platform};
@@ -58,9 +58,11 @@ impl Awaited {
 impl<P: Platform> Engine<P> {
     /// Looks whether the processes of this node live, when it is time.
     pub(super) fn look_after_neighbours(&mut self) {
-        let Some(node) = &mut self.node else { return };
-        let now = self.platform.now();
-        let next = self.awaited.neighbours.get_or_insert(now + NEIGHBOURS_PERIOD);
+        let Self { point_to_point: PointToPoint { node: Some(node), platform, .. }, awaited, .. } = self else {
+            return;
+        };
+        let now = platform.now();
+        let next = awaited.neighbours.get_or_insert(now + NEIGHBOURS_PERIOD);
         if *next <= now {
             *next = now + NEIGHBOURS_PERIOD;
             if let Some(liveness) = node.liveness() {
@@ -87,7 +89,8 @@ impl<P: Platform> Engine<P> {
             None => return self.awaited.next = Some(now + self.awaited.period),
         }
         self.note_awaited();
-        let Self { awaited, peers, .. } = self;
+        let Self { awaited, point_to_point, .. } = self;
+        let peers = &point_to_point.peers;
         let size = peers.places();
         let turn = (0..size).filter_map(|i| peers.at((awaited.cursor + i) % size));
         let mut to_ask = 0;
@@ -117,7 +120,7 @@ impl<P: Platform> Engine<P> {
 
     /// Finds out who is waited for.
     fn note_awaited(&mut self) {
-        let Self { messages, peers, windows, .. } = self;
+        let Self { point_to_point: PointToPoint { messages, peers, .. }, windows, .. } = self;
         peers.iter_mut().for_each(|(_, peer)| peer.waited_for = false);
         let (mut anybody, mut probed) = (false, false);
         messages.take_awaited(&mut || probed = true, &mut |peer| match peer {
@@ -139,7 +142,7 @@ impl<P: Platform> Engine<P> {
 
     /// Who is waited for no more is asked no more.
     fn forget_others(&mut self) {
-        let Self { awaited, peers, network, .. } = self;
+        let Self { awaited, point_to_point: PointToPoint { peers, network, .. }, .. } = self;
         awaited.watched.retain(|&peer| {
             let Some(stays) = peers.get(peer).map(|peer| peer.waited_for) else { return false };
             let Some(remote) = network.remotes.get_mut(peer) else { return false };

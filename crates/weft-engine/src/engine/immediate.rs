@@ -4,7 +4,7 @@
 use weft_core::matching::Envelope;
 use weft_core::message::{Frame, Head};
 
-use super::{Engine, NETWORK_EVERY, NODE_CHECK_EVERY};
+use super::{NETWORK_EVERY, NODE_CHECK_EVERY, PointToPoint};
 use crate::error::Error;
 use crate::group::PeerId;
 use crate::memory::UserData;
@@ -30,7 +30,7 @@ enum Look {
     Message(Received),
 }
 
-impl<P: Platform> Engine<P> {
+impl<P: Platform> PointToPoint<P> {
     /// Completes `send` at once, if that needs no request; `false` leaves everything as it was.
     #[inline]
     pub fn submit_now(&mut self, send: &Send) -> bool {

@@ -20,13 +20,11 @@ use weft_core::rails::Role;
 use weft_core::time::{Duration, Instant};
 use weft_core::wire::{Key, Secret};
 
-use super::Engine;
-use super::network::{self, Remotes, Stalled};
+use super::link::Link;
 use crate::carriers::{Carriers, Coalescing, Hop};
 use crate::group::{Group as Processes, PeerId};
 use crate::memory::UserData;
-use crate::messages::{self, CREDIT_BYTES, CREDIT_PER_MESSAGE, Messages, Stream};
-use crate::peers::Peers;
+use crate::messages::{CREDIT_BYTES, CREDIT_PER_MESSAGE, Stream};
 use crate::request::{Request, Send, State};
 use crate::transport::{Carrier, MulticastAttributes, Platform};
 use singly::Singly;
@@ -157,9 +155,20 @@ struct Group {
     reviewed: u64,
 }
 
-/// All of them.
+/// What a packet of a stream was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// Of none that this process receives.
+    Nothing,
+    /// One of a stream, which has dealt with it.
+    Packet,
+    /// A test: somebody waits for it.
+    Test,
+}
+
+/// The multicast groups that this process belongs to.
 #[derive(Default)]
-pub(super) struct Groups {
+pub struct Groups {
     groups: Vec<Group>,
     streams: Stream,
     packet: Vec<u8>,
@@ -229,6 +238,79 @@ impl Group {
 }
 
 impl Groups {
+    /// Whether everything that this process has multicast is where it should be.
+    pub fn have_sent_all(&self) -> bool {
+        self.groups.iter().all(Group::has_sent_all)
+    }
+
+    /// Whether nothing is owed to the groups of a context, nor by them.
+    pub fn are_quiet(&self, context: u32) -> bool {
+        self.groups.iter().all(|group| group.context != context || group.is_idle())
+    }
+
+    /// How the groups of a context have done since this was asked last.
+    pub fn review(&mut self, context: u32) -> Reviewed {
+        let mut reviewed = Reviewed { beyond_use: false, used: false };
+        for group in self.groups.iter_mut().filter(|group| group.context == context) {
+            reviewed.beyond_use |= group.goes_straight | group.sender.as_mut().is_some_and(|sender| sender.review());
+            reviewed.beyond_use |=
+                group.receivers.iter_mut().fold(false, |any, (.., receiver)| any | receiver.review());
+            let packets = group.sender.as_ref().map_or(0, |sender| sender.counters().packets);
+            reviewed.used |= std::mem::replace(&mut group.reviewed, packets) != packets;
+        }
+        reviewed
+    }
+
+    /// In which ways a test has arrived.
+    pub fn tests_heard(&self, context: u32) -> Ways<bool> {
+        let of_context = self.groups.iter().filter(|group| group.context == context);
+        let heard = of_context.fold(0, |all, group| all | group.tests);
+        Ways { udp: heard & TESTS_BY_UDP != 0, raw: heard & !TESTS_BY_UDP != 0 }
+    }
+
+    /// How each group stands.
+    pub fn standings(&self) -> impl Iterator<Item = Standing> + '_ {
+        self.groups.iter().map(|group| Standing {
+            context: group.context,
+            members: group.settings.members,
+            scheme: group.settings.scheme,
+            goes_straight: group.goes_straight,
+            counters: group.counters(),
+        })
+    }
+
+    /// What has happened in all groups.
+    pub fn counters(&self) -> Counters {
+        let mut all = self.past;
+        self.groups.iter().for_each(|group| all.add(&group.counters()));
+        all
+    }
+
+    /// A group is used for nothing new because the network carries it no more.
+    pub fn count_given_up(&mut self) {
+        self.given_up += 1;
+    }
+
+    /// Packets of all groups, by what they are: those that this process has sent, and those that it could not use; and groups that were given up.
+    pub fn packets(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let all = self.counters();
+        [
+            ("data", all.packets),
+            ("sent-again-to-all", all.repairs_by_multicast),
+            ("sent-again-to-one", all.repairs_by_unicast),
+            ("probes", all.probes),
+            ("acknowledgements", all.acknowledgements),
+            ("written-acknowledgements", all.written),
+            ("asking", all.negative),
+            ("duplicate", all.duplicates),
+            ("rejected", all.rejected),
+            ("messages-sent-to-each", self.straight),
+            ("groups-given-up", self.given_up),
+        ]
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.groups.is_empty() && self.singly.is_empty()
     }
@@ -263,40 +345,39 @@ impl Groups {
         !self.singly.is_empty() || self.groups.iter().any(|group| !group.is_idle())
     }
 
-    /// A packet that claims to be of `stream` has arrived; false: it is of none that this process receives.
-    pub(super) fn handle<P: Platform>(
+    /// A packet that claims to be of `stream` has arrived. `deliver` gets the frames that it brings: from whom, and
+    /// on which stream.
+    pub(super) fn handle(
         &mut self,
         now: Instant,
         stream: &StreamId,
         bytes: &[u8],
         secret: &Secret,
-        messages: &mut Messages,
-        peers: &mut Peers<P>,
-    ) -> bool {
+        deliver: &mut dyn FnMut(PeerId, Stream, &[u8]),
+    ) -> Heard {
         let streams = self.streams;
-        let Some(group) = self.find(stream) else { return false };
+        let Some(group) = self.find(stream) else { return Heard::Nothing };
         let (Some(&root_member), Some(&root)) =
             (group.members.get(stream.root as usize), group.processes.members.get(stream.root as usize))
         else {
-            return false;
+            return Heard::Nothing;
         };
         if stream.root == group.rank {
-            let Some(sender) = &mut group.sender else { return false };
+            let Some(sender) = &mut group.sender else { return Heard::Nothing };
             sender.handle(now, bytes);
-            return true;
+            return Heard::Packet;
         }
         if root_member == group.own {
             // It has it from the root; some carriers bring it all the same.
-            return true;
+            return Heard::Packet;
         }
         if group.receiving[group.own as usize] != group.rank {
-            return false;
+            return Heard::Nothing;
         }
         if wire::is_test(bytes) {
-            let Ok(Packet { number, .. }) = Packet::open(&group.key, 0, bytes) else { return false };
+            let Ok(Packet { number, .. }) = Packet::open(&group.key, 0, bytes) else { return Heard::Nothing };
             group.tests |= 1 << (number % 32);
-            messages.notify();
-            return true;
+            return Heard::Test;
         }
         let known = group.receivers.iter().position(|(known, ..)| *known == stream.root);
         let at = known.unwrap_or_else(|| {
@@ -306,18 +387,30 @@ impl Groups {
         });
         let (_, number, receiver) = &mut group.receivers[at];
         let number = *number;
-        receiver.handle(now, bytes, &mut |frame| messages.handle_frame_on(root, number, frame, peers));
+        receiver.handle(now, bytes, &mut |frame| deliver(root, number, frame));
         if known.is_none() {
             self.streams += 1;
         }
-        true
+        Heard::Packet
     }
 }
 
-impl<P: Platform> Engine<P> {
+/// Multicast groups, and the link to the rest of the engine.
+pub struct Multicasts<'a, P: Platform> {
+    groups: &'a mut Groups,
+    link: Link<'a, P>,
+}
+
+impl<'a, P: Platform> Multicasts<'a, P> {
+    pub(super) fn new(groups: &'a mut Groups, link: Link<'a, P>) -> Self {
+        Self { groups, link }
+    }
+}
+
+impl<P: Platform> Multicasts<'_, P> {
     /// What the best carrier of each role says of multicast, if it has it still.
     fn multicast_attributes(&mut self) -> Ways<Option<MulticastAttributes>> {
-        let carriers = &mut self.network.carriers;
+        let carriers = self.link.carriers();
         ROLES.map(|role| {
             let id = carriers.of_role(role)?;
             carriers.multicast(id)?;
@@ -340,7 +433,7 @@ impl<P: Platform> Engine<P> {
 
     /// Whether acknowledgements to this process can be written, and those to others.
     pub fn multicast_writes(&mut self) -> bool {
-        let carriers = &mut self.network.carriers;
+        let carriers = self.link.carriers();
         let Some(id) = carriers.of_role(ROLES.udp).filter(|id| carriers.multicast(*id).is_some()) else { return false };
         carriers.attributes(id).remote_memory.is_some_and(|placement| placement.writes)
     }
@@ -355,7 +448,7 @@ impl<P: Platform> Engine<P> {
         let NewGroup { context, generation, processes, members, ways, packet_size, window, scheme, peer_timeout } = new;
         let rank = processes.rank.filter(|rank| (*rank as usize) < members.len());
         let Some(rank) = rank else { return Err(io::ErrorKind::InvalidInput.into()) };
-        if processes.members.iter().any(|member| self.peers.get(*member).is_none_or(|peer| !peer.is_of_own_job())) {
+        if processes.members.iter().any(|member| !self.link.is_of_own_job(*member)) {
             // What is multicast is tagged by the secret of one job.
             return Err(io::ErrorKind::Unsupported.into());
         }
@@ -367,12 +460,12 @@ impl<P: Platform> Engine<P> {
                 return Err(io::ErrorKind::InvalidInput.into());
             }
         }
-        let secret = self.network.jobs.own_secret();
-        let first = self.peers[processes.members[0]].number();
+        let first = self.link.number(processes.members[0]).unwrap_or(0);
+        let secret = self.link.own_secret();
         let key = StreamId { context, first, generation, root: u32::MAX }.key(secret);
         let [job, name] = names(secret, context, first, generation);
         let receives = receiving[members[rank as usize] as usize] == rank;
-        let carriers = &mut self.network.carriers;
+        let carriers = self.link.carriers();
         let mut join = |role: Role, is_asked: bool| {
             let carrier = carriers.of_role(role).filter(|_| is_asked)?;
             let groups = carriers.multicast(carrier)?;
@@ -413,11 +506,12 @@ impl<P: Platform> Engine<P> {
 
     /// The other ways of the groups of a context are not used: they do not reach all.
     pub fn settle_group(&mut self, context: u32, ways: Ways<bool>) {
-        let Self { groups, network, .. } = self;
+        let Self { groups, link } = self;
+        let carriers = link.carriers();
         for group in groups.groups.iter_mut().filter(|group| group.context == context) {
             let mut leave = |hop: &mut Option<Hop>| {
                 if let Some(Hop { carrier, to }) = hop.take()
-                    && let Some(groups) = network.carriers.multicast(carrier)
+                    && let Some(groups) = carriers.multicast(carrier)
                 {
                     groups.leave(&to);
                 }
@@ -429,7 +523,7 @@ impl<P: Platform> Engine<P> {
 
     /// Leaves the groups of a context: what is still owed to them is forgotten.
     pub fn leave_groups(&mut self, context: u32) {
-        let Self { groups: Groups { groups, past, written, .. }, network, peers, .. } = self;
+        let Self { groups: Groups { groups, past, written, .. }, link } = self;
         groups.retain_mut(|group| {
             if group.context != context {
                 return true;
@@ -440,12 +534,10 @@ impl<P: Platform> Engine<P> {
             }
             for (root, stream, _) in &group.receivers {
                 let peer = group.processes.members[*root as usize];
-                if let Some(peer) = peers.get_mut(peer) {
-                    peer.matching.end_stream(*stream);
-                }
+                link.end_stream(peer, *stream);
             }
             for Hop { carrier, to } in group.ways.udp.iter().chain(&group.ways.raw) {
-                if let Some(groups) = network.carriers.multicast(*carrier) {
+                if let Some(groups) = link.carriers().multicast(*carrier) {
                     groups.leave(to);
                 }
             }
@@ -453,32 +545,9 @@ impl<P: Platform> Engine<P> {
         });
     }
 
-    /// Whether everything that this process has multicast is where it should be.
-    pub fn has_multicast_all(&self) -> bool {
-        self.groups.groups.iter().all(Group::has_sent_all)
-    }
-
-    /// Whether nothing is owed to the groups of a context, nor by them.
-    pub fn is_group_quiet(&self, context: u32) -> bool {
-        self.groups.groups.iter().all(|group| group.context != context || group.is_idle())
-    }
-
-    /// How the groups of a context have done since this was asked last.
-    pub fn review_groups(&mut self, context: u32) -> Reviewed {
-        let mut reviewed = Reviewed { beyond_use: false, used: false };
-        for group in self.groups.groups.iter_mut().filter(|group| group.context == context) {
-            reviewed.beyond_use |= group.goes_straight | group.sender.as_mut().is_some_and(|sender| sender.review());
-            reviewed.beyond_use |=
-                group.receivers.iter_mut().fold(false, |any, (.., receiver)| any | receiver.review());
-            let packets = group.sender.as_ref().map_or(0, |sender| sender.counters().packets);
-            reviewed.used |= std::mem::replace(&mut group.reviewed, packets) != packets;
-        }
-        reviewed
-    }
-
     /// Multicasts packets of full length that say nothing, to find out whether they arrive: one in each way that is asked for. `attempt`: below [`TESTS_MAX`].
     pub fn test_group(&mut self, context: u32, attempt: u32, ways: Ways<bool>) {
-        let Self { groups, network, .. } = self;
+        let Self { groups, link } = self;
         let Some(group) = groups.groups.iter_mut().find(|group| group.context == context) else { return };
         let stream = group.stream(group.rank);
         for (way, hop) in
@@ -490,82 +559,30 @@ impl<P: Platform> Engine<P> {
             packet.emit(&stream, &mut groups.packet);
             groups.packet.resize(group.settings.packet_size, 0);
             wire::seal(&group.key, number, &mut groups.packet);
-            if let Some(carrier) = network.carriers.get_mut(carrier) {
+            if let Some(carrier) = link.carriers().get_mut(carrier) {
                 // One that is lost, for whatever reason, is what the test is for.
                 let _ = carrier.send(&to, &groups.packet);
             }
         }
     }
 
-    /// In which ways a test has arrived.
-    pub fn tests_heard(&self, context: u32) -> Ways<bool> {
-        let of_context = self.groups.groups.iter().filter(|group| group.context == context);
-        let heard = of_context.fold(0, |all, group| all | group.tests);
-        Ways { udp: heard & TESTS_BY_UDP != 0, raw: heard & !TESTS_BY_UDP != 0 }
-    }
-
-    /// How each group stands.
-    pub fn groups(&self) -> impl Iterator<Item = Standing> + '_ {
-        self.groups.groups.iter().map(|group| Standing {
-            context: group.context,
-            members: group.settings.members,
-            scheme: group.settings.scheme,
-            goes_straight: group.goes_straight,
-            counters: group.counters(),
-        })
-    }
-
-    /// What has happened in all groups.
-    pub fn multicast_counters(&self) -> Counters {
-        let mut all = self.groups.past;
-        self.groups.groups.iter().for_each(|group| all.add(&group.counters()));
-        all
-    }
-
-    /// A group is used for nothing new because the network carries it no more.
-    pub fn count_given_up(&mut self) {
-        self.groups.given_up += 1;
-    }
-
-    /// Packets of all groups, by what they are: those that this process has sent, and those that it could not use; and groups that were given up.
-    pub fn multicast_packets(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let all = self.multicast_counters();
-        [
-            ("data", all.packets),
-            ("sent-again-to-all", all.repairs_by_multicast),
-            ("sent-again-to-one", all.repairs_by_unicast),
-            ("probes", all.probes),
-            ("acknowledgements", all.acknowledgements),
-            ("written-acknowledgements", all.written),
-            ("asking", all.negative),
-            ("duplicate", all.duplicates),
-            ("rejected", all.rejected),
-            ("messages-sent-to-each", self.groups.straight),
-            ("groups-given-up", self.groups.given_up),
-        ]
-        .into_iter()
-        .filter(|(_, count)| *count > 0)
-    }
-
     /// Multicasts the message of the request `handle` (state `Multicasting`) to the other members of its context's group.
     pub fn start_multicast(&mut self, handle: usize) {
-        let state = self.messages.requests.get(handle).map(|request| &request.state);
-        let Some(State::Multicasting(send)) = state else { return };
-        let context = send.envelope.context;
-        let Self { groups, network, .. } = self;
+        let Self { groups, link } = self;
+        let Some(context) = link.multicasting(handle).map(|send| send.envelope.context) else { return };
         let Some(group) = groups.groups.iter_mut().find(|group| group.context == context) else {
-            return self.messages.fail(
+            return link.fail(
                 handle,
                 crate::error::Error::new(crate::error::ErrorClass::Other, "there is no multicast group"),
             );
         };
         if group.sender.is_none() {
-            let mut sender =
-                Sender::new(group.settings, group.stream(group.rank), group.own, network.jobs.own_secret());
+            let mut sender = Sender::new(group.settings, group.stream(group.rank), group.own, link.own_secret());
             if group.settings.scheme.written {
-                let carrier = network.carriers.of_role(ROLES.udp);
-                group.slots = carrier
-                    .and_then(|carrier| groups.written.open(group.settings.members, carrier, &mut network.carriers));
+                let carriers = link.carriers();
+                let carrier = carriers.of_role(ROLES.udp);
+                group.slots =
+                    carrier.and_then(|carrier| groups.written.open(group.settings.members, carrier, carriers));
             }
             if let Some(slots) = &group.slots {
                 sender.open_slots(slots.target());
@@ -574,9 +591,9 @@ impl<P: Platform> Engine<P> {
         }
         group.queue.push_back(Queued { request: handle, offset: 0 });
         self.push_multicasts();
-        let now = self.platform.now();
-        if self.network.attended && self.coalesces(context, now) {
-            self.network.coalescing = true;
+        let now = self.link.now();
+        if self.link.is_attended() && self.coalesces(context, now) {
+            self.link.note_coalescing();
             return;
         }
         self.transmit_groups(now);
@@ -597,7 +614,7 @@ impl<P: Platform> Engine<P> {
 
     /// Hands what waits to be multicast to the windows, as far as there is room, and completes what all have.
     pub(super) fn push_multicasts(&mut self) {
-        let Self { groups, messages, peers, .. } = self;
+        let Self { groups, link } = self;
         let mut straight = Vec::new();
         for (at, group) in groups.groups.iter_mut().enumerate() {
             group.goes_straight |= group.sender.as_mut().is_some_and(|sender| sender.is_beyond_use());
@@ -612,7 +629,7 @@ impl<P: Platform> Engine<P> {
                     straight.push((at, request));
                     continue;
                 }
-                match push(group, request, offset, messages, peers) {
+                match push(group, request, offset, link) {
                     Pushed::Until(offset) => {
                         if let Some(next) = group.queue.front_mut() {
                             next.offset = offset;
@@ -624,7 +641,7 @@ impl<P: Platform> Engine<P> {
                         if group.settings.scheme.blocking {
                             group.unacknowledged.push_back((request, number));
                         } else {
-                            messages.complete(request);
+                            link.complete(request);
                         }
                     }
                     Pushed::Gone => {
@@ -637,7 +654,7 @@ impl<P: Platform> Engine<P> {
                 group.unacknowledged.front().copied().filter(|(_, number)| *number < acknowledged)
             {
                 group.unacknowledged.pop_front();
-                messages.complete(request);
+                link.complete(request);
             }
         }
         straight.into_iter().for_each(|(at, request)| self.send_to_each(at, request));
@@ -646,20 +663,20 @@ impl<P: Platform> Engine<P> {
 
     /// Sends the message of `request` to each that would receive what the group multicasts.
     fn send_to_each(&mut self, at: usize, request: usize) {
-        let Some(entry) = self.messages.requests.get(request) else { return };
+        let Some(entry) = self.link.request(request) else { return };
         let State::Multicasting(send) = &entry.state else { return };
         let (send, communicator) = (send.clone(), entry.communicator);
         self.groups.straight += 1;
         let receivers: Vec<PeerId> = self.groups.groups[at].receivers().collect();
         let mut sends = Vec::with_capacity(receivers.len());
         for peer in receivers {
-            match self.messages.add(State::Queued(Send { peer: Some(peer), ..send.clone() }), communicator) {
+            match self.link.add(State::Queued(Send { peer: Some(peer), ..send.clone() }), communicator) {
                 Ok(handle) => {
-                    self.start_send(handle);
+                    self.link.start_send(handle);
                     sends.push(handle);
                 }
                 Err(error) => {
-                    self.messages.fail(request, error);
+                    self.link.fail(request, error);
                     break;
                 }
             }
@@ -672,7 +689,7 @@ impl<P: Platform> Engine<P> {
         for at in 0..self.groups.groups.len() {
             let mut place = 0;
             while let Some((request, sends)) = self.groups.groups[at].straight.get(place) {
-                let is_complete = |handle: &usize| self.messages.requests.get(*handle).is_none_or(Request::is_complete);
+                let is_complete = |handle: &usize| self.link.request(*handle).is_none_or(Request::is_complete);
                 let is_wanted = !is_complete(request);
                 if is_wanted && !sends.iter().all(is_complete) {
                     place += 1;
@@ -680,13 +697,13 @@ impl<P: Platform> Engine<P> {
                 }
                 let (request, sends) = self.groups.groups[at].straight.swap_remove(place);
                 if !is_wanted {
-                    sends.into_iter().for_each(|handle| self.abandon_receive(handle));
+                    sends.into_iter().for_each(|handle| self.link.give_up(handle));
                     continue;
                 }
-                let errors = sends.into_iter().filter_map(|handle| self.messages.take_error(handle));
+                let errors = sends.into_iter().filter_map(|handle| self.link.take_error(handle));
                 match errors.last() {
-                    Some(error) => self.messages.fail(request, error),
-                    None => self.messages.complete(request),
+                    Some(error) => self.link.fail(request, error),
+                    None => self.link.complete(request),
                 }
             }
         }
@@ -695,7 +712,7 @@ impl<P: Platform> Engine<P> {
     /// Sends what the streams of all groups have for others.
     pub(super) fn transmit_groups(&mut self, now: Instant) {
         let mut silent = None;
-        let Self { groups: Groups { groups, packet, train, singly, written, .. }, network, .. } = self;
+        let Self { groups: Groups { groups, packet, train, singly, written, .. }, link } = self;
         written.begin();
         for group in groups {
             let mut sent = 0;
@@ -703,7 +720,7 @@ impl<P: Platform> Engine<P> {
             if let Some(mut sender) = sender {
                 train.clear();
                 let mut segment = 0;
-                while network.stalled.is_empty() && sent < PACKETS_PER_PASS {
+                while link.has_room() && sent < PACKETS_PER_PASS {
                     let Some(to) = sender.poll(now, packet) else { break };
                     sent += 1;
                     // Packets of one length, and a shorter one behind them, leave together.
@@ -711,61 +728,48 @@ impl<P: Platform> Engine<P> {
                         && train.len() < TRAIN_PACKETS_MAX * segment
                         && packet.len() <= segment;
                     if !joins {
-                        flush(group, &sender, &mut network.carriers, &mut network.stalled, train, segment);
+                        flush(group, &sender, link, train, segment);
                         segment = packet.len();
                     }
                     match to {
                         Destination::Group => train.extend_from_slice(packet),
                         Destination::Member(member) => {
-                            send_to(
-                                now,
-                                group,
-                                (group.rank, member),
-                                packet,
-                                (&mut network.carriers, singly),
-                                &network.remotes,
-                            );
+                            send_to(now, group, (group.rank, member), packet, singly, link);
                         }
                     }
                     if packet.len() < segment {
-                        flush(group, &sender, &mut network.carriers, &mut network.stalled, train, segment);
+                        flush(group, &sender, link, train, segment);
                     }
                 }
-                flush(group, &sender, &mut network.carriers, &mut network.stalled, train, segment);
+                flush(group, &sender, link, train, segment);
                 silent = silent.or_else(|| group.process(sender.silent(now)?, group.rank));
                 group.sender = Some(sender);
             }
             let mut receivers = std::mem::take(&mut group.receivers);
             for (root, _, receiver) in &mut receivers {
-                while network.stalled.is_empty() && sent < PACKETS_PER_PASS {
+                while link.has_room() && sent < PACKETS_PER_PASS {
                     let Some(to) = receiver.poll(now, packet) else { break };
                     sent += 1;
                     match to {
                         Destination::Group => {
                             let hop = group.ways.raw.or(group.ways.udp);
-                            send_packet(hop, packet, &mut network.carriers);
+                            send_packet(hop, packet, link.carriers());
                         }
                         Destination::Member(member) => {
-                            send_to(
-                                now,
-                                group,
-                                (*root, member),
-                                packet,
-                                (&mut network.carriers, singly),
-                                &network.remotes,
-                            );
+                            send_to(now, group, (*root, member), packet, singly, link);
                         }
                     }
                 }
-                if let Some(remote) = network.remotes.get(group.processes.members[*root as usize]) {
-                    written.write(now, group.stream(*root), receiver, remote, &mut network.carriers);
+                let peer = group.processes.members[*root as usize];
+                if let Some((remote, carriers)) = link.remote_and_carriers(peer) {
+                    written.write(now, group.stream(*root), receiver, remote, carriers);
                 }
                 silent = silent.or_else(|| group.process(receiver.silent(now)?, *root));
             }
             group.receivers = receivers;
         }
         if let Some(peer) = silent {
-            self.peer_failed(
+            self.link.peer_failed(
                 peer,
                 "it has not acknowledged what was multicast for longer than WEFT_PEER_TIMEOUT: its host or the network may be down, or \
                  it was stopped",
@@ -775,12 +779,12 @@ impl<P: Platform> Engine<P> {
 
     /// Puts into the windows of all groups what has room there, and sends what they have for others.
     #[inline]
-    pub(super) fn move_groups(&mut self, now: Instant) {
+    pub(super) fn progress(&mut self, now: Instant) {
         if self.groups.is_empty() {
             return;
         }
-        network::send_stalled(&mut self.network.carriers, &mut self.network.stalled);
-        self.groups.singly.send_waiting(now, &mut self.network.carriers);
+        self.link.send_stalled();
+        self.groups.singly.send_waiting(now, self.link.carriers());
         self.groups.groups.iter_mut().for_each(|group| group.look_at_slots(now));
         self.push_multicasts();
         self.groups.groups.iter_mut().for_each(|group| group.coalescing.end(true));
@@ -788,8 +792,8 @@ impl<P: Platform> Engine<P> {
     }
 
     /// `peer` is gone: what is multicast to it fails, and nobody waits for its acknowledgements.
-    pub(super) fn leave_failed_peer(&mut self, peer: PeerId) {
-        let Self { groups: Groups { groups, written, .. }, messages, peers, .. } = self;
+    pub(super) fn leave_peer(&mut self, peer: PeerId) {
+        let Self { groups: Groups { groups, written, .. }, link } = self;
         for group in groups {
             let Some(rank) = group.processes.members.iter().position(|process| *process == peer) else { continue };
             let (rank, member) = (rank as u32, group.members[rank]);
@@ -805,7 +809,7 @@ impl<P: Platform> Engine<P> {
             group.receivers.iter_mut().for_each(|(.., receiver)| receiver.forget(member));
             let waiting = group.queue.drain(..).map(|queued| queued.request);
             for request in waiting.chain(group.unacknowledged.drain(..).map(|(request, _)| request)) {
-                messages.fail(request, messages::failure(peer, peers));
+                link.fail(request, link.failure(peer));
             }
         }
     }
@@ -821,23 +825,25 @@ enum Pushed {
     Gone,
 }
 
-fn push<P: Platform>(
-    group: &mut Group,
-    request: usize,
-    mut offset: u64,
-    messages: &Messages,
-    peers: &mut Peers<P>,
-) -> Pushed {
-    let Some(State::Multicasting(Send { envelope, data, .. })) =
-        messages.requests.get(request).map(|entry| &entry.state)
-    else {
-        return Pushed::Gone;
-    };
-    let total = data.len();
-    if offset == 0 && !charge(group, total, peers) {
+fn push<P: Platform>(group: &mut Group, request: usize, mut offset: u64, link: &mut Link<'_, P>) -> Pushed {
+    let Some(total) = link.multicasting(request).map(|send| send.data.len()) else { return Pushed::Gone };
+    if offset == 0 && !charge(group, total, link) {
         return Pushed::Until(0);
     }
-    let Some(sender) = &mut group.sender else { return Pushed::Gone };
+    let pushed = match (&mut group.sender, link.multicasting(request)) {
+        (Some(sender), Some(send)) => push_pieces(sender, send, &mut offset),
+        _ => Pushed::Gone,
+    };
+    if let Pushed::Until(0) = pushed {
+        refund(group, total, link);
+    }
+    pushed
+}
+
+/// Puts into the window what has room there of a message, from `offset` on.
+fn push_pieces(sender: &mut Sender, send: &Send, offset: &mut u64) -> Pushed {
+    let Send { envelope, data, .. } = send;
+    let total = data.len();
     let mut number = sender.acknowledged();
     let whole = Head::eager(*envelope, None);
     if whole.as_bytes().len() as u64 + total <= sender.frame_max() as u64 {
@@ -846,29 +852,22 @@ fn push<P: Platform>(
                 sender.end_broadcast();
                 Pushed::Whole(number)
             }
-            None => {
-                refund(group, total, peers);
-                Pushed::Until(0)
-            }
+            None => Pushed::Until(0),
         };
     }
-    while offset < total {
+    while *offset < total {
         let Some(room) = sender.room() else { break };
-        let head = if offset == 0 { Head::eager_first(*envelope, None, total) } else { Head::eager_more() };
+        let head = if *offset == 0 { Head::eager_first(*envelope, None, total) } else { Head::eager_more() };
         let head_size = head.as_bytes().len();
         // What is left of a packet that others have begun may be too little for a piece: then it begins the next.
         let room = if room <= head_size { sender.frame_max() } else { room };
-        let length = (room.saturating_sub(head_size) as u64).min(total - offset);
-        let Some(newest) = submit(sender, &head, data, offset, length) else { break };
+        let length = (room.saturating_sub(head_size) as u64).min(total - *offset);
+        let Some(newest) = submit(sender, &head, data, *offset, length) else { break };
         number = newest;
-        offset += length;
+        *offset += length;
     }
-    if offset == 0 {
-        refund(group, total, peers);
-        return Pushed::Until(0);
-    }
-    if offset < total {
-        return Pushed::Until(offset);
+    if *offset < total {
+        return Pushed::Until(*offset);
     }
     sender.end_broadcast();
     Pushed::Whole(number)
@@ -885,38 +884,21 @@ fn submit(sender: &mut Sender, head: &Head, data: &UserData, offset: u64, length
 }
 
 /// Takes the price of a message of `total` bytes from the credit of each receiver, if all have it.
-fn charge<P: Platform>(group: &Group, total: u64, peers: &mut Peers<P>) -> bool {
-    let cost = total + CREDIT_PER_MESSAGE;
-    if group.receivers().any(|peer| peers.get(peer).is_some_and(|state| state.matching.credit < cost)) {
-        return false;
+fn charge<P: Platform>(group: &Group, total: u64, link: &mut Link<'_, P>) -> bool {
+    let has_credit = group.receivers().all(|peer| link.has_credit(peer, total));
+    if has_credit {
+        group.receivers().for_each(|peer| link.take_credit(peer, total));
     }
-    for peer in group.receivers() {
-        if let Some(state) = peers.get_mut(peer) {
-            state.matching.credit -= cost;
-            state.put(total);
-        }
-    }
-    true
+    has_credit
 }
 
 /// Gives it back.
-fn refund<P: Platform>(group: &Group, total: u64, peers: &mut Peers<P>) {
-    for peer in group.receivers() {
-        if let Some(state) = peers.get_mut(peer) {
-            state.matching.credit += total + CREDIT_PER_MESSAGE;
-        }
-    }
+fn refund<P: Platform>(group: &Group, total: u64, link: &mut Link<'_, P>) {
+    group.receivers().for_each(|peer| link.give_credit_back(peer, total));
 }
 
 /// Sends a train to the group: a short one as frames, unless it would overtake what others may still lack.
-fn flush(
-    group: &mut Group,
-    sender: &Sender,
-    carriers: &mut Carriers,
-    stalled: &mut VecDeque<Stalled>,
-    train: &mut Vec<u8>,
-    segment: usize,
-) {
+fn flush<P: Platform>(group: &mut Group, sender: &Sender, link: &mut Link<'_, P>, train: &mut Vec<u8>, segment: usize) {
     if train.is_empty() {
         return;
     }
@@ -929,31 +911,28 @@ fn flush(
         }
     };
     if let Some(hop) = hop {
-        network::send_or_stall(carriers, stalled, hop, train, segment);
+        link.send_train(hop, train, segment);
     }
     train.clear();
 }
 
 /// Sends one packet of the stream of rank `root` to a member, by the way that messages to it take. One that is lost is sent again.
-fn send_to(
+fn send_to<P: Platform>(
     now: Instant,
     group: &Group,
     (root, member): (u32, u32),
     packet: &[u8],
-    (carriers, singly): (&mut Carriers, &mut Singly),
-    remotes: &Remotes,
+    singly: &mut Singly,
+    link: &mut Link<'_, P>,
 ) {
-    let hop = group.process(member, root).and_then(|peer| {
-        let remote = remotes.get(peer)?;
-        let (_, best) = remote.hop(0);
-        if remote.is_ordered() {
-            singly.send(now, best, packet, carriers);
-            return None;
-        }
-        let carries = packet.len() <= carriers.attributes(best.carrier).packet_size;
-        if carries { Some(best) } else { remote.hop_of(Role::BulkData) }
-    });
-    send_packet(hop, packet, carriers);
+    let Some(peer) = group.process(member, root) else { return };
+    let Some((remote, carriers)) = link.remote_and_carriers(peer) else { return };
+    let (_, best) = remote.hop(0);
+    if remote.is_ordered() {
+        return singly.send(now, best, packet, carriers);
+    }
+    let carries = packet.len() <= carriers.attributes(best.carrier).packet_size;
+    send_packet(if carries { Some(best) } else { remote.hop_of(Role::BulkData) }, packet, carriers);
 }
 
 fn send_packet(hop: Option<Hop>, packet: &[u8], carriers: &mut Carriers) {

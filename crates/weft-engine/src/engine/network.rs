@@ -10,9 +10,9 @@ use weft_core::multicast::{StreamId, wire as multicast};
 use weft_core::path_validation;
 use weft_core::rails::{PathFrame, Role};
 use weft_core::time::{Duration, Instant};
-use weft_core::wire;
+use weft_core::wire::{self, Secret};
 
-use super::{Engine, FRAMES_PER_PASS};
+use super::{FRAMES_PER_PASS, PointToPoint};
 pub(super) use remotes::Remotes;
 
 use crate::carriers::{COALESCE_TIME_MAX, CarrierId, Carriers, Conversation, Hop, Remote, Submission};
@@ -127,6 +127,25 @@ impl Network {
     }
 }
 
+impl Network {
+    /// Whether every carrier is looked at in this pass, those as well whose look is a system call.
+    pub(super) fn is_every_look_due(&mut self) -> bool {
+        !self.looks_in_memory || self.looks.is_due()
+    }
+
+    /// Whether this carrier is looked at in memory.
+    pub(super) fn is_look_cheap(&self, id: CarrierId) -> bool {
+        self.carriers.attributes(id).look != Look::SystemCall
+    }
+
+    /// So many packets were found by it: where something was, more will be.
+    pub(super) fn note_found(&mut self, id: CarrierId, found: usize) {
+        if found > 0 && !self.is_look_cheap(id) {
+            self.looks.found();
+        }
+    }
+}
+
 /// Room for a train.
 fn train_room(carriers: &Carriers) -> Vec<u8> {
     let all = || carriers.iter().map(|carrier| carrier.attributes());
@@ -151,7 +170,7 @@ impl<P: Platform> Deliver for Adapter<'_, P> {
 }
 
 /// What takes packets of multicast streams.
-type OnStream<'a, P> = dyn FnMut(&StreamId, &[u8], &mut Messages, &mut Peers<P>) -> bool + 'a;
+type OnStream<'a, P> = dyn FnMut(&StreamId, &[u8], &Secret, &mut Messages, &mut Peers<P>) -> bool + 'a;
 
 /// What one look at a carrier brings, and where it goes.
 struct Intake<'a, P: Platform> {
@@ -210,9 +229,10 @@ impl<P: Platform> Intake<'_, P> {
     /// Takes packets that name no sender: they are of multicast streams, or of nobody.
     #[inline(never)]
     fn take_multicast(&mut self, train: Arrival<'_>) {
-        let Self { messages, peers, on_stream, foreign, .. } = self;
+        let Self { jobs, messages, peers, on_stream, foreign, .. } = self;
         for packet in train.bytes.chunks(train.segment.max(1)) {
-            let is_ours = multicast::peek(packet).is_some_and(|stream| on_stream(&stream, packet, messages, peers));
+            let is_ours = multicast::peek(packet)
+                .is_some_and(|stream| on_stream(&stream, packet, jobs.own_secret(), messages, peers));
             **foreign += u64::from(!is_ours);
         }
     }
@@ -226,33 +246,20 @@ impl Regions for Sources<'_> {
     }
 }
 
-impl<P: Platform> Engine<P> {
-    pub(super) fn poll_network(&mut self, now: Instant) {
-        let all_are_due = !self.network.looks_in_memory || self.network.looks.is_due();
-        for id in self.network.carriers.ids() {
-            let is_call = self.network.carriers.attributes(id).look == Look::SystemCall;
-            if is_call && !all_are_due {
-                continue;
-            }
-            let found = self.receive(id, now);
-            if is_call && found > 0 {
-                // Where something was, more will be.
-                self.network.looks.found();
-            }
-        }
-    }
-
-    fn receive(&mut self, id: CarrierId, now: Instant) -> usize {
-        let Self { network, messages, peers, groups, .. } = self;
+impl<P: Platform> PointToPoint<P> {
+    /// Takes in what a carrier has, at most [`FRAMES_PER_PASS`] packets: how many, and to whom its connection broke.
+    pub(super) fn receive(
+        &mut self,
+        id: CarrierId,
+        now: Instant,
+        on_stream: &mut OnStream<'_, P>,
+    ) -> (usize, Option<Address>) {
+        let Self { network, messages, peers, .. } = self;
         let Network { carriers, remotes, active, jobs, foreign, .. } = network;
         let attributes = carriers.attributes(id);
         let (role, is_ordered) = (attributes.role(), attributes.delivery == Delivery::Ordered);
-        let places = attributes.remote_memory.is_some();
-        let Some(carrier) = carriers.get_mut(id) else { return 0 };
+        let Some(carrier) = carriers.get_mut(id) else { return (0, None) };
         let answers = Vec::new();
-        let secret = jobs.own_secret();
-        let on_stream: &mut OnStream<'_, P> =
-            &mut |stream, packet, messages, peers| groups.handle(now, stream, packet, secret, messages, peers);
         let mut intake = Intake { now, role, jobs, messages, peers, remotes, active, on_stream, foreign, answers };
         let mut on_part = |part: Arrival<'_>| intake.take(part);
         let count = carrier.receive(&mut |train| without_questions(train, &mut on_part), FRAMES_PER_PASS);
@@ -261,14 +268,8 @@ impl<P: Platform> Engine<P> {
         for (hop, answer) in &answers {
             say(carriers, hop, answer);
         }
-        self.network.packets_arrived |= count > 0;
-        if places {
-            self.note_placed(id);
-        }
-        if let Some(to) = broken {
-            self.connection_broke(&to);
-        }
-        count
+        network.packets_arrived |= count > 0;
+        (count, broken)
     }
 
     /// Where messages to `peer` are submitted; it is due to be looked at.
@@ -283,7 +284,7 @@ impl<P: Platform> Engine<P> {
 
     /// The carrier says that packets to this address are lost for good.
     #[cold]
-    fn connection_broke(&mut self, to: &Address) {
+    pub(super) fn connection_broke(&mut self, to: &Address) {
         let is_it = |peer| self.network.remotes.get(peer).is_some_and(|remote| remote.is_connected_to(to));
         let found = self.peers.iter().map(|(id, _)| id).find(|peer| is_it(*peer));
         if let Some(peer) = found {

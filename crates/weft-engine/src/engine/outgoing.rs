@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use weft_core::matching::Envelope;
 use weft_core::message::{HEAD_MAX, Head};
 
-use super::{Engine, FLOW_QUEUE_BYTES};
+use super::{FLOW_QUEUE_BYTES, PointToPoint};
 use crate::carriers::{Remote, Submission};
 use crate::group::PeerId;
 use crate::memory::UserData;
@@ -30,7 +30,7 @@ const TURN_BYTES: u64 = 1 << 20;
 /// With so much waiting for a peer, its questions for messages back are not answered: whoever asks so often does not read either.
 const PENDING_BEHIND_RETRACTED_MAX: usize = 1 << 16;
 
-impl<P: Platform> Engine<P> {
+impl<P: Platform> PointToPoint<P> {
     pub(super) fn enqueue(&mut self, peer: PeerId, outgoing: Outgoing) {
         let state = &mut self.peers[peer];
         match (&mut state.ahead_of_room, &outgoing) {

@@ -4,8 +4,8 @@
 use weft_core::message::Head;
 use weft_core::time::Instant;
 
-use super::{Engine, FLOW_QUEUE_BYTES};
-use crate::carriers::{CarrierId, Carriers, Conversation, Remote};
+use super::{FLOW_QUEUE_BYTES, PointToPoint};
+use crate::carriers::{Carriers, Conversation, Remote};
 use crate::group::PeerId;
 use crate::memory::UserData;
 use crate::messages::Messages;
@@ -23,7 +23,7 @@ fn name(peer: PeerId, number: u32) -> u64 {
     (peer.index() as u64) << 32 | u64::from(number)
 }
 
-impl<P: Platform> Engine<P> {
+impl<P: Platform> PointToPoint<P> {
     /// Asks the sender of a message to have it written to our memory, or for its data where that cannot be
     /// registered; `false` when the route is full.
     pub(super) fn push_invitation(&mut self, peer: PeerId, handle: usize, asked: u32) -> bool {
@@ -75,30 +75,17 @@ impl<P: Platform> Engine<P> {
         }
     }
 
-    /// The carrier says what it has written, and is told what peers reach no more.
-    pub(super) fn note_placed(&mut self, carrier: CarrierId) {
-        while let Some(done) = self.network.carriers.rma(carrier).and_then(|rma| rma.poll_completion()) {
-            if done & OF_A_WINDOW != 0 {
-                self.note_piece(done as u32);
-                continue;
-            }
-            if done & OF_A_STREAM != 0 {
-                self.groups.note_written(done as u32);
-                continue;
-            }
-            let Some(peer) = self.peers.at((done >> 32) as usize) else { continue };
-            let Some(remote) = self.network.remotes.get_mut(peer) else { continue };
-            let Some(piece) = remote.placements().and_then(|placements| placements.ended(done as u32)) else {
-                continue;
-            };
-            let length = piece.range.end - piece.range.start;
-            #[cfg(not(weft_mutant = "placed_told_early"))]
-            let head = Head::placed(piece.remote_key, piece.range.start, length);
-            #[cfg(not(weft_mutant = "placed_told_early"))]
-            self.submission(peer).submit_message(head.as_bytes(), &[]);
-            self.messages.handle_acknowledged(RegionKey::from_wire(piece.region), length);
-        }
-        self.deregister_closed();
+    /// A piece of a message has been written: its receiver is told.
+    pub(super) fn note_placed(&mut self, done: u64) {
+        let Some(peer) = self.peers.at((done >> 32) as usize) else { return };
+        let Some(remote) = self.network.remotes.get_mut(peer) else { return };
+        let Some(piece) = remote.placements().and_then(|placements| placements.ended(done as u32)) else { return };
+        let length = piece.range.end - piece.range.start;
+        #[cfg(not(weft_mutant = "placed_told_early"))]
+        let head = Head::placed(piece.remote_key, piece.range.start, length);
+        #[cfg(not(weft_mutant = "placed_told_early"))]
+        self.submission(peer).submit_message(head.as_bytes(), &[]);
+        self.messages.handle_acknowledged(RegionKey::from_wire(piece.region), length);
     }
 
     /// Peers reach no more what is closed.

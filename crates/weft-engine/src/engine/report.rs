@@ -2,7 +2,7 @@
 
 use weft_core::flow::Counters;
 
-use super::Engine;
+use super::PointToPoint;
 use crate::carriers::{RailTraffic, Remote};
 use crate::group::PeerId;
 use crate::messages::CREDIT_PER_MESSAGE;
@@ -24,7 +24,7 @@ pub struct Traffic {
     pub resends: u64,
 }
 
-impl<P: Platform> Engine<P> {
+impl<P: Platform> PointToPoint<P> {
     /// What happened in all flows.
     pub fn counters(&self) -> Counters {
         let mut sum = self.network.past.clone();

@@ -27,14 +27,15 @@ mod receives;
 
 use weft_core::matching::Envelope;
 
-use super::Engine;
+use super::PointToPoint;
 use crate::error::{Error, ErrorClass};
-use crate::group::PeerId;
+use crate::group::{Group, PeerId};
 use crate::memory::UserData;
 use crate::peers::{Route, Table};
 use crate::request::{Cancellation, Request, Send, State};
 use crate::transport::{
-    Claim, Cooperation, Fate, Node, NodeProcessors, Offered, Platform, PostedReceives, PostedTable, Remainder, Wish,
+    Claim, Cooperation, Fate, Frames, Node, NodeProcessors, Offered, Platform, PostedReceives, PostedTable, Remainder,
+    Wish,
 };
 
 /// Bytes of a message that one side copies before it asks whether both could copy the rest, at first and at most.
@@ -67,7 +68,7 @@ impl SingleCopies {
     }
 }
 
-impl<P: Platform> Engine<P> {
+impl<P: Platform> PointToPoint<P> {
     /// Lets neighbours know whether somebody waits inside MPI here.
     #[inline]
     pub fn set_inside_mpi(&mut self, waits: bool) {
@@ -82,6 +83,37 @@ impl<P: Platform> Engine<P> {
     /// The processors of the node, if it knows who spins on them.
     fn processors(&self) -> Option<&dyn NodeProcessors> {
         self.node.as_ref()?.processors()
+    }
+
+    /// Says to the processes of the node whether this one may copy from the memory of all of them, once it knows them.
+    pub fn say_copies(&self) {
+        if let Some(posted) = self.node.as_ref().and_then(Node::posted_receives) {
+            posted.say_copies(
+                self.peers.near.places.iter().all(|peer| {
+                    *peer == self.peers.own() || self.peers.get(*peer).is_some_and(|peer| peer.process != 0)
+                }),
+            );
+        }
+    }
+
+    /// Whether each process of `group` that is on this node may copy from the memory of the others there; `None`: some have not said so yet.
+    pub fn all_copy(&self, group: &Group) -> Option<bool> {
+        let Some(node) = &self.node else { return Some(false) };
+        let Some(posted) = node.posted_receives() else { return Some(false) };
+        let mut all = Some(true);
+        for peer in &group.members {
+            let place = match self.peers.get(*peer).map(|peer| &peer.route) {
+                Some(Route::Myself) => node.own_place(),
+                Some(Route::Shared(place)) => *place,
+                _ => continue,
+            };
+            match posted.says_copies(place) {
+                Some(true) => {}
+                Some(false) => return Some(false),
+                None => all = None,
+            }
+        }
+        all
     }
 
     /// Lets neighbours know on which processor somebody spins here.

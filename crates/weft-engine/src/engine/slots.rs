@@ -2,7 +2,7 @@
 //! from theirs.
 //!
 //! A slot serves one communicator at a time, or one persistent operation. The operations of the communicator that use it, or the runs of the operation, are
-//! counted in *phases*, alike by all its processes, and each process does them one after the other: an operation begins when this process has [finished](Engine::finish_turn) the ones before. So who
+//! counted in *phases*, alike by all its processes, and each process does them one after the other: an operation begins when this process has [finished](NodeCollectives::finish_turn) the ones before. So who
 //! has published something for an operation has finished all earlier ones, and only where some processes publish and others do not must it be looked
 //! whether those have finished what stands in the cell that is to be written.
 //!
@@ -10,14 +10,13 @@
 
 use std::sync::Arc;
 
-use super::{Engine, FULL_RING_RETRY_NS};
+use super::FULL_RING_RETRY_NS;
+use super::link::Link;
 use crate::arguments::{CollectiveScope, Turn};
 use crate::error::{Error, Result};
 use crate::group::{Group, PeerId};
 use crate::memory::{UserData, Writer};
-use crate::messages::{self, PeerAccess};
-use crate::peers::{Peers, Route};
-use crate::transport::{CollectiveSlots, Frames, Node, Platform, PostedReceives, Sleeping, SlotCounts, Stamp};
+use crate::transport::{CollectiveSlots, Platform, Stamp};
 
 /// Where a process has something that others may copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,74 +82,94 @@ struct Slot {
     writer: Writer,
 }
 
+impl Slots {
+    fn get(&self, slot: u32) -> Option<&Slot> {
+        self.slots.get(slot as usize)?.as_ref()
+    }
+
+    fn get_mut(&mut self, slot: u32) -> Option<&mut Slot> {
+        self.slots.get_mut(slot as usize)?.as_mut()
+    }
+
+    /// The context in which a slot has served last, or serves.
+    pub(super) fn last_context(&self, slot: u32) -> Option<u32> {
+        Some(self.get(slot)?.context)
+    }
+
+    /// Whether a slot can serve another communicator: nobody reads what this process has published for the last one.
+    pub(super) fn is_free(&self, slot: u32, published: Option<&impl CollectiveSlots>) -> bool {
+        let (Some(published), Some(open)) = (published, self.get(slot)) else { return true };
+        open.begun == open.finished
+            && !open.is_broken
+            && open.others.iter().all(|(place, _)| {
+                let theirs = published.finished_phases(*place as usize, slot as usize);
+                // A later context: they have left this one behind.
+                let left = theirs.context > open.context;
+                left || (theirs.context == open.context && reaches(theirs.phase, open.finished))
+            })
+    }
+
+    /// Whether an operation waits for something.
+    #[inline]
+    pub(super) fn awaits(&self) -> bool {
+        !self.waits.is_empty()
+    }
+
+    /// The places on the node of those that an operation waits for here, some of them more than once.
+    pub(super) fn awaited_places(&self) -> impl Iterator<Item = u32> + '_ {
+        self.waits.iter().flat_map(|wait| {
+            let (only, slot) = match *wait {
+                SlotWait::Published { slot, place, .. } => (Some(place), slot),
+                SlotWait::Room { slot } => (None, slot),
+            };
+            let others = self.get(slot).map_or(&[][..], |open| &open.others);
+            others.iter().map(|(place, _)| *place).filter(move |place| only.is_none_or(|only| only == *place))
+        })
+    }
+
+    /// Whether something has been published that is waited for.
+    #[inline]
+    pub(super) fn is_awaited_there(&self, published: Option<&impl CollectiveSlots>) -> bool {
+        let Some(published) = published else { return false };
+        self.waits.iter().any(|wait| match wait {
+            SlotWait::Published { slot, place, stamp } => {
+                published.is_published(*place as usize, *slot as usize, *stamp)
+            }
+            SlotWait::Room { .. } => false,
+        })
+    }
+
+    /// How soon to look again for what nobody wakes this process for, in nanoseconds.
+    pub(super) fn due(&self) -> Option<u64> {
+        let for_room = self.waits.iter().any(|wait| matches!(wait, SlotWait::Room { .. }));
+        for_room.then_some(FULL_RING_RETRY_NS)
+    }
+}
+
 /// Whether phase `a` is no earlier than `b`; they are never far apart.
 fn reaches(a: u32, b: u32) -> bool {
     a.wrapping_sub(b) as i32 >= 0
 }
 
-impl<P: Platform> Engine<P> {
-    /// The memory in which processes of the node publish.
-    #[inline]
-    fn published(&self) -> Option<&<P::Node as Node>::Slots> {
-        self.node.as_ref()?.slots()
-    }
+/// The slots of this process, and the link to the rest of the engine.
+pub struct NodeCollectives<'a, P: Platform> {
+    slots: &'a mut Slots,
+    link: Link<'a, P>,
+}
 
-    /// Slots of each process of the node; none without such memory.
-    pub fn slots(&self) -> SlotCounts {
-        self.published().map_or(SlotCounts::default(), CollectiveSlots::counts)
+impl<'a, P: Platform> NodeCollectives<'a, P> {
+    #[inline(always)]
+    pub(super) fn new(slots: &'a mut Slots, link: Link<'a, P>) -> Self {
+        Self { slots, link }
     }
+}
 
-    /// Bytes that a process can publish at once in a slot.
-    pub fn published_max(&self, slot: u32) -> u64 {
-        self.published().map_or(0, |slots| slots.published_max(slot as usize) as u64)
-    }
-
-    /// The context in which a slot has served last, or serves.
-    pub fn last_context(&self, slot: u32) -> Option<u32> {
-        Some(self.slots.slots.get(slot as usize)?.as_ref()?.context)
-    }
-
-    /// Says to the processes of the node whether this one may copy from the memory of all of them, once it knows them.
-    pub fn say_copies(&self) {
-        if let Some(posted) = self.node.as_ref().and_then(Node::posted_receives) {
-            posted.say_copies(
-                self.peers.near.places.iter().all(|peer| {
-                    *peer == self.peers.own() || self.peers.get(*peer).is_some_and(|peer| peer.process != 0)
-                }),
-            );
-        }
-    }
-
-    /// Whether each process of `group` that is on this node may copy from the memory of the others there; `None`: some have not said so yet.
-    pub fn all_copy(&self, group: &Group) -> Option<bool> {
-        let Some(node) = &self.node else { return Some(false) };
-        let Some(posted) = node.posted_receives() else { return Some(false) };
-        let mut all = Some(true);
-        for peer in &group.members {
-            let place = match self.peers.get(*peer).map(|peer| &peer.route) {
-                Some(Route::Myself) => node.own_place(),
-                Some(Route::Shared(place)) => *place,
-                _ => continue,
-            };
-            match posted.says_copies(place) {
-                Some(true) => {}
-                Some(false) => return Some(false),
-                None => all = None,
-            }
-        }
-        all
-    }
-
+impl<P: Platform> NodeCollectives<'_, P> {
     /// From now on the slot serves the collectives in `context` of those of `group` that are on this node. For a slot that serves operations the contexts are numbers
     /// of its own, of which each use has a higher one at all processes.
     pub fn open_slot(&mut self, slot: u32, context: u32, group: &Arc<Group>) {
-        let Some(node) = &self.node else { return };
-        let own = node.own_place();
-        let place = |peer: &PeerId| match &self.peers.get(*peer)?.route {
-            Route::Myself => Some(own as u32),
-            Route::Shared(place) => Some(*place as u32),
-            _ => None,
-        };
+        let Some(own) = self.link.own_place() else { return };
+        let place = |peer: &PeerId| self.link.place(*peer).map(|place| place as u32);
         let places: Vec<Option<u32>> = group.members.iter().map(place).collect();
         let others = places.iter().flatten().filter(|place| **place as usize != own).map(|place| (*place, 0)).collect();
         let slots = &mut self.slots.slots;
@@ -162,47 +181,35 @@ impl<P: Platform> Engine<P> {
         let (is_broken, abandoned) = (false, None);
         slots[slot as usize] =
             Some(Slot { context, group, places, others, begun, finished, is_broken, abandoned, writer });
-        if let Some(published) = self.node.as_mut().and_then(Node::slots_mut) {
+        if let Some(published) = self.link.published_mut() {
             published.finish_phases(slot as usize, Stamp { context, phase: 0 });
         }
     }
 
-    /// Whether a slot can serve another communicator: nobody reads what this process has published for the last one.
-    pub fn is_slot_free(&self, slot: u32) -> bool {
-        let (Some(published), Some(Some(open))) = (self.published(), self.slots.slots.get(slot as usize)) else {
-            return true;
-        };
-        open.begun == open.finished
-            && !open.is_broken
-            && open.others.iter().all(|(place, _)| {
-                let theirs = published.finished_phases(*place as usize, slot as usize);
-                // A later context: they have left this one behind.
-                let left = theirs.context > open.context;
-                left || (theirs.context == open.context && reaches(theirs.phase, open.finished))
-            })
-    }
-
     /// An operation of so many phases begins in a slot; all processes do this in the same order.
     pub fn take_turn(&mut self, slot: u32, phases: u32) -> Option<Turn> {
-        let open = self.slots.slots.get_mut(slot as usize)?.as_mut()?;
+        let open = self.slots.get_mut(slot)?;
         let first = open.begun;
         open.begun = first.wrapping_add(phases);
         Some(Turn { slot, first })
     }
 
     fn slot(&self, turn: &Turn) -> Option<&Slot> {
-        self.slots.slots.get(turn.slot as usize)?.as_ref()
+        self.slots.get(turn.slot)
     }
 
     /// Why nothing more can come of operations in a slot.
     #[cold]
     pub(crate) fn slot_error(&self, turn: &Turn) -> Option<Error> {
         let open = self.slot(turn)?;
-        let failed = open.group.members.iter().zip(&open.places).find(|(peer, place)| {
-            place.is_some() && (self.peers.get(**peer).is_none() || self.peers.has_failed(**peer))
-        });
+        let failed = open
+            .group
+            .members
+            .iter()
+            .zip(&open.places)
+            .find(|(peer, place)| place.is_some() && self.link.has_failed(**peer));
         if let Some((peer, _)) = failed {
-            return Some(messages::failure(*peer, &self.peers));
+            return Some(self.link.failure(*peer));
         }
         if let Some(error) = &open.abandoned {
             return Some(error.clone());
@@ -228,9 +235,9 @@ impl<P: Platform> Engine<P> {
     /// Publishes `len` bytes that `fill` writes, in the same way.
     #[inline]
     fn publish_with(&mut self, turn: &Turn, phase: u32, len: u64, fill: impl FnOnce(&mut [u8], &mut Writer)) -> bool {
-        let Self { node: Some(node), slots, .. } = self else { return false };
-        let Some(published) = node.slots_mut() else { return false };
-        let Some(Some(open)) = slots.slots.get_mut(turn.slot as usize) else { return false };
+        let Self { slots, link } = self;
+        let Some(published) = link.published_mut() else { return false };
+        let Some(open) = slots.get_mut(turn.slot) else { return false };
         let phase = turn.first.wrapping_add(phase);
         // All must have finished the phase whose cell this is.
         let needed = phase.wrapping_sub(published.phases_ahead(turn.slot as usize, len as usize)).wrapping_add(1);
@@ -249,9 +256,7 @@ impl<P: Platform> Engine<P> {
         let stamp = Stamp { context: open.context, phase };
         let writer = &mut open.writer;
         published.publish(turn.slot as usize, stamp, len as usize, |out| fill(out, writer));
-        for (place, _) in &open.others {
-            node.wake_if_asleep(*place as usize);
-        }
+        link.wake_if_asleep(open.others.iter().map(|(place, _)| *place as usize));
         true
     }
 
@@ -282,22 +287,20 @@ impl<P: Platform> Engine<P> {
         (at, of): (u64, u64),
         data: &UserData,
     ) -> Result<()> {
-        let failed = |peers: &Peers<P>, cause: &str| {
-            let message =
-                format!("the copy from the memory of process {} of the job failed: {cause}", peers[peer].number());
+        let link = &mut self.link;
+        let number = link.number(peer).unwrap_or_default();
+        let failed = |cause: &str| {
+            let message = format!("the copy from the memory of process {number} of the job failed: {cause}");
             Error::new(crate::error::ErrorClass::Other, message)
         };
         let Some(Exposed { address, bytes }) = exposed else {
-            return Err(failed(&self.peers, "it has not said where its data is"));
+            return Err(failed("it has not said where its data is"));
         };
-        let process = self.peers[peer].process;
-        if process == 0 {
-            return Err(failed(&self.peers, "the system refuses it"));
-        }
+        let Some(process) = link.neighbour(peer) else { return Err(failed("the system refuses it")) };
         let range = 0..bytes.saturating_sub(at).min(data.len());
-        let copied = self.peers.near.copier.fetch(process, address.wrapping_add(at), data, range);
-        self.peers.near.copied = true;
-        copied.map_err(|cause| failed(&self.peers, &cause.to_string()))?;
+        let copied = link.fetch(process, address.wrapping_add(at), data, range);
+        link.note_copied();
+        copied.map_err(|cause| failed(&cause.to_string()))?;
         if bytes > of { Err(crate::memory::too_long(bytes, of)) } else { Ok(()) }
     }
 
@@ -319,13 +322,13 @@ impl<P: Platform> Engine<P> {
         take: impl FnOnce(&[u8]) -> R,
     ) -> Option<R> {
         let (place, stamp) = self.stamped(turn, phase, from)?;
-        self.published()?.with_published(place as usize, turn.slot as usize, stamp, take)
+        self.link.published()?.with_published(place as usize, turn.slot as usize, stamp, take)
     }
 
     /// Rank `from` has published something in an operation: it has finished those before.
     #[inline]
     pub(crate) fn note_published(&mut self, turn: &Turn, from: u32) {
-        let Some(Some(open)) = self.slots.slots.get_mut(turn.slot as usize) else { return };
+        let Some(open) = self.slots.get_mut(turn.slot) else { return };
         let Some(Some(place)) = open.places.get(from as usize) else { return };
         let known = open.others.iter_mut().find(|(other, _)| other == place).map(|(_, known)| known);
         if let Some(known) = known.filter(|known| !reaches(**known, turn.first)) {
@@ -336,9 +339,8 @@ impl<P: Platform> Engine<P> {
     /// This process needs nothing more of what was published for a phase of an operation, and for those before it.
     #[inline]
     pub(crate) fn finish_phase(&mut self, turn: &Turn, phase: u32) {
-        let Self { node: Some(node), slots, .. } = self else { return };
-        let Some(published) = node.slots_mut() else { return };
-        let Some(Some(open)) = slots.slots.get(turn.slot as usize) else { return };
+        let Self { slots, link } = self;
+        let (Some(published), Some(open)) = (link.published_mut(), slots.get(turn.slot)) else { return };
         let before = turn.first.wrapping_add(phase).wrapping_add(1);
         published.finish_phases(turn.slot as usize, Stamp { context: open.context, phase: before });
     }
@@ -346,14 +348,13 @@ impl<P: Platform> Engine<P> {
     /// This process has done its part in an operation of so many phases: the next one may begin.
     #[inline]
     pub(crate) fn finish_turn(&mut self, turn: &Turn, phases: u32) {
-        let Self { node: Some(node), slots, .. } = self else { return };
-        let Some(published) = node.slots_mut() else { return };
-        let Some(Some(open)) = slots.slots.get_mut(turn.slot as usize) else { return };
+        let Self { slots, link } = self;
+        let (Some(published), Some(open)) = (link.published_mut(), slots.get_mut(turn.slot)) else { return };
         open.finished = turn.first.wrapping_add(phases);
         published.finish_phases(turn.slot as usize, Stamp { context: open.context, phase: open.finished });
         if open.finished != open.begun {
             // Others wait for their turn.
-            self.messages.notify();
+            self.link.notify();
         }
     }
 
@@ -365,9 +366,9 @@ impl<P: Platform> Engine<P> {
 
     /// An operation is given up: those that come after it in its slot cannot be done.
     pub(crate) fn break_slot(&mut self, turn: &Turn) {
-        if let Some(Some(open)) = self.slots.slots.get_mut(turn.slot as usize) {
+        if let Some(open) = self.slots.get_mut(turn.slot) {
             open.is_broken = true;
-            self.messages.notify();
+            self.link.notify();
         }
     }
 
@@ -391,66 +392,30 @@ impl<P: Platform> Engine<P> {
         }
     }
 
-    /// The processes of the node that an operation waits for here, some of them more than once.
-    pub fn awaited_in_slots(&self) -> impl Iterator<Item = PeerId> + '_ {
-        self.slots.waits.iter().flat_map(|wait| {
-            let (only, slot) = match *wait {
-                SlotWait::Published { slot, place, .. } => (Some(place), slot),
-                SlotWait::Room { slot } => (None, slot),
-            };
-            let open = self.slots.slots.get(slot as usize).and_then(Option::as_ref);
-            let others = open.map_or(&[][..], |open| &open.others);
-            let awaited =
-                others.iter().map(|(place, _)| *place).filter(move |place| only.is_none_or(|only| only == *place));
-            awaited.filter_map(|place| self.peers.near.places.get(place as usize).copied())
-        })
-    }
-
     /// `peer` publishes nothing more: what waits for that, and is not there, fails with `error`. Whether anything does.
     pub fn nothing_more_published_by(&mut self, peer: PeerId, error: &Error) -> bool {
-        if !self.awaited_in_slots().any(|awaited| awaited == peer) || self.look_at_slots() {
+        let Some(place) = self.link.known_place(peer) else { return false };
+        let is_awaited = self.slots.awaited_places().any(|awaited| awaited as usize == place);
+        if !is_awaited || self.slots.is_awaited_there(self.link.published()) {
             return false;
         }
-        let place = self.peers.near.places.iter().position(|near| *near == peer);
-        for wait in &self.slots.waits {
-            let (SlotWait::Published { slot, .. } | SlotWait::Room { slot }) = *wait;
-            if let Some(Some(open)) = self.slots.slots.get_mut(slot as usize)
-                && open.others.iter().any(|(other, _)| Some(*other as usize) == place)
+        for at in 0..self.slots.waits.len() {
+            let (SlotWait::Published { slot, .. } | SlotWait::Room { slot }) = self.slots.waits[at];
+            if let Some(open) = self.slots.get_mut(slot)
+                && open.others.iter().any(|(other, _)| *other as usize == place)
             {
                 open.abandoned.get_or_insert_with(|| error.clone());
             }
         }
-        self.messages.notify();
+        self.link.notify();
         true
-    }
-
-    /// Whether something has been published that is waited for.
-    #[inline]
-    pub(super) fn has_awaited_slot(&self) -> bool {
-        !self.slots.waits.is_empty() && self.look_at_slots()
-    }
-
-    fn look_at_slots(&self) -> bool {
-        let Some(published) = self.published() else { return false };
-        self.slots.waits.iter().any(|wait| match wait {
-            SlotWait::Published { slot, place, stamp } => {
-                published.is_published(*place as usize, *slot as usize, *stamp)
-            }
-            SlotWait::Room { .. } => false,
-        })
     }
 
     /// In the progress loop: operations that wait for what is there now, or for room, are to be moved on.
     #[inline]
-    pub(super) fn poll_slots(&mut self) {
-        if !self.slots.waits.is_empty() && (self.look_at_slots() || self.slots_due().is_some()) {
-            self.messages.notify();
+    pub(super) fn progress(&mut self) {
+        if self.slots.awaits() && (self.slots.is_awaited_there(self.link.published()) || self.slots.due().is_some()) {
+            self.link.notify();
         }
-    }
-
-    /// How soon to look again for what nobody wakes this process for, in nanoseconds.
-    pub(super) fn slots_due(&self) -> Option<u64> {
-        let for_room = self.slots.waits.iter().any(|wait| matches!(wait, SlotWait::Room { .. }));
-        for_room.then_some(FULL_RING_RETRY_NS)
     }
 }

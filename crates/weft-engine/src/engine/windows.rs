@@ -9,15 +9,13 @@ use weft_core::layout::{Element, Layout};
 use weft_core::matching::Envelope;
 use weft_core::one_sided::{Claim, RECORD_MAX, Record};
 
-use super::Engine;
+use super::link::Link;
 use crate::error::{Error, ErrorClass, Result};
 use crate::group::PeerId;
 use crate::memory::{SharedBuffer, UserData};
-use crate::messages::{self, PeerAccess};
-use crate::peers::Route;
-use crate::request::{Hold, Mode, Send, State};
+use crate::request::{Mode, Send, State};
 use crate::transport::Platform;
-use crate::windows::{Answer, BATCH_TAG, Batch, LAYOUTS_MAX, LEAVING_MIN, NewWindow, Reach, Transfer, Window};
+use crate::windows::{Answer, BATCH_TAG, Batch, LAYOUTS_MAX, LEAVING_MIN, NewWindow, Reach, Transfer, Window, Windows};
 
 pub use origin::Access;
 
@@ -45,18 +43,29 @@ const ACCUMULATE_BYTES_MAX: u64 = 1 << 20;
 const BATCH_BYTES_MIN: usize = 512;
 /// Looks for what has arrived while what had arrived was done, in one pass.
 const TURNS_MAX: u32 = 8;
-/// Records of a program that calls MPI no more leave after so many nanoseconds.
-const COLLECTED_DUE_NS: u64 = 50_000;
 /// Elements of so many bytes are computed without memory of their own.
 const FEW_BYTES: usize = 32;
 /// Stands for an answer that nobody waits for.
 const NO_ANSWER: u32 = u32::MAX;
 
-impl<P: Platform> Engine<P> {
+/// One-sided operations: their windows, and the link to the rest of the engine.
+pub struct OneSided<'a, P: Platform> {
+    windows: &'a mut Windows,
+    link: Link<'a, P>,
+}
+
+impl<'a, P: Platform> OneSided<'a, P> {
+    #[inline(always)]
+    pub(super) fn new(windows: &'a mut Windows, link: Link<'a, P>) -> Self {
+        Self { windows, link }
+    }
+}
+
+impl<P: Platform> OneSided<'_, P> {
     /// A new window; its index.
     pub fn open_window(&mut self, new: NewWindow) -> usize {
         let index = self.windows.open(new);
-        self.progress_windows();
+        self.progress();
         index
     }
 
@@ -69,11 +78,11 @@ impl<P: Platform> Engine<P> {
         for source in &window.sources {
             let accumulating = source.accumulating.as_ref().map(|accumulating| accumulating.handle);
             for handle in source.transfers.iter().copied().chain(accumulating) {
-                self.messages.abandon(handle, &self.peers);
+                self.link.abandon(handle);
             }
             for batch in &source.batches {
                 if let Batch::Announced { unexpected, .. } = batch {
-                    self.messages.unexpected.remove(*unexpected);
+                    self.link.drop_unasked(*unexpected);
                 }
             }
         }
@@ -84,17 +93,10 @@ impl<P: Platform> Engine<P> {
     /// Where the memory of the process `peer` of this node is, of which `bytes` bytes from `address` on are in a window; records where it lets
     /// nobody copy.
     pub fn neighbour_reach(&self, peer: PeerId, address: u64, bytes: u64) -> Reach {
-        match self.peers.get(peer) {
-            Some(peer) if peer.process != 0 && matches!(peer.route, Route::Shared(_)) => {
-                Reach::Neighbour { process: peer.process, address, bytes }
-            }
-            _ => Reach::Records,
+        match self.link.neighbour(peer) {
+            Some(process) => Reach::Neighbour { process, address, bytes },
+            None => Reach::Records,
         }
-    }
-
-    /// Whether the memory of `peer` can be shared with this process.
-    pub fn is_near(&self, peer: PeerId) -> bool {
-        self.peers.are_near(&[peer])
     }
 
     /// Runs `operation` on a window, which is not in the table meanwhile.
@@ -112,13 +114,10 @@ impl<P: Platform> Engine<P> {
 
     /// Bytes at which a batch to `target` leaves.
     fn batch_bytes(&self, window: &Window, target: u32) -> usize {
-        let peer = window.member(target);
-        let whole = match self.peers[peer].route {
-            Route::Shared(_) => self.immediate_max as usize,
-            // Those that need a few frames leave together, which costs less than a message for what did not fit.
-            _ => BATCH_BYTES,
-        };
-        whole.min(self.eager_limit as usize).clamp(BATCH_BYTES_MIN, BATCH_BYTES)
+        let (eager_limit, immediate_max) = self.link.unasked_max(window.member(target));
+        // Those that need a few frames leave together, which costs less than a message for what did not fit.
+        let whole = immediate_max.map_or(BATCH_BYTES, |most| most as usize);
+        whole.min(eager_limit as usize).clamp(BATCH_BYTES_MIN, BATCH_BYTES)
     }
 
     /// Adds a record to what is collected for `target`; a full batch leaves.
@@ -179,22 +178,22 @@ impl<P: Platform> Engine<P> {
         };
         let state = &mut window.targets[target as usize];
         state.answered += 1;
-        let error = class.map(|class| refused_there(class, window.group.members[target as usize], &self.peers));
+        let error = class.map(|class| self.refused_there(class, window.group.members[target as usize]));
         if let (Some(data), Some((to, at, _))) = (data, &answer.data) {
             to.write(*at, data);
         }
-        match answer.request.map(|handle| (handle, self.messages.requests.get_mut(handle))) {
-            Some((handle, request)) => {
-                if let (Some(request), Some(error)) = (request, error) {
-                    request.error.get_or_insert(error);
+        match answer.request {
+            Some(handle) => {
+                if let Some(error) = error {
+                    self.link.note_error(handle, error);
                 }
                 if answer.is_last {
-                    self.messages.complete(handle);
+                    self.link.complete(handle);
                 }
             }
             None => error.into_iter().for_each(|error| _ = state.error.get_or_insert(error)),
         }
-        self.messages.notify();
+        self.link.notify();
     }
 
     /// What has been collected for `target` leaves; `false`: it must wait until what is being written there is there, or until there is room
@@ -222,7 +221,7 @@ impl<P: Platform> Engine<P> {
     /// Sends records to `target`; `false`: there are so many requests that there is no room for one more.
     fn send_records(&mut self, window: &mut Window, target: u32, batch: &[u8]) -> bool {
         let peer = window.group.members[target as usize];
-        if batch.is_empty() || self.peers.has_failed(peer) {
+        if batch.is_empty() || self.link.has_failed(peer) {
             return true;
         }
         let envelope = Envelope { context: window.context, source: window.rank, tag: BATCH_TAG };
@@ -230,7 +229,7 @@ impl<P: Platform> Engine<P> {
         let room = room.unwrap_or_else(|| SharedBuffer::new(batch.len().max(BATCH_BYTES + RECORD_MAX)));
         room.write(0, batch);
         let data = room.describe(0, batch.len() as u64, byte());
-        let has_left = self.send_now(peer, envelope, &data);
+        let has_left = self.link.send_now(peer, envelope, &data);
         // The longest are rare, and are not kept room for.
         self.windows.outgoing = (room.len() <= ACCUMULATE_BYTES_MAX as usize).then_some(room);
         if has_left {
@@ -241,26 +240,23 @@ impl<P: Platform> Engine<P> {
         room.write(0, batch);
         let data = room.describe(0, batch.len() as u64, byte());
         let send = Send { peer: Some(peer), envelope, data, mode: Mode::Standard, blocking: false };
-        let Ok(handle) = self.messages.add(State::Queued(send), window.communicator) else {
+        let Ok(handle) = self.link.add(State::Queued(send), window.communicator) else {
             // A batch may hold what others wait for: it is not lost, but tried again.
             self.windows.has_collected = true;
             return false;
         };
         self.forget_what_has_left();
         self.windows.leaving.push((handle, room));
-        if let Some(request) = self.messages.requests.get_mut(handle) {
-            request.hold = Hold::Freed;
-        }
-        self.start_send(handle);
+        self.link.free(handle);
+        self.link.start_send(handle);
         true
     }
 
     /// Lets the memory of batches go that have left; seldom, as there may be many that have not.
     fn forget_what_has_left(&mut self) {
-        let windows = &mut self.windows;
+        let Self { windows, link } = self;
         if windows.leaving.len() >= windows.leaving_max {
-            let requests = &self.messages.requests;
-            windows.leaving.retain(|(handle, _)| requests.get(*handle).is_some_and(|request| !request.is_over()));
+            windows.leaving.retain(|(handle, _)| link.request(*handle).is_some_and(|request| !request.is_over()));
             windows.leaving_max = (2 * windows.leaving.len()).max(LEAVING_MIN);
         }
     }
@@ -285,12 +281,12 @@ impl<P: Platform> Engine<P> {
 
     /// Does what others have asked for, and ends what has been answered.
     #[inline]
-    pub(super) fn progress_windows(&mut self) {
+    pub(super) fn progress(&mut self) {
         if !self.windows.is_empty() {
             if std::mem::take(&mut self.windows.has_collected) {
                 self.send_all_collected();
             }
-            if self.windows.seen != self.messages.completions() {
+            if self.windows.seen != self.link.completions() {
                 self.serve_windows();
             }
             if !self.windows.unbegun.is_empty() {
@@ -311,24 +307,11 @@ impl<P: Platform> Engine<P> {
         }
     }
 
-    /// In how many nanoseconds records leave that have been collected.
-    pub(super) fn windows_due(&self) -> Option<u64> {
-        (self.windows.has_collected || !self.windows.unbegun.is_empty()).then_some(COLLECTED_DUE_NS)
-    }
-
-    /// Whether there may be something to do for windows.
-    #[inline]
-    pub(super) fn has_news_for_windows(&self) -> bool {
-        let windows = &self.windows;
-        !windows.is_empty()
-            && (windows.has_collected || !windows.unbegun.is_empty() || windows.seen != self.messages.completions())
-    }
-
     #[inline(never)]
     fn serve_windows(&mut self) {
         let mut turns = 0;
-        while self.windows.seen != self.messages.completions() && turns < TURNS_MAX {
-            self.windows.seen = self.messages.completions();
+        while self.windows.seen != self.link.completions() && turns < TURNS_MAX {
+            self.windows.seen = self.link.completions();
             self.end_pieces();
             let failed = std::mem::take(&mut self.windows.failed);
             for index in 0..self.windows.table.len() {
@@ -358,13 +341,13 @@ impl<P: Platform> Engine<P> {
             let rank = window.busy[at];
             // There may be many: who waits for those behind the first waits for the first as well.
             while let Some(first) = window.targets[rank as usize].transfers.front()
-                && !self.messages.is_under_way(first.handle)
+                && !self.link.is_under_way(first.handle)
             {
                 let ended = window.targets[rank as usize].transfers.pop_front();
                 let error = ended.and_then(|ended| self.end_transfer(window, rank, &ended));
                 let target = &mut window.targets[rank as usize];
                 error.into_iter().for_each(|error| _ = target.error.get_or_insert(error));
-                self.messages.notify();
+                self.link.notify();
             }
             self.settle_requested(window, rank);
             let target = &mut window.targets[rank as usize];
@@ -380,40 +363,39 @@ impl<P: Platform> Engine<P> {
     /// The same for those for which requests of the program wait.
     fn settle_requested(&mut self, window: &mut Window, rank: u32) {
         let requested = &mut window.targets[rank as usize].requested;
-        let messages = &self.messages;
-        if requested.iter().all(|transfer| messages.is_under_way(transfer.handle)) {
+        if requested.iter().all(|transfer| self.link.is_under_way(transfer.handle)) {
             return;
         }
-        let is_over = |transfer: &mut Transfer| !messages.is_under_way(transfer.handle);
+        let is_over = |transfer: &mut Transfer| !self.link.is_under_way(transfer.handle);
         let ended: Vec<Transfer> = requested.extract_if(.., is_over).collect();
         for transfer in ended {
             let error = self.end_transfer(window, rank, &transfer);
             let Some(request) = transfer.request else { continue };
-            if let (Some(error), Some(request)) = (error, self.messages.requests.get_mut(request)) {
-                request.error.get_or_insert(error);
+            if let Some(error) = error {
+                self.link.note_error(request, error);
             }
             // Of an access in parts all must be over: the program uses its buffer then.
             let requested = &window.targets[rank as usize].requested;
             if !(transfer.is_part && requested.iter().any(|other| other.request == Some(request))) {
-                self.messages.complete(request);
+                self.link.complete(request);
             }
         }
     }
 
     /// Forgets the message of a transfer; what went wrong. One of which less has come than was asked for has been refused.
     fn end_transfer(&mut self, window: &Window, rank: u32, transfer: &Transfer) -> Option<Error> {
-        let arrived = self.messages.requests.get(transfer.handle).map_or(0, |request| request.status.bytes);
-        let error = self.messages.take_error(transfer.handle);
+        let arrived = self.link.request(transfer.handle).map_or(0, |request| request.status.bytes);
+        let error = self.link.take_error(transfer.handle);
         let is_short = arrived < transfer.expected;
-        error.or_else(|| is_short.then(|| refused_there(ErrorClass::RmaRange, window.member(rank), &self.peers)))
+        error.or_else(|| is_short.then(|| self.refused_there(ErrorClass::RmaRange, window.member(rank))))
     }
 
     /// `peer` is gone: what waits for it fails, and what it has is free.
-    pub(super) fn leave_windows(&mut self, peer: PeerId) {
+    pub(super) fn leave_peer(&mut self, peer: PeerId) {
         if !self.windows.is_empty() {
             // A window may be in use just now.
             self.windows.failed.push(peer);
-            self.messages.notify();
+            self.link.notify();
         }
     }
 
@@ -426,12 +408,12 @@ impl<P: Platform> Engine<P> {
     }
 
     fn leave_window(&mut self, (index, window): (usize, &mut Window), rank: u32) {
-        let error = messages::failure(window.member(rank), &self.peers);
+        let error = self.link.failure(window.member(rank));
         let waiting: Vec<usize> =
             window.answers.iter().filter(|(_, answer)| answer.target == rank).map(|(handle, _)| handle).collect();
         for handle in &waiting {
             if let Some(Answer { request: Some(request), is_last: true, .. }) = window.answers.remove(*handle) {
-                self.messages.fail(request, error.clone());
+                self.link.fail(request, error.clone());
             }
         }
         let abandoned = self.abandon_placed((index, window), rank, &error);
@@ -449,7 +431,19 @@ impl<P: Platform> Engine<P> {
         let mut granted = Vec::new();
         window.lock.forget(rank, |claim| granted.push(claim));
         self.grant(window, granted);
-        self.messages.notify();
+        self.link.notify();
+    }
+
+    /// The error of an operation that its target has refused.
+    #[cold]
+    fn refused_there(&self, class: ErrorClass, peer: PeerId) -> Error {
+        let number = self.link.number(peer).map_or_else(|| "(which has left)".to_owned(), |number| number.to_string());
+        let why = match class {
+            ErrorClass::RmaRange => "what it names is not in the window there: not in its range, or not attached",
+            ErrorClass::ProcAborted => "a process that it needed is gone",
+            _ => "it could not be done there",
+        };
+        Error::new(class, format!("process {number} of the job has refused a one-sided operation: {why}"))
     }
 }
 
@@ -464,16 +458,4 @@ fn packed(data: &UserData, offset: u64, length: u64) -> Vec<u8> {
     let mut bytes = vec![0; length as usize];
     data.read(offset, &mut bytes);
     bytes
-}
-
-/// The error of an operation that its target has refused.
-#[cold]
-fn refused_there(class: ErrorClass, peer: PeerId, peers: &impl PeerAccess) -> Error {
-    let number = if peers.is_known(peer) { peers.number(peer).to_string() } else { "(which has left)".to_owned() };
-    let why = match class {
-        ErrorClass::RmaRange => "what it names is not in the window there: not in its range, or not attached",
-        ErrorClass::ProcAborted => "a process that it needed is gone",
-        _ => "it could not be done there",
-    };
-    Error::new(class, format!("process {number} of the job has refused a one-sided operation: {why}"))
 }

@@ -82,7 +82,7 @@ impl Process {
             self.keep_label(receive, label);
         }
         let engine = self.engine()?;
-        engine.messages.abandon(handle, &engine.peers);
+        engine.abandon(handle);
         self.free_request(receive).map(|_| ())
     }
 

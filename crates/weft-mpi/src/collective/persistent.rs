@@ -36,7 +36,7 @@ impl Process {
         let PersistentCollective { place, bound, slot } = operation;
         let mut place = place.clone();
         if let Some(slot) = slot {
-            place.turn = self.engine()?.take_turn(*slot, bound.schedule().phases);
+            place.turn = self.engine()?.node_collectives().take_turn(*slot, bound.schedule().phases);
         }
         self.start_schedule(handle, place, bound.clone())
     }

@@ -94,7 +94,7 @@ impl Process {
             && let Self { objects, engine: Some(engine), .. } = self
             && let Some(slot) = objects.communicator(scope.communicator).ok().and_then(|object| object.slot)
         {
-            scope.turn = engine.take_turn(slot, schedule.phases);
+            scope.turn = engine.node_collectives().take_turn(slot, schedule.phases);
         }
     }
 

@@ -64,12 +64,17 @@ impl Process {
     /// its groups has had; how many packets may be under way to it; and whether acknowledgements
     /// can only be sent.
     fn offer_group(&mut self) -> Result<(Ways<i64>, i64, i64, bool)> {
-        let Ways { udp, raw } = self.engine()?.multicast_packet_sizes().map(|size| size as i64);
+        let Ways { udp, raw } = self.engine()?.multicasts().multicast_packet_sizes().map(|size| size as i64);
         let failed = self.multicast.failed;
         let sizes = Ways { udp: if failed.udp { 0 } else { udp }, raw: if failed.raw { 0 } else { raw } };
         let sizes = if self.multicast.fails { Ways::default() } else { sizes };
-        let window = self.engine()?.multicast_window().min(WINDOW_PACKETS);
-        Ok((sizes, i64::from(self.multicast.next_generation), i64::from(window), !self.engine()?.multicast_writes()))
+        let window = self.engine()?.multicasts().multicast_window().min(WINDOW_PACKETS);
+        Ok((
+            sizes,
+            i64::from(self.multicast.next_generation),
+            i64::from(window),
+            !self.engine()?.multicasts().multicast_writes(),
+        ))
     }
 
     /// Joins the group of `communicator`; in which ways that was possible.
@@ -102,7 +107,7 @@ impl Process {
             scheme,
             peer_timeout: self.multicast.peer_timeout,
         };
-        Ok(self.engine()?.join_group(new).unwrap_or_default())
+        Ok(self.engine()?.multicasts().join_group(new).unwrap_or_default())
     }
 
     /// Whether this process is to send a test: the first rank does, and the first of another node, so that each node hears one.
@@ -119,7 +124,7 @@ impl Process {
         let (nodes, rank, context) =
             (self.nodes_of(&object.group.members), object.rank as usize, object.collective_context());
         let receives = nodes.iter().position(|node| *node == nodes[rank]) == Some(rank);
-        Ok(self.engine()?.tests_heard(context).map(|heard| heard || !receives))
+        Ok(self.engine()?.groups.tests_heard(context).map(|heard| heard || !receives))
     }
 
     fn conclude_multicast(&mut self, communicator: usize, works: bool) -> Result<()> {
@@ -127,7 +132,7 @@ impl Process {
         object.multicast = if works { Multicast::Works(Reviews::default()) } else { Multicast::Impossible };
         let context = object.collective_context();
         if !works {
-            self.engine()?.leave_groups(context);
+            self.engine()?.multicasts().leave_groups(context);
         }
         Ok(())
     }
@@ -137,7 +142,7 @@ impl Process {
 fn review(communicator: usize) -> Result<()> {
     let agree = |values: &mut [i64]| highest(with(|process| process.collective_scope(communicator))?, values);
     let context = with(|process| Ok::<_, Error>(process.objects.communicator(communicator)?.collective_context()))?;
-    let Reviewed { beyond_use, used } = with(|process| Ok::<_, Error>(process.engine()?.review_groups(context)))?;
+    let Reviewed { beyond_use, used } = with(|process| Ok::<_, Error>(process.engine()?.groups.review(context)))?;
     let mut found = [i64::from(beyond_use), i64::from(used)];
     agree(&mut found)?;
     let [beyond_use, used] = found.map(|one| one != 0);
@@ -152,7 +157,7 @@ fn review(communicator: usize) -> Result<()> {
     with(|process| {
         process.multicast.fails = true;
         process.multicast.carried = Carried::LostTooMuch;
-        process.engine()?.count_given_up();
+        process.engine()?.groups.count_given_up();
         process.objects.communicator_mut(communicator)?.multicast = Multicast::GivenUp;
         Ok(())
     })
@@ -203,7 +208,7 @@ pub fn prepare(communicator: usize) -> Result<()> {
         with(|process| {
             let context = process.objects.communicator(communicator)?.collective_context();
             if process.sends_test(communicator)? {
-                process.engine()?.test_group(context, attempt, goes_on);
+                process.engine()?.multicasts().test_group(context, attempt, goes_on);
             }
             Ok::<_, Error>(())
         })?;
@@ -218,7 +223,7 @@ pub fn prepare(communicator: usize) -> Result<()> {
     let is_heard = works.udp || works.raw;
     with(|process| {
         let context = process.objects.communicator(communicator)?.collective_context();
-        process.engine()?.settle_group(context, works);
+        process.engine()?.multicasts().settle_group(context, works);
         // What fails once would fail for each communicator, and each time cost the time of all attempts.
         process.multicast.fails |= !is_heard;
         process.multicast.failed.udp |= !works.udp;
@@ -241,7 +246,7 @@ pub fn part(communicator: usize) {
     });
     let Some(context) = context else { return };
     process::block_until(|process| {
-        process.engine().map_or(Some(()), |engine| engine.is_group_quiet(context).then_some(()))
+        process.engine().map_or(Some(()), |engine| engine.groups.are_quiet(context).then_some(()))
     });
     // If a process is gone, nobody will hear from it: the communicator is freed all the same.
     let _ = with(|process| process.collective_scope(communicator)).and_then(|scope| highest(scope, &mut [0]));

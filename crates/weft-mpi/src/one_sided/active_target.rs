@@ -72,7 +72,7 @@ pub fn post(window: usize, group: &Group, assert: i32) -> Result<()> {
         if assert & MPI_MODE_NOCHECK == 0 {
             // Those behind one that is gone wait for it as well.
             for rank in ranks {
-                keep_first(&mut outcome, engine.post_to(found.index, rank));
+                keep_first(&mut outcome, engine.one_sided().post_to(found.index, rank));
             }
         }
         outcome
@@ -129,7 +129,7 @@ fn await_all(
     let found = engine.windows.get(index)?;
     let mut outcome = Ok(());
     for rank in ranks.iter().filter(|rank| !has(found, **rank)) {
-        keep_first(&mut outcome, Err(engine.check_window_peer(index, *rank).err()?));
+        keep_first(&mut outcome, Err(engine.check_peer(found.member(*rank)).err()?));
     }
     let found = engine.windows.get_mut(index)?;
     found.await_no_more(ranks);
@@ -157,7 +157,7 @@ pub fn complete(window: usize) -> Result<()> {
     }
     with(|process| {
         let engine = process.engine()?;
-        ranks.iter().for_each(|rank| keep_first(&mut outcome, engine.complete_at(index, *rank)));
+        ranks.iter().for_each(|rank| keep_first(&mut outcome, engine.one_sided().complete_at(index, *rank)));
         Ok::<_, Error>(())
     })?;
     keep_first(&mut outcome, finish(index, Some(&ranks), Awaiting::Local));

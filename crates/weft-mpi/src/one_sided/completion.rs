@@ -32,7 +32,7 @@ impl Process {
         let Some(window) = engine.windows.get(index) else { return false };
         while let Some(mark) = marks.last() {
             if !window.has_reached(mark) {
-                match engine.check_window_peer(index, mark.rank()) {
+                match engine.check_peer(window.member(mark.rank())) {
                     Ok(()) => return false,
                     Err(error) => keep_first(gone, Err(error)),
                 }
@@ -96,8 +96,8 @@ pub(super) fn finish(index: usize, ranks: Option<&[u32]>, awaiting: Awaiting) ->
     let mut gone = Ok(());
     for rank in begun {
         let sent = match awaiting {
-            Awaiting::Done => engine.flush_target(index, rank),
-            Awaiting::Local | Awaiting::LocalUnreported => engine.send_collected(index, rank),
+            Awaiting::Done => engine.one_sided().flush_target(index, rank),
+            Awaiting::Local | Awaiting::LocalUnreported => engine.one_sided().send_collected(index, rank),
         };
         match sent {
             Ok(mark) => marks.push(mark),

@@ -313,7 +313,7 @@ pub fn open(prepared: Prepared, exposure: Exposure, mapped: Vec<Option<Exposed>>
         for (rank, (words, part)) in all?.chunks_exact(REMOTE).zip(parts).enumerate() {
             if words[1] != 0 {
                 let memory = RemoteMemory { key: words[2] as u64, address: words[3] as u64 };
-                engine.place_at(index, rank as u32, memory, part.size);
+                engine.one_sided().place_at(index, rank as u32, memory, part.size);
             }
         }
         Ok::<_, Error>(())
@@ -340,12 +340,14 @@ fn open_here(
     let engine = process.engine()?;
     let reach = |(rank, (part, mapped)): (usize, (&Part, &Option<Exposed>))| match mapped {
         Some(exposed) => Reach::Mapped(*exposed),
-        None if flavor == MPI_WIN_FLAVOR_CREATE => engine.neighbour_reach(group.members[rank], part.base, part.size),
+        None if flavor == MPI_WIN_FLAVOR_CREATE => {
+            engine.one_sided().neighbour_reach(group.members[rank], part.base, part.size)
+        }
         None => Reach::Records,
     };
     let reaches = parts.iter().zip(&mapped).enumerate().map(reach).collect();
-    let index = engine.open_window(NewWindow { context, communicator, group, rank, exposure, reaches });
-    let remote = engine.expose_window(index);
+    let index = engine.one_sided().open_window(NewWindow { context, communicator, group, rank, exposure, reaches });
+    let remote = engine.one_sided().expose_window(index);
     let own = &parts[rank as usize];
     let facts = Box::new(Facts {
         size: own.size as isize,
@@ -367,7 +369,7 @@ fn open_here(
         memory,
     };
     let Some(handle) = process.objects.windows.insert(window) else {
-        process.engine()?.close_window(index);
+        process.engine()?.one_sided().close_window(index);
         return Err(full("windows"));
     };
     let found = process.objects.window_mut(handle)?;

@@ -26,7 +26,7 @@ pub fn lock_one(window: usize, lock_type: i32, rank: i32, assert: i32) -> Result
             let (found, engine) = process.window_parts(window)?;
             found.epochs.check_lock(rank)?;
             if !unchecked {
-                engine.lock_target(index, rank, lock_type == MPI_LOCK_EXCLUSIVE)?;
+                engine.one_sided().lock_target(index, rank, lock_type == MPI_LOCK_EXCLUSIVE)?;
             }
         }
         Ok::<_, Error>(target)
@@ -66,7 +66,7 @@ fn unlock(index: usize, held: Held) -> Result<()> {
         outcome = finish(index, Some(&[rank]), Awaiting::Done);
     }
     if !unchecked {
-        keep_first(&mut outcome, with(|process| process.engine()?.unlock_target(index, rank)));
+        keep_first(&mut outcome, with(|process| process.engine()?.one_sided().unlock_target(index, rank)));
     }
     keep_first(&mut outcome, finish(index, Some(&[rank]), Awaiting::Done));
     outcome
@@ -84,7 +84,8 @@ pub fn lock_all(window: usize, assert: i32) -> Result<()> {
         found.epochs.check_lock_all()?;
         let (size, mut outcome) = (found.parts.len() as u32, Ok(()));
         if !unchecked {
-            (0..size).for_each(|rank| keep_first(&mut outcome, engine.lock_target(found.index, rank, false)));
+            (0..size)
+                .for_each(|rank| keep_first(&mut outcome, engine.one_sided().lock_target(found.index, rank, false)));
         }
         Ok::<_, Error>((found.index, size, outcome))
     })?;
@@ -105,7 +106,7 @@ fn give_all_back(index: usize, size: u32) -> Result<()> {
     with(|process| {
         let engine = process.engine()?;
         let mut outcome = Ok(());
-        (0..size).for_each(|rank| keep_first(&mut outcome, engine.unlock_target(index, rank)));
+        (0..size).for_each(|rank| keep_first(&mut outcome, engine.one_sided().unlock_target(index, rank)));
         outcome
     })
 }

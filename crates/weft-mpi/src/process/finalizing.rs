@@ -122,7 +122,7 @@ impl Process {
             let requests = self.awaited_requests();
             let Some(engine) = &mut self.engine else { return false };
             any |= engine.messages.no_message_from(peer, FINALIZE_CONTEXT, &requests, &error);
-            any |= engine.nothing_more_published_by(peer, &error);
+            any |= engine.node_collectives().nothing_more_published_by(peer, &error);
             self.ask_about_sends(peer, &requests, timeout);
         }
         any |= self.fail_sends();

@@ -23,7 +23,7 @@ use crate::process::{self, Phase, Process};
 pub fn finalize() -> Result<()> {
     // What is multicast comes by another way than the messages of the barrier, by which others learn that nothing more comes.
     process::block_until(|process| {
-        process.engine().map_or(Some(()), |engine| engine.has_multicast_all().then_some(()))
+        process.engine().map_or(Some(()), |engine| engine.groups.have_sent_all().then_some(()))
     });
     let (scope, used) = process::with(|process| {
         process.begin_finalizing();
@@ -159,7 +159,7 @@ fn stats(rank: u32, engine: &Engine, names: &[String]) -> String {
     for (way, times) in engine.path_mtu_changes() {
         let _ = writeln!(report, "{rank} path-mtu {way} {times}");
     }
-    for (kind, packets) in engine.multicast_packets() {
+    for (kind, packets) in engine.groups.packets() {
         let _ = writeln!(report, "{rank} multicast {kind} {packets}");
     }
     for rail in engine.rail_traffic() {

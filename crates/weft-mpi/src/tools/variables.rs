@@ -88,7 +88,7 @@ pub static VARIABLES: LazyLock<Vec<Variable>> = LazyLock::new(|| {
         class: Class::Counter,
         category: NETWORK,
         meaning: "Packets that arrived damaged, or from nobody who could send them.".into(),
-        source: Source::Engine(Engine::foreign),
+        source: Source::Engine(|engine| engine.foreign()),
     };
     let others = [
         (
@@ -107,7 +107,7 @@ pub static VARIABLES: LazyLock<Vec<Variable>> = LazyLock::new(|| {
             "packets_written",
             Class::Counter,
             "Packets that the carrier wrote to memory of their receivers, where they are found by looking at it.",
-            Engine::packets_written,
+            |engine| engine.packets_written(),
         ),
         ("registrations", Class::Counter, "Registrations of memory with RDMA devices that were made.", |_| {
             verbs::registered().made

@@ -160,7 +160,7 @@ pub(super) fn join_group(engine: &mut SimEngine, machine: &Machine, own: usize, 
         scheme: multicast.scheme,
         peer_timeout: machine.peer_timeout,
     };
-    engine.join_group(new).expect("every process that is simulated has a carrier with groups");
+    engine.multicasts().join_group(new).expect("every process that is simulated has a carrier with groups");
 }
 
 /// How an engine names a process.

@@ -89,8 +89,8 @@ fn start(
     let made = match target.find(&mut process, win, Some(data.len()), wanted)? {
         Some(Found { index, access, engine, is_mapped }) => {
             let request = match direction {
-                Direction::Put => engine.put(index, access, &data, wanted)?,
-                Direction::Get => engine.get(index, access, &data, wanted)?,
+                Direction::Put => engine.one_sided().put(index, access, &data, wanted)?,
+                Direction::Get => engine.one_sided().get(index, access, &data, wanted)?,
             };
             Made { request, is_over: is_mapped }
         }
@@ -160,7 +160,8 @@ fn start_accumulate(
                 let message = format!("the result has {} bytes: it must be described as the target is", result.len());
                 return Err(Error::new(MPI_ERR_TRUNCATE, message));
             }
-            let request = engine.accumulate(index, access, (chosen, element), &data, result.as_ref(), wanted)?;
+            let request =
+                engine.one_sided().accumulate(index, access, (chosen, element), &data, result.as_ref(), wanted)?;
             Made { request, is_over: is_mapped }
         }
         _ => Made::NOTHING,
@@ -384,6 +385,6 @@ pub(crate) fn compare_and_swap(
     );
     let found = target.find(&mut process, win, None, false)?;
     let Some(Found { index, access, engine, is_mapped }) = found else { return Ok(()) };
-    engine.compare_and_swap(index, (access.target, access.offset), element, &compare, &value, &result)?;
+    engine.one_sided().compare_and_swap(index, (access.target, access.offset), element, &compare, &value, &result)?;
     hand_out(&mut process, Made { request: None, is_over: is_mapped }, win, None)
 }

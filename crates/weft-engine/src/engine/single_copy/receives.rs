@@ -1,7 +1,7 @@
 //! Receives of this process that stand on tables: how they get there, what becomes of them, and how they leave.
 
 use super::broken;
-use crate::engine::Engine;
+use crate::engine::PointToPoint;
 use crate::group::PeerId;
 use crate::memory;
 use crate::messages::{Announced, Fetched, Written};
@@ -14,7 +14,7 @@ const RECEIVES_BEFORE_MAX: usize = 64;
 /// Looks at a copy under way into a receive that is being given up.
 const ABANDON_LOOKS_MAX: usize = 10_000_000;
 
-impl<P: Platform> Engine<P> {
+impl<P: Platform> PointToPoint<P> {
     /// Puts the receive `handle` on the table of its sender, or on the common one, if it is one for that; whether it did.
     pub(in crate::engine) fn announce_receive(&mut self, handle: usize) -> bool {
         let Some(Request { state: State::Posted(receive), .. }) = self.messages.requests.get(handle) else {

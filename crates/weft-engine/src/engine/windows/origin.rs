@@ -8,14 +8,12 @@ use weft_core::one_sided::{Claim, Items, Place, RECORD_MAX, Record};
 use weft_core::reduce::Op;
 
 use super::{
-    ACCUMULATE_BYTES, ACCUMULATE_BYTES_MAX, BATCH_BYTES, DESCRIPTION_BYTES_MAX, FEW_BYTES, NO_ANSWER, PART_LAYOUT,
-    PART_RUNS, packed,
+    ACCUMULATE_BYTES, ACCUMULATE_BYTES_MAX, BATCH_BYTES, DESCRIPTION_BYTES_MAX, FEW_BYTES, NO_ANSWER, OneSided,
+    PART_LAYOUT, PART_RUNS, packed,
 };
-use crate::engine::Engine;
 use crate::error::{Error, ErrorClass, Result};
 use crate::memory::{self, Exposed, UserData};
-use crate::messages::{self, PeerAccess};
-use crate::request::{Hold, Mode, Receive, Send, State};
+use crate::request::{Mode, Receive, Send, State};
 use crate::transport::{Platform, Proof};
 use crate::windows::{Answer, Exposure, ForRequest, LAYOUTS_MAX, Mark, Reach, Window};
 
@@ -82,10 +80,10 @@ impl Part {
     }
 }
 
-impl<P: Platform> Engine<P> {
+impl<P: Platform> OneSided<'_, P> {
     /// The request of an operation that waits for something, or of one that is complete.
     pub(super) fn one_sided_request(&mut self, communicator: usize) -> Result<usize> {
-        self.messages.add_lasting(State::OneSided, communicator)
+        self.link.add_lasting(State::OneSided, communicator)
     }
 
     /// `MPI_Put`, of the packed bytes of `origin`. The request of it, if one is wanted: it completes when `origin` may be used again.
@@ -95,32 +93,32 @@ impl<P: Platform> Engine<P> {
     pub fn put(&mut self, index: usize, access: Access<'_>, origin: &UserData, wanted: bool) -> Result<Option<usize>> {
         if let Some(Reach::Mapped(exposed)) = self.windows.get(index).map(|window| window.reach(access.target)) {
             memory::copy(origin, &access.within(exposed)?);
-            return Ok(wanted.then_some(self.messages.sent));
+            return Ok(wanted.then_some(self.link.complete_request()));
         }
-        self.with_window(index, |engine, window| {
-            if engine.copy_between(window, &access, origin, true) {
-                return Ok(wanted.then_some(engine.messages.sent));
+        self.with_window(index, |this, window| {
+            if this.copy_between(window, &access, origin, true) {
+                return Ok(wanted.then_some(this.link.complete_request()));
             }
-            engine.check_target(window, access.target)?;
-            if let Some(request) = engine.place((index, window), &access, origin, true, wanted)? {
+            this.check_target(window, access.target)?;
+            if let Some(request) = this.place((index, window), &access, origin, true, wanted)? {
                 return Ok(request);
             }
             window.targets[access.target as usize].is_dirty = true;
-            let room = engine.batch_bytes(window, access.target) as u64;
+            let room = this.batch_bytes(window, access.target) as u64;
             let is_record = |part: &Part| !part.is_part && part.bytes() + RECORD_MAX as u64 <= room;
-            let mut request = wanted.then_some(engine.messages.sent);
-            let begun = engine.for_each_part(window, &access, 1, &mut |engine, window, part| {
+            let mut request = wanted.then_some(this.link.complete_request());
+            let begun = this.for_each_part(window, &access, 1, &mut |this, window, part| {
                 if is_record(&part) {
                     let data = packed(origin, 0, part.bytes());
-                    engine.record(window, access.target, &Record::Put { place: part.place(0), data: &data });
+                    this.record(window, access.target, &Record::Put { place: part.place(0), data: &data });
                     return Ok(());
                 }
                 let place = part.place(part.range.start);
                 let data = origin.part(part.range)?;
-                let waits = engine.request_of_parts(window, &mut request)?;
-                engine.put_by_message(window, access.target, place, &data, (waits, part.is_part))
+                let waits = this.request_of_parts(window, &mut request)?;
+                this.put_by_message(window, access.target, place, &data, (waits, part.is_part))
             });
-            engine.conclude_access(window, access.target, begun, request)
+            this.conclude_access(window, access.target, begun, request)
         })
     }
 
@@ -132,13 +130,11 @@ impl<P: Platform> Engine<P> {
         begun: Result<()>,
         request: Option<usize>,
     ) -> Result<Option<usize>> {
-        if let (Err(_), Some(handle)) = (&begun, request.filter(|request| *request != self.messages.sent)) {
+        if let (Err(_), Some(handle)) = (&begun, request.filter(|request| *request != self.link.complete_request())) {
             let waits = window.targets[target as usize].requested.iter().any(|transfer| transfer.request == request);
-            if let Some(request) = self.messages.requests.get_mut(handle) {
-                request.hold = Hold::Freed;
-            }
+            self.link.free(handle);
             if !waits {
-                self.messages.complete(handle);
+                self.link.complete(handle);
             }
         }
         begun.map(|()| request)
@@ -146,7 +142,7 @@ impl<P: Platform> Engine<P> {
 
     /// The request that messages of an access complete, if one is wanted: it is made for the first of them.
     fn request_of_parts(&mut self, window: &Window, request: &mut Option<usize>) -> Result<Option<usize>> {
-        if *request == Some(self.messages.sent) {
+        if *request == Some(self.link.complete_request()) {
             *request = Some(self.one_sided_request(window.communicator)?);
         }
         Ok(*request)
@@ -166,7 +162,7 @@ impl<P: Platform> Engine<P> {
         self.record(window, target, &Record::PutLarge { place, bytes, tag });
         self.send_batch(window, target);
         window.add_transfer(target, handle, request, 0);
-        self.start_send(handle);
+        self.link.start_send(handle);
         Ok(())
     }
 
@@ -180,46 +176,46 @@ impl<P: Platform> Engine<P> {
             mode: Mode::Standard,
             blocking: false,
         };
-        self.messages.add(State::Queued(send), window.communicator)
+        self.link.add(State::Queued(send), window.communicator)
     }
 
     /// `MPI_Get`, to the packed bytes of `result`. The request of it, if one is wanted: it completes when they are there.
     ///
     /// # Errors
-    /// As for [`Engine::put`].
+    /// As for [`OneSided::put`].
     pub fn get(&mut self, index: usize, access: Access<'_>, result: &UserData, wanted: bool) -> Result<Option<usize>> {
         if let Some(Reach::Mapped(exposed)) = self.windows.get(index).map(|window| window.reach(access.target)) {
             memory::copy(&access.within(exposed)?, result);
-            return Ok(wanted.then_some(self.messages.sent));
+            return Ok(wanted.then_some(self.link.complete_request()));
         }
-        self.with_window(index, |engine, window| {
-            if engine.copy_between(window, &access, result, false) {
-                return Ok(wanted.then_some(engine.messages.sent));
+        self.with_window(index, |this, window| {
+            if this.copy_between(window, &access, result, false) {
+                return Ok(wanted.then_some(this.link.complete_request()));
             }
-            engine.check_target(window, access.target)?;
-            if let Some(request) = engine.place((index, window), &access, result, false, wanted)? {
+            this.check_target(window, access.target)?;
+            if let Some(request) = this.place((index, window), &access, result, false, wanted)? {
                 return Ok(request);
             }
-            let room = engine.batch_bytes(window, access.target) as u64;
+            let room = this.batch_bytes(window, access.target) as u64;
             let is_record = |part: &Part| !part.is_part && part.bytes() + RECORD_MAX as u64 <= room;
-            let request = if wanted { Some(engine.one_sided_request(window.communicator)?) } else { None };
-            let begun = engine.for_each_part(window, &access, 1, &mut |engine, window, part| {
+            let request = if wanted { Some(this.one_sided_request(window.communicator)?) } else { None };
+            let begun = this.for_each_part(window, &access, 1, &mut |this, window, part| {
                 if !is_record(&part) {
                     let place = part.place(part.range.start);
                     let data = result.part(part.range)?;
-                    return engine.get_by_message(window, access.target, place, &data, (request, part.is_part));
+                    return this.get_by_message(window, access.target, place, &data, (request, part.is_part));
                 }
                 let bytes = part.bytes();
                 let answer = Answer::of(access.target, Some((result.clone(), 0, bytes)), request);
-                let reply = engine.await_answer(window, answer)?;
+                let reply = this.await_answer(window, answer)?;
                 let record = Record::Get { place: part.place(0), bytes: bytes as u32, reply };
-                engine.record(window, access.target, &record);
+                this.record(window, access.target, &record);
                 if wanted {
-                    engine.send_batch(window, access.target);
+                    this.send_batch(window, access.target);
                 }
                 Ok(())
             });
-            engine.conclude_access(window, access.target, begun, request)
+            this.conclude_access(window, access.target, begun, request)
         })
     }
 
@@ -241,9 +237,9 @@ impl<P: Platform> Engine<P> {
             data: result.clone(),
             blocking: false,
         };
-        let handle = self.messages.add(State::Posted(receive), window.communicator)?;
+        let handle = self.link.add(State::Posted(receive), window.communicator)?;
         window.add_transfer(target, handle, request, bytes);
-        self.start_receive(handle);
+        self.link.start_receive(handle);
         self.record(window, target, &Record::GetLarge { place, bytes, tag });
         self.send_batch(window, target);
         Ok(())
@@ -253,7 +249,7 @@ impl<P: Platform> Engine<P> {
     /// The request of it, if one is wanted.
     ///
     /// # Errors
-    /// As for [`Engine::put`].
+    /// As for [`OneSided::put`].
     pub fn accumulate(
         &mut self,
         index: usize,
@@ -266,26 +262,26 @@ impl<P: Platform> Engine<P> {
         let (op, element) = operation;
         let total = access.layout.packed_size(access.count).unwrap_or(0);
         if op == Op::NoOp && result.is_none() {
-            return Ok(wanted.then_some(self.messages.sent));
+            return Ok(wanted.then_some(self.link.complete_request()));
         }
         if let Some(Reach::Mapped(exposed)) = self.windows.get(index).map(|window| *window.reach(access.target)) {
             let target = access.within(&exposed)?;
             compute(&exposed, &target, operation, origin, result);
-            return Ok(wanted.then_some(self.messages.sent));
+            return Ok(wanted.then_some(self.link.complete_request()));
         }
-        self.with_window(index, |engine, window| {
-            engine.check_target(window, access.target)?;
+        self.with_window(index, |this, window| {
+            this.check_target(window, access.target)?;
             let (target, size) = (access.target, element.size() as u64);
             let whole = |most: u64| (most / size * size).max(size);
-            let small = whole((engine.batch_bytes(window, target).saturating_sub(RECORD_MAX)) as u64);
+            let small = whole((this.batch_bytes(window, target).saturating_sub(RECORD_MAX)) as u64);
             let is_large = result.is_none() && total > ACCUMULATE_BYTES;
             let request = match result {
-                Some(_) if wanted && total > 0 => Some(engine.one_sided_request(window.communicator)?),
-                _ if wanted && is_large => Some(engine.one_sided_request(window.communicator)?),
-                _ => wanted.then_some(engine.messages.sent),
+                Some(_) if wanted && total > 0 => Some(this.one_sided_request(window.communicator)?),
+                _ if wanted && is_large => Some(this.one_sided_request(window.communicator)?),
+                _ => wanted.then_some(this.link.complete_request()),
             };
             let step = if is_large { whole(ACCUMULATE_BYTES_MAX) } else { small };
-            let begun = engine.for_each_part(window, &access, size, &mut |engine, window, part| {
+            let begun = this.for_each_part(window, &access, size, &mut |this, window, part| {
                 let mut at = part.range.start;
                 while at < part.range.end {
                     let piece = at..part.range.end.min(at + step);
@@ -295,28 +291,28 @@ impl<P: Platform> Engine<P> {
                     window.targets[target as usize].is_dirty = true;
                     at = piece.end;
                     if is_large {
-                        engine.accumulate_large(window, (target, place), operation, &origin.part(piece)?, waits)?;
+                        this.accumulate_large(window, (target, place), operation, &origin.part(piece)?, waits)?;
                         continue;
                     }
                     let (start, length) = (piece.start, piece.end - piece.start);
                     let data = if op == Op::NoOp { Vec::new() } else { packed(origin, start, length) };
                     let data = &data;
                     let Some(result) = result else {
-                        engine.record(window, target, &Record::Accumulate { place, op, element, data });
+                        this.record(window, target, &Record::Accumulate { place, op, element, data });
                         continue;
                     };
                     let whole = Answer::of(target, Some((result.clone(), start, length)), request.filter(|_| wanted));
                     let answer = Answer { is_last: piece.end == total, ..whole };
-                    let reply = engine.await_answer(window, answer)?;
+                    let reply = this.await_answer(window, answer)?;
                     let bytes = length as u32;
-                    engine.record(window, target, &Record::GetAccumulate { place, op, element, bytes, reply, data });
+                    this.record(window, target, &Record::GetAccumulate { place, op, element, bytes, reply, data });
                 }
                 Ok(())
             });
             if wanted {
-                engine.send_batch(window, target);
+                this.send_batch(window, target);
             }
-            engine.conclude_access(window, target, begun, request)
+            this.conclude_access(window, target, begun, request)
         })
     }
 
@@ -333,14 +329,14 @@ impl<P: Platform> Engine<P> {
         self.record(window, target, &Record::AccumulateLarge { place, op, element, bytes, tag });
         self.send_batch(window, target);
         window.add_transfer(target, handle, (request, false), 0);
-        self.start_send(handle);
+        self.link.start_send(handle);
         Ok(())
     }
 
     /// `MPI_Compare_and_swap` of one element.
     ///
     /// # Errors
-    /// As for [`Engine::put`].
+    /// As for [`OneSided::put`].
     pub fn compare_and_swap(
         &mut self,
         index: usize,
@@ -362,11 +358,11 @@ impl<P: Platform> Engine<P> {
             result.write(0, &previous);
             return Ok(());
         }
-        self.with_window(index, |engine, window| {
-            engine.check_target(window, target)?;
+        self.with_window(index, |this, window| {
+            this.check_target(window, target)?;
             let answer = Answer::of(target, Some((result.clone(), 0, size)), None);
-            let reply = engine.await_answer(window, answer)?;
-            engine.record(window, target, &Record::CompareAndSwap { offset, element, reply, data: &values });
+            let reply = this.await_answer(window, answer)?;
+            this.record(window, target, &Record::CompareAndSwap { offset, element, reply, data: &values });
             window.targets[target as usize].is_dirty = true;
             Ok(())
         })
@@ -377,19 +373,19 @@ impl<P: Platform> Engine<P> {
     /// # Errors
     /// Too many operations; the target is gone.
     pub fn flush_target(&mut self, index: usize, target: u32) -> Result<Mark> {
-        self.with_window(index, |engine, window| {
+        self.with_window(index, |this, window| {
             let state = &window.targets[target as usize];
             if state.is_dirty {
-                engine.check_target(window, target)?;
-                let reply = engine.await_answer(window, Answer::of(target, None, None))?;
+                this.check_target(window, target)?;
+                let reply = this.await_answer(window, Answer::of(target, None, None))?;
                 let state = &mut window.targets[target as usize];
                 (state.is_dirty, state.is_written, state.is_unanswered) = (false, false, false);
-                engine.record(window, target, &Record::Flush { reply });
+                this.record(window, target, &Record::Flush { reply });
             } else if state.is_written {
-                engine.check_target(window, target)?;
-                engine.prove((index, window), target)?;
+                this.check_target(window, target)?;
+                this.prove((index, window), target)?;
             }
-            engine.send_batch(window, target);
+            this.send_batch(window, target);
             Ok(window.mark(target))
         })
     }
@@ -399,8 +395,8 @@ impl<P: Platform> Engine<P> {
     /// # Errors
     /// The window is gone.
     pub fn send_collected(&mut self, index: usize, target: u32) -> Result<Mark> {
-        self.with_window(index, |engine, window| {
-            engine.send_batch(window, target);
+        self.with_window(index, |this, window| {
+            this.send_batch(window, target);
             Ok(window.mark(target))
         })
     }
@@ -408,19 +404,19 @@ impl<P: Platform> Engine<P> {
     /// Asks for the lock of `target`. It is given when nothing is waited for of it.
     ///
     /// # Errors
-    /// As for [`Engine::flush_target`].
+    /// As for [`OneSided::flush_target`].
     pub fn lock_target(&mut self, index: usize, target: u32, exclusive: bool) -> Result<()> {
-        self.with_window(index, |engine, window| {
-            engine.check_target(window, target)?;
-            let reply = engine.await_answer(window, Answer::of(target, None, None))?;
+        self.with_window(index, |this, window| {
+            this.check_target(window, target)?;
+            let reply = this.await_answer(window, Answer::of(target, None, None))?;
             if target == window.rank {
                 if window.lock.request(Claim { rank: target, exclusive, reply }) {
-                    engine.end_answer(window, target, reply, None, None);
+                    this.end_answer(window, target, reply, None, None);
                 }
                 return Ok(());
             }
-            engine.record(window, target, &Record::Lock { exclusive, reply });
-            engine.send_batch(window, target);
+            this.record(window, target, &Record::Lock { exclusive, reply });
+            this.send_batch(window, target);
             Ok(())
         })
     }
@@ -428,18 +424,18 @@ impl<P: Platform> Engine<P> {
     /// Gives the lock of `target` back, after all that this process has begun there: that is done when nothing is waited for.
     ///
     /// # Errors
-    /// As for [`Engine::flush_target`].
+    /// As for [`OneSided::flush_target`].
     pub fn unlock_target(&mut self, index: usize, target: u32) -> Result<()> {
-        self.with_window(index, |engine, window| {
+        self.with_window(index, |this, window| {
             if target == window.rank {
-                engine.release_lock(window, target);
+                this.release_lock(window, target);
                 return Ok(());
             }
-            engine.check_target(window, target)?;
+            this.check_target(window, target)?;
             let needs_read =
-                window.targets[target as usize].is_written && engine.proof(window, target) == Some(Proof::Read);
+                window.targets[target as usize].is_written && this.proof(window, target) == Some(Proof::Read);
             let reply = if window.targets[target as usize].is_dirty || needs_read {
-                engine.await_answer(window, Answer::of(target, None, None))
+                this.await_answer(window, Answer::of(target, None, None))
             } else {
                 Ok(NO_ANSWER)
             };
@@ -449,8 +445,8 @@ impl<P: Platform> Engine<P> {
             }
             state.is_unanswered = *reply.as_ref().unwrap_or(&NO_ANSWER) == NO_ANSWER;
             // Others may wait for the lock, whatever becomes of the answer.
-            engine.record(window, target, &Record::Unlock { reply: *reply.as_ref().unwrap_or(&NO_ANSWER) });
-            engine.send_batch(window, target);
+            this.record(window, target, &Record::Unlock { reply: *reply.as_ref().unwrap_or(&NO_ANSWER) });
+            this.send_batch(window, target);
             reply.map(|_| ())
         })
     }
@@ -472,25 +468,25 @@ impl<P: Platform> Engine<P> {
     }
 
     fn tell_of(&mut self, index: usize, target: u32, record: &Record<'_>) -> Result<()> {
-        self.with_window(index, |engine, window| {
-            engine.check_target(window, target)?;
+        self.with_window(index, |this, window| {
+            this.check_target(window, target)?;
             if target == window.rank {
                 let own = &mut window.sources[target as usize];
                 match record {
                     Record::Post => own.posts += 1,
                     _ => own.completes += 1,
                 }
-                engine.messages.notify();
+                this.link.notify();
                 return Ok(());
             }
-            engine.record(window, target, record);
+            this.record(window, target, record);
             let state = &mut window.targets[target as usize];
             if matches!(record, Record::Complete) {
                 // It is counted there when all that came before it is done: no answer need be waited for. But what is attached, only the target knows,
                 // and the call that ends the epoch says what it has refused.
                 if state.is_dirty && matches!(window.exposure, Exposure::Attached(_)) {
-                    let reply = engine.await_answer(window, Answer::of(target, None, None))?;
-                    engine.record(window, target, &Record::Flush { reply });
+                    let reply = this.await_answer(window, Answer::of(target, None, None))?;
+                    this.record(window, target, &Record::Flush { reply });
                 } else {
                     // Whoever frees the window asks for the rest, such as that it had no memory.
                     state.is_unanswered |= state.is_dirty;
@@ -498,25 +494,13 @@ impl<P: Platform> Engine<P> {
                 let state = &mut window.targets[target as usize];
                 (state.is_dirty, state.is_written) = (false, false);
             }
-            engine.send_batch(window, target);
+            this.send_batch(window, target);
             Ok(())
         })
     }
 
-    /// Why nothing comes of operations at `target`, if it is gone.
-    ///
-    /// # Errors
-    /// `MPI_ERR_PROC_FAILED`, in our words.
-    pub fn check_window_peer(&self, index: usize, rank: u32) -> Result<()> {
-        match self.windows.get(index) {
-            Some(window) => self.check_target(window, rank),
-            None => Ok(()),
-        }
-    }
-
     fn check_target(&self, window: &Window, target: u32) -> Result<()> {
-        let peer = window.member(target);
-        if self.peers.has_failed(peer) { Err(messages::failure(peer, &self.peers)) } else { Ok(()) }
+        self.link.check_peer(window.member(target))
     }
 
     /// Copies between `data` and a target whose memory can be copied; `false`: it cannot.
@@ -526,15 +510,14 @@ impl<P: Platform> Engine<P> {
         let begin = i128::from(access.offset) + i128::from(first);
         if begin < 0
             || begin + i128::from(length) > i128::from(bytes)
-            || self.peers.has_failed(window.member(access.target))
+            || self.link.has_failed(window.member(access.target))
         {
             return false;
         }
         let at = address.wrapping_add(begin as u64);
         let range = 0..length.min(data.len());
-        let copier = &mut self.peers.near.copier;
-        let copied =
-            if writes { copier.deliver(process, at, data, range) } else { copier.fetch(process, at, data, range) };
+        let link = &mut self.link;
+        let copied = if writes { link.deliver(process, at, data, range) } else { link.fetch(process, at, data, range) };
         if copied.is_err() {
             // The system does not allow it, or that process is gone, which others find out.
             window.targets[access.target as usize].reach = Reach::Records;

@@ -10,9 +10,7 @@ use std::ops::Range;
 use weft_core::one_sided::{Place, Record};
 use weft_core::placement::{PIECE_MAX, UNDER_WAY_MAX};
 
-use super::{byte, origin::Access};
-use crate::carriers::Remote;
-use crate::engine::Engine;
+use super::{OneSided, byte, origin::Access};
 use crate::engine::placement::OF_A_WINDOW;
 use crate::error::{Error, ErrorClass, Result};
 use crate::memory::UserData;
@@ -24,19 +22,17 @@ const SMALL: u64 = 4096;
 /// While so many are under way to a target, small ones are records: work requests are dearer than their share of a message.
 const SMALL_AT_A_TIME: usize = 16;
 
-impl<P: Platform> Engine<P> {
+impl<P: Platform> OneSided<'_, P> {
     /// Lets carriers of peers access what this process exposes in a window, if our carrier does such things: what they need for that.
     pub fn expose_window(&mut self, index: usize) -> Option<RemoteMemory> {
         let window = self.windows.get_mut(index)?;
         let Exposure::Whole(exposed) = &window.exposure else { return None };
-        let is_placed = |member| self.network.remotes.get(member).is_some_and(|remote| remote.accessing().is_some());
         let bytes = exposed.len();
-        if bytes == 0 || !window.group.members.iter().any(|member| is_placed(*member)) {
+        if bytes == 0 || !window.group.members.iter().any(|member| self.link.placement(*member).is_some()) {
             return None;
         }
         let data = exposed.items(0, bytes, byte())?;
-        let carrier = self.network.carriers.with_remote_memory()?;
-        let (registered, memory) = self.network.carriers.register(carrier, &data, bytes)?;
+        let (registered, memory) = self.link.register(&data, bytes)?;
         window.registered = Some(registered);
         Some(memory)
     }
@@ -44,16 +40,16 @@ impl<P: Platform> Engine<P> {
     /// `rank` lets our carrier access its part of a window, which has `bytes` bytes.
     pub fn place_at(&mut self, index: usize, rank: u32, memory: RemoteMemory, bytes: u64) {
         let Some(window) = self.windows.get_mut(index) else { return };
-        let Some(remote) = self.network.remotes.get(window.member(rank)) else { return };
+        let is_placed = self.link.placement(window.member(rank)).is_some();
         let reach = &mut window.targets[rank as usize].reach;
-        if matches!(reach, Reach::Records) && remote.accessing().is_some() {
+        if matches!(reach, Reach::Records) && is_placed {
             *reach = Reach::Placed { memory, bytes };
         }
     }
 
     pub(super) fn conceal_window(&mut self, index: usize) {
         if let Some(registered) = self.windows.get_mut(index).and_then(|window| window.registered.take()) {
-            self.network.carriers.deregister(registered);
+            self.link.deregister(registered);
         }
     }
 
@@ -68,8 +64,7 @@ impl<P: Platform> Engine<P> {
     ) -> Result<Option<Option<usize>>> {
         let Reach::Placed { memory, bytes } = *window.reach(access.target) else { return Ok(None) };
         let peer = window.member(access.target);
-        let remote = self.network.remotes.get(peer);
-        let Some(placement) = remote.and_then(Remote::accessing) else { return Ok(None) };
+        let Some(placement) = self.link.placement(peer) else { return Ok(None) };
         let Some((first, length)) = access.layout.single_run(access.count) else { return Ok(None) };
         // What is not in the window is named by the target, as always.
         let Some(offset) = access.offset.checked_add_signed(first) else { return Ok(None) };
@@ -116,7 +111,7 @@ impl<P: Platform> Engine<P> {
         };
         window.note_busy(target);
         // Somebody has to look at the carrier until it has done that.
-        self.submission(peer);
+        self.link.look_after(peer);
         if self.windows.unbegun.is_empty() {
             self.begin_pieces(handle);
             self.end_if_over(window, handle);
@@ -132,7 +127,7 @@ impl<P: Platform> Engine<P> {
         if !matches!(window.reach(target), Reach::Placed { .. }) {
             return None;
         }
-        Some(self.network.remotes.get(window.member(target))?.accessing()?.proof)
+        Some(self.link.placement(window.member(target))?.proof)
     }
 
     /// Sees to it that what the carrier has written at `target` is in place when the next mark is reached.
@@ -190,41 +185,44 @@ impl<P: Platform> Engine<P> {
 
     /// Gives the carrier what it has room for. What it has no room for is tried again.
     fn begin_pieces(&mut self, handle: usize) {
-        let Self { network, windows, messages, .. } = self;
+        let Self { windows, link } = self;
         let name = OF_A_WINDOW | u64::from(windows.placed.wire(handle));
         let Some(placed) = windows.placed.get_mut(handle) else { return };
         // A peer that is gone is dealt with by itself.
-        let Some(remote) = network.remotes.get(placed.peer) else { return };
-        let (_, hop) = remote.hop(0);
-        let (Some(rma), Some(placement)) = (network.carriers.rma(hop.carrier), remote.accessing()) else {
+        if link.has_failed(placed.peer) {
+            return;
+        }
+        let placement = link.placement(placed.peer);
+        let (Some((rma, to)), Some(placement)) = (link.remote_memory(placed.peer), placement) else {
             placed.refused = true;
             return;
         };
         placed.waits = false;
+        let (mut begun, mut outcome) = (0, Begun::Yes);
         while !placed.range.is_empty() && (placed.under_way as usize) < UNDER_WAY_MAX {
             let Range { start, end } = placed.range.clone();
             let end = end.min(start + placement.bytes_max.clamp(1, PIECE_MAX));
             let address = placed.there.address.wrapping_add(start);
             let there = RemoteMemory { address, ..placed.there };
-            let begun = match placed.writes {
-                true => rma.write(&hop.to, &placed.data, start..end, there, name),
-                false => rma.read(&hop.to, &placed.data, start..end, there, name),
+            outcome = match placed.writes {
+                true => rma.write(&to, &placed.data, start..end, there, name),
+                false => rma.read(&to, &placed.data, start..end, there, name),
             };
-            match begun {
-                Begun::Yes => {
-                    (placed.range.start, placed.under_way) = (end, placed.under_way + 1);
-                    *(if placed.writes { &mut messages.remote_writes } else { &mut messages.remote_reads }) += 1;
-                }
-                Begun::NotNow => {
-                    placed.waits = true;
-                    return windows.unbegun.push_front(handle);
-                }
-                Begun::Never => {
-                    placed.refused = true;
-                    return;
-                }
+            if !matches!(outcome, Begun::Yes) {
+                break;
             }
+            (placed.range.start, placed.under_way) = (end, placed.under_way + 1);
+            begun += 1;
         }
+        match outcome {
+            Begun::Yes => {}
+            Begun::NotNow => {
+                placed.waits = true;
+                windows.unbegun.push_front(handle);
+            }
+            Begun::Never => placed.refused = true,
+        }
+        link.count_remote(placed.writes, begun);
     }
 
     /// The carrier may have room now.
@@ -238,16 +236,10 @@ impl<P: Platform> Engine<P> {
         }
     }
 
-    /// The carrier has done a piece of what is called so.
-    pub(in crate::engine) fn note_piece(&mut self, name: u32) {
-        self.windows.pieces_done.push(name);
-        self.messages.notify();
-    }
-
     /// Goes on with what the carrier has done pieces of.
     pub(super) fn end_pieces(&mut self) {
         for at in 0..self.windows.pieces_done.len() {
-            let windows = &mut self.windows;
+            let windows = &mut *self.windows;
             let Some(handle) = windows.placed.from_wire(windows.pieces_done[at]) else { continue };
             // Its target is gone, and another one may have its place.
             let Some(placed) = windows.placed.get_mut(handle).filter(|placed| placed.under_way > 0) else { continue };
@@ -262,8 +254,8 @@ impl<P: Platform> Engine<P> {
 
     fn end_in_its_window(&mut self, handle: usize) {
         if let Some(index) = self.windows.placed.get(handle).map(|placed| placed.window) {
-            let ended = self.with_window(index, |engine, window| {
-                engine.end_if_over(window, handle);
+            let ended = self.with_window(index, |this, window| {
+                this.end_if_over(window, handle);
                 Ok(())
             });
             debug_assert!(ended.is_ok(), "a window is closed when nothing is under way in it");
@@ -291,7 +283,7 @@ impl<P: Platform> Engine<P> {
             }
         } else if range.is_empty() {
             if let Some(request) = request {
-                self.messages.complete(request);
+                self.link.complete(request);
             }
         } else {
             state.reach = Reach::Records;
@@ -312,7 +304,7 @@ impl<P: Platform> Engine<P> {
                 false => self.get_by_message(window, target, place, &rest, (request, false)),
             });
             match (begun, request) {
-                (Err(error), Some(request)) => self.messages.fail(request, error),
+                (Err(error), Some(request)) => self.link.fail(request, error),
                 (Err(error), None) => _ = window.targets[target as usize].error.get_or_insert(error),
                 (Ok(()), _) => window.advance_last_transfer(target, request.is_some()),
             }
@@ -323,7 +315,7 @@ impl<P: Platform> Engine<P> {
             }
             state.held = held;
         }
-        self.messages.notify();
+        self.link.notify();
         let proved = self.begin_proof((index, window), target);
         self.note_unproved(window, target, proved);
         self.send_batch(window, target);
@@ -349,7 +341,7 @@ impl<P: Platform> Engine<P> {
         };
         for handle in &found {
             if let Some(Placed { request: Some(request), .. }) = self.windows.placed.remove(*handle) {
-                self.messages.fail(request, error.clone());
+                self.link.fail(request, error.clone());
             }
         }
         self.windows.unbegun.retain(|handle| !found.contains(handle));

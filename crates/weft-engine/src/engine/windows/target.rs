@@ -5,27 +5,22 @@ use weft_core::matching::Envelope;
 use weft_core::one_sided::{Claim, Items, Place, Record, Records};
 use weft_core::reduce::Op;
 
-use super::{ACCUMULATE_BYTES_MAX, BATCH_BYTES_MAX, NO_ANSWER, PART_LAYOUT, packed};
-use crate::engine::Engine;
+use super::{ACCUMULATE_BYTES_MAX, BATCH_BYTES_MAX, NO_ANSWER, OneSided, PART_LAYOUT, packed};
+use crate::engine::link::Unasked;
 use crate::error::ErrorClass;
 use crate::memory::{Exposed, SharedBuffer, UserData};
-use crate::messages::PeerAccess;
-use crate::regions::REGIONS_MAX;
 use crate::request::{Mode, Receive, Send, State};
 use crate::transport::Platform;
 use crate::windows::{Accumulating, BATCH_TAG, Batch, Exposure, Window};
 
-impl<P: Platform> Engine<P> {
+impl<P: Platform> OneSided<'_, P> {
     /// Takes the batches that have arrived out of the unexpected queue.
     pub(super) fn take_batches(&mut self, window: &mut Window) {
-        while let Some((envelope, unexpected)) = self.messages.matcher.extract(window.context, None, Some(BATCH_TAG)) {
-            let Some(message) = self.messages.unexpected.get(unexpected) else { continue };
-            let (peer, bytes, source) = (message.peer, message.total, envelope.source);
+        while let Some(unasked) = self.link.take_unasked(window.context, BATCH_TAG) {
+            let Unasked { envelope, unexpected, peer, bytes, whole } = unasked;
+            let source = envelope.source;
             let known = window.group.members.get(source as usize) == Some(&peer) && bytes <= BATCH_BYTES_MAX;
-            let batch = match self.messages.take_whole(unexpected, &mut self.peers) {
-                Some(bytes) => Batch::Whole(bytes),
-                None => Batch::Announced { envelope, unexpected, bytes },
-            };
+            let batch = whole.map_or(Batch::Announced { envelope, unexpected, bytes }, Batch::Whole);
             if !known {
                 // No process of this library sends such a thing. Its sender keeps it until it is gone.
                 self.windows.refused += 1;
@@ -34,12 +29,12 @@ impl<P: Platform> Engine<P> {
             window.sources[source as usize].batches.push_back(batch);
             window.note_asking(source);
         }
-        self.flush();
+        self.link.flush();
     }
 
     /// Begins to receive a batch that has been announced, if there is room; its request.
     fn begin_batch(&mut self, window: &Window, envelope: Envelope, unexpected: usize, bytes: u64) -> Option<Batch> {
-        if self.messages.regions.len() >= REGIONS_MAX {
+        if !self.link.has_room_for_large() {
             return None;
         }
         let buffer = SharedBuffer::new(bytes as usize);
@@ -51,20 +46,19 @@ impl<P: Platform> Engine<P> {
             data: buffer.describe_all(),
             blocking: false,
         };
-        let handle = self.messages.add(State::Posted(receive), window.communicator).ok()?;
-        self.claim(handle, envelope, unexpected);
+        let handle = self.link.add(State::Posted(receive), window.communicator).ok()?;
+        self.link.claim(handle, envelope, unexpected);
         Some(Batch::Arriving(handle, buffer))
     }
 
     /// Does what the process `rank` has asked for, as far as that can be done now.
     pub(super) fn serve(&mut self, window: &mut Window, rank: u32) {
         let source = &mut window.sources[rank as usize];
-        let messages = &mut self.messages;
         while let Some(handle) = source.transfers.front() {
-            if messages.is_under_way(*handle) {
+            if self.link.is_under_way(*handle) {
                 break;
             }
-            if let Some(error) = messages.take_error(*handle) {
+            if let Some(error) = self.link.take_error(*handle) {
                 source.note_class(error.class);
             }
             source.transfers.pop_front();
@@ -83,10 +77,10 @@ impl<P: Platform> Engine<P> {
                 }
                 Batch::Arriving(handle, buffer) => {
                     let (handle, buffer) = (*handle, buffer.clone());
-                    if self.messages.is_under_way(handle) {
+                    if self.link.is_under_way(handle) {
                         break;
                     }
-                    if self.messages.take_error(handle).is_some() {
+                    if self.link.take_error(handle).is_some() {
                         // Its sender is gone.
                         window.sources[rank as usize].batches.pop_front();
                         continue;
@@ -107,7 +101,7 @@ impl<P: Platform> Engine<P> {
             }
             source.read = 0;
             source.batches.pop_front();
-            self.messages.put_aside(bytes);
+            self.link.put_aside(bytes);
         }
         self.send_batch(window, rank);
     }
@@ -139,13 +133,13 @@ impl<P: Platform> Engine<P> {
     /// Begins a message that a record announces, or asks for; `false`: there are so many requests that it must wait.
     fn begin_transfer(&mut self, window: &mut Window, rank: u32, state: State) -> bool {
         let sends = matches!(state, State::Queued(_));
-        let Ok(handle) = self.messages.add(state, window.communicator) else { return false };
+        let Ok(handle) = self.link.add(state, window.communicator) else { return false };
         window.sources[rank as usize].transfers.push_back(handle);
         window.note_asking(rank);
         if sends {
-            self.start_send(handle)
+            self.link.start_send(handle)
         } else {
-            self.start_receive(handle)
+            self.link.start_receive(handle)
         }
         true
     }
@@ -224,11 +218,11 @@ impl<P: Platform> Engine<P> {
                 let room = if bytes <= ACCUMULATE_BYTES_MAX { bytes as usize } else { 0 };
                 let buffer = SharedBuffer::new(room);
                 let receive = Self::receive_of(window, rank, tag, buffer.describe_all());
-                let Ok(handle) = self.messages.add(receive, window.communicator) else { return false };
+                let Ok(handle) = self.link.add(receive, window.communicator) else { return false };
                 let accumulating = Accumulating { handle, buffer, place, operation: (op, element) };
                 window.sources[rank as usize].accumulating = Some(accumulating);
                 window.note_asking(rank);
-                self.start_receive(handle);
+                self.link.start_receive(handle);
                 self.end_accumulate(window, rank);
             }
             Record::GetAccumulate { place, op, element, bytes, reply, data } => {
@@ -275,7 +269,7 @@ impl<P: Platform> Engine<P> {
             Record::Flush { reply } => self.done(window, rank, reply),
             Record::Lock { exclusive, reply } => {
                 // What it said last arrives behind the news that it is gone: it would keep the lock for ever.
-                let is_gone = self.peers.has_failed(window.member(rank));
+                let is_gone = self.link.has_failed(window.member(rank));
                 if is_gone && !cfg!(weft_mutant = "lock_given_to_the_dead") {
                     return true;
                 }
@@ -291,11 +285,11 @@ impl<P: Platform> Engine<P> {
             }
             Record::Post => {
                 window.sources[rank as usize].posts += 1;
-                self.messages.notify();
+                self.link.notify();
             }
             Record::Complete => {
                 window.sources[rank as usize].completes += 1;
-                self.messages.notify();
+                self.link.notify();
             }
             Record::Data { reply, data } => self.end_answer(window, rank, reply, Some(data), None),
             Record::Done { reply, class } => {
@@ -308,11 +302,11 @@ impl<P: Platform> Engine<P> {
     /// Computes with what has arrived of a large accumulate, if all of it has.
     fn end_accumulate(&mut self, window: &mut Window, rank: u32) {
         let Some(Accumulating { handle, .. }) = window.sources[rank as usize].accumulating else { return };
-        if self.messages.is_under_way(handle) {
+        if self.link.is_under_way(handle) {
             return;
         }
-        let arrived = self.messages.requests.get(handle).map_or(0, |request| request.status.bytes);
-        let error = self.messages.take_error(handle);
+        let arrived = self.link.request(handle).map_or(0, |request| request.status.bytes);
+        let error = self.link.take_error(handle);
         let Some(Accumulating { buffer, place, operation, .. }) = window.sources[rank as usize].accumulating.take()
         else {
             return;

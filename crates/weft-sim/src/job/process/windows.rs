@@ -103,7 +103,7 @@ impl Proc {
             WindowCall::Post(to) => {
                 let index = self.window(key)?.1.index;
                 self.window(key)?.0.await_ranks(&[*to as u32]);
-                self.engine.post_to(index, *to as u32).map(|()| None)
+                self.engine.one_sided().post_to(index, *to as u32).map(|()| None)
             }
             WindowCall::Start(to) => {
                 self.window(key)?.0.await_ranks(&[*to as u32]);
@@ -111,8 +111,10 @@ impl Proc {
             }
             WindowCall::Complete(to) => {
                 let index = self.window(key)?.1.index;
-                let told = self.engine.complete_at(index, *to as u32);
-                told.and_then(|()| Ok(Some((vec![self.engine.send_collected(index, *to as u32)?], Some(*to)))))
+                let told = self.engine.one_sided().complete_at(index, *to as u32);
+                told.and_then(|()| {
+                    Ok(Some((vec![self.engine.one_sided().send_collected(index, *to as u32)?], Some(*to))))
+                })
             }
             WindowCall::Wait(from, epoch) => {
                 return Ok(Some(WindowWait { key, what: Awaited::Complete(*from, *epoch) }));
@@ -149,12 +151,13 @@ impl Proc {
             if rank == own || block.is_mapped && near {
                 Reach::Mapped(*exposed)
             } else {
-                self.engine.neighbour_reach(self.peer(members[rank]), exposed.address(), exposed.len())
+                let peer = self.peer(members[rank]);
+                self.engine.one_sided().neighbour_reach(peer, exposed.address(), exposed.len())
             }
         };
         let reaches = exposed.iter().enumerate().map(reach).collect();
         let group = Group::new(members.iter().map(|member| self.peer(*member)).collect(), self.peer(self.rank));
-        let index = self.engine.open_window(NewWindow {
+        let index = self.engine.one_sided().open_window(NewWindow {
             context: step.context,
             communicator: step.context as usize,
             group,
@@ -162,7 +165,7 @@ impl Proc {
             exposure: Exposure::Whole(exposed[own]),
             reaches,
         });
-        truth.parts[own].remote = self.engine.expose_window(index);
+        truth.parts[own].remote = self.engine.one_sided().expose_window(index);
         let live = LiveWindow {
             index,
             block: Box::new(block.clone()),
@@ -183,7 +186,7 @@ impl Proc {
         let Some(live) = self.windows.remove(&key) else { return Ok(()) };
         let truths = self.truths.borrow();
         self.memory.forget(Carriers::pid(self.rank), &truths[&key].parts[live.own].buffer);
-        self.engine.close_window(live.index);
+        self.engine.one_sided().close_window(live.index);
         Ok(())
     }
 
@@ -205,7 +208,7 @@ impl Proc {
             return Err(format!("{} one-sided operations were refused", self.engine.windows.refused));
         }
         self.windows.keys().try_for_each(|key| self.check_window(*key))?;
-        self.windows.values().for_each(|live| self.engine.close_window(live.index));
+        self.windows.values().for_each(|live| self.engine.one_sided().close_window(live.index));
         Ok(())
     }
 
@@ -218,8 +221,11 @@ impl Proc {
         };
         let mut marks = Vec::new();
         for rank in ranks {
-            let mark =
-                if locally { self.engine.send_collected(index, rank) } else { self.engine.flush_target(index, rank) };
+            let mark = if locally {
+                self.engine.one_sided().send_collected(index, rank)
+            } else {
+                self.engine.one_sided().flush_target(index, rank)
+            };
             marks.push(mark?);
         }
         Ok(Some((marks, target)))
@@ -230,8 +236,8 @@ impl Proc {
         let index = live.index;
         let mut marks = Vec::new();
         for target in targets {
-            self.engine.lock_target(index, *target as u32, exclusive)?;
-            marks.push(self.engine.send_collected(index, *target as u32)?);
+            self.engine.one_sided().lock_target(index, *target as u32, exclusive)?;
+            marks.push(self.engine.one_sided().send_collected(index, *target as u32)?);
         }
         Ok(Some((marks, targets.first().copied())))
     }
@@ -241,7 +247,7 @@ impl Proc {
         let (index, all) = (live.index, live.members.len());
         let targets = target.map_or(0..all, |target| target..target + 1);
         for target in targets {
-            self.engine.unlock_target(index, target as u32)?;
+            self.engine.one_sided().unlock_target(index, target as u32)?;
         }
         self.flush_window(key, target, false)
     }
@@ -252,13 +258,13 @@ impl Proc {
         match &mut wait.what {
             Awaited::Marks { marks, target, flushes } => {
                 let (target, flushes) = (*target, *flushes);
-                let index = self.window(key)?.1.index;
                 while let Some(mark) = marks.last() {
                     if self.window(key)?.0.has_reached(mark) {
                         marks.pop();
                         continue;
                     }
-                    match self.engine.check_window_peer(index, mark.rank()) {
+                    let peer = self.window(key)?.0.member(mark.rank());
+                    match self.engine.check_peer(peer) {
                         Ok(()) => return Ok(Some(wait)),
                         Err(error) => {
                             self.excuse(&error)?;
@@ -300,8 +306,8 @@ impl Proc {
     }
 
     fn is_gone(&mut self, key: (usize, u32), rank: u32) -> Checked<bool> {
-        let index = self.window(key)?.1.index;
-        match self.engine.check_window_peer(index, rank) {
+        let peer = self.window(key)?.0.member(rank);
+        match self.engine.check_peer(peer) {
             Ok(()) => Ok(false),
             Err(error) => self.excuse(&error).map(|()| true),
         }

@@ -55,7 +55,7 @@ impl Proc {
         let part = &mut truth.parts[act.target];
         // Nobody acts before all have opened the window.
         let bytes = block.bytes(live.members.len());
-        part.remote.into_iter().for_each(|memory| self.engine.place_at(index, target, memory, bytes));
+        part.remote.into_iter().for_each(|memory| self.engine.one_sided().place_at(index, target, memory, bytes));
         let half = epoch as u64 % 2;
         let bytes = byte();
         let cell = |offset| Access { target, offset, count: 8, layout: &bytes };
@@ -72,7 +72,7 @@ impl Proc {
                 let placed = Placed::holding(act.here, act.bytes, name);
                 register(&placed.buffer);
                 let access = Access { target, offset: at, count, layout: &layout };
-                let request = engine.put(index, access, &placed.data(), act.requested);
+                let request = engine.one_sided().put(index, access, &placed.data(), act.requested);
                 let begin = (at - block.strip(live.own)) as usize;
                 part.put_in[live.own][half as usize] = epoch;
                 act.there.put(content(name, act.bytes as usize), &mut part.strips[live.own][begin..]);
@@ -84,7 +84,7 @@ impl Proc {
                 let placed = Placed::new(act.here, act.bytes, u64::from(act.id));
                 register(&placed.buffer);
                 let access = Access { target, offset: at, count, layout: &layout };
-                let request = engine.get(index, access, &placed.data(), act.requested);
+                let request = engine.one_sided().get(index, access, &placed.data(), act.requested);
                 let begin = (at - block.strip(live.own)) as usize;
                 let expected = act.there.take(act.bytes, &part.strips[live.own][begin..]);
                 (request, Outcome::Gotten(placed, expected))
@@ -102,7 +102,8 @@ impl Proc {
                 result.iter().for_each(|(buffer, _)| register(buffer));
                 let into = result.as_ref().map(|(buffer, _)| buffer.describe_all());
                 let described = origin.describe_all();
-                let request = engine.accumulate(index, access, fetch, &described, into.as_ref(), act.requested);
+                let request =
+                    engine.one_sided().accumulate(index, access, fetch, &described, into.as_ref(), act.requested);
                 for (at, summand) in range.zip(summands) {
                     live.added[act.target][at] += summand;
                     part.added[at] += summand;
@@ -115,7 +116,7 @@ impl Proc {
                 let (at, op) = if act.what == What::Count { (COUNTER, Op::Sum) } else { (REPLACED, Op::Replace) };
                 let (origin, into) = (one.describe_all(), result.describe_all());
                 let operation = (op, Element::UInt64);
-                let request = engine.accumulate(index, cell(at), operation, &origin, Some(&into), false);
+                let request = engine.one_sided().accumulate(index, cell(at), operation, &origin, Some(&into), false);
                 if act.what == What::Count {
                     part.counts += 1;
                 } else {
@@ -129,14 +130,14 @@ impl Proc {
                 let (compare, new, result) = (word(compared), word(act.id.into()), word(u64::MAX));
                 let [one, other, into] = [&compare, &new, &result].map(SharedBuffer::describe_all);
                 let place = (target, REPLACED);
-                let swapped = engine.compare_and_swap(index, place, Element::UInt64, &one, &other, &into);
+                let swapped = engine.one_sided().compare_and_swap(index, place, Element::UInt64, &one, &other, &into);
                 // It may have been: what is found says.
                 buffers.extend([compare, new]);
                 (swapped.map(|()| None), Outcome::Swapped(result, compared))
             }
             What::Protected => {
                 let result = word(u64::MAX);
-                let request = engine.get(index, cell(PROTECTED), &result.describe_all(), false);
+                let request = engine.one_sided().get(index, cell(PROTECTED), &result.describe_all(), false);
                 (request, Outcome::Fetched(result))
             }
         };
@@ -155,7 +156,7 @@ impl Proc {
         let new = word(live.protected + 1);
         let layout = byte();
         let access = Access { target: target as u32, offset: PROTECTED, count: 8, layout: &layout };
-        let written = self.engine.put(live.index, access, &new.describe_all(), false);
+        let written = self.engine.one_sided().put(live.index, access, &new.describe_all(), false);
         if let Err(error) = written {
             return self.excuse(&error);
         }

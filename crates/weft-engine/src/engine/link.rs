@@ -1,0 +1,421 @@
+//! What a part of the engine may ask of the rest: requests and their messages, whether a peer is there, and what
+//! its carrier does by itself. A part sees nothing else of point-to-point communication, and nothing of other parts.
+
+use std::io;
+use std::ops::Range;
+
+use weft_core::matching::Envelope;
+use weft_core::time::Instant;
+use weft_core::wire::Secret;
+
+use super::PointToPoint;
+use super::network::{self, Network};
+use crate::carriers::{Carriers, Hop, Registered, Remote};
+use crate::error::{Error, Result};
+use crate::group::PeerId;
+use crate::memory::UserData;
+use crate::messages::{self, CREDIT_PER_MESSAGE, PeerAccess, Stream};
+use crate::peers::Route;
+use crate::regions::REGIONS_MAX;
+use crate::request::{Hold, Request, Send, State};
+use crate::transport::{Address, Frames, Node, Placement, Platform, RemoteMemory, RemoteMemoryAccess, Sleeping};
+
+/// A part's way to the rest of the engine, for one call.
+pub(super) struct Link<'a, P: Platform>(&'a mut PointToPoint<P>);
+
+/// A message that has arrived, and that no receive has asked for.
+pub(super) struct Unasked {
+    pub envelope: Envelope,
+    /// Its name, by which [`Link::claim`] receives it if it is not whole.
+    pub unexpected: usize,
+    pub peer: PeerId,
+    /// Its length.
+    pub bytes: u64,
+    /// All of it, if it is here.
+    pub whole: Option<Vec<u8>>,
+}
+
+impl<'a, P: Platform> Link<'a, P> {
+    #[inline(always)]
+    pub(super) fn new(point_to_point: &'a mut PointToPoint<P>) -> Self {
+        Self(point_to_point)
+    }
+}
+
+/// Requests, and who waits for them.
+impl<P: Platform> Link<'_, P> {
+    /// Adds a request in `state` on `communicator`.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub(super) fn add(&mut self, state: State, communicator: usize) -> Result<usize> {
+        self.0.messages.add(state, communicator)
+    }
+
+    /// The same of an operation that can be neither cancelled nor freed while it is active.
+    ///
+    /// # Errors
+    /// As for [`Self::add`].
+    pub(super) fn add_lasting(&mut self, state: State, communicator: usize) -> Result<usize> {
+        self.0.messages.add_lasting(state, communicator)
+    }
+
+    /// The request of every operation that is complete as it starts.
+    #[inline(always)]
+    pub(super) fn complete_request(&self) -> usize {
+        self.0.messages.sent
+    }
+
+    /// A request, unless it is gone.
+    pub(super) fn request(&self, handle: usize) -> Option<&Request> {
+        self.0.messages.requests.get(handle)
+    }
+
+    /// Whether a request is of an operation that is under way.
+    pub(super) fn is_under_way(&self, handle: usize) -> bool {
+        self.0.messages.is_under_way(handle)
+    }
+
+    /// Nobody asks for a request any more: it goes when it is complete.
+    pub(super) fn free(&mut self, handle: usize) {
+        if let Some(request) = self.0.messages.requests.get_mut(handle) {
+            request.hold = Hold::Freed;
+        }
+    }
+
+    /// What is waited for by a request goes wrong; the first such error is the request's.
+    pub(super) fn note_error(&mut self, handle: usize, error: Error) {
+        if let Some(request) = self.0.messages.requests.get_mut(handle) {
+            request.error.get_or_insert(error);
+        }
+    }
+
+    /// An operation is complete.
+    pub(super) fn complete(&mut self, handle: usize) {
+        self.0.messages.complete(handle);
+    }
+
+    /// The same with an error.
+    pub(super) fn fail(&mut self, handle: usize, error: Error) {
+        self.0.messages.fail(handle, error);
+    }
+
+    /// Forgets a request that is complete; what went wrong with it.
+    pub(super) fn take_error(&mut self, handle: usize) -> Option<Error> {
+        self.0.messages.take_error(handle)
+    }
+
+    /// Nobody wants a message any more, whose memory is about to go.
+    pub(super) fn abandon(&mut self, handle: usize) {
+        self.0.abandon(handle);
+    }
+
+    /// Something has happened that somebody may wait for.
+    pub(super) fn notify(&mut self) {
+        self.0.messages.notify();
+    }
+
+    /// How often something has happened that somebody may wait for.
+    #[inline(always)]
+    pub(super) fn completions(&self) -> u64 {
+        self.0.messages.completions()
+    }
+}
+
+/// Messages.
+impl<P: Platform> Link<'_, P> {
+    /// Sends a small message at once, without a request; false: it must have one.
+    pub(super) fn send_now(&mut self, peer: PeerId, envelope: Envelope, data: &UserData) -> bool {
+        self.0.send_now(peer, envelope, data)
+    }
+
+    /// Starts a send that has been added.
+    pub(super) fn start_send(&mut self, handle: usize) {
+        self.0.start_send(handle);
+    }
+
+    /// Starts a receive that has been added.
+    pub(super) fn start_receive(&mut self, handle: usize) {
+        self.0.start_receive(handle);
+    }
+
+    /// Takes a message of this context and tag that no receive has asked for, from anybody.
+    pub(super) fn take_unasked(&mut self, context: u32, tag: i32) -> Option<Unasked> {
+        let PointToPoint { messages, peers, .. } = &mut *self.0;
+        loop {
+            let (envelope, unexpected) = messages.matcher.extract(context, None, Some(tag))?;
+            let Some(message) = messages.unexpected.get(unexpected) else { continue };
+            let (peer, bytes) = (message.peer, message.total);
+            let whole = messages.take_whole(unexpected, peers);
+            return Some(Unasked { envelope, unexpected, peer, bytes, whole });
+        }
+    }
+
+    /// Receives such a message by the request `handle`, which has been added.
+    pub(super) fn claim(&mut self, handle: usize, envelope: Envelope, unexpected: usize) {
+        self.0.claim(handle, envelope, unexpected);
+    }
+
+    /// Nobody wants such a message.
+    pub(super) fn drop_unasked(&mut self, unexpected: usize) {
+        self.0.messages.unexpected.remove(unexpected);
+    }
+
+    /// The memory of a message that was whole may serve another.
+    pub(super) fn put_aside(&mut self, bytes: Vec<u8>) {
+        self.0.messages.put_aside(bytes);
+    }
+
+    /// Whether one more large message can be received.
+    pub(super) fn has_room_for_large(&self) -> bool {
+        self.0.messages.regions.len() < REGIONS_MAX
+    }
+
+    /// Sends what has become due.
+    pub(super) fn flush(&mut self) {
+        self.0.flush();
+    }
+
+    /// Largest message that leaves for `peer` without being announced; and for one on this node, in one piece.
+    pub(super) fn unasked_max(&self, peer: PeerId) -> (u64, Option<u64>) {
+        let is_shared = matches!(self.0.peers[peer].route, Route::Shared(_));
+        (self.0.eager_limit, is_shared.then_some(self.0.immediate_max))
+    }
+}
+
+/// Peers.
+impl<P: Platform> Link<'_, P> {
+    /// Whether nothing comes of waiting for `peer`.
+    pub(super) fn has_failed(&self, peer: PeerId) -> bool {
+        self.0.peers.has_failed(peer)
+    }
+
+    /// The error of an operation with a peer that is gone.
+    pub(super) fn failure(&self, peer: PeerId) -> Error {
+        messages::failure(peer, &self.0.peers)
+    }
+
+    /// The same as a result; nothing if it is there.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub(super) fn check_peer(&self, peer: PeerId) -> Result<()> {
+        self.0.check_peer(peer)
+    }
+
+    /// The number of `peer` in its job; none: it has been removed.
+    pub(super) fn number(&self, peer: PeerId) -> Option<u32> {
+        self.0.peers.get(peer).map(|peer| peer.number())
+    }
+
+    /// The process id of `peer`, if it is on this node and its memory can be copied.
+    pub(super) fn neighbour(&self, peer: PeerId) -> Option<i32> {
+        let peer = self.0.peers.get(peer)?;
+        (peer.process != 0 && matches!(peer.route, Route::Shared(_))).then_some(peer.process)
+    }
+
+    /// Copies from the memory of a process of this node.
+    ///
+    /// # Errors
+    /// The system does not allow it, or the process is gone.
+    pub(super) fn fetch(&mut self, process: i32, address: u64, to: &UserData, range: Range<u64>) -> io::Result<()> {
+        self.0.peers.near.copier.fetch(process, address, to, range)
+    }
+
+    /// The same to its memory.
+    ///
+    /// # Errors
+    /// As for [`Self::fetch`].
+    pub(super) fn deliver(&mut self, process: i32, address: u64, data: &UserData, range: Range<u64>) -> io::Result<()> {
+        self.0.peers.near.copier.deliver(process, address, data, range)
+    }
+}
+
+/// What carriers do by themselves to memory.
+impl<P: Platform> Link<'_, P> {
+    /// What the carrier to `peer` does, if it writes to memory of that and reads it.
+    pub(super) fn placement(&self, peer: PeerId) -> Option<Placement> {
+        self.0.network.remotes.get(peer).and_then(Remote::accessing)
+    }
+
+    /// That carrier, and where it leads.
+    pub(super) fn remote_memory(&mut self, peer: PeerId) -> Option<(&mut dyn RemoteMemoryAccess, Address)> {
+        let network = &mut self.0.network;
+        let (_, hop) = network.remotes.get(peer).filter(|remote| remote.accessing().is_some())?.hop(0);
+        Some((network.carriers.rma(hop.carrier)?, hop.to))
+    }
+
+    /// Counts writes that it has been given, or reads.
+    pub(super) fn count_remote(&mut self, writes: bool, count: u64) {
+        let messages = &mut self.0.messages;
+        *(if writes { &mut messages.remote_writes } else { &mut messages.remote_reads }) += count;
+    }
+
+    /// The carrier to `peer` has something to do: it is looked at until that is done.
+    pub(super) fn look_after(&mut self, peer: PeerId) {
+        self.0.submission(peer);
+    }
+
+    /// Lets peers reach memory through the carrier that does such things, if there is one.
+    pub(super) fn register(&mut self, data: &UserData, bytes: u64) -> Option<(Registered, RemoteMemory)> {
+        let carriers = &mut self.0.network.carriers;
+        let carrier = carriers.with_remote_memory()?;
+        carriers.register(carrier, data, bytes)
+    }
+
+    /// They reach it no more.
+    pub(super) fn deregister(&mut self, registered: Registered) {
+        self.0.network.carriers.deregister(registered);
+    }
+}
+
+/// Carriers, for packets beside the flows.
+impl<P: Platform> Link<'_, P> {
+    /// The time.
+    pub(super) fn now(&self) -> Instant {
+        self.0.platform.now()
+    }
+
+    /// The secret of this process's own job.
+    pub(super) fn own_secret(&self) -> &Secret {
+        self.0.network.jobs.own_secret()
+    }
+
+    /// Whether `peer` was started together with this process.
+    pub(super) fn is_of_own_job(&self, peer: PeerId) -> bool {
+        self.0.peers.get(peer).is_some_and(|peer| peer.is_of_own_job())
+    }
+
+    /// All carriers.
+    pub(super) fn carriers(&mut self) -> &mut Carriers {
+        &mut self.0.network.carriers
+    }
+
+    /// The same, and what goes through them to `peer`; none: it is reached otherwise.
+    pub(super) fn remote_and_carriers(&mut self, peer: PeerId) -> Option<(&Remote, &mut Carriers)> {
+        let Network { carriers, remotes, .. } = &mut self.0.network;
+        Some((remotes.get(peer)?, carriers))
+    }
+
+    /// Whether nothing waits for room in a carrier.
+    pub(super) fn has_room(&self) -> bool {
+        self.0.network.stalled.is_empty()
+    }
+
+    /// Sends packets; what the carrier has no room for waits.
+    pub(super) fn send_train(&mut self, hop: Hop, bytes: &[u8], segment: usize) {
+        let Network { carriers, stalled, .. } = &mut self.0.network;
+        network::send_or_stall(carriers, stalled, hop, bytes, segment);
+    }
+
+    /// Sends what waits for room, as far as there is some.
+    pub(super) fn send_stalled(&mut self) {
+        let Network { carriers, stalled, .. } = &mut self.0.network;
+        network::send_stalled(carriers, stalled);
+    }
+
+    /// Whether somebody looks after what waits for others although no call of MPI comes.
+    pub(super) fn is_attended(&self) -> bool {
+        self.0.network.attended
+    }
+
+    /// Something waits for others that share its packet.
+    pub(super) fn note_coalescing(&mut self) {
+        self.0.network.coalescing = true;
+    }
+
+    /// Nothing leads to `peer` any more, for this reason.
+    pub(super) fn peer_failed(&mut self, peer: PeerId, reason: &str) {
+        self.0.peer_failed(peer, reason);
+    }
+}
+
+/// Messages that are multicast.
+impl<P: Platform> Link<'_, P> {
+    /// The message of a request, if it is to be multicast.
+    pub(super) fn multicasting(&self, handle: usize) -> Option<&Send> {
+        match &self.request(handle)?.state {
+            State::Multicasting(send) => Some(send),
+            _ => None,
+        }
+    }
+
+    /// Whether `peer` has room for a message of so many bytes; who is gone counts as having it.
+    pub(super) fn has_credit(&self, peer: PeerId, bytes: u64) -> bool {
+        self.0.peers.get(peer).is_none_or(|peer| peer.matching.credit >= bytes + CREDIT_PER_MESSAGE)
+    }
+
+    /// The message goes to `peer`.
+    pub(super) fn take_credit(&mut self, peer: PeerId, bytes: u64) {
+        if let Some(peer) = self.0.peers.get_mut(peer) {
+            peer.matching.credit -= bytes + CREDIT_PER_MESSAGE;
+            peer.put(bytes);
+        }
+    }
+
+    /// It does not yet.
+    pub(super) fn give_credit_back(&mut self, peer: PeerId, bytes: u64) {
+        if let Some(peer) = self.0.peers.get_mut(peer) {
+            peer.matching.credit += bytes + CREDIT_PER_MESSAGE;
+        }
+    }
+
+    /// Nobody wants the message of a request any more: nothing touches its memory afterwards.
+    pub(super) fn give_up(&mut self, handle: usize) {
+        self.0.abandon_receive(handle);
+    }
+
+    /// Nothing more comes of `peer` on a stream.
+    pub(super) fn end_stream(&mut self, peer: PeerId, stream: Stream) {
+        if let Some(peer) = self.0.peers.get_mut(peer) {
+            peer.matching.end_stream(stream);
+        }
+    }
+}
+
+/// The node, for collectives through its memory.
+impl<P: Platform> Link<'_, P> {
+    /// The memory in which processes of the node publish.
+    #[inline]
+    pub(super) fn published(&self) -> Option<&<P::Node as Node>::Slots> {
+        self.0.published()
+    }
+
+    /// The same, to publish there.
+    #[inline]
+    pub(super) fn published_mut(&mut self) -> Option<&mut <P::Node as Node>::Slots> {
+        self.0.node.as_mut()?.slots_mut()
+    }
+
+    /// Wakes the processes at these places of the node if they sleep.
+    #[inline]
+    pub(super) fn wake_if_asleep(&mut self, places: impl Iterator<Item = usize>) {
+        if let Some(node) = &mut self.0.node {
+            places.for_each(|place| node.wake_if_asleep(place));
+        }
+    }
+
+    /// This process's place on the node.
+    pub(super) fn own_place(&self) -> Option<usize> {
+        self.0.node.as_ref().map(Frames::own_place)
+    }
+
+    /// The place of `peer` on the node, if it is reached there.
+    pub(super) fn place(&self, peer: PeerId) -> Option<usize> {
+        match &self.0.peers.get(peer)?.route {
+            Route::Myself => self.own_place(),
+            Route::Shared(place) => Some(*place),
+            Route::Remote(()) | Route::None(_) => None,
+        }
+    }
+
+    /// Where `peer` has its place on the node, whether it can be reached still or not.
+    pub(super) fn known_place(&self, peer: PeerId) -> Option<usize> {
+        self.0.peers.near.places.iter().position(|near| *near == peer)
+    }
+
+    /// This process has copied something large.
+    pub(super) fn note_copied(&mut self) {
+        self.0.peers.near.copied = true;
+    }
+}

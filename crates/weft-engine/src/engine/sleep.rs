@@ -1,0 +1,121 @@
+//! How a waiter sleeps: what the engine must have said to its node and its carriers before, and what it looks at after.
+
+use super::Engine;
+use super::network::Looks;
+use crate::carriers::Descriptors;
+use crate::transport::{Platform, SleepMode, Sleeping};
+
+impl<P: Platform> Engine<P> {
+    /// What a thread has to watch so that it can make progress for us: network and doorbell.
+    pub fn watched(&self) -> (Vec<i32>, Option<i32>) {
+        let network = self.network.carriers.descriptors().into_iter().flatten().collect();
+        (network, self.node.as_ref().map(Sleeping::doorbell_fd))
+    }
+
+    /// A thread of this process watches the network from now on; `false` when something has arrived already.
+    pub fn arm_network_for_thread(&mut self) -> bool {
+        self.network.carriers.prepare_sleep()
+    }
+
+    /// A thread of this process watches the doorbell from now on; `false` when something has arrived already.
+    pub fn arm_for_thread(&mut self) -> bool {
+        self.doorbell_used = true;
+        self.rests.watches += 1;
+        self.node.is_none() || self.arm_node(SleepMode::Thread)
+    }
+
+    /// Says to the node how this process is about to sleep; false when something has arrived, and it must not.
+    fn arm_node(&mut self, rest: SleepMode) -> bool {
+        let Some(node) = &mut self.node else { return false };
+        if !node.arm(rest) {
+            return false;
+        }
+        let is_here = self.slots.is_awaited_there(self.published());
+        if is_here && let Some(node) = &mut self.node {
+            node.disarm();
+        }
+        !is_here
+    }
+
+    /// It does no more.
+    pub fn disarm_for_thread(&mut self) {
+        if let Some(node) = &mut self.node {
+            node.disarm();
+        }
+    }
+
+    /// Gets ready to sleep: what to sleep on, and for how long at most (nanoseconds). `None` when there is something
+    /// to do already.
+    pub fn prepare_sleep(&mut self) -> Option<Sleep<P>> {
+        let sleep = self.try_to_sleep();
+        self.rests.sleeps += u64::from(sleep.is_some());
+        sleep
+    }
+
+    fn try_to_sleep(&mut self) -> Option<Sleep<P>> {
+        if self.has_work() || !self.network.carriers.prepare_sleep() {
+            return None;
+        }
+        let timeout = self.due().into_iter().chain(self.asking_due()).chain(self.neighbours_due()).min();
+        let network = self.network.carriers.descriptors();
+        let Some(node) = &self.node else {
+            return Some(Sleep { rest: SleepOn::Descriptors { doorbell: None, network }, timeout });
+        };
+        if !self.network.carriers.is_empty() {
+            let rest = SleepOn::Descriptors { doorbell: Some(node.doorbell_fd()), network };
+            return self.arm_node(SleepMode::Doorbell).then_some(Sleep { rest, timeout });
+        }
+        let rest = SleepOn::Neighbours(node.sleeper());
+        self.arm_node(SleepMode::Futex).then_some(Sleep { rest, timeout })
+    }
+
+    /// How often it has rested so far.
+    pub fn rests(&self) -> Rests {
+        self.rests
+    }
+
+    /// After the sleep.
+    pub fn finish_sleep(&mut self) {
+        let may_have_been_rung = !self.network.carriers.is_empty() || self.doorbell_used;
+        if let Some(node) = &mut self.node {
+            node.disarm();
+            if may_have_been_rung {
+                node.drain_doorbell();
+            }
+        }
+        self.check_node();
+        // The network is looked at in the very next pass.
+        self.network.must_look = true;
+        self.network.looks = Looks::now();
+    }
+}
+
+/// How often this process was about to sleep, or left its neighbours to wake its progress thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rests {
+    /// Sleeps of calls that waited.
+    pub sleeps: u64,
+    /// Times that neighbours were told to ring for the progress thread.
+    pub watches: u64,
+}
+
+/// How a waiter sleeps.
+pub struct Sleep<P: Platform> {
+    /// On what.
+    pub rest: SleepOn<P>,
+    /// At most so many nanoseconds.
+    pub timeout: Option<u64>,
+}
+
+/// What a waiter sleeps on.
+pub enum SleepOn<P: Platform> {
+    /// Only processes of the node can have something for us.
+    Neighbours(<P::Node as Sleeping>::Sleeper),
+    /// Descriptors that become readable.
+    Descriptors {
+        /// When a process of the node has something for us.
+        doorbell: Option<i32>,
+        /// When a packet is here.
+        network: Descriptors,
+    },
+}
