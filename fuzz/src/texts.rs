@@ -8,24 +8,24 @@ fn owned(texts: &[&str]) -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
 }
 
-/// Business cards of links.
+/// Endpoint addresses of links.
 pub(crate) fn cards(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    if let Ok(card) = ethernet::Card::decode(&text) {
-        assert_eq!(ethernet::Card::decode(&card.encode()).ok(), Some(card));
+    if let Ok(address) = ethernet::EndpointAddress::decode(&text) {
+        assert_eq!(ethernet::EndpointAddress::decode(&address.encode()).ok(), Some(address));
     }
-    if let Ok(card) = udp::Card::decode(&text) {
-        assert!(card.candidates.len() <= udp::CANDIDATES_MAX);
-        let again = udp::Card::decode(&card.encode()).map(|card| card.encode());
-        assert_eq!(again.ok(), Some(card.encode()));
-        let _ = udp::choose_peer_address(&card.candidates, &card.candidates);
+    if let Ok(address) = udp::EndpointAddress::decode(&text) {
+        assert!(address.candidates.len() <= udp::CANDIDATES_MAX);
+        let again = udp::EndpointAddress::decode(&address.encode()).map(|address| address.encode());
+        assert_eq!(again.ok(), Some(address.encode()));
+        let _ = udp::choose_peer_address(&address.candidates, &address.candidates);
     }
 }
 
 pub(crate) fn card_seeds() -> Vec<Vec<u8>> {
     let mut seeds = owned(&["0.02fe000102ff.ffee.05d6.800"]);
     let wanted = udp::Settings { interfaces: Some("127.0.0.0/8".into()), packet_size_max: None };
-    seeds.extend(udp::Udp::bind(&wanted).map(|link| link.card().encode().into_bytes()));
+    seeds.extend(udp::Udp::bind(&wanted).map(|link| link.endpoint_address().encode().into_bytes()));
     seeds
 }
 

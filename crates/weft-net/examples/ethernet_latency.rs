@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 use weft_net::carrier::{Address, Carrier, EthernetAddress, Outcome, receive_packets};
-use weft_net::ethernet::{Card, Ethernet};
+use weft_net::ethernet::{EndpointAddress, Ethernet};
 use weft_net::udp::Settings;
 use weft_net::xdp::{Group, Xdp};
 
@@ -24,7 +24,7 @@ fn main() {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let settings = Settings { interfaces: std::env::var("WEFT_INTERFACE").ok(), ..Settings::default() };
     let link = Ethernet::open(&settings, None, None).expect("open");
-    let own = link.card();
+    let own = link.endpoint_address();
     let (is_xdp, words) = words.strip_prefix(&["xdp"]).map_or((false, &words[..]), |rest| (true, rest));
     let mut link: Box<dyn Carrier> = if is_xdp {
         let link = Xdp::open(link, &Group::alone(own.address.port));
@@ -34,13 +34,15 @@ fn main() {
     };
     match *words {
         ["serve"] => serve(&mut link, &own),
-        ["to", card] => ask(&mut link, &own, &Card::decode(card).expect("a card")),
+        ["to", endpoint_address] => {
+            ask(&mut link, &own, &EndpointAddress::decode(endpoint_address).expect("an endpoint address"))
+        }
         _ => panic!("usage: ethernet_latency [xdp] serve | to CARD"),
     }
 }
 
 /// The asker says where to answer.
-fn serve(link: &mut dyn Carrier, own: &Card) {
+fn serve(link: &mut dyn Carrier, own: &EndpointAddress) {
     println!("{}", own.encode());
     let mut last = Instant::now();
     while last.elapsed() < PATIENCE {
@@ -64,7 +66,7 @@ fn serve(link: &mut dyn Carrier, own: &Card) {
     }
 }
 
-fn ask(link: &mut dyn Carrier, own: &Card, server: &Card) {
+fn ask(link: &mut dyn Carrier, own: &EndpointAddress, server: &EndpointAddress) {
     let to = Address::Ethernet(server.address);
     let own = own.address;
     let mut packet = [0; SIZE];

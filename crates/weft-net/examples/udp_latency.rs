@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 use weft_net::carrier::{Carrier, Outcome, receive_packets};
 use weft_net::faults::{Faults, Plan};
-use weft_net::udp::{Card, Settings, Udp, choose_peer_address};
+use weft_net::udp::{EndpointAddress, Settings, Udp, choose_peer_address};
 
 /// Short pieces, of which the best counts: on a busy machine most pieces are disturbed, not all.
 const ROUNDS: usize = 100;
@@ -25,17 +25,17 @@ fn main() {
     if is_peer {
         // SAFETY: no memory is involved. The peer spins, so it must not outlive a leader that was killed.
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-        println!("{}", link.card().encode());
+        println!("{}", link.endpoint_address().encode());
         let to = choose(&link, &read_line(&mut std::io::stdin().lock()));
         return run(&mut link, to, false);
     }
     let program = std::env::current_exe().expect("our own name");
     let mut peer =
         Command::new(program).arg("peer").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a process");
-    let card = read_line(&mut BufReader::new(peer.stdout.take().expect("piped")));
-    writeln!(peer.stdin.as_mut().expect("piped"), "{}", link.card().encode()).expect("tell our address");
-    let to = choose(&link, &card);
-    println!("to {to}, packets of {SIZE} bytes, window {} packets", link.card().window_packets);
+    let endpoint_address = read_line(&mut BufReader::new(peer.stdout.take().expect("piped")));
+    writeln!(peer.stdin.as_mut().expect("piped"), "{}", link.endpoint_address().encode()).expect("tell our address");
+    let to = choose(&link, &endpoint_address);
+    println!("to {to}, packets of {SIZE} bytes, window {} packets", link.endpoint_address().window_packets);
     run(&mut link, to, true);
     assert!(peer.wait().expect("the peer ends").success());
 }
@@ -46,8 +46,13 @@ fn read_line(input: &mut impl BufRead) -> String {
     line.trim().to_owned()
 }
 
-fn choose(link: &Udp, card: &str) -> SocketAddr {
-    choose_peer_address(link.candidates(), &Card::decode(card).expect("a card").candidates).expect("a way").to
+fn choose(link: &Udp, endpoint_address: &str) -> SocketAddr {
+    choose_peer_address(
+        link.candidates(),
+        &EndpointAddress::decode(endpoint_address).expect("an endpoint address").candidates,
+    )
+    .expect("a path")
+    .to
 }
 
 /// The bare loop and the link take turns, so that both meet the same neighbours; the best of each counts.

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use weft_net::carrier::{Address, Carrier, receive_packets};
-use weft_net::udp::{Card, Settings, Udp, choose_peer_address};
+use weft_net::udp::{EndpointAddress, Settings, Udp, choose_peer_address};
 
 /// Length of one sample …
 const SAMPLE: Duration = Duration::from_millis(400);
@@ -28,8 +28,10 @@ fn main() {
     let mut link = Udp::bind(&settings).expect("bind");
     match words[..] {
         ["serve"] => serve(&mut link),
-        ["to", card] => send(&mut link, card, TRAIN_DEFAULT),
-        ["to", card, train] => send(&mut link, card, train.parse().expect("packets in a train")),
+        ["to", endpoint_address] => send(&mut link, endpoint_address, TRAIN_DEFAULT),
+        ["to", endpoint_address, train] => {
+            send(&mut link, endpoint_address, train.parse().expect("packets in a train"))
+        }
         [] => alone(&mut link, TRAIN_DEFAULT),
         [train] => alone(&mut link, train.parse().expect("packets in a train")),
         _ => panic!("usage: udp_stream [serve | to CARD] [PACKETS]"),
@@ -40,14 +42,18 @@ fn alone(link: &mut Udp, train: usize) {
     let program = std::env::current_exe().expect("our own name");
     let mut server = Command::new(program).arg("serve").stdout(Stdio::piped()).spawn().expect("a process");
     let mut lines = BufReader::new(server.stdout.take().expect("piped")).lines();
-    let card = lines.next().expect("a card").expect("text");
-    send(link, &card, train);
+    let endpoint_address = lines.next().expect("an endpoint address").expect("text");
+    send(link, &endpoint_address, train);
     lines.for_each(|line| println!("{}", line.expect("text")));
     assert!(server.wait().expect("the server ends").success());
 }
 
-fn send(link: &mut Udp, card: &str, train: usize) {
-    let pair = choose_peer_address(link.candidates(), &Card::decode(card).expect("a card").candidates).expect("a way");
+fn send(link: &mut Udp, endpoint_address: &str, train: usize) {
+    let pair = choose_peer_address(
+        link.candidates(),
+        &EndpointAddress::decode(endpoint_address).expect("an endpoint address").candidates,
+    )
+    .expect("a path");
     let to = Address::Udp(pair.to);
     let bytes = vec![1; train * pair.packet_size];
     println!("to {to}: trains of {train} packets of {} bytes", pair.packet_size);
@@ -62,7 +68,7 @@ fn send(link: &mut Udp, card: &str, train: usize) {
 }
 
 fn serve(link: &mut Udp) {
-    println!("{}", link.card().encode());
+    println!("{}", link.endpoint_address().encode());
     let mut rates = Vec::new();
     let mut wait_until = Instant::now() + PATIENCE;
     while rates.len() < SAMPLES && Instant::now() < wait_until {

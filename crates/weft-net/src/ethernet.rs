@@ -57,7 +57,7 @@ pub struct Counters {
 
 /// What other processes need to know about this end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Card {
+pub struct EndpointAddress {
     /// Which of the interfaces that are offered (`udp::Candidate::rail`).
     pub rail: u8,
     /// Where to send.
@@ -68,7 +68,7 @@ pub struct Card {
     pub window_packets: u32,
 }
 
-impl Card {
+impl EndpointAddress {
     /// Compact text of `[0-9a-f.]`: rail, address, port, packet size, window.
     pub fn encode(&self) -> String {
         let mut text = format!("{:x}.", self.rail);
@@ -83,14 +83,14 @@ impl Card {
     /// The inverse of [`Self::encode`].
     ///
     /// # Errors
-    /// The text is not a card, or a value on it is out of range.
+    /// The text is not an endpoint address, or a value in it is out of range.
     pub fn decode(text: &str) -> Result<Self, Error> {
-        parse_card(text)
+        parse(text)
             .ok_or_else(|| Error::Invalid(format!("this is not the business card of an Ethernet link: {text:?}")))
     }
 }
 
-fn parse_card(text: &str) -> Option<Card> {
+fn parse(text: &str) -> Option<EndpointAddress> {
     let fields: Vec<&str> = text.split('.').collect();
     let [rail, mac, port, size, window] = fields[..] else { return None };
     let hex = |field: &str, most: usize| {
@@ -104,7 +104,7 @@ fn parse_card(text: &str) -> Option<Card> {
     let fits = (PACKET_SIZE_MIN..=PACKET_SIZE_MAX).contains(&usize::from(packet_size)) && bytes[2] & 1 == 0;
     let address = EthernetAddress { mac: std::array::from_fn(|i| bytes[2 + i]), port: hex(port, 4)? as u16 };
     let rail = hex(rail, 1)? as u8;
-    fits.then_some(Card { rail, address, packet_size, window_packets: hex(window, 8)? as u32 })
+    fits.then_some(EndpointAddress { rail, address, packet_size, window_packets: hex(window, 8)? as u32 })
 }
 
 /// An interface, opened.
@@ -185,8 +185,8 @@ impl Ethernet {
     }
 
     /// What peers need to know, for the business card.
-    pub fn card(&self) -> Card {
-        Card {
+    pub fn endpoint_address(&self) -> EndpointAddress {
+        EndpointAddress {
             rail: self.rail,
             address: self.address,
             packet_size: self.attributes.packet_size as u16,
@@ -434,9 +434,9 @@ mod tests {
     #[test]
     fn cards_are_read_as_they_were_written_and_nonsense_is_refused() {
         let address = EthernetAddress { mac: [2, 0xfe, 0, 1, 2, 0xff], port: 0xffee };
-        let card = Card { rail: 1, address, packet_size: 1494, window_packets: 2048 };
-        assert_eq!(Card::decode(&card.encode()).unwrap(), card);
-        assert_eq!(card.encode(), "1.02fe000102ff.ffee.05d6.800");
+        let endpoint_address = EndpointAddress { rail: 1, address, packet_size: 1494, window_packets: 2048 };
+        assert_eq!(EndpointAddress::decode(&endpoint_address.encode()).unwrap(), endpoint_address);
+        assert_eq!(endpoint_address.encode(), "1.02fe000102ff.ffee.05d6.800");
         for bad in [
             "",
             "1.02fe000102ff.ffee.05d6",
@@ -450,7 +450,7 @@ mod tests {
             "1.02fe000102ff.ffee.05d6.123456789",
             "10.02fe000102ff.ffee.05d6.800",
         ] {
-            assert!(Card::decode(bad).is_err(), "{bad}");
+            assert!(EndpointAddress::decode(bad).is_err(), "{bad}");
         }
     }
 }

@@ -45,7 +45,7 @@ pub struct Settings {
     pub without_placement: bool,
 }
 
-/// How a card says whether packets arrive once and in order.
+/// How an endpoint address says whether packets arrive once and in order.
 const ORDERED: &str = "ordered";
 const UNORDERED: &str = "packets";
 /// The same as ordered, and large messages are written to the receiver's memory.
@@ -58,7 +58,7 @@ const ONE_SIDED_MIN: u64 = 32 << 10;
 
 /// What peers need to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Card {
+pub struct EndpointAddress {
     /// Only the same provider understands the address.
     pub provider: String,
     /// It delivers every packet once and in order, and nobody injects faults: a connection will do, without a flow.
@@ -75,7 +75,7 @@ pub struct Card {
     pub address: Vec<u8>,
 }
 
-impl Card {
+impl EndpointAddress {
     /// As it is told to peers: without commas and spaces.
     pub fn encode(&self) -> String {
         use std::fmt::Write;
@@ -297,8 +297,8 @@ impl Fabric {
     }
 
     /// What peers need to know.
-    pub fn card(&self) -> Card {
-        Card {
+    pub fn endpoint_address(&self) -> EndpointAddress {
+        EndpointAddress {
             provider: self.endpoint.offer.provider.clone(),
             ordered: self.attributes.delivery == Delivery::Ordered,
             places: self.attributes.remote_memory.is_some(),
@@ -340,7 +340,7 @@ impl Fabric {
     ///
     /// # Errors
     /// The provider does not understand the address: one sentence.
-    pub fn address_of(&mut self, peer: &Card) -> Result<Address, Error> {
+    pub fn address_of(&mut self, peer: &EndpointAddress) -> Result<Address, Error> {
         let own = self.endpoint.offer.provider.clone();
         if peer.provider != own {
             let theirs = &peer.provider;
@@ -462,7 +462,7 @@ mod tests {
     fn packets_that_do_not_leave_at_once_keep_their_bytes_until_they_have() {
         for provider in ["udp", "tcp"] {
             let Some([mut near, mut far]) = pair(provider) else { continue };
-            let to = near.address_of(&far.card()).expect("an address");
+            let to = near.address_of(&far.endpoint_address()).expect("an address");
             let (mut sent, mut arrived, began) = (0_u32, Vec::new(), Instant::now());
             while arrived.len() < 1000 {
                 assert!(began.elapsed() < LIMIT, "{provider}: {} of {sent} packets have arrived", arrived.len());

@@ -22,7 +22,7 @@ use crate::carrier::{
 use crate::sys::{self, Datagram, ReceiveBatch};
 use crate::{Error, node, watch};
 use address::Selection;
-pub use address::{CANDIDATES_MAX, Candidate, Card, Considered};
+pub use address::{CANDIDATES_MAX, Candidate, Considered, EndpointAddress};
 pub use address::{PACKET_SIZE_MAX, PACKET_SIZE_MIN, Pair, choose_peer_address, pair_rails};
 use connected::{Connected, SocketIndex};
 use groups::Groups;
@@ -194,8 +194,8 @@ impl Udp {
     }
 
     /// What peers need to know, for the business card.
-    pub fn card(&self) -> Card {
-        Card { candidates: self.candidates.clone(), window_packets: self.window_packets }
+    pub fn endpoint_address(&self) -> EndpointAddress {
+        EndpointAddress { candidates: self.candidates.clone(), window_packets: self.window_packets }
     }
 
     /// This end's addresses, best first.

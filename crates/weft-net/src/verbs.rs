@@ -15,7 +15,7 @@
 //! | `ring` | the fast path: small packets that peers write into a ring, found by looking at memory |
 //! | `device` | the queues: `connections`, `sending`, `receiving`, `accesses` to memory of peers, and multicast `groups` |
 //! | `choice` | which devices are used |
-//! | `card` | what peers are told of them |
+//! | `endpoint_address` | what peers are told of them |
 //! | `rails` | all of them as one link: which leads to which of a peer's, what goes by which, and what is done when one fails |
 //! | `stripes` | how an access is cut over rails: a pure function |
 //!
@@ -24,10 +24,10 @@
 
 mod api;
 mod areas;
-mod card;
 mod choice;
 mod credits;
 mod device;
+mod endpoint_address;
 mod kept;
 mod limits;
 mod local;
@@ -56,10 +56,10 @@ use crate::carrier::{
 };
 use crate::udp::{self, Candidate};
 use api::Library;
-pub use card::Card;
 use choice::Found;
 pub use choice::{Chosen, consider};
 use device::{Device, Rings, Use};
+pub use endpoint_address::EndpointAddress;
 pub use limits::CONNECTIONS_MAX;
 use memory::Access;
 pub use memory::{Registered, registered};
@@ -155,7 +155,7 @@ pub struct Verbs {
 }
 
 impl Verbs {
-    /// Opens a device; `token` is on the card of this process. Else one sentence that names the device and the call.
+    /// Opens a device; `token` is in the endpoint address of this process. Else one sentence that names the device and the call.
     fn open(library: &'static Library, found: Found, settings: &Settings, token: u64) -> Result<Self, Error> {
         let Found { chosen, bound } = found;
         let how = Use {
@@ -210,7 +210,7 @@ impl Verbs {
 }
 
 impl Rail for Verbs {
-    fn card(&self) -> Candidate {
+    fn candidate(&self) -> Candidate {
         Candidate { port: self.device.name.port(), ..self.chosen.candidate }
     }
 

@@ -76,7 +76,7 @@ impl Xdp {
     /// # Errors
     /// A privilege is missing, another program is attached, or another member of the group did not come.
     pub fn open(ethernet: Ethernet, group: &Group) -> Result<Self, Refused> {
-        let address = ethernet.card().address;
+        let address = ethernet.endpoint_address().address;
         let seat = group::join(group, ethernet.interface(), address);
         let seat = seat.and_then(|seat| {
             let both: Vec<RawFd> = ethernet.attributes().descriptor.into_iter().chain([seat.receiver.fd()]).collect();
@@ -210,7 +210,7 @@ pub struct Outlook {
 /// One sentence: which privilege or facility is missing.
 pub fn outlook(ethernet: &Ethernet) -> Result<Outlook, Error> {
     let interface = ethernet.interface();
-    let group = Group::alone(ethernet.card().address.port);
+    let group = Group::alone(ethernet.endpoint_address().address.port);
     group::rehearse(&group, interface)?;
     let packet_size = ethernet.attributes().packet_size.min(usize::from(FRAME_MAX) - frame::HEADER);
     Ok(Outlook { queues: socket::queues(interface), queue: QUEUE, packet_size })

@@ -9,7 +9,7 @@ use support::{LIMIT, PAIR, Role, can_unshare, receive, say};
 use weft_carrier_test::{Kit, Pair, check};
 use weft_core::time::Duration;
 use weft_net::carrier::{Address, Carrier, Outcome, receive_packets};
-use weft_net::ethernet::{Card, Ethernet};
+use weft_net::ethernet::{EndpointAddress, Ethernet};
 use weft_net::udp::Settings;
 use weft_net::wait::{Interest, wait};
 
@@ -31,7 +31,7 @@ fn open(interface: &str) -> Ethernet {
 }
 
 fn to(link: &Ethernet) -> Address {
-    Address::Ethernet(Card::decode(&link.card().encode()).unwrap().address)
+    Address::Ethernet(EndpointAddress::decode(&link.endpoint_address().encode()).unwrap().address)
 }
 
 fn meet(near: &mut Ethernet, far: &mut Ethernet) {

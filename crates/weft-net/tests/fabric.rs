@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use weft_net::carrier::{Address, Carrier, Outcome, receive_packets};
-use weft_net::fabric::{Card, Fabric, Settings, consider};
+use weft_net::fabric::{EndpointAddress, Fabric, Settings, consider};
 use weft_net::wait::{Interest, wait};
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -19,9 +19,14 @@ fn pair() -> Option<[(Fabric, Address); 2]> {
         return None;
     }
     let mut both = [(); 2].map(|()| Fabric::open(&settings()).expect("an endpoint"));
-    let cards = both.each_ref().map(|fabric| Card::decode(&fabric.card().encode()).expect("its own card"));
+    let endpoint_addresses = both
+        .each_ref()
+        .map(|fabric| EndpointAddress::decode(&fabric.endpoint_address().encode()).expect("its own endpoint address"));
     let [near, far] = &mut both;
-    let to = [near.address_of(&cards[1]).expect("an address"), far.address_of(&cards[0]).expect("an address")];
+    let to = [
+        near.address_of(&endpoint_addresses[1]).expect("an address"),
+        far.address_of(&endpoint_addresses[0]).expect("an address"),
+    ];
     let [near, far] = both;
     Some([(near, to[0]), (far, to[1])])
 }
@@ -89,14 +94,17 @@ fn what_a_peer_says_of_itself_is_not_believed() {
         "udp:1472:0:00",
         "udp:99999:1:00",
     ] {
-        assert!(Card::decode(nonsense).is_err(), "{nonsense}");
+        assert!(EndpointAddress::decode(nonsense).is_err(), "{nonsense}");
     }
     let Some([(mut near, _), (far, _)]) = pair() else { return };
-    let card = far.card();
-    assert_eq!(Card::decode(&card.encode()).expect("its own card"), card);
-    let other = Card { provider: "cloth".into(), ..card.clone() };
+    let endpoint_address = far.endpoint_address();
+    assert_eq!(
+        EndpointAddress::decode(&endpoint_address.encode()).expect("its own endpoint address"),
+        endpoint_address
+    );
+    let other = EndpointAddress { provider: "cloth".into(), ..endpoint_address.clone() };
     assert!(near.address_of(&other).unwrap_err().to_string().contains("WEFT_FABRIC_PROVIDER"));
-    let short = Card { address: card.address[..4].to_vec(), ..card };
+    let short = EndpointAddress { address: endpoint_address.address[..4].to_vec(), ..endpoint_address };
     assert!(near.address_of(&short).is_err());
 }
 

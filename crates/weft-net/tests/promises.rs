@@ -124,8 +124,8 @@ fn endpoint(provider: &str) -> Option<Fabric> {
 }
 
 fn meet(mut near: Fabric, mut far: Fabric, wrap: impl Fn(Fabric, Ends) -> Box<dyn Carrier>) -> Pair {
-    let there = near.address_of(&far.card()).unwrap();
-    let back = far.address_of(&near.card()).unwrap();
+    let there = near.address_of(&far.endpoint_address()).unwrap();
+    let back = far.address_of(&near.endpoint_address()).unwrap();
     let (near_ends, far_ends) =
         (Ends { own: near.own_address(), peer: there }, Ends { own: far.own_address(), peer: back });
     Pair::new((wrap(near, near_ends), back), (wrap(far, far_ends), there))
@@ -164,7 +164,8 @@ fn endpoints_on_several_rails_are_one_carrier() {
     let rails = || -> Option<Pair> {
         let [near, far] = [(endpoint("udp")?, endpoint("udp")?), (endpoint("udp")?, endpoint("udp")?)];
         let ((mut a, b), (mut c, d)) = (near, far);
-        let (there, back) = (a.address_of(&c.card()).unwrap(), c.address_of(&a.card()).unwrap());
+        let (there, back) =
+            (a.address_of(&c.endpoint_address()).unwrap(), c.address_of(&a.endpoint_address()).unwrap());
         let [near, far] = [vec![a, b], vec![c, d]].map(|endpoints| FabricRails::new(endpoints).unwrap());
         Some(Pair::new((near, back), (far, there)))
     };

@@ -6,7 +6,7 @@ use std::time::Instant;
 use support::{LIMIT, Role, can_unshare, say};
 use weft_core::time::Duration;
 use weft_net::carrier::{Address, Carrier, Outcome, receive_packets};
-use weft_net::udp::{Card, Settings, Udp, choose_peer_address};
+use weft_net::udp::{EndpointAddress, Settings, Udp, choose_peer_address};
 use weft_net::wait::{Interest, wait};
 
 fn in_namespace(preparation: &str, role: &str) -> Option<Role> {
@@ -17,8 +17,8 @@ fn in_namespace(preparation: &str, role: &str) -> Option<Role> {
 #[ignore = "a role"]
 fn role_exchanges_with_a_neighbour() {
     let (mut near, mut far) = (Udp::bind(&Settings::default()).unwrap(), Udp::bind(&Settings::default()).unwrap());
-    let card = Card::decode(&far.card().encode()).unwrap();
-    let pair = choose_peer_address(near.candidates(), &card.candidates).unwrap();
+    let endpoint_address = EndpointAddress::decode(&far.endpoint_address().encode()).unwrap();
+    let pair = choose_peer_address(near.candidates(), &endpoint_address.candidates).unwrap();
     let packet = vec![5; pair.packet_size];
     let deadline = Instant::now() + LIMIT / 3;
     // The interfaces came up a moment ago, and a network may lose packets at any time: say it again until it is heard.

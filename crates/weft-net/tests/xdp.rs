@@ -41,7 +41,7 @@ fn open(interface: &str) -> Ethernet {
 }
 
 fn own(link: &Ethernet) -> EthernetAddress {
-    link.card().address
+    link.endpoint_address().address
 }
 
 /// Opens `d1` by AF_XDP.
@@ -277,7 +277,7 @@ fn role_watches_members() {
     members.iter_mut().for_each(|member| assert_eq!(member.hear(), "open"));
     let mut states = vec![if has_program("d1") { "attached" } else { "gone" }];
     let mut near = open("d0");
-    let mac = Ethernet::card(&open("d1")).address.mac;
+    let mac = Ethernet::endpoint_address(&open("d1")).address.mac;
     let mut greet = |number: usize, member: &mut Role| {
         let to = EthernetAddress { mac, port: addresses[number].parse().unwrap() };
         member.tell("receive");

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use support::{LIMIT, Role, can_unshare, say};
 use weft_net::carrier::{Address, Carrier, receive_packets};
 use weft_net::ethernet::netd::{self, Granted};
-use weft_net::ethernet::{Card, Ethernet};
+use weft_net::ethernet::{EndpointAddress, Ethernet};
 use weft_net::udp::Settings;
 
 const PAIR: &str = "ip link add d0 type veth peer name d1 && ip link set d0 up && ip link set d1 up \
@@ -115,7 +115,7 @@ fn open(helper: &Helper, interface: &str) -> Ethernet {
 }
 
 fn to(link: &Ethernet) -> Address {
-    Address::Ethernet(Card::decode(&link.card().encode()).unwrap().address)
+    Address::Ethernet(EndpointAddress::decode(&link.endpoint_address().encode()).unwrap().address)
 }
 
 fn receive(link: &mut Ethernet) -> Option<Vec<u8>> {
@@ -138,7 +138,7 @@ fn role_gets_links() {
     let helper = Helper::for_nobody(&[]);
     as_nobody(|| {
         let (mut near, mut far) = (open(&helper, "d0"), open(&helper, "d1"));
-        assert_ne!(near.card().address.port, far.card().address.port);
+        assert_ne!(near.endpoint_address().address.port, far.endpoint_address().address.port);
         let deadline = Instant::now() + LIMIT / 3;
         loop {
             near.send(&to(&far), b"by a ring").unwrap();
@@ -164,7 +164,7 @@ fn role_wants_more() {
     let other = Ethernet::open(&Settings { interfaces: Some("d1".into()), ..Settings::default() }, None, None).unwrap();
     let mut sender =
         Ethernet::open(&Settings { interfaces: Some("d0".into()), ..Settings::default() }, None, None).unwrap();
-    let theirs = other.card().address;
+    let theirs = other.endpoint_address().address;
     // Frames of all kinds for d1: ours for other ports, UDP, ARP, to all.
     let mut traffic = |port: u16| {
         for port in [port, port ^ 1, theirs.port] {

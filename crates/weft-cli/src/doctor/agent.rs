@@ -75,9 +75,10 @@ impl Agent {
                 let limit = Duration::from_millis(milliseconds).min(COLLECT_MAX);
                 Reply::Arrived { packets: self.probe.collect(expected, limit) }
             }
-            Request::Trace { link, card } => {
-                self.probe.trace(&link, &card).map_or_else(failed, |unanswered| Reply::Traced { unanswered })
-            }
+            Request::Trace { link, endpoint_address } => self
+                .probe
+                .trace(&link, &endpoint_address)
+                .map_or_else(failed, |unanswered| Reply::Traced { unanswered }),
         }
     }
 }

@@ -112,7 +112,7 @@ struct Examination {
 struct Pair {
     from: usize,
     to: usize,
-    card: String,
+    endpoint_address: String,
     /// Bytes of the largest packet, once the way is known.
     full: Option<usize>,
     seen: PairSeen,
@@ -200,13 +200,13 @@ impl Examination {
                 firewall: firewall_of(&self.seen[to].facts),
                 ..PairSeen::default()
             };
-            Some(Pair { from, to, card: link.card.clone().ok()?, full: None, seen })
+            Some(Pair { from, to, endpoint_address: link.endpoint_address.clone().ok()?, full: None, seen })
         };
         common.filter_map(pair).collect()
     }
 
     fn has(&self, host: usize, link: &str) -> bool {
-        self.seen[host].links.iter().any(|one| one.name == link && one.card.is_ok())
+        self.seen[host].links.iter().any(|one| one.name == link && one.endpoint_address.is_ok())
     }
 
     /// An answer that is none: the host is left alone from now on.
@@ -223,7 +223,7 @@ impl Examination {
     fn packets(&mut self) {
         for _ in 0..ROUNDS {
             let missing = |pair: &Pair| {
-                let impossible = matches!(pair.seen.way, Some(Err(_)));
+                let impossible = matches!(pair.seen.path, Some(Err(_)));
                 let is_whole = pair.seen.short_arrived && pair.seen.full_arrived;
                 if impossible || is_whole { None } else { Some(Vec::new()) }
             };
@@ -269,7 +269,11 @@ impl Examination {
                 let own =
                     self.pairs.iter().zip(&wishes).filter(|(pair, _)| pair.from == from && pair.seen.link == link);
                 let target = |(pair, sizes): (&Pair, &Option<Vec<usize>>)| {
-                    Some(Target { peer: pair.to as u16, card: pair.card.clone(), sizes: sizes.clone()? })
+                    Some(Target {
+                        peer: pair.to as u16,
+                        endpoint_address: pair.endpoint_address.clone(),
+                        sizes: sizes.clone()?,
+                    })
                 };
                 own.filter_map(target).collect::<Vec<Target>>()
             };
@@ -284,7 +288,7 @@ impl Examination {
         for (pair, sizes) in self.pairs.iter().zip(&wishes) {
             let usual = 2 - usize::from(pair.seen.short_arrived) - usize::from(pair.seen.full_arrived);
             let sent = sizes.as_ref().map_or(0, |sizes| if sizes.is_empty() { usual } else { sizes.len() });
-            missing[pair.to] += if matches!(pair.seen.way, Some(Ok(_))) { sent } else { 0 };
+            missing[pair.to] += if matches!(pair.seen.path, Some(Ok(_))) { sent } else { 0 };
         }
         self.collect(&missing);
         true
@@ -301,8 +305,8 @@ impl Examination {
                 let Some(pair) = own.find(|pair| pair.from == from && pair.to == to && pair.seen.link == link) else {
                     continue;
                 };
-                pair.full = sent.path.as_ref().ok().map(|way| way.packet_bytes);
-                pair.seen.way = Some(sent.path);
+                pair.full = sent.path.as_ref().ok().map(|path| path.packet_bytes);
+                pair.seen.path = Some(sent.path);
                 pair.seen.refused = sent.refused;
             }
         }
@@ -364,8 +368,8 @@ impl Examination {
                 return;
             }
             let request = |pair: usize| {
-                let Pair { card, seen, .. } = &self.pairs[pair];
-                Request::Trace { link: seen.link.clone(), card: card.clone() }
+                let Pair { endpoint_address, seen, .. } = &self.pairs[pair];
+                Request::Trace { link: seen.link.clone(), endpoint_address: endpoint_address.clone() }
             };
             let mut requests: Vec<Option<Request>> = next.iter().map(|pair| pair.map(request)).collect();
             let replies = self.ask(|index| requests[index].take());

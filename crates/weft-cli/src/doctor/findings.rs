@@ -80,7 +80,7 @@ pub(crate) struct PairSeen {
     pub(crate) link: String,
     pub(crate) from: String,
     pub(crate) to: String,
-    pub(crate) way: Option<Result<LinkPath, String>>,
+    pub(crate) path: Option<Result<LinkPath, String>>,
     /// By size: what the sending machine refused, and why.
     pub(crate) refused: Vec<(usize, String)>,
     pub(crate) short_arrived: bool,
@@ -96,7 +96,7 @@ pub(crate) struct PairSeen {
 impl PairSeen {
     /// Packets left this machine, did not arrive, and nobody has been asked why.
     pub(crate) fn is_unexplained(&self) -> bool {
-        !self.short_arrived && matches!(self.way, Some(Ok(_))) && self.refused.is_empty() && self.unanswered.is_none()
+        !self.short_arrived && matches!(self.path, Some(Ok(_))) && self.refused.is_empty() && self.unanswered.is_none()
     }
 }
 

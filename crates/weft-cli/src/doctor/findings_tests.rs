@@ -34,7 +34,7 @@ fn good() -> HostSeen {
         own_name_milliseconds: Some(1),
         ..Facts::default()
     };
-    let link = OpenedLink { name: "udp".into(), card: Ok("card".into()), warnings: Vec::new() };
+    let link = OpenedLink { name: "udp".into(), endpoint_address: Ok("card".into()), warnings: Vec::new() };
     HostSeen {
         name: "h0".into(),
         reached_seconds: 0.1,
@@ -72,7 +72,7 @@ fn each_thing_that_is_wrong_on_a_host_has_one_finding() {
         (|seen| seen.reached_seconds = 9.0, Note, "host-slow"),
         (|seen| seen.facts.library.as_mut().unwrap().fault = Some("old".into()), Warning, "library-differs"),
         (|seen| seen.facts.wrong_setting = Some("WEFT_ACK=late".into()), Fault, "setting-wrong"),
-        (|seen| seen.links[0].card = Err("e0 is down".into()), Fault, "link-unusable"),
+        (|seen| seen.links[0].endpoint_address = Err("e0 is down".into()), Fault, "link-unusable"),
         (|seen| seen.links[0].warnings = vec!["small".into()], Warning, "link-limited"),
         (|seen| seen.facts.machine.shared_memory.bytes_free = Some(1 << 20), Warning, "shm-small"),
         (|seen| seen.facts.machine.shared_memory.bytes = None, Warning, "shm-missing"),
@@ -112,7 +112,7 @@ fn a_clock_is_not_blamed_for_a_slow_answer() {
     assert_eq!(changed(|seen| (seen.clock_ahead_seconds, seen.answer_milliseconds) = (1.5, 4000.0)), []);
 }
 
-fn way(own: usize, peer: usize) -> LinkPath {
+fn path(own: usize, peer: usize) -> LinkPath {
     let packet_bytes = own.min(peer);
     LinkPath { own: "10.0.0.1".into(), peer: "10.0.0.2:7000".into(), own_bytes: own, peer_bytes: peer, packet_bytes }
 }
@@ -122,7 +122,7 @@ fn pair(change: impl Fn(&mut PairSeen)) -> Vec<(Level, &'static str)> {
         link: "udp".into(),
         from: "h0".into(),
         to: "h1".into(),
-        way: Some(Ok(way(1472, 1472))),
+        path: Some(Ok(path(1472, 1472))),
         short_arrived: true,
         full_arrived: true,
         ..PairSeen::default()
@@ -135,9 +135,9 @@ fn pair(change: impl Fn(&mut PairSeen)) -> Vec<(Level, &'static str)> {
 fn each_way_in_which_packets_do_not_arrive_has_one_finding() {
     use Level::{Fault, Warning};
     assert_eq!(pair(|_| ()), []);
-    assert_eq!(pair(|seen| seen.way = Some(Err("no common family".into()))), [(Fault, "no-path")]);
+    assert_eq!(pair(|seen| seen.path = Some(Err("no common family".into()))), [(Fault, "no-path")]);
     assert_eq!(pair(|seen| seen.full_arrived = false), [(Warning, "full-size-lost")]);
-    assert_eq!(pair(|seen| seen.way = Some(Ok(way(1472, 872)))), [(Warning, "mtu-differs")]);
+    assert_eq!(pair(|seen| seen.path = Some(Ok(path(1472, 872)))), [(Warning, "mtu-differs")]);
     let lost = |unanswered: Option<Unanswered>, firewall: Option<&str>| {
         pair(|seen| {
             (seen.short_arrived, seen.full_arrived) = (false, false);
@@ -160,13 +160,13 @@ fn each_way_in_which_packets_do_not_arrive_has_one_finding() {
 #[test]
 fn a_link_that_fails_beside_one_that_works_is_a_warning() {
     let (from, to) = ("h0".to_owned(), "h1".to_owned());
-    let lost = PairSeen { link: "udp".into(), from, to, way: Some(Ok(way(1472, 1472))), ..PairSeen::default() };
+    let lost = PairSeen { link: "udp".into(), from, to, path: Some(Ok(path(1472, 1472))), ..PairSeen::default() };
     let fine = PairSeen { link: "other".into(), short_arrived: true, full_arrived: true, ..lost.clone() };
     assert_eq!(names(&of_pairs(&[&lost])), [(Level::Fault, "packets-lost")]);
     assert_eq!(names(&of_pairs(&[&lost, &fine])), [(Level::Warning, "packets-lost")]);
     let back = PairSeen { from: "h1".into(), to: "h0".into(), ..fine };
     assert_eq!(names(&of_pairs(&[&lost, &back])), [(Level::Fault, "packets-lost")]);
-    let closed = OpenedLink { name: "other".into(), card: Err("no right".into()), warnings: Vec::new() };
+    let closed = OpenedLink { name: "other".into(), endpoint_address: Err("no right".into()), warnings: Vec::new() };
     assert_eq!(changed(|seen| seen.links.push(closed.clone())), [(Level::Warning, "link-unusable")]);
 }
 
@@ -174,7 +174,7 @@ fn a_link_that_fails_beside_one_that_works_is_a_warning() {
 fn the_largest_packet_that_arrives_gives_the_mtu_to_set() {
     let seen = PairSeen {
         link: "udp".into(),
-        way: Some(Ok(way(1472, 1472))),
+        path: Some(Ok(path(1472, 1472))),
         short_arrived: true,
         largest_arrived: Some(872),
         ..PairSeen::default()

@@ -1,4 +1,4 @@
-//! How the doctor tests a link: it offers this host's address to peers (as a *card*), chooses the pair of addresses to use with a peer, and sends
+//! How the doctor tests a link: it offers this host's address to peers (as an *endpoint address*), chooses the pair of addresses to use with a peer, and sends
 //! packets in both directions.
 //!
 //! A new link of the library needs one implementation of [`Link`] and one line in [`open_all`].
@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 use weft_mpi::settings::Settings;
 use weft_net::carrier::{Address, Arrival, Outcome, receive_packets};
-use weft_net::udp::{self, Card};
+use weft_net::udp::{self, EndpointAddress};
 
 /// What a packet of a doctor begins with; the token, sender and receiver follow.
 const MAGIC: &[u8; 8] = b"weftdoc1";
@@ -64,11 +64,14 @@ impl Probe {
         self.links.clear();
         for (name, opened) in open_all(settings) {
             let warnings = opened.as_ref().map_or(Vec::new(), |link| link.warnings());
-            let card = opened.as_ref().map(|link| link.card()).map_err(Clone::clone);
-            told.push(OpenedLink { name, card, warnings });
+            let endpoint_address = opened.as_ref().map(|link| link.endpoint_address()).map_err(Clone::clone);
+            told.push(OpenedLink { name, endpoint_address, warnings });
             self.links.extend(opened.ok());
         }
-        let own = self.links.iter().find_map(|link| Card::decode(&link.card()).ok()?.candidates.first().copied());
+        let own = self
+            .links
+            .iter()
+            .find_map(|link| EndpointAddress::decode(&link.endpoint_address()).ok()?.candidates.first().copied());
         let by_device = self.links.iter_mut().find_map(|link| join_by_device(link.as_mut(), self.identity));
         let multicast = match own.map(|candidate| (candidate.ip, candidate.packet_size)) {
             Some((IpAddr::V4(own), packet_size)) => {
@@ -157,9 +160,9 @@ impl Probe {
     }
 
     /// Sends from a socket of its own that the network's answers come back to.
-    pub(crate) fn trace(&mut self, link: &str, card: &str) -> Result<Unanswered, String> {
+    pub(crate) fn trace(&mut self, link: &str, endpoint_address: &str) -> Result<Unanswered, String> {
         let link = self.links.iter_mut().find(|one| one.name() == link).ok_or("this link is not open")?;
-        let (_, Address::Udp(to)) = link.way(card)? else { return Ok(Unanswered::Silence) };
+        let (_, Address::Udp(to)) = link.path(endpoint_address)? else { return Ok(Unanswered::Silence) };
         let any = if to.is_ipv4() { SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)) } else { "[::]:0".parse().unwrap() };
         let socket = UdpSocket::bind(any).map_err(|error| error.to_string())?;
         socket.set_read_timeout(Some(TRACE_WAIT)).map_err(|error| error.to_string())?;
@@ -225,11 +228,11 @@ fn send_soon(
 }
 
 fn send_to(link: &mut dyn Link, identity: Identity, target: &Target, note: &mut dyn FnMut(&[u8])) -> SentTo {
-    let (way, to) = match link.way(&target.card) {
+    let (path, to) = match link.path(&target.endpoint_address) {
         Ok(found) => found,
         Err(why) => return SentTo { peer: target.peer, path: Err(why), refused: Vec::new() },
     };
-    let usual = [SHORT_BYTES, way.packet_bytes];
+    let usual = [SHORT_BYTES, path.packet_bytes];
     let sizes: &[usize] = if target.sizes.is_empty() { &usual } else { &target.sizes };
     let (mut refused, most) = (Vec::new(), link.carrier().attributes().packet_size.max(SHORT_BYTES));
     for &size in sizes {
@@ -247,7 +250,7 @@ fn send_to(link: &mut dyn Link, identity: Identity, target: &Target, note: &mut 
             break;
         }
     }
-    SentTo { peer: target.peer, path: Ok(way), refused }
+    SentTo { peer: target.peer, path: Ok(path), refused }
 }
 
 /// A packet of `size` bytes with a body that can be checked.
@@ -313,15 +316,17 @@ mod tests {
         // Whether the loopback interface has multicast is nothing to this.
         let _ = a.open(&settings);
         let (links, _) = b.open(&settings);
-        let card = links[0].card.clone().unwrap();
-        let sent = a.send("udp", &[Target { peer: 1, card: card.clone(), sizes: Vec::new() }]).unwrap();
+        let endpoint_address = links[0].endpoint_address.clone().unwrap();
+        let sent = a
+            .send("udp", &[Target { peer: 1, endpoint_address: endpoint_address.clone(), sizes: Vec::new() }])
+            .unwrap();
         assert_eq!(sent[0].refused, []);
         let full = sent[0].path.as_ref().unwrap().packet_bytes;
         let arrived = b.collect(2, Duration::from_secs(10));
         let sizes: Vec<usize> = arrived.iter().map(|one| one.bytes).collect();
         assert_eq!(sizes, [SHORT_BYTES, full]);
         drop(b);
-        assert_eq!(a.trace("udp", &card), Ok(Unanswered::Refused));
+        assert_eq!(a.trace("udp", &endpoint_address), Ok(Unanswered::Refused));
         assert!(a.send("carrier pigeon", &[]).is_err());
     }
 }

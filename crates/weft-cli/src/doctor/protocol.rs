@@ -38,7 +38,11 @@ pub(crate) enum Request {
     /// Wait for packets until so many different ones are there, at most so long; tell all that ever came.
     Collect { expected: usize, milliseconds: u64 },
     /// Find out what becomes of a packet to this peer that does not arrive.
-    Trace { link: String, card: String },
+    Trace {
+        link: String,
+        #[serde(rename = "card")]
+        endpoint_address: String,
+    },
 }
 
 /// A peer to send to.
@@ -46,7 +50,8 @@ pub(crate) enum Request {
 pub(crate) struct Target {
     pub(crate) peer: u16,
     /// The peer's words on its own addresses.
-    pub(crate) card: String,
+    #[serde(rename = "card")]
+    pub(crate) endpoint_address: String,
     /// Bytes of the packets; empty: a short one and the largest.
     pub(crate) sizes: Vec<usize>,
 }
@@ -92,7 +97,8 @@ pub(crate) const FABRIC_ON: &str = "fabric on ";
 pub(crate) struct OpenedLink {
     pub(crate) name: String,
     /// What peers need to know, or why the link cannot be used here.
-    pub(crate) card: Result<String, String>,
+    #[serde(rename = "card")]
+    pub(crate) endpoint_address: Result<String, String>,
     pub(crate) warnings: Vec<String>,
 }
 

@@ -285,10 +285,10 @@ fn judge_ethernet(settings: &Settings) -> Result<String, String> {
     }
     let links = open_ethernet(settings)?;
     let name = |link: &Ethernet| {
-        let mac = link.card().address.to_string();
+        let mac = link.endpoint_address().address.to_string();
         format!("{} ({})", link.interface(), mac.split(' ').next().unwrap_or_default())
     };
-    let packet_size = links.iter().map(|link| link.card().packet_size).max().unwrap_or(0);
+    let packet_size = links.iter().map(|link| link.endpoint_address().packet_size).max().unwrap_or(0);
     let names: Vec<String> = links.iter().map(name).collect();
     Ok(format!(
         "small messages to ranks of hosts that answer, packets of up to {packet_size} bytes, on {}",

@@ -23,13 +23,13 @@ pub(super) struct BusinessCard {
     /// The job's, where the process manager makes none; of rank 0.
     pub(super) secret: Option<JobSecret>,
     /// Where it can be reached, by UDP or not.
-    pub(super) addresses: Option<udp::Card>,
+    pub(super) addresses: Option<udp::EndpointAddress>,
     /// The interfaces on which it takes raw frames.
-    pub(super) raw: Vec<ethernet::Card>,
+    pub(super) raw: Vec<ethernet::EndpointAddress>,
     /// Its endpoints of libfabric, the better ones first.
-    pub(super) fabric: Vec<fabric::Card>,
+    pub(super) fabric: Vec<fabric::EndpointAddress>,
     /// Its RDMA devices.
-    pub(super) verbs: Option<verbs::Card>,
+    pub(super) verbs: Option<verbs::EndpointAddress>,
     /// Which of several programs of one command line it runs.
     pub(super) appnum: Option<i32>,
     /// A number for the processors that it may use, and how many these are.
@@ -51,10 +51,10 @@ impl BusinessCard {
         out.put("choices/1", format_args!("{choices:x}"));
         out.put_some("appnum/1", *appnum);
         out.put_some("secret/1", secret.map(|secret| secret.expose_hex()));
-        out.put_some("udp/1", addresses.as_ref().map(udp::Card::encode));
-        out.put_some("ethernet/1", list(raw.iter().map(ethernet::Card::encode).collect()));
-        out.put_some("fabric/1", list(fabric.iter().map(fabric::Card::encode).collect()));
-        out.put_some("verbs/1", verbs.as_ref().map(verbs::Card::encode));
+        out.put_some("udp/1", addresses.as_ref().map(udp::EndpointAddress::encode));
+        out.put_some("ethernet/1", list(raw.iter().map(ethernet::EndpointAddress::encode).collect()));
+        out.put_some("fabric/1", list(fabric.iter().map(fabric::EndpointAddress::encode).collect()));
+        out.put_some("verbs/1", verbs.as_ref().map(verbs::EndpointAddress::encode));
         out.finish()
     }
 
@@ -85,10 +85,10 @@ impl BusinessCard {
             choices: fields.required("choices/1", hexadecimal)?,
             appnum: fields.optional("appnum/1", |text| text.parse().ok())?,
             secret: fields.optional("secret/1", JobSecret::from_hex)?,
-            addresses: fields.optional("udp/1", |text| udp::Card::decode(text).ok())?,
-            raw: list(&fields, "ethernet/1", |text| ethernet::Card::decode(text).ok())?,
-            fabric: list(&fields, "fabric/1", |text| fabric::Card::decode(text).ok())?,
-            verbs: fields.optional("verbs/1", |text| verbs::Card::decode(text).ok())?,
+            addresses: fields.optional("udp/1", |text| udp::EndpointAddress::decode(text).ok())?,
+            raw: list(&fields, "ethernet/1", |text| ethernet::EndpointAddress::decode(text).ok())?,
+            fabric: list(&fields, "fabric/1", |text| fabric::EndpointAddress::decode(text).ok())?,
+            verbs: fields.optional("verbs/1", |text| verbs::EndpointAddress::decode(text).ok())?,
         })
     }
 

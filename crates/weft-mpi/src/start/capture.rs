@@ -47,7 +47,7 @@ fn ends(path: &Route, carrier: CarrierId, links: &Opened) -> Vec<Ends> {
     let Route::Remote(remote) = path else { return Vec::new() };
     let own = |rail: u8| {
         if carrier != links.bulk() {
-            return Some(Address::from(links.raw.get(usize::from(carrier.0))?.card().address));
+            return Some(Address::from(links.raw.get(usize::from(carrier.0))?.endpoint_address().address));
         }
         if let Some(fabric) = links.fabric.iter().find(|fabric| fabric.rail() == rail) {
             return Some(fabric.own_address());

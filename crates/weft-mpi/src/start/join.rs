@@ -129,8 +129,8 @@ impl Own {
     /// The card says where the links lead to.
     fn say_links(&mut self) {
         let Self { settings, links, card } = self;
-        (card.addresses, card.raw) = (links.addresses(), raw::cards(settings, &links.raw));
-        (card.fabric, card.verbs) = (links.fabric_cards(settings), links.verbs_card());
+        (card.addresses, card.raw) = (links.addresses(), raw::addresses(settings, &links.raw));
+        (card.fabric, card.verbs) = (links.fabric_addresses(settings), links.verbs_address());
     }
 }
 

@@ -57,25 +57,25 @@ impl Opened {
     }
 
     /// What peers are told of the endpoints of libfabric. A carrier into which faults are injected keeps no promise.
-    pub(super) fn fabric_cards(&self, settings: &Settings) -> Vec<fabric::Card> {
+    pub(super) fn fabric_addresses(&self, settings: &Settings) -> Vec<fabric::EndpointAddress> {
         let is_clean = settings.faults.is_clean();
-        let card = |fabric: &Fabric| {
-            let card = fabric.card();
-            fabric::Card { ordered: card.ordered && is_clean, ..card }
+        let of = |fabric: &Fabric| {
+            let address = fabric.endpoint_address();
+            fabric::EndpointAddress { ordered: address.ordered && is_clean, ..address }
         };
-        self.fabric.iter().map(card).collect()
+        self.fabric.iter().map(of).collect()
     }
 
     /// What peers are told of the RDMA devices.
-    pub(super) fn verbs_card(&self) -> Option<verbs::Card> {
-        self.verbs.as_ref().map(VerbsRails::card)
+    pub(super) fn verbs_address(&self) -> Option<verbs::EndpointAddress> {
+        self.verbs.as_ref().map(VerbsRails::endpoint_address)
     }
 
     /// What peers are told of where this process can be reached, by UDP or not.
-    pub(super) fn addresses(&self) -> Option<udp::Card> {
-        let without = || udp::Card { candidates: self.candidates.clone(), window_packets: 0 };
-        let card = self.udp.as_ref().map_or_else(without, Udp::card);
-        Some(card).filter(|card| !card.candidates.is_empty())
+    pub(super) fn addresses(&self) -> Option<udp::EndpointAddress> {
+        let without = || udp::EndpointAddress { candidates: self.candidates.clone(), window_packets: 0 };
+        let address = self.udp.as_ref().map_or_else(without, Udp::endpoint_address);
+        Some(address).filter(|address| !address.candidates.is_empty())
     }
 }
 

@@ -270,7 +270,7 @@ mod tests {
         };
         let raw = |(rail, &(_, packet_size)): (usize, &(u32, u16))| {
             let address = EthernetAddress { mac: [2, 0, 0, 0, rail as u8, host], port: 7 };
-            ethernet::Card { rail: rail as u8, address, packet_size: packet_size + 22, window_packets: 900 }
+            ethernet::EndpointAddress { rail: rail as u8, address, packet_size: packet_size + 22, window_packets: 900 }
         };
         let candidates = interfaces.iter().enumerate().map(candidate).collect();
         BusinessCard {
@@ -278,7 +278,7 @@ mod tests {
             pid: 1,
             host: format!("host {host}"),
             secret: None,
-            addresses: Some(udp::Card { candidates, window_packets: 1000 }),
+            addresses: Some(udp::EndpointAddress { candidates, window_packets: 1000 }),
             raw: interfaces.iter().enumerate().map(raw).collect(),
             fabric: Vec::new(),
             verbs: None,
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn endpoints_of_libfabric_are_paired_by_subnets_or_by_their_order() {
-        let endpoint = |rail| fabric::Card {
+        let endpoint = |rail| fabric::EndpointAddress {
             provider: "udp".into(),
             ordered: false,
             places: false,

@@ -9,12 +9,12 @@ use crate::engine::BoxedCarrier;
 use crate::settings::Settings;
 
 /// What peers are told of the links: no more may be on their way to one than the smallest of its rings holds.
-pub(super) fn cards(settings: &Settings, links: &[Ethernet]) -> Vec<ethernet::Card> {
-    let mut cards: Vec<ethernet::Card> = links.iter().map(Ethernet::card).collect();
-    if let Some(first) = cards.first_mut().filter(|_| settings.links.xdp) {
+pub(super) fn addresses(settings: &Settings, links: &[Ethernet]) -> Vec<ethernet::EndpointAddress> {
+    let mut addresses: Vec<ethernet::EndpointAddress> = links.iter().map(Ethernet::endpoint_address).collect();
+    if let Some(first) = addresses.first_mut().filter(|_| settings.links.xdp) {
         first.window_packets = first.window_packets.min(RING_FRAMES);
     }
-    cards
+    addresses
 }
 
 /// The ranks of this host.
@@ -28,10 +28,11 @@ pub(super) struct Host<'a> {
 
 impl Host<'_> {
     /// Those whose first interface is this one.
-    fn group(&self, own: &ethernet::Card) -> Group {
+    fn group(&self, own: &ethernet::EndpointAddress) -> Group {
         let at_same = |&rank: &u32| {
-            let card = self.cards[rank as usize].raw.first().filter(|card| card.address.mac == own.address.mac)?;
-            Some((rank, card.address.port))
+            let address =
+                self.cards[rank as usize].raw.first().filter(|address| address.address.mac == own.address.mac)?;
+            Some((rank, address.address.port))
         };
         let members: Vec<(u32, u16)> = self.locals.iter().filter_map(at_same).collect();
         Group {
@@ -63,7 +64,7 @@ pub(super) fn carriers(
 }
 
 fn by_xdp(host: &Host<'_>, link: Ethernet) -> BoxedCarrier {
-    let group = host.group(&link.card());
+    let group = host.group(&link.endpoint_address());
     match Xdp::open(link, &group) {
         Ok(link) => {
             link.warning().iter().for_each(|sentence| warn(host.rank, sentence));

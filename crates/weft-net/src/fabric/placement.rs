@@ -304,7 +304,7 @@ mod tests {
             return None;
         }
         let [mut near, mut far] = [(); 2].map(|()| Fabric::open(&settings).expect("an endpoint"));
-        let (to, back) = (near.address_of(&far.card()), far.address_of(&near.card()));
+        let (to, back) = (near.address_of(&far.endpoint_address()), far.address_of(&near.endpoint_address()));
         let (to, back) = (to.expect("an address"), back.expect("an address"));
         // The connection is made by the first packet.
         let began = Instant::now();

@@ -28,7 +28,7 @@ pub struct Candidate {
     pub packet_size: u16,
     /// Which machine (network namespace) it belongs to: equal addresses on different hosts are told apart.
     pub host: u32,
-    /// Index of the interface on this machine; not on the card (0 in a peer's candidate).
+    /// Index of the interface on this machine; not in the endpoint address (0 in a peer's candidate).
     pub interface: u32,
     /// Which of the interfaces that are offered, from 0; the first is the best, as far as this machine can tell.
     pub rail: u8,
@@ -61,14 +61,14 @@ impl Candidate {
 
 /// What other processes need to know about this end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Card {
+pub struct EndpointAddress {
     /// Addresses, best first, at most [`CANDIDATES_MAX`].
     pub candidates: Vec<Candidate>,
     /// Full packets the receive buffer holds, all senders together.
     pub window_packets: u32,
 }
 
-impl Card {
+impl EndpointAddress {
     /// Compact text of `[0-9a-f.]`: host, window, then each address as family, address, prefix, port, packet size, rail, speed.
     pub fn encode(&self) -> String {
         let host = self.candidates.first().map_or(0, |candidate| candidate.host);
@@ -89,19 +89,19 @@ impl Card {
     /// The inverse of [`Self::encode`].
     ///
     /// # Errors
-    /// The text is not a card, or a value on it is out of range.
+    /// The text is not an endpoint address, or a value in it is out of range.
     pub fn decode(text: &str) -> Result<Self, Error> {
-        parse_card(text).ok_or_else(|| Error::Invalid(format!("this is not the business card of a UDP link: {text:?}")))
+        parse(text).ok_or_else(|| Error::Invalid(format!("this is not the business card of a UDP link: {text:?}")))
     }
 }
 
-fn parse_card(text: &str) -> Option<Card> {
+fn parse(text: &str) -> Option<EndpointAddress> {
     let mut fields = text.split('.');
     let host = parse_hex(fields.next()?, 8)? as u32;
     let window = fields.next().filter(|field| field.len() <= 8)?;
     let window_packets = parse_hex(window, window.len())? as u32;
     let candidates = fields.map(|field| parse_candidate(field, host)).collect::<Option<Vec<_>>>()?;
-    (candidates.len() <= CANDIDATES_MAX).then_some(Card { candidates, window_packets })
+    (candidates.len() <= CANDIDATES_MAX).then_some(EndpointAddress { candidates, window_packets })
 }
 
 fn parse_candidate(field: &str, host: u32) -> Option<Candidate> {

@@ -191,36 +191,38 @@ fn the_packet_size_is_what_the_mtu_leaves() {
 #[test]
 fn cards_survive_the_round_trip() {
     let candidates = vec![at(9, "10.0.0.1", 24), at(9, "fd00::1", 64)];
-    let card = Card { candidates, window_packets: 184 };
-    let text = card.encode();
+    let endpoint_address = EndpointAddress { candidates, window_packets: 184 };
+    let text = endpoint_address.encode();
     assert!(text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'.'), "{text}");
-    let mut expected = card.clone();
+    let mut expected = endpoint_address.clone();
     expected.candidates.iter_mut().for_each(|candidate| candidate.interface = 0);
-    assert_eq!(Card::decode(&text).unwrap(), expected);
-    let empty = Card { candidates: Vec::new(), window_packets: 1 };
-    assert_eq!(Card::decode(&empty.encode()).unwrap(), empty);
+    assert_eq!(EndpointAddress::decode(&text).unwrap(), expected);
+    let empty = EndpointAddress { candidates: Vec::new(), window_packets: 1 };
+    assert_eq!(EndpointAddress::decode(&empty.encode()).unwrap(), empty);
 }
 
 #[test]
 fn broken_cards_are_refused() {
-    let text = Card { candidates: vec![at(9, "10.0.0.1", 24)], window_packets: 184 }.encode();
+    let text = EndpointAddress { candidates: vec![at(9, "10.0.0.1", 24)], window_packets: 184 }.encode();
     for cut in 0..text.len() {
         let whole = text.find('.').unwrap() + 1;
-        // A cut after the window is a card without addresses, and that is legal.
+        // A cut after the window is an endpoint address without addresses, and that is legal.
         let is_legal = cut > whole && !text[whole..cut].contains('.');
-        assert_eq!(Card::decode(&text[..cut]).is_ok(), is_legal, "{}", &text[..cut]);
+        assert_eq!(EndpointAddress::decode(&text[..cut]).is_ok(), is_legal, "{}", &text[..cut]);
     }
-    let cards = |count| format!("00000009.b8{}", ".40a000001181b5805c01000000".repeat(count));
-    assert!(Card::decode(&cards(CANDIDATES_MAX)).is_ok());
-    let too_many = cards(CANDIDATES_MAX + 1);
+    let endpoint_addresses = |count| format!("00000009.b8{}", ".40a000001181b5805c01000000".repeat(count));
+    assert!(EndpointAddress::decode(&endpoint_addresses(CANDIDATES_MAX)).is_ok());
+    let too_many = endpoint_addresses(CANDIDATES_MAX + 1);
     for bad in ["", ".", "x", "00000009", "00000009.", "+0000009.b8", "00000009.b8.", "00000009.b8.5", &too_many] {
-        assert!(Card::decode(bad).is_err(), "{bad}");
+        assert!(EndpointAddress::decode(bad).is_err(), "{bad}");
     }
     let bad = [(33, 1472, 0), (24, 100, 0), (24, PACKET_SIZE_MAX + 1, 0), (24, 1472, CANDIDATES_MAX)];
     for (prefix, size, rail) in bad {
-        assert!(Card::decode(&format!("00000009.b8.40a000001{prefix:02x}0001{size:04x}{rail:x}000000")).is_err());
+        assert!(
+            EndpointAddress::decode(&format!("00000009.b8.40a000001{prefix:02x}0001{size:04x}{rail:x}000000")).is_err()
+        );
     }
-    assert!(Card::decode("00000009.b8.é0a000001181b5805c0").is_err());
+    assert!(EndpointAddress::decode("00000009.b8.é0a000001181b5805c0").is_err());
 }
 
 fn chosen(own: &[Candidate], peer: &[Candidate]) -> Result<String, String> {

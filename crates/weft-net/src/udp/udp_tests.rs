@@ -145,9 +145,11 @@ fn a_peer_that_has_gone_disturbs_nobody() {
 #[test]
 fn the_default_choice_reaches_a_neighbour_on_this_machine_and_its_card_says_how() {
     let (mut near, mut far) = (Udp::bind(&Settings::default()).unwrap(), Udp::bind(&Settings::default()).unwrap());
-    let card = Card::decode(&far.card().encode()).unwrap();
-    assert!(card.window_packets >= 1 && card.candidates.iter().all(|candidate| candidate.port != 0));
-    let pair = choose_peer_address(near.candidates(), &card.candidates).unwrap();
+    let endpoint_address = EndpointAddress::decode(&far.endpoint_address().encode()).unwrap();
+    assert!(
+        endpoint_address.window_packets >= 1 && endpoint_address.candidates.iter().all(|candidate| candidate.port != 0)
+    );
+    let pair = choose_peer_address(near.candidates(), &endpoint_address.candidates).unwrap();
     assert_eq!(near.send(&pair.to.into(), &vec![8; pair.packet_size]).unwrap(), Outcome::Sent);
     assert_eq!(receive(&mut far, 1), [vec![8; pair.packet_size]]);
 }
@@ -158,7 +160,7 @@ fn the_window_that_is_promised_is_there() {
     let (mut near, mut far) = (Udp::bind(&Settings::default()).unwrap(), Udp::bind(&Settings::default()).unwrap());
     let pair = choose_peer_address(near.candidates(), far.candidates()).unwrap();
     for size in [pair.packet_size, 600, 8] {
-        let count = far.card().window_packets as usize;
+        let count = far.endpoint_address().window_packets as usize;
         (0..count).for_each(|_| assert_eq!(near.send(&pair.to.into(), &vec![1; size]).unwrap(), Outcome::Sent));
         assert_eq!(receive(&mut far, count).len(), count, "{size} bytes");
     }

@@ -32,7 +32,7 @@ use weft_engine::memory::UserData;
 use super::choice::{Chosen, choose};
 use super::memory::Access as Kind;
 use super::stripes::{STRIPE_MIN, stripes};
-use super::{Card, GROUP, RAILS_MAX, Settings, Verbs, library};
+use super::{EndpointAddress, GROUP, RAILS_MAX, Settings, Verbs, library};
 use crate::carrier::{
     Address, Arrival, Begun, Carrier, CarrierAttributes, Diagnostics, Multicast, Outcome, Placement, Proof,
     Registration, RemoteMemory, RemoteMemoryAccess, VerbsAddress, send_one_by_one, wrong_address,
@@ -49,7 +49,7 @@ const STALLED_EVERY: u32 = 1024;
 /// What a rail does besides what every link does. Its peers have numbers of its own.
 pub trait Rail: Carrier {
     /// Where it listens.
-    fn card(&self) -> Candidate;
+    fn candidate(&self) -> Candidate;
 
     /// Learns where a peer's rail listens, and what a request for a connection must say.
     fn meet(&mut self, listens: SocketAddr, token: u64) -> VerbsAddress;
@@ -83,7 +83,7 @@ pub struct VerbsRails<R: Rail = Verbs> {
     last_error: Option<String>,
     /// Where proofs are read to.
     proof: UserData,
-    card: Card,
+    endpoint_address: EndpointAddress,
     access_limit: Duration,
     looks: u32,
     /// Readable when one of several rails' descriptors is.
@@ -157,7 +157,7 @@ impl<R: Rail> VerbsRails<R> {
         let tells_early = |placement: &Option<Placement>| placement.is_some_and(|one| one.proof == Proof::Read);
         let placement = placements.iter().copied().reduce(|one, other| Some(weaker(one?, other?))).flatten();
         let places = placement.is_some();
-        let cards = rails.iter().map(Rail::card).collect();
+        let candidates = rails.iter().map(Rail::candidate).collect();
         let first = rails[0].attributes();
         let attributes = CarrierAttributes {
             name: "verbs",
@@ -170,7 +170,7 @@ impl<R: Rail> VerbsRails<R> {
         };
         Ok(Self {
             tells_early: placements.iter().map(tells_early).collect(),
-            card: Card { rails: cards, token, places, packet_size: packet_size as u16 },
+            endpoint_address: EndpointAddress { rails: candidates, token, places, packet_size: packet_size as u16 },
             rails,
             table: Table::default(),
             accesses: Accesses::default(),
@@ -188,13 +188,13 @@ impl<R: Rail> VerbsRails<R> {
     }
 
     /// What peers need to know.
-    pub fn card(&self) -> Card {
-        self.card.clone()
+    pub fn endpoint_address(&self) -> EndpointAddress {
+        self.endpoint_address.clone()
     }
 
     /// Where this end is, by its first rail.
     pub fn own_address(&self) -> Address {
-        let listens = self.card.rails[0].socket_address();
+        let listens = self.endpoint_address.rails[0].socket_address();
         Address::Verbs(VerbsAddress { peer: u32::MAX, listens })
     }
 
@@ -202,12 +202,12 @@ impl<R: Rail> VerbsRails<R> {
     ///
     /// # Errors
     /// No rail leads there, or it is this process: one sentence.
-    pub fn address_of(&mut self, peer: &Card, spread: u32) -> Result<Address, Error> {
+    pub fn address_of(&mut self, peer: &EndpointAddress, spread: u32) -> Result<Address, Error> {
         let no_way = |why| Error::Peer(format!("no RDMA connection can be made: {why}"));
-        if peer.token == self.card.token {
+        if peer.token == self.endpoint_address.token {
             return Err(no_way("the peer is this process".to_owned()));
         }
-        let pairs = table::pairs(&self.card, peer).map_err(no_way)?;
+        let pairs = table::pairs(&self.endpoint_address, peer).map_err(no_way)?;
         let paths: Vec<Path> = pairs
             .iter()
             .map(|pair| {
@@ -228,7 +228,7 @@ impl<R: Rail> VerbsRails<R> {
     pub fn paths(&self, to: &Address) -> Vec<(SocketAddr, SocketAddr)> {
         let Some(peer) = self.table.find(to) else { return Vec::new() };
         let Peer { paths, first, .. } = &self.table.peers[peer];
-        let ends = |path: &Path| (self.card.rails[path.rail].socket_address(), path.to.listens);
+        let ends = |path: &Path| (self.endpoint_address.rails[path.rail].socket_address(), path.to.listens);
         let rest = paths.iter().enumerate().filter(|(index, _)| index != first).map(|(_, path)| path);
         std::iter::once(&paths[*first]).chain(rest).map(ends).collect()
     }
@@ -414,7 +414,7 @@ impl<R: Rail> VerbsRails<R> {
             (Verdict::Moved, Some(other)) => entry.first = other,
             (Verdict::RailLost, Some(_)) => {}
         }
-        let own = self.card.rails[rail].interface_name();
+        let own = self.endpoint_address.rails[rail].interface_name();
         self.last_error = Some(format!("{} is reached by {own} no more: {why}", to.listens));
         // What it had of this process's memory comes back, before another one has it.
         self.rails[rail].abandon(to.peer);

@@ -104,7 +104,7 @@ const VERSION: u8 = 4;
 pub(super) struct Greeting {
     /// Where the sender listens: its name.
     pub(super) name: SocketAddr,
-    /// The number on the receiver's card: whoever has not read that does not know it.
+    /// The number in the receiver's endpoint address: whoever has not read that does not know it.
     pub(super) token: u64,
     /// Packets that the receiver of this may send before it is granted more.
     pub(super) window: u16,

@@ -78,9 +78,9 @@ fn library(host: &str, facts: &Facts) -> Finding {
 fn links(host: &str, links: &[OpenedLink]) -> Vec<Finding> {
     let mut all = Vec::new();
     // One link that works is enough for programs to run.
-    let level = if links.iter().any(|link| link.card.is_ok()) { Level::Warning } else { Level::Fault };
+    let level = if links.iter().any(|link| link.endpoint_address.is_ok()) { Level::Warning } else { Level::Fault };
     for link in links {
-        if let Err(why) = &link.card {
+        if let Err(why) = &link.endpoint_address {
             let cure = "`weft info` there says what is wrong with each interface; `ip link set IF up` brings one up, and \
                         WEFT_INTERFACE chooses";
             all.push(Finding::new(level, "link-unusable", host, format!("{}: {why}", link.name), cure));

@@ -23,30 +23,30 @@ pub(in crate::doctor) fn of_pairs(pairs: &[&PairSeen]) -> Vec<Finding> {
 /// One direction between two hosts over one link.
 pub(super) fn of_pair(seen: &PairSeen) -> Vec<Finding> {
     let subject = format!("{} → {}", seen.from, seen.to);
-    let way = match &seen.way {
+    let path = match &seen.path {
         None => return Vec::new(),
         Some(Err(why)) => {
             let cure =
                 "let WEFT_INTERFACE name the interface that joins them; `ip address` on both shows what they have";
             return vec![Finding::new(Level::Fault, "no-path", &subject, format!("{}: {why}", seen.link), cure)];
         }
-        Some(Ok(way)) => way,
+        Some(Ok(path)) => path,
     };
     let mut all = Vec::new();
-    let between = format!("{} to {}", way.own, way.peer);
+    let between = format!("{} to {}", path.own, path.peer);
     match (seen.short_arrived, seen.full_arrived) {
-        (false, _) => all.push(short_lost(seen, way, &subject)),
-        (true, false) => all.push(full_lost(seen, way, &subject)),
+        (false, _) => all.push(short_lost(seen, path, &subject)),
+        (true, false) => all.push(full_lost(seen, path, &subject)),
         (true, true) => {
             let what =
-                format!("{}: packets of {SHORT_BYTES} and {} bytes arrive, {between}", seen.link, way.packet_bytes);
+                format!("{}: packets of {SHORT_BYTES} and {} bytes arrive, {between}", seen.link, path.packet_bytes);
             all.push(Finding::ok("packets-arrive", &subject, what));
         }
     }
-    if way.own_bytes != way.peer_bytes {
+    if path.own_bytes != path.peer_bytes {
         let what = format!(
             "{}: packets may have {} bytes here and {} there, so {} are used",
-            seen.link, way.own_bytes, way.peer_bytes, way.packet_bytes
+            seen.link, path.own_bytes, path.peer_bytes, path.packet_bytes
         );
         let cure = "`ip link set IF mtu N` with the same N on both, when the switch carries it";
         all.push(Finding::new(Level::Warning, "mtu-differs", &subject, what, cure));
@@ -54,13 +54,13 @@ pub(super) fn of_pair(seen: &PairSeen) -> Vec<Finding> {
     all
 }
 
-fn short_lost(seen: &PairSeen, way: &LinkPath, subject: &str) -> Finding {
+fn short_lost(seen: &PairSeen, path: &LinkPath, subject: &str) -> Finding {
     let link = &seen.link;
-    let between = format!("from {} to {}", way.own, way.peer);
+    let between = format!("from {} to {}", path.own, path.peer);
     if let Some((_, why)) = seen.refused.iter().find(|(size, _)| *size == SHORT_BYTES) {
         let what = format!("{link}: this machine refuses packets {between}: {why}");
         let cure =
-            format!("`ip route get {}` says by which way; look at the firewall's output rules too", ip_of(&way.peer));
+            format!("`ip route get {}` says by which way; look at the firewall's output rules too", ip_of(&path.peer));
         return Finding::new(Level::Fault, "packets-refused-here", subject, what, cure);
     }
     let pass = "`nft add rule inet filter input ip saddr SUBNET udp dport 1024-65535 accept`";
@@ -68,7 +68,7 @@ fn short_lost(seen: &PairSeen, way: &LinkPath, subject: &str) -> Finding {
         (Some(Unanswered::Refused), _) => {
             let cure = format!(
                 "look for a rule that rejects on {}, and for a second host with the address {}",
-                seen.to, way.peer
+                seen.to, path.peer
             );
             ("packets-rejected", "the other side answers that nobody listens there".to_owned(), cure)
         }
@@ -77,7 +77,7 @@ fn short_lost(seen: &PairSeen, way: &LinkPath, subject: &str) -> Finding {
             ("packets-prohibited", "a firewall answers that it is prohibited".to_owned(), cure)
         }
         (Some(Unanswered::NoRoute), _) => {
-            let cure = format!("`ip route get {}` on {}", ip_of(&way.peer), seen.from);
+            let cure = format!("`ip route get {}` on {}", ip_of(&path.peer), seen.from);
             ("packets-no-route", "there is no route".to_owned(), cure)
         }
         (Some(Unanswered::HostDown), _) => {
@@ -91,7 +91,7 @@ fn short_lost(seen: &PairSeen, way: &LinkPath, subject: &str) -> Finding {
         (_, None) => {
             let cure = format!(
                 "is the interface up that has {} on {}, and the same network? else a firewall between",
-                way.peer, seen.to
+                path.peer, seen.to
             );
             ("packets-lost", "nothing answers".to_owned(), cure)
         }
@@ -99,11 +99,11 @@ fn short_lost(seen: &PairSeen, way: &LinkPath, subject: &str) -> Finding {
     Finding::new(Level::Fault, name, subject, format!("{link}: no packet arrives {between}: {text}"), cure)
 }
 
-fn full_lost(seen: &PairSeen, way: &LinkPath, subject: &str) -> Finding {
+fn full_lost(seen: &PairSeen, path: &LinkPath, subject: &str) -> Finding {
     let link = &seen.link;
-    let size = way.packet_bytes;
+    let size = path.packet_bytes;
     let largest = seen.largest_arrived.map_or(String::new(), |largest| format!("; {largest} bytes still arrive"));
-    let what = format!("{link}: packets of {size} bytes do not arrive from {} to {}{largest}", way.own, way.peer);
+    let what = format!("{link}: packets of {size} bytes do not arrive from {} to {}{largest}", path.own, path.peer);
     let what = match seen.refused.iter().find(|(refused, _)| *refused == size) {
         Some((_, why)) => format!("{what}; {why}"),
         None => what,

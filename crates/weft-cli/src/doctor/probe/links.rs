@@ -5,7 +5,7 @@ use weft_mpi::settings::Settings;
 use weft_net::carrier::{Address, Carrier};
 use weft_net::ethernet::{self, Ethernet};
 use weft_net::fabric::{self, Fabric};
-use weft_net::udp::{self, Card, Udp};
+use weft_net::udp::{self, EndpointAddress, Udp};
 use weft_net::verbs::{self, VerbsRails};
 use weft_net::xdp;
 
@@ -17,10 +17,10 @@ pub(super) trait Link {
     /// As `WEFT_LINK` says it, and where there are several the interface: what both ends call the same belongs together.
     fn name(&self) -> &str;
     /// What peers need to know.
-    fn card(&self) -> String;
+    fn endpoint_address(&self) -> String;
     fn warnings(&self) -> Vec<String>;
-    /// The way to the peer with this card, and where packets go.
-    fn way(&mut self, card: &str) -> Result<(LinkPath, Address), String>;
+    /// The path to the peer with this endpoint address, and where packets go.
+    fn path(&mut self, endpoint_address: &str) -> Result<(LinkPath, Address), String>;
     fn carrier(&mut self) -> &mut dyn Carrier;
     /// Why the machine last refused a packet.
     fn refusal(&self) -> String;
@@ -37,25 +37,25 @@ impl Link for UdpLink {
         "udp"
     }
 
-    fn card(&self) -> String {
-        self.0.card().encode()
+    fn endpoint_address(&self) -> String {
+        self.0.endpoint_address().encode()
     }
 
     fn warnings(&self) -> Vec<String> {
         self.0.warnings().to_vec()
     }
 
-    fn way(&mut self, card: &str) -> Result<(LinkPath, Address), String> {
-        let peer = Card::decode(card).map_err(|error| error.to_string())?;
+    fn path(&mut self, endpoint_address: &str) -> Result<(LinkPath, Address), String> {
+        let peer = EndpointAddress::decode(endpoint_address).map_err(|error| error.to_string())?;
         let pair = udp::choose_peer_address(self.0.candidates(), &peer.candidates)?;
-        let way = LinkPath {
+        let path = LinkPath {
             own: pair.own.ip.to_string(),
             peer: pair.to.to_string(),
             own_bytes: usize::from(pair.own.packet_size),
             peer_bytes: usize::from(pair.peer.packet_size),
             packet_bytes: pair.packet_size,
         };
-        Ok((way, pair.to.into()))
+        Ok((path, pair.to.into()))
     }
 
     fn carrier(&mut self) -> &mut dyn Carrier {
@@ -74,24 +74,27 @@ impl Link for EthernetLink {
         "ethernet"
     }
 
-    fn card(&self) -> String {
-        self.0.card().encode()
+    fn endpoint_address(&self) -> String {
+        self.0.endpoint_address().encode()
     }
 
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
 
-    fn way(&mut self, card: &str) -> Result<(LinkPath, Address), String> {
-        let (own, peer) = (self.0.card(), ethernet::Card::decode(card).map_err(|error| error.to_string())?);
-        let way = LinkPath {
+    fn path(&mut self, endpoint_address: &str) -> Result<(LinkPath, Address), String> {
+        let (own, peer) = (
+            self.0.endpoint_address(),
+            ethernet::EndpointAddress::decode(endpoint_address).map_err(|error| error.to_string())?,
+        );
+        let path = LinkPath {
             own: own.address.to_string(),
             peer: peer.address.to_string(),
             own_bytes: usize::from(own.packet_size),
             peer_bytes: usize::from(peer.packet_size),
             packet_bytes: usize::from(own.packet_size.min(peer.packet_size)),
         };
-        Ok((way, peer.address.into()))
+        Ok((path, peer.address.into()))
     }
 
     fn carrier(&mut self) -> &mut dyn Carrier {
@@ -116,26 +119,26 @@ impl Link for VerbsLink {
         VERBS
     }
 
-    fn card(&self) -> String {
-        self.0.card().encode()
+    fn endpoint_address(&self) -> String {
+        self.0.endpoint_address().encode()
     }
 
     fn warnings(&self) -> Vec<String> {
         self.0.warning().into_iter().collect()
     }
 
-    fn way(&mut self, card: &str) -> Result<(LinkPath, Address), String> {
-        let peer = verbs::Card::decode(card).map_err(|error| error.to_string())?;
+    fn path(&mut self, endpoint_address: &str) -> Result<(LinkPath, Address), String> {
+        let peer = verbs::EndpointAddress::decode(endpoint_address).map_err(|error| error.to_string())?;
         let to = self.0.address_of(&peer, 0).map_err(|error| error.to_string())?;
-        let (own, ways) = (self.0.card(), self.0.paths(&to));
-        let way = LinkPath {
+        let (own, ways) = (self.0.endpoint_address(), self.0.paths(&to));
+        let path = LinkPath {
             own: by_rdma(ways.iter().map(|(own, _)| own)),
             peer: by_rdma(ways.iter().map(|(_, peer)| peer)),
             own_bytes: usize::from(own.packet_size),
             peer_bytes: usize::from(peer.packet_size),
             packet_bytes: usize::from(own.packet_size.min(peer.packet_size)),
         };
-        Ok((way, to))
+        Ok((path, to))
     }
 
     fn carrier(&mut self) -> &mut dyn Carrier {
@@ -161,26 +164,26 @@ impl Link for FabricLink {
         &self.name
     }
 
-    fn card(&self) -> String {
-        self.fabric.card().encode()
+    fn endpoint_address(&self) -> String {
+        self.fabric.endpoint_address().encode()
     }
 
     fn warnings(&self) -> Vec<String> {
         self.fabric.warning().into_iter().collect()
     }
 
-    fn way(&mut self, card: &str) -> Result<(LinkPath, Address), String> {
-        let peer = fabric::Card::decode(card).map_err(|error| error.to_string())?;
+    fn path(&mut self, endpoint_address: &str) -> Result<(LinkPath, Address), String> {
+        let peer = fabric::EndpointAddress::decode(endpoint_address).map_err(|error| error.to_string())?;
         let to = self.fabric.address_of(&peer).map_err(|error| error.to_string())?;
-        let own = self.fabric.card();
-        let way = LinkPath {
+        let own = self.fabric.endpoint_address();
+        let path = LinkPath {
             own: self.fabric.own_address().to_string(),
             peer: to.to_string(),
             own_bytes: usize::from(own.packet_size),
             peer_bytes: usize::from(peer.packet_size),
             packet_bytes: usize::from(own.packet_size.min(peer.packet_size)),
         };
-        Ok((way, to))
+        Ok((path, to))
     }
 
     fn carrier(&mut self) -> &mut dyn Carrier {

@@ -355,7 +355,7 @@ impl Device {
             };
             return match self.by_name.get(&greeting.name) {
                 Some(peer) => self.event(*peer, Event::Request, Some((id, greeting, reads))),
-                // Its card is still to be read.
+                // Its endpoint address is still to be read.
                 None => self.refuse(id, 0, Reason::Later),
             };
         }

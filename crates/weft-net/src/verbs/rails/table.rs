@@ -2,7 +2,7 @@
 
 use crate::carrier::{Address, VerbsAddress};
 use crate::udp::{self, Pair};
-use crate::verbs::{Card, RAILS_MAX};
+use crate::verbs::{EndpointAddress, RAILS_MAX};
 
 /// A rail of this process, and where it leads at a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,8 +102,10 @@ impl Table {
 }
 
 /// The rails of two processes that lead to each other, in the same order at both ends: as interfaces are paired for UDP. One sentence if there are none.
-pub(super) fn pairs(own: &Card, peer: &Card) -> Result<Vec<Pair>, String> {
-    let name = |card: &Card| (card.rails.first().map(|rail| (rail.ip, rail.port)), card.token);
+pub(super) fn pairs(own: &EndpointAddress, peer: &EndpointAddress) -> Result<Vec<Pair>, String> {
+    let name = |endpoint_address: &EndpointAddress| {
+        (endpoint_address.rails.first().map(|rail| (rail.ip, rail.port)), endpoint_address.token)
+    };
     let is_first = name(own) < name(peer);
     let mut pairs = udp::pair_rails(&own.rails, &peer.rails, is_first)?;
     pairs.truncate(RAILS_MAX);
@@ -136,7 +138,7 @@ mod tests {
     use crate::udp::Candidate;
 
     /// A process of host `host` with rails in these subnets of 24 bits.
-    fn card(host: u8, subnets: &[u8]) -> Card {
+    fn endpoint_address(host: u8, subnets: &[u8]) -> EndpointAddress {
         let rail = |(rail, subnet): (usize, &u8)| Candidate {
             ip: [10, 0, *subnet, host].into(),
             prefix: 24,
@@ -148,10 +150,10 @@ mod tests {
             speed: 0,
         };
         let rails = subnets.iter().enumerate().map(rail).collect();
-        Card { rails, token: host.into(), places: true, packet_size: 4088 }
+        EndpointAddress { rails, token: host.into(), places: true, packet_size: 4088 }
     }
 
-    fn ends(own: &Card, peer: &Card) -> Vec<(u8, u8)> {
+    fn ends(own: &EndpointAddress, peer: &EndpointAddress) -> Vec<(u8, u8)> {
         pairs(own, peer).expect("a path").iter().map(|pair| (pair.own.rail, pair.peer.rail)).collect()
     }
 
@@ -166,7 +168,7 @@ mod tests {
             // No subnet is common: one pair, by a router.
             (&[1, 2], &[3, 4], &[(0, 0)]),
         ] {
-            let (near, far) = (card(1, near), card(2, far));
+            let (near, far) = (endpoint_address(1, near), endpoint_address(2, far));
             assert_eq!(ends(&near, &far), expected);
             let back: Vec<_> = ends(&far, &near).into_iter().map(|(own, peer)| (peer, own)).collect();
             assert_eq!(back, expected, "the other end sees the same");

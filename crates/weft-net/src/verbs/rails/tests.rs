@@ -207,7 +207,7 @@ impl RemoteMemoryAccess for Played {
 }
 
 impl Rail for Played {
-    fn card(&self) -> Candidate {
+    fn candidate(&self) -> Candidate {
         candidate(self.rail, 1)
     }
 
@@ -244,17 +244,17 @@ fn candidate(rail: u8, host: u8) -> Candidate {
     Candidate { ip, prefix: 24, port: 7, packet_size: 1472, host: host.into(), interface: 0, rail, speed: 0 }
 }
 
-fn card_of(host: u8, rails: u8) -> Card {
+fn endpoint_address_of(host: u8, rails: u8) -> EndpointAddress {
     let rails = (0..rails).map(|rail| candidate(rail, host)).collect();
-    Card { rails, token: host.into(), places: true, packet_size: 4088 }
+    EndpointAddress { rails, token: host.into(), places: true, packet_size: 4088 }
 }
 
 /// So many rails, and a peer that has the same.
 fn link(rails: u8, proof: Proof) -> (VerbsRails<Played>, Address, RemoteMemory) {
     let all = (0..rails).map(|rail| Played::new(rail, proof)).collect();
     let mut link = VerbsRails::new(all, 1, LIMIT).expect("a link");
-    let to = link.address_of(&card_of(2, rails), 0).expect("a path");
-    assert_eq!(link.address_of(&card_of(2, rails), 0).expect("the same"), to);
+    let to = link.address_of(&endpoint_address_of(2, rails), 0).expect("a path");
+    assert_eq!(link.address_of(&endpoint_address_of(2, rails), 0).expect("the same"), to);
     let keys = std::array::from_fn(|rail| if rail < usize::from(rails) { 100 + rail as u32 } else { 0 });
     (link, to, RemoteMemory { key: table::join_keys(keys), address: 0 })
 }
@@ -495,11 +495,11 @@ fn memory_is_exposed_on_each_rail_and_reached_by_those_that_expose_it() {
 #[test]
 fn two_processes_of_one_name_are_no_peers() {
     let (mut link, ..) = link(1, Proof::Read);
-    let own = link.card();
+    let own = link.endpoint_address();
     assert!(link.address_of(&own, 0).is_err());
-    let elsewhere = Card {
+    let elsewhere = EndpointAddress {
         rails: vec![Candidate { ip: "2001:db8::1".parse().expect("an address"), ..candidate(0, 3) }],
-        ..card_of(3, 1)
+        ..endpoint_address_of(3, 1)
     };
     assert!(link.address_of(&elsewhere, 0).is_err(), "another family");
 }

@@ -4,16 +4,16 @@ use super::RAILS_MAX;
 use crate::Error;
 use crate::udp::{self, Candidate};
 
-/// How a card says that remote writes and reads are used, or are not.
+/// How an endpoint address says that remote writes and reads are used, or are not.
 const PLACING: &str = "placing";
 const PACKETS: &str = "packets";
 
 /// What peers need to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Card {
+pub struct EndpointAddress {
     /// Where this process listens, on each of its rails: at least one, in their order.
     pub rails: Vec<Candidate>,
-    /// Who has not read the card does not know it: it comes with each request for a connection.
+    /// Who has not read the endpoint address does not know it: it comes with each request for a connection.
     pub token: u64,
     /// Peers may write to memory here, and this end to theirs.
     pub places: bool,
@@ -21,12 +21,12 @@ pub struct Card {
     pub packet_size: u16,
 }
 
-impl Card {
+impl EndpointAddress {
     /// As it is told to peers: without commas and spaces.
     pub fn encode(&self) -> String {
         let Self { rails, token, places, packet_size } = self;
         let kind = if *places { PLACING } else { PACKETS };
-        let rails = udp::Card { candidates: rails.clone(), window_packets: 0 }.encode();
+        let rails = udp::EndpointAddress { candidates: rails.clone(), window_packets: 0 }.encode();
         format!("{kind};{packet_size};{token:x};{rails}")
     }
 
@@ -45,7 +45,7 @@ impl Card {
         };
         let packet_size = packet_size.parse().map_err(|_| wrong())?;
         let token = u64::from_str_radix(token, 16).map_err(|_| wrong())?;
-        let rails = udp::Card::decode(rails).map_err(|_| wrong())?.candidates;
+        let rails = udp::EndpointAddress::decode(rails).map_err(|_| wrong())?.candidates;
         let are_numbered = rails.iter().zip(0..).all(|(one, index)| one.rail == index && one.port != 0);
         let fits = usize::from(packet_size) >= udp::PACKET_SIZE_MIN && (1..=RAILS_MAX).contains(&rails.len());
         (fits && are_numbered).then_some(Self { rails, token, places, packet_size }).ok_or_else(wrong)
@@ -66,12 +66,14 @@ mod tests {
         for (rails, places) in
             [(vec![rail(0, "192.0.2.1")], true), (vec![rail(0, "2001:db8::7"), rail(1, "fe80::1")], false)]
         {
-            let card = Card { rails, token: u64::MAX - 1, places, packet_size: 4088 };
-            let text = card.encode();
+            let endpoint_address = EndpointAddress { rails, token: u64::MAX - 1, places, packet_size: 4088 };
+            let text = endpoint_address.encode();
             assert!(!text.contains([',', ' ', '+']), "{text}");
-            assert_eq!(Card::decode(&text).expect("a card"), card);
+            assert_eq!(EndpointAddress::decode(&text).expect("an endpoint address"), endpoint_address);
         }
-        let with = |rails: Vec<Candidate>, packet_size| Card { rails, token: 1, places: true, packet_size }.encode();
+        let with = |rails: Vec<Candidate>, packet_size| {
+            EndpointAddress { rails, token: 1, places: true, packet_size }.encode()
+        };
         let silent = Candidate { port: 0, ..rail(0, "192.0.2.1") };
         for text in [
             String::new(),
@@ -84,7 +86,7 @@ mod tests {
             with(vec![rail(0, "192.0.2.1"), rail(0, "192.0.2.2")], 4088),
             with((0..=RAILS_MAX as u8).map(|number| rail(number, "192.0.2.1")).collect(), 4088),
         ] {
-            assert!(Card::decode(&text).is_err(), "{text}");
+            assert!(EndpointAddress::decode(&text).is_err(), "{text}");
         }
     }
 }
