@@ -4,6 +4,7 @@
 //! boundary, `include/mpi.h`, the constants, the list of symbols and `docs/status.md`. The outputs are committed; with
 //! `--check` nothing is written and a difference is an error, so that none of them is ever edited by hand.
 
+mod callbacks;
 mod conformance;
 mod header;
 mod misuse;
@@ -76,6 +77,7 @@ fn outputs(root: &Path) -> Result<Vec<Output>> {
     outputs.push((format!("{GENERATED}/symbols.txt"), tables::symbols(&spec)));
     outputs.push(("crates/weft-abi/src/error_classes.rs".to_owned(), tables::error_class_numbers(&spec)?));
     outputs.push(("crates/weft-engine/src/error/class.rs".to_owned(), tables::error_class_enumeration(&spec)?));
+    outputs.push(("crates/weft-engine/src/callbacks.rs".to_owned(), callbacks::types(&spec)?));
     outputs.push(("crates/weft-mpi/src/constants.rs".to_owned(), tables::library_constants(&spec)?));
     outputs.push(("include/mpi.h".to_owned(), header::header(&spec)?));
     outputs.push(("tests/c/misuse_calls.h".to_owned(), misuse::calls(&spec)?));

@@ -61,6 +61,12 @@ pub(crate) fn pointer<T>(name: &'static str, pointer: *const T) -> Result<(), Er
     if pointer.is_null() { Err(null(name)) } else { Ok(()) }
 }
 
+/// A function of the program that is needed is not null: MPI_ERR_ARG.
+#[inline]
+pub(crate) fn function<F>(name: &'static str, function: Option<F>) -> Result<F, Error> {
+    function.ok_or_else(|| null(name))
+}
+
 /// An array that has elements is not null, and not longer than any memory: MPI_ERR_ARG.
 #[inline(always)]
 pub(crate) fn array<T>(name: &'static str, array: *const T, length: i64) -> Result<(), Error> {

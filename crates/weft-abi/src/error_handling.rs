@@ -4,14 +4,11 @@
 use crate::error_codes::{self, number};
 use crate::scope::Scope;
 use std::ffi::c_int;
+use weft_mpi::callbacks::MPI_Comm_errhandler_function;
 use weft_mpi::constants::*;
 use weft_mpi::error::Error;
 use weft_mpi::object::{Class, ErrorHandler};
 use weft_mpi::process::{self, Phase, Process};
-
-/// `MPI_Comm_errhandler_function` and its twins: the object's handle, the error code, and nothing that is
-/// portable.
-type HandlerFunction = unsafe extern "C" fn(*mut usize, *mut c_int, ...);
 
 /// What is to be done about an error.
 enum Reaction {
@@ -20,7 +17,7 @@ enum Reaction {
     /// The job ends.
     Fatal,
     /// The program's function is called with the handle of the object.
-    Call { function: usize, object: usize },
+    Call { function: MPI_Comm_errhandler_function, object: usize },
 }
 
 /// Does what the error handler of `scope` wants and returns what the C function returns (MPI-5.0 §9.3): a
@@ -65,9 +62,8 @@ pub(crate) fn react(scope: Scope, error: &Error, class: c_int, code: c_int) {
         Reaction::Fatal => end_job_at(&speaker, error, class),
         Reaction::Call { function, object } => {
             let (mut object, mut code) = (object, code);
-            // SAFETY: the program gave a function of this type when it made the handler.
-            let function = unsafe { std::mem::transmute::<usize, HandlerFunction>(function) };
-            // SAFETY: the call that MPI-5.0 §9.3 describes; a handle is as wide as a pointer.
+            // SAFETY: the program gave the function for this call (MPI-5.0 §9.3), which has nothing in its variable
+            // part that is portable.
             unsafe { function(&raw mut object, &raw mut code) };
         }
     }

@@ -18,11 +18,13 @@
 //! | [`request`] | operations that have begun |
 //! | [`arguments`], [`schedules`] | collective operations: what they are given, and the cursor that runs their schedules |
 //! | [`waiting`] | when a call spins, yields or sleeps, and what the progress thread watches |
+//! | [`callbacks`] | types of the functions that programs hand over, generated |
 //! | [`memory`] | the program's memory: the only unsafe module |
 //! | [`handle`], [`error`] | tables of objects that cannot be confused; what went wrong |
 #![deny(unsafe_code)]
 
 pub mod arguments;
+pub mod callbacks;
 pub mod carriers;
 pub mod engine;
 pub mod error;

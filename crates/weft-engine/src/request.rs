@@ -5,6 +5,7 @@ use std::sync::Arc;
 use weft_core::matching::Envelope;
 
 use crate::arguments::{Bound, CollectiveScope};
+use crate::callbacks::{MPI_Grequest_cancel_function, MPI_Grequest_free_function, MPI_Grequest_query_function};
 use crate::error::Error;
 use crate::group::PeerId;
 use crate::memory::UserData;
@@ -183,15 +184,15 @@ pub struct PersistentCollective {
     pub slot: Option<u32>,
 }
 
-/// The callbacks of a generalized request: addresses of C functions and their state (MPI-5.0 §13.2).
+/// The callbacks of a generalized request: functions of the program and their state (MPI-5.0 §13.2).
 #[derive(Clone, Copy, Debug)]
 pub struct Generalized {
-    /// `MPI_Grequest_query_function`.
-    pub query: usize,
-    /// `MPI_Grequest_free_function`.
-    pub free: usize,
-    /// `MPI_Grequest_cancel_function`.
-    pub cancel: usize,
+    /// Fills in the status.
+    pub query: MPI_Grequest_query_function,
+    /// Frees the state.
+    pub free: MPI_Grequest_free_function,
+    /// Cancels the operation.
+    pub cancel: MPI_Grequest_cancel_function,
     /// Passed to each of them.
     pub extra_state: usize,
 }

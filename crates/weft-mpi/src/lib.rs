@@ -62,5 +62,5 @@ pub mod topology;
 pub mod window;
 
 /// The parts of the engine and of the core that the boundary speaks of: it depends on this crate only.
-pub use weft_engine::{algorithms, error, handle, layout, memory, reduce, request};
+pub use weft_engine::{algorithms, callbacks, error, handle, layout, memory, reduce, request};
 pub use weft_launch::say;

@@ -21,7 +21,7 @@ pub use weft_engine::group::{Group, PeerId};
 
 pub use communicator::{Communicator, Inter};
 pub use error_handlers::{ErrorHandler, is_predefined_handler};
-pub use keyvals::{Callback, Keyval};
+pub use keyvals::{Callback, Copying, Keyval};
 pub use wrong::full;
 pub(crate) use wrong::wrong;
 

@@ -71,6 +71,7 @@ use crate::functions::Function;
 use crate::scope::{{Scope, scope_at}};
 use crate::types::*;
 use std::ffi::{{c_char, c_int, c_void}};
+use weft_mpi::callbacks::*;
 ",
         chapter.number, chapter.title
     );
@@ -264,7 +265,9 @@ impl Entry<'_> {
     fn rust_type(&self, parameter: &Parameter) -> Result<String> {
         let c_type = self.spec.c_type(parameter, self.form);
         if c_type == "fn" {
-            return Ok("usize".to_owned());
+            let function = parameter.function.as_deref().context("a function without a type")?;
+            let suffix = if parameter.is_poly() && self.form == Form::Large { "_c" } else { "" };
+            return Ok(format!("Option<{function}{suffix}>"));
         }
         let constness = if parameter.constant { "*const" } else { "*mut" };
         // `void*`, `char*`, `char**`, `char***`: pointers already.

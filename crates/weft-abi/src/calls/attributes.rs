@@ -8,16 +8,12 @@ use crate::arguments::*;
 use crate::types::{MPI_Comm, MPI_Datatype, MPI_Win};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
+use weft_mpi::callbacks::*;
 use weft_mpi::constants::*;
 use weft_mpi::error::Error;
-use weft_mpi::object::{Attributes, Callback, Class, Keyval, Objects};
+use weft_mpi::object::{Attributes, Callback, Class, Copying, Keyval, Objects};
 use weft_mpi::process;
 use weft_mpi::window::Window;
-
-/// `MPI_Comm_copy_attr_function` and its twins: object, keyval, extra state, value, copied value, flag.
-type CopyFunction = unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_void, *mut c_void, *mut c_int) -> c_int;
-/// `MPI_Comm_delete_attr_function` and its twins: object, keyval, value, extra state.
-type DeleteFunction = unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_void) -> c_int;
 
 /// The attributes that a duplicate of `old`, an object of `class` with attributes `from`, gets: copy functions are
 /// called in the order in which the attributes were set. The keyvals are held for the result.
@@ -46,17 +42,15 @@ pub(crate) fn copy_attributes(from: &Attributes, old: usize, class: Class) -> Re
 
 /// The copied value, or `None` when this attribute is not copied.
 fn copy_one(keyval: &Keyval, old: usize, number: i32, value: usize) -> Result<Option<usize>, Error> {
-    match keyval.copy {
-        MPI_COMM_NULL_COPY_FN => return Ok(None),
-        MPI_COMM_DUP_FN => return Ok(Some(value)),
-        _ => {}
-    }
-    // SAFETY: the program gave a function of this type when it made the keyval; a handle is as wide as a pointer.
-    let function = unsafe { std::mem::transmute::<usize, CopyFunction>(keyval.copy) };
+    let function = match keyval.copy {
+        Copying::Nothing => return Ok(None),
+        Copying::Value => return Ok(Some(value)),
+        Copying::By(function) => function,
+    };
     let (mut copy, mut flag) = (0_usize, 0);
     let state = keyval.extra_state as *mut c_void;
     let _running = Running::begin(Callback { class: keyval.class, handle: old, keyval: number, deletes: false })?;
-    // SAFETY: the call that MPI-5.0 §7.7.2 describes; both values can be written.
+    // SAFETY: the program gave the function for this call (MPI-5.0 §7.7.2); both values can be written.
     let code = unsafe { function(old, number, state, value as *mut c_void, (&raw mut copy).cast(), &raw mut flag) };
     if code != MPI_SUCCESS {
         return Err(Error::returned(code, format!("the copy function of keyval {number} returned {code}")));
@@ -96,11 +90,9 @@ const DELETIONS_MAX: u32 = 1 << 24;
 /// Calls the delete function of an attribute, then removes the attribute.
 fn delete_one(handle: usize, class: Class, number: i32, value: usize) -> Result<(), Error> {
     let keyval = process::with(|process| process.objects.keyval(number, class))?;
-    if keyval.delete != MPI_COMM_NULL_DELETE_FN {
+    if let Some(function) = keyval.delete {
         let _running = Running::begin(Callback { class, handle, keyval: number, deletes: true })?;
-        // SAFETY: the program gave a function of this type when it made the keyval.
-        let function = unsafe { std::mem::transmute::<usize, DeleteFunction>(keyval.delete) };
-        // SAFETY: the call that MPI-5.0 §7.7.2 describes.
+        // SAFETY: the program gave the function for this call (MPI-5.0 §7.7.2).
         let code = unsafe { function(handle, number, value as *mut c_void, keyval.extra_state as *mut c_void) };
         if code != MPI_SUCCESS {
             return Err(Error::returned(code, format!("the delete function of keyval {number} returned {code}")));
@@ -201,16 +193,15 @@ fn attributes(objects: &mut Objects, handle: usize, class: Class) -> Result<&mut
     }
 }
 
-/// # Safety
-/// `copy` and `delete` are functions for objects of `class`, or the constants for none.
-unsafe fn create_keyval(
+fn create_keyval(
     class: Class,
-    copy: usize,
-    delete: usize,
+    copy: Option<MPI_Comm_copy_attr_function>,
+    delete: Option<MPI_Comm_delete_attr_function>,
     number: Out<c_int>,
     extra_state: *mut c_void,
 ) -> Result<(), Error> {
-    let keyval = Keyval { class, copy, delete, extra_state: extra_state as usize, references: 1, freed: false };
+    let keyval =
+        Keyval { class, copy: copy.into(), delete, extra_state: extra_state as usize, references: 1, freed: false };
     let added = process::with(|process| process.objects.add_keyval(keyval));
     number.set(added);
     Ok(())
@@ -335,17 +326,13 @@ fn update(integer: &'static AtomicI32, value: i32) -> &'static AtomicI32 {
 }
 
 /// MPI_Comm_create_keyval (MPI-5.0 §7.7.2).
-///
-/// # Safety
-/// `comm_keyval` can be written; the functions are what their types say.
-pub(crate) unsafe fn comm_create_keyval(
-    comm_copy_attr_fn: usize,
-    comm_delete_attr_fn: usize,
+pub(crate) fn comm_create_keyval(
+    comm_copy_attr_fn: Option<MPI_Comm_copy_attr_function>,
+    comm_delete_attr_fn: Option<MPI_Comm_delete_attr_function>,
     comm_keyval: Out<c_int>,
     extra_state: *mut c_void,
 ) -> Result<(), Error> {
-    // SAFETY: the standard gives this procedure such functions (MPI-5.0 §7.7.2).
-    unsafe { create_keyval(Class::Communicator, comm_copy_attr_fn, comm_delete_attr_fn, comm_keyval, extra_state) }
+    create_keyval(Class::Communicator, comm_copy_attr_fn, comm_delete_attr_fn, comm_keyval, extra_state)
 }
 
 /// MPI_Comm_free_keyval (MPI-5.0 §7.7.2).
@@ -374,17 +361,13 @@ pub(crate) fn comm_delete_attr(comm: MPI_Comm, comm_keyval: c_int) -> Result<(),
 }
 
 /// MPI_Type_create_keyval (MPI-5.0 §7.7.4).
-///
-/// # Safety
-/// `type_keyval` can be written; the functions are what their types say.
-pub(crate) unsafe fn type_create_keyval(
-    type_copy_attr_fn: usize,
-    type_delete_attr_fn: usize,
+pub(crate) fn type_create_keyval(
+    type_copy_attr_fn: Option<MPI_Type_copy_attr_function>,
+    type_delete_attr_fn: Option<MPI_Type_delete_attr_function>,
     type_keyval: Out<c_int>,
     extra_state: *mut c_void,
 ) -> Result<(), Error> {
-    // SAFETY: the standard gives this procedure such functions (MPI-5.0 §7.7.2).
-    unsafe { create_keyval(Class::Datatype, type_copy_attr_fn, type_delete_attr_fn, type_keyval, extra_state) }
+    create_keyval(Class::Datatype, type_copy_attr_fn, type_delete_attr_fn, type_keyval, extra_state)
 }
 
 /// MPI_Type_free_keyval (MPI-5.0 §7.7.4).
@@ -417,17 +400,13 @@ pub(crate) fn type_delete_attr(datatype: MPI_Datatype, type_keyval: c_int) -> Re
 }
 
 /// MPI_Win_create_keyval (MPI-5.0 §7.7.3).
-///
-/// # Safety
-/// `win_keyval` can be written; the functions are what their types say.
-pub(crate) unsafe fn win_create_keyval(
-    win_copy_attr_fn: usize,
-    win_delete_attr_fn: usize,
+pub(crate) fn win_create_keyval(
+    win_copy_attr_fn: Option<MPI_Win_copy_attr_function>,
+    win_delete_attr_fn: Option<MPI_Win_delete_attr_function>,
     win_keyval: Out<c_int>,
     extra_state: *mut c_void,
 ) -> Result<(), Error> {
-    // SAFETY: the standard gives this procedure such functions (MPI-5.0 §7.7.2).
-    unsafe { create_keyval(Class::Window, win_copy_attr_fn, win_delete_attr_fn, win_keyval, extra_state) }
+    create_keyval(Class::Window, win_copy_attr_fn, win_delete_attr_fn, win_keyval, extra_state)
 }
 
 /// MPI_Win_free_keyval (MPI-5.0 §7.7.3).
@@ -456,17 +435,13 @@ pub(crate) fn win_delete_attr(win: MPI_Win, win_keyval: c_int) -> Result<(), Err
 }
 
 /// MPI_Keyval_create, deprecated (MPI-5.0 §16.1).
-///
-/// # Safety
-/// As for [`comm_create_keyval`].
-pub(crate) unsafe fn keyval_create(
-    copy_fn: usize,
-    delete_fn: usize,
+pub(crate) fn keyval_create(
+    copy_fn: Option<MPI_Copy_function>,
+    delete_fn: Option<MPI_Delete_function>,
     keyval: Out<c_int>,
     extra_state: *mut c_void,
 ) -> Result<(), Error> {
-    // SAFETY: the standard gives this procedure such functions (MPI-5.0 §7.7.2).
-    unsafe { create_keyval(Class::Communicator, copy_fn, delete_fn, keyval, extra_state) }
+    create_keyval(Class::Communicator, copy_fn, delete_fn, keyval, extra_state)
 }
 
 /// MPI_Keyval_free, deprecated (MPI-5.0 §16.1).

@@ -1,22 +1,25 @@
 //! Error handlers, error codes and their texts (MPI-5.0 §9.3–§9.5).
 
 use crate::arguments::*;
+use crate::check;
 use crate::error_codes;
 use crate::error_handling::react;
 use crate::scope::Scope;
 use crate::types::{MPI_Comm, MPI_Errhandler, MPI_File, MPI_Session};
 use std::ffi::c_int;
+use weft_mpi::callbacks::*;
 use weft_mpi::constants::*;
 use weft_mpi::error::Error;
 use weft_mpi::object::{Class, ErrorHandler, full};
 use weft_mpi::process;
 
-/// # Safety
-/// `handle` can be written; `function` is one for objects of `class`.
-unsafe fn create(class: Class, function: usize, name: &str, handle: Out<MPI_Errhandler>) -> Result<(), Error> {
-    if function == 0 {
-        return Err(Error::new(MPI_ERR_ARG, format!("{name} is a null pointer")));
-    }
+fn create(
+    class: Class,
+    function: Option<MPI_Comm_errhandler_function>,
+    name: &'static str,
+    handle: Out<MPI_Errhandler>,
+) -> Result<(), Error> {
+    let function = check::function(name, function)?;
     let handler = ErrorHandler { class, function, references: 1 };
     let made = process::with(|process| process.objects.error_handlers.insert(handler));
     handle.set(MPI_Errhandler(made.ok_or_else(|| full("error handlers"))?));
@@ -24,51 +27,35 @@ unsafe fn create(class: Class, function: usize, name: &str, handle: Out<MPI_Errh
 }
 
 /// MPI_Comm_create_errhandler (MPI-5.0 §9.3.1).
-///
-/// # Safety
-/// `errhandler` can be written; the function is what its type says.
-pub(crate) unsafe fn comm_create_errhandler(
-    comm_errhandler_fn: usize,
+pub(crate) fn comm_create_errhandler(
+    comm_errhandler_fn: Option<MPI_Comm_errhandler_function>,
     errhandler: Out<MPI_Errhandler>,
 ) -> Result<(), Error> {
-    // SAFETY: the standard gives this procedure such a function (MPI-5.0 §9.3).
-    unsafe { create(Class::Communicator, comm_errhandler_fn, "comm_errhandler_fn", errhandler) }
+    create(Class::Communicator, comm_errhandler_fn, "comm_errhandler_fn", errhandler)
 }
 
 /// MPI_Win_create_errhandler (MPI-5.0 §9.3.2).
-///
-/// # Safety
-/// `errhandler` can be written; the function is what its type says.
-pub(crate) unsafe fn win_create_errhandler(
-    win_errhandler_fn: usize,
+pub(crate) fn win_create_errhandler(
+    win_errhandler_fn: Option<MPI_Win_errhandler_function>,
     errhandler: Out<MPI_Errhandler>,
 ) -> Result<(), Error> {
-    // SAFETY: the standard gives this procedure such a function (MPI-5.0 §9.3).
-    unsafe { create(Class::Window, win_errhandler_fn, "win_errhandler_fn", errhandler) }
+    create(Class::Window, win_errhandler_fn, "win_errhandler_fn", errhandler)
 }
 
 /// MPI_File_create_errhandler (MPI-5.0 §9.3.3).
-///
-/// # Safety
-/// `errhandler` can be written; the function is what its type says.
-pub(crate) unsafe fn file_create_errhandler(
-    file_errhandler_fn: usize,
+pub(crate) fn file_create_errhandler(
+    file_errhandler_fn: Option<MPI_File_errhandler_function>,
     errhandler: Out<MPI_Errhandler>,
 ) -> Result<(), Error> {
-    // SAFETY: the standard gives this procedure such a function (MPI-5.0 §9.3).
-    unsafe { create(Class::File, file_errhandler_fn, "file_errhandler_fn", errhandler) }
+    create(Class::File, file_errhandler_fn, "file_errhandler_fn", errhandler)
 }
 
 /// MPI_Session_create_errhandler (MPI-5.0 §9.3.4).
-///
-/// # Safety
-/// `errhandler` can be written; the function is what its type says.
-pub(crate) unsafe fn session_create_errhandler(
-    session_errhandler_fn: usize,
+pub(crate) fn session_create_errhandler(
+    session_errhandler_fn: Option<MPI_Session_errhandler_function>,
     errhandler: Out<MPI_Errhandler>,
 ) -> Result<(), Error> {
-    // SAFETY: the standard gives this procedure such a function (MPI-5.0 §9.3).
-    unsafe { create(Class::Session, session_errhandler_fn, "session_errhandler_fn", errhandler) }
+    create(Class::Session, session_errhandler_fn, "session_errhandler_fn", errhandler)
 }
 
 /// MPI_Comm_set_errhandler (MPI-5.0 §9.3.1).

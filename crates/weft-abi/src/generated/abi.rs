@@ -13,6 +13,7 @@ use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
+use weft_mpi::callbacks::*;
 
 entry! { MPI_Abi_get_fortran_booleans PMPI_Abi_get_fortran_booleans(
     logical_size: c_int,

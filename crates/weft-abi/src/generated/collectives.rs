@@ -13,6 +13,7 @@ use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
+use weft_mpi::callbacks::*;
 
 entry! { MPI_Allgather PMPI_Allgather(
     sendbuf: *const c_void,
@@ -2172,14 +2173,18 @@ entry! { MPI_Op_commutative PMPI_Op_commutative(op: MPI_Op, commute: *mut c_int)
     })
 } }
 
-entry! { MPI_Op_create PMPI_Op_create(user_fn: usize, commute: c_int, op: *mut MPI_Op) -> c_int {
+entry! { MPI_Op_create PMPI_Op_create(user_fn: Option<MPI_User_function>, commute: c_int, op: *mut MPI_Op) -> c_int {
     call(Function::OpCreate, Scope::None, || {
         check::pointer("op", op)?;
         unsafe { crate::calls::collectives::operations::op_create(user_fn, commute, Out::new(op)) }
     })
 } }
 
-entry! { MPI_Op_create_c PMPI_Op_create_c(user_fn: usize, commute: c_int, op: *mut MPI_Op) -> c_int {
+entry! { MPI_Op_create_c PMPI_Op_create_c(
+    user_fn: Option<MPI_User_function_c>,
+    commute: c_int,
+    op: *mut MPI_Op,
+) -> c_int {
     call(Function::OpCreateC, Scope::None, || {
         check::pointer("op", op)?;
         unsafe { crate::calls::collectives::operations::op_create_c(user_fn, commute, Out::new(op)) }

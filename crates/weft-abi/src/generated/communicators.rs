@@ -13,6 +13,7 @@ use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
+use weft_mpi::callbacks::*;
 
 entry! { MPI_Comm_compare PMPI_Comm_compare(comm1: MPI_Comm, comm2: MPI_Comm, result: *mut c_int) -> c_int {
     call(Function::CommCompare, Scope::Comm(comm1), || {
@@ -63,8 +64,8 @@ entry! { MPI_Comm_create_group PMPI_Comm_create_group(
 } }
 
 entry! { MPI_Comm_create_keyval PMPI_Comm_create_keyval(
-    comm_copy_attr_fn: usize,
-    comm_delete_attr_fn: usize,
+    comm_copy_attr_fn: Option<MPI_Comm_copy_attr_function>,
+    comm_delete_attr_fn: Option<MPI_Comm_delete_attr_function>,
     comm_keyval: *mut c_int,
     extra_state: *mut c_void,
 ) -> c_int {
@@ -498,8 +499,8 @@ entry! { MPI_Intercomm_merge PMPI_Intercomm_merge(
 } }
 
 entry! { MPI_Type_create_keyval PMPI_Type_create_keyval(
-    type_copy_attr_fn: usize,
-    type_delete_attr_fn: usize,
+    type_copy_attr_fn: Option<MPI_Type_copy_attr_function>,
+    type_delete_attr_fn: Option<MPI_Type_delete_attr_function>,
     type_keyval: *mut c_int,
     extra_state: *mut c_void,
 ) -> c_int {
@@ -577,8 +578,8 @@ entry! { MPI_Type_set_name PMPI_Type_set_name(datatype: MPI_Datatype, type_name:
 } }
 
 entry! { MPI_Win_create_keyval PMPI_Win_create_keyval(
-    win_copy_attr_fn: usize,
-    win_delete_attr_fn: usize,
+    win_copy_attr_fn: Option<MPI_Win_copy_attr_function>,
+    win_delete_attr_fn: Option<MPI_Win_delete_attr_function>,
     win_keyval: *mut c_int,
     extra_state: *mut c_void,
 ) -> c_int {

@@ -13,6 +13,7 @@ use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
+use weft_mpi::callbacks::*;
 
 entry! { MPI_Aint_add PMPI_Aint_add(base: MPI_Aint, disp: MPI_Aint) -> MPI_Aint {
     value(Function::AintAdd, || unsafe { crate::calls::packing::aint_add(base, disp) })

@@ -13,6 +13,7 @@ use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
+use weft_mpi::callbacks::*;
 
 entry! { MPI_Attr_delete PMPI_Attr_delete(comm: MPI_Comm, keyval: c_int) -> c_int {
     call(Function::AttrDelete, Scope::Comm(comm), || unsafe { crate::calls::attributes::attr_delete(comm, keyval) })
@@ -92,8 +93,8 @@ entry! { MPI_Info_get_valuelen PMPI_Info_get_valuelen(
 } }
 
 entry! { MPI_Keyval_create PMPI_Keyval_create(
-    copy_fn: usize,
-    delete_fn: usize,
+    copy_fn: Option<MPI_Copy_function>,
+    delete_fn: Option<MPI_Delete_function>,
     keyval: *mut c_int,
     extra_state: *mut c_void,
 ) -> c_int {

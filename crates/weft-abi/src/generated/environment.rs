@@ -13,6 +13,7 @@ use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
+use weft_mpi::callbacks::*;
 
 entry! { MPI_Add_error_class PMPI_Add_error_class(errorclass: *mut c_int) -> c_int {
     call_anytime(Function::AddErrorClass, Scope::None, || {
@@ -51,7 +52,7 @@ entry! { MPI_Comm_call_errhandler PMPI_Comm_call_errhandler(comm: MPI_Comm, erro
 } }
 
 entry! { MPI_Comm_create_errhandler PMPI_Comm_create_errhandler(
-    comm_errhandler_fn: usize,
+    comm_errhandler_fn: Option<MPI_Comm_errhandler_function>,
     errhandler: *mut MPI_Errhandler,
 ) -> c_int {
     call(Function::CommCreateErrhandler, Scope::None, || {
@@ -106,7 +107,7 @@ entry! { MPI_File_call_errhandler PMPI_File_call_errhandler(fh: MPI_File, errorc
 } }
 
 entry! { MPI_File_create_errhandler PMPI_File_create_errhandler(
-    file_errhandler_fn: usize,
+    file_errhandler_fn: Option<MPI_File_errhandler_function>,
     errhandler: *mut MPI_Errhandler,
 ) -> c_int {
     call(Function::FileCreateErrhandler, Scope::None, || {
@@ -196,7 +197,7 @@ entry! { MPI_Session_call_errhandler PMPI_Session_call_errhandler(session: MPI_S
 } }
 
 entry! { MPI_Session_create_errhandler PMPI_Session_create_errhandler(
-    session_errhandler_fn: usize,
+    session_errhandler_fn: Option<MPI_Session_errhandler_function>,
     errhandler: *mut MPI_Errhandler,
 ) -> c_int {
     call_anytime(Function::SessionCreateErrhandler, Scope::None, || {
@@ -235,7 +236,7 @@ entry! { MPI_Win_call_errhandler PMPI_Win_call_errhandler(win: MPI_Win, errorcod
 } }
 
 entry! { MPI_Win_create_errhandler PMPI_Win_create_errhandler(
-    win_errhandler_fn: usize,
+    win_errhandler_fn: Option<MPI_Win_errhandler_function>,
     errhandler: *mut MPI_Errhandler,
 ) -> c_int {
     call(Function::WinCreateErrhandler, Scope::None, || {

@@ -13,6 +13,7 @@ use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
+use weft_mpi::callbacks::*;
 
 entry! { MPI_Grequest_complete PMPI_Grequest_complete(request: MPI_Request) -> c_int {
     call(Function::GrequestComplete, Scope::None, || {
@@ -21,9 +22,9 @@ entry! { MPI_Grequest_complete PMPI_Grequest_complete(request: MPI_Request) -> c
 } }
 
 entry! { MPI_Grequest_start PMPI_Grequest_start(
-    query_fn: usize,
-    free_fn: usize,
-    cancel_fn: usize,
+    query_fn: Option<MPI_Grequest_query_function>,
+    free_fn: Option<MPI_Grequest_free_function>,
+    cancel_fn: Option<MPI_Grequest_cancel_function>,
     extra_state: *mut c_void,
     request: *mut MPI_Request,
 ) -> c_int {

@@ -13,6 +13,7 @@ use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
+use weft_mpi::callbacks::*;
 
 entry! { MPI_File_close PMPI_File_close(fh: *mut MPI_File) -> c_int {
     unsupported(Function::FileClose, scope_at(unsafe { InOut::if_wanted(fh) }, Scope::File))
@@ -751,9 +752,9 @@ entry! { MPI_File_write_shared_c PMPI_File_write_shared_c(
 
 entry! { MPI_Register_datarep PMPI_Register_datarep(
     datarep: *const c_char,
-    read_conversion_fn: usize,
-    write_conversion_fn: usize,
-    dtype_file_extent_fn: usize,
+    read_conversion_fn: Option<MPI_Datarep_conversion_function>,
+    write_conversion_fn: Option<MPI_Datarep_conversion_function>,
+    dtype_file_extent_fn: Option<MPI_Datarep_extent_function>,
     extra_state: *mut c_void,
 ) -> c_int {
     unsupported(Function::RegisterDatarep, Scope::None)
@@ -761,9 +762,9 @@ entry! { MPI_Register_datarep PMPI_Register_datarep(
 
 entry! { MPI_Register_datarep_c PMPI_Register_datarep_c(
     datarep: *const c_char,
-    read_conversion_fn: usize,
-    write_conversion_fn: usize,
-    dtype_file_extent_fn: usize,
+    read_conversion_fn: Option<MPI_Datarep_conversion_function_c>,
+    write_conversion_fn: Option<MPI_Datarep_conversion_function_c>,
+    dtype_file_extent_fn: Option<MPI_Datarep_extent_function>,
     extra_state: *mut c_void,
 ) -> c_int {
     unsupported(Function::RegisterDatarepC, Scope::None)

@@ -13,6 +13,7 @@ use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
+use weft_mpi::callbacks::*;
 
 entry! { MPI_Info_create PMPI_Info_create(info: *mut MPI_Info) -> c_int {
     call_anytime(Function::InfoCreate, Scope::None, || {

@@ -13,6 +13,7 @@ use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
+use weft_mpi::callbacks::*;
 
 entry! { MPI_Parrived PMPI_Parrived(request: MPI_Request, partition: c_int, flag: *mut c_int) -> c_int {
     call(Function::Parrived, Scope::None, || {

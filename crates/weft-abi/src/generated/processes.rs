@@ -13,6 +13,7 @@ use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
+use weft_mpi::callbacks::*;
 
 entry! { MPI_Abort PMPI_Abort(comm: MPI_Comm, errorcode: c_int) -> c_int {
     call(Function::Abort, Scope::Comm(comm), || unsafe { crate::calls::environment::abort(comm, errorcode) })

@@ -13,6 +13,7 @@ use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
+use weft_mpi::callbacks::*;
 
 entry! { MPI_Address PMPI_Address(location: *const c_void, address: *mut MPI_Aint) -> c_int {
     call(Function::Address, Scope::None, || {
@@ -22,7 +23,7 @@ entry! { MPI_Address PMPI_Address(location: *const c_void, address: *mut MPI_Ain
 } }
 
 entry! { MPI_Errhandler_create PMPI_Errhandler_create(
-    comm_errhandler_fn: usize,
+    comm_errhandler_fn: Option<MPI_Comm_errhandler_function>,
     errhandler: *mut MPI_Errhandler,
 ) -> c_int {
     call(Function::ErrhandlerCreate, Scope::None, || {

@@ -13,6 +13,7 @@ use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
+use weft_mpi::callbacks::*;
 
 // Variadic in C, with arguments that mean nothing to us. In the calling conventions of x86-64 and AArch64 (System V) a
 // variadic caller passes the named arguments where any caller does, and clears the rest away itself.
@@ -372,7 +373,7 @@ entry! { MPI_T_event_handle_alloc PMPI_T_event_handle_alloc(
 entry! { MPI_T_event_handle_free PMPI_T_event_handle_free(
     event_registration: MPI_T_event_registration,
     user_data: *mut c_void,
-    free_cb_function: usize,
+    free_cb_function: Option<MPI_T_event_free_cb_function>,
 ) -> c_int {
     call_anytime(Function::TEventHandleFree, Scope::Tool, || {
         unsafe { crate::calls::tools::events::t_event_handle_free(event_registration, user_data, free_cb_function) }
@@ -418,7 +419,7 @@ entry! { MPI_T_event_register_callback PMPI_T_event_register_callback(
     cb_safety: c_int,
     info: MPI_Info,
     user_data: *mut c_void,
-    event_cb_function: usize,
+    event_cb_function: Option<MPI_T_event_cb_function>,
 ) -> c_int {
     call_anytime(Function::TEventRegisterCallback, Scope::Tool, || {
         check::info("info", info)?;
@@ -432,7 +433,7 @@ entry! { MPI_T_event_register_callback PMPI_T_event_register_callback(
 
 entry! { MPI_T_event_set_dropped_handler PMPI_T_event_set_dropped_handler(
     event_registration: MPI_T_event_registration,
-    dropped_cb_function: usize,
+    dropped_cb_function: Option<MPI_T_event_dropped_cb_function>,
 ) -> c_int {
     call_anytime(Function::TEventSetDroppedHandler, Scope::Tool, || {
         unsafe { crate::calls::tools::events::t_event_set_dropped_handler(event_registration, dropped_cb_function) }

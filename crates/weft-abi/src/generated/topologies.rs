@@ -13,6 +13,7 @@ use crate::functions::Function;
 use crate::scope::{Scope, scope_at};
 use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
+use weft_mpi::callbacks::*;
 
 entry! { MPI_Cart_coords PMPI_Cart_coords(comm: MPI_Comm, rank: c_int, maxdims: c_int, coords: *mut c_int) -> c_int {
     call(Function::CartCoords, Scope::Comm(comm), || {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Access, Line, SharedBuffer, UserData};
+use crate::callbacks::{MPI_User_function, MPI_User_function_c};
 use crate::error::{Error, ErrorClass, Result, internal};
 use weft_core::collective::{Buffer, Kind, SCRATCH_ALIGNMENT, Schedule, Slice, Step};
 use weft_core::layout::{Element, Layout};
@@ -68,20 +69,11 @@ enum CollectiveScope<'a> {
 
 /// A reduction function of the program (MPI-5.0 §6.9.5).
 #[derive(Clone, Copy, Debug)]
-pub struct UserFunction {
-    address: usize,
-    large: bool,
-}
-
-impl UserFunction {
-    /// The function at `address`: an `MPI_User_function`, or an `MPI_User_function_c` when `large`.
-    ///
-    /// # Safety
-    /// There is such a function, and it can be called as long as this value or a copy of it is used, with operands of the datatypes that it
-    /// is given out for.
-    pub const unsafe fn new(address: usize, large: bool) -> Self {
-        Self { address, large }
-    }
+pub enum UserFunction {
+    /// Counts in `int`.
+    Small(MPI_User_function),
+    /// Counts in `MPI_Count`.
+    Large(MPI_User_function_c),
 }
 
 /// A reduction operation of the program (MPI-5.0 §6.9.5).
@@ -185,7 +177,8 @@ impl Bound {
     /// Until every collective that runs it is complete (MPI-5.0 §2.4, §6.1):
     /// - what its slices touch by their counts and the datatypes of `arguments` stays valid, for reading in the send buffer, for writing
     ///   too in the other, and lies in its working memory where they are slices of that;
-    /// - the operands of its reductions do not overlap, and have elements of the operation's type one extent apart.
+    /// - the operands of its reductions do not overlap, and have elements of the operation's type one extent apart;
+    /// - where the operation is a function of the program, that can be called with them.
     ///
     /// One thread at a time uses it, its runs and what these give out; nobody uses what a run has given out once that run is gone. So it
     /// is with collectives that are started, moved on and completed under the process lock.
@@ -522,7 +515,8 @@ fn reduce_shared(op: Op, element: Element, (count, touched): (u64, u64), input: 
 /// A predefined operation on a derived datatype.
 ///
 /// # Safety
-/// Both addresses hold `count` items of `datatype`, and these do not overlap.
+/// Both addresses hold `count` items of `datatype`, and these do not overlap. Where the operation is a function of the program, that can
+/// be called with them.
 pub unsafe fn reduce_local(
     operation: Operation,
     datatype: &dyn Datatype,
@@ -608,25 +602,23 @@ impl UserReduction {
     /// Calls the function, which is what the program gave to `MPI_Op_create(_c)`.
     pub fn call(&self) {
         let mut datatype = self.datatype;
-        if self.function.large {
-            let mut count = self.count as i64;
-            // SAFETY: `UserFunction::new` was promised an `MPI_User_function_c`, which has this signature; a handle is pointer-sized
-            // (MPI-5.0 §20.3).
-            let function: extern "C" fn(*mut u8, *mut u8, *mut i64, *mut usize) =
-                unsafe { std::mem::transmute(self.function.address) };
-            function(self.input.base, self.inout.base, &raw mut count, &raw mut datatype);
-            return;
-        }
-        // SAFETY: `UserFunction::new` was promised an `MPI_User_function`, which has this signature.
-        let function: extern "C" fn(*mut u8, *mut u8, *mut i32, *mut usize) =
-            unsafe { std::mem::transmute(self.function.address) };
-        let mut done = 0;
-        while done < self.count {
-            let mut count = (self.count - done).min(i32::MAX as u64) as i32;
-            let offset = self.extent * done as isize;
-            let (input, inout) = (self.input.base.wrapping_offset(offset), self.inout.base.wrapping_offset(offset));
-            function(input, inout, &raw mut count, &raw mut datatype);
-            done += i32::MAX as u64;
+        match self.function {
+            UserFunction::Large(function) => {
+                let mut count = self.count as i64;
+                // SAFETY: whoever vouched for this call vouched for the function and its operands.
+                unsafe { function(self.input.base.cast(), self.inout.base.cast(), &raw mut count, &raw mut datatype) };
+            }
+            UserFunction::Small(function) => {
+                let mut done = 0;
+                while done < self.count {
+                    let mut count = (self.count - done).min(i32::MAX as u64) as i32;
+                    let offset = self.extent * done as isize;
+                    let at = |address: &Address| address.base.wrapping_offset(offset).cast();
+                    // SAFETY: as above; these are the next of them.
+                    unsafe { function(at(&self.input), at(&self.inout), &raw mut count, &raw mut datatype) };
+                    done += i32::MAX as u64;
+                }
+            }
         }
     }
 }

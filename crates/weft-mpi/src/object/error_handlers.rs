@@ -2,6 +2,7 @@
 
 use super::wrong::wrong;
 use super::{Class, Objects};
+use crate::callbacks::MPI_Comm_errhandler_function;
 use crate::constants::*;
 use crate::error::{Error, Result};
 
@@ -9,8 +10,8 @@ use crate::error::{Error, Result};
 pub struct ErrorHandler {
     /// Objects that it may be attached to.
     pub class: Class,
-    /// Address of the C function.
-    pub function: usize,
+    /// The function; those of all kinds of objects have one type.
+    pub function: MPI_Comm_errhandler_function,
     /// Handles and objects that refer to it.
     pub references: u32,
 }

@@ -1,6 +1,7 @@
 //! Keyvals (MPI-5.0 §7.7.2): the kinds of attributes that a program has made, and how long each is kept.
 
 use super::{Class, Objects};
+use crate::callbacks::{MPI_Comm_copy_attr_function, MPI_Comm_delete_attr_function};
 use crate::constants::*;
 use crate::error::{Error, Result};
 
@@ -9,16 +10,39 @@ use crate::error::{Error, Result};
 pub struct Keyval {
     /// Objects that it is for.
     pub class: Class,
-    /// Address of the copy function, or one of the constants 0 (null) and 1 (dup).
-    pub copy: usize,
-    /// Address of the delete function, or 0.
-    pub delete: usize,
+    /// What a duplicate of the object gets.
+    pub copy: Copying,
+    /// Called before an attribute goes, if there is one.
+    pub delete: Option<MPI_Comm_delete_attr_function>,
     /// Passed to both.
     pub extra_state: usize,
     /// The program's handle, while not freed, and attributes that use it.
     pub references: u32,
     /// `MPI_*_free_keyval` was called.
     pub freed: bool,
+}
+
+/// What a duplicate of an object gets of an attribute. The copy functions of communicators, datatypes and windows have one type.
+#[derive(Clone, Copy, Debug)]
+pub enum Copying {
+    /// Nothing: `MPI_COMM_NULL_COPY_FN` and its twins.
+    Nothing,
+    /// The same value: `MPI_COMM_DUP_FN` and its twins.
+    Value,
+    /// What a function of the program says.
+    By(MPI_Comm_copy_attr_function),
+}
+
+const _: () = assert!(MPI_TYPE_DUP_FN == MPI_COMM_DUP_FN && MPI_WIN_DUP_FN == MPI_COMM_DUP_FN);
+
+impl From<Option<MPI_Comm_copy_attr_function>> for Copying {
+    fn from(function: Option<MPI_Comm_copy_attr_function>) -> Self {
+        match function {
+            None => Self::Nothing,
+            Some(function) if function as usize == MPI_COMM_DUP_FN => Self::Value,
+            Some(function) => Self::By(function),
+        }
+    }
 }
 
 /// A copy or delete function of the program that runs (MPI-5.0 §7.7.2).

@@ -13,6 +13,7 @@ use weft_engine::events::{Event, Events, Kind};
 use weft_net::clock;
 
 use super::{HANDLES_MAX, MESSAGES, NETWORK, Tools, index, stale, wrong};
+use crate::callbacks::{MPI_T_event_cb_function, MPI_T_event_dropped_cb_function};
 use crate::constants::*;
 use crate::error::Result;
 use crate::process::{self, Process};
@@ -89,11 +90,11 @@ pub fn length(elements: &[Element]) -> usize {
     elements.iter().map(|element| element.displacement + if element.is_wide { 8 } else { 4 }).max().unwrap_or(0)
 }
 
-/// A callback: address of the C function, and what is passed to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A callback, and what is passed to it.
+#[derive(Clone, Copy, Debug)]
 pub struct Callback {
-    /// `MPI_T_event_cb_function`, or `MPI_T_event_dropped_cb_function`.
-    pub function: usize,
+    /// The tool's function.
+    pub function: MPI_T_event_cb_function,
     /// Passed to it.
     pub user_data: usize,
     /// The safety level that it was registered for.
@@ -106,7 +107,7 @@ pub(super) struct Registration {
     event: usize,
     /// By safety level.
     callbacks: BTreeMap<i32, Callback>,
-    dropped: usize,
+    dropped: Option<MPI_T_event_dropped_cb_function>,
 }
 
 /// Something to be told to a callback.
@@ -125,7 +126,9 @@ pub enum Delivery {
     Dropped {
         /// The registration's number.
         registration: usize,
-        /// Whom to tell.
+        /// Whom to tell,
+        function: MPI_T_event_dropped_cb_function,
+        /// with what is passed to this one.
         callback: Callback,
         /// How many.
         count: u64,
@@ -215,14 +218,19 @@ impl Tools {
     ///
     /// # Errors
     /// MPI_T_ERR_INVALID_HANDLE, MPI_T_ERR_INVALID.
-    pub fn set_callback(&mut self, number: usize, callback: Callback) -> Result<()> {
-        check_safety(callback.safety)?;
-        let registration = self.registration(number)?;
-        if callback.function == 0 {
-            registration.callbacks.remove(&callback.safety);
-        } else {
-            registration.callbacks.insert(callback.safety, callback);
-        }
+    pub fn set_callback(
+        &mut self,
+        number: usize,
+        safety: i32,
+        function: Option<MPI_T_event_cb_function>,
+        user_data: usize,
+    ) -> Result<()> {
+        check_safety(safety)?;
+        let callbacks = &mut self.registration(number)?.callbacks;
+        match function {
+            None => callbacks.remove(&safety),
+            Some(function) => callbacks.insert(safety, Callback { function, user_data, safety }),
+        };
         self.note_wanted();
         Ok(())
     }
@@ -231,7 +239,11 @@ impl Tools {
     ///
     /// # Errors
     /// MPI_T_ERR_INVALID_HANDLE.
-    pub fn set_dropped_handler(&mut self, number: usize, function: usize) -> Result<()> {
+    pub fn set_dropped_handler(
+        &mut self,
+        number: usize,
+        function: Option<MPI_T_event_dropped_cb_function>,
+    ) -> Result<()> {
         self.registration(number)?.dropped = function;
         Ok(())
     }
@@ -266,10 +278,9 @@ fn deliveries_of(registrations: &Registrations, instance: Instance, out: &mut Ve
 
 /// Whom to tell of events that were dropped.
 fn dropped_of(registrations: &Registrations, event: usize, count: u64, out: &mut Vec<Delivery>) {
-    for (&registration, found) in registrations.iter().filter(|(_, found)| found.event == event && found.dropped != 0) {
-        if let Some(&callback) = found.callbacks.values().next() {
-            let callback = Callback { function: found.dropped, ..callback };
-            out.push(Delivery::Dropped { registration, callback, count });
+    for (&registration, found) in registrations.iter().filter(|(_, found)| found.event == event) {
+        if let (Some(function), Some(&callback)) = (found.dropped, found.callbacks.values().next()) {
+            out.push(Delivery::Dropped { registration, function, callback, count });
         }
     }
 }
@@ -405,6 +416,7 @@ pub fn telling() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::c_void;
 
     #[test]
     fn types_stand_in_the_order_of_their_kinds_with_elements_that_do_not_overlap() {
@@ -424,10 +436,12 @@ mod tests {
     fn a_callback_hears_of_its_event_only_and_a_dropped_handler_of_how_many() {
         let mut tools = Tools { users: 1, ..Tools::default() };
         let (one, two) = (tools.register_event(0).unwrap(), tools.register_event(2).unwrap());
-        let callback = Callback { function: 77, user_data: 5, safety: MPI_T_CB_REQUIRE_NONE };
-        tools.set_callback(one, callback).unwrap();
-        tools.set_callback(two, callback).unwrap();
-        tools.set_dropped_handler(one, 88).unwrap();
+        extern "C" fn hears(_: usize, _: usize, _: i32, _: *mut c_void) {}
+        extern "C" fn hears_of_dropped(_: i64, _: usize, _: i32, _: i32, _: *mut c_void) {}
+        let set = |tools: &mut Tools, number, safety| tools.set_callback(number, safety, Some(hears), 5);
+        set(&mut tools, one, MPI_T_CB_REQUIRE_NONE).unwrap();
+        set(&mut tools, two, MPI_T_CB_REQUIRE_NONE).unwrap();
+        tools.set_dropped_handler(one, Some(hears_of_dropped)).unwrap();
         let instance = Instance { time: 1, event: 0, source: 3, tag: 4, amount: 5 };
         let mut out = Vec::new();
         deliveries_of(&tools.registrations, instance, &mut out);
@@ -435,14 +449,14 @@ mod tests {
         dropped_of(&tools.registrations, 2, 9, &mut out);
         assert!(
             matches!(&out[..], [Delivery::Event { registration, .. }, Delivery::Dropped { count: 9, callback, .. }]
-            if *registration == one && callback.function == 88 && callback.user_data == 5)
+            if *registration == one && callback.user_data == 5)
         );
         assert_eq!(instance.element(2).unwrap().1, 5);
         assert_eq!(instance.element(3).unwrap_err().class, MPI_T_ERR_INVALID_INDEX);
         tools.drop_registration(one).unwrap();
-        assert_eq!(tools.set_callback(one, callback).unwrap_err().class, MPI_T_ERR_INVALID_HANDLE);
-        let odd = Callback { safety: 1, ..callback };
-        assert_eq!(tools.set_callback(two, odd).unwrap_err().class, MPI_T_ERR_INVALID);
+        let error = |set: Result<()>| set.unwrap_err().class;
+        assert_eq!(error(set(&mut tools, one, MPI_T_CB_REQUIRE_NONE)), MPI_T_ERR_INVALID_HANDLE);
+        assert_eq!(error(set(&mut tools, two, 1)), MPI_T_ERR_INVALID);
     }
 
     #[test]

@@ -3,9 +3,11 @@
 use super::buffers::{Part, check_apart};
 use super::plan::*;
 use crate::arguments::*;
+use crate::check;
 use crate::constants::*;
 use crate::types::*;
 use std::ffi::c_int;
+use weft_mpi::callbacks::*;
 use weft_mpi::error::{Error, Result};
 use weft_mpi::memory::{self, UserFunction};
 use weft_mpi::object::Operation;
@@ -65,24 +67,16 @@ unsafe fn reduce_predefined(input: *const u8, inout: *mut u8, count: i64, dataty
 }
 
 /// MPI_Op_create (MPI-5.0 §6.9.5).
-pub(crate) unsafe fn op_create(user_fn: usize, commute: c_int, op: Out<MPI_Op>) -> Result<()> {
-    // SAFETY: the standard gives this procedure such a function (MPI-5.0 §6.9.5).
-    unsafe { create_operation(user_fn, false, commute, op) }
+pub(crate) fn op_create(user_fn: Option<MPI_User_function>, commute: c_int, op: Out<MPI_Op>) -> Result<()> {
+    create_operation(UserFunction::Small(check::function("user_fn", user_fn)?), commute, op)
 }
 
 /// MPI_Op_create_c (MPI-5.0 §6.9.5).
-pub(crate) unsafe fn op_create_c(user_fn: usize, commute: c_int, op: Out<MPI_Op>) -> Result<()> {
-    // SAFETY: the standard gives this procedure such a function (MPI-5.0 §6.9.5).
-    unsafe { create_operation(user_fn, true, commute, op) }
+pub(crate) fn op_create_c(user_fn: Option<MPI_User_function_c>, commute: c_int, op: Out<MPI_Op>) -> Result<()> {
+    create_operation(UserFunction::Large(check::function("user_fn", user_fn)?), commute, op)
 }
 
-unsafe fn create_operation(function: usize, large: bool, commute: c_int, op: Out<MPI_Op>) -> Result<()> {
-    if function == 0 {
-        return Err(Error::new(MPI_ERR_ARG, "user_fn is a null pointer"));
-    }
-    // SAFETY: the caller gives a function of this type, for operands of the datatypes that it will be used
-    // with (MPI-5.0 §6.9.5).
-    let function = unsafe { UserFunction::new(function, large) };
+fn create_operation(function: UserFunction, commute: c_int, op: Out<MPI_Op>) -> Result<()> {
     let operation = weft_mpi::object::UserOperation { function, commutative: commute != 0 };
     let handle = with(|process| process.objects.operations.insert(operation));
     let handle = handle.ok_or_else(|| weft_mpi::object::full("reduction operations"))?;

@@ -1,16 +1,14 @@
 //! Generalized requests (MPI-5.0 §13.2): their callbacks are the program's, and run while the lock is free.
 
 use crate::arguments::*;
+use crate::check;
 use crate::constants::*;
 use crate::types::*;
 use std::ffi::{c_int, c_void};
+use weft_mpi::callbacks::*;
 use weft_mpi::error::{Error, Result};
 use weft_mpi::process::with;
 use weft_mpi::request::{Generalized, Hold, State};
-
-type QueryFunction = unsafe extern "C" fn(*mut c_void, *mut MPI_Status) -> c_int;
-type FreeFunction = unsafe extern "C" fn(*mut c_void) -> c_int;
-type CancelFunction = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
 
 /// Runs the callbacks of a request that completes, which say what its status is; the code that they return.
 pub(super) fn complete(callbacks: &Generalized, status: &mut MPI_Status) -> c_int {
@@ -21,50 +19,36 @@ pub(super) fn complete(callbacks: &Generalized, status: &mut MPI_Status) -> c_in
 
 /// Asks for the status of a complete request.
 pub(super) fn query(callbacks: &Generalized, status: &mut MPI_Status) -> c_int {
-    // SAFETY: the program gave MPI_Grequest_start a function of this type (MPI-5.0 §13.2), to be called like
-    // this.
-    unsafe {
-        let function: QueryFunction = std::mem::transmute(callbacks.query);
-        function(callbacks.extra_state as *mut c_void, status)
-    }
+    // SAFETY: the program gave MPI_Grequest_start the function for this call (MPI-5.0 §13.2).
+    unsafe { (callbacks.query)(callbacks.extra_state as *mut c_void, (&raw mut *status).cast()) }
 }
 
 /// Frees what the program has for a request.
 pub(super) fn free(callbacks: &Generalized) -> c_int {
     // SAFETY: as in `query`.
-    unsafe {
-        let function: FreeFunction = std::mem::transmute(callbacks.free);
-        function(callbacks.extra_state as *mut c_void)
-    }
+    unsafe { (callbacks.free)(callbacks.extra_state as *mut c_void) }
 }
 
 /// Tells the program that a request is cancelled, and whether it was complete.
 pub(super) fn cancel(callbacks: &Generalized, complete: bool) -> c_int {
     // SAFETY: as in `query`.
-    unsafe {
-        let function: CancelFunction = std::mem::transmute(callbacks.cancel);
-        function(callbacks.extra_state as *mut c_void, c_int::from(complete))
-    }
+    unsafe { (callbacks.cancel)(callbacks.extra_state as *mut c_void, c_int::from(complete)) }
 }
 
 /// MPI_Grequest_start (MPI-5.0 §13.2).
-///
-/// # Safety
-/// The functions have the types that the standard names.
-pub(crate) unsafe fn grequest_start(
-    query_fn: usize,
-    free_fn: usize,
-    cancel_fn: usize,
+pub(crate) fn grequest_start(
+    query_fn: Option<MPI_Grequest_query_function>,
+    free_fn: Option<MPI_Grequest_free_function>,
+    cancel_fn: Option<MPI_Grequest_cancel_function>,
     extra_state: *mut c_void,
     request: Out<MPI_Request>,
 ) -> Result<()> {
-    let callbacks =
-        Generalized { query: query_fn, free: free_fn, cancel: cancel_fn, extra_state: extra_state as usize };
-    for (name, address) in [("query_fn", query_fn), ("free_fn", free_fn), ("cancel_fn", cancel_fn)] {
-        if address == 0 {
-            return Err(Error::new(MPI_ERR_ARG, format!("{name} is a null pointer")));
-        }
-    }
+    let callbacks = Generalized {
+        query: check::function("query_fn", query_fn)?,
+        free: check::function("free_fn", free_fn)?,
+        cancel: check::function("cancel_fn", cancel_fn)?,
+        extra_state: extra_state as usize,
+    };
     with(|process| {
         request.set(MPI_Request(process.make_generalized(callbacks)?));
         Ok(())

@@ -5,15 +5,12 @@ use crate::arguments::*;
 use crate::constants::*;
 use crate::types::*;
 use std::ffi::{c_int, c_void};
+use weft_mpi::callbacks::*;
 use weft_mpi::error::{Error, Result};
 use weft_mpi::object::{Info, full};
 use weft_mpi::process;
-use weft_mpi::tools::events::{self, Callback, Delivery, EVENTS, SOURCE, TICKS_PER_SECOND};
+use weft_mpi::tools::events::{self, Delivery, EVENTS, SOURCE, TICKS_PER_SECOND};
 use weft_mpi::tools::{self, with};
-
-type EventFunction = unsafe extern "C" fn(MPI_T_event_instance, MPI_T_event_registration, c_int, *mut c_void);
-type DroppedFunction = unsafe extern "C" fn(MPI_Count, MPI_T_event_registration, c_int, c_int, *mut c_void);
-type FreeFunction = unsafe extern "C" fn(MPI_T_event_registration, c_int, *mut c_void);
 
 /// An empty info object for the tool, which frees it: there are no hints about events.
 fn give_info(info: Option<Out<MPI_Info>>) -> Result<()> {
@@ -26,20 +23,17 @@ fn give_info(info: Option<Out<MPI_Info>>) -> Result<()> {
 
 /// Calls a callback. It must not be called while the library is locked, and it is not.
 fn deliver(delivery: &Delivery) {
-    // SAFETY: the addresses are those of functions of these types, which the tool has registered.
+    let (Delivery::Event { callback, .. } | Delivery::Dropped { callback, .. }) = delivery;
+    let user_data = std::ptr::with_exposed_provenance_mut(callback.user_data);
+    // SAFETY: the tool has registered the functions for these calls (MPI-5.0 §15.3.8).
     unsafe {
         match delivery {
-            Delivery::Event { registration, callback, .. } => {
-                let function = std::mem::transmute::<usize, EventFunction>(callback.function);
-                let instance = MPI_T_event_instance(events::telling());
-                let user_data = std::ptr::with_exposed_provenance_mut(callback.user_data);
-                function(instance, MPI_T_event_registration(*registration), callback.safety, user_data);
+            Delivery::Event { registration, .. } => {
+                (callback.function)(events::telling(), *registration, callback.safety, user_data);
             }
-            Delivery::Dropped { registration, callback, count } => {
-                let function = std::mem::transmute::<usize, DroppedFunction>(callback.function);
-                let user_data = std::ptr::with_exposed_provenance_mut(callback.user_data);
+            Delivery::Dropped { registration, function, count, .. } => {
                 let count = MPI_Count::try_from(*count).unwrap_or(MPI_Count::MAX);
-                function(count, MPI_T_event_registration(*registration), 0, callback.safety, user_data);
+                function(count, *registration, 0, callback.safety, user_data);
             }
         }
     }
@@ -104,7 +98,7 @@ pub(crate) fn t_event_get_index(name: InString, event_index: Out<c_int>) -> Resu
 }
 
 /// MPI_T_event_handle_alloc (MPI-5.0 §15.3.8).
-pub(crate) unsafe fn t_event_handle_alloc(
+pub(crate) fn t_event_handle_alloc(
     event_index: c_int,
     _obj_handle: *mut c_void,
     _info: MPI_Info,
@@ -131,17 +125,16 @@ pub(crate) fn t_event_handle_get_info(
 }
 
 /// MPI_T_event_register_callback (MPI-5.0 §15.3.8).
-pub(crate) unsafe fn t_event_register_callback(
+pub(crate) fn t_event_register_callback(
     event_registration: MPI_T_event_registration,
     cb_safety: c_int,
     _info: MPI_Info,
     user_data: *mut c_void,
-    event_cb_function: usize,
+    event_cb_function: Option<MPI_T_event_cb_function>,
 ) -> Result<()> {
     events::set_deliver(deliver);
-    let callback =
-        Callback { function: event_cb_function, user_data: user_data.expose_provenance(), safety: cb_safety };
-    with(|tools| tools.set_callback(event_registration.0, callback))?;
+    let user_data = user_data.expose_provenance();
+    with(|tools| tools.set_callback(event_registration.0, cb_safety, event_cb_function, user_data))?;
     events::follow();
     Ok(())
 }
@@ -168,27 +161,24 @@ pub(crate) fn t_event_callback_get_info(
 }
 
 /// MPI_T_event_set_dropped_handler (MPI-5.0 §15.3.8).
-pub(crate) unsafe fn t_event_set_dropped_handler(
+pub(crate) fn t_event_set_dropped_handler(
     event_registration: MPI_T_event_registration,
-    dropped_cb_function: usize,
+    dropped_cb_function: Option<MPI_T_event_dropped_cb_function>,
 ) -> Result<()> {
     with(|tools| tools.set_dropped_handler(event_registration.0, dropped_cb_function))
 }
 
 /// MPI_T_event_handle_free (MPI-5.0 §15.3.8): nothing is told any more when it returns, unless by another thread right now.
-pub(crate) unsafe fn t_event_handle_free(
+pub(crate) fn t_event_handle_free(
     event_registration: MPI_T_event_registration,
     user_data: *mut c_void,
-    free_cb_function: usize,
+    free_cb_function: Option<MPI_T_event_free_cb_function>,
 ) -> Result<()> {
     with(|tools| tools.drop_registration(event_registration.0))?;
     events::follow();
-    if free_cb_function != 0 {
-        // SAFETY: the tool gave a function of this type (MPI-5.0 §15.3.8).
-        unsafe {
-            let function = std::mem::transmute::<usize, FreeFunction>(free_cb_function);
-            function(event_registration, MPI_T_CB_REQUIRE_NONE, user_data);
-        }
+    if let Some(function) = free_cb_function {
+        // SAFETY: the tool gives the function for this call (MPI-5.0 §15.3.8).
+        unsafe { function(event_registration.0, MPI_T_CB_REQUIRE_NONE, user_data) };
     }
     Ok(())
 }
