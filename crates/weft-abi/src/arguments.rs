@@ -26,9 +26,11 @@ macro_rules! copies {
 }
 
 mod arrays;
+mod parts;
 mod strings;
 
 pub(crate) use arrays::*;
+pub(crate) use parts::*;
 pub(crate) use strings::*;
 
 /// A place for a result.
@@ -161,8 +163,8 @@ impl Buffer {
     }
 }
 
-/// The forms of an operation that exists in three: a function whose first parameter is `form` implements
-/// MPI_X, MPI_IX and MPI_X_init (MPI-5.0 §3.4, §3.7.2, §3.9, §6.12, §6.13).
+/// The forms of an operation that exists in several: a function whose first parameter is `form` implements
+/// MPI_X, MPI_IX and MPI_X_init (MPI-5.0 §3.4, §3.7.2, §3.9, §6.12, §6.13), or MPI_X and MPI_RX (§12.3.5).
 #[derive(Clone, Copy)]
 pub(crate) enum Form<'call> {
     /// Returns when it is complete.
@@ -171,6 +173,17 @@ pub(crate) enum Form<'call> {
     Nonblocking(Out<'call, MPI_Request>),
     /// Gives a request that can be started.
     Persistent(Out<'call, MPI_Request>),
+}
+
+impl<'call> Form<'call> {
+    /// The place for the request of an operation without a persistent form, unless it is blocking.
+    #[inline(always)]
+    pub(crate) fn request(self) -> Option<Out<'call, MPI_Request>> {
+        match self {
+            Self::Blocking => None,
+            Self::Nonblocking(request) | Self::Persistent(request) => Some(request),
+        }
+    }
 }
 
 /// An output count for the usual binding: what does not fit in an `int` is MPI_UNDEFINED (MPI-5.0 §3.2.5,

@@ -112,6 +112,8 @@ pub(super) struct Implementation {
     path: String,
     /// The value of its parameter `form`, if it has one. Then it has neither `info` nor `request`.
     form: Option<&'static str>,
+    /// Groups of arguments are one value each.
+    takes_groups: bool,
 }
 
 fn entry(
@@ -145,21 +147,23 @@ pub(super) fn implementation(implemented: &Implemented, procedure: &Procedure, f
     let find =
         |name: &str| implemented.get(name).map(|function| (format!("crate::{}::{name}", function.module), function));
     let plain = |name: &str| {
-        find(name)
-            .map(|(path, function)| Implementation { path, form: function.takes_form.then_some("Form::Blocking") })
+        find(name).map(|(path, function)| Implementation {
+            path,
+            form: function.takes_form.then_some("Form::Blocking"),
+            takes_groups: function.takes_groups,
+        })
     };
     let own = implementation_name(&procedure.symbol(form));
     let shared = implementation_name(&procedure.name);
     // A callback's type differs between the bindings, so one implementation cannot serve both.
     let callbacks_differ = procedure.parameters.iter().any(|parameter| parameter.kind == "POLYFUNCTION");
     plain(&own).or_else(|| if callbacks_differ { None } else { plain(&shared) }).or_else(|| {
-        let (base, form) = match (shared.strip_prefix('i'), shared.strip_suffix("_init")) {
-            (Some(base), None) => (base, "Form::Nonblocking(Out::new(request))"),
-            (None, Some(base)) => (base, "Form::Persistent(Out::new(request))"),
-            _ => return None,
+        let (base, form) = match shared.strip_suffix("_init") {
+            Some(base) => (base, "Form::Persistent(Out::new(request))"),
+            None => (shared.strip_prefix(['i', 'r'])?, "Form::Nonblocking(Out::new(request))"),
         };
-        let (path, _) = find(base).filter(|(_, function)| function.takes_form)?;
-        Some(Implementation { path, form: Some(form) })
+        let (path, function) = find(base).filter(|(_, function)| function.takes_form)?;
+        Some(Implementation { path, form: Some(form), takes_groups: function.takes_groups })
     })
 }
 
@@ -210,7 +214,7 @@ impl Entry<'_> {
     fn call_body(&self) -> Result<String> {
         let function = variant(&self.symbol);
         let scope = self.scope();
-        let Some(Implementation { path, form }) = &self.implementation else {
+        let Some(Implementation { path, form, takes_groups }) = &self.implementation else {
             return Ok(format!("    {}(Function::{function}, {scope})\n", self.unsupported));
         };
         let mut lines = self.checks()?;
@@ -230,7 +234,15 @@ impl Entry<'_> {
         let mut write_back = Vec::new();
         let in_form = |name: &str| form.is_some() && matches!(name, "info" | "request");
         let is_own = |p: &&Parameter| p.kind != "VARARGS" && !in_form(&p.name) && !self.is_length_of_text(p);
-        for parameter in self.parameters.iter().filter(is_own) {
+        let own: Vec<&Parameter> = self.parameters.iter().filter(is_own).collect();
+        let mut rest = &own[..];
+        while let [parameter, others @ ..] = rest {
+            if *takes_groups && let Some((value, length)) = self.group(rest)? {
+                arguments.push(value);
+                rest = &rest[length..];
+                continue;
+            }
+            rest = others;
             arguments.push(self.argument(parameter)?);
             if let Some((before, after)) = self.wide_local(parameter)? {
                 lines.push(before);

@@ -14,7 +14,12 @@ pub(super) struct Function {
     pub(super) module: String,
     /// Its first parameter is `form`: it serves the blocking, the nonblocking and the persistent procedure.
     pub(super) takes_form: bool,
+    /// It has parameters that stand for groups of arguments.
+    pub(super) takes_groups: bool,
 }
+
+/// The types of such parameters, which are in `crates/weft-abi/src/arguments/parts.rs`.
+const GROUPS: [&str; 4] = [": Part", ": Parts", ": TypedParts", ": Target"];
 
 /// Every `pub(crate) [unsafe] fn NAME(` that starts a line of a file below `calls` and has one of the `names`.
 pub(super) fn scan(calls: &Path, names: &BTreeSet<String>) -> Result<Implemented> {
@@ -41,8 +46,13 @@ fn scan_directory(
         } else if let Some(stem) = name.strip_suffix(".rs") {
             let module = if stem == "mod" { module.to_owned() } else { format!("{module}::{stem}") };
             let text = std::fs::read_to_string(&path)?;
-            for (function, takes_form) in functions(&text).filter(|(name, _)| names.contains(*name)) {
-                let found = Function { module: module.clone(), takes_form };
+            for (function, parameters) in functions(&text).filter(|(name, _)| names.contains(*name)) {
+                let of_group = |parameter: &str| GROUPS.iter().any(|group| parameter.ends_with(group));
+                let found = Function {
+                    module: module.clone(),
+                    takes_form: parameters.starts_with("form: Form,"),
+                    takes_groups: parameters.split(',').any(of_group),
+                };
                 if let Some(other) = implemented.insert(function.to_owned(), found) {
                     bail!("{function} is in {} and in {module}: the generator cannot choose", other.module);
                 }
@@ -52,15 +62,15 @@ fn scan_directory(
     Ok(())
 }
 
-/// Names, and whether the first parameter is `form`.
-fn functions(text: &str) -> impl Iterator<Item = (&str, bool)> {
+/// Names and parameters.
+fn functions(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let starts = text.match_indices("pub(crate) ").map(|(at, _)| at);
     starts.filter(|&at| at == 0 || text[..at].ends_with('\n')).filter_map(|at| {
         let rest = text[at..].strip_prefix("pub(crate) ")?;
         let rest = rest.strip_prefix("unsafe ").unwrap_or(rest).strip_prefix("fn ")?;
         let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_')?;
         let parameters = rest[end..].trim_start_matches('(').trim_start();
-        Some((&rest[..end], parameters.starts_with("form: Form,")))
+        Some((&rest[..end], parameters.split_once(')').map_or(parameters, |(inside, _)| inside)))
     })
 }
 
@@ -77,8 +87,9 @@ mod tests {
     fn finds_functions_at_the_start_of_a_line_only() {
         let text = "pub(crate) unsafe fn send(\n    pub(crate) fn inner() {}\npub(crate) fn wtime() -> f64 {\nfn private() {}\n\
                     pub(crate) unsafe fn generic<T>(\n// pub(crate) fn comment(\npub(crate) struct X;\n\
-                    pub(crate) unsafe fn bcast(\n    form: Form,\n    buffer";
-        let expected = [("send", false), ("wtime", false), ("generic", false), ("bcast", true)];
-        assert_eq!(functions(text).collect::<Vec<_>>(), expected);
+                    pub(crate) unsafe fn bcast(\n    form: Form,\n    part: Part) -> Result<()> {";
+        let found: Vec<_> = functions(text).collect();
+        assert_eq!(found.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["send", "wtime", "generic", "bcast"]);
+        assert_eq!((found[1].1, found[3].1), ("", "form: Form,\n    part: Part"));
     }
 }

@@ -193,13 +193,15 @@ fn check_unsafety(
     Ok(())
 }
 
-/// Does a line of Rust have the keyword `unsafe` outside of comments and attributes that turn lints on?
+/// Does a line of Rust have the keyword `unsafe` outside of comments, of attributes that turn lints on, and of types of
+/// functions, which do nothing by themselves?
 fn says_unsafe(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
     let is_part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '"');
     code.match_indices("unsafe").any(|(start, word)| {
         let (before, after) = (&code[..start], &code[start + word.len()..]);
-        !is_part(before.chars().next_back()) && !is_part(after.chars().next())
+        let is_type = after.starts_with(" extern \"C\" fn(");
+        !is_part(before.chars().next_back()) && !is_part(after.chars().next()) && !is_type
     })
 }
 
@@ -238,6 +240,8 @@ mod tests {
     fn tells_the_keyword_from_words_that_contain_it() {
         assert!(says_unsafe("    unsafe { read() }"));
         assert!(says_unsafe("pub(crate) unsafe fn read()"));
+        assert!(says_unsafe("pub unsafe extern \"C\" fn read()"));
+        assert!(!says_unsafe("type Read = unsafe extern \"C\" fn(usize);"));
         assert!(!says_unsafe("// unsafe is not needed here"));
         assert!(!says_unsafe("#![forbid(unsafe_code)]"));
         assert!(!says_unsafe("let not_unsafe = 1;"));

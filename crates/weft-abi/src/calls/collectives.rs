@@ -3,10 +3,9 @@
 //! Each operation is planned once: its schedule and its buffers. The blocking, nonblocking and persistent forms differ in
 //! what they do with the plan.
 //!
-//! # Safety
 //! Of what C hands over, arrays of counts, displacements and datatypes have no length beside them: they have
 //! an element for each process of the communicator, of its remote group, or of the neighbours (MPI-5.0 §6.5,
-//! §8.6), where they are significant. Functions that measure them are unsafe.
+//! §8.6), where they are significant. They are measured by [`Partners`] alone.
 
 mod buffers;
 mod called;
@@ -18,11 +17,9 @@ mod running;
 mod sides;
 
 use crate::arguments::*;
-use crate::check::is_in_place;
 use crate::constants::*;
 use crate::types::*;
-use buffers::counts_of;
-use buffers::{Part, Parts, TypedParts};
+use buffers::{Partners, counts_of};
 use plan::*;
 use running::*;
 use sides::Side;
@@ -56,15 +53,7 @@ pub(crate) fn barrier(form: Form, comm: MPI_Comm) -> Result<()> {
 }
 
 /// MPI_Bcast (MPI-5.0 §6.4).
-pub(crate) fn bcast(
-    form: Form,
-    buffer: Buffer,
-    count: i64,
-    datatype: MPI_Datatype,
-    root: c_int,
-    comm: MPI_Comm,
-) -> Result<()> {
-    let part = Part { buffer, count, datatype };
+pub(crate) fn bcast(form: Form, part: Part, root: c_int, comm: MPI_Comm) -> Result<()> {
     run_repeatable(
         form,
         planner::Call { by: (0, root), ..call(choice::Operation::Bcast, comm, part, part) },
@@ -75,169 +64,75 @@ pub(crate) fn bcast(
 }
 
 /// MPI_Gather (MPI-5.0 §6.5).
-pub(crate) fn gather(
-    form: Form,
-    sendbuf: Buffer,
-    sendcount: i64,
-    sendtype: MPI_Datatype,
-    recvbuf: Buffer,
-    recvcount: i64,
-    recvtype: MPI_Datatype,
-    root: c_int,
-    comm: MPI_Comm,
-) -> Result<()> {
-    let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
-    let receive = Part { buffer: recvbuf, count: recvcount, datatype: recvtype };
+pub(crate) fn gather(form: Form, send: Part, receive: Part, root: c_int, comm: MPI_Comm) -> Result<()> {
     run_either(
         form,
         comm,
         |process, comm| plan_gather(process, comm, send, receive, root),
         move |process, comm| called::gather(process, comm, (send, receive), root, true),
-        // SAFETY: there are no arrays.
-        |process| unsafe {
-            inter::rooted(form, process, comm, (Side::Consecutive(receive), Side::Same(send)), root, true)
-        },
+        |process| inter::rooted(form, process, comm, (Side::Consecutive(receive), Side::Same(send)), root, true),
     )
 }
 
 /// MPI_Gatherv (MPI-5.0 §6.5).
-pub(crate) unsafe fn gatherv(
-    form: Form,
-    sendbuf: Buffer,
-    sendcount: i64,
-    sendtype: MPI_Datatype,
-    recvbuf: Buffer,
-    recvcounts: UnmeasuredCounts,
-    displs: UnmeasuredCounts,
-    recvtype: MPI_Datatype,
-    root: c_int,
-    comm: MPI_Comm,
-) -> Result<()> {
-    let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
-    let receive = Parts { buffer: recvbuf, counts: recvcounts, displacements: displs, datatype: recvtype };
-    // SAFETY: the arrays have an element for each process of the communicator.
+pub(crate) fn gatherv(form: Form, send: Part, receive: Parts, root: c_int, comm: MPI_Comm) -> Result<()> {
     run_either(
         form,
         comm,
-        |process, comm| unsafe { plan_gatherv(process, comm, send, receive, root) },
-        move |process, comm| unsafe { called::gatherv(process, comm, (send, receive), root, true) },
-        |process| unsafe { inter::rooted(form, process, comm, (Side::Listed(receive), Side::Same(send)), root, true) },
+        |process, comm| plan_gatherv(process, comm, send, receive, root),
+        move |process, comm| called::gatherv(process, comm, (send, receive), root, true),
+        |process| inter::rooted(form, process, comm, (Side::Listed(receive), Side::Same(send)), root, true),
     )
 }
 
 /// MPI_Scatter (MPI-5.0 §6.6).
-pub(crate) fn scatter(
-    form: Form,
-    sendbuf: Buffer,
-    sendcount: i64,
-    sendtype: MPI_Datatype,
-    recvbuf: Buffer,
-    recvcount: i64,
-    recvtype: MPI_Datatype,
-    root: c_int,
-    comm: MPI_Comm,
-) -> Result<()> {
-    let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
-    let receive = Part { buffer: recvbuf, count: recvcount, datatype: recvtype };
+pub(crate) fn scatter(form: Form, send: Part, receive: Part, root: c_int, comm: MPI_Comm) -> Result<()> {
     run_either(
         form,
         comm,
         |process, comm| plan_scatter(process, comm, send, receive, root),
         move |process, comm| called::gather(process, comm, (receive, send), root, false),
-        // SAFETY: there are no arrays.
-        |process| unsafe {
-            inter::rooted(form, process, comm, (Side::Consecutive(send), Side::Same(receive)), root, false)
-        },
+        |process| inter::rooted(form, process, comm, (Side::Consecutive(send), Side::Same(receive)), root, false),
     )
 }
 
 /// MPI_Scatterv (MPI-5.0 §6.6).
-pub(crate) unsafe fn scatterv(
-    form: Form,
-    sendbuf: Buffer,
-    sendcounts: UnmeasuredCounts,
-    displs: UnmeasuredCounts,
-    sendtype: MPI_Datatype,
-    recvbuf: Buffer,
-    recvcount: i64,
-    recvtype: MPI_Datatype,
-    root: c_int,
-    comm: MPI_Comm,
-) -> Result<()> {
-    let receive = Part { buffer: recvbuf, count: recvcount, datatype: recvtype };
-    let send = Parts { buffer: sendbuf, counts: sendcounts, displacements: displs, datatype: sendtype };
-    // SAFETY: the arrays have an element for each process of the communicator.
+pub(crate) fn scatterv(form: Form, send: Parts, receive: Part, root: c_int, comm: MPI_Comm) -> Result<()> {
     run_either(
         form,
         comm,
-        |process, comm| unsafe { plan_scatterv(process, comm, send, receive, root) },
-        move |process, comm| unsafe { called::gatherv(process, comm, (receive, send), root, false) },
-        |process| unsafe { inter::rooted(form, process, comm, (Side::Listed(send), Side::Same(receive)), root, false) },
+        |process, comm| plan_scatterv(process, comm, send, receive, root),
+        move |process, comm| called::gatherv(process, comm, (receive, send), root, false),
+        |process| inter::rooted(form, process, comm, (Side::Listed(send), Side::Same(receive)), root, false),
     )
 }
 
 /// MPI_Allgather (MPI-5.0 §6.7).
-pub(crate) fn allgather(
-    form: Form,
-    sendbuf: Buffer,
-    sendcount: i64,
-    sendtype: MPI_Datatype,
-    recvbuf: Buffer,
-    recvcount: i64,
-    recvtype: MPI_Datatype,
-    comm: MPI_Comm,
-) -> Result<()> {
-    let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
-    let receive = Part { buffer: recvbuf, count: recvcount, datatype: recvtype };
+pub(crate) fn allgather(form: Form, send: Part, receive: Part, comm: MPI_Comm) -> Result<()> {
     run_repeatable(
         form,
         call(choice::Operation::Allgather, comm, send, receive),
         |process, comm| plan_every(process, comm, send, receive, 1, |plans, shape| plans.allgather(shape)),
         move |process, comm| called::every(process, comm, send, receive),
-        // SAFETY: there are no arrays.
-        |process| unsafe { inter::exchange(form, process, comm, Side::Same(send), Side::Consecutive(receive)) },
+        |process| inter::exchange(form, process, comm, Side::Same(send), Side::Consecutive(receive)),
     )
 }
 
 /// MPI_Allgatherv (MPI-5.0 §6.7).
-pub(crate) unsafe fn allgatherv(
-    form: Form,
-    sendbuf: Buffer,
-    sendcount: i64,
-    sendtype: MPI_Datatype,
-    recvbuf: Buffer,
-    recvcounts: UnmeasuredCounts,
-    displs: UnmeasuredCounts,
-    recvtype: MPI_Datatype,
-    comm: MPI_Comm,
-) -> Result<()> {
-    let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
-    let receive = Parts { buffer: recvbuf, counts: recvcounts, displacements: displs, datatype: recvtype };
-    // SAFETY: the arrays have an element for each process of the communicator.
+pub(crate) fn allgatherv(form: Form, send: Part, receive: Parts, comm: MPI_Comm) -> Result<()> {
     run_either_from(
         form,
         try_multicast(form, lock(), comm, choice::Operation::Allgather)?,
         comm,
         None,
-        |process, comm| unsafe { plan_allgatherv(process, comm, send, receive) },
-        move |process, comm| unsafe { called::allgatherv(process, comm, send, receive) },
-        |process| unsafe { inter::exchange(form, process, comm, Side::Same(send), Side::Listed(receive)) },
+        |process, comm| plan_allgatherv(process, comm, send, receive),
+        move |process, comm| called::allgatherv(process, comm, send, receive),
+        |process| inter::exchange(form, process, comm, Side::Same(send), Side::Listed(receive)),
     )
 }
 
 /// MPI_Alltoall (MPI-5.0 §6.8).
-pub(crate) fn alltoall(
-    form: Form,
-    sendbuf: Buffer,
-    sendcount: i64,
-    sendtype: MPI_Datatype,
-    recvbuf: Buffer,
-    recvcount: i64,
-    recvtype: MPI_Datatype,
-    comm: MPI_Comm,
-) -> Result<()> {
-    let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
-    let receive = Part { buffer: recvbuf, count: recvcount, datatype: recvtype };
+pub(crate) fn alltoall(form: Form, send: Part, receive: Part, comm: MPI_Comm) -> Result<()> {
     run_repeatable(
         form,
         call(choice::Operation::Alltoall, comm, send, receive),
@@ -245,61 +140,29 @@ pub(crate) fn alltoall(
             plan_every(process, comm, send, receive, comm.group.size(), |plans, shape| plans.alltoall(shape))
         },
         move |process, comm| called::every(process, comm, send, receive),
-        // SAFETY: there are no arrays.
-        |process| unsafe { inter::exchange(form, process, comm, Side::Consecutive(send), Side::Consecutive(receive)) },
+        |process| inter::exchange(form, process, comm, Side::Consecutive(send), Side::Consecutive(receive)),
     )
 }
 
 /// MPI_Alltoallv (MPI-5.0 §6.8).
-pub(crate) unsafe fn alltoallv(
-    form: Form,
-    sendbuf: Buffer,
-    sendcounts: UnmeasuredCounts,
-    sdispls: UnmeasuredCounts,
-    sendtype: MPI_Datatype,
-    recvbuf: Buffer,
-    recvcounts: UnmeasuredCounts,
-    rdispls: UnmeasuredCounts,
-    recvtype: MPI_Datatype,
-    comm: MPI_Comm,
-) -> Result<()> {
-    let send = Parts { buffer: sendbuf, counts: sendcounts, displacements: sdispls, datatype: sendtype };
-    let receive = Parts { buffer: recvbuf, counts: recvcounts, displacements: rdispls, datatype: recvtype };
-    // SAFETY: the arrays have an element for each process of the communicator.
+pub(crate) fn alltoallv(form: Form, send: Parts, receive: Parts, comm: MPI_Comm) -> Result<()> {
     run_either(
         form,
         comm,
-        |process, comm| unsafe { plan_alltoallv(process, comm, send, receive) },
-        move |process, comm| unsafe { called::alltoallv(process, comm, send, receive) },
-        |process| unsafe { inter::exchange(form, process, comm, Side::Listed(send), Side::Listed(receive)) },
+        |process, comm| plan_alltoallv(process, comm, send, receive),
+        move |process, comm| called::alltoallv(process, comm, send, receive),
+        |process| inter::exchange(form, process, comm, Side::Listed(send), Side::Listed(receive)),
     )
 }
 
 /// MPI_Alltoallw (MPI-5.0 §6.8).
-pub(crate) unsafe fn alltoallw(
-    form: Form,
-    sendbuf: Buffer,
-    sendcounts: UnmeasuredCounts,
-    sdispls: UnmeasuredCounts,
-    sendtypes: UnmeasuredArray<MPI_Datatype>,
-    recvbuf: Buffer,
-    recvcounts: UnmeasuredCounts,
-    rdispls: UnmeasuredCounts,
-    recvtypes: UnmeasuredArray<MPI_Datatype>,
-    comm: MPI_Comm,
-) -> Result<()> {
-    let send = TypedParts { buffer: sendbuf, counts: sendcounts, displacements: sdispls, datatypes: sendtypes };
-    let receive = TypedParts { buffer: recvbuf, counts: recvcounts, displacements: rdispls, datatypes: recvtypes };
-    // SAFETY: the arrays have an element for each process of the communicator.
+pub(crate) fn alltoallw(form: Form, send: TypedParts, receive: TypedParts, comm: MPI_Comm) -> Result<()> {
     run_either(
         form,
         comm,
-        |process, comm| unsafe { plan_alltoallw(process, comm, send, receive) },
-        move |process, comm| unsafe {
-            let sent = (!is_in_place(sendbuf.addr())).then_some((sendcounts, sendtypes));
-            called::alltoallw(process, comm, sent, (recvcounts, recvtypes))
-        },
-        |process| unsafe { inter::exchange(form, process, comm, Side::Typed(send), Side::Typed(receive)) },
+        |process, comm| plan_alltoallw(process, comm, send, receive),
+        move |process, comm| called::alltoallw(process, comm, send, receive),
+        |process| inter::exchange(form, process, comm, Side::Typed(send), Side::Typed(receive)),
     )
 }
 
@@ -371,7 +234,7 @@ pub(crate) fn reduce_scatter_block(
 }
 
 /// MPI_Reduce_scatter (MPI-5.0 §6.10.2).
-pub(crate) unsafe fn reduce_scatter(
+pub(crate) fn reduce_scatter(
     form: Form,
     sendbuf: Buffer,
     recvbuf: Buffer,
@@ -381,20 +244,17 @@ pub(crate) unsafe fn reduce_scatter(
     comm: MPI_Comm,
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count: 0, datatype };
-    // SAFETY: the arrays have an element for each process of the communicator.
     run_either(
         form,
         comm,
-        |process, comm| unsafe { plan_reduce_scatter(process, comm, send, recvbuf, recvcounts, op) },
+        |process, comm| plan_reduce_scatter(process, comm, send, recvbuf, recvcounts, op),
         move |process, comm| {
-            // SAFETY: as above.
-            let counts = unsafe { counts_of(recvcounts, comm.group.size() as usize, "recvcounts")? };
+            let counts = counts_of(recvcounts, Partners::of(comm), "recvcounts")?;
             called::reduction(process, (datatype, counts.iter().sum()), op, None)
         },
         |process| {
-            let size = process.objects.communicator(comm.0)?.group.size() as usize;
-            // SAFETY: as above.
-            let counts = unsafe { counts_of(recvcounts, size, "recvcounts")? };
+            let partners = Partners::of(process.objects.communicator(comm.0)?);
+            let counts = counts_of(recvcounts, partners, "recvcounts")?;
             inter::reduce_scatter(form, process, comm, send, recvbuf, &counts, op)
         },
     )

@@ -98,41 +98,29 @@ fn committed(datatype: MPI_Datatype, comm: Option<MPI_Comm>) -> Result<Old> {
     })
 }
 
-/// MPI_Pack (MPI-5.0 §5.2).
-pub(crate) fn pack(
-    inbuf: Buffer,
-    incount: i64,
-    datatype: MPI_Datatype,
-    outbuf: Buffer,
-    outsize: i64,
-    position: InOut<i64>,
-    comm: MPI_Comm,
-) -> Result<()> {
-    let old = committed(datatype, Some(comm))?;
-    let count = natural("incount", incount)?;
-    let range = window(position.get(), outsize, packed_size(&old, count)?, MPI_ERR_ARG)?;
+/// `count` items of a datatype in a buffer.
+fn items(buffer: Buffer, count: u64, datatype: &Old) -> Result<UserData> {
     // SAFETY: `Buffer::new` was promised so many items.
-    let data = unsafe { UserData::new(inbuf.as_ptr(), count, &old.layout)? };
+    unsafe { UserData::new(buffer.as_ptr(), count, &datatype.layout) }
+}
+
+/// MPI_Pack (MPI-5.0 §5.2).
+pub(crate) fn pack(input: Part, outbuf: Buffer, outsize: i64, position: InOut<i64>, comm: MPI_Comm) -> Result<()> {
+    let old = committed(input.datatype, Some(comm))?;
+    let count = natural("incount", input.count)?;
+    let range = window(position.get(), outsize, packed_size(&old, count)?, MPI_ERR_ARG)?;
+    let data = items(input.buffer, count, &old)?;
     data.read(0, bytes_mut(outbuf, &range)?);
     position.set(range.end as i64);
     Ok(())
 }
 
 /// MPI_Unpack (MPI-5.0 §5.2).
-pub(crate) fn unpack(
-    inbuf: Buffer,
-    insize: i64,
-    position: InOut<i64>,
-    outbuf: Buffer,
-    outcount: i64,
-    datatype: MPI_Datatype,
-    comm: MPI_Comm,
-) -> Result<()> {
-    let old = committed(datatype, Some(comm))?;
-    let count = natural("outcount", outcount)?;
+pub(crate) fn unpack(inbuf: Buffer, insize: i64, position: InOut<i64>, output: Part, comm: MPI_Comm) -> Result<()> {
+    let old = committed(output.datatype, Some(comm))?;
+    let count = natural("outcount", output.count)?;
     let range = window(position.get(), insize, packed_size(&old, count)?, MPI_ERR_TRUNCATE)?;
-    // SAFETY: `Buffer::new` was promised so many items.
-    let data = unsafe { UserData::new(outbuf.as_ptr(), count, &old.layout)? };
+    let data = items(output.buffer, count, &old)?;
     data.write(0, bytes(inbuf, &range)?);
     position.set(range.end as i64);
     Ok(())
@@ -156,19 +144,16 @@ fn check_representation(datarep: InString) -> Result<()> {
 /// MPI_Pack_external (MPI-5.0 §5.3).
 pub(crate) fn pack_external(
     datarep: InString,
-    inbuf: Buffer,
-    incount: i64,
-    datatype: MPI_Datatype,
+    input: Part,
     outbuf: Buffer,
     outsize: i64,
     position: InOut<i64>,
 ) -> Result<()> {
     check_representation(datarep)?;
-    let old = committed(datatype, None)?;
-    let count = natural("incount", incount)?;
+    let old = committed(input.datatype, None)?;
+    let count = natural("incount", input.count)?;
     let range = window(position.get(), outsize, external::packed_size(&old, count)?, MPI_ERR_ARG)?;
-    // SAFETY: `Buffer::new` was promised so many items.
-    let data = unsafe { UserData::new(inbuf.as_ptr(), count, &old.layout)? };
+    let data = items(input.buffer, count, &old)?;
     let mut native = vec![0; data.len() as usize];
     data.read(0, &mut native);
     let portable = external::encode(&old, count, &native)?;
@@ -183,17 +168,14 @@ pub(crate) fn unpack_external(
     inbuf: Buffer,
     insize: i64,
     position: InOut<i64>,
-    outbuf: Buffer,
-    outcount: i64,
-    datatype: MPI_Datatype,
+    output: Part,
 ) -> Result<()> {
     check_representation(datarep)?;
-    let old = committed(datatype, None)?;
-    let count = natural("outcount", outcount)?;
+    let old = committed(output.datatype, None)?;
+    let count = natural("outcount", output.count)?;
     let range = window(position.get(), insize, external::packed_size(&old, count)?, MPI_ERR_TRUNCATE)?;
     let native = external::decode(&old, count, bytes(inbuf, &range)?)?;
-    // SAFETY: `Buffer::new` was promised so many items.
-    let data = unsafe { UserData::new(outbuf.as_ptr(), count, &old.layout)? };
+    let data = items(output.buffer, count, &old)?;
     data.write(0, &native);
     position.set(range.end as i64);
     Ok(())

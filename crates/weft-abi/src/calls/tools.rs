@@ -252,22 +252,23 @@ pub(crate) fn t_pvar_write(pe_session: MPI_T_pvar_session, handle: MPI_T_pvar_ha
     with(|tools| tools.change_variables(pe_session.0, handle.0, Change::Set(value)))
 }
 
-/// MPI_T_pvar_read (MPI-5.0 §15.3.7).
-pub(crate) fn t_pvar_read(pe_session: MPI_T_pvar_session, handle: MPI_T_pvar_handle, buf: Buffer) -> Result<()> {
+/// Gives the tool the value of a performance variable, which `read` finds.
+fn give_value(buf: Buffer, read: impl FnOnce() -> Result<u64>) -> Result<()> {
     needed(buf.as_ptr(), "buf")?;
-    let value = with(|tools| tools.read_variable(pe_session.0, handle.0))?;
-    // SAFETY: `Buffer::new` was promised a value of the variable's type, and it is not null.
+    let value = read()?;
+    // SAFETY: `Buffer::new` was promised room for a value of the variable's type, and it is not null.
     unsafe { buf.as_ptr().cast::<u64>().write_unaligned(value) };
     Ok(())
 }
 
+/// MPI_T_pvar_read (MPI-5.0 §15.3.7).
+pub(crate) fn t_pvar_read(pe_session: MPI_T_pvar_session, handle: MPI_T_pvar_handle, buf: Buffer) -> Result<()> {
+    give_value(buf, || with(|tools| tools.read_variable(pe_session.0, handle.0)))
+}
+
 /// MPI_T_pvar_readreset (MPI-5.0 §15.3.7).
 pub(crate) fn t_pvar_readreset(pe_session: MPI_T_pvar_session, handle: MPI_T_pvar_handle, buf: Buffer) -> Result<()> {
-    needed(buf.as_ptr(), "buf")?;
-    let value = with(|tools| tools.read_and_reset(pe_session.0, handle.0))?;
-    // SAFETY: `Buffer::new` was promised a value of the variable's type, and it is not null.
-    unsafe { buf.as_ptr().cast::<u64>().write_unaligned(value) };
-    Ok(())
+    give_value(buf, || with(|tools| tools.read_and_reset(pe_session.0, handle.0)))
 }
 
 /// MPI_T_category_get_num (MPI-5.0 §15.3.9).

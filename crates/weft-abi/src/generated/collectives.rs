@@ -34,12 +34,8 @@ entry! { MPI_Allgather PMPI_Allgather(
         unsafe {
             crate::calls::collectives::allgather(
                 Form::Blocking,
-                Buffer::new(sendbuf),
-                i64::from(sendcount),
-                sendtype,
-                Buffer::new(recvbuf),
-                i64::from(recvcount),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: i64::from(sendcount), datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: i64::from(recvcount), datatype: recvtype },
                 comm,
             )
         }
@@ -65,12 +61,8 @@ entry! { MPI_Allgather_c PMPI_Allgather_c(
         unsafe {
             crate::calls::collectives::allgather(
                 Form::Blocking,
-                Buffer::new(sendbuf),
-                sendcount,
-                sendtype,
-                Buffer::new(recvbuf),
-                recvcount,
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: sendcount, datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: recvcount, datatype: recvtype },
                 comm,
             )
         }
@@ -100,12 +92,8 @@ entry! { MPI_Allgather_init PMPI_Allgather_init(
         unsafe {
             crate::calls::collectives::allgather(
                 Form::Persistent(Out::new(request)),
-                Buffer::new(sendbuf),
-                i64::from(sendcount),
-                sendtype,
-                Buffer::new(recvbuf),
-                i64::from(recvcount),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: i64::from(sendcount), datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: i64::from(recvcount), datatype: recvtype },
                 comm,
             )
         }
@@ -135,12 +123,8 @@ entry! { MPI_Allgather_init_c PMPI_Allgather_init_c(
         unsafe {
             crate::calls::collectives::allgather(
                 Form::Persistent(Out::new(request)),
-                Buffer::new(sendbuf),
-                sendcount,
-                sendtype,
-                Buffer::new(recvbuf),
-                recvcount,
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: sendcount, datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: recvcount, datatype: recvtype },
                 comm,
             )
         }
@@ -164,13 +148,8 @@ entry! { MPI_Allgatherv PMPI_Allgatherv(
         unsafe {
             crate::calls::collectives::allgatherv(
                 Form::Blocking,
-                Buffer::new(sendbuf),
-                i64::from(sendcount),
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: i64::from(sendcount), datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)), datatype: recvtype },
                 comm,
             )
         }
@@ -194,13 +173,8 @@ entry! { MPI_Allgatherv_c PMPI_Allgatherv_c(
         unsafe {
             crate::calls::collectives::allgatherv(
                 Form::Blocking,
-                Buffer::new(sendbuf),
-                sendcount,
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: sendcount, datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())), datatype: recvtype },
                 comm,
             )
         }
@@ -228,13 +202,8 @@ entry! { MPI_Allgatherv_init PMPI_Allgatherv_init(
         unsafe {
             crate::calls::collectives::allgatherv(
                 Form::Persistent(Out::new(request)),
-                Buffer::new(sendbuf),
-                i64::from(sendcount),
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: i64::from(sendcount), datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)), datatype: recvtype },
                 comm,
             )
         }
@@ -262,13 +231,8 @@ entry! { MPI_Allgatherv_init_c PMPI_Allgatherv_init_c(
         unsafe {
             crate::calls::collectives::allgatherv(
                 Form::Persistent(Out::new(request)),
-                Buffer::new(sendbuf),
-                sendcount,
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: sendcount, datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())), datatype: recvtype },
                 comm,
             )
         }
@@ -386,12 +350,8 @@ entry! { MPI_Alltoall PMPI_Alltoall(
         unsafe {
             crate::calls::collectives::alltoall(
                 Form::Blocking,
-                Buffer::new(sendbuf),
-                i64::from(sendcount),
-                sendtype,
-                Buffer::new(recvbuf),
-                i64::from(recvcount),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: i64::from(sendcount), datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: i64::from(recvcount), datatype: recvtype },
                 comm,
             )
         }
@@ -417,12 +377,8 @@ entry! { MPI_Alltoall_c PMPI_Alltoall_c(
         unsafe {
             crate::calls::collectives::alltoall(
                 Form::Blocking,
-                Buffer::new(sendbuf),
-                sendcount,
-                sendtype,
-                Buffer::new(recvbuf),
-                recvcount,
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: sendcount, datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: recvcount, datatype: recvtype },
                 comm,
             )
         }
@@ -452,12 +408,8 @@ entry! { MPI_Alltoall_init PMPI_Alltoall_init(
         unsafe {
             crate::calls::collectives::alltoall(
                 Form::Persistent(Out::new(request)),
-                Buffer::new(sendbuf),
-                i64::from(sendcount),
-                sendtype,
-                Buffer::new(recvbuf),
-                i64::from(recvcount),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: i64::from(sendcount), datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: i64::from(recvcount), datatype: recvtype },
                 comm,
             )
         }
@@ -487,12 +439,8 @@ entry! { MPI_Alltoall_init_c PMPI_Alltoall_init_c(
         unsafe {
             crate::calls::collectives::alltoall(
                 Form::Persistent(Out::new(request)),
-                Buffer::new(sendbuf),
-                sendcount,
-                sendtype,
-                Buffer::new(recvbuf),
-                recvcount,
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: sendcount, datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: recvcount, datatype: recvtype },
                 comm,
             )
         }
@@ -514,14 +462,8 @@ entry! { MPI_Alltoallv PMPI_Alltoallv(
         unsafe {
             crate::calls::collectives::alltoallv(
                 Form::Blocking,
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)),
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)),
-                recvtype,
+                Parts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)), datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)), datatype: recvtype },
                 comm,
             )
         }
@@ -543,14 +485,8 @@ entry! { MPI_Alltoallv_c PMPI_Alltoallv_c(
         unsafe {
             crate::calls::collectives::alltoallv(
                 Form::Blocking,
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())),
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())),
-                recvtype,
+                Parts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())), datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())), datatype: recvtype },
                 comm,
             )
         }
@@ -576,14 +512,8 @@ entry! { MPI_Alltoallv_init PMPI_Alltoallv_init(
         unsafe {
             crate::calls::collectives::alltoallv(
                 Form::Persistent(Out::new(request)),
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)),
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)),
-                recvtype,
+                Parts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)), datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)), datatype: recvtype },
                 comm,
             )
         }
@@ -609,14 +539,8 @@ entry! { MPI_Alltoallv_init_c PMPI_Alltoallv_init_c(
         unsafe {
             crate::calls::collectives::alltoallv(
                 Form::Persistent(Out::new(request)),
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())),
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())),
-                recvtype,
+                Parts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())), datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())), datatype: recvtype },
                 comm,
             )
         }
@@ -638,14 +562,8 @@ entry! { MPI_Alltoallw PMPI_Alltoallw(
         unsafe {
             crate::calls::collectives::alltoallw(
                 Form::Blocking,
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)),
-                UnmeasuredArray::new(sendtypes),
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)),
-                UnmeasuredArray::new(recvtypes),
+                TypedParts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)), datatypes: UnmeasuredArray::new(sendtypes) },
+                TypedParts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)), datatypes: UnmeasuredArray::new(recvtypes) },
                 comm,
             )
         }
@@ -667,14 +585,8 @@ entry! { MPI_Alltoallw_c PMPI_Alltoallw_c(
         unsafe {
             crate::calls::collectives::alltoallw(
                 Form::Blocking,
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())),
-                UnmeasuredArray::new(sendtypes),
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())),
-                UnmeasuredArray::new(recvtypes),
+                TypedParts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())), datatypes: UnmeasuredArray::new(sendtypes) },
+                TypedParts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())), datatypes: UnmeasuredArray::new(recvtypes) },
                 comm,
             )
         }
@@ -700,14 +612,8 @@ entry! { MPI_Alltoallw_init PMPI_Alltoallw_init(
         unsafe {
             crate::calls::collectives::alltoallw(
                 Form::Persistent(Out::new(request)),
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)),
-                UnmeasuredArray::new(sendtypes),
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)),
-                UnmeasuredArray::new(recvtypes),
+                TypedParts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)), datatypes: UnmeasuredArray::new(sendtypes) },
+                TypedParts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)), datatypes: UnmeasuredArray::new(recvtypes) },
                 comm,
             )
         }
@@ -733,14 +639,8 @@ entry! { MPI_Alltoallw_init_c PMPI_Alltoallw_init_c(
         unsafe {
             crate::calls::collectives::alltoallw(
                 Form::Persistent(Out::new(request)),
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())),
-                UnmeasuredArray::new(sendtypes),
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())),
-                UnmeasuredArray::new(recvtypes),
+                TypedParts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())), datatypes: UnmeasuredArray::new(sendtypes) },
+                TypedParts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())), datatypes: UnmeasuredArray::new(recvtypes) },
                 comm,
             )
         }
@@ -772,7 +672,7 @@ entry! { MPI_Bcast PMPI_Bcast(
         }
         unsafe {
             crate::calls::collectives::bcast(
-                Form::Blocking, Buffer::new(buffer), i64::from(count), datatype, root, comm
+                Form::Blocking, Part { buffer: Buffer::new(buffer), count: i64::from(count), datatype }, root, comm
             )
         }
     })
@@ -791,7 +691,7 @@ entry! { MPI_Bcast_c PMPI_Bcast_c(
         }
         unsafe {
             crate::calls::collectives::bcast(
-                Form::Blocking, Buffer::new(buffer), count, datatype, root, comm
+                Form::Blocking, Part { buffer: Buffer::new(buffer), count, datatype }, root, comm
             )
         }
     })
@@ -816,7 +716,10 @@ entry! { MPI_Bcast_init PMPI_Bcast_init(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::bcast(
-                Form::Persistent(Out::new(request)), Buffer::new(buffer), i64::from(count), datatype, root, comm
+                Form::Persistent(Out::new(request)),
+                Part { buffer: Buffer::new(buffer), count: i64::from(count), datatype },
+                root,
+                comm,
             )
         }
     })
@@ -841,7 +744,7 @@ entry! { MPI_Bcast_init_c PMPI_Bcast_init_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::bcast(
-                Form::Persistent(Out::new(request)), Buffer::new(buffer), count, datatype, root, comm
+                Form::Persistent(Out::new(request)), Part { buffer: Buffer::new(buffer), count, datatype }, root, comm
             )
         }
     })
@@ -956,12 +859,8 @@ entry! { MPI_Gather PMPI_Gather(
         unsafe {
             crate::calls::collectives::gather(
                 Form::Blocking,
-                Buffer::new(sendbuf),
-                i64::from(sendcount),
-                sendtype,
-                Buffer::new(recvbuf),
-                i64::from(recvcount),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: i64::from(sendcount), datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: i64::from(recvcount), datatype: recvtype },
                 root,
                 comm,
             )
@@ -986,12 +885,8 @@ entry! { MPI_Gather_c PMPI_Gather_c(
         unsafe {
             crate::calls::collectives::gather(
                 Form::Blocking,
-                Buffer::new(sendbuf),
-                sendcount,
-                sendtype,
-                Buffer::new(recvbuf),
-                recvcount,
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: sendcount, datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: recvcount, datatype: recvtype },
                 root,
                 comm,
             )
@@ -1022,12 +917,8 @@ entry! { MPI_Gather_init PMPI_Gather_init(
         unsafe {
             crate::calls::collectives::gather(
                 Form::Persistent(Out::new(request)),
-                Buffer::new(sendbuf),
-                i64::from(sendcount),
-                sendtype,
-                Buffer::new(recvbuf),
-                i64::from(recvcount),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: i64::from(sendcount), datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: i64::from(recvcount), datatype: recvtype },
                 root,
                 comm,
             )
@@ -1058,12 +949,8 @@ entry! { MPI_Gather_init_c PMPI_Gather_init_c(
         unsafe {
             crate::calls::collectives::gather(
                 Form::Persistent(Out::new(request)),
-                Buffer::new(sendbuf),
-                sendcount,
-                sendtype,
-                Buffer::new(recvbuf),
-                recvcount,
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: sendcount, datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: recvcount, datatype: recvtype },
                 root,
                 comm,
             )
@@ -1089,13 +976,8 @@ entry! { MPI_Gatherv PMPI_Gatherv(
         unsafe {
             crate::calls::collectives::gatherv(
                 Form::Blocking,
-                Buffer::new(sendbuf),
-                i64::from(sendcount),
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: i64::from(sendcount), datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)), datatype: recvtype },
                 root,
                 comm,
             )
@@ -1121,13 +1003,8 @@ entry! { MPI_Gatherv_c PMPI_Gatherv_c(
         unsafe {
             crate::calls::collectives::gatherv(
                 Form::Blocking,
-                Buffer::new(sendbuf),
-                sendcount,
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: sendcount, datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())), datatype: recvtype },
                 root,
                 comm,
             )
@@ -1159,13 +1036,8 @@ entry! { MPI_Gatherv_init PMPI_Gatherv_init(
         unsafe {
             crate::calls::collectives::gatherv(
                 Form::Persistent(Out::new(request)),
-                Buffer::new(sendbuf),
-                i64::from(sendcount),
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: i64::from(sendcount), datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)), datatype: recvtype },
                 root,
                 comm,
             )
@@ -1197,13 +1069,8 @@ entry! { MPI_Gatherv_init_c PMPI_Gatherv_init_c(
         unsafe {
             crate::calls::collectives::gatherv(
                 Form::Persistent(Out::new(request)),
-                Buffer::new(sendbuf),
-                sendcount,
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: sendcount, datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())), datatype: recvtype },
                 root,
                 comm,
             )
@@ -1232,12 +1099,8 @@ entry! { MPI_Iallgather PMPI_Iallgather(
         unsafe {
             crate::calls::collectives::allgather(
                 Form::Nonblocking(Out::new(request)),
-                Buffer::new(sendbuf),
-                i64::from(sendcount),
-                sendtype,
-                Buffer::new(recvbuf),
-                i64::from(recvcount),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: i64::from(sendcount), datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: i64::from(recvcount), datatype: recvtype },
                 comm,
             )
         }
@@ -1265,12 +1128,8 @@ entry! { MPI_Iallgather_c PMPI_Iallgather_c(
         unsafe {
             crate::calls::collectives::allgather(
                 Form::Nonblocking(Out::new(request)),
-                Buffer::new(sendbuf),
-                sendcount,
-                sendtype,
-                Buffer::new(recvbuf),
-                recvcount,
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: sendcount, datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: recvcount, datatype: recvtype },
                 comm,
             )
         }
@@ -1296,13 +1155,8 @@ entry! { MPI_Iallgatherv PMPI_Iallgatherv(
         unsafe {
             crate::calls::collectives::allgatherv(
                 Form::Nonblocking(Out::new(request)),
-                Buffer::new(sendbuf),
-                i64::from(sendcount),
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: i64::from(sendcount), datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)), datatype: recvtype },
                 comm,
             )
         }
@@ -1328,13 +1182,8 @@ entry! { MPI_Iallgatherv_c PMPI_Iallgatherv_c(
         unsafe {
             crate::calls::collectives::allgatherv(
                 Form::Nonblocking(Out::new(request)),
-                Buffer::new(sendbuf),
-                sendcount,
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: sendcount, datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())), datatype: recvtype },
                 comm,
             )
         }
@@ -1414,12 +1263,8 @@ entry! { MPI_Ialltoall PMPI_Ialltoall(
         unsafe {
             crate::calls::collectives::alltoall(
                 Form::Nonblocking(Out::new(request)),
-                Buffer::new(sendbuf),
-                i64::from(sendcount),
-                sendtype,
-                Buffer::new(recvbuf),
-                i64::from(recvcount),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: i64::from(sendcount), datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: i64::from(recvcount), datatype: recvtype },
                 comm,
             )
         }
@@ -1447,12 +1292,8 @@ entry! { MPI_Ialltoall_c PMPI_Ialltoall_c(
         unsafe {
             crate::calls::collectives::alltoall(
                 Form::Nonblocking(Out::new(request)),
-                Buffer::new(sendbuf),
-                sendcount,
-                sendtype,
-                Buffer::new(recvbuf),
-                recvcount,
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: sendcount, datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: recvcount, datatype: recvtype },
                 comm,
             )
         }
@@ -1476,14 +1317,8 @@ entry! { MPI_Ialltoallv PMPI_Ialltoallv(
         unsafe {
             crate::calls::collectives::alltoallv(
                 Form::Nonblocking(Out::new(request)),
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)),
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)),
-                recvtype,
+                Parts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)), datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)), datatype: recvtype },
                 comm,
             )
         }
@@ -1507,14 +1342,8 @@ entry! { MPI_Ialltoallv_c PMPI_Ialltoallv_c(
         unsafe {
             crate::calls::collectives::alltoallv(
                 Form::Nonblocking(Out::new(request)),
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())),
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())),
-                recvtype,
+                Parts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())), datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())), datatype: recvtype },
                 comm,
             )
         }
@@ -1538,14 +1367,8 @@ entry! { MPI_Ialltoallw PMPI_Ialltoallw(
         unsafe {
             crate::calls::collectives::alltoallw(
                 Form::Nonblocking(Out::new(request)),
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)),
-                UnmeasuredArray::new(sendtypes),
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)),
-                UnmeasuredArray::new(recvtypes),
+                TypedParts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)), datatypes: UnmeasuredArray::new(sendtypes) },
+                TypedParts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)), datatypes: UnmeasuredArray::new(recvtypes) },
                 comm,
             )
         }
@@ -1569,14 +1392,8 @@ entry! { MPI_Ialltoallw_c PMPI_Ialltoallw_c(
         unsafe {
             crate::calls::collectives::alltoallw(
                 Form::Nonblocking(Out::new(request)),
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())),
-                UnmeasuredArray::new(sendtypes),
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())),
-                UnmeasuredArray::new(recvtypes),
+                TypedParts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())), datatypes: UnmeasuredArray::new(sendtypes) },
+                TypedParts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())), datatypes: UnmeasuredArray::new(recvtypes) },
                 comm,
             )
         }
@@ -1605,7 +1422,10 @@ entry! { MPI_Ibcast PMPI_Ibcast(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::bcast(
-                Form::Nonblocking(Out::new(request)), Buffer::new(buffer), i64::from(count), datatype, root, comm
+                Form::Nonblocking(Out::new(request)),
+                Part { buffer: Buffer::new(buffer), count: i64::from(count), datatype },
+                root,
+                comm,
             )
         }
     })
@@ -1626,7 +1446,10 @@ entry! { MPI_Ibcast_c PMPI_Ibcast_c(
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::bcast(
-                Form::Nonblocking(Out::new(request)), Buffer::new(buffer), count, datatype, root, comm
+                Form::Nonblocking(Out::new(request)),
+                Part { buffer: Buffer::new(buffer), count, datatype },
+                root,
+                comm,
             )
         }
     })
@@ -1703,12 +1526,8 @@ entry! { MPI_Igather PMPI_Igather(
         unsafe {
             crate::calls::collectives::gather(
                 Form::Nonblocking(Out::new(request)),
-                Buffer::new(sendbuf),
-                i64::from(sendcount),
-                sendtype,
-                Buffer::new(recvbuf),
-                i64::from(recvcount),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: i64::from(sendcount), datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: i64::from(recvcount), datatype: recvtype },
                 root,
                 comm,
             )
@@ -1735,12 +1554,8 @@ entry! { MPI_Igather_c PMPI_Igather_c(
         unsafe {
             crate::calls::collectives::gather(
                 Form::Nonblocking(Out::new(request)),
-                Buffer::new(sendbuf),
-                sendcount,
-                sendtype,
-                Buffer::new(recvbuf),
-                recvcount,
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: sendcount, datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: recvcount, datatype: recvtype },
                 root,
                 comm,
             )
@@ -1768,13 +1583,8 @@ entry! { MPI_Igatherv PMPI_Igatherv(
         unsafe {
             crate::calls::collectives::gatherv(
                 Form::Nonblocking(Out::new(request)),
-                Buffer::new(sendbuf),
-                i64::from(sendcount),
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: i64::from(sendcount), datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)), datatype: recvtype },
                 root,
                 comm,
             )
@@ -1802,13 +1612,8 @@ entry! { MPI_Igatherv_c PMPI_Igatherv_c(
         unsafe {
             crate::calls::collectives::gatherv(
                 Form::Nonblocking(Out::new(request)),
-                Buffer::new(sendbuf),
-                sendcount,
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: sendcount, datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())), datatype: recvtype },
                 root,
                 comm,
             )
@@ -2053,12 +1858,8 @@ entry! { MPI_Iscatter PMPI_Iscatter(
         unsafe {
             crate::calls::collectives::scatter(
                 Form::Nonblocking(Out::new(request)),
-                Buffer::new(sendbuf),
-                i64::from(sendcount),
-                sendtype,
-                Buffer::new(recvbuf),
-                i64::from(recvcount),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: i64::from(sendcount), datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: i64::from(recvcount), datatype: recvtype },
                 root,
                 comm,
             )
@@ -2085,12 +1886,8 @@ entry! { MPI_Iscatter_c PMPI_Iscatter_c(
         unsafe {
             crate::calls::collectives::scatter(
                 Form::Nonblocking(Out::new(request)),
-                Buffer::new(sendbuf),
-                sendcount,
-                sendtype,
-                Buffer::new(recvbuf),
-                recvcount,
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: sendcount, datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: recvcount, datatype: recvtype },
                 root,
                 comm,
             )
@@ -2118,13 +1915,8 @@ entry! { MPI_Iscatterv PMPI_Iscatterv(
         unsafe {
             crate::calls::collectives::scatterv(
                 Form::Nonblocking(Out::new(request)),
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
-                sendtype,
-                Buffer::new(recvbuf),
-                i64::from(recvcount),
-                recvtype,
+                Parts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)), datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: i64::from(recvcount), datatype: recvtype },
                 root,
                 comm,
             )
@@ -2152,13 +1944,8 @@ entry! { MPI_Iscatterv_c PMPI_Iscatterv_c(
         unsafe {
             crate::calls::collectives::scatterv(
                 Form::Nonblocking(Out::new(request)),
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
-                sendtype,
-                Buffer::new(recvbuf),
-                recvcount,
-                recvtype,
+                Parts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())), datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: recvcount, datatype: recvtype },
                 root,
                 comm,
             )
@@ -2651,12 +2438,8 @@ entry! { MPI_Scatter PMPI_Scatter(
         unsafe {
             crate::calls::collectives::scatter(
                 Form::Blocking,
-                Buffer::new(sendbuf),
-                i64::from(sendcount),
-                sendtype,
-                Buffer::new(recvbuf),
-                i64::from(recvcount),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: i64::from(sendcount), datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: i64::from(recvcount), datatype: recvtype },
                 root,
                 comm,
             )
@@ -2681,12 +2464,8 @@ entry! { MPI_Scatter_c PMPI_Scatter_c(
         unsafe {
             crate::calls::collectives::scatter(
                 Form::Blocking,
-                Buffer::new(sendbuf),
-                sendcount,
-                sendtype,
-                Buffer::new(recvbuf),
-                recvcount,
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: sendcount, datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: recvcount, datatype: recvtype },
                 root,
                 comm,
             )
@@ -2717,12 +2496,8 @@ entry! { MPI_Scatter_init PMPI_Scatter_init(
         unsafe {
             crate::calls::collectives::scatter(
                 Form::Persistent(Out::new(request)),
-                Buffer::new(sendbuf),
-                i64::from(sendcount),
-                sendtype,
-                Buffer::new(recvbuf),
-                i64::from(recvcount),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: i64::from(sendcount), datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: i64::from(recvcount), datatype: recvtype },
                 root,
                 comm,
             )
@@ -2753,12 +2528,8 @@ entry! { MPI_Scatter_init_c PMPI_Scatter_init_c(
         unsafe {
             crate::calls::collectives::scatter(
                 Form::Persistent(Out::new(request)),
-                Buffer::new(sendbuf),
-                sendcount,
-                sendtype,
-                Buffer::new(recvbuf),
-                recvcount,
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: sendcount, datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: recvcount, datatype: recvtype },
                 root,
                 comm,
             )
@@ -2784,13 +2555,8 @@ entry! { MPI_Scatterv PMPI_Scatterv(
         unsafe {
             crate::calls::collectives::scatterv(
                 Form::Blocking,
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
-                sendtype,
-                Buffer::new(recvbuf),
-                i64::from(recvcount),
-                recvtype,
+                Parts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)), datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: i64::from(recvcount), datatype: recvtype },
                 root,
                 comm,
             )
@@ -2816,13 +2582,8 @@ entry! { MPI_Scatterv_c PMPI_Scatterv_c(
         unsafe {
             crate::calls::collectives::scatterv(
                 Form::Blocking,
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
-                sendtype,
-                Buffer::new(recvbuf),
-                recvcount,
-                recvtype,
+                Parts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())), datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: recvcount, datatype: recvtype },
                 root,
                 comm,
             )
@@ -2854,13 +2615,8 @@ entry! { MPI_Scatterv_init PMPI_Scatterv_init(
         unsafe {
             crate::calls::collectives::scatterv(
                 Form::Persistent(Out::new(request)),
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
-                sendtype,
-                Buffer::new(recvbuf),
-                i64::from(recvcount),
-                recvtype,
+                Parts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)), datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: i64::from(recvcount), datatype: recvtype },
                 root,
                 comm,
             )
@@ -2892,13 +2648,8 @@ entry! { MPI_Scatterv_init_c PMPI_Scatterv_init_c(
         unsafe {
             crate::calls::collectives::scatterv(
                 Form::Persistent(Out::new(request)),
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
-                sendtype,
-                Buffer::new(recvbuf),
-                recvcount,
-                recvtype,
+                Parts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())), datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: recvcount, datatype: recvtype },
                 root,
                 comm,
             )

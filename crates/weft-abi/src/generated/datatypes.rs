@@ -76,9 +76,7 @@ entry! { MPI_Pack PMPI_Pack(
         let mut position_wide = i64::from(unsafe { *position });
         unsafe {
             crate::calls::packing::pack(
-                Buffer::new(inbuf),
-                i64::from(incount),
-                datatype,
+                Part { buffer: Buffer::new(inbuf), count: i64::from(incount), datatype },
                 Buffer::new(outbuf),
                 i64::from(outsize),
                 InOut::from(&mut position_wide),
@@ -106,9 +104,7 @@ entry! { MPI_Pack_c PMPI_Pack_c(
         let mut position_wide = unsafe { *position };
         unsafe {
             crate::calls::packing::pack(
-                Buffer::new(inbuf),
-                incount,
-                datatype,
+                Part { buffer: Buffer::new(inbuf), count: incount, datatype },
                 Buffer::new(outbuf),
                 outsize,
                 InOut::from(&mut position_wide),
@@ -137,9 +133,7 @@ entry! { MPI_Pack_external PMPI_Pack_external(
         unsafe {
             crate::calls::packing::pack_external(
                 InString::new(datarep),
-                Buffer::new(inbuf),
-                i64::from(incount),
-                datatype,
+                Part { buffer: Buffer::new(inbuf), count: i64::from(incount), datatype },
                 Buffer::new(outbuf),
                 outsize as i64,
                 InOut::from(&mut position_wide),
@@ -167,9 +161,7 @@ entry! { MPI_Pack_external_c PMPI_Pack_external_c(
         unsafe {
             crate::calls::packing::pack_external(
                 InString::new(datarep),
-                Buffer::new(inbuf),
-                incount,
-                datatype,
+                Part { buffer: Buffer::new(inbuf), count: incount, datatype },
                 Buffer::new(outbuf),
                 outsize,
                 InOut::from(&mut position_wide),
@@ -1045,9 +1037,7 @@ entry! { MPI_Unpack PMPI_Unpack(
                 Buffer::new(inbuf),
                 i64::from(insize),
                 InOut::from(&mut position_wide),
-                Buffer::new(outbuf),
-                i64::from(outcount),
-                datatype,
+                Part { buffer: Buffer::new(outbuf), count: i64::from(outcount), datatype },
                 comm,
             )
         }?;
@@ -1074,9 +1064,7 @@ entry! { MPI_Unpack_c PMPI_Unpack_c(
                 Buffer::new(inbuf),
                 insize,
                 InOut::from(&mut position_wide),
-                Buffer::new(outbuf),
-                outcount,
-                datatype,
+                Part { buffer: Buffer::new(outbuf), count: outcount, datatype },
                 comm,
             )
         }?;
@@ -1105,9 +1093,7 @@ entry! { MPI_Unpack_external PMPI_Unpack_external(
                 Buffer::new(inbuf),
                 insize as i64,
                 InOut::from(&mut position_wide),
-                Buffer::new(outbuf),
-                i64::from(outcount),
-                datatype,
+                Part { buffer: Buffer::new(outbuf), count: i64::from(outcount), datatype },
             )
         }?;
         unsafe { *position = position_wide as MPI_Aint };
@@ -1135,9 +1121,7 @@ entry! { MPI_Unpack_external_c PMPI_Unpack_external_c(
                 Buffer::new(inbuf),
                 insize,
                 InOut::from(&mut position_wide),
-                Buffer::new(outbuf),
-                outcount,
-                datatype,
+                Part { buffer: Buffer::new(outbuf), count: outcount, datatype },
             )
         }?;
         unsafe { *position = position_wide };

@@ -31,13 +31,9 @@ entry! { MPI_Accumulate PMPI_Accumulate(
         check::count("target_count", i64::from(target_count))?;
         unsafe {
             crate::calls::one_sided::operations::accumulate(
-                Buffer::new(origin_addr),
-                i64::from(origin_count),
-                origin_datatype,
-                target_rank,
-                target_disp,
-                i64::from(target_count),
-                target_datatype,
+                Form::Blocking,
+                Part { buffer: Buffer::new(origin_addr), count: i64::from(origin_count), datatype: origin_datatype },
+                Target { rank: target_rank, disp: target_disp, count: i64::from(target_count), datatype: target_datatype },
                 op,
                 win,
             )
@@ -61,13 +57,9 @@ entry! { MPI_Accumulate_c PMPI_Accumulate_c(
         check::count("target_count", target_count)?;
         unsafe {
             crate::calls::one_sided::operations::accumulate(
-                Buffer::new(origin_addr),
-                origin_count,
-                origin_datatype,
-                target_rank,
-                target_disp,
-                target_count,
-                target_datatype,
+                Form::Blocking,
+                Part { buffer: Buffer::new(origin_addr), count: origin_count, datatype: origin_datatype },
+                Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype },
                 op,
                 win,
             )
@@ -132,13 +124,9 @@ entry! { MPI_Get PMPI_Get(
         check::count("target_count", i64::from(target_count))?;
         unsafe {
             crate::calls::one_sided::operations::get(
-                Buffer::new(origin_addr),
-                i64::from(origin_count),
-                origin_datatype,
-                target_rank,
-                target_disp,
-                i64::from(target_count),
-                target_datatype,
+                Form::Blocking,
+                Part { buffer: Buffer::new(origin_addr), count: i64::from(origin_count), datatype: origin_datatype },
+                Target { rank: target_rank, disp: target_disp, count: i64::from(target_count), datatype: target_datatype },
                 win,
             )
         }
@@ -160,13 +148,9 @@ entry! { MPI_Get_c PMPI_Get_c(
         check::count("target_count", target_count)?;
         unsafe {
             crate::calls::one_sided::operations::get(
-                Buffer::new(origin_addr),
-                origin_count,
-                origin_datatype,
-                target_rank,
-                target_disp,
-                target_count,
-                target_datatype,
+                Form::Blocking,
+                Part { buffer: Buffer::new(origin_addr), count: origin_count, datatype: origin_datatype },
+                Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype },
                 win,
             )
         }
@@ -193,16 +177,10 @@ entry! { MPI_Get_accumulate PMPI_Get_accumulate(
         check::count("target_count", i64::from(target_count))?;
         unsafe {
             crate::calls::one_sided::operations::get_accumulate(
-                Buffer::new(origin_addr),
-                i64::from(origin_count),
-                origin_datatype,
-                Buffer::new(result_addr),
-                i64::from(result_count),
-                result_datatype,
-                target_rank,
-                target_disp,
-                i64::from(target_count),
-                target_datatype,
+                Form::Blocking,
+                Part { buffer: Buffer::new(origin_addr), count: i64::from(origin_count), datatype: origin_datatype },
+                Part { buffer: Buffer::new(result_addr), count: i64::from(result_count), datatype: result_datatype },
+                Target { rank: target_rank, disp: target_disp, count: i64::from(target_count), datatype: target_datatype },
                 op,
                 win,
             )
@@ -230,16 +208,10 @@ entry! { MPI_Get_accumulate_c PMPI_Get_accumulate_c(
         check::count("target_count", target_count)?;
         unsafe {
             crate::calls::one_sided::operations::get_accumulate(
-                Buffer::new(origin_addr),
-                origin_count,
-                origin_datatype,
-                Buffer::new(result_addr),
-                result_count,
-                result_datatype,
-                target_rank,
-                target_disp,
-                target_count,
-                target_datatype,
+                Form::Blocking,
+                Part { buffer: Buffer::new(origin_addr), count: origin_count, datatype: origin_datatype },
+                Part { buffer: Buffer::new(result_addr), count: result_count, datatype: result_datatype },
+                Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype },
                 op,
                 win,
             )
@@ -262,13 +234,9 @@ entry! { MPI_Put PMPI_Put(
         check::count("target_count", i64::from(target_count))?;
         unsafe {
             crate::calls::one_sided::operations::put(
-                Buffer::new(origin_addr),
-                i64::from(origin_count),
-                origin_datatype,
-                target_rank,
-                target_disp,
-                i64::from(target_count),
-                target_datatype,
+                Form::Blocking,
+                Part { buffer: Buffer::new(origin_addr), count: i64::from(origin_count), datatype: origin_datatype },
+                Target { rank: target_rank, disp: target_disp, count: i64::from(target_count), datatype: target_datatype },
                 win,
             )
         }
@@ -290,13 +258,9 @@ entry! { MPI_Put_c PMPI_Put_c(
         check::count("target_count", target_count)?;
         unsafe {
             crate::calls::one_sided::operations::put(
-                Buffer::new(origin_addr),
-                origin_count,
-                origin_datatype,
-                target_rank,
-                target_disp,
-                target_count,
-                target_datatype,
+                Form::Blocking,
+                Part { buffer: Buffer::new(origin_addr), count: origin_count, datatype: origin_datatype },
+                Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype },
                 win,
             )
         }
@@ -320,17 +284,12 @@ entry! { MPI_Raccumulate PMPI_Raccumulate(
         check::count("target_count", i64::from(target_count))?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::one_sided::operations::raccumulate(
-                Buffer::new(origin_addr),
-                i64::from(origin_count),
-                origin_datatype,
-                target_rank,
-                target_disp,
-                i64::from(target_count),
-                target_datatype,
+            crate::calls::one_sided::operations::accumulate(
+                Form::Nonblocking(Out::new(request)),
+                Part { buffer: Buffer::new(origin_addr), count: i64::from(origin_count), datatype: origin_datatype },
+                Target { rank: target_rank, disp: target_disp, count: i64::from(target_count), datatype: target_datatype },
                 op,
                 win,
-                Out::new(request),
             )
         }
     })
@@ -353,17 +312,12 @@ entry! { MPI_Raccumulate_c PMPI_Raccumulate_c(
         check::count("target_count", target_count)?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::one_sided::operations::raccumulate(
-                Buffer::new(origin_addr),
-                origin_count,
-                origin_datatype,
-                target_rank,
-                target_disp,
-                target_count,
-                target_datatype,
+            crate::calls::one_sided::operations::accumulate(
+                Form::Nonblocking(Out::new(request)),
+                Part { buffer: Buffer::new(origin_addr), count: origin_count, datatype: origin_datatype },
+                Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype },
                 op,
                 win,
-                Out::new(request),
             )
         }
     })
@@ -385,16 +339,11 @@ entry! { MPI_Rget PMPI_Rget(
         check::count("target_count", i64::from(target_count))?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::one_sided::operations::rget(
-                Buffer::new(origin_addr),
-                i64::from(origin_count),
-                origin_datatype,
-                target_rank,
-                target_disp,
-                i64::from(target_count),
-                target_datatype,
+            crate::calls::one_sided::operations::get(
+                Form::Nonblocking(Out::new(request)),
+                Part { buffer: Buffer::new(origin_addr), count: i64::from(origin_count), datatype: origin_datatype },
+                Target { rank: target_rank, disp: target_disp, count: i64::from(target_count), datatype: target_datatype },
                 win,
-                Out::new(request),
             )
         }
     })
@@ -416,16 +365,11 @@ entry! { MPI_Rget_c PMPI_Rget_c(
         check::count("target_count", target_count)?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::one_sided::operations::rget(
-                Buffer::new(origin_addr),
-                origin_count,
-                origin_datatype,
-                target_rank,
-                target_disp,
-                target_count,
-                target_datatype,
+            crate::calls::one_sided::operations::get(
+                Form::Nonblocking(Out::new(request)),
+                Part { buffer: Buffer::new(origin_addr), count: origin_count, datatype: origin_datatype },
+                Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype },
                 win,
-                Out::new(request),
             )
         }
     })
@@ -452,20 +396,13 @@ entry! { MPI_Rget_accumulate PMPI_Rget_accumulate(
         check::count("target_count", i64::from(target_count))?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::one_sided::operations::rget_accumulate(
-                Buffer::new(origin_addr),
-                i64::from(origin_count),
-                origin_datatype,
-                Buffer::new(result_addr),
-                i64::from(result_count),
-                result_datatype,
-                target_rank,
-                target_disp,
-                i64::from(target_count),
-                target_datatype,
+            crate::calls::one_sided::operations::get_accumulate(
+                Form::Nonblocking(Out::new(request)),
+                Part { buffer: Buffer::new(origin_addr), count: i64::from(origin_count), datatype: origin_datatype },
+                Part { buffer: Buffer::new(result_addr), count: i64::from(result_count), datatype: result_datatype },
+                Target { rank: target_rank, disp: target_disp, count: i64::from(target_count), datatype: target_datatype },
                 op,
                 win,
-                Out::new(request),
             )
         }
     })
@@ -492,20 +429,13 @@ entry! { MPI_Rget_accumulate_c PMPI_Rget_accumulate_c(
         check::count("target_count", target_count)?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::one_sided::operations::rget_accumulate(
-                Buffer::new(origin_addr),
-                origin_count,
-                origin_datatype,
-                Buffer::new(result_addr),
-                result_count,
-                result_datatype,
-                target_rank,
-                target_disp,
-                target_count,
-                target_datatype,
+            crate::calls::one_sided::operations::get_accumulate(
+                Form::Nonblocking(Out::new(request)),
+                Part { buffer: Buffer::new(origin_addr), count: origin_count, datatype: origin_datatype },
+                Part { buffer: Buffer::new(result_addr), count: result_count, datatype: result_datatype },
+                Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype },
                 op,
                 win,
-                Out::new(request),
             )
         }
     })
@@ -527,16 +457,11 @@ entry! { MPI_Rput PMPI_Rput(
         check::count("target_count", i64::from(target_count))?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::one_sided::operations::rput(
-                Buffer::new(origin_addr),
-                i64::from(origin_count),
-                origin_datatype,
-                target_rank,
-                target_disp,
-                i64::from(target_count),
-                target_datatype,
+            crate::calls::one_sided::operations::put(
+                Form::Nonblocking(Out::new(request)),
+                Part { buffer: Buffer::new(origin_addr), count: i64::from(origin_count), datatype: origin_datatype },
+                Target { rank: target_rank, disp: target_disp, count: i64::from(target_count), datatype: target_datatype },
                 win,
-                Out::new(request),
             )
         }
     })
@@ -558,16 +483,11 @@ entry! { MPI_Rput_c PMPI_Rput_c(
         check::count("target_count", target_count)?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::one_sided::operations::rput(
-                Buffer::new(origin_addr),
-                origin_count,
-                origin_datatype,
-                target_rank,
-                target_disp,
-                target_count,
-                target_datatype,
+            crate::calls::one_sided::operations::put(
+                Form::Nonblocking(Out::new(request)),
+                Part { buffer: Buffer::new(origin_addr), count: origin_count, datatype: origin_datatype },
+                Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype },
                 win,
-                Out::new(request),
             )
         }
     })

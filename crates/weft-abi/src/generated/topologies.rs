@@ -402,12 +402,8 @@ entry! { MPI_Ineighbor_allgather PMPI_Ineighbor_allgather(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgather(
                 Form::Nonblocking(Out::new(request)),
-                Buffer::new(sendbuf),
-                i64::from(sendcount),
-                sendtype,
-                Buffer::new(recvbuf),
-                i64::from(recvcount),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: i64::from(sendcount), datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: i64::from(recvcount), datatype: recvtype },
                 comm,
             )
         }
@@ -435,12 +431,8 @@ entry! { MPI_Ineighbor_allgather_c PMPI_Ineighbor_allgather_c(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgather(
                 Form::Nonblocking(Out::new(request)),
-                Buffer::new(sendbuf),
-                sendcount,
-                sendtype,
-                Buffer::new(recvbuf),
-                recvcount,
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: sendcount, datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: recvcount, datatype: recvtype },
                 comm,
             )
         }
@@ -466,13 +458,8 @@ entry! { MPI_Ineighbor_allgatherv PMPI_Ineighbor_allgatherv(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgatherv(
                 Form::Nonblocking(Out::new(request)),
-                Buffer::new(sendbuf),
-                i64::from(sendcount),
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: i64::from(sendcount), datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)), datatype: recvtype },
                 comm,
             )
         }
@@ -498,13 +485,8 @@ entry! { MPI_Ineighbor_allgatherv_c PMPI_Ineighbor_allgatherv_c(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgatherv(
                 Form::Nonblocking(Out::new(request)),
-                Buffer::new(sendbuf),
-                sendcount,
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: sendcount, datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())), datatype: recvtype },
                 comm,
             )
         }
@@ -532,12 +514,8 @@ entry! { MPI_Ineighbor_alltoall PMPI_Ineighbor_alltoall(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoall(
                 Form::Nonblocking(Out::new(request)),
-                Buffer::new(sendbuf),
-                i64::from(sendcount),
-                sendtype,
-                Buffer::new(recvbuf),
-                i64::from(recvcount),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: i64::from(sendcount), datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: i64::from(recvcount), datatype: recvtype },
                 comm,
             )
         }
@@ -565,12 +543,8 @@ entry! { MPI_Ineighbor_alltoall_c PMPI_Ineighbor_alltoall_c(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoall(
                 Form::Nonblocking(Out::new(request)),
-                Buffer::new(sendbuf),
-                sendcount,
-                sendtype,
-                Buffer::new(recvbuf),
-                recvcount,
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: sendcount, datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: recvcount, datatype: recvtype },
                 comm,
             )
         }
@@ -594,14 +568,8 @@ entry! { MPI_Ineighbor_alltoallv PMPI_Ineighbor_alltoallv(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallv(
                 Form::Nonblocking(Out::new(request)),
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)),
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)),
-                recvtype,
+                Parts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)), datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)), datatype: recvtype },
                 comm,
             )
         }
@@ -625,14 +593,8 @@ entry! { MPI_Ineighbor_alltoallv_c PMPI_Ineighbor_alltoallv_c(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallv(
                 Form::Nonblocking(Out::new(request)),
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())),
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())),
-                recvtype,
+                Parts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())), datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())), datatype: recvtype },
                 comm,
             )
         }
@@ -656,14 +618,8 @@ entry! { MPI_Ineighbor_alltoallw PMPI_Ineighbor_alltoallw(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallw(
                 Form::Nonblocking(Out::new(request)),
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
-                UnmeasuredArray::new(sdispls),
-                UnmeasuredArray::new(sendtypes),
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
-                UnmeasuredArray::new(rdispls),
-                UnmeasuredArray::new(recvtypes),
+                TypedParts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)), displacements: UnmeasuredArray::new(sdispls).into(), datatypes: UnmeasuredArray::new(sendtypes) },
+                TypedParts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)), displacements: UnmeasuredArray::new(rdispls).into(), datatypes: UnmeasuredArray::new(recvtypes) },
                 comm,
             )
         }
@@ -687,14 +643,8 @@ entry! { MPI_Ineighbor_alltoallw_c PMPI_Ineighbor_alltoallw_c(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallw(
                 Form::Nonblocking(Out::new(request)),
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
-                UnmeasuredArray::new(sdispls),
-                UnmeasuredArray::new(sendtypes),
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
-                UnmeasuredArray::new(rdispls),
-                UnmeasuredArray::new(recvtypes),
+                TypedParts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())), displacements: UnmeasuredArray::new(sdispls).into(), datatypes: UnmeasuredArray::new(sendtypes) },
+                TypedParts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())), displacements: UnmeasuredArray::new(rdispls).into(), datatypes: UnmeasuredArray::new(recvtypes) },
                 comm,
             )
         }
@@ -720,12 +670,8 @@ entry! { MPI_Neighbor_allgather PMPI_Neighbor_allgather(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgather(
                 Form::Blocking,
-                Buffer::new(sendbuf),
-                i64::from(sendcount),
-                sendtype,
-                Buffer::new(recvbuf),
-                i64::from(recvcount),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: i64::from(sendcount), datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: i64::from(recvcount), datatype: recvtype },
                 comm,
             )
         }
@@ -751,12 +697,8 @@ entry! { MPI_Neighbor_allgather_c PMPI_Neighbor_allgather_c(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgather(
                 Form::Blocking,
-                Buffer::new(sendbuf),
-                sendcount,
-                sendtype,
-                Buffer::new(recvbuf),
-                recvcount,
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: sendcount, datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: recvcount, datatype: recvtype },
                 comm,
             )
         }
@@ -786,12 +728,8 @@ entry! { MPI_Neighbor_allgather_init PMPI_Neighbor_allgather_init(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgather(
                 Form::Persistent(Out::new(request)),
-                Buffer::new(sendbuf),
-                i64::from(sendcount),
-                sendtype,
-                Buffer::new(recvbuf),
-                i64::from(recvcount),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: i64::from(sendcount), datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: i64::from(recvcount), datatype: recvtype },
                 comm,
             )
         }
@@ -821,12 +759,8 @@ entry! { MPI_Neighbor_allgather_init_c PMPI_Neighbor_allgather_init_c(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgather(
                 Form::Persistent(Out::new(request)),
-                Buffer::new(sendbuf),
-                sendcount,
-                sendtype,
-                Buffer::new(recvbuf),
-                recvcount,
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: sendcount, datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: recvcount, datatype: recvtype },
                 comm,
             )
         }
@@ -850,13 +784,8 @@ entry! { MPI_Neighbor_allgatherv PMPI_Neighbor_allgatherv(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgatherv(
                 Form::Blocking,
-                Buffer::new(sendbuf),
-                i64::from(sendcount),
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: i64::from(sendcount), datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)), datatype: recvtype },
                 comm,
             )
         }
@@ -880,13 +809,8 @@ entry! { MPI_Neighbor_allgatherv_c PMPI_Neighbor_allgatherv_c(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgatherv(
                 Form::Blocking,
-                Buffer::new(sendbuf),
-                sendcount,
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: sendcount, datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())), datatype: recvtype },
                 comm,
             )
         }
@@ -914,13 +838,8 @@ entry! { MPI_Neighbor_allgatherv_init PMPI_Neighbor_allgatherv_init(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgatherv(
                 Form::Persistent(Out::new(request)),
-                Buffer::new(sendbuf),
-                i64::from(sendcount),
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: i64::from(sendcount), datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(displs)), datatype: recvtype },
                 comm,
             )
         }
@@ -948,13 +867,8 @@ entry! { MPI_Neighbor_allgatherv_init_c PMPI_Neighbor_allgatherv_init_c(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_allgatherv(
                 Form::Persistent(Out::new(request)),
-                Buffer::new(sendbuf),
-                sendcount,
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: sendcount, datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(displs.cast())), datatype: recvtype },
                 comm,
             )
         }
@@ -980,12 +894,8 @@ entry! { MPI_Neighbor_alltoall PMPI_Neighbor_alltoall(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoall(
                 Form::Blocking,
-                Buffer::new(sendbuf),
-                i64::from(sendcount),
-                sendtype,
-                Buffer::new(recvbuf),
-                i64::from(recvcount),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: i64::from(sendcount), datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: i64::from(recvcount), datatype: recvtype },
                 comm,
             )
         }
@@ -1011,12 +921,8 @@ entry! { MPI_Neighbor_alltoall_c PMPI_Neighbor_alltoall_c(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoall(
                 Form::Blocking,
-                Buffer::new(sendbuf),
-                sendcount,
-                sendtype,
-                Buffer::new(recvbuf),
-                recvcount,
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: sendcount, datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: recvcount, datatype: recvtype },
                 comm,
             )
         }
@@ -1046,12 +952,8 @@ entry! { MPI_Neighbor_alltoall_init PMPI_Neighbor_alltoall_init(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoall(
                 Form::Persistent(Out::new(request)),
-                Buffer::new(sendbuf),
-                i64::from(sendcount),
-                sendtype,
-                Buffer::new(recvbuf),
-                i64::from(recvcount),
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: i64::from(sendcount), datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: i64::from(recvcount), datatype: recvtype },
                 comm,
             )
         }
@@ -1081,12 +983,8 @@ entry! { MPI_Neighbor_alltoall_init_c PMPI_Neighbor_alltoall_init_c(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoall(
                 Form::Persistent(Out::new(request)),
-                Buffer::new(sendbuf),
-                sendcount,
-                sendtype,
-                Buffer::new(recvbuf),
-                recvcount,
-                recvtype,
+                Part { buffer: Buffer::new(sendbuf), count: sendcount, datatype: sendtype },
+                Part { buffer: Buffer::new(recvbuf), count: recvcount, datatype: recvtype },
                 comm,
             )
         }
@@ -1108,14 +1006,8 @@ entry! { MPI_Neighbor_alltoallv PMPI_Neighbor_alltoallv(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallv(
                 Form::Blocking,
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)),
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)),
-                recvtype,
+                Parts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)), datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)), datatype: recvtype },
                 comm,
             )
         }
@@ -1137,14 +1029,8 @@ entry! { MPI_Neighbor_alltoallv_c PMPI_Neighbor_alltoallv_c(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallv(
                 Form::Blocking,
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())),
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())),
-                recvtype,
+                Parts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())), datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())), datatype: recvtype },
                 comm,
             )
         }
@@ -1170,14 +1056,8 @@ entry! { MPI_Neighbor_alltoallv_init PMPI_Neighbor_alltoallv_init(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallv(
                 Form::Persistent(Out::new(request)),
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)),
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)),
-                recvtype,
+                Parts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(sdispls)), datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)), displacements: UnmeasuredCounts::Narrow(UnmeasuredArray::new(rdispls)), datatype: recvtype },
                 comm,
             )
         }
@@ -1203,14 +1083,8 @@ entry! { MPI_Neighbor_alltoallv_init_c PMPI_Neighbor_alltoallv_init_c(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallv(
                 Form::Persistent(Out::new(request)),
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())),
-                sendtype,
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())),
-                recvtype,
+                Parts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(sdispls.cast())), datatype: sendtype },
+                Parts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())), displacements: UnmeasuredCounts::Wide(UnmeasuredArray::new(rdispls.cast())), datatype: recvtype },
                 comm,
             )
         }
@@ -1232,14 +1106,8 @@ entry! { MPI_Neighbor_alltoallw PMPI_Neighbor_alltoallw(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallw(
                 Form::Blocking,
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
-                UnmeasuredArray::new(sdispls),
-                UnmeasuredArray::new(sendtypes),
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
-                UnmeasuredArray::new(rdispls),
-                UnmeasuredArray::new(recvtypes),
+                TypedParts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)), displacements: UnmeasuredArray::new(sdispls).into(), datatypes: UnmeasuredArray::new(sendtypes) },
+                TypedParts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)), displacements: UnmeasuredArray::new(rdispls).into(), datatypes: UnmeasuredArray::new(recvtypes) },
                 comm,
             )
         }
@@ -1261,14 +1129,8 @@ entry! { MPI_Neighbor_alltoallw_c PMPI_Neighbor_alltoallw_c(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallw(
                 Form::Blocking,
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
-                UnmeasuredArray::new(sdispls),
-                UnmeasuredArray::new(sendtypes),
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
-                UnmeasuredArray::new(rdispls),
-                UnmeasuredArray::new(recvtypes),
+                TypedParts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())), displacements: UnmeasuredArray::new(sdispls).into(), datatypes: UnmeasuredArray::new(sendtypes) },
+                TypedParts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())), displacements: UnmeasuredArray::new(rdispls).into(), datatypes: UnmeasuredArray::new(recvtypes) },
                 comm,
             )
         }
@@ -1294,14 +1156,8 @@ entry! { MPI_Neighbor_alltoallw_init PMPI_Neighbor_alltoallw_init(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallw(
                 Form::Persistent(Out::new(request)),
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)),
-                UnmeasuredArray::new(sdispls),
-                UnmeasuredArray::new(sendtypes),
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)),
-                UnmeasuredArray::new(rdispls),
-                UnmeasuredArray::new(recvtypes),
+                TypedParts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(sendcounts)), displacements: UnmeasuredArray::new(sdispls).into(), datatypes: UnmeasuredArray::new(sendtypes) },
+                TypedParts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Narrow(UnmeasuredArray::new(recvcounts)), displacements: UnmeasuredArray::new(rdispls).into(), datatypes: UnmeasuredArray::new(recvtypes) },
                 comm,
             )
         }
@@ -1327,14 +1183,8 @@ entry! { MPI_Neighbor_alltoallw_init_c PMPI_Neighbor_alltoallw_init_c(
         unsafe {
             crate::calls::collectives::neighbors::neighbor_alltoallw(
                 Form::Persistent(Out::new(request)),
-                Buffer::new(sendbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())),
-                UnmeasuredArray::new(sdispls),
-                UnmeasuredArray::new(sendtypes),
-                Buffer::new(recvbuf),
-                UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())),
-                UnmeasuredArray::new(rdispls),
-                UnmeasuredArray::new(recvtypes),
+                TypedParts { buffer: Buffer::new(sendbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(sendcounts.cast())), displacements: UnmeasuredArray::new(sdispls).into(), datatypes: UnmeasuredArray::new(sendtypes) },
+                TypedParts { buffer: Buffer::new(recvbuf), counts: UnmeasuredCounts::Wide(UnmeasuredArray::new(recvcounts.cast())), displacements: UnmeasuredArray::new(rdispls).into(), datatypes: UnmeasuredArray::new(recvtypes) },
                 comm,
             )
         }

@@ -46,6 +46,33 @@ impl Entry<'_> {
         })
     }
 
+    /// The value that stands for the first of `parameters` as a group, and how many they are; `None`: they are none.
+    pub(super) fn group(&self, parameters: &[&Parameter]) -> Result<Option<(String, usize)>> {
+        let is = |at: usize, kind: &str| parameters.get(at).is_some_and(|found: &&Parameter| found.kind == kind);
+        let is_list = |at: usize| parameters.get(at).is_some_and(|found| !found.lengths.is_empty());
+        let fields: &[&str] = match () {
+            () if is(0, "BUFFER") && is(2, "DATATYPE") && !is_list(1) => &["Part", "buffer", "count", "datatype"],
+            () if is(0, "BUFFER") && is(3, "DATATYPE") && is_list(1) && is_list(3) => {
+                &["TypedParts", "buffer", "counts", "displacements", "datatypes"]
+            }
+            () if is(0, "BUFFER") && is(3, "DATATYPE") && is_list(1) => {
+                &["Parts", "buffer", "counts", "displacements", "datatype"]
+            }
+            () if is(0, "RANK_NNI") && is(1, "RMA_DISPLACEMENT_NNI") && is(3, "DATATYPE") => {
+                &["Target", "rank", "disp", "count", "datatype"]
+            }
+            () => return Ok(None),
+        };
+        let mut values = Vec::new();
+        for (field, parameter) in fields[1..].iter().zip(parameters) {
+            // Displacements that are MPI_Aint in both bindings.
+            let into = if *field == "displacements" && !parameter.is_poly() { ".into()" } else { "" };
+            let value = format!("{}{into}", self.argument(parameter)?);
+            values.push(if value == *field { value } else { format!("{field}: {value}") });
+        }
+        Ok(Some((format!("{} {{ {} }}", fields[0], values.join(", ")), fields.len() - 1)))
+    }
+
     /// A string, or the place of one value. `None`: a value, or a pointer that the implementation gets as it
     /// is.
     fn place(&self, parameter: &Parameter, name: &str) -> Option<String> {

@@ -3,15 +3,16 @@
 
 use crate::arguments::*;
 use crate::constants::*;
-use crate::types::*;
+use crate::types::MPI_Datatype;
 use std::sync::Arc;
 use weft_mpi::algorithms::{Blocks, Items, TypedBlocks};
 use weft_mpi::collective::SharedDatatype;
 use weft_mpi::error::{Error, Result};
 use weft_mpi::layout::Layout;
 use weft_mpi::memory::{self, Address, Footprint};
-use weft_mpi::object::Description;
+use weft_mpi::object::{Communicator, Description};
 use weft_mpi::process::Process;
+use weft_mpi::topology::NeighbourLists;
 
 /// A buffer that the call was given. Schedules never use one that is MPI_IN_PLACE or not significant here.
 pub(super) fn address(buffer: Buffer) -> Address {
@@ -30,14 +31,6 @@ pub(super) fn check_apart(one: Option<Footprint>, other: Option<Footprint>) -> R
 fn overlapping() -> Error {
     let message = "the buffers of the call overlap, which no collective allows: pass MPI_IN_PLACE where one of them is to be both";
     Error::new(MPI_ERR_BUFFER, message)
-}
-
-/// A buffer, its count and its datatype.
-#[derive(Clone, Copy)]
-pub(super) struct Part {
-    pub(super) buffer: Buffer,
-    pub(super) count: i64,
-    pub(super) datatype: MPI_Datatype,
 }
 
 impl Part {
@@ -74,16 +67,7 @@ pub(super) fn check(buffer: Buffer, count: u64, blocks: u32, layout: &Layout) ->
     Ok(())
 }
 
-/// A buffer, its counts and displacements by rank, and its datatype.
-#[derive(Clone, Copy)]
-pub(super) struct Parts<'call> {
-    pub(super) buffer: Buffer,
-    pub(super) counts: UnmeasuredCounts<'call>,
-    pub(super) displacements: UnmeasuredCounts<'call>,
-    pub(super) datatype: MPI_Datatype,
-}
-
-/// The same, with memory of ours.
+/// Blocks of one datatype, with memory of ours.
 pub(super) struct OwnedBlocks {
     counts: Vec<u64>,
     displacements: Vec<i64>,
@@ -102,15 +86,49 @@ impl OwnedBlocks {
     }
 }
 
-/// Counts of `size` processes.
-///
-/// # Safety
-/// The array has `size` elements, unless it is null.
-pub(super) unsafe fn counts_of(counts: UnmeasuredCounts, size: usize, name: &str) -> Result<Vec<u64>> {
+/// How many elements the standard gives to an array of a collective (MPI-5.0 §6.5, §8.6). It is made of the object that says so, and so
+/// nobody measures an array by another number.
+#[derive(Clone, Copy)]
+pub(super) struct Partners(usize);
+
+impl Partners {
+    /// Nobody: the side of an exchange that a process has no part in.
+    pub(super) const NONE: Self = Self(0);
+    /// The root alone, with whom a process of the other group exchanges what no array describes.
+    pub(super) const ROOT: Self = Self(1);
+
+    /// The processes of a communicator, of an intercommunicator those of the local group.
+    pub(super) fn of(comm: &Communicator) -> Self {
+        Self(comm.group.size() as usize)
+    }
+
+    /// The processes of the remote group of an intercommunicator.
+    pub(super) fn remote(comm: &Communicator) -> Self {
+        Self(comm.addressed.size() as usize)
+    }
+
+    /// The neighbours that something comes from.
+    pub(super) fn sources(neighbours: &NeighbourLists) -> Self {
+        Self(neighbours.sources.len())
+    }
+
+    /// The neighbours that something goes to.
+    pub(super) fn destinations(neighbours: &NeighbourLists) -> Self {
+        Self(neighbours.destinations.len())
+    }
+
+    pub(super) fn count(self) -> usize {
+        self.0
+    }
+}
+
+/// The counts for `partners`.
+pub(super) fn counts_of(counts: UnmeasuredCounts, partners: Partners, name: &str) -> Result<Vec<u64>> {
+    let Partners(size) = partners;
     if counts.is_null() && size > 0 {
         return Err(Error::new(MPI_ERR_ARG, format!("{name} is a null pointer; it must have {size} elements")));
     }
-    // SAFETY: the caller's promise; it is not null where it has elements.
+    // SAFETY: the array has an element for each partner; it is not null where it has any.
     let counts = unsafe { counts.measured(size) }.to_vec();
     counts
         .iter()
@@ -120,6 +138,15 @@ pub(super) unsafe fn counts_of(counts: UnmeasuredCounts, size: usize, name: &str
                 .map_err(|_| Error::new(MPI_ERR_COUNT, format!("{name}[{rank}] is {count}; it must not be negative")))
         })
         .collect()
+}
+
+/// The datatypes for `partners`; where there are any, the array is not null.
+pub(super) fn types_of<'call>(
+    types: UnmeasuredArray<'call, MPI_Datatype>,
+    partners: Partners,
+) -> InArray<'call, MPI_Datatype> {
+    // SAFETY: the array has an element for each partner.
+    unsafe { types.measured(partners.0) }
 }
 
 /// Block `rank` of a buffer, `displacement` bytes from its beginning, can be counted and can be there.
@@ -145,20 +172,21 @@ fn check_sum(bytes: impl Iterator<Item = u64>, name: &str) -> Result<()> {
 }
 
 impl Parts<'_> {
+    /// What the blocks of `partners` are.
     pub(super) fn describe(
         &self,
         process: &Process,
-        size: usize,
+        partners: Partners,
         name: &str,
     ) -> Result<(OwnedBlocks, Arc<Description>)> {
+        let Partners(size) = partners;
         let description = process.objects.committed(self.datatype.0)?.description.clone();
         let layout = &description.layout;
-        // SAFETY: the caller's promise.
-        let counts = unsafe { counts_of(self.counts, size, name)? };
+        let counts = counts_of(self.counts, partners, name)?;
         if self.displacements.is_null() && size > 0 {
             return Err(Error::new(MPI_ERR_ARG, format!("the displacements that go with {name} are a null pointer")));
         }
-        // SAFETY: the caller's promise; it is not null where it has elements.
+        // SAFETY: the array has an element for each partner; it is not null where it has any.
         let displacements = unsafe { self.displacements.measured(size) }.to_vec();
         let mut bytes = Vec::with_capacity(size);
         for (rank, (count, items)) in counts.iter().zip(displacements).enumerate() {
@@ -177,15 +205,7 @@ impl Parts<'_> {
     }
 }
 
-/// A buffer with counts, displacements in bytes and datatypes by rank.
-#[derive(Clone, Copy)]
-pub(super) struct TypedParts<'call> {
-    pub(super) buffer: Buffer,
-    pub(super) counts: UnmeasuredCounts<'call>,
-    pub(super) displacements: UnmeasuredCounts<'call>,
-    pub(super) datatypes: UnmeasuredArray<'call, MPI_Datatype>,
-}
-
+/// Blocks of several datatypes, with memory of ours.
 #[derive(Default)]
 pub(super) struct OwnedTypedBlocks {
     counts: Vec<u64>,
@@ -195,15 +215,15 @@ pub(super) struct OwnedTypedBlocks {
 }
 
 impl TypedParts<'_> {
-    pub(super) fn describe(&self, process: &Process, size: usize, name: &str) -> Result<OwnedTypedBlocks> {
+    /// What the blocks of `partners` are.
+    pub(super) fn describe(&self, process: &Process, partners: Partners, name: &str) -> Result<OwnedTypedBlocks> {
+        let Partners(size) = partners;
         if size > 0 && (self.displacements.is_null() || self.datatypes.as_ptr().is_null()) {
             return Err(Error::new(MPI_ERR_ARG, format!("an array that goes with {name} is a null pointer")));
         }
-        // SAFETY: the caller's promise; none is null where it has elements.
-        let (counts, displacements, types) = unsafe {
-            let displacements = self.displacements.measured(size).to_vec();
-            (counts_of(self.counts, size, name)?, displacements, self.datatypes.measured(size))
-        };
+        // SAFETY: the array has an element for each partner; it is not null where it has any.
+        let displacements = unsafe { self.displacements.measured(size) }.to_vec();
+        let (counts, types) = (counts_of(self.counts, partners, name)?, types_of(self.datatypes, partners));
         let types = types
             .iter()
             .map(|datatype| Ok(process.objects.committed(datatype.0)?.description.clone() as SharedDatatype))

@@ -26,49 +26,32 @@ fn of_part(process: &Process, part: &Part) -> Result<Items> {
     items(process, part.datatype, part.count.max(0) as u64)
 }
 
-/// # Safety
-/// The counts have `size` elements.
-unsafe fn of_parts(process: &Process, parts: &Parts, size: usize) -> Result<Data> {
-    // SAFETY: the caller's promise.
-    unsafe { of_counts(process, parts, size).map(Data::Each) }
+fn of_parts(process: &Process, parts: &Parts, partners: Partners) -> Result<Data> {
+    of_counts(process, parts, partners).map(Data::Each)
 }
 
-/// # Safety
-/// As for [`of_parts`].
-unsafe fn of_counts(process: &Process, parts: &Parts, size: usize) -> Result<Vec<Items>> {
-    // SAFETY: the caller's promise.
-    let counts = unsafe { counts_of(parts.counts, size, "counts")? };
+fn of_counts(process: &Process, parts: &Parts, partners: Partners) -> Result<Vec<Items>> {
+    let counts = counts_of(parts.counts, partners, "counts")?;
     counts.into_iter().map(|count| items(process, parts.datatype, count)).collect()
 }
 
-/// # Safety
-/// Both arrays have `size` elements.
-unsafe fn of_typed(
+fn of_typed(
     process: &Process,
     counts: UnmeasuredCounts,
     types: UnmeasuredArray<MPI_Datatype>,
-    size: usize,
+    partners: Partners,
 ) -> Result<Vec<Items>> {
-    // SAFETY: the caller's promise.
-    let counts = unsafe { counts_of(counts, size, "counts")? };
-    // SAFETY: as above.
-    let types = unsafe { types.measured(size) };
+    let (counts, types) = (counts_of(counts, partners, "counts")?, types_of(types, partners));
     counts.into_iter().zip(types.iter()).map(|(count, datatype)| items(process, datatype, count)).collect()
 }
 
-/// The items of one side of an exchange with so many processes, for each of them.
-///
-/// # Safety
-/// Arrays have an element for each process.
-unsafe fn of_side(process: &Process, side: &Side, blocks: usize) -> Result<Vec<Items>> {
-    // SAFETY: the caller's promise.
-    unsafe {
-        match side {
-            Side::Nothing => Ok(Vec::new()),
-            Side::Same(part) | Side::Consecutive(part) => Ok(vec![of_part(process, part)?; blocks]),
-            Side::Listed(parts) => of_counts(process, parts, blocks),
-            Side::Typed(parts) => of_typed(process, parts.counts, parts.datatypes, blocks),
-        }
+/// The items of one side of an exchange, for each of its partners.
+fn of_side(process: &Process, side: &Side, partners: Partners) -> Result<Vec<Items>> {
+    match side {
+        Side::Nothing => Ok(Vec::new()),
+        Side::Same(part) | Side::Consecutive(part) => Ok(vec![of_part(process, part)?; partners.count()]),
+        Side::Listed(parts) => of_counts(process, parts, partners),
+        Side::Typed(parts) => of_typed(process, parts.counts, parts.datatypes, partners),
     }
 }
 
@@ -78,14 +61,11 @@ pub(super) fn barrier(process: &Process, comm: &Communicator) -> Result<Call> {
 }
 
 /// An exchange with neighbours.
-///
-/// # Safety
-/// Arrays have an element for each neighbour.
-pub(super) unsafe fn neighbours(process: &Process, comm: &Communicator, send: &Side, receive: &Side) -> Result<Call> {
-    let NeighbourLists { sources, destinations, .. } = comm.neighbour_lists()?;
-    // SAFETY: the caller's promise.
-    let (sent, expected) =
-        unsafe { (of_side(process, send, destinations.len())?, of_side(process, receive, sources.len())?) };
+pub(super) fn neighbours(process: &Process, comm: &Communicator, send: &Side, receive: &Side) -> Result<Call> {
+    let neighbours = comm.neighbour_lists()?;
+    let sent = of_side(process, send, Partners::destinations(&neighbours))?;
+    let expected = of_side(process, receive, Partners::sources(&neighbours))?;
+    let NeighbourLists { sources, destinations, .. } = neighbours;
     Ok(Call { sends: Data::among(destinations, sent), expects: Data::among(sources, expected), ..Call::default() })
 }
 
@@ -104,10 +84,7 @@ fn others(comm: &Communicator) -> Range<u32> {
 }
 
 /// An operation between groups with a root (MPI-5.0 §6.2.3): `own` is what this process exchanges with the root, or the root with each.
-///
-/// # Safety
-/// Arrays have an element for each process of the other group.
-pub(super) unsafe fn rooted_between(
+pub(super) fn rooted_between(
     process: &Process,
     comm: &Communicator,
     role: Role,
@@ -119,14 +96,12 @@ pub(super) unsafe fn rooted_between(
     let (root, data) = match role {
         Role::Absent => (None, Data::Nothing),
         Role::Root => {
-            // SAFETY: the caller's promise.
-            let items = unsafe { of_side(process, own, others.len())? };
+            let items = of_side(process, own, Partners::remote(comm))?;
             (Some(comm.everybody().1), Data::among(others.map(Some), items))
         }
         Role::Member(root) => {
             let root = others.start + root;
-            // SAFETY: as above: it has no arrays.
-            let items = unsafe { of_side(process, own, 1)? };
+            let items = of_side(process, own, Partners::ROOT)?;
             (Some(root), Data::among([Some(root)], items))
         }
     };
@@ -136,18 +111,10 @@ pub(super) unsafe fn rooted_between(
 }
 
 /// An exchange of each with all of the other group.
-///
-/// # Safety
-/// Arrays have an element for each process of the other group.
-pub(super) unsafe fn exchange_between(
-    process: &Process,
-    comm: &Communicator,
-    send: &Side,
-    receive: &Side,
-) -> Result<Call> {
+pub(super) fn exchange_between(process: &Process, comm: &Communicator, send: &Side, receive: &Side) -> Result<Call> {
     let others = others(comm);
-    // SAFETY: the caller's promise.
-    let (sent, expected) = unsafe { (of_side(process, send, others.len())?, of_side(process, receive, others.len())?) };
+    let partners = Partners::remote(comm);
+    let (sent, expected) = (of_side(process, send, partners)?, of_side(process, receive, partners)?);
     let (sends, expects) = (Data::among(others.clone().map(Some), sent), Data::among(others.map(Some), expected));
     Ok(Call { sends, expects, ..barrier(process, comm)? })
 }
@@ -205,17 +172,14 @@ pub(super) fn gather(
     rooted(process, comm, &own, || Ok(Data::Alike(of_part(process, &each)?)), root, to_root)
 }
 
-/// # Safety
-/// At the root the counts have an element for each process.
-pub(super) unsafe fn gatherv(
+pub(super) fn gatherv(
     process: &Process,
     comm: &Communicator,
     (own, each): (Part, Parts),
     root: c_int,
     to_root: bool,
 ) -> Result<Call> {
-    // SAFETY: the caller's promise.
-    let each = || unsafe { of_parts(process, &each, comm.group.size() as usize) };
+    let each = || of_parts(process, &each, Partners::of(comm));
     rooted(process, comm, &own, each, root, to_root)
 }
 
@@ -225,12 +189,8 @@ pub(super) fn every(process: &Process, _: &Communicator, send: Part, receive: Pa
     Ok(Call { sends, expects, ..Call::default() })
 }
 
-/// # Safety
-/// The counts have an element for each process.
-pub(super) unsafe fn allgatherv(process: &Process, comm: &Communicator, send: Part, receive: Parts) -> Result<Call> {
-    let size = comm.group.size() as usize;
-    // SAFETY: the caller's promise.
-    let expects = unsafe { of_parts(process, &receive, size)? };
+pub(super) fn allgatherv(process: &Process, comm: &Communicator, send: Part, receive: Parts) -> Result<Call> {
+    let expects = of_parts(process, &receive, Partners::of(comm))?;
     let sends = match &expects {
         Data::Each(all) if is_in_place(send.buffer.addr()) => Data::Alike(all[comm.rank as usize].clone()),
         _ => Data::Alike(of_part(process, &send)?),
@@ -238,31 +198,17 @@ pub(super) unsafe fn allgatherv(process: &Process, comm: &Communicator, send: Pa
     Ok(Call { sends, expects, ..Call::default() })
 }
 
-/// # Safety
-/// The counts have an element for each process.
-pub(super) unsafe fn alltoallv(process: &Process, comm: &Communicator, send: Parts, receive: Parts) -> Result<Call> {
-    let size = comm.group.size() as usize;
-    // SAFETY: the caller's promise.
-    unsafe {
-        let sent = if is_in_place(send.buffer.addr()) { receive } else { send };
-        let (sends, expects) = (of_parts(process, &sent, size)?, of_parts(process, &receive, size)?);
-        Ok(Call { sends, expects, ..Call::default() })
-    }
+pub(super) fn alltoallv(process: &Process, comm: &Communicator, send: Parts, receive: Parts) -> Result<Call> {
+    let partners = Partners::of(comm);
+    let sent = if is_in_place(send.buffer.addr()) { receive } else { send };
+    let (sends, expects) = (of_parts(process, &sent, partners)?, of_parts(process, &receive, partners)?);
+    Ok(Call { sends, expects, ..Call::default() })
 }
 
-/// # Safety
-/// Counts and datatypes have an element for each process; those of the send buffer are not significant where it is in place.
-pub(super) unsafe fn alltoallw(
-    process: &Process,
-    comm: &Communicator,
-    send: Option<(UnmeasuredCounts, UnmeasuredArray<MPI_Datatype>)>,
-    receive: (UnmeasuredCounts, UnmeasuredArray<MPI_Datatype>),
-) -> Result<Call> {
-    let size = comm.group.size() as usize;
-    // SAFETY: the caller's promise.
-    let each = |(counts, types)| unsafe { of_typed(process, counts, types, size).map(Data::Each) };
+pub(super) fn alltoallw(process: &Process, comm: &Communicator, send: TypedParts, receive: TypedParts) -> Result<Call> {
+    let each = |parts: TypedParts| of_typed(process, parts.counts, parts.datatypes, Partners::of(comm)).map(Data::Each);
     let expects = each(receive)?;
-    let sends = send.map_or_else(|| Ok(expects.clone()), each)?;
+    let sends = if is_in_place(send.buffer.addr()) { expects.clone() } else { each(send)? };
     Ok(Call { sends, expects, ..Call::default() })
 }
 

@@ -1,7 +1,6 @@
 //! Collectives on intercommunicators (MPI-5.0 §6.2.3). A barrier is one of all processes of both groups, and needs nothing of its own.
 
-use super::buffers::Part;
-use super::buffers::check_apart;
+use super::buffers::{Partners, check_apart};
 use super::plan::{describe_bcast, operands, operation, reduction, refuse_in_place, root_rank};
 use super::sides::{Role, Side, plan_exchange};
 use super::{called, run_bound};
@@ -55,7 +54,7 @@ fn run_planned(
     arguments: Arguments,
     called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
 ) -> Result<()> {
-    // SAFETY: the caller's promise. `weft_mpi` uses it under the process lock, and until the collective is complete.
+    // SAFETY: as in `running`.
     let bound = Arc::new(unsafe { Bound::new(schedule, arguments) });
     let scope = |process: &mut Process| match role {
         Some(role) => scope(process, comm, role),
@@ -82,20 +81,14 @@ pub(super) fn bcast(form: Form, process: Guard, comm: MPI_Comm, part: Part, root
     let (items, arguments) = describe_bcast(&process, part)?;
     let (rank, size) = seat(&process, comm, role)?;
     let schedule = process.plans_apart(size).bcast(&algorithms::Bcast { rank, size, root: 0, items });
-    // SAFETY: there are no arrays.
-    unsafe {
-        run_planned(form, process, comm, Some(role), schedule, arguments, |process, comm| {
-            called::rooted_between(process, comm, role, &Side::Same(part), false)
-        })
-    }
+    run_planned(form, process, comm, Some(role), schedule, arguments, |process, comm| {
+        called::rooted_between(process, comm, role, &Side::Same(part), false)
+    })
 }
 
 /// MPI_Gather, MPI_Gatherv, MPI_Scatter, MPI_Scatterv: the root has a block with each process of the other group, `of_root`, and each of these one with
 /// the root, `of_member`.
-///
-/// # Safety
-/// At the root, arrays have an element for each process of the remote group.
-pub(super) unsafe fn rooted(
+pub(super) fn rooted(
     form: Form,
     process: Guard,
     comm: MPI_Comm,
@@ -109,67 +102,46 @@ pub(super) unsafe fn rooted(
         Role::Root => of_root,
         Role::Member(_) => of_member,
     };
-    let others = match role {
-        Role::Root => process.objects.communicator(comm.0)?.addressed.size(),
-        _ => 1,
+    let partners = match role {
+        Role::Root => Partners::remote(process.objects.communicator(comm.0)?),
+        _ => Partners::ROOT,
     };
     let receives = to_root == (role == Role::Root);
-    let (send, receive) = if receives { (Side::Nothing, own) } else { (own, Side::Nothing) };
+    let (nothing, own_side) = ((Side::Nothing, Partners::NONE), (own, partners));
+    let (send, receive) = if receives { (nothing, own_side) } else { (own_side, nothing) };
     let (sources, destinations): (Vec<_>, Vec<_>) = {
         let first = u32::from(role == Role::Root);
-        let all: Vec<Option<u32>> = (first..first + others).map(Some).collect();
+        let all: Vec<Option<u32>> = (first..first + partners.count() as u32).map(Some).collect();
         if receives { (all, Vec::new()) } else { (Vec::new(), all) }
     };
     let (rank, _) = seat(&process, comm, role)?;
-    // SAFETY: the caller's promise.
-    let (schedule, arguments) = unsafe {
-        plan_exchange(&process, (send, destinations.len()), (receive, sources.len()), |send, receive| {
-            algorithms::neighbour_exchange(&algorithms::NeighbourExchange {
-                rank,
-                sources: &sources,
-                destinations: &destinations,
-                is_grid: false,
-                send,
-                receive,
-            })
-        })?
-    };
-    // SAFETY: the caller's promise.
-    unsafe {
-        run_planned(form, process, comm, Some(role), schedule, arguments, |process, comm| {
-            called::rooted_between(process, comm, role, &own, to_root)
+    let (schedule, arguments) = plan_exchange(&process, send, receive, |send, receive| {
+        algorithms::neighbour_exchange(&algorithms::NeighbourExchange {
+            rank,
+            sources: &sources,
+            destinations: &destinations,
+            is_grid: false,
+            send,
+            receive,
         })
-    }
+    })?;
+    run_planned(form, process, comm, Some(role), schedule, arguments, |process, comm| {
+        called::rooted_between(process, comm, role, &own, to_root)
+    })
 }
 
 /// MPI_Allgather, MPI_Alltoall and their forms with counts and datatypes.
-///
-/// # Safety
-/// Arrays have an element for each process of the remote group.
-pub(super) unsafe fn exchange(form: Form, process: Guard, comm: MPI_Comm, send: Side, receive: Side) -> Result<()> {
+pub(super) fn exchange(form: Form, process: Guard, comm: MPI_Comm, send: Side, receive: Side) -> Result<()> {
     let object = process.objects.communicator(comm.0)?;
     let (remote, inter) = object.remote()?;
     let (rank, size, remote_size, is_first) = (object.rank, object.group.size(), remote.size(), inter.is_first);
-    let others = remote_size as usize;
-    // SAFETY: the caller's promise.
-    let (schedule, arguments) = unsafe {
-        plan_exchange(&process, (send, others), (receive, others), |send, receive| {
-            algorithms::exchange_between(&algorithms::ExchangeBetween {
-                rank,
-                size,
-                remote_size,
-                is_first,
-                send,
-                receive,
-            })
-        })?
-    };
-    // SAFETY: the caller's promise.
-    unsafe {
-        run_planned(form, process, comm, None, schedule, arguments, |process, comm| {
-            called::exchange_between(process, comm, &send, &receive)
-        })
-    }
+    let partners = Partners::remote(object);
+    let (schedule, arguments) = plan_exchange(&process, (send, partners), (receive, partners), |send, receive| {
+        algorithms::exchange_between(&algorithms::ExchangeBetween { rank, size, remote_size, is_first, send, receive })
+    })?;
+    run_planned(form, process, comm, None, schedule, arguments, |process, comm| {
+        called::exchange_between(process, comm, &send, &receive)
+    })
 }
 
 /// MPI_Reduce.

@@ -1,6 +1,6 @@
 //! Reduction operations (MPI-5.0 §6.9.5 to §6.9.7), and the reduction that needs no other process.
 
-use super::buffers::{Part, check_apart};
+use super::buffers::check_apart;
 use super::plan::*;
 use crate::arguments::*;
 use crate::check;

@@ -167,7 +167,7 @@ pub(super) fn plan_reduce_scatter_block(
     Ok((process.plans(comm).reduce_scatter_block(&shape), reduction(send, recvbuf, description, operation)))
 }
 
-pub(super) unsafe fn plan_reduce_scatter(
+pub(super) fn plan_reduce_scatter(
     process: &Process,
     comm: &Communicator,
     send: Part,
@@ -175,8 +175,7 @@ pub(super) unsafe fn plan_reduce_scatter(
     recvcounts: UnmeasuredCounts,
     op: MPI_Op,
 ) -> Result<Plan> {
-    // SAFETY: the caller's promise.
-    let counts = unsafe { counts_of(recvcounts, comm.group.size() as usize, "recvcounts")? };
+    let counts = counts_of(recvcounts, Partners::of(comm), "recvcounts")?;
     let sum = counts.iter().try_fold(0_i64, |sum, count| sum.checked_add_unsigned(*count)).unwrap_or(i64::MAX);
     let in_place = is_in_place(send.buffer.addr());
     let own = if in_place { sum } else { counts[comm.rank as usize] as i64 };
@@ -290,7 +289,7 @@ pub(super) fn plan_scatter(
     ))
 }
 
-pub(super) unsafe fn plan_gatherv(
+pub(super) fn plan_gatherv(
     process: &Process,
     comm: &Communicator,
     send: Part,
@@ -305,7 +304,7 @@ pub(super) unsafe fn plan_gatherv(
     }
     let sent = significant(process, send, 1, !in_place)?;
     let size = comm.group.size();
-    let blocks = if at_root { Some(receive.describe(process, size as usize, "recvcounts")?) } else { None };
+    let blocks = if at_root { Some(receive.describe(process, Partners::of(comm), "recvcounts")?) } else { None };
     if let Some((blocks, description)) = &blocks {
         for rank in 0..size as usize {
             check_apart(sent.footprint, Some(blocks.footprint(receive.buffer, rank, &description.layout)))?;
@@ -324,7 +323,7 @@ pub(super) unsafe fn plan_gatherv(
     Ok((schedule, buffers(send.address(), address(receive.buffer), sent.description, receive_type)))
 }
 
-pub(super) unsafe fn plan_scatterv(
+pub(super) fn plan_scatterv(
     process: &Process,
     comm: &Communicator,
     send: Parts,
@@ -339,7 +338,7 @@ pub(super) unsafe fn plan_scatterv(
     }
     let received = significant(process, receive, 1, !in_place)?;
     let size = comm.group.size();
-    let blocks = if at_root { Some(send.describe(process, size as usize, "sendcounts")?) } else { None };
+    let blocks = if at_root { Some(send.describe(process, Partners::of(comm), "sendcounts")?) } else { None };
     if let Some((blocks, description)) = &blocks {
         for rank in 0..size as usize {
             check_apart(received.footprint, Some(blocks.footprint(send.buffer, rank, &description.layout)))?;
@@ -384,17 +383,12 @@ pub(super) fn plan_every(
     ))
 }
 
-pub(super) unsafe fn plan_allgatherv(
-    process: &Process,
-    comm: &Communicator,
-    send: Part,
-    receive: Parts,
-) -> Result<Plan> {
+pub(super) fn plan_allgatherv(process: &Process, comm: &Communicator, send: Part, receive: Parts) -> Result<Plan> {
     refuse_in_place(receive.buffer, "recvbuf")?;
     let in_place = is_in_place(send.buffer.addr());
     let sent = significant(process, send, 1, !in_place)?;
     let size = comm.group.size();
-    let (blocks, receive_type) = receive.describe(process, size as usize, "recvcounts")?;
+    let (blocks, receive_type) = receive.describe(process, Partners::of(comm), "recvcounts")?;
     for rank in 0..size as usize {
         check_apart(sent.footprint, Some(blocks.footprint(receive.buffer, rank, &receive_type.layout)))?;
     }
@@ -403,17 +397,12 @@ pub(super) unsafe fn plan_allgatherv(
     Ok((process.plans(comm).allgatherv(&shape), buffers(send.address(), receive, sent.description, Some(receive_type))))
 }
 
-pub(super) unsafe fn plan_alltoallv(
-    process: &Process,
-    comm: &Communicator,
-    send: Parts,
-    receive: Parts,
-) -> Result<Plan> {
+pub(super) fn plan_alltoallv(process: &Process, comm: &Communicator, send: Parts, receive: Parts) -> Result<Plan> {
     refuse_in_place(receive.buffer, "recvbuf")?;
     let in_place = is_in_place(send.buffer.addr());
     let size = comm.group.size();
-    let outgoing = if in_place { None } else { Some(send.describe(process, size as usize, "sendcounts")?) };
-    let (blocks, receive_type) = receive.describe(process, size as usize, "recvcounts")?;
+    let outgoing = if in_place { None } else { Some(send.describe(process, Partners::of(comm), "sendcounts")?) };
+    let (blocks, receive_type) = receive.describe(process, Partners::of(comm), "recvcounts")?;
     if let Some((sent, description)) = &outgoing {
         for rank in 0..size as usize {
             let one = sent.footprint(send.buffer, rank, &description.layout);
@@ -433,7 +422,7 @@ pub(super) unsafe fn plan_alltoallv(
     Ok((schedule, buffers(send, receive, send_type, Some(receive_type))))
 }
 
-pub(super) unsafe fn plan_alltoallw(
+pub(super) fn plan_alltoallw(
     process: &Process,
     comm: &Communicator,
     send: TypedParts,
@@ -443,9 +432,12 @@ pub(super) unsafe fn plan_alltoallw(
     let in_place = is_in_place(send.buffer.addr());
     let size = comm.group.size();
     let (outgoing, incoming) = {
-        let outgoing =
-            if in_place { OwnedTypedBlocks::default() } else { send.describe(process, size as usize, "sendcounts")? };
-        (outgoing, receive.describe(process, size as usize, "recvcounts")?)
+        let outgoing = if in_place {
+            OwnedTypedBlocks::default()
+        } else {
+            send.describe(process, Partners::of(comm), "sendcounts")?
+        };
+        (outgoing, receive.describe(process, Partners::of(comm), "recvcounts")?)
     };
     for rank in 0..size as usize {
         check_apart(outgoing.footprint(send.buffer, rank), incoming.footprint(receive.buffer, rank))?;

@@ -1,7 +1,6 @@
 //! What the form of a collective asks with its plan: blocking, nonblocking or persistent (MPI-5.0 §6, §6.12, §6.13), and where calls
 //! are compared.
 
-use super::buffers::Part;
 use super::plan::Plan;
 use crate::arguments::*;
 use crate::types::*;

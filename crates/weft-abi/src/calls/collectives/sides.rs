@@ -1,6 +1,6 @@
 //! One side of an exchange with several processes, as the different operations give it: what is sent to them, or what is received from them.
 
-use super::buffers::{OwnedBlocks, OwnedTypedBlocks, Part, Parts, TypedParts, address, check_apart};
+use super::buffers::{OwnedBlocks, OwnedTypedBlocks, Partners, address, check_apart};
 use super::plan::{Plan, refuse_in_place};
 use crate::arguments::*;
 use std::mem::take;
@@ -61,8 +61,8 @@ impl Side<'_> {
         }
     }
 
-    /// For so many processes; `names` are those of the buffer and of the counts.
-    fn describe(&self, process: &Process, blocks: usize, names: [&str; 2]) -> Result<DescribedSide> {
+    /// For `partners`; `names` are those of the buffer and of the counts.
+    fn describe(&self, process: &Process, partners: Partners, names: [&str; 2]) -> Result<DescribedSide> {
         let [buffer_name, counts_name] = names;
         let buffer = self.buffer();
         refuse_in_place(buffer, buffer_name)?;
@@ -78,14 +78,14 @@ impl Side<'_> {
                 (Described::Same(items, footprint), datatype)
             }
             Self::Consecutive(part) => {
-                let (items, footprint, datatype) = part_of(part, blocks as u32)?;
+                let (items, footprint, datatype) = part_of(part, partners.count() as u32)?;
                 (Described::Consecutive(items, footprint), datatype)
             }
             Self::Listed(parts) => {
-                let (blocks, datatype) = parts.describe(process, blocks, counts_name)?;
+                let (blocks, datatype) = parts.describe(process, partners, counts_name)?;
                 (Described::Listed(blocks), Some(datatype))
             }
-            Self::Typed(parts) => (Described::Typed(parts.describe(process, blocks, counts_name)?), None),
+            Self::Typed(parts) => (Described::Typed(parts.describe(process, partners, counts_name)?), None),
         };
         Ok(DescribedSide { buffer, blocks, datatype })
     }
@@ -119,21 +119,18 @@ impl DescribedSide {
     }
 }
 
-/// The plan of an exchange of these sides with so many processes each.
-///
-/// # Safety
-/// Arrays of each side have an element for each of its processes.
-pub(super) unsafe fn plan_exchange(
+/// The plan of an exchange of these sides with the partners of each.
+pub(super) fn plan_exchange(
     process: &Process,
-    (send, destinations): (Side, usize),
-    (receive, sources): (Side, usize),
+    (send, destinations): (Side, Partners),
+    (receive, sources): (Side, Partners),
     algorithm: impl FnOnce(plan::Parts<'_>, plan::Parts<'_>) -> Schedule,
 ) -> Result<Plan> {
     let (mut sent, mut received) = {
         let received = receive.describe(process, sources, ["recvbuf", "recvcounts"])?;
         (send.describe(process, destinations, ["sendbuf", "sendcounts"])?, received)
     };
-    for index in 0..sources.min(destinations) {
+    for index in 0..sources.count().min(destinations.count()) {
         check_apart(sent.footprint(index), received.footprint(index))?;
     }
     let schedule = algorithm(sent.view(), received.view());

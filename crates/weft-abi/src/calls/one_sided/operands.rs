@@ -3,7 +3,6 @@
 use crate::arguments::*;
 use crate::constants::*;
 use crate::types::*;
-use std::ffi::c_int;
 use weft_mpi::engine::Engine;
 use weft_mpi::error::{Error, Result};
 use weft_mpi::layout::Element;
@@ -12,23 +11,12 @@ use weft_mpi::one_sided::{self, Access, Spot};
 use weft_mpi::process::Process;
 use weft_mpi::reduce::{self, Op};
 
-/// Memory of the program, as the operations name it.
-#[derive(Clone, Copy)]
-pub(super) struct Operand {
-    pub(super) address: Buffer,
-    pub(super) count: i64,
-    pub(super) datatype: MPI_Datatype,
-}
-
-impl Operand {
-    pub(super) fn new(address: Buffer, count: i64, datatype: MPI_Datatype) -> Self {
-        Self { address, count, datatype }
-    }
-
-    pub(super) fn describe(&self, process: &Process, access: memory::Access) -> Result<UserData> {
+impl Part {
+    /// What the engine gets of it.
+    pub(super) fn operand(&self, process: &Process, access: memory::Access) -> Result<UserData> {
         let found = process.objects.committed(self.datatype.0)?;
         // SAFETY: `Buffer::new` was promised what count and datatype say, until the operation is complete.
-        unsafe { UserData::new_for(access, self.address.as_ptr(), self.count as u64, &found.description.layout) }
+        unsafe { UserData::new_for(access, self.buffer.as_ptr(), self.count as u64, &found.description.layout) }
     }
 
     /// The one element that it consists of; `None` where there is no data.
@@ -45,20 +33,11 @@ impl Operand {
     }
 }
 
-/// Where at the target.
-#[derive(Clone, Copy)]
-pub(super) struct Target {
-    pub(super) rank: c_int,
-    pub(super) disp: MPI_Aint,
-    pub(super) count: i64,
-    pub(super) datatype: MPI_Datatype,
-}
-
 impl Target {
     /// Where it is, if this thread may access it without the lock of the process, and `origin` is described
     /// alike.
     #[inline]
-    pub(super) fn spot(&self, win: MPI_Win, origin: &Operand) -> Option<Spot> {
+    pub(super) fn spot(&self, win: MPI_Win, origin: &Part) -> Option<Spot> {
         let alike = origin.datatype == self.datatype && origin.count == self.count;
         if alike { one_sided::spot(win.0, self.rank, self.disp, self.count, self.datatype.0) } else { None }
     }
@@ -66,21 +45,21 @@ impl Target {
     /// Combines the target's elements with those of `origin` without the lock of the process. `false`: that
     /// cannot be done. The elements as they were before go to `result`, if there is one.
     #[inline]
-    pub(super) fn update(&self, win: MPI_Win, origin: Operand, result: Option<Operand>, op: MPI_Op) -> bool {
+    pub(super) fn update(&self, win: MPI_Win, origin: Part, result: Option<Part>, op: MPI_Op) -> bool {
         let Some(op) = weft_mpi::predefined::operation(op.0) else { return false };
-        let own = Operand::new(Buffer::NULL, self.count, self.datatype);
+        let own = Part { buffer: Buffer::NULL, count: self.count, datatype: self.datatype };
         let is_unusual =
-            |result: &Operand| result.address.is_null() || result.count != own.count || result.datatype != own.datatype;
+            |result: &Part| result.buffer.is_null() || result.count != own.count || result.datatype != own.datatype;
         if result.as_ref().map_or(op == Op::NoOp, is_unusual) {
             return false;
         }
-        let into = result.map_or(std::ptr::null_mut(), |result| result.address.as_ptr());
+        let into = result.map_or(std::ptr::null_mut(), |result| result.buffer.as_ptr());
         // What is not used is not looked at (MPI-5.0 §12.3.4).
         let spot = self.spot(win, if op == Op::NoOp { &own } else { &origin });
         // SAFETY: `Buffer::new` was promised what count and datatype say, until the operation is complete.
         // `spot` has compared origin and target.
         spot.filter(|spot| reduce::supports(op, spot.element)).is_some_and(|spot| unsafe {
-            spot.memory.update(spot.offset, (op, spot.element), spot.bytes, origin.address.as_ptr(), into)
+            spot.memory.update(spot.offset, (op, spot.element), spot.bytes, origin.buffer.as_ptr(), into)
         })
     }
 }

@@ -1,7 +1,7 @@
 //! One-sided operations (MPI-5.0 §12.3): put, get and the accumulates. Those on memory that is mapped here
 //! are done without the lock of the process.
 
-use super::operands::{Found, Operand, Target};
+use super::operands::Found;
 use crate::arguments::*;
 use crate::constants::*;
 use crate::types::*;
@@ -54,12 +54,14 @@ enum Direction {
 
 /// MPI_Put and MPI_Get: a copy at once where the memory is mapped here.
 #[inline(always)]
-fn transfer(direction: Direction, origin: Operand, target: Target, win: MPI_Win) -> Result<()> {
-    let address: *mut u8 = origin.address.as_ptr();
+fn transfer(direction: Direction, form: Form, origin: Part, target: Target, win: MPI_Win) -> Result<()> {
+    let address: *mut u8 = origin.buffer.as_ptr();
+    let request = form.request();
     // SAFETY: `Buffer::new` was promised what count and datatype say, until the operation is complete. `spot`
     // has compared origin and target.
     unsafe {
-        if let Some(Spot { memory, offset, bytes, .. }) = target.spot(win, &origin)
+        if request.is_none()
+            && let Some(Spot { memory, offset, bytes, .. }) = target.spot(win, &origin)
             && match direction {
                 Direction::Put => memory.put(offset, address, bytes),
                 Direction::Get => memory.get(offset, address, bytes),
@@ -67,14 +69,14 @@ fn transfer(direction: Direction, origin: Operand, target: Target, win: MPI_Win)
         {
             return Ok(());
         }
-        start(direction, origin, target, win, None)
     }
+    start(direction, origin, target, win, request)
 }
 
 /// MPI_Put and MPI_Get by the engine, MPI_Rput and MPI_Rget if there is a `request`.
 fn start(
     direction: Direction,
-    origin: Operand,
+    origin: Part,
     target: Target,
     win: MPI_Win,
     request: Option<Out<MPI_Request>>,
@@ -84,7 +86,7 @@ fn start(
         Direction::Put => memory::Access::Send,
         Direction::Get => memory::Access::Receive,
     };
-    let data = origin.describe(&process, access)?;
+    let data = origin.operand(&process, access)?;
     let wanted = request.is_some();
     let made = match target.find(&mut process, win, Some(data.len()), wanted)? {
         Some(Found { index, access, engine, is_mapped }) => {
@@ -112,18 +114,28 @@ fn operation(process: &Process, op: MPI_Op, element: Element) -> Result<Op> {
     }
 }
 
-/// MPI_Accumulate, MPI_Get_accumulate with a `result`, and their forms with requests.
+/// MPI_Accumulate, MPI_Get_accumulate with a `result`: at once where the memory is mapped here.
+#[inline(always)]
+fn update(form: Form, origin: Part, result: Option<Part>, target: Target, op: MPI_Op, win: MPI_Win) -> Result<()> {
+    let request = form.request();
+    if request.is_none() && target.update(win, origin, result, op) {
+        return Ok(());
+    }
+    start_accumulate(lock(), origin, result, target, op, win, request)
+}
+
+/// The same by the engine, and their forms with requests.
 fn start_accumulate(
     mut process: Guard,
-    origin: Operand,
-    result: Option<Operand>,
+    origin: Part,
+    result: Option<Part>,
     target: Target,
     op: MPI_Op,
     win: MPI_Win,
     request: Option<Out<MPI_Request>>,
 ) -> Result<()> {
     let wanted = request.is_some();
-    let whole = Operand { address: Buffer::NULL, count: target.count, datatype: target.datatype };
+    let whole = Part { buffer: Buffer::NULL, count: target.count, datatype: target.datatype };
     let element = whole.element(&process, "target_datatype")?;
     let chosen = match element {
         Some(element) => operation(&process, op, element)?,
@@ -143,12 +155,12 @@ fn start_accumulate(
             let message = "origin_datatype and target_datatype must consist of the same predefined datatype";
             return Err(Error::new(MPI_ERR_TYPE, message));
         }
-        let data = origin.describe(&process, memory::Access::Send)?;
+        let data = origin.operand(&process, memory::Access::Send)?;
         let bytes = data.len();
         (data, Some(bytes))
     };
     let result = match result {
-        Some(result) => Some(result.describe(&process, memory::Access::Receive)?),
+        Some(result) => Some(result.operand(&process, memory::Access::Receive)?),
         None => None,
     };
     let bytes = bytes.or(result.as_ref().map(UserData::len));
@@ -169,154 +181,39 @@ fn start_accumulate(
     hand_out(&mut process, made, win, request)
 }
 
-/// MPI_Put (MPI-5.0 §12.3.1).
-pub(crate) fn put(
-    origin_addr: Buffer,
-    origin_count: i64,
-    origin_datatype: MPI_Datatype,
-    target_rank: c_int,
-    target_disp: MPI_Aint,
-    target_count: i64,
-    target_datatype: MPI_Datatype,
-    win: MPI_Win,
-) -> Result<()> {
-    let origin = Operand::new(origin_addr, origin_count, origin_datatype);
-    let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
-    transfer(Direction::Put, origin, target, win)
+/// MPI_Put, MPI_Rput (MPI-5.0 §12.3.1, §12.3.5).
+#[inline(always)]
+pub(crate) fn put(form: Form, origin: Part, target: Target, win: MPI_Win) -> Result<()> {
+    transfer(Direction::Put, form, origin, target, win)
 }
 
-/// MPI_Rput (MPI-5.0 §12.3.5).
-pub(crate) fn rput(
-    origin_addr: Buffer,
-    origin_count: i64,
-    origin_datatype: MPI_Datatype,
-    target_rank: c_int,
-    target_disp: MPI_Aint,
-    target_count: i64,
-    target_datatype: MPI_Datatype,
-    win: MPI_Win,
-    request: Out<MPI_Request>,
-) -> Result<()> {
-    let origin = Operand::new(origin_addr, origin_count, origin_datatype);
-    let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
-    start(Direction::Put, origin, target, win, Some(request))
+/// MPI_Get, MPI_Rget (MPI-5.0 §12.3.2, §12.3.5).
+#[inline(always)]
+pub(crate) fn get(form: Form, origin: Part, target: Target, win: MPI_Win) -> Result<()> {
+    transfer(Direction::Get, form, origin, target, win)
 }
 
-/// MPI_Get (MPI-5.0 §12.3.2).
-pub(crate) fn get(
-    origin_addr: Buffer,
-    origin_count: i64,
-    origin_datatype: MPI_Datatype,
-    target_rank: c_int,
-    target_disp: MPI_Aint,
-    target_count: i64,
-    target_datatype: MPI_Datatype,
-    win: MPI_Win,
-) -> Result<()> {
-    let origin = Operand::new(origin_addr, origin_count, origin_datatype);
-    let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
-    transfer(Direction::Get, origin, target, win)
+/// MPI_Accumulate, MPI_Raccumulate (MPI-5.0 §12.3.4, §12.3.5).
+#[inline(always)]
+pub(crate) fn accumulate(form: Form, origin: Part, target: Target, op: MPI_Op, win: MPI_Win) -> Result<()> {
+    update(form, origin, None, target, op, win)
 }
 
-/// MPI_Rget (MPI-5.0 §12.3.5).
-pub(crate) fn rget(
-    origin_addr: Buffer,
-    origin_count: i64,
-    origin_datatype: MPI_Datatype,
-    target_rank: c_int,
-    target_disp: MPI_Aint,
-    target_count: i64,
-    target_datatype: MPI_Datatype,
-    win: MPI_Win,
-    request: Out<MPI_Request>,
-) -> Result<()> {
-    let origin = Operand::new(origin_addr, origin_count, origin_datatype);
-    let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
-    start(Direction::Get, origin, target, win, Some(request))
-}
-
-/// MPI_Accumulate (MPI-5.0 §12.3.4).
-pub(crate) fn accumulate(
-    origin_addr: Buffer,
-    origin_count: i64,
-    origin_datatype: MPI_Datatype,
-    target_rank: c_int,
-    target_disp: MPI_Aint,
-    target_count: i64,
-    target_datatype: MPI_Datatype,
-    op: MPI_Op,
-    win: MPI_Win,
-) -> Result<()> {
-    let origin = Operand::new(origin_addr, origin_count, origin_datatype);
-    let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
-    if target.update(win, origin, None, op) {
-        return Ok(());
-    }
-    start_accumulate(lock(), origin, None, target, op, win, None)
-}
-
-/// MPI_Raccumulate (MPI-5.0 §12.3.5).
-pub(crate) fn raccumulate(
-    origin_addr: Buffer,
-    origin_count: i64,
-    origin_datatype: MPI_Datatype,
-    target_rank: c_int,
-    target_disp: MPI_Aint,
-    target_count: i64,
-    target_datatype: MPI_Datatype,
-    op: MPI_Op,
-    win: MPI_Win,
-    request: Out<MPI_Request>,
-) -> Result<()> {
-    let origin = Operand::new(origin_addr, origin_count, origin_datatype);
-    let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
-    start_accumulate(lock(), origin, None, target, op, win, Some(request))
-}
-
-/// MPI_Get_accumulate (MPI-5.0 §12.3.4).
+/// MPI_Get_accumulate, MPI_Rget_accumulate (MPI-5.0 §12.3.4, §12.3.5).
+#[inline(always)]
 pub(crate) fn get_accumulate(
-    origin_addr: Buffer,
-    origin_count: i64,
-    origin_datatype: MPI_Datatype,
-    result_addr: Buffer,
-    result_count: i64,
-    result_datatype: MPI_Datatype,
-    target_rank: c_int,
-    target_disp: MPI_Aint,
-    target_count: i64,
-    target_datatype: MPI_Datatype,
+    form: Form,
+    origin: Part,
+    result: Part,
+    target: Target,
     op: MPI_Op,
     win: MPI_Win,
 ) -> Result<()> {
-    let origin = Operand::new(origin_addr, origin_count, origin_datatype);
-    let result = Operand::new(result_addr, result_count, result_datatype);
-    let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
-    if target.update(win, origin, Some(result), op) {
-        return Ok(());
-    }
-    start_accumulate(lock(), origin, Some(result), target, op, win, None)
+    update(form, origin, Some(result), target, op, win)
 }
 
-/// MPI_Rget_accumulate (MPI-5.0 §12.3.5).
-pub(crate) fn rget_accumulate(
-    origin_addr: Buffer,
-    origin_count: i64,
-    origin_datatype: MPI_Datatype,
-    result_addr: Buffer,
-    result_count: i64,
-    result_datatype: MPI_Datatype,
-    target_rank: c_int,
-    target_disp: MPI_Aint,
-    target_count: i64,
-    target_datatype: MPI_Datatype,
-    op: MPI_Op,
-    win: MPI_Win,
-    request: Out<MPI_Request>,
-) -> Result<()> {
-    let origin = Operand::new(origin_addr, origin_count, origin_datatype);
-    let result = Operand::new(result_addr, result_count, result_datatype);
-    let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
-    start_accumulate(lock(), origin, Some(result), target, op, win, Some(request))
+fn one(buffer: Buffer, datatype: MPI_Datatype) -> Part {
+    Part { buffer, count: 1, datatype }
 }
 
 /// The element of a predefined datatype, which the next two operations are for.
@@ -337,8 +234,8 @@ pub(crate) fn fetch_and_op(
     win: MPI_Win,
 ) -> Result<()> {
     let target = Target { rank: target_rank, disp: target_disp, count: 1, datatype };
-    let origin = Operand::new(origin_addr, 1, datatype);
-    let result = Operand::new(result_addr, 1, datatype);
+    let origin = one(origin_addr, datatype);
+    let result = one(result_addr, datatype);
     if target.update(win, origin, Some(result), op) {
         return Ok(());
     }
@@ -363,7 +260,7 @@ pub(crate) fn compare_and_swap(
     win: MPI_Win,
 ) -> Result<()> {
     let target = Target { rank: target_rank, disp: target_disp, count: 1, datatype };
-    if let Some(Spot { memory, offset, element, .. }) = target.spot(win, &Operand::new(origin_addr, 1, datatype))
+    if let Some(Spot { memory, offset, element, .. }) = target.spot(win, &one(origin_addr, datatype))
         && has_equality(element)
         // SAFETY: `Buffer::new` was promised what count and datatype say, until the operation is complete.
         && unsafe {
@@ -379,9 +276,9 @@ pub(crate) fn compare_and_swap(
         return Err(Error::new(MPI_ERR_TYPE, message));
     }
     let (value, compare, result) = (
-        Operand::new(origin_addr, 1, datatype).describe(&process, memory::Access::Send)?,
-        Operand::new(compare_addr, 1, datatype).describe(&process, memory::Access::Send)?,
-        Operand::new(result_addr, 1, datatype).describe(&process, memory::Access::Receive)?,
+        one(origin_addr, datatype).operand(&process, memory::Access::Send)?,
+        one(compare_addr, datatype).operand(&process, memory::Access::Send)?,
+        one(result_addr, datatype).operand(&process, memory::Access::Receive)?,
     );
     let found = target.find(&mut process, win, None, false)?;
     let Some(Found { index, access, engine, is_mapped }) = found else { return Ok(()) };
