@@ -60,12 +60,12 @@ pub(crate) fn get_hw_resource_info(hw_info: Out<MPI_Info>) -> Result<()> {
 }
 
 /// MPI_Init (MPI-5.0 §11.2.1).
-pub(crate) unsafe fn init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) -> Result<()> {
+pub(crate) fn init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) -> Result<()> {
     initialize(MPI_THREAD_SINGLE)
 }
 
 /// MPI_Init_thread (MPI-5.0 §11.2.1): every level is provided.
-pub(crate) unsafe fn init_thread(
+pub(crate) fn init_thread(
     _argc: *mut c_int,
     _argv: *mut *mut *mut c_char,
     required: c_int,

@@ -73,7 +73,7 @@ pub(crate) unsafe fn abi_get_fortran_booleans(
 }
 
 /// MPI_Abi_set_fortran_booleans (MPI-5.0 §20.4.1): what is known cannot be set.
-pub(crate) unsafe fn abi_set_fortran_booleans(
+pub(crate) fn abi_set_fortran_booleans(
     logical_size: c_int,
     _logical_true: *mut c_void,
     _logical_false: *mut c_void,

@@ -33,7 +33,7 @@ fn described_graph(
 }
 
 /// MPI_Graph_create (MPI-5.0 §8.5.3): a graph without nodes is no communicator at all.
-pub(crate) unsafe fn graph_create(
+pub(crate) fn graph_create(
     comm_old: MPI_Comm,
     nnodes: c_int,
     index: InArray<c_int>,
@@ -57,7 +57,7 @@ pub(crate) unsafe fn graph_create(
 }
 
 /// MPI_Graph_map (MPI-5.0 §8.5.8): the rank that MPI_Graph_create with `reorder` gives. Local.
-pub(crate) unsafe fn graph_map(
+pub(crate) fn graph_map(
     comm: MPI_Comm,
     nnodes: c_int,
     index: InArray<c_int>,
@@ -186,7 +186,7 @@ fn check_array(name: &str, array: *const c_int, count: usize) -> Result<()> {
 }
 
 /// MPI_Dist_graph_create (MPI-5.0 §8.5.4): any process may give any edges. No info key is known.
-pub(crate) unsafe fn dist_graph_create(
+pub(crate) fn dist_graph_create(
     comm_old: MPI_Comm,
     _n: c_int,
     sources: InArray<c_int>,
@@ -238,7 +238,7 @@ fn create_distributed(creation: Creation, comm_old: MPI_Comm, made: Distributed,
 }
 
 /// MPI_Dist_graph_create_adjacent (MPI-5.0 §8.5.4): each process gives its own neighbours. No info key is known.
-pub(crate) unsafe fn dist_graph_create_adjacent(
+pub(crate) fn dist_graph_create_adjacent(
     comm_old: MPI_Comm,
     _indegree: c_int,
     sources: InArray<c_int>,

@@ -86,7 +86,7 @@ pub(crate) fn t_cvar_get_index(name: InString, cvar_index: Out<c_int>) -> Result
 }
 
 /// MPI_T_cvar_handle_alloc (MPI-5.0 §15.3.6).
-pub(crate) unsafe fn t_cvar_handle_alloc(
+pub(crate) fn t_cvar_handle_alloc(
     cvar_index: c_int,
     _obj_handle: *mut c_void,
     handle: Out<MPI_T_cvar_handle>,
@@ -205,7 +205,7 @@ pub(crate) fn t_pvar_session_free(pe_session: InOut<MPI_T_pvar_session>) -> Resu
 }
 
 /// MPI_T_pvar_handle_alloc (MPI-5.0 §15.3.7).
-pub(crate) unsafe fn t_pvar_handle_alloc(
+pub(crate) fn t_pvar_handle_alloc(
     pe_session: MPI_T_pvar_session,
     pvar_index: c_int,
     _obj_handle: *mut c_void,

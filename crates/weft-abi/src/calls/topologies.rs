@@ -141,7 +141,7 @@ pub(crate) fn cart_get(
 }
 
 /// MPI_Cart_rank (MPI-5.0 §8.5.5): coordinates of periodic dimensions may be any numbers.
-pub(crate) unsafe fn cart_rank(comm: MPI_Comm, coords: UnmeasuredArray<c_int>, rank: Out<c_int>) -> Result<()> {
+pub(crate) fn cart_rank(comm: MPI_Comm, coords: UnmeasuredArray<c_int>, rank: Out<c_int>) -> Result<()> {
     let found = with(|process| {
         let grid = process.objects.communicator(comm.0)?.grid()?;
         let count = grid.dimensions().len();
@@ -197,11 +197,7 @@ pub(crate) fn cart_shift(
 }
 
 /// MPI_Cart_sub (MPI-5.0 §8.5.7).
-pub(crate) unsafe fn cart_sub(
-    comm: MPI_Comm,
-    remain_dims: UnmeasuredArray<c_int>,
-    newcomm: Out<MPI_Comm>,
-) -> Result<()> {
+pub(crate) fn cart_sub(comm: MPI_Comm, remain_dims: UnmeasuredArray<c_int>, newcomm: Out<MPI_Comm>) -> Result<()> {
     newcomm.set(MPI_Comm::NULL);
     compared(comm)?;
     let (scope, described) = with(|process| {
