@@ -58,7 +58,9 @@ const FLOW_QUEUE_BYTES: usize = 4 << 20;
 const FULL_RING_RETRY_NS: u64 = 50_000;
 
 pub use immediate::Received;
-pub use multicast::{Groups, Multicasts, NewGroup, Reviewed, Standing as GroupStanding, TESTS_MAX, Ways};
+pub use multicast::{
+    Groups, Multicasts, NewGroup, Path as GroupPath, Paths as GroupPaths, Reviewed, Standing as GroupStanding,
+};
 pub use report::Traffic;
 pub use sleep::{Rests, Sleep, SleepOn};
 pub use slots::NodeCollectives;

@@ -3,7 +3,8 @@
 use weft_core::collective::choice::{self, Choices, Operation};
 pub use weft_core::multicast::{Counters, Scheme, model, simulation};
 use weft_core::time::Duration;
-use weft_engine::engine::Ways;
+use weft_engine::engine::GroupPaths;
+use weft_engine::transport::AddressKind;
 
 /// The hint of a communicator that says by which scheme its broadcasts are multicast, as `WEFT_BCAST` says it for all.
 pub const HINT: &str = "weft_bcast";
@@ -159,8 +160,8 @@ pub struct Knowledge {
     is_sealed: bool,
     /// Trying has failed once, or what worked does no longer: it is not tried again.
     pub(crate) fails: bool,
-    /// The same of each way by which packets go to groups.
-    pub(crate) failed: Ways<bool>,
+    /// The same of each path by which packets go to groups.
+    pub(crate) failed: GroupPaths<bool>,
     /// What is known of the network.
     pub(crate) carried: Carried,
     /// A number that no group has had to which this process belongs.
@@ -178,7 +179,7 @@ impl Knowledge {
             peer_timeout,
             is_sealed,
             fails: false,
-            failed: Ways { udp: false, raw: false },
+            failed: [false; AddressKind::ALL.len()],
             carried: Carried::Unknown,
             next_generation: 0,
         }

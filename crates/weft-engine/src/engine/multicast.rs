@@ -21,25 +21,20 @@ use weft_core::time::{Duration, Instant};
 use weft_core::wire::{Key, Secret};
 
 use super::link::Link;
-use crate::carriers::{Carriers, Coalescing, Hop};
+use crate::carriers::{CarrierId, Carriers, Coalescing, Hop};
 use crate::group::{Group as Processes, PeerId};
 use crate::memory::UserData;
 use crate::messages::{CREDIT_BYTES, CREDIT_PER_MESSAGE, Stream};
 use crate::request::{Request, Send, State};
-use crate::transport::{Carrier, MulticastAttributes, Platform};
+use crate::transport::{AddressKind, Carrier, MulticastAttributes, Platform};
 use singly::Singly;
 use written::Written;
 
 /// Most packets of one train.
 const TRAIN_PACKETS_MAX: usize = 64;
-/// Attempts to find out whether tests arrive.
-pub const TESTS_MAX: u32 = 16;
-/// Of the numbers of tests, those that go by UDP: the others go as frames.
-const TESTS_BY_UDP: u32 = 0x5555_5555;
-/// Where packets leave in each way.
-const ROLES: Ways<Role> = Ways { udp: Role::BulkData, raw: Role::SmallMessages };
-/// Packets that leave as frames, a system call for each, where UDP takes them with one: the receivers need none for frames.
-const FRAMES_MAX: usize = 4;
+/// Packets that leave by the carrier for small messages, a system call for each, where one for bulk data takes them with one: the
+/// receivers need none for them.
+const SHORT_TRAIN_PACKETS: usize = 4;
 /// Packets that one pass sends for one group.
 const PACKETS_PER_PASS: usize = 256;
 
@@ -56,8 +51,8 @@ pub struct NewGroup {
     pub processes: Arc<Processes>,
     /// The member that each rank belongs to: its host.
     pub members: Vec<u32>,
-    /// By what packets are to go to the group.
-    pub ways: Ways<bool>,
+    /// By which paths packets are to go to the group.
+    pub paths: Paths<bool>,
     /// Bytes of the longest packet, and packets of the window: the same at all processes.
     pub packet_size: usize,
     /// Packets that may wait for acknowledgements, at most [`WINDOW_MAX`].
@@ -68,20 +63,19 @@ pub struct NewGroup {
     pub peer_timeout: Duration,
 }
 
-/// Something for each of the ways by which packets go to a group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ways<T> {
-    /// Trains go by UDP.
-    pub udp: T,
-    /// Few packets go as frames of the interface, whose arrival costs no system call; without UDP, all do.
-    pub raw: T,
-}
+/// Something for each of the paths by which packets may go to a group. A path is named by the kind of its addresses, so that all
+/// processes mean the same by it, whatever carriers each of them has. On each the best carrier with multicast is used: for trains one
+/// for bulk data; for few packets one for small messages, whose arrival costs no system call. Where there is only one, it takes all.
+pub type Paths<T> = [T; AddressKind::ALL.len()];
 
-impl<T> Ways<T> {
-    /// The same of each.
-    pub fn map<R>(self, mut change: impl FnMut(T) -> R) -> Ways<R> {
-        Ways { udp: change(self.udp), raw: change(self.raw) }
-    }
+/// What a process can do on one path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    carrier: CarrierId,
+    /// Bytes of the longest packet.
+    pub packet_size: usize,
+    /// What it is best for.
+    pub role: Role,
 }
 
 /// How a group stands.
@@ -127,9 +121,9 @@ struct Group {
     /// This process's member, and its rank.
     own: u32,
     rank: u32,
-    ways: Ways<Option<Hop>>,
-    /// Frames do not leave before all have the packets below this one, which went by UDP: they would overtake them.
-    by_udp_until: u64,
+    paths: Paths<Option<(Role, Hop)>>,
+    /// Nothing leaves by the carrier for small messages before all have the packets below this one, which went by the other: it would overtake them.
+    in_bulk_until: u64,
     settings: Settings,
     /// Makes and verifies packets that are of no stream.
     key: Key,
@@ -143,8 +137,8 @@ struct Group {
     queue: VecDeque<Queued>,
     /// Requests that end when all have acknowledged packets up to this.
     unacknowledged: VecDeque<(usize, u64)>,
-    /// Tests that have arrived, as bits.
-    tests: u32,
+    /// By which paths a test has arrived.
+    tests: Paths<bool>,
     /// Small messages that share packets.
     coalescing: Coalescing,
     /// The network loses most of what this process multicasts: it sends to each by itself, from when all have what was multicast on.
@@ -197,6 +191,11 @@ impl Group {
     fn receivers(&self) -> impl Iterator<Item = PeerId> + '_ {
         let others = (0..).zip(&self.receiving).filter(|(member, _)| *member != self.own);
         others.map(|(_, rank)| self.processes.members[*rank as usize])
+    }
+
+    /// Where packets for which a role is best leave; none where no path has that role.
+    fn hop(&self, role: Role) -> Option<Hop> {
+        self.paths.iter().flatten().find(|(of, _)| *of == role).map(|(_, hop)| *hop)
     }
 
     fn stream(&self, root: u32) -> StreamId {
@@ -261,11 +260,10 @@ impl Groups {
         reviewed
     }
 
-    /// In which ways a test has arrived.
-    pub fn tests_heard(&self, context: u32) -> Ways<bool> {
-        let of_context = self.groups.iter().filter(|group| group.context == context);
-        let heard = of_context.fold(0, |all, group| all | group.tests);
-        Ways { udp: heard & TESTS_BY_UDP != 0, raw: heard & !TESTS_BY_UDP != 0 }
+    /// By which paths a test has arrived.
+    pub fn tests_heard(&self, context: u32) -> Paths<bool> {
+        let of_context = || self.groups.iter().filter(|group| group.context == context);
+        std::array::from_fn(|path| of_context().any(|group| group.tests[path]))
     }
 
     /// How each group stands.
@@ -376,7 +374,7 @@ impl Groups {
         }
         if wire::is_test(bytes) {
             let Ok(Packet { number, .. }) = Packet::open(&group.key, 0, bytes) else { return Heard::Nothing };
-            group.tests |= 1 << (number % 32);
+            group.tests[number as usize % AddressKind::ALL.len()] = true;
             return Heard::Test;
         }
         let known = group.receivers.iter().position(|(known, ..)| *known == stream.root);
@@ -408,44 +406,46 @@ impl<'a, P: Platform> Multicasts<'a, P> {
 }
 
 impl<P: Platform> Multicasts<'_, P> {
-    /// What the best carrier of each role says of multicast, if it has it still.
-    fn multicast_attributes(&mut self) -> Ways<Option<MulticastAttributes>> {
+    /// What this process can multicast on each path.
+    pub fn multicast_paths(&mut self) -> Paths<Option<Path>> {
         let carriers = self.link.carriers();
-        ROLES.map(|role| {
-            let id = carriers.of_role(role)?;
-            carriers.multicast(id)?;
-            carriers.attributes(id).multicast
-        })
-    }
-
-    /// The bytes of the longest packet that this process can multicast in each way; 0: it has no carrier that
-    /// could.
-    pub fn multicast_packet_sizes(&mut self) -> Ways<usize> {
-        self.multicast_attributes().map(|attributes| attributes.map_or(0, |attributes| attributes.packet_size))
+        let mut paths: Paths<Option<Path>> = Paths::default();
+        for carrier in carriers.ids() {
+            let Some(kind) = carriers.multicast(carrier).map(|groups| groups.address(0, 0).kind()) else { continue };
+            let attributes = carriers.attributes(carrier);
+            let Some(MulticastAttributes { packet_size, .. }) = attributes.multicast else { continue };
+            paths[kind as usize].get_or_insert(Path { carrier, packet_size, role: attributes.role() });
+        }
+        paths
     }
 
     /// Packets of a stream that may be under way without one being lost because this process does not look, at most [`WINDOW_MAX`].
     pub fn multicast_window(&mut self) -> u32 {
-        let Ways { udp, raw } = self.multicast_attributes();
-        let least = [udp, raw].into_iter().flatten().filter_map(|attributes| attributes.receives).min();
+        let paths = self.multicast_paths();
+        let carriers = self.link.carriers();
+        let attributes = |path: &Path| carriers.attributes(path.carrier).multicast;
+        let least = paths.iter().flatten().filter_map(attributes).filter_map(|attributes| attributes.receives).min();
         least.map_or(WINDOW_MAX, |least| (least.min(WINDOW_MAX as usize) as u32).max(1))
     }
 
     /// Whether acknowledgements to this process can be written, and those to others.
     pub fn multicast_writes(&mut self) -> bool {
         let carriers = self.link.carriers();
-        let Some(id) = carriers.of_role(ROLES.udp).filter(|id| carriers.multicast(*id).is_some()) else { return false };
+        let Some(id) = carriers.of_role(Role::BulkData).filter(|id| carriers.multicast(*id).is_some()) else {
+            return false;
+        };
         carriers.attributes(id).remote_memory.is_some_and(|placement| placement.writes)
     }
 
-    /// Joins a group: what its members multicast arrives from now on. In which of the ways that are asked for: where the machine refuses, or there is no
-    /// carrier with multicast, not.
+    /// Joins a group: what its members multicast arrives from now on. By which of the paths that are asked for: where the machine refuses, or
+    /// there is no carrier with multicast, not.
     ///
     /// # Errors
     /// The process is not one of them, the members are not numbered as they come, or they are of several
     /// jobs.
-    pub fn join_group(&mut self, new: NewGroup) -> io::Result<Ways<bool>> {
-        let NewGroup { context, generation, processes, members, ways, packet_size, window, scheme, peer_timeout } = new;
+    pub fn join_group(&mut self, new: NewGroup) -> io::Result<Paths<bool>> {
+        let NewGroup { context, generation, processes, members, paths, packet_size, window, scheme, peer_timeout } =
+            new;
         let rank = processes.rank.filter(|rank| (*rank as usize) < members.len());
         let Some(rank) = rank else { return Err(io::ErrorKind::InvalidInput.into()) };
         if processes.members.iter().any(|member| !self.link.is_of_own_job(*member)) {
@@ -465,15 +465,15 @@ impl<P: Platform> Multicasts<'_, P> {
         let key = StreamId { context, first, generation, root: u32::MAX }.key(secret);
         let [job, name] = names(secret, context, first, generation);
         let receives = receiving[members[rank as usize] as usize] == rank;
+        let known = self.multicast_paths();
         let carriers = self.link.carriers();
-        let mut join = |role: Role, is_asked: bool| {
-            let carrier = carriers.of_role(role).filter(|_| is_asked)?;
+        let paths: Paths<_> = std::array::from_fn(|path| {
+            let Path { carrier, role, .. } = known[path].filter(|_| paths[path])?;
             let groups = carriers.multicast(carrier)?;
             let to = groups.address(job, name);
             groups.join(&to, receives).ok()?;
-            Some(Hop { carrier, to })
-        };
-        let ways = Ways { udp: join(ROLES.udp, ways.udp), raw: join(ROLES.raw, ways.raw) };
+            Some((role, Hop { carrier, to }))
+        });
         let window = window.clamp(1, WINDOW_MAX);
         let settings = Settings { members: receiving.len() as u32, packet_size, window, scheme, peer_timeout };
         self.groups.groups.push(Group {
@@ -485,8 +485,8 @@ impl<P: Platform> Multicasts<'_, P> {
             processes,
             members,
             receiving,
-            ways,
-            by_udp_until: 0,
+            paths,
+            in_bulk_until: 0,
             settings,
             key,
             sender: None,
@@ -495,29 +495,27 @@ impl<P: Platform> Multicasts<'_, P> {
             receivers: Vec::new(),
             queue: VecDeque::new(),
             unacknowledged: VecDeque::new(),
-            tests: 0,
+            tests: Paths::default(),
             coalescing: Coalescing::default(),
             goes_straight: false,
             straight: Vec::new(),
             reviewed: 0,
         });
-        Ok(ways.map(|hop| hop.is_some()))
+        Ok(paths.map(|path| path.is_some()))
     }
 
-    /// The other ways of the groups of a context are not used: they do not reach all.
-    pub fn settle_group(&mut self, context: u32, ways: Ways<bool>) {
+    /// The other paths of the groups of a context are not used: they do not reach all.
+    pub fn settle_group(&mut self, context: u32, paths: Paths<bool>) {
         let Self { groups, link } = self;
         let carriers = link.carriers();
         for group in groups.groups.iter_mut().filter(|group| group.context == context) {
-            let mut leave = |hop: &mut Option<Hop>| {
-                if let Some(Hop { carrier, to }) = hop.take()
+            for (path, _) in group.paths.iter_mut().zip(paths).filter(|(_, stays)| !stays) {
+                if let Some((_, Hop { carrier, to })) = path.take()
                     && let Some(groups) = carriers.multicast(carrier)
                 {
                     groups.leave(&to);
                 }
-            };
-            let Ways { udp, raw } = &mut group.ways;
-            [(udp, ways.udp), (raw, ways.raw)].into_iter().filter(|(_, stays)| !stays).for_each(|(hop, _)| leave(hop));
+            }
         }
     }
 
@@ -536,7 +534,7 @@ impl<P: Platform> Multicasts<'_, P> {
                 let peer = group.processes.members[*root as usize];
                 link.end_stream(peer, *stream);
             }
-            for Hop { carrier, to } in group.ways.udp.iter().chain(&group.ways.raw) {
+            for (_, Hop { carrier, to }) in group.paths.iter().flatten() {
                 if let Some(groups) = link.carriers().multicast(*carrier) {
                     groups.leave(to);
                 }
@@ -545,16 +543,14 @@ impl<P: Platform> Multicasts<'_, P> {
         });
     }
 
-    /// Multicasts packets of full length that say nothing, to find out whether they arrive: one in each way that is asked for. `attempt`: below [`TESTS_MAX`].
-    pub fn test_group(&mut self, context: u32, attempt: u32, ways: Ways<bool>) {
+    /// Multicasts packets of full length that say nothing, to find out whether they arrive: one by each path that is asked for.
+    pub fn test_group(&mut self, context: u32, attempt: u32, paths: Paths<bool>) {
         let Self { groups, link } = self;
         let Some(group) = groups.groups.iter_mut().find(|group| group.context == context) else { return };
         let stream = group.stream(group.rank);
-        for (way, hop) in
-            [group.ways.udp.filter(|_| ways.udp), group.ways.raw.filter(|_| ways.raw)].into_iter().enumerate()
-        {
-            let Some(Hop { carrier, to }) = hop else { continue };
-            let number = u64::from(attempt) * 2 + way as u64;
+        for (path, hop) in group.paths.iter().enumerate().filter(|(path, _)| paths[*path]) {
+            let Some((_, Hop { carrier, to })) = *hop else { continue };
+            let number = u64::from(attempt) * AddressKind::ALL.len() as u64 + path as u64;
             let packet = Packet { from: group.own, request: false, number, body: Body::Test };
             packet.emit(&stream, &mut groups.packet);
             groups.packet.resize(group.settings.packet_size, 0);
@@ -580,7 +576,7 @@ impl<P: Platform> Multicasts<'_, P> {
             let mut sender = Sender::new(group.settings, group.stream(group.rank), group.own, link.own_secret());
             if group.settings.scheme.written {
                 let carriers = link.carriers();
-                let carrier = carriers.of_role(ROLES.udp);
+                let carrier = carriers.of_role(Role::BulkData);
                 group.slots =
                     carrier.and_then(|carrier| groups.written.open(group.settings.members, carrier, carriers));
             }
@@ -752,7 +748,7 @@ impl<P: Platform> Multicasts<'_, P> {
                     sent += 1;
                     match to {
                         Destination::Group => {
-                            let hop = group.ways.raw.or(group.ways.udp);
+                            let hop = group.hop(Role::SmallMessages).or(group.hop(Role::BulkData));
                             send_packet(hop, packet, link.carriers());
                         }
                         Destination::Member(member) => {
@@ -897,17 +893,17 @@ fn refund<P: Platform>(group: &Group, total: u64, link: &mut Link<'_, P>) {
     group.receivers().for_each(|peer| link.give_credit_back(peer, total));
 }
 
-/// Sends a train to the group: a short one as frames, unless it would overtake what others may still lack.
+/// Sends a train to the group: a short one by the carrier for small messages, unless it would overtake what others may still lack.
 fn flush<P: Platform>(group: &mut Group, sender: &Sender, link: &mut Link<'_, P>, train: &mut Vec<u8>, segment: usize) {
     if train.is_empty() {
         return;
     }
-    let is_short = train.len() <= FRAMES_MAX * segment && sender.acknowledged() >= group.by_udp_until;
-    let hop = match group.ways {
-        Ways { raw: Some(hop), udp } if is_short || udp.is_none() => Some(hop),
-        Ways { udp, .. } => {
-            group.by_udp_until = sender.sent();
-            udp
+    let is_short = train.len() <= SHORT_TRAIN_PACKETS * segment && sender.acknowledged() >= group.in_bulk_until;
+    let hop = match (group.hop(Role::SmallMessages), group.hop(Role::BulkData)) {
+        (Some(hop), bulk) if is_short || bulk.is_none() => Some(hop),
+        (_, bulk) => {
+            group.in_bulk_until = sender.sent();
+            bulk
         }
     };
     if let Some(hop) = hop {

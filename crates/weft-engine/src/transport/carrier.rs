@@ -55,7 +55,35 @@ pub struct VerbsAddress {
     pub listens: SocketAddr,
 }
 
+/// A kind of address. Carriers whose addresses are of one kind can reach each other, whatever they are called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressKind {
+    /// [`Address::Udp`]
+    Udp,
+    /// [`Address::Ethernet`]
+    Ethernet,
+    /// [`Address::Fabric`]
+    Fabric,
+    /// [`Address::Verbs`]
+    Verbs,
+}
+
+impl AddressKind {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 4] = [Self::Udp, Self::Ethernet, Self::Fabric, Self::Verbs];
+}
+
 impl Address {
+    /// Its kind.
+    pub const fn kind(&self) -> AddressKind {
+        match self {
+            Self::Udp(_) => AddressKind::Udp,
+            Self::Ethernet(_) => AddressKind::Ethernet,
+            Self::Fabric(_) => AddressKind::Fabric,
+            Self::Verbs(_) => AddressKind::Verbs,
+        }
+    }
+
     /// Whether it is that of a multicast group.
     pub fn is_group(&self) -> bool {
         match self {

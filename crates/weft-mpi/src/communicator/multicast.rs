@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use weft_core::collective::choice::Operation;
 use weft_core::multicast::Scheme;
-use weft_engine::engine::{NewGroup, Reviewed, TESTS_MAX, Ways};
+use weft_core::rails::Role;
+use weft_engine::engine::{GroupPath, GroupPaths, NewGroup, Reviewed};
 
 use super::highest;
 use crate::error::{Error, Result};
@@ -16,12 +17,11 @@ use crate::process::{self, Process, with};
 
 /// Blocking operations that may be multicast, on a communicator, before that is tried: a program that does only a few need not pay for it.
 const OPERATIONS_BEFORE: u32 = 2;
-/// How often frames are tried where UDP is found to work: no switch has anything to learn for them.
-const ATTEMPTS_RAW: u32 = 3;
+/// How often a path for small messages is tried where one for bulk data is found to work: no switch has anything to learn for it.
+const ATTEMPTS_SMALL: u32 = 3;
 /// How often the network is tried. From the third time on it is given time before: a switch may learn of a new member only after a while.
 const ATTEMPTS: u32 = 8;
 const PATIENT_FROM: u32 = 2;
-const _: () = assert!(ATTEMPTS <= TESTS_MAX);
 /// Packets that may wait for acknowledgements in each stream, at most.
 const WINDOW_PACKETS: u32 = 768;
 /// Hosts from which on the table chooses multicast: with fewer it is not tried unless somebody asks for it.
@@ -60,30 +60,23 @@ impl Process {
         Ok(self.nodes_of(&object.group.members).iter().any(|node| *node + 1 >= nodes_min))
     }
 
-    /// What this process knows of a new group: the bytes of the longest packet in each way, 0 if it cannot have one, and a number that none of
-    /// its groups has had; how many packets may be under way to it; and whether acknowledgements
-    /// can only be sent.
-    fn offer_group(&mut self) -> Result<(Ways<i64>, i64, i64, bool)> {
-        let Ways { udp, raw } = self.engine()?.multicasts().multicast_packet_sizes().map(|size| size as i64);
-        let failed = self.multicast.failed;
-        let sizes = Ways { udp: if failed.udp { 0 } else { udp }, raw: if failed.raw { 0 } else { raw } };
-        let sizes = if self.multicast.fails { Ways::default() } else { sizes };
-        let window = self.engine()?.multicasts().multicast_window().min(WINDOW_PACKETS);
-        Ok((
-            sizes,
-            i64::from(self.multicast.next_generation),
-            i64::from(window),
-            !self.engine()?.multicasts().multicast_writes(),
-        ))
+    /// What this process knows of a new group.
+    fn offer_group(&mut self) -> Result<Offer> {
+        let (failed, fails) = (self.multicast.failed, self.multicast.fails);
+        let paths = self.engine()?.multicasts().multicast_paths();
+        let usable = |path: usize| paths[path].filter(|_| !failed[path] && !fails);
+        Ok(Offer {
+            packet_sizes: std::array::from_fn(|path| usable(path).map_or(0, |path| path.packet_size as i64)),
+            is_small: paths.map(|path| matches!(path, Some(GroupPath { role: Role::SmallMessages, .. }))),
+            generation: i64::from(self.multicast.next_generation),
+            window: i64::from(self.engine()?.multicasts().multicast_window().min(WINDOW_PACKETS)),
+            sends: !self.engine()?.multicasts().multicast_writes(),
+        })
     }
 
-    /// Joins the group of `communicator`; in which ways that was possible.
-    fn join_group(
-        &mut self,
-        communicator: usize,
-        sizes: Ways<i64>,
-        (generation, window, sends): (i64, i64, bool),
-    ) -> Result<Ways<bool>> {
+    /// Joins the group of `communicator`; by which paths that was possible.
+    fn join_group(&mut self, communicator: usize, offer: &Offer) -> Result<GroupPaths<bool>> {
+        let Offer { packet_sizes, generation, window, sends, .. } = *offer;
         self.multicast.next_generation = (generation as u32).wrapping_add(1);
         let object = self.objects.communicator(communicator)?;
         let (processes, context) = (object.group.clone(), object.collective_context());
@@ -94,14 +87,13 @@ impl Process {
             Wanted::By(Some(scheme)) if !(scheme.written && sends) => scheme,
             Wanted::Off | Wanted::Auto | Wanted::By(_) => Scheme::for_members(count),
         };
-        let ways = sizes.map(|size| size > 0);
-        let packet_size = [sizes.udp, sizes.raw].into_iter().filter(|size| *size > 0).min().unwrap_or(0);
+        let packet_size = packet_sizes.into_iter().filter(|size| *size > 0).min().unwrap_or(0);
         let new = NewGroup {
             context,
             generation: generation as u32,
             processes: Arc::clone(&processes),
             members,
-            ways,
+            paths: packet_sizes.map(|size| size > 0),
             packet_size: packet_size as usize,
             window: window as u32,
             scheme,
@@ -118,8 +110,8 @@ impl Process {
         Ok(object.rank == 0 || Some(object.rank as usize) == second)
     }
 
-    /// In which ways this process has heard a test, if it is one that receives what is multicast.
-    fn tests_heard(&mut self, communicator: usize) -> Result<Ways<bool>> {
+    /// By which paths this process has heard a test, if it is one that receives what is multicast.
+    fn tests_heard(&mut self, communicator: usize) -> Result<GroupPaths<bool>> {
         let object = self.objects.communicator(communicator)?;
         let (nodes, rank, context) =
             (self.nodes_of(&object.group.members), object.rank as usize, object.collective_context());
@@ -136,6 +128,45 @@ impl Process {
         }
         Ok(())
     }
+}
+
+/// What a process knows of a new group, or all of them know together.
+struct Offer {
+    /// The bytes of the longest packet on each path; 0: there is none.
+    packet_sizes: GroupPaths<i64>,
+    /// Paths that are best for small messages.
+    is_small: GroupPaths<bool>,
+    /// A number that none of the groups of this process has had.
+    generation: i64,
+    /// How many packets may be under way to it.
+    window: i64,
+    /// Acknowledgements cannot be written, only sent.
+    sends: bool,
+}
+
+impl Offer {
+    /// The least sizes, the highest number, the smallest window, and what all can.
+    fn agree(self, agree: impl Fn(&mut [i64]) -> Result<()>) -> Result<Self> {
+        let paths = self.packet_sizes.len();
+        let mut values = vec![self.generation, -self.window, i64::from(self.sends)];
+        values.extend(self.packet_sizes.map(|size| -size));
+        values.extend(self.is_small.map(i64::from));
+        agree(&mut values)?;
+        Ok(Self {
+            packet_sizes: std::array::from_fn(|path| -values[3 + path]),
+            is_small: std::array::from_fn(|path| values[3 + paths + path] != 0),
+            generation: values[0],
+            window: -values[1],
+            sends: values[2] != 0,
+        })
+    }
+}
+
+/// On which paths all processes say yes.
+fn all(said: GroupPaths<bool>, agree: impl Fn(&mut [i64]) -> Result<()>) -> Result<GroupPaths<bool>> {
+    let mut missing = said.map(|yes| i64::from(!yes));
+    agree(&mut missing)?;
+    Ok(missing.map(|missing| missing == 0))
 }
 
 /// All processes of `communicator` say how multicast does. If it fails for one of them, all go on without it.
@@ -177,13 +208,8 @@ pub fn prepare(communicator: usize) -> Result<()> {
     if !with(|process| process.has_hosts(communicator))? {
         return with(|process| process.conclude_multicast(communicator, false));
     }
-    let (sizes, generation, window, sends) = with(|process| process.offer_group())?;
-    // The least sizes, the highest number, the smallest window, and what all can.
-    let mut offers = [-sizes.udp, -sizes.raw, generation, -window, i64::from(sends)];
-    agree(&mut offers)?;
-    let [udp, raw, generation, window, sends] = offers;
-    let sizes = Ways { udp: -udp, raw: -raw };
-    if sizes == Ways::default() {
+    let offer = with(|process| process.offer_group())?.agree(agree)?;
+    if offer.packet_sizes.iter().all(|size| *size == 0) {
         return with(|process| {
             if !process.multicast.fails {
                 process.multicast.carried = Carried::NoCarrier;
@@ -191,18 +217,15 @@ pub fn prepare(communicator: usize) -> Result<()> {
             process.conclude_multicast(communicator, false)
         });
     }
-    let joined = with(|process| process.join_group(communicator, sizes, (generation, -window, sends != 0)))?;
-    let mut missing = [i64::from(!joined.udp), i64::from(!joined.raw)];
-    agree(&mut missing)?;
-    let tried = Ways { udp: missing[0] == 0, raw: missing[1] == 0 };
-    let mut works: Ways<bool> = Ways::default();
+    let tried = all(with(|process| process.join_group(communicator, &offer))?, agree)?;
+    let mut works: GroupPaths<bool> = GroupPaths::default();
     for attempt in 0..ATTEMPTS {
-        // Where UDP works, frames that do not arrive at once are done without.
-        let goes_on = Ways {
-            udp: tried.udp && !works.udp,
-            raw: tried.raw && !works.raw && (!works.udp || attempt < ATTEMPTS_RAW),
-        };
-        if goes_on == Ways::default() {
+        // Where a path for bulk data works, one for small messages that does not at once is done without.
+        let has_bulk = works.iter().zip(offer.is_small).any(|(works, is_small)| *works && !is_small);
+        let is_late = has_bulk && attempt >= ATTEMPTS_SMALL;
+        let goes_on: GroupPaths<bool> =
+            std::array::from_fn(|path| tried[path] && !works[path] && !(is_late && offer.is_small[path]));
+        if !goes_on.contains(&true) {
             break;
         }
         with(|process| {
@@ -216,22 +239,20 @@ pub fn prepare(communicator: usize) -> Result<()> {
             std::thread::sleep(Duration::from_millis(1 << attempt));
         }
         let heard = with(|process| process.tests_heard(communicator))?;
-        let mut deaf = [i64::from(!heard.udp), i64::from(!heard.raw)];
-        agree(&mut deaf)?;
-        works = Ways { udp: tried.udp && deaf[0] == 0, raw: tried.raw && deaf[1] == 0 };
+        let heard = all(heard, agree)?;
+        works = std::array::from_fn(|path| tried[path] && heard[path]);
     }
-    let is_heard = works.udp || works.raw;
+    let is_heard = works.contains(&true);
     with(|process| {
         let context = process.objects.communicator(communicator)?.collective_context();
         process.engine()?.multicasts().settle_group(context, works);
         // What fails once would fail for each communicator, and each time cost the time of all attempts.
         process.multicast.fails |= !is_heard;
-        process.multicast.failed.udp |= !works.udp;
-        process.multicast.failed.raw |= !works.raw;
-        process.multicast.carried = match (is_heard, tried) {
+        process.multicast.failed.iter_mut().zip(works).for_each(|(failed, works)| *failed |= !works);
+        process.multicast.carried = match (is_heard, tried.contains(&true)) {
             (true, _) => Carried::Yes,
-            (false, Ways { udp: false, raw: false }) => Carried::NotJoined,
-            (false, _) => Carried::NotHeard,
+            (false, false) => Carried::NotJoined,
+            (false, true) => Carried::NotHeard,
         };
         process.conclude_multicast(communicator, is_heard)
     })

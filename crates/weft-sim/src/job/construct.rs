@@ -17,11 +17,12 @@ use weft_core::rails::RailCarrier;
 use weft_core::time::Duration;
 use weft_core::wire::Secret;
 use weft_engine::carriers::{self, CarrierId, Hop, Remote};
-use weft_engine::engine::{Engine, NewGroup, Parts, Ways};
+use weft_engine::engine::{Engine, NewGroup, Parts};
 use weft_engine::group::{Group, PeerId};
 use weft_engine::memory::InProcess;
 use weft_engine::peers::{NewPeer, Route};
 use weft_engine::protocols::EAGER_LIMIT;
+use weft_engine::transport::AddressKind;
 
 /// Memory for messages before their receives, beyond credit: little, so that senders get it and run out of it.
 pub(super) const UNEXPECTED_BYTES: u64 = 64 << 10;
@@ -154,7 +155,7 @@ pub(super) fn join_group(engine: &mut SimEngine, machine: &Machine, own: usize, 
         generation: 0,
         processes: Group::new(processes, own),
         members,
-        ways: Ways { udp: true, raw: false },
+        paths: AddressKind::ALL.map(|kind| kind == AddressKind::Udp),
         packet_size: machine.wires.packet_size,
         window: multicast.window,
         scheme: multicast.scheme,
