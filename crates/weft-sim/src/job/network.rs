@@ -66,6 +66,7 @@ struct Packet {
     serial: u64,
     from: u32,
     bytes: Vec<u8>,
+    to_group: bool,
     /// It is no packet, but something between carriers.
     placed: Option<Placed>,
 }
@@ -267,7 +268,7 @@ impl Inner {
             self.hold((from, to), sent, ordered, bytes);
             return Outcome::Sent;
         }
-        self.fly((from, to, place), medium, sent, bytes);
+        self.fly((from, to, place), Some(medium), sent, bytes);
         Outcome::Sent
     }
 
@@ -286,12 +287,13 @@ impl Inner {
         }
         let members = self.joined.iter().filter(|(rank, joined)| *rank != from && *joined == group);
         let members: Vec<usize> = members.map(|(rank, _)| *rank).collect();
-        members.into_iter().for_each(|to| self.fly((from, to, place), Medium::Udp, sent, bytes));
+        members.into_iter().for_each(|to| self.fly((from, to, place), None, sent, bytes));
         Outcome::Sent
     }
 
-    /// A packet that has left at `sent` gets its outcome.
-    fn fly(&mut self, (from, to, place): (usize, usize, usize), medium: Medium, sent: u64, bytes: &[u8]) {
+    /// A packet that has left at `sent` gets its outcome. It has left by a medium for one process, or by UDP for a group.
+    fn fly(&mut self, (from, to, place): (usize, usize, usize), single: Option<Medium>, sent: u64, bytes: &[u8]) {
+        let medium = single.unwrap_or(Medium::Udp);
         let (carrier, rail) = medium.role_and_rail();
         let now = self.clock.now();
         let path = u8::from(medium == Medium::Udp);
@@ -300,12 +302,12 @@ impl Inner {
         let mut outcome = std::mem::take(&mut self.outcome);
         self.stages.pass(Instant(now), flight, &mut outcome);
         for (later, flight) in outcome.onward.drain(..) {
-            self.deliver(sent + self.wires.latency + later.0, place, flight, None);
+            self.deliver(sent + self.wires.latency + later.0, place, flight, (single.is_none(), None));
         }
         self.outcome = outcome;
     }
 
-    fn deliver(&mut self, at: u64, place: usize, flight: Flight, placed: Option<Placed>) {
+    fn deliver(&mut self, at: u64, place: usize, flight: Flight, (to_group, placed): (bool, Option<Placed>)) {
         let to = flight.to as usize;
         let inbox = &mut self.inboxes[to * self.devices + place];
         let is_full = inbox.bytes + flight.bytes.len() > self.wires.receive_bytes;
@@ -315,7 +317,7 @@ impl Inner {
         inbox.bytes += flight.bytes.len();
         self.clock.touch(to);
         self.serial += 1;
-        let packet = Packet { at, serial: self.serial, from: flight.from, bytes: flight.bytes, placed };
+        let packet = Packet { at, serial: self.serial, from: flight.from, bytes: flight.bytes, to_group, placed };
         inbox.packets.push(Reverse(packet));
     }
 
@@ -351,15 +353,16 @@ impl Inner {
         (0..self.dead.len()).for_each(|rank| self.clock.touch(rank));
     }
 
-    /// The next packets that have arrived, those of one sender together if they are alike: their bytes, and the length of each.
-    fn take_train(&mut self, inbox: usize) -> Option<(Vec<u8>, usize, usize)> {
-        let Packet { from, mut bytes, .. } = self.take_packet(inbox)?;
+    /// The next packets that have arrived, those of one sender together if they are alike: their bytes, and whether they were sent to a
+    /// group; the length of each; and how many they are.
+    fn take_train(&mut self, inbox: usize) -> Option<(Vec<u8>, bool, usize, usize)> {
+        let Packet { from, mut bytes, to_group, .. } = self.take_packet(inbox)?;
         let (segment, mut count) = (bytes.len(), 1);
         let joins = self.wires.joins && self.random.chance(700_000);
         while joins && count < JOINED_MAX && bytes.len() == count * segment {
             let fits = |next: &Packet| {
                 next.placed.is_none()
-                    && next.from == from
+                    && (next.from, next.to_group) == (from, to_group)
                     && (1..=segment).contains(&next.bytes.len())
                     && bytes.len() + next.bytes.len() < 1 << 16
             };
@@ -367,7 +370,7 @@ impl Inner {
             bytes.extend_from_slice(&next.bytes);
             count += 1;
         }
-        Some((bytes, segment, count))
+        Some((bytes, to_group, segment, count))
     }
 }
 
@@ -425,8 +428,8 @@ impl Carrier for Device {
                 let inbox = self.inbox(&inner);
                 inner.take_train(inbox)
             };
-            let Some((bytes, segment, count)) = train else { break };
-            on_arrival(Arrival { segment, ..Arrival::packet(&bytes) });
+            let Some((bytes, to_group, segment, count)) = train else { break };
+            on_arrival(Arrival { segment, to_group, ..Arrival::packet(&bytes) });
             handed += count;
         }
         handed

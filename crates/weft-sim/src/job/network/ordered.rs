@@ -253,7 +253,7 @@ impl Inner {
         line.arrives = arrives;
         let (from, to, carrier, number) = (from as u32, to as u32, Role::BulkData, Some(0));
         let flight = Flight { from, to, bytes, number, marked: false, path: 0, rail: 0, carrier };
-        self.deliver(arrives, 0, flight, Some(placed));
+        self.deliver(arrives, 0, flight, (false, Some(placed)));
     }
 
     fn leave(&mut self, from: usize, to: usize, arrives: u64, bytes: Vec<u8>) {
@@ -269,7 +269,7 @@ impl Inner {
             if flight.number.is_some() {
                 line.arrives = arrives;
             }
-            self.deliver(arrives, 0, flight, None);
+            self.deliver(arrives, 0, flight, (false, None));
         }
         self.outcome = outcome;
     }

@@ -1,8 +1,11 @@
 //! The simulated carriers keep what `weft-carrier-test` says that carriers promise.
 
+use std::path::PathBuf;
+
 use super::*;
 use weft_carrier_test::{Kit, Pair, check};
 use weft_engine::transport::Proof;
+use weft_net::capture::{Capture, Recorder};
 
 const WIRES: Wires = Wires {
     packet_size: 1_400,
@@ -30,15 +33,19 @@ const PLACING: Placing = Placing {
 const ORDERED: Ordered =
     Ordered { room: 20, inject_max: 100, delay_max: 3_000, tells_of_death: true, breaks: None, placing: Some(PLACING) };
 
-/// The promises that two processes with these wires between them keep.
-fn kept(wires: &Wires, medium: Medium) -> Vec<&'static str> {
+/// The promises that two processes with these wires between them keep, each with something around its carrier.
+fn kept_around<C: Carrier + 'static>(wires: &Wires, medium: Medium, wrap: impl Fn(Device) -> C) -> Vec<&'static str> {
     let clock = Clock::default();
     let pair = || {
         let network = Network::new(wires, 2, 1, clock.clone(), 7);
-        let [near, far] = [0, 1].map(|rank| (network.device(rank, 0, medium), address(rank, medium)));
+        let [near, far] = [0, 1].map(|rank| (wrap(network.device(rank, 0, medium)), address(rank, medium)));
         Pair::new(near, far)
     };
     check(Kit::new(pair, |_, _| panic!("there is nothing to sleep on")).with_time(|| clock.set(clock.now() + 200)))
+}
+
+fn kept(wires: &Wires, medium: Medium) -> Vec<&'static str> {
+    kept_around(wires, medium, |device| device)
 }
 
 #[test]
@@ -49,8 +56,36 @@ fn carriers_that_lose_packets_keep_their_promises() {
 }
 
 #[test]
-fn carriers_that_lose_none_keep_the_order_and_reach_memory() {
-    let kept = kept(&Wires { ordered: Some(ORDERED), ..WIRES }, Medium::Udp);
+fn carriers_with_groups_keep_what_they_promise_of_them() {
+    let multicast = Multicast { scheme: Scheme::WINDOW, window: 64, filtered: false };
+    let kept = kept(&Wires { multicast: Some(multicast), ..WIRES }, Medium::Udp);
+    assert!(kept.len() == 8 && kept.contains(&"what is sent to a group reaches its members"), "{kept:?}");
+}
+
+fn keeps_order_and_memory(kept: &[&str]) {
     let has = |what: &str| kept.iter().any(|promise| promise.starts_with(what));
     assert!(kept.len() == 9 && has("each packet arrives once and in order") && has("memory is reached"), "{kept:?}");
+}
+
+#[test]
+fn carriers_that_lose_none_keep_the_order_and_reach_memory() {
+    keeps_order_and_memory(&kept(&Wires { ordered: Some(ORDERED), ..WIRES }, Medium::Udp));
+}
+
+/// A file that goes with the test that writes it.
+struct File(PathBuf);
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// `WEFT_CAPTURE` around carriers with remote memory.   Expect: memory is reached as without it.
+#[test]
+fn a_capture_around_them_changes_nothing() {
+    let file = File(std::env::temp_dir().join(format!("weft-sim-promises-{}.pcapng", std::process::id())));
+    let recorder = Recorder::create(&file.0, Box::new(|why| panic!("{why}"))).unwrap();
+    let wires = Wires { ordered: Some(ORDERED), ..WIRES };
+    keeps_order_and_memory(&kept_around(&wires, Medium::Udp, |device| Capture::new(device, &recorder, Vec::new())));
 }
