@@ -22,7 +22,10 @@ mod cooperative_copy;
 mod doorbell;
 #[cfg_attr(loom, path = "shared/futex_model.rs")]
 mod futex;
+mod inbox;
+mod outbox;
 mod posted_receives;
+mod processors;
 mod ring;
 #[cfg_attr(loom, path = "shared/segment_model.rs")]
 mod segment;
@@ -40,16 +43,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::{Error, life, sys};
+use crate::{Error, life};
 pub use cooperative_copy::CooperativeCopy;
-use doorbell::{Bell, Doorbell, Key, Rung};
+use doorbell::Doorbell;
+pub use inbox::Inbox;
+pub use outbox::Outbox;
+use outbox::Ring;
 pub use posted_receives::PostedReceives;
-use ring::{Broken, Consumer, Producer};
+use processors::{SPINS, WAITS};
 use segment::Segment;
 use weft_core::time::Duration;
-use weft_engine::transport::{
-    self, CollectiveSlots, Frames, Liveness, NodeProcessors, PeerFault, SleepMode, Sleeping, SlotCounts, Stamp,
-};
+use weft_engine::transport::{self, Frames, Liveness, NodeProcessors, PeerFault, SleepMode, Sleeping};
 #[cfg(not(loom))]
 pub use window_memory::{WindowMemory, holder};
 
@@ -110,24 +114,12 @@ pub fn directories(settings: &Settings) -> Vec<PathBuf> {
     segment::directories(settings)
 }
 
-/// Values of [`segment::RankState::inside_mpi`] beside 0: the rank waits; from this one on, it spins on the processor with this number more.
-const WAITS: u32 = 1;
-const SPINS: u32 = 2;
-
 /// Processes that one look for dead ones looks up in /proc, which takes some microseconds for each; of the others it asks whether their numbers
 /// are in use. All are looked up in turns.
 const LOOKED_UP_MAX: usize = 16;
 
 /// Values of [`segment::RankState::copies`]: a rank may not copy from the memory of some other, and it may from all.
 const COPIES: [u32; 2] = [1, 2];
-
-/// Of the processors `mine` the one where the fewest of the others are that are `spinning`, if they are at least two fewer there than
-/// `here` with this one, wherever the `unknown` ones are.
-fn less_loaded(here: u32, mine: &[u32], spinning: &[u32], unknown: usize) -> Option<u32> {
-    let on = |processor: u32| spinning.iter().filter(|other| **other == processor).count();
-    let emptiest = mine.iter().copied().filter(|other| *other != here).min_by_key(|other| on(*other))?;
-    (on(emptiest) + unknown < on(here)).then_some(emptiest)
-}
 
 /// Sleeps for a [`Node`] while others use it.
 #[derive(Clone)]
@@ -238,13 +230,6 @@ impl Node {
     #[inline]
     pub fn try_send(&mut self, to: usize, head: &[u8], payload: &[u8]) -> bool {
         self.outbox.try_send(to, head, payload)
-    }
-
-    /// The processors on which other ranks spin.
-    fn spinning_elsewhere(&self) -> impl Iterator<Item = u32> {
-        let segment = &self.inbox.segment;
-        let others = (0..segment.geometry().local_size).filter(|index| *index != self.inbox.own);
-        others.filter_map(|index| segment.rank_state(index).inside_mpi.load(Ordering::Relaxed).checked_sub(SPINS))
     }
 
     /// Both halves, to send from inside `on_frame`.
@@ -376,45 +361,6 @@ impl Sleeping for Node {
     }
 }
 
-impl CollectiveSlots for Node {
-    fn counts(&self) -> SlotCounts {
-        self.inbox.segment.geometry().slots
-    }
-
-    fn published_max(&self, slot: usize) -> usize {
-        slots::published_max(self.inbox.segment.geometry().is_short(slot))
-    }
-
-    #[inline]
-    fn phases_ahead(&self, slot: usize, len: usize) -> u32 {
-        slots::cells(self.inbox.segment.geometry().is_short(slot), len)
-    }
-
-    #[inline]
-    fn publish(&mut self, slot: usize, stamp: Stamp, len: usize, fill: impl FnOnce(&mut [u8])) {
-        slots::publish(self.inbox.segment.slot(self.inbox.own, slot), stamp, len, fill);
-    }
-
-    #[inline]
-    fn with_published<R>(&self, of: usize, slot: usize, stamp: Stamp, take: impl FnOnce(&[u8]) -> R) -> Option<R> {
-        slots::published(&self.inbox.segment.slot(of, slot), stamp).map(take)
-    }
-
-    fn is_published(&self, of: usize, slot: usize, stamp: Stamp) -> bool {
-        slots::is_published(&self.inbox.segment.slot(of, slot), stamp)
-    }
-
-    #[inline]
-    fn finish_phases(&mut self, slot: usize, before: Stamp) {
-        slots::finish(&self.inbox.segment.slot(self.inbox.own, slot), before);
-    }
-
-    #[inline]
-    fn finished_phases(&self, of: usize, slot: usize) -> Stamp {
-        slots::finished(&self.inbox.segment.slot(of, slot))
-    }
-}
-
 impl transport::PostedReceives for Node {
     type Table = PostedReceives;
 
@@ -507,46 +453,6 @@ impl Liveness for Node {
     }
 }
 
-impl NodeProcessors for Node {
-    fn note_processor(&self) {
-        let spins = sys::processor().map_or(WAITS, |processor| SPINS.saturating_add(processor));
-        self.inbox.segment.rank_state(self.inbox.own).inside_mpi.store(spins, Ordering::Relaxed);
-    }
-
-    fn shares_processor(&self) -> bool {
-        sys::processor().is_some_and(|here| self.spinning_elsewhere().any(|processor| processor == here))
-    }
-
-    fn migrate(&self) {
-        if let Some(here) = sys::processor() {
-            // Where there is no third processor, any but this one will do.
-            if !sys::move_to(|other| other != here && self.spinning_elsewhere().all(|taken| taken != other)) {
-                sys::move_to(|other| other != here);
-            }
-        }
-        self.note_processor();
-    }
-
-    fn rebalance(&self) {
-        let Some(here) = sys::processor() else { return };
-        let segment = &self.inbox.segment;
-        let others = (0..segment.geometry().local_size).filter(|index| *index != self.inbox.own);
-        let mut spinning = Vec::new();
-        for index in others.clone() {
-            match segment.rank_state(index).inside_mpi.load(Ordering::Relaxed).checked_sub(SPINS) {
-                Some(processor) if processor == here && index > self.inbox.own => return,
-                Some(processor) => spinning.push(processor),
-                None => {}
-            }
-        }
-        let unknown = others.count() - spinning.len();
-        if let Some(less_loaded) = less_loaded(here, &sys::processors(), &spinning, unknown) {
-            sys::move_to(|other| other == less_loaded);
-            self.note_processor();
-        }
-    }
-}
-
 impl Drop for Node {
     fn drop(&mut self) {
         // Nobody should ring a bell that is being taken down.
@@ -569,220 +475,6 @@ fn check_arguments(job_key: &str, local_index: usize, local_size: usize) -> Resu
         return Err(Error::Invalid(format!("local index {local_index} of {local_size} local ranks")));
     }
     Ok(())
-}
-
-/// The receiving half of a [`Node`].
-pub struct Inbox {
-    segment: Arc<Segment>,
-    own: usize,
-    /// Rings that have been used, with the local index of the sender.
-    active: Vec<(usize, Consumer)>,
-    is_active: Vec<bool>,
-    announcements_seen: u32,
-    written_seen: u32,
-    /// Which active ring is looked at first, so that a busy one does not starve the others.
-    first: usize,
-    faults: Vec<PeerFault>,
-}
-
-impl Inbox {
-    fn new(segment: Arc<Segment>, own: usize) -> Self {
-        let is_active = vec![false; segment.geometry().local_size];
-        Self {
-            segment,
-            own,
-            active: Vec::new(),
-            is_active,
-            announcements_seen: 0,
-            written_seen: 0,
-            first: 0,
-            faults: Vec::new(),
-        }
-    }
-
-    /// Hands at most `limit` frames that have arrived to `on_frame(sender, bytes)`, head and payload in one piece; returns how many.
-    /// Frames of one sender come in its order. `bytes` is the ring itself: valid during the call only, aligned to 4 bytes.
-    #[inline]
-    pub fn poll(&mut self, limit: usize, mut on_frame: impl FnMut(usize, &[u8])) -> usize {
-        let announcements = self.segment.rank_state(self.own).announcements.load(Ordering::Acquire);
-        if announcements != self.announcements_seen {
-            self.discover(announcements);
-        }
-        let mut handled = 0;
-        for turn in 0..self.active.len() {
-            let mut at = self.first + turn;
-            if at >= self.active.len() {
-                at -= self.active.len();
-            }
-            let (peer, ring) = &mut self.active[at];
-            loop {
-                match ring.peek() {
-                    Ok(None) => break,
-                    Ok(Some(frame)) => on_frame(*peer, frame),
-                    Err(broken) => {
-                        self.discard(at, &broken);
-                        return handled;
-                    }
-                }
-                ring.release();
-                handled += 1;
-                if handled >= limit {
-                    self.first = if at + 1 < self.active.len() { at + 1 } else { 0 };
-                    return handled;
-                }
-            }
-        }
-        handled
-    }
-
-    /// Whether any ring has something, sequentially consistent: step 2 of the sleeping protocol.
-    fn is_pending(&mut self) -> bool {
-        let announcements = self.segment.rank_state(self.own).announcements.load(Ordering::SeqCst);
-        if announcements != self.announcements_seen {
-            self.discover(announcements);
-        }
-        let written = self.segment.rank_state(self.own).written.load(Ordering::SeqCst);
-        written != self.written_seen || self.active.iter().any(|(_, ring)| ring.is_pending())
-    }
-
-    /// Adds the rings that have been announced since the last look.
-    #[cold]
-    fn discover(&mut self, announcements: u32) {
-        self.announcements_seen = announcements;
-        let place = self.segment.rank_state(self.own);
-        for sender in 0..self.is_active.len() {
-            let announced = place.announced[sender / 64].load(Ordering::SeqCst) >> (sender % 64) & 1 != 0;
-            if announced && !self.is_active[sender] {
-                self.is_active[sender] = true;
-                self.active.push((sender, Consumer::new(self.segment.ring(self.own, sender))));
-            }
-        }
-    }
-
-    /// A broken ring is not looked at again: `is_active` stays set, so it is not discovered again either.
-    #[cold]
-    fn discard(&mut self, at: usize, broken: &Broken) {
-        let (peer, _) = self.active.swap_remove(at);
-        self.first = 0;
-        self.faults.push(PeerFault { peer, reason: broken.to_string() });
-    }
-}
-
-/// The sending half of a [`Node`].
-pub struct Outbox {
-    segment: Arc<Segment>,
-    own: usize,
-    rings: Vec<Ring>,
-    bell: Doorbell,
-    /// Those of others that have been rung.
-    bells: Vec<Option<Bell>>,
-    faults: Vec<PeerFault>,
-}
-
-/// The way to one peer.
-enum Ring {
-    /// Never used: the peer does not look at it yet.
-    Unused,
-    /// In use.
-    Open(Producer),
-    /// Broken; the fault has been recorded.
-    Closed,
-}
-
-impl Outbox {
-    fn new(segment: Arc<Segment>, own: usize, bell: Doorbell) -> Self {
-        let size = segment.geometry().local_size;
-        let rings = (0..size).map(|_| Ring::Unused).collect();
-        let bells = (0..size).map(|_| None).collect();
-        Self { segment, own, rings, bell, bells, faults: Vec::new() }
-    }
-
-    /// Sends one frame to local rank `to` (which may be this rank). False: the ring is full (poll, then try again) or the peer has
-    /// a fault. Copies; wakes the peer if it sleeps.
-    ///
-    /// # Panics
-    /// When `to` is not a local rank, or head and payload together exceed [`Node::frame_max`].
-    #[inline]
-    pub fn try_send(&mut self, to: usize, head: &[u8], payload: &[u8]) -> bool {
-        self.try_send_with(to, head, payload.len(), |out| out.copy_from_slice(payload))
-    }
-
-    /// As [`Self::try_send`], but `fill` writes the `len` bytes of payload where the receiver will read them. It is called at most
-    /// once, not at all when the result is false, and must write all of them: what it leaves is what an earlier frame left.
-    #[inline]
-    pub fn try_send_with(&mut self, to: usize, head: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
-        if let Ring::Unused = self.rings[to] {
-            self.open(to);
-        }
-        let Ring::Open(producer) = &mut self.rings[to] else { return false };
-        match producer.push(head, len, fill) {
-            Ok(true) => {}
-            Ok(false) => return false,
-            Err(broken) => {
-                self.close(to, broken.to_string());
-                return false;
-            }
-        }
-        if self.segment.rank_state(to).sleeping.load(Ordering::SeqCst) != 0 {
-            self.wake(to);
-        }
-        true
-    }
-
-    /// Reserves the ring and tells the peer to look at it from now on.
-    #[cold]
-    fn open(&mut self, to: usize) {
-        if let Err(cause) = self.segment.reserve_ring(to, self.own) {
-            return self.close(to, format!("cannot be reached: no memory for its shared ring: {cause}"));
-        }
-        self.rings[to] = Ring::Open(Producer::new(self.segment.ring(to, self.own)));
-        let place = self.segment.rank_state(to);
-        place.announced[self.own / 64].fetch_or(1 << (self.own % 64), Ordering::SeqCst);
-        place.announcements.fetch_add(1, Ordering::SeqCst);
-    }
-
-    #[cold]
-    fn close(&mut self, to: usize, reason: String) {
-        self.rings[to] = Ring::Closed;
-        self.faults.push(PeerFault { peer: to, reason });
-    }
-
-    /// Step b of the sleeping protocol.
-    #[cold]
-    fn wake(&mut self, to: usize) {
-        let rest = self.segment.take_sleep(to);
-        if rest == 0 {
-            return;
-        }
-        if rest == SleepMode::Futex as u32 {
-            // If nobody is in the kernel it is just falling asleep, which the kernel will refuse.
-            return futex::wake(&self.segment.rank_state(to).sleeping);
-        }
-        match self.ring(to) {
-            Rung::Yes => {}
-            Rung::Nobody => self.close(to, "has died: nobody answers its doorbell".into()),
-            Rung::Failed(code) => {
-                let cause = std::io::Error::from_raw_os_error(code);
-                self.close(to, format!("cannot be woken: its doorbell fails: {cause}"));
-            }
-        }
-    }
-
-    fn ring(&mut self, to: usize) -> Rung {
-        let bell = match &mut self.bells[to] {
-            Some(bell) => bell,
-            unknown => {
-                // It sleeps, so it has joined.
-                let words = &self.segment.rank_state(to).bell;
-                let key = Key(std::array::from_fn(|i| words[i].load(Ordering::Relaxed)));
-                match Bell::new(key) {
-                    Ok(bell) => unknown.insert(bell),
-                    Err(cause) => return Rung::Failed(cause.raw_os_error().unwrap_or(0)),
-                }
-            }
-        };
-        self.bell.ring(bell)
-    }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -9,10 +9,11 @@
 mod address;
 mod connected;
 mod groups;
+mod options;
 mod socket;
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use crate::carrier::{
@@ -27,11 +28,8 @@ pub use address::{PACKET_SIZE_MAX, PACKET_SIZE_MIN, Pair, choose_peer_address, p
 use connected::{Connected, SocketIndex};
 use groups::Groups;
 pub(crate) use groups::address as group_address;
+use options::{enlarge_buffers, open, prepare, window, window_warning};
 
-/// Receive buffer asked for, bytes. Linux counts its own bookkeeping in it.
-const RECEIVE_BUFFER_BYTES: i32 = 8 << 20;
-/// Send buffer asked for, bytes: several trains, since on some links a packet counts until the receiver has taken it.
-const SEND_BUFFER_BYTES: i32 = 2 << 20;
 /// Bytes of the longest train that one call takes: what one IPv4 packet can name.
 const TRAIN_BYTES: usize = 65_507;
 /// Room for what arrives: no datagram is larger, joined or not.
@@ -40,14 +38,10 @@ const DATAGRAM_BYTES_MAX: usize = 1 << 16;
 const TRAIN_PACKETS_MAX: usize = 64;
 /// Refusals in a row after which trains leave packet by packet for good.
 const REFUSALS_MAX: u32 = 8;
-/// Fewer full packets than this in the receive buffer are worth a warning.
-const WINDOW_PACKETS_LOW: u32 = 64;
 /// Datagrams one system call receives …
 const BATCH: usize = 32;
 /// … and when they come joined to large ones, so that all of them stay in the cache until they are read.
 const BATCH_JOINED: usize = 4;
-/// What the kernel spends on a packet beyond its bytes, when it keeps them in pages: counted against the receive buffer.
-const KERNEL_OVERHEAD_BYTES: usize = 768;
 /// Errors taken from the socket in one go before the receiver gives up until the next time.
 const RECEIVE_ERRORS_MAX: usize = 16;
 
@@ -486,67 +480,6 @@ impl Multicast for Udp {
             self.groups.leave(&self.candidates[0], group);
         }
     }
-}
-
-fn open(is_v4: bool) -> io::Result<UdpSocket> {
-    let any = if is_v4 { SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)) } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
-    let socket = UdpSocket::bind(any)?;
-    socket.set_nonblocking(true)?;
-    prepare(&socket, is_v4)?;
-    Ok(socket)
-}
-
-/// What every socket is told: not to cut packets, to report marks, to join what belongs together.
-fn prepare(socket: &UdpSocket, is_v4: bool) -> io::Result<()> {
-    never_fragment(socket, is_v4)?;
-    ask_for_marks(socket, is_v4);
-    // Refused by kernels before 5.0: then nothing is ever joined.
-    let _ = sys::set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
-    Ok(())
-}
-
-/// Packets that the interface does not carry are refused, all others leave whole, whatever has been said of their path (RFC 8899 §4.1).
-fn never_fragment(socket: &UdpSocket, is_v4: bool) -> io::Result<()> {
-    let set = |level, name, value| sys::set_option(socket.as_fd(), level, name, value);
-    if is_v4 {
-        return set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE);
-    }
-    set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
-    set(libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 1)
-}
-
-/// Packets say that their sender heeds marks of congestion (RFC 3168 §5), and marks of those that arrive are reported.
-fn ask_for_marks(socket: &UdpSocket, is_v4: bool) {
-    let (level, class, report) = match is_v4 {
-        true => (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_RECVTOS),
-        false => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, libc::IPV6_RECVTCLASS),
-    };
-    // Where the machine refuses either, congestion shows as delay and loss as before.
-    if sys::set_option(socket.as_fd(), level, report, 1).is_ok() {
-        let _ = sys::set_option(socket.as_fd(), level, class, sys::ECN_CAPABLE);
-    }
-}
-
-/// As large as the machine allows: past the limit with the right to do so, up to it without. Returns the receive buffer's bytes.
-fn enlarge_buffers(socket: &UdpSocket) -> usize {
-    let set = |name, bytes| sys::set_option(socket.as_fd(), libc::SOL_SOCKET, name, bytes);
-    // All of them may be refused; then the default stays, and the size read back says so.
-    let _ = set(libc::SO_SNDBUFFORCE, SEND_BUFFER_BYTES).or_else(|_| set(libc::SO_SNDBUF, SEND_BUFFER_BYTES));
-    let _ = set(libc::SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES).or_else(|_| set(libc::SO_RCVBUF, RECEIVE_BUFFER_BYTES));
-    sys::option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).map_or(0, |bytes| bytes.max(0) as usize)
-}
-
-/// Full packets that fit into a receive buffer, at least 1. The kernel charges each packet the memory it really sits in.
-fn window(buffer_bytes: usize, packet_size: usize) -> u32 {
-    let charged = (packet_size + KERNEL_OVERHEAD_BYTES).next_power_of_two() + KERNEL_OVERHEAD_BYTES;
-    (buffer_bytes / charged).max(1) as u32
-}
-
-fn window_warning(window_packets: u32) -> Vec<String> {
-    if window_packets >= WINDOW_PACKETS_LOW {
-        return Vec::new();
-    }
-    vec![format!("the UDP receive buffer holds only {window_packets} packets; raise the sysctl net.core.rmem_max")]
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use loom::thread;
 use super::area::LINE;
 use weft_engine::memory::{Held, Holder, LockWord};
 use weft_engine::transport::{
-    Fate, Frames as _, Offered, PostedReceives as _, PostedTable, Sleeping as _, Taker, Wanted,
+    CollectiveSlots as _, Fate, Frames as _, Offered, PostedReceives as _, PostedTable, Sleeping as _, Stamp, Taker,
+    Wanted,
 };
 
 use super::segment::Segment;

@@ -1,8 +1,10 @@
 //! Several nodes' ranks as threads of one process: frames, sleeping, faults. Real processes are in `tests/shared.rs`.
 
+use super::processors::less_loaded;
 use super::*;
 use crate::wait::{Interest, wait};
 use std::time::Instant;
+use weft_engine::transport::{CollectiveSlots as _, SlotCounts, Stamp};
 
 const LIMIT: std::time::Duration = std::time::Duration::from_secs(60);
 

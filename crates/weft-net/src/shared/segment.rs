@@ -10,46 +10,33 @@
 //! the next leader in that directory.
 #![allow(unsafe_code)]
 
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::ptr::{self, NonNull};
-use std::sync::atomic::Ordering;
+mod files;
+mod geometry;
 
-use weft_engine::transport::SlotCounts;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
 
 use super::area::{Area, CONTROL_BYTES};
 use super::doorbell::KEY_WORDS;
-use super::slot_area::{SHORT_SLOT_BYTES, SLOT_BYTES, SlotArea};
+use super::slot_area::SlotArea;
 use super::{LOCAL_SIZE_MAX, Settings, sizes, sleeping};
 use crate::atomic::{AtomicI32, AtomicU32, AtomicU64};
 use crate::sys::{self, Lock};
 use crate::{Error, clock, reason};
 
+pub(crate) use files::directories;
+pub(super) use files::{create_locked, file_name, map, open_existing, sweep};
+pub(crate) use geometry::Geometry;
+use geometry::PAGE;
+
 const MAGIC: u64 = u64::from_le_bytes(*b"weftshm\x06");
-const PAGE: usize = 4096;
-/// Rings are reserved at once while all of them stay below this; above it each is reserved on its first use.
-pub(crate) const EAGER_BYTES_MAX: usize = 32 << 20;
-/// A ring wants to be larger than a processor's second-level cache: what is written again has left the reader's by then.
-/// So few ranks share this, and many have modest rings.
-const GENEROUS_BYTES: usize = 8 << 20;
-const MODEST_RING_BYTES: usize = 256 << 10;
-/// Slots for collectives of each rank: so many communicators can go through them at a time. Fewer where many ranks share the node.
-const SLOTS_MAX: usize = 8;
-/// Slots of all ranks take no more than this, unless one for each is more.
-const SLOTS_BYTES_MAX: usize = 16 << 20;
-/// From one slot to the next, bytes; short ones follow each other closely.
-const SLOT_STRIDE: usize = SLOT_BYTES.next_multiple_of(PAGE);
-/// The short slots of all ranks for persistent collectives, and the long ones, take no more than this each, unless a short one for each rank is more.
-const OPERATION_SLOTS_BYTES_MAX: usize = 4 << 20;
 /// Where a header says how many there are.
 const SLOTS_AT: usize = std::mem::offset_of!(Header, slots);
-/// Names in a directory that a leader looks at for remains of killed jobs.
-const SWEEP_NAMES_MAX: usize = 256;
-/// How often a leader creates its file again because a sweeper took it for a remain.
-const CREATE_ATTEMPTS: usize = 4;
 /// Pause between two looks for the leader's segment.
 const ATTACH_PAUSE_US: u64 = 200;
 
@@ -107,107 +94,6 @@ const _: () = {
     assert!(size_of::<RankState>() == 256);
     assert!(sizes::RING_BYTES_MIN.is_multiple_of(PAGE));
 };
-
-/// Sizes of a segment, agreed by all ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Geometry {
-    pub(crate) local_size: usize,
-    pub(crate) ring_bytes: usize,
-    /// Slots for collectives that each rank has.
-    pub(crate) slots: SlotCounts,
-}
-
-impl Geometry {
-    /// The largest rings, at most `ring_bytes_max` each, that are fair for so many ranks.
-    pub(crate) fn choose(local_size: usize, ring_bytes_max: usize) -> Self {
-        let generous = GENEROUS_BYTES / (local_size * (local_size - 1)).max(1);
-        let modest = (EAGER_BYTES_MAX / (local_size * local_size)).min(MODEST_RING_BYTES);
-        let most = ring_bytes_max.min(sizes::RING_BYTES_MAX);
-        let ring_bytes = (generous.max(modest).min(most) / PAGE * PAGE).max(sizes::RING_BYTES_MIN);
-        let communicators =
-            if local_size == 1 { 0 } else { (SLOTS_BYTES_MAX / (local_size * SLOT_STRIDE)).clamp(1, SLOTS_MAX) };
-        Self { local_size, ring_bytes, slots: Self::slots(local_size, communicators) }
-    }
-
-    /// The slots of each of so many ranks, of which so many are for communicators: where there is no memory for those, there are no others.
-    fn slots(local_size: usize, communicators: usize) -> SlotCounts {
-        if communicators == 0 {
-            return SlotCounts::default();
-        }
-        let fit = |bytes: usize| OPERATION_SLOTS_BYTES_MAX / (local_size * bytes);
-        let (long, short) = (fit(SLOT_STRIDE), fit(SHORT_SLOT_BYTES));
-        SlotCounts { communicators, long: long.min(SlotCounts::LONG_MAX), short: short.clamp(1, SlotCounts::SHORT_MAX) }
-    }
-
-    /// The same with less: without slots, and then with rings of half the size, unless they are the smallest.
-    fn smaller(self) -> Option<Self> {
-        if self.slots.communicators > 0 { Some(Self { slots: SlotCounts::default(), ..self }) } else { self.halved() }
-    }
-
-    /// The same with rings of half the size, unless they are the smallest.
-    fn halved(self) -> Option<Self> {
-        let ring_bytes = (self.ring_bytes / 2 / PAGE * PAGE).max(sizes::RING_BYTES_MIN);
-        (self.ring_bytes > sizes::RING_BYTES_MIN).then_some(Self { ring_bytes, ..self })
-    }
-
-    /// What must be there from the beginning: all but the rings of ranks to themselves, or but all rings.
-    fn eager_ranges(self) -> impl Iterator<Item = (usize, usize)> {
-        let rings = if self.is_lazy() { 0 } else { self.local_size - 1 };
-        let between = (0..rings).map(move |i| (self.ring_start(i, i) + self.ring_bytes, self.ring_start(i + 1, i + 1)));
-        std::iter::once((0, self.rings_start())).chain(between)
-    }
-
-    fn is_valid(self) -> bool {
-        (1..=LOCAL_SIZE_MAX).contains(&self.local_size)
-            && (sizes::RING_BYTES_MIN..=sizes::RING_BYTES_MAX).contains(&self.ring_bytes)
-            && self.ring_bytes.is_multiple_of(PAGE)
-            && self.slots.communicators <= SLOTS_MAX
-    }
-
-    fn slots_start(self) -> usize {
-        (PAGE + self.local_size * size_of::<RankState>()).next_multiple_of(PAGE)
-    }
-
-    /// Bytes of the slots of one rank.
-    fn slots_bytes(self) -> usize {
-        let SlotCounts { communicators, long, short } = self.slots;
-        (communicators + long) * SLOT_STRIDE + (short * SHORT_SLOT_BYTES).next_multiple_of(PAGE)
-    }
-
-    /// Whether a slot has small cells only.
-    #[inline]
-    pub(crate) fn is_short(self, slot: usize) -> bool {
-        slot >= self.slots.communicators + self.slots.long
-    }
-
-    /// Where a slot begins.
-    #[inline]
-    fn slot_start(self, of: usize, slot: usize) -> usize {
-        let SlotCounts { communicators, long, short } = self.slots;
-        let before = communicators + long;
-        assert!(of < self.local_size && slot < before + short);
-        let start = self.slots_start() + of * self.slots_bytes();
-        start + slot.min(before) * SLOT_STRIDE + slot.saturating_sub(before) * SHORT_SLOT_BYTES
-    }
-
-    fn rings_start(self) -> usize {
-        self.slots_start() + self.local_size * self.slots_bytes()
-    }
-
-    fn ring_start(self, to: usize, from: usize) -> usize {
-        assert!(to < self.local_size && from < self.local_size);
-        self.rings_start() + (to * self.local_size + from) * self.ring_bytes
-    }
-
-    pub(crate) fn total(self) -> usize {
-        self.rings_start() + self.local_size * self.local_size * self.ring_bytes
-    }
-
-    /// Whether rings are reserved one by one.
-    pub(crate) fn is_lazy(self) -> bool {
-        self.local_size * self.local_size * self.ring_bytes > EAGER_BYTES_MAX
-    }
-}
 
 /// The mapped segment.
 pub(crate) struct Segment {
@@ -463,27 +349,6 @@ impl Drop for Unfinished {
     }
 }
 
-pub(super) fn file_name(job_key: &str) -> String {
-    format!("{}{job_key}", file_prefix())
-}
-
-fn file_prefix() -> String {
-    format!("weft-{}-", sys::user())
-}
-
-/// The user's choice first, then the usual places, each once.
-pub(crate) fn directories(settings: &Settings) -> Vec<PathBuf> {
-    let usual =
-        [Some(PathBuf::from("/dev/shm")), std::env::var_os("TMPDIR").map(PathBuf::from), Some(PathBuf::from("/tmp"))];
-    let mut list: Vec<PathBuf> = Vec::new();
-    for directory in settings.directory.iter().cloned().chain(usual.into_iter().flatten()) {
-        if directory.is_absolute() && !list.contains(&directory) {
-            list.push(directory);
-        }
-    }
-    list
-}
-
 fn warnings(refused: &[String], used: &Path, wanted: Geometry, found: Geometry) -> Vec<String> {
     let mut warnings = Vec::new();
     if !refused.is_empty() {
@@ -498,57 +363,6 @@ fn warnings(refused: &[String], used: &Path, wanted: Geometry, found: Geometry) 
         ));
     }
     warnings
-}
-
-/// Creates a new file that carries our shared lock and that no sweeper has removed.
-pub(super) fn create_locked(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
-    for _ in 0..CREATE_ATTEMPTS {
-        let file = options.open(path)?;
-        if sys::try_lock(file.as_fd(), Lock::Shared).is_ok() && file.metadata()?.nlink() > 0 {
-            return Ok(file);
-        }
-        // A sweeper came between: it removes the file itself.
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
-    Err(io::Error::other("the new file was removed again and again"))
-}
-
-pub(super) fn open_existing(path: &Path) -> io::Result<File> {
-    let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
-    OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
-}
-
-/// Removes segments of this user that no process has open. Anything unexpected is left alone.
-pub(super) fn sweep(directory: &Path) {
-    let prefix = file_prefix();
-    let Ok(names) = fs::read_dir(directory) else { return };
-    for entry in names.take(SWEEP_NAMES_MAX).flatten() {
-        let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(&prefix));
-        if !ours || !entry.file_type().is_ok_and(|kind| kind.is_file()) {
-            continue;
-        }
-        let Ok(file) = open_existing(&entry.path()) else { continue };
-        if sys::try_lock(file.as_fd(), Lock::Exclusive).is_ok() {
-            let _ = fs::remove_file(entry.path());
-        }
-    }
-}
-
-/// Maps `len` bytes of a file for all who map it, or private zeros.
-pub(super) fn map(file: Option<&File>, len: usize) -> io::Result<NonNull<u8>> {
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let (flags, fd) = match file {
-        Some(file) => (libc::MAP_SHARED, file.as_raw_fd()),
-        None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1),
-    };
-    // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
-    let base = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, fd, 0) };
-    if base == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Where the segment is made, what is left behind, and whose files are believed.
 
+use super::geometry::EAGER_BYTES_MAX;
 use super::*;
 use weft_core::time::Duration;
 

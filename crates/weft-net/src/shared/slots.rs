@@ -12,8 +12,9 @@
 
 use std::sync::atomic::Ordering;
 
-use weft_engine::transport::Stamp;
+use weft_engine::transport::{CollectiveSlots, SlotCounts, Stamp};
 
+use super::Node;
 use super::sizes::{LARGE_CELLS, SHORT_CELLS, SMALL_CELLS};
 use super::slot_area::{Cell, LARGE_MAX, SMALL_MAX, SlotArea};
 
@@ -110,4 +111,43 @@ pub(super) fn finish(slot: &SlotArea, before: Stamp) {
 #[inline]
 pub(super) fn finished(slot: &SlotArea) -> Stamp {
     stamp(slot.finished().load(Ordering::Acquire))
+}
+
+impl CollectiveSlots for Node {
+    fn counts(&self) -> SlotCounts {
+        self.inbox.segment.geometry().slots
+    }
+
+    fn published_max(&self, slot: usize) -> usize {
+        published_max(self.inbox.segment.geometry().is_short(slot))
+    }
+
+    #[inline]
+    fn phases_ahead(&self, slot: usize, len: usize) -> u32 {
+        cells(self.inbox.segment.geometry().is_short(slot), len)
+    }
+
+    #[inline]
+    fn publish(&mut self, slot: usize, stamp: Stamp, len: usize, fill: impl FnOnce(&mut [u8])) {
+        publish(self.inbox.segment.slot(self.inbox.own, slot), stamp, len, fill);
+    }
+
+    #[inline]
+    fn with_published<R>(&self, of: usize, slot: usize, stamp: Stamp, take: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        published(&self.inbox.segment.slot(of, slot), stamp).map(take)
+    }
+
+    fn is_published(&self, of: usize, slot: usize, stamp: Stamp) -> bool {
+        is_published(&self.inbox.segment.slot(of, slot), stamp)
+    }
+
+    #[inline]
+    fn finish_phases(&mut self, slot: usize, before: Stamp) {
+        finish(&self.inbox.segment.slot(self.inbox.own, slot), before);
+    }
+
+    #[inline]
+    fn finished_phases(&self, of: usize, slot: usize) -> Stamp {
+        finished(&self.inbox.segment.slot(of, slot))
+    }
 }

@@ -1,0 +1,128 @@
+//! The sending half of a node: a ring to each peer, made when it is first needed, and the doorbells of those that sleep.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use weft_engine::transport::{PeerFault, SleepMode};
+
+use super::doorbell::{Bell, Doorbell, Key, Rung};
+use super::futex;
+use super::ring::Producer;
+use super::segment::Segment;
+
+/// The sending half of a [`super::Node`].
+pub struct Outbox {
+    pub(super) segment: Arc<Segment>,
+    pub(super) own: usize,
+    pub(super) rings: Vec<Ring>,
+    pub(super) bell: Doorbell,
+    /// Those of others that have been rung.
+    bells: Vec<Option<Bell>>,
+    pub(super) faults: Vec<PeerFault>,
+}
+
+/// The way to one peer.
+pub(super) enum Ring {
+    /// Never used: the peer does not look at it yet.
+    Unused,
+    /// In use.
+    Open(Producer),
+    /// Broken; the fault has been recorded.
+    Closed,
+}
+
+impl Outbox {
+    pub(super) fn new(segment: Arc<Segment>, own: usize, bell: Doorbell) -> Self {
+        let size = segment.geometry().local_size;
+        let rings = (0..size).map(|_| Ring::Unused).collect();
+        let bells = (0..size).map(|_| None).collect();
+        Self { segment, own, rings, bell, bells, faults: Vec::new() }
+    }
+
+    /// Sends one frame to local rank `to` (which may be this rank). False: the ring is full (poll, then try again) or the peer has
+    /// a fault. Copies; wakes the peer if it sleeps.
+    ///
+    /// # Panics
+    /// When `to` is not a local rank, or head and payload together exceed [`super::Frames::frame_max`].
+    #[inline]
+    pub fn try_send(&mut self, to: usize, head: &[u8], payload: &[u8]) -> bool {
+        self.try_send_with(to, head, payload.len(), |out| out.copy_from_slice(payload))
+    }
+
+    /// As [`Self::try_send`], but `fill` writes the `len` bytes of payload where the receiver will read them. It is called at most
+    /// once, not at all when the result is false, and must write all of them: what it leaves is what an earlier frame left.
+    #[inline]
+    pub fn try_send_with(&mut self, to: usize, head: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        if let Ring::Unused = self.rings[to] {
+            self.open(to);
+        }
+        let Ring::Open(producer) = &mut self.rings[to] else { return false };
+        match producer.push(head, len, fill) {
+            Ok(true) => {}
+            Ok(false) => return false,
+            Err(broken) => {
+                self.close(to, broken.to_string());
+                return false;
+            }
+        }
+        if self.segment.rank_state(to).sleeping.load(Ordering::SeqCst) != 0 {
+            self.wake(to);
+        }
+        true
+    }
+
+    /// Reserves the ring and tells the peer to look at it from now on.
+    #[cold]
+    pub(super) fn open(&mut self, to: usize) {
+        if let Err(cause) = self.segment.reserve_ring(to, self.own) {
+            return self.close(to, format!("cannot be reached: no memory for its shared ring: {cause}"));
+        }
+        self.rings[to] = Ring::Open(Producer::new(self.segment.ring(to, self.own)));
+        let place = self.segment.rank_state(to);
+        place.announced[self.own / 64].fetch_or(1 << (self.own % 64), Ordering::SeqCst);
+        place.announcements.fetch_add(1, Ordering::SeqCst);
+    }
+
+    #[cold]
+    pub(super) fn close(&mut self, to: usize, reason: String) {
+        self.rings[to] = Ring::Closed;
+        self.faults.push(PeerFault { peer: to, reason });
+    }
+
+    /// Step b of the sleeping protocol.
+    #[cold]
+    pub(super) fn wake(&mut self, to: usize) {
+        let rest = self.segment.take_sleep(to);
+        if rest == 0 {
+            return;
+        }
+        if rest == SleepMode::Futex as u32 {
+            // If nobody is in the kernel it is just falling asleep, which the kernel will refuse.
+            return futex::wake(&self.segment.rank_state(to).sleeping);
+        }
+        match self.ring(to) {
+            Rung::Yes => {}
+            Rung::Nobody => self.close(to, "has died: nobody answers its doorbell".into()),
+            Rung::Failed(code) => {
+                let cause = std::io::Error::from_raw_os_error(code);
+                self.close(to, format!("cannot be woken: its doorbell fails: {cause}"));
+            }
+        }
+    }
+
+    fn ring(&mut self, to: usize) -> Rung {
+        let bell = match &mut self.bells[to] {
+            Some(bell) => bell,
+            unknown => {
+                // It sleeps, so it has joined.
+                let words = &self.segment.rank_state(to).bell;
+                let key = Key(std::array::from_fn(|i| words[i].load(Ordering::Relaxed)));
+                match Bell::new(key) {
+                    Ok(bell) => unknown.insert(bell),
+                    Err(cause) => return Rung::Failed(cause.raw_os_error().unwrap_or(0)),
+                }
+            }
+        };
+        self.bell.ring(bell)
+    }
+}
