@@ -62,8 +62,8 @@ pub(crate) fn react(scope: Scope, error: &Error, class: c_int, code: c_int) {
         Reaction::Fatal => end_job_at(&speaker, error, class),
         Reaction::Call { function, object } => {
             let (mut object, mut code) = (object, code);
-            // SAFETY: the program gave the function for this call (MPI-5.0 §9.3), which has nothing in its variable
-            // part that is portable.
+            // SAFETY: the program gave the function for this call (MPI-5.0 §9.3), which has nothing in its
+            // variable part that is portable.
             unsafe { function(&raw mut object, &raw mut code) };
         }
     }

@@ -1,7 +1,8 @@
 //! One-sided communication (MPI-5.0 §12): making windows, and synchronizing on them. The operations are the engine's
 //! (`weft_engine::windows`).
 //!
-//! How they are synchronized on is in `active_target.rs` and `passive_target.rs`; both wait for what `completion.rs` says.
+//! How they are synchronized on is in `active_target.rs` and `passive_target.rs`; both wait for what
+//! `completion.rs` says.
 //!
 //! A window has a communicator of its own, of the same processes, whose contexts keep its messages apart; the program never sees it.
 

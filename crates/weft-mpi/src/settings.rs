@@ -1,8 +1,9 @@
 //! The `WEFT_*` settings: one table of them, and how the library reads its own, once, in `MPI_Init`.
 //!
-//! A setting is a constant with its default as text; the default goes the same way as what the user writes. The settings are in
-//! `table.rs`, their types of values in `values.rs`, the names of links in `links.rs`; `unknown.rs` finds names that are misspelt. `weft info`
-//! prints [`TABLE`], and `docs/book/settings.md` is compared with it by a test.
+//! A setting is a constant with its default as text; the default goes the same way as what the user writes.
+//! The settings are in `table.rs`, their types of values in `values.rs`, the names of links in `links.rs`;
+//! `unknown.rs` finds names that are misspelt. `weft info` prints [`TABLE`], and `docs/book/settings.md` is
+//! compared with it by a test.
 
 mod links;
 mod table;

@@ -1,4 +1,5 @@
-//! The types of the functions that programs hand over (MPI-5.0 §7.7.2, §9.3, §13.2, §15.3.8), for the library's inside.
+//! The types of the functions that programs hand over (MPI-5.0 §7.7.2, §9.3, §13.2, §15.3.8), for the
+//! library's inside.
 
 use super::MARKER;
 use super::spec::{Direction, Form, Parameter, Procedure, Spec};
@@ -14,9 +15,9 @@ pub(super) fn types(spec: &Spec) -> Result<String> {
         "\
 //! {MARKER} from `spec/`; do not edit.
 //!
-//! The functions that programs hand over, under the names that their types have in C. A handle is as wide as a
-//! pointer, and a number here, so that the functions of communicators, datatypes and windows have one type. A status,
-//! whose type only the boundary has, is a `void *`.
+//! The functions that programs hand over, under the names that their types have in C. A handle is as wide as
+//! a pointer, and a number here, so that the functions of communicators, datatypes and windows have one type.
+//! A status, whose type only the boundary has, is a `void *`.
 #![allow(missing_docs, non_camel_case_types)]
 
 use std::ffi::{{c_int, c_void}};

@@ -193,8 +193,8 @@ fn check_unsafety(
     Ok(())
 }
 
-/// Does a line of Rust have the keyword `unsafe` outside of comments, of attributes that turn lints on, and of types of
-/// functions, which do nothing by themselves?
+/// Does a line of Rust have the keyword `unsafe` outside of comments, of attributes that turn lints on, and
+/// of types of functions, which do nothing by themselves?
 fn says_unsafe(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
     let is_part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '"');

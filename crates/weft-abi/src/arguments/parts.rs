@@ -1,5 +1,5 @@
-//! Groups of arguments that say together what data there is. A function of `calls/` whose parameters have these types gets one value for
-//! each group.
+//! Groups of arguments that say together what data there is. A function of `calls/` whose parameters have
+//! these types gets one value for each group.
 
 use std::ffi::c_int;
 

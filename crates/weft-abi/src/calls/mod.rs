@@ -7,9 +7,9 @@
 //! `cargo xtask generate` looks for `pub(crate) [unsafe] fn` at the start of a line: `comm_dup` implements
 //! MPI_Comm_dup and MPI_Comm_dup_c; a function `op_create_c` is preferred for MPI_Op_create_c. A function
 //! whose first parameter is `form: Form` implements several procedures: `bcast` is MPI_Bcast, MPI_Ibcast and
-//! MPI_Bcast_init, `put` is MPI_Put and MPI_Rput. One with parameters of the types `Part`, `Parts`, `TypedParts` and
-//! `Target` gets each buffer with its count and datatype as one value. Point-to-point communication takes them one by
-//! one, so that they stay in registers.
+//! MPI_Bcast_init, `put` is MPI_Put and MPI_Rput. One with parameters of the types `Part`, `Parts`,
+//! `TypedParts` and `Target` gets each buffer with its count and datatype as one value. Point-to-point
+//! communication takes them one by one, so that they stay in registers.
 
 pub(crate) mod attributes;
 pub(crate) mod buffers;

@@ -177,7 +177,8 @@ impl Bound {
     /// Until every collective that runs it is complete (MPI-5.0 §2.4, §6.1):
     /// - what its slices touch by their counts and the datatypes of `arguments` stays valid, for reading in the send buffer, for writing
     ///   too in the other, and lies in its working memory where they are slices of that;
-    /// - the operands of its reductions do not overlap, and have elements of the operation's type one extent apart;
+    /// - the operands of its reductions do not overlap, and have elements of the operation's type one extent
+    ///   apart;
     /// - where the operation is a function of the program, that can be called with them.
     ///
     /// One thread at a time uses it, its runs and what these give out; nobody uses what a run has given out once that run is gone. So it
@@ -515,8 +516,8 @@ fn reduce_shared(op: Op, element: Element, (count, touched): (u64, u64), input: 
 /// A predefined operation on a derived datatype.
 ///
 /// # Safety
-/// Both addresses hold `count` items of `datatype`, and these do not overlap. Where the operation is a function of the program, that can
-/// be called with them.
+/// Both addresses hold `count` items of `datatype`, and these do not overlap. Where the operation is a
+/// function of the program, that can be called with them.
 pub unsafe fn reduce_local(
     operation: Operation,
     datatype: &dyn Datatype,

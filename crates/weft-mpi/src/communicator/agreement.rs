@@ -1,4 +1,5 @@
-//! How the processes of a new communicator agree on its context (MPI-5.0 §7.4.2): two reductions, which any call can leave under way.
+//! How the processes of a new communicator agree on its context (MPI-5.0 §7.4.2): two reductions, which any
+//! call can leave under way.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

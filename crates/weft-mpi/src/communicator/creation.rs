@@ -1,4 +1,5 @@
-//! The first step of every creation of a communicator: whether all its processes have come to the same call, and have what they need for it.
+//! The first step of every creation of a communicator: whether all its processes have come to the same call,
+//! and have what they need for it.
 
 use super::highest_by;
 use crate::collective::CollectiveScope;

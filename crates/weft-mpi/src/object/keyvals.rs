@@ -22,7 +22,8 @@ pub struct Keyval {
     pub freed: bool,
 }
 
-/// What a duplicate of an object gets of an attribute. The copy functions of communicators, datatypes and windows have one type.
+/// What a duplicate of an object gets of an attribute. The copy functions of communicators, datatypes and
+/// windows have one type.
 #[derive(Clone, Copy, Debug)]
 pub enum Copying {
     /// Nothing: `MPI_COMM_NULL_COPY_FN` and its twins.

@@ -1,4 +1,5 @@
-//! When operations on a window are complete (MPI-5.0 §12.7): what each synchronization waits for, and which error it reports.
+//! When operations on a window are complete (MPI-5.0 §12.7): what each synchronization waits for, and which
+//! error it reports.
 
 use std::sync::atomic::{Ordering, fence};
 

@@ -1,5 +1,5 @@
-//! The table of the settings: what each is named, what it may say, what it does, and who reads it. `weft info`, the tool interface and the
-//! book show it; the library reads its values by it.
+//! The table of the settings: what each is named, what it may say, what it does, and who reads it.
+//! `weft info`, the tool interface and the book show it; the library reads its values by it.
 
 use weft_core::collective::choice::Operation;
 

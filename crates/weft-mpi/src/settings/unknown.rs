@@ -1,4 +1,5 @@
-//! Variables that look like settings of Weft and are none: a start and `weft info` name them, with the setting that was meant.
+//! Variables that look like settings of Weft and are none: a start and `weft info` name them, with the
+//! setting that was meant.
 
 use super::table::TABLE;
 

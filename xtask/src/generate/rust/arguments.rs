@@ -46,7 +46,8 @@ impl Entry<'_> {
         })
     }
 
-    /// The value that stands for the first of `parameters` as a group, and how many they are; `None`: they are none.
+    /// The value that stands for the first of `parameters` as a group, and how many they are; `None`: they
+    /// are none.
     pub(super) fn group(&self, parameters: &[&Parameter]) -> Result<Option<(String, usize)>> {
         let is = |at: usize, kind: &str| parameters.get(at).is_some_and(|found: &&Parameter| found.kind == kind);
         let is_list = |at: usize| parameters.get(at).is_some_and(|found| !found.lengths.is_empty());

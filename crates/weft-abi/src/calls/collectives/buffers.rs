@@ -86,8 +86,8 @@ impl OwnedBlocks {
     }
 }
 
-/// How many elements the standard gives to an array of a collective (MPI-5.0 §6.5, §8.6). It is made of the object that says so, and so
-/// nobody measures an array by another number.
+/// How many elements the standard gives to an array of a collective (MPI-5.0 §6.5, §8.6). It is made of the
+/// object that says so, and so nobody measures an array by another number.
 #[derive(Clone, Copy)]
 pub(super) struct Partners(usize);
 

@@ -1,5 +1,5 @@
-//! What the form of a collective asks with its plan: blocking, nonblocking or persistent (MPI-5.0 §6, §6.12, §6.13), and where calls
-//! are compared.
+//! What the form of a collective asks with its plan: blocking, nonblocking or persistent (MPI-5.0 §6, §6.12,
+//! §6.13), and where calls are compared.
 
 use super::plan::Plan;
 use crate::arguments::*;

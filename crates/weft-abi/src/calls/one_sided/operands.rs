@@ -1,4 +1,5 @@
-//! What one-sided operations name: memory of the program, and a place in the window of the target (MPI-5.0 §12.3).
+//! What one-sided operations name: memory of the program, and a place in the window of the target (MPI-5.0
+//! §12.3).
 
 use crate::arguments::*;
 use crate::constants::*;
