@@ -32,7 +32,7 @@ pub const CARRIERS_MAX: usize = RAILS_MAX + 1;
 /// Descriptors of all carriers; where there are fewer, nothing.
 pub type Descriptors = [Option<RawFd>; CARRIERS_MAX];
 
-/// The name of one of the [`Carriers`] of this process: its place among them.
+/// The name of one of the [`Carriers`] of this process: its index among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CarrierId(pub u8);
 
@@ -650,7 +650,7 @@ impl Remote {
             write!(text, "{gap}{}", hop.to).expect("strings accept all text");
         }
         let hops = self.hops.iter().enumerate();
-        let hops = hops.filter(|(place, hop)| self.hops[..*place].iter().all(|before| before.carrier != hop.carrier));
+        let hops = hops.filter(|(index, hop)| self.hops[..*index].iter().all(|before| before.carrier != hop.carrier));
         for refusal in hops.filter_map(|(_, hop)| carriers.get(hop.carrier)?.diagnostics().last_refusal) {
             write!(text, "; this machine last refused a packet with: {refusal}").expect("strings accept all text");
         }

@@ -192,7 +192,9 @@ impl<P: Platform> Engine<P> {
 
     /// The processes of the node that an operation waits for here, some of them more than once.
     pub fn awaited_in_slots(&self) -> impl Iterator<Item = PeerId> + '_ {
-        self.slots.awaited_places().filter_map(|place| self.peers.near.places.get(place as usize).copied())
+        self.slots
+            .awaited_local_ranks()
+            .filter_map(|local_rank| self.peers.near.by_local_rank.get(local_rank as usize).copied())
     }
 
     /// Messages to all hosts of a communicator at once.

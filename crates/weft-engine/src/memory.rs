@@ -36,7 +36,7 @@ pub use bound::{
     UserReduction, reduce_elements, reduce_local,
 };
 pub(crate) use checkers::note_written;
-pub use checkers::{Access, FindPoison, Report, Sanitizer, attach, label_messages, runs_one_thread};
+pub use checkers::{BufferUse, FindPoison, Report, Sanitizer, attach, label_messages, runs_one_thread};
 pub use copier::{Copier, copy};
 pub use described::{Divisible, Footprint, check_bytes, check_distance, check_items, check_size, packed_size};
 pub use exposed::Exposed;
@@ -151,7 +151,7 @@ impl UserData {
     #[inline(always)]
     pub unsafe fn new(base: *mut u8, count: u64, layout: &Layout) -> Result<Self> {
         // SAFETY: the caller's promise.
-        unsafe { Self::new_for(Access::Any, base, count, layout) }
+        unsafe { Self::new_for(BufferUse::Any, base, count, layout) }
     }
 
     /// The same for memory of which it is known what will happen to it: a memory checker is told ([`attach`]).
@@ -162,9 +162,9 @@ impl UserData {
     /// # Safety
     /// As for [`UserData::new`].
     #[inline(always)]
-    pub unsafe fn new_for(access: Access, base: *mut u8, count: u64, layout: &Layout) -> Result<Self> {
+    pub unsafe fn new_for(buffer_use: BufferUse, base: *mut u8, count: u64, layout: &Layout) -> Result<Self> {
         // SAFETY: the caller's promise.
-        unsafe { Self::described::<false>(access, base, count, layout) }
+        unsafe { Self::described::<false>(buffer_use, base, count, layout) }
     }
 
     /// The same for a whole message of the program.
@@ -175,16 +175,16 @@ impl UserData {
     /// # Safety
     /// As for [`UserData::new`].
     #[inline(always)]
-    pub unsafe fn of_message(access: Access, base: *mut u8, count: u64, layout: &Layout) -> Result<Self> {
+    pub unsafe fn of_message(buffer_use: BufferUse, base: *mut u8, count: u64, layout: &Layout) -> Result<Self> {
         // SAFETY: the caller's promise.
-        unsafe { Self::described::<true>(access, base, count, layout) }
+        unsafe { Self::described::<true>(buffer_use, base, count, layout) }
     }
 
     /// # Safety
     /// As for [`UserData::new`].
     #[inline(always)]
     unsafe fn described<const MESSAGE: bool>(
-        access: Access,
+        buffer_use: BufferUse,
         base: *mut u8,
         count: u64,
         layout: &Layout,
@@ -194,7 +194,7 @@ impl UserData {
             Some((offset, bytes)) => {
                 let start = base.wrapping_offset(offset as isize);
                 if start.addr() < LOOK_BELOW.load(Ordering::Relaxed) {
-                    look::<MESSAGE>(access, start, bytes, base.addr())?;
+                    look::<MESSAGE>(buffer_use, start, bytes, base.addr())?;
                 }
                 (start, bytes, Shape::Run)
             }
@@ -202,7 +202,7 @@ impl UserData {
                 let bytes = check_items(base.addr(), count, layout)?;
                 if checkers::looks() {
                     checkers::check_unlabelled::<MESSAGE>()?;
-                    checkers::show_items(access, base, count, layout);
+                    checkers::show_items(buffer_use, base, count, layout);
                 }
                 let items = Items::new(MemoryKind::Host, count, bytes);
                 (base, bytes, Shape::Items { items, layout: layout.clone() })
@@ -339,7 +339,7 @@ impl UserData {
 /// It is nowhere, or lacks a label.
 #[cold]
 #[inline(never)]
-fn look<const MESSAGE: bool>(access: Access, start: *mut u8, bytes: u64, address: usize) -> Result<()> {
+fn look<const MESSAGE: bool>(buffer_use: BufferUse, start: *mut u8, bytes: u64, address: usize) -> Result<()> {
     checkers::check_unlabelled::<MESSAGE>()?;
     if bytes == 0 {
         return Ok(());
@@ -347,7 +347,7 @@ fn look<const MESSAGE: bool>(access: Access, start: *mut u8, bytes: u64, address
     if start.addr() < PROGRAM_START {
         return Err(nowhere(address, bytes));
     }
-    checkers::show_run(access, start, bytes);
+    checkers::show_run(buffer_use, start, bytes);
     Ok(())
 }
 

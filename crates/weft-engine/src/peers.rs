@@ -35,7 +35,7 @@ impl Route {
     fn split(self) -> (Route<()>, Option<Box<Remote>>) {
         match self {
             Self::Myself => (Route::Myself, None),
-            Self::Shared(place) => (Route::Shared(place), None),
+            Self::Shared(local_rank) => (Route::Shared(local_rank), None),
             Self::Remote(remote) => (Route::Remote(()), Some(remote)),
             Self::None(reason) => (Route::None(reason), None),
         }
@@ -149,8 +149,8 @@ pub(crate) struct Neighbours<P: Platform> {
     pub(crate) copier: Copier<P::Memory>,
     /// Where our receives from anybody stand, once there has been one.
     pub(crate) common: Option<Table<P>>,
-    /// Each process of the node, by its place there.
-    pub(crate) places: Vec<PeerId>,
+    /// Each process of the node, by its local rank.
+    pub(crate) by_local_rank: Vec<PeerId>,
     /// Peers without a table that we would have copied a message together with.
     pub(crate) without_table: Vec<PeerId>,
     /// Receives of which the senders still copy a part.
@@ -175,13 +175,13 @@ impl<P: Platform> Neighbours<P> {
         self.copied |= bytes >= LARGE_FRAME_BYTES;
     }
 
-    /// `peer` is the process of the node at `place`.
-    pub(crate) fn note_place(&mut self, place: usize, peer: PeerId) {
-        if self.places.len() <= place {
+    /// `peer` is the process of the node with this local rank.
+    pub(crate) fn note_local_rank(&mut self, local_rank: usize, peer: PeerId) {
+        if self.by_local_rank.len() <= local_rank {
             // What is not known yet is this process, which nobody else is.
-            self.places.resize(place + 1, PeerId::FIRST);
+            self.by_local_rank.resize(local_rank + 1, PeerId::FIRST);
         }
-        self.places[place] = peer;
+        self.by_local_rank[local_rank] = peer;
     }
 }
 
@@ -210,7 +210,7 @@ impl<P: Platform> Peers<P> {
         let near = Neighbours {
             copier: Copier::new(memory),
             common: None,
-            places: Vec::new(),
+            by_local_rank: Vec::new(),
             without_table: Vec::new(),
             cooperative: Vec::new(),
             copied: false,
@@ -267,7 +267,7 @@ impl<P: Platform> Peers<P> {
             waited_for: false,
         };
         match self.entries.get_mut(id.index()) {
-            Some(place) => *place = peer,
+            Some(entry) => *entry = peer,
             None => self.entries.push(peer),
         }
         let at = index as usize;
@@ -278,7 +278,7 @@ impl<P: Platform> Peers<P> {
         (id, remote)
     }
 
-    /// Removes a peer to which nothing leads any more; its place may be another's from now on.
+    /// Removes a peer to which nothing leads any more; its index may be another's from now on.
     pub(crate) fn remove(&mut self, id: PeerId) {
         if id == self.own || self.get(id).is_none() {
             return;
@@ -339,7 +339,7 @@ impl<P: Platform> Peers<P> {
         self.indices.iter().rposition(own).map_or(0, |last| last as u32 + 1)
     }
 
-    /// Every peer, in order of its place.
+    /// Every peer, in order of its index.
     pub fn iter(&self) -> impl Iterator<Item = (PeerId, &Peer<P>)> {
         self.entries.iter().filter(|peer| !self.free.contains(&peer.id)).map(|peer| (peer.id, peer))
     }
@@ -350,14 +350,14 @@ impl<P: Platform> Peers<P> {
         entries.iter_mut().filter(|peer| !free.contains(&peer.id)).map(|peer| (peer.id, peer))
     }
 
-    /// How many places there are; those of removed peers count.
-    pub(crate) fn places(&self) -> usize {
+    /// How many entries there are; those of removed peers count.
+    pub(crate) fn entries(&self) -> usize {
         self.entries.len()
     }
 
-    /// The peer at a place, unless it has been removed.
-    pub(crate) fn at(&self, place: usize) -> Option<PeerId> {
-        self.entries.get(place).map(|peer| peer.id).filter(|id| !self.free.contains(id))
+    /// The peer at an index, unless it has been removed.
+    pub(crate) fn at(&self, index: usize) -> Option<PeerId> {
+        self.entries.get(index).map(|peer| peer.id).filter(|id| !self.free.contains(id))
     }
 }
 

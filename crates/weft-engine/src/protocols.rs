@@ -12,7 +12,7 @@ mod choices;
 mod costs;
 mod rows;
 
-use crate::transport::Wish;
+use crate::transport::Candidate;
 
 pub use choices::{Choices, Range, offers};
 pub use costs::{COST_PS_MAX, Cost, CostModel};
@@ -68,7 +68,7 @@ pub enum RouteClass {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receiver {
     /// The receives that it has posted where this sender sees them, and that the message matches.
-    pub posted: Wish,
+    pub posted: Candidate,
     /// It waits inside MPI.
     pub is_inside: bool,
     /// Something that was announced to it waits for its receive, or to be fetched.
@@ -77,7 +77,7 @@ pub struct Receiver {
 
 impl Receiver {
     /// One of whom nothing is known.
-    pub const UNKNOWN: Self = Self { posted: Wish::None, is_inside: false, has_announced: false };
+    pub const UNKNOWN: Self = Self { posted: Candidate::None, is_inside: false, has_announced: false };
 }
 
 /// Everything but the size and the peer that the choice depends on.

@@ -28,8 +28,8 @@ pub use carrier::{
 pub use node::{Frames, Liveness, Node, NodeProcessors, PeerFault, SleepMode, Sleeping};
 pub use placement::{Begun, Placement, Proof, Registration, RemoteMemory};
 pub use posted::{
-    Claim, Cooperation, Ending, Fate, NUMBER_BITS, Offered, Piece, PostedReceives, PostedTable, Remainder, Taker,
-    Ticket, Wanted, Wish, number_near,
+    Candidate, Claim, Cooperation, Ending, NUMBER_BITS, Offered, Piece, PostState, PostedReceive, PostedReceives,
+    PostedTable, Remainder, Taker, Ticket, number_near,
 };
 pub use slots::{CollectiveSlots, SlotCounts, Stamp};
 pub use wrapper::Wrapper;

@@ -44,4 +44,4 @@ pub use weft_engine::engine::{Received, Traffic};
 pub use weft_engine::messages::{CREDIT_BYTES, CREDIT_PER_MESSAGE};
 pub use weft_engine::peers::{NewPeer, Route};
 pub use weft_engine::protocols;
-pub use weft_engine::transport::{Placement, Wish};
+pub use weft_engine::transport::{Candidate, Placement};

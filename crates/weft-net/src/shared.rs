@@ -136,7 +136,7 @@ impl Sleeper {
     }
 }
 
-/// This process's place among the ranks of its node.
+/// This process's share in its node.
 pub struct Node {
     // The rings inside point into the segment, which both hold.
     inbox: Inbox,
@@ -145,7 +145,7 @@ pub struct Node {
     reported: Vec<bool>,
     /// Whether this process can ask when others began ([`life`]).
     knows_births: bool,
-    /// The first place that is looked up in /proc by the next look for dead processes.
+    /// The first local rank that is looked up in /proc by the next look for dead processes.
     looked_up_next: usize,
     /// How many looks in a row have found each process dead.
     found_dead: Vec<u8>,
@@ -176,8 +176,8 @@ impl Node {
     fn join(segment: Arc<Segment>, own: usize, bell: Doorbell, warnings: Vec<String>) -> Result<Self, Error> {
         let (state, size) = (segment.rank_state(own), segment.geometry().local_size);
         let birth = life::own_birth();
-        for (place, word) in state.bell.iter().zip(bell.key().0) {
-            place.store(word, Ordering::Relaxed);
+        for (bell_word, word) in state.bell.iter().zip(bell.key().0) {
+            bell_word.store(word, Ordering::Relaxed);
         }
         state.birth.store(birth, Ordering::Relaxed);
         // Whoever sees the number sees the rest.
@@ -274,7 +274,7 @@ impl transport::Node for Node {
 
 impl Frames for Node {
     #[inline]
-    fn own_place(&self) -> usize {
+    fn own_local_rank(&self) -> usize {
         self.inbox.own
     }
 
@@ -326,17 +326,17 @@ impl Sleeping for Node {
     }
 
     #[inline]
-    fn wake_if_asleep(&mut self, place: usize) {
-        if self.outbox.segment.rank_state(place).sleeping.load(Ordering::SeqCst) != 0 {
-            self.outbox.wake(place);
+    fn wake_if_asleep(&mut self, local_rank: usize) {
+        if self.outbox.segment.rank_state(local_rank).sleeping.load(Ordering::SeqCst) != 0 {
+            self.outbox.wake(local_rank);
         }
     }
 
     fn nudge(&mut self) {
-        let place = self.inbox.segment.rank_state(self.inbox.own);
-        if place.sleeping.load(Ordering::SeqCst) == SleepMode::Futex as u32 {
+        let rank_state = self.inbox.segment.rank_state(self.inbox.own);
+        if rank_state.sleeping.load(Ordering::SeqCst) == SleepMode::Futex as u32 {
             self.inbox.segment.take_sleep(self.inbox.own);
-            futex::wake(&place.sleeping);
+            futex::wake(&rank_state.sleeping);
         }
     }
 
@@ -416,8 +416,8 @@ impl transport::PostedReceives for Node {
         self.inbox.segment.rank_state(self.inbox.own).copies.store(copies, Ordering::Release);
     }
 
-    fn says_copies(&self, place: usize) -> Option<bool> {
-        match self.inbox.segment.rank_state(place).copies.load(Ordering::Acquire) {
+    fn says_copies(&self, local_rank: usize) -> Option<bool> {
+        match self.inbox.segment.rank_state(local_rank).copies.load(Ordering::Acquire) {
             0 => None,
             copies => Some(copies == COPIES[1]),
         }
@@ -430,19 +430,23 @@ impl Liveness for Node {
         let size = segment.geometry().local_size;
         let first = self.looked_up_next;
         self.looked_up_next = (first + LOOKED_UP_MAX) % size;
-        for place in 0..size {
-            let state = segment.rank_state(place);
+        for local_rank in 0..size {
+            let state = segment.rank_state(local_rank);
             let pid = state.pid.load(Ordering::Acquire);
-            if pid == 0 || place == self.inbox.own || self.reported[place] || state.left.load(Ordering::Acquire) != 0 {
+            if pid == 0
+                || local_rank == self.inbox.own
+                || self.reported[local_rank]
+                || state.left.load(Ordering::Acquire) != 0
+            {
                 continue;
             }
-            let is_looked_up = self.knows_births && (place + size - first) % size < LOOKED_UP_MAX;
+            let is_looked_up = self.knows_births && (local_rank + size - first) % size < LOOKED_UP_MAX;
             let birth = if is_looked_up { state.birth.load(Ordering::Relaxed) } else { 0 };
             // It may have left, and ended, just now.
             if life::has_ended(pid, birth) && state.left.load(Ordering::Acquire) == 0 {
-                self.found_dead[place] = self.found_dead[place].saturating_add(1);
-                if self.found_dead[place] >= self.looks_to_believe {
-                    self.outbox.close(place, "has died: its process is gone".into());
+                self.found_dead[local_rank] = self.found_dead[local_rank].saturating_add(1);
+                if self.found_dead[local_rank] >= self.looks_to_believe {
+                    self.outbox.close(local_rank, "has died: its process is gone".into());
                 }
             }
         }

@@ -294,7 +294,7 @@ fn very_many_ranks_reserve_rings_one_by_one_and_a_full_file_system_is_a_fault_no
     if !can_unshare() {
         return;
     }
-    // Enough for the places of 100 ranks and a few rings, not for all of the 10 000.
+    // Enough for the states of 100 ranks and a few rings, not for all of the 10 000.
     let preparation = "mount -t tmpfs -o size=200k none /dev/shm";
     let key = format!("many-{}", std::process::id());
     let environment = [("KEY", key.as_str()), ("TMPDIR", "/nowhere"), ("DIRECTORY", "/dev/shm")];

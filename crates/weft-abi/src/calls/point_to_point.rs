@@ -14,7 +14,7 @@ use weft_mpi::engine::Received;
 use weft_mpi::error::{Error, Result};
 use weft_mpi::labels::Labelled;
 use weft_mpi::layout::Layout;
-use weft_mpi::memory::{Access, Label, UserData};
+use weft_mpi::memory::{BufferUse, Label, UserData};
 use weft_mpi::point_to_point::Describe;
 use weft_mpi::process::{Guard, Process, lock, with};
 use weft_mpi::request::{Mode, Persistent, Receive, Send};
@@ -24,10 +24,16 @@ use weft_mpi::request::{Mode, Persistent, Receive, Send};
 /// # Errors
 /// `MPI_ERR_TYPE`, `MPI_ERR_BUFFER`, `MPI_ERR_COUNT`; and always where messages have labels: whoever gets an error asks [`labelled`].
 #[inline(always)]
-fn data(process: &Process, access: Access, buffer: Buffer, count: i64, datatype: MPI_Datatype) -> Result<UserData> {
+fn data(
+    process: &Process,
+    buffer_use: BufferUse,
+    buffer: Buffer,
+    count: i64,
+    datatype: MPI_Datatype,
+) -> Result<UserData> {
     let datatype = process.objects.committed(datatype.0)?;
     // SAFETY: `Buffer::new` was promised what count and datatype say, until the operation is complete.
-    unsafe { UserData::of_message(access, buffer.as_ptr(), count as u64, &datatype.description.layout) }
+    unsafe { UserData::of_message(buffer_use, buffer.as_ptr(), count as u64, &datatype.description.layout) }
 }
 
 /// What a blocking call returns.
@@ -49,7 +55,7 @@ struct Message {
 #[inline(always)]
 fn send_blocking(m: &Message, mode: Mode) -> Result<()> {
     let mut process = lock();
-    let data = match data(&process, Access::Send, m.buffer, m.count, m.datatype) {
+    let data = match data(&process, BufferUse::Send, m.buffer, m.count, m.datatype) {
         Ok(data) => data,
         Err(error) => return send_labelled_and_wait(process, m, mode, error),
     };
@@ -75,7 +81,7 @@ fn send_and_wait(mut process: Guard, m: &Message, data: UserData, mode: Mode) ->
 #[inline(always)]
 fn send_nonblocking(m: &Message, mode: Mode, request: Out<MPI_Request>) -> Result<()> {
     let mut process = lock();
-    let data = match data(&process, Access::Send, m.buffer, m.count, m.datatype) {
+    let data = match data(&process, BufferUse::Send, m.buffer, m.count, m.datatype) {
         Ok(data) => data,
         Err(error) => return send_labelled_and_go_on(process, m, mode, request, error),
     };
@@ -102,7 +108,7 @@ fn start_send(process: &mut Process, m: &Message, data: UserData, mode: Mode) ->
 
 fn send_persistent(m: &Message, mode: Mode, request: Out<MPI_Request>) -> Result<()> {
     with(|process| {
-        let (data, label) = outgoing(process, Access::Send, m)?;
+        let (data, label) = outgoing(process, BufferUse::Send, m)?;
         let send = process.make_send(m.comm.0, m.peer, m.tag, data, mode)?;
         let handle = process.make_persistent(Persistent::Send(send), m.comm.0)?;
         if let Some(label) = label {
@@ -194,7 +200,7 @@ impl Describe for Target {
     #[inline(always)]
     fn describe(self, layout: &Layout) -> Result<UserData> {
         // SAFETY: `Buffer::new` was promised what count and datatype say, until the operation is complete.
-        unsafe { UserData::of_message(Access::Receive, self.buffer, self.count, layout) }
+        unsafe { UserData::of_message(BufferUse::Receive, self.buffer, self.count, layout) }
     }
 }
 
@@ -219,7 +225,7 @@ pub(crate) fn recv(
     status: Option<InOut<MPI_Status>>,
 ) -> Result<()> {
     let process = lock();
-    let data = match data(&process, Access::Receive, buf, count, datatype) {
+    let data = match data(&process, BufferUse::Receive, buf, count, datatype) {
         Ok(data) => data,
         Err(error) => {
             return receive_labelled(process, buf, count, datatype, source, tag, comm, status, error);
@@ -291,7 +297,7 @@ pub(crate) fn sendrecv(
     let sent = Message { buffer: sendbuf, count: sendcount, datatype: sendtype, peer: dest, tag: sendtag, comm };
     let message = Message { buffer: recvbuf, count: recvcount, datatype: recvtype, peer: source, tag: recvtag, comm };
     // What is kept of labels lasts until this call returns, as the operations do.
-    let ((data, _label), (into, label)) = (outgoing(&process, Access::Send, &sent)?, incoming(&process, &message)?);
+    let ((data, _label), (into, label)) = (outgoing(&process, BufferUse::Send, &sent)?, incoming(&process, &message)?);
     let send = process.make_send(comm.0, dest, sendtag, data, Mode::Standard)?;
     let receive = process.make_receive(comm.0, source, recvtag, into)?;
     let received = exchange(process, send, receive, label, comm)?;
@@ -313,7 +319,7 @@ pub(crate) fn sendrecv_replace(
     let process = lock();
     let sent = Message { buffer: buf, count, datatype, peer: dest, tag: sendtag, comm };
     // What is kept of labels lasts until this call returns, as the operations do.
-    let ((out, _label), (into, label)) = (outgoing(&process, Access::Receive, &sent)?, incoming(&process, &sent)?);
+    let ((out, _label), (into, label)) = (outgoing(&process, BufferUse::Receive, &sent)?, incoming(&process, &sent)?);
     let send = process.make_send(comm.0, dest, sendtag, out, Mode::Standard)?;
     let incoming = process.make_receive(comm.0, source, recvtag, into)?;
     let mut copy = vec![0; send.data.len() as usize];
@@ -342,7 +348,7 @@ pub(crate) fn isendrecv(
 ) -> Result<()> {
     with(|process| {
         let sent = Message { buffer: sendbuf, count: sendcount, datatype: sendtype, peer: dest, tag: sendtag, comm };
-        let (out, label) = outgoing(process, Access::Send, &sent)?;
+        let (out, label) = outgoing(process, BufferUse::Send, &sent)?;
         let send = process.make_send(comm.0, dest, sendtag, out, Mode::Standard)?;
         let incoming =
             Message { buffer: recvbuf, count: recvcount, datatype: recvtype, peer: source, tag: recvtag, comm };
@@ -371,7 +377,8 @@ pub(crate) fn isendrecv_replace(
     with(|process| {
         let sent = Message { buffer: buf, count, datatype, peer: dest, tag: sendtag, comm };
         // What is sent is copied before its label goes.
-        let ((data, _label), (into, label)) = (outgoing(process, Access::Receive, &sent)?, incoming(process, &sent)?);
+        let ((data, _label), (into, label)) =
+            (outgoing(process, BufferUse::Receive, &sent)?, incoming(process, &sent)?);
         let send = process.make_send(comm.0, dest, sendtag, data, Mode::Standard)?;
         let incoming = process.make_receive(comm.0, source, recvtag, into)?;
         let send = process.start_copied(send, comm.0)?;

@@ -6,7 +6,7 @@ use serde::Serialize;
 use weft_mpi::engine::protocols::{
     Choices, CostModel, PeerClass, Protocol, ROWS, Range, Receiver, RouteClass, Situation, eager_limit, offers,
 };
-use weft_mpi::engine::{CREDIT_BYTES, CREDIT_PER_MESSAGE, HEAD_MAX, RUN_PACKETS, Wish};
+use weft_mpi::engine::{CREDIT_BYTES, CREDIT_PER_MESSAGE, Candidate, HEAD_MAX, RUN_PACKETS};
 use weft_mpi::settings::Settings;
 use weft_net::shared;
 
@@ -203,8 +203,8 @@ const UNKNOWN: Known = Known {
     is_near: true,
     is_path_busy: false,
 };
-const WAITS: Receiver = Receiver { posted: Wish::Awaited, is_inside: true, has_announced: false };
-const COMPUTES: Receiver = Receiver { posted: Wish::Posted, is_inside: false, has_announced: false };
+const WAITS: Receiver = Receiver { posted: Candidate::Awaited, is_inside: true, has_announced: false };
+const COMPUTES: Receiver = Receiver { posted: Candidate::Posted, is_inside: false, has_announced: false };
 
 /// All that are shown.
 const SITUATIONS: [Known; 9] = [

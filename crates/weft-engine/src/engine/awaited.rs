@@ -91,7 +91,7 @@ impl<P: Platform> Engine<P> {
         self.note_awaited();
         let Self { awaited, point_to_point, .. } = self;
         let peers = &point_to_point.peers;
-        let size = peers.places();
+        let size = peers.entries();
         let turn = (0..size).filter_map(|i| peers.at((awaited.cursor + i) % size));
         let mut to_ask = 0;
         let mut asked = Vec::new();

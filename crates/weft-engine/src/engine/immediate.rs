@@ -123,7 +123,7 @@ impl<P: Platform> PointToPoint<P> {
         let Some(node) = node else { return Look::Nothing };
         let mut found = Look::Nothing;
         node.poll(1, |from, frame| {
-            let peer = peers.near.places[from];
+            let peer = peers.near.by_local_rank[from];
             found = match Frame::whole(frame) {
                 Some((envelope, payload))
                     if envelope.context == context

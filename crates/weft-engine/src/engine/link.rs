@@ -387,31 +387,31 @@ impl<P: Platform> Link<'_, P> {
         self.0.node.as_mut()?.slots_mut()
     }
 
-    /// Wakes the processes at these places of the node if they sleep.
+    /// Wakes the processes of the node with these local ranks if they sleep.
     #[inline]
-    pub(super) fn wake_if_asleep(&mut self, places: impl Iterator<Item = usize>) {
+    pub(super) fn wake_if_asleep(&mut self, local_ranks: impl Iterator<Item = usize>) {
         if let Some(node) = &mut self.0.node {
-            places.for_each(|place| node.wake_if_asleep(place));
+            local_ranks.for_each(|local_rank| node.wake_if_asleep(local_rank));
         }
     }
 
-    /// This process's place on the node.
-    pub(super) fn own_place(&self) -> Option<usize> {
-        self.0.node.as_ref().map(Frames::own_place)
+    /// This process's local rank.
+    pub(super) fn own_local_rank(&self) -> Option<usize> {
+        self.0.node.as_ref().map(Frames::own_local_rank)
     }
 
-    /// The place of `peer` on the node, if it is reached there.
-    pub(super) fn place(&self, peer: PeerId) -> Option<usize> {
+    /// The local rank of `peer`, if it is reached there.
+    pub(super) fn local_rank(&self, peer: PeerId) -> Option<usize> {
         match &self.0.peers.get(peer)?.route {
-            Route::Myself => self.own_place(),
-            Route::Shared(place) => Some(*place),
+            Route::Myself => self.own_local_rank(),
+            Route::Shared(local_rank) => Some(*local_rank),
             Route::Remote(()) | Route::None(_) => None,
         }
     }
 
-    /// Where `peer` has its place on the node, whether it can be reached still or not.
-    pub(super) fn known_place(&self, peer: PeerId) -> Option<usize> {
-        self.0.peers.near.places.iter().position(|near| *near == peer)
+    /// The local rank of `peer`, whether it can be reached still or not.
+    pub(super) fn known_local_rank(&self, peer: PeerId) -> Option<usize> {
+        self.0.peers.near.by_local_rank.iter().position(|near| *near == peer)
     }
 
     /// This process has copied something large.

@@ -683,15 +683,15 @@ impl<P: Platform> Multicasts<'_, P> {
     /// Completes messages that every receiver has been sent, and forgets those that nobody waits for any more.
     fn complete_straight(&mut self) {
         for at in 0..self.groups.groups.len() {
-            let mut place = 0;
-            while let Some((request, sends)) = self.groups.groups[at].straight.get(place) {
+            let mut index = 0;
+            while let Some((request, sends)) = self.groups.groups[at].straight.get(index) {
                 let is_complete = |handle: &usize| self.link.request(*handle).is_none_or(Request::is_complete);
                 let is_wanted = !is_complete(request);
                 if is_wanted && !sends.iter().all(is_complete) {
-                    place += 1;
+                    index += 1;
                     continue;
                 }
-                let (request, sends) = self.groups.groups[at].straight.swap_remove(place);
+                let (request, sends) = self.groups.groups[at].straight.swap_remove(index);
                 if !is_wanted {
                     sends.into_iter().for_each(|handle| self.link.give_up(handle));
                     continue;

@@ -238,7 +238,7 @@ impl<P: Platform> PointToPoint<P> {
         let bytes = send.data.len();
         let receiver = if self.may_be_copied(bytes) {
             Receiver {
-                posted: self.wish(peer, &send.envelope),
+                posted: self.candidate(peer, &send.envelope),
                 is_inside: self.is_inside_mpi(peer),
                 has_announced: self.has_offer(peer),
             }

@@ -61,18 +61,18 @@ impl<P: Platform> PointToPoint<P> {
     /// Its job has not been met, or has no process with its number.
     pub fn add_peer(&mut self, mut new: NewPeer) -> PeerId {
         let jobs = &self.network.jobs;
-        let place = jobs.find(new.name.job).and_then(|job| Some((job, jobs.index(job, new.name.number)?)));
-        let (job, index) = place.expect("a process of a job that is known");
+        let found = jobs.find(new.name.job).and_then(|job| Some((job, jobs.index(job, new.name.number)?)));
+        let (job, index) = found.expect("a process of a job that is known");
         if let Route::Remote(remote) = &mut new.route {
             remote.share_settings(self.network.remotes.iter().map(Remote::settings));
         }
-        let place = if let Route::Shared(place) = new.route { Some(place) } else { None };
+        let local_rank = if let Route::Shared(local_rank) = new.route { Some(local_rank) } else { None };
         let (id, remote) = self.peers.add(new, job, index);
         if let Some(remote) = remote {
             self.network.remotes.insert(id, remote);
         }
-        if let Some(place) = place {
-            self.peers.near.note_place(place, id);
+        if let Some(local_rank) = local_rank {
+            self.peers.near.note_local_rank(local_rank, id);
         }
         id
     }
@@ -260,7 +260,7 @@ impl<P: Platform> PointToPoint<P> {
         while let Some(fault) = self.node.as_mut().and_then(|node| node.poll_fault()) {
             // What it has sent before is here, and comes before its end.
             while self.poll_node() > 0 {}
-            self.peer_failed(self.peers.near.places[fault.peer], &fault.reason);
+            self.peer_failed(self.peers.near.by_local_rank[fault.peer], &fault.reason);
         }
     }
 
@@ -269,7 +269,7 @@ impl<P: Platform> PointToPoint<P> {
         let Some(node) = node else { return 0 };
         node.poll(FRAMES_PER_PASS, |from, frame| {
             peers.near.note_frame(frame.len());
-            messages.handle_frame(peers.near.places[from], frame, peers);
+            messages.handle_frame(peers.near.by_local_rank[from], frame, peers);
         })
     }
 

@@ -34,8 +34,8 @@ use crate::memory::UserData;
 use crate::peers::{Route, Table};
 use crate::request::{Cancellation, Request, Send, State};
 use crate::transport::{
-    Claim, Cooperation, Fate, Frames, Node, NodeProcessors, Offered, Platform, PostedReceives, PostedTable, Remainder,
-    Wish,
+    Candidate, Claim, Cooperation, Frames, Node, NodeProcessors, Offered, Platform, PostState, PostedReceives,
+    PostedTable, Remainder,
 };
 
 /// Bytes of a message that one side copies before it asks whether both could copy the rest, at first and at most.
@@ -89,7 +89,7 @@ impl<P: Platform> PointToPoint<P> {
     pub fn say_copies(&self) {
         if let Some(posted) = self.node.as_ref().and_then(Node::posted_receives) {
             posted.say_copies(
-                self.peers.near.places.iter().all(|peer| {
+                self.peers.near.by_local_rank.iter().all(|peer| {
                     *peer == self.peers.own() || self.peers.get(*peer).is_some_and(|peer| peer.process != 0)
                 }),
             );
@@ -102,12 +102,12 @@ impl<P: Platform> PointToPoint<P> {
         let Some(posted) = node.posted_receives() else { return Some(false) };
         let mut all = Some(true);
         for peer in &group.members {
-            let place = match self.peers.get(*peer).map(|peer| &peer.route) {
-                Some(Route::Myself) => node.own_place(),
-                Some(Route::Shared(place)) => *place,
+            let local_rank = match self.peers.get(*peer).map(|peer| &peer.route) {
+                Some(Route::Myself) => node.own_local_rank(),
+                Some(Route::Shared(local_rank)) => *local_rank,
                 _ => continue,
             };
-            match posted.says_copies(place) {
+            match posted.says_copies(local_rank) {
                 Some(true) => {}
                 Some(false) => return Some(false),
                 None => all = None,
@@ -142,7 +142,7 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// The place on the node of a peer whose memory may be read, and ours by it.
+    /// The local rank of a peer whose memory may be read, and ours by it.
     fn copier(&self, peer: PeerId) -> Option<usize> {
         match self.peers[peer].route {
             Route::Shared(local) if self.peers[peer].process != 0 => Some(local),
@@ -151,8 +151,9 @@ impl<P: Platform> PointToPoint<P> {
     }
 
     /// Whether a receive that such a message matches stands on the table of `peer`.
-    pub(super) fn wish(&mut self, peer: PeerId, envelope: &Envelope) -> Wish {
-        self.posted_table_of(peer).map_or(Wish::None, |posted_table| posted_table.wish(envelope.context, envelope.tag))
+    pub(super) fn candidate(&mut self, peer: PeerId, envelope: &Envelope) -> Candidate {
+        self.posted_table_of(peer)
+            .map_or(Candidate::None, |posted_table| posted_table.candidate(envelope.context, envelope.tag))
     }
 
     fn posted_table_of(&mut self, peer: PeerId) -> Option<&mut Table<P>> {
@@ -301,7 +302,7 @@ impl<P: Platform> PointToPoint<P> {
                     return false;
                 };
                 let posted_table = self.peers.posted_table_with(*ticket, receive.peer);
-                posted_table.is_some_and(|posted_table| matches!(posted_table.fate(*ticket), Fate::Taken(_)))
+                posted_table.is_some_and(|posted_table| matches!(posted_table.state(*ticket), PostState::Taken(_)))
             })
     }
 

@@ -50,8 +50,8 @@ impl Exposed {
 /// What an operation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SlotWait {
-    /// Something that the process at a place of the node publishes.
-    Published { slot: u32, place: u32, stamp: Stamp },
+    /// Something that the process of the node with a local rank publishes.
+    Published { slot: u32, local_rank: u32, stamp: Stamp },
     /// That all have finished what stands where something is to be published.
     Room { slot: u32 },
 }
@@ -66,8 +66,8 @@ pub(super) struct Slots {
 struct Slot {
     context: u32,
     group: Arc<Group>,
-    /// The place on the node of each rank that is there.
-    places: Vec<Option<u32>>,
+    /// The local rank of each rank that is there.
+    local_ranks: Vec<Option<u32>>,
     /// All of them but this process's own, with the first phase that each is not known to have finished.
     others: Vec<(u32, u32)>,
     /// Phases of operations that have begun,
@@ -101,8 +101,8 @@ impl Slots {
         let (Some(published), Some(open)) = (published, self.get(slot)) else { return true };
         open.begun == open.finished
             && !open.is_broken
-            && open.others.iter().all(|(place, _)| {
-                let theirs = published.finished_phases(*place as usize, slot as usize);
+            && open.others.iter().all(|(local_rank, _)| {
+                let theirs = published.finished_phases(*local_rank as usize, slot as usize);
                 // A later context: they have left this one behind.
                 let left = theirs.context > open.context;
                 left || (theirs.context == open.context && reaches(theirs.phase, open.finished))
@@ -115,15 +115,18 @@ impl Slots {
         !self.waits.is_empty()
     }
 
-    /// The places on the node of those that an operation waits for here, some of them more than once.
-    pub(super) fn awaited_places(&self) -> impl Iterator<Item = u32> + '_ {
+    /// The local ranks of those that an operation waits for here, some of them more than once.
+    pub(super) fn awaited_local_ranks(&self) -> impl Iterator<Item = u32> + '_ {
         self.waits.iter().flat_map(|wait| {
             let (only, slot) = match *wait {
-                SlotWait::Published { slot, place, .. } => (Some(place), slot),
+                SlotWait::Published { slot, local_rank, .. } => (Some(local_rank), slot),
                 SlotWait::Room { slot } => (None, slot),
             };
             let others = self.get(slot).map_or(&[][..], |open| &open.others);
-            others.iter().map(|(place, _)| *place).filter(move |place| only.is_none_or(|only| only == *place))
+            others
+                .iter()
+                .map(|(local_rank, _)| *local_rank)
+                .filter(move |local_rank| only.is_none_or(|only| only == *local_rank))
         })
     }
 
@@ -132,8 +135,8 @@ impl Slots {
     pub(super) fn is_awaited_there(&self, published: Option<&impl CollectiveSlots>) -> bool {
         let Some(published) = published else { return false };
         self.waits.iter().any(|wait| match wait {
-            SlotWait::Published { slot, place, stamp } => {
-                published.is_published(*place as usize, *slot as usize, *stamp)
+            SlotWait::Published { slot, local_rank, stamp } => {
+                published.is_published(*local_rank as usize, *slot as usize, *stamp)
             }
             SlotWait::Room { .. } => false,
         })
@@ -168,10 +171,15 @@ impl<P: Platform> NodeCollectives<'_, P> {
     /// From now on the slot serves the collectives in `context` of those of `group` that are on this node. For a slot that serves operations the contexts are numbers
     /// of its own, of which each use has a higher one at all processes.
     pub fn open_slot(&mut self, slot: u32, context: u32, group: &Arc<Group>) {
-        let Some(own) = self.link.own_place() else { return };
-        let place = |peer: &PeerId| self.link.place(*peer).map(|place| place as u32);
-        let places: Vec<Option<u32>> = group.members.iter().map(place).collect();
-        let others = places.iter().flatten().filter(|place| **place as usize != own).map(|place| (*place, 0)).collect();
+        let Some(own) = self.link.own_local_rank() else { return };
+        let local_rank = |peer: &PeerId| self.link.local_rank(*peer).map(|local_rank| local_rank as u32);
+        let local_ranks: Vec<Option<u32>> = group.members.iter().map(local_rank).collect();
+        let others = local_ranks
+            .iter()
+            .flatten()
+            .filter(|local_rank| **local_rank as usize != own)
+            .map(|local_rank| (*local_rank, 0))
+            .collect();
         let slots = &mut self.slots.slots;
         if slots.len() <= slot as usize {
             slots.resize_with(slot as usize + 1, || None);
@@ -180,7 +188,7 @@ impl<P: Platform> NodeCollectives<'_, P> {
         let (begun, finished, writer) = (0, 0, Writer::new(P::ticks));
         let (is_broken, abandoned) = (false, None);
         slots[slot as usize] =
-            Some(Slot { context, group, places, others, begun, finished, is_broken, abandoned, writer });
+            Some(Slot { context, group, local_ranks, others, begun, finished, is_broken, abandoned, writer });
         if let Some(published) = self.link.published_mut() {
             published.finish_phases(slot as usize, Stamp { context, phase: 0 });
         }
@@ -206,8 +214,8 @@ impl<P: Platform> NodeCollectives<'_, P> {
             .group
             .members
             .iter()
-            .zip(&open.places)
-            .find(|(peer, place)| place.is_some() && self.link.has_failed(**peer));
+            .zip(&open.local_ranks)
+            .find(|(peer, local_rank)| local_rank.is_some() && self.link.has_failed(**peer));
         if let Some((peer, _)) = failed {
             return Some(self.link.failure(*peer));
         }
@@ -241,11 +249,11 @@ impl<P: Platform> NodeCollectives<'_, P> {
         let phase = turn.first.wrapping_add(phase);
         // All must have finished the phase whose cell this is.
         let needed = phase.wrapping_sub(published.phases_ahead(turn.slot as usize, len as usize)).wrapping_add(1);
-        for (place, known) in &mut open.others {
+        for (local_rank, known) in &mut open.others {
             if reaches(*known, needed) {
                 continue;
             }
-            let theirs = published.finished_phases(*place as usize, turn.slot as usize);
+            let theirs = published.finished_phases(*local_rank as usize, turn.slot as usize);
             if theirs.context == open.context {
                 *known = theirs.phase;
             }
@@ -256,7 +264,7 @@ impl<P: Platform> NodeCollectives<'_, P> {
         let stamp = Stamp { context: open.context, phase };
         let writer = &mut open.writer;
         published.publish(turn.slot as usize, stamp, len as usize, |out| fill(out, writer));
-        link.wake_if_asleep(open.others.iter().map(|(place, _)| *place as usize));
+        link.wake_if_asleep(open.others.iter().map(|(local_rank, _)| *local_rank as usize));
         true
     }
 
@@ -270,14 +278,14 @@ impl<P: Platform> NodeCollectives<'_, P> {
     /// are `of` in all, as far as this process knows. `None`: nothing has been exposed yet.
     pub(crate) fn fetch_exposed(
         &mut self,
-        place: &CollectiveScope,
+        local_rank: &CollectiveScope,
         turn: &Turn,
         (phase, from): (u32, u32),
         (at, of): (u64, u64),
         data: impl FnOnce() -> UserData,
     ) -> Option<Result<()>> {
         let exposed = self.with_published(turn, phase, from, Exposed::from_bytes)?;
-        Some(self.copy_exposed(place.group.members[from as usize], exposed, (at, of), &data()))
+        Some(self.copy_exposed(local_rank.group.members[from as usize], exposed, (at, of), &data()))
     }
 
     fn copy_exposed(
@@ -308,8 +316,8 @@ impl<P: Platform> NodeCollectives<'_, P> {
     #[inline]
     fn stamped(&self, turn: &Turn, phase: u32, from: u32) -> Option<(u32, Stamp)> {
         let open = self.slot(turn)?;
-        let place = *open.places.get(from as usize)?.as_ref()?;
-        Some((place, Stamp { context: open.context, phase: turn.first.wrapping_add(phase) }))
+        let local_rank = *open.local_ranks.get(from as usize)?.as_ref()?;
+        Some((local_rank, Stamp { context: open.context, phase: turn.first.wrapping_add(phase) }))
     }
 
     /// Gives `take` what rank `from` has published in a phase of an operation; `None`: nothing yet.
@@ -321,16 +329,16 @@ impl<P: Platform> NodeCollectives<'_, P> {
         from: u32,
         take: impl FnOnce(&[u8]) -> R,
     ) -> Option<R> {
-        let (place, stamp) = self.stamped(turn, phase, from)?;
-        self.link.published()?.with_published(place as usize, turn.slot as usize, stamp, take)
+        let (local_rank, stamp) = self.stamped(turn, phase, from)?;
+        self.link.published()?.with_published(local_rank as usize, turn.slot as usize, stamp, take)
     }
 
     /// Rank `from` has published something in an operation: it has finished those before.
     #[inline]
     pub(crate) fn note_published(&mut self, turn: &Turn, from: u32) {
         let Some(open) = self.slots.get_mut(turn.slot) else { return };
-        let Some(Some(place)) = open.places.get(from as usize) else { return };
-        let known = open.others.iter_mut().find(|(other, _)| other == place).map(|(_, known)| known);
+        let Some(Some(local_rank)) = open.local_ranks.get(from as usize) else { return };
+        let known = open.others.iter_mut().find(|(other, _)| other == local_rank).map(|(_, known)| known);
         if let Some(known) = known.filter(|known| !reaches(**known, turn.first)) {
             *known = turn.first;
         }
@@ -360,8 +368,8 @@ impl<P: Platform> NodeCollectives<'_, P> {
 
     /// The ranks that are on this node, of those whose operation this is.
     pub(crate) fn ranks_in_slot(&self, turn: &Turn) -> impl Iterator<Item = u32> + use<P> {
-        let places = self.slot(turn).map(|open| open.places.clone()).unwrap_or_default();
-        (0..).zip(places).filter(|(_, place)| place.is_some()).map(|(rank, _)| rank)
+        let local_ranks = self.slot(turn).map(|open| open.local_ranks.clone()).unwrap_or_default();
+        (0..).zip(local_ranks).filter(|(_, local_rank)| local_rank.is_some()).map(|(rank, _)| rank)
     }
 
     /// An operation is given up: those that come after it in its slot cannot be done.
@@ -375,7 +383,7 @@ impl<P: Platform> NodeCollectives<'_, P> {
     /// What a step waits for that could not be done.
     pub(crate) fn slot_wait(&self, turn: &Turn, phase: u32, from: Option<u32>) -> SlotWait {
         match from.and_then(|from| self.stamped(turn, phase, from)) {
-            Some((place, stamp)) => SlotWait::Published { slot: turn.slot, place, stamp },
+            Some((local_rank, stamp)) => SlotWait::Published { slot: turn.slot, local_rank, stamp },
             None => SlotWait::Room { slot: turn.slot },
         }
     }
@@ -394,15 +402,15 @@ impl<P: Platform> NodeCollectives<'_, P> {
 
     /// `peer` publishes nothing more: what waits for that, and is not there, fails with `error`. Whether anything does.
     pub fn nothing_more_published_by(&mut self, peer: PeerId, error: &Error) -> bool {
-        let Some(place) = self.link.known_place(peer) else { return false };
-        let is_awaited = self.slots.awaited_places().any(|awaited| awaited as usize == place);
+        let Some(local_rank) = self.link.known_local_rank(peer) else { return false };
+        let is_awaited = self.slots.awaited_local_ranks().any(|awaited| awaited as usize == local_rank);
         if !is_awaited || self.slots.is_awaited_there(self.link.published()) {
             return false;
         }
         for at in 0..self.slots.waits.len() {
             let (SlotWait::Published { slot, .. } | SlotWait::Room { slot }) = self.slots.waits[at];
             if let Some(open) = self.slots.get_mut(slot)
-                && open.others.iter().any(|(other, _)| *other as usize == place)
+                && open.others.iter().any(|(other, _)| *other as usize == local_rank)
             {
                 open.abandoned.get_or_insert_with(|| error.clone());
             }

@@ -6,14 +6,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{Access, Line, SharedBuffer, UserData};
+use super::{BufferUse, Line, SharedBuffer, UserData};
 use crate::callbacks::{MPI_User_function, MPI_User_function_c};
 use crate::error::{Error, ErrorClass, Result, internal};
 use weft_core::collective::{Buffer, Kind, SCRATCH_ALIGNMENT, Schedule, Slice, Step};
 use weft_core::layout::{Element, Layout};
 use weft_core::reduce::{self, Op};
 
-/// Where a buffer of a collective begins: an address of the program, or a place in a [`SharedBuffer`], which it keeps.
+/// Where a buffer of a collective begins: an address of the program, or an offset in a [`SharedBuffer`], which it keeps.
 #[derive(Clone)]
 pub struct Address {
     base: *mut u8,
@@ -39,19 +39,19 @@ impl Address {
         Self { base: std::ptr::without_provenance_mut(buffer.base() + offset), shared: Some(buffer.clone()) }
     }
 
-    /// The place `offset` bytes further on.
-    fn place(&self, offset: i64) -> CollectiveScope<'_> {
+    /// Where `offset` bytes further on is.
+    fn start(&self, offset: i64) -> SliceStart<'_> {
         match &self.shared {
-            None => CollectiveScope::Program(self.base.wrapping_offset(offset as isize)),
+            None => SliceStart::Program(self.base.wrapping_offset(offset as isize)),
             Some(buffer) => {
-                CollectiveScope::Shared(buffer, ((self.base.addr() - buffer.base()) as i64).saturating_add(offset))
+                SliceStart::Shared(buffer, ((self.base.addr() - buffer.base()) as i64).saturating_add(offset))
             }
         }
     }
 }
 
 impl SharedBuffer {
-    /// The place `offset` bytes from its beginning.
+    /// The address `offset` bytes from its beginning.
     ///
     /// # Panics
     /// When that is not inside.
@@ -62,7 +62,7 @@ impl SharedBuffer {
 }
 
 /// Where a slice begins.
-enum CollectiveScope<'a> {
+enum SliceStart<'a> {
     Program(*mut u8),
     Shared(&'a SharedBuffer, i64),
 }
@@ -213,12 +213,12 @@ impl Bound {
                 return;
             }
         };
-        match (address.place(slice.offset), self.arguments.datatype(slice.kind)) {
-            (CollectiveScope::Program(_), _) => assert!(slice.count == 0, "the buffer is not one of ours"),
-            (CollectiveScope::Shared(buffer, offset), Some(datatype)) => {
+        match (address.start(slice.offset), self.arguments.datatype(slice.kind)) {
+            (SliceStart::Program(_), _) => assert!(slice.count == 0, "the buffer is not one of ours"),
+            (SliceStart::Shared(buffer, offset), Some(datatype)) => {
                 buffer.check(offset, slice.count, datatype.layout())
             }
-            (CollectiveScope::Shared(buffer, offset), None) => buffer.check_bytes(offset, slice.count),
+            (SliceStart::Shared(buffer, offset), None) => buffer.check_bytes(offset, slice.count),
         }
     }
 
@@ -281,29 +281,29 @@ impl Run {
         &self.bound
     }
 
-    fn place(&self, slice: &Slice) -> CollectiveScope<'_> {
+    fn start(&self, slice: &Slice) -> SliceStart<'_> {
         match slice.buffer {
-            Buffer::Send => self.bound.arguments.send.place(slice.offset),
-            Buffer::Receive => self.bound.arguments.receive.place(slice.offset),
-            Buffer::Scratch => self.scratch.place(slice.offset),
+            Buffer::Send => self.bound.arguments.send.start(slice.offset),
+            Buffer::Receive => self.bound.arguments.receive.start(slice.offset),
+            Buffer::Scratch => self.scratch.start(slice.offset),
         }
     }
 
-    fn data(&self, slice: &Slice, access: Access) -> UserData {
-        match (self.place(slice), self.bound.arguments.datatype(slice.kind)) {
+    fn data(&self, slice: &Slice, buffer_use: BufferUse) -> UserData {
+        match (self.start(slice), self.bound.arguments.datatype(slice.kind)) {
             // SAFETY: `Bound::new` was promised what the slices of its schedule touch, and `Bound::shared` has checked that those of no
             // shared buffer have no items. `slice` is one of them.
-            (CollectiveScope::Program(base), Some(datatype)) => unsafe {
-                UserData::new_for(access, base, slice.count, datatype.layout()).unwrap_or_else(|error| {
+            (SliceStart::Program(base), Some(datatype)) => unsafe {
+                UserData::new_for(buffer_use, base, slice.count, datatype.layout()).unwrap_or_else(|error| {
                     panic!("the buffers of a collective are checked before it is planned: {error}")
                 })
             },
             // SAFETY: as above.
-            (CollectiveScope::Program(base), None) => unsafe { UserData::from_bytes(base, slice.count) },
-            (CollectiveScope::Shared(buffer, offset), Some(datatype)) => {
+            (SliceStart::Program(base), None) => unsafe { UserData::from_bytes(base, slice.count) },
+            (SliceStart::Shared(buffer, offset), Some(datatype)) => {
                 buffer.describe_at(offset, slice.count, datatype.layout())
             }
-            (CollectiveScope::Shared(buffer, offset), None) => buffer.describe_bytes_at(offset, slice.count),
+            (SliceStart::Shared(buffer, offset), None) => buffer.describe_bytes_at(offset, slice.count),
         }
     }
 
@@ -314,8 +314,8 @@ impl Run {
     #[inline]
     pub fn transfer(&self, step: u32) -> UserData {
         match self.bound.schedule.step(step) {
-            Step::Send { slice, .. } | Step::Multicast { slice } => self.data(slice, Access::Send),
-            Step::Receive { slice, .. } => self.data(slice, Access::Receive),
+            Step::Send { slice, .. } | Step::Multicast { slice } => self.data(slice, BufferUse::Send),
+            Step::Receive { slice, .. } => self.data(slice, BufferUse::Receive),
             _ => panic!("step {step} is no transfer"),
         }
     }
@@ -327,7 +327,7 @@ impl Run {
     #[inline]
     pub fn published(&self, step: u32) -> UserData {
         match self.bound.schedule.step(step) {
-            Step::Publish { slice, .. } | Step::Expose { slice, .. } => self.data(slice, Access::Send),
+            Step::Publish { slice, .. } | Step::Expose { slice, .. } => self.data(slice, BufferUse::Send),
             _ => panic!("step {step} publishes nothing"),
         }
     }
@@ -339,7 +339,7 @@ impl Run {
     #[inline]
     pub fn fetched(&self, step: u32) -> UserData {
         match self.bound.schedule.step(step) {
-            Step::Fetch { slice, .. } => self.data(slice, Access::Receive),
+            Step::Fetch { slice, .. } => self.data(slice, BufferUse::Receive),
             _ => panic!("step {step} fetches nothing"),
         }
     }
@@ -358,7 +358,7 @@ impl Run {
         match self.bound.schedule.step(step) {
             Step::Collect { slice, .. } if slice.count == 0 => Ok(None),
             Step::Collect { at, of, slice, .. } => {
-                let (data, bytes_left) = (self.data(slice, Access::Receive), from(*at));
+                let (data, bytes_left) = (self.data(slice, BufferUse::Receive), from(*at));
                 let len = bytes_left.len().min(data.len() as usize);
                 data.write(0, &bytes_left[..len]);
                 let published = bytes.len() as u64;
@@ -373,7 +373,7 @@ impl Run {
     fn combine(&self, input: &[u8], inout: &Slice) -> Result<Option<UserReduction>> {
         let arguments = &self.bound.arguments;
         let datatype = arguments.datatype(inout.kind).ok_or_else(|| internal("a reduction of plain bytes"))?;
-        let data = self.data(inout, Access::Any);
+        let data = self.data(inout, BufferUse::Any);
         let len = input.len().min(data.len() as usize);
         match arguments.operation.ok_or_else(|| internal("a reduction without an operation"))? {
             Operation::Predefined(op) => {
@@ -426,7 +426,7 @@ impl Run {
     pub fn do_local(&self, step: u32) -> Result<Option<UserReduction>> {
         match self.bound.schedule.step(step) {
             Step::Copy { from, to } => {
-                let (from, to) = (self.data(from, Access::Any), self.data(to, Access::Any));
+                let (from, to) = (self.data(from, BufferUse::Any), self.data(to, BufferUse::Any));
                 super::copy(&from, &to);
                 if from.len() > to.len() { Err(truncated(from.len(), to.len())) } else { Ok(None) }
             }
@@ -448,8 +448,8 @@ impl Run {
         let arguments = &self.bound.arguments;
         let datatype = arguments.datatype(input.kind).ok_or_else(|| internal("a reduction of plain bytes"))?;
         let operation = arguments.operation.ok_or_else(|| internal("a reduction without an operation"))?;
-        match (self.place(input), self.place(inout)) {
-            (CollectiveScope::Program(from), CollectiveScope::Program(to)) => {
+        match (self.start(input), self.start(inout)) {
+            (SliceStart::Program(from), SliceStart::Program(to)) => {
                 // SAFETY: `Bound::new` was promised both operands of each reduction, and that they are apart. `Bound::shared` has found
                 // no items here.
                 unsafe { reduction(operation, datatype, from, to, input.count) }
@@ -467,7 +467,7 @@ impl Run {
     }
 }
 
-impl CollectiveScope<'_> {
+impl SliceStart<'_> {
     /// The bytes from here on, which are those of an operand of a reduction.
     fn bytes(&self, bytes: u64) -> UserData {
         match self {
@@ -656,10 +656,10 @@ impl Scratch {
         matches!(self.memory, ScratchMemory::Shared(_))
     }
 
-    fn place(&self, offset: i64) -> CollectiveScope<'_> {
+    fn start(&self, offset: i64) -> SliceStart<'_> {
         match &self.memory {
-            ScratchMemory::Own { start, .. } => CollectiveScope::Program(start.wrapping_offset(offset as isize)),
-            ScratchMemory::Shared(buffer) => CollectiveScope::Shared(buffer, offset),
+            ScratchMemory::Own { start, .. } => SliceStart::Program(start.wrapping_offset(offset as isize)),
+            ScratchMemory::Shared(buffer) => SliceStart::Shared(buffer, offset),
         }
     }
 

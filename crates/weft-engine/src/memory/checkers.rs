@@ -15,7 +15,7 @@ use weft_core::layout::Layout;
 
 /// What is going to happen to a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum BufferUse {
     /// It is sent: it must have a value.
     Send,
     /// It is received into.
@@ -43,14 +43,14 @@ pub struct Sanitizer {
 }
 
 impl Sanitizer {
-    fn show(&self, start: *mut u8, bytes: usize, access: Access) {
+    fn show(&self, start: *mut u8, bytes: usize, buffer_use: BufferUse) {
         // SAFETY: this looks whether memory may be touched, and touches none of it; `attach` was promised what it is.
         let poison = unsafe { (self.find_poison)(start, bytes) };
         if poison.is_null() {
             return;
         }
         let left = bytes - (poison.addr() - start.addr());
-        let report = if access == Access::Receive { self.report_store } else { self.report_load };
+        let report = if buffer_use == BufferUse::Receive { self.report_store } else { self.report_load };
         // SAFETY: as above; it reports what it is told.
         unsafe { report(poison, left) };
     }
@@ -121,27 +121,27 @@ pub(super) fn check_unlabelled<const MESSAGE: bool>() -> Result<()> {
 }
 
 /// Shows one run of the program's memory to the checker.
-pub(super) fn show_run(access: Access, start: *mut u8, bytes: u64) {
+pub(super) fn show_run(buffer_use: BufferUse, start: *mut u8, bytes: u64) {
     let Some(checker) = CHECKER.get() else { return };
     let bytes = bytes as usize;
-    match (checker, access) {
-        (Checker::Memcheck, Access::Send) => _ = request(CHECK_DEFINED, start, bytes),
+    match (checker, buffer_use) {
+        (Checker::Memcheck, BufferUse::Send) => _ = request(CHECK_DEFINED, start, bytes),
         (Checker::Memcheck, _) => _ = request(CHECK_ADDRESSABLE, start, bytes),
-        (Checker::Sanitizer(sanitizer), _) => sanitizer.show(start, bytes, access),
+        (Checker::Sanitizer(sanitizer), _) => sanitizer.show(start, bytes, buffer_use),
     }
 }
 
 /// The same for any items.
 #[cold]
 #[inline(never)]
-pub(super) fn show_items(access: Access, base: *mut u8, count: u64, layout: &Layout) {
+pub(super) fn show_items(buffer_use: BufferUse, base: *mut u8, count: u64, layout: &Layout) {
     if CHECKER.get().is_none() {
         return;
     }
     let bytes = layout.size() * count;
     let items = Items::new(MemoryKind::Host, count, bytes);
     let data = UserData { base, bytes, shape: Shape::Items { items, layout: layout.clone() } };
-    each_run(&data, 0..bytes, &mut |start, bytes| show_run(access, start, bytes as u64));
+    each_run(&data, 0..bytes, &mut |start, bytes| show_run(buffer_use, start, bytes as u64));
 }
 
 /// A peer has written the packed bytes `range` of `data`. What is not in it is left out.

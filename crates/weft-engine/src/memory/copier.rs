@@ -59,7 +59,7 @@ impl UserData {
         unsafe { writer.copy(self.base.add(offset as usize), out.as_mut_ptr(), out.len()) };
     }
 
-    /// Unpacks `bytes` to the place of the bytes from `offset` on.
+    /// Unpacks `bytes` to where the bytes from `offset` on belong.
     ///
     /// # Panics
     /// When that reaches past the end.

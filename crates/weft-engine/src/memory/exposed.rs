@@ -176,8 +176,8 @@ impl Exposed {
             match target.program_run(&(at..at + length as u64)) {
                 _ if op == Op::NoOp => {}
                 // SAFETY: the run lies in memory that `new` was promised, apart from the input. Nobody else combines elements there meanwhile.
-                Some(place) if are_apart(input.as_ptr(), place, length) => unsafe {
-                    combine((op, element), input, place);
+                Some(at) if are_apart(input.as_ptr(), at, length) => unsafe {
+                    combine((op, element), input, at);
                 },
                 _ => combine_items(target, at, (op, element), input),
             }
@@ -211,15 +211,15 @@ impl Exposed {
     }
 }
 
-/// `place[i] = input[i] op place[i]`, of packed elements one after the other.
+/// `at[i] = input[i] op at[i]`, of packed elements one after the other.
 ///
 /// # Safety
-/// `place` can be read and written as far as the input is long, and is apart from it. Nobody else combines elements there meanwhile; what others read
+/// `at` can be read and written as far as the input is long, and is apart from it. Nobody else combines elements there meanwhile; what others read
 /// there or put there is then undefined by MPI-5.0 §12.7.
 #[inline]
-pub(super) unsafe fn combine((op, element): (Op, Element), input: &[u8], place: *mut u8) {
+pub(super) unsafe fn combine((op, element): (Op, Element), input: &[u8], at: *mut u8) {
     // SAFETY: the caller's promise.
-    let target = unsafe { std::slice::from_raw_parts_mut(place, input.len()) };
+    let target = unsafe { std::slice::from_raw_parts_mut(at, input.len()) };
     reduce::apply_packed(op, element, input, target);
 }
 

@@ -5,7 +5,7 @@ use std::cell::UnsafeCell;
 
 use weft_core::layout::{Element, Layout};
 
-use super::{Access, Items, MemoryKind, Shape, UserData, check_items, checkers};
+use super::{BufferUse, Items, MemoryKind, Shape, UserData, check_items, checkers};
 use crate::error::{Error, ErrorClass, Result};
 
 /// Words of a label.
@@ -35,9 +35,9 @@ impl Label {
     ///
     /// # Safety
     /// As for [`UserData::new`]; and the label lives as long as that says of the memory.
-    pub unsafe fn before(&self, access: Access, base: *mut u8, count: u64, layout: &Layout) -> Result<UserData> {
+    pub unsafe fn before(&self, buffer_use: BufferUse, base: *mut u8, count: u64, layout: &Layout) -> Result<UserData> {
         let bytes = check_items(base.addr(), count, layout)?;
-        checkers::show_items(access, base, count, layout);
+        checkers::show_items(buffer_use, base, count, layout);
         let from_base = self.0.as_ptr().expose_provenance().wrapping_sub(base.addr()) as i64;
         let byte = Layout::element(Element::UInt8);
         let layout =
@@ -59,7 +59,7 @@ mod tests {
         let mut memory: Vec<u8> = (0..10).collect();
         let label = Label::new(std::array::from_fn(|at| 1000 + at as i64));
         // SAFETY: both outlive it.
-        let data = unsafe { label.before(Access::Any, memory.as_mut_ptr(), 2, &comb) }.unwrap();
+        let data = unsafe { label.before(BufferUse::Any, memory.as_mut_ptr(), 2, &comb) }.unwrap();
         assert_eq!(data.len(), LABEL_BYTES + 6);
         let mut packed = vec![0; data.len() as usize];
         data.read(0, &mut packed);
@@ -75,7 +75,7 @@ mod tests {
     fn a_message_without_data_is_its_label() {
         let label = Label::new([7; LABEL_WORDS]);
         // SAFETY: there are no items.
-        let data = unsafe { label.before(Access::Any, std::ptr::null_mut(), 0, &Layout::element(Element::Int32)) };
+        let data = unsafe { label.before(BufferUse::Any, std::ptr::null_mut(), 0, &Layout::element(Element::Int32)) };
         assert_eq!(data.unwrap().len(), LABEL_BYTES);
     }
 }

@@ -169,7 +169,7 @@ impl MappedMemory {
         result: *mut u8,
     ) -> bool {
         let size = element.size();
-        let Some(place) = self.at(offset, length) else { return false };
+        let Some(at) = self.at(offset, length) else { return false };
         if op != Op::NoOp && !is_plain(operand) || !result.is_null() && !is_plain(result) {
             return false;
         }
@@ -177,15 +177,15 @@ impl MappedMemory {
         let lock = unsafe { self.lock() };
         if length != size as u64 || !is_word(size) {
             // SAFETY: the caller's promise.
-            return unsafe { update_run(lock, (place, length), (op, element), operand, result) };
+            return unsafe { update_run(lock, (at, length), (op, element), operand, result) };
         }
         // SAFETY: the caller's promise, and that of whoever made the exposed memory.
         unsafe {
             let operand = if op == Op::NoOp { 0 } else { read_word(operand, size) };
             let held = lock.take();
-            let before = read_word(place, size);
+            let before = read_word(at, size);
             if op != Op::NoOp {
-                write_word(place, size, combine_words((op, element), size, operand, before));
+                write_word(at, size, combine_words((op, element), size, operand, before));
             }
             drop(held);
             if !result.is_null() {
@@ -209,7 +209,7 @@ impl MappedMemory {
         result: *mut u8,
     ) -> bool {
         let size = element.size();
-        let Some(place) = self.at(offset, size as u64).filter(|_| is_word(size)) else { return false };
+        let Some(at) = self.at(offset, size as u64).filter(|_| is_word(size)) else { return false };
         if !is_plain(compare) || !is_plain(value) || !is_plain(result) {
             return false;
         }
@@ -217,9 +217,9 @@ impl MappedMemory {
         unsafe {
             let (compare, value) = (read_word(compare, size), read_word(value, size));
             let held = self.lock().take();
-            let before = read_word(place, size);
+            let before = read_word(at, size);
             if before == compare {
-                write_word(place, size, value);
+                write_word(at, size, value);
             }
             drop(held);
             write_word(result, size, before);
@@ -228,36 +228,36 @@ impl MappedMemory {
     }
 }
 
-/// [`MappedMemory::update`] of more than a word at a place. False: buffers overlap that MPI wants apart, and nothing has been done.
+/// [`MappedMemory::update`] of more than a word at an address. False: buffers overlap that MPI wants apart, and nothing has been done.
 ///
 /// # Safety
 /// As for [`MappedMemory::update`].
 #[inline(never)]
 unsafe fn update_run(
     lock: Lock,
-    (place, length): (*mut u8, u64),
+    (at, length): (*mut u8, u64),
     (op, element): (Op, Element),
     operand: *const u8,
     result: *mut u8,
 ) -> bool {
     let (uses_operand, length) = (op != Op::NoOp, length as usize);
     if !length.is_multiple_of(element.size())
-        || uses_operand && !(are_apart(operand, place, length) && are_apart(operand, result, length))
+        || uses_operand && !(are_apart(operand, at, length) && are_apart(operand, result, length))
     {
         return false;
     }
     let step = CHUNK_BYTES / element.size() * element.size();
     for begin in (0..length).step_by(step) {
         let length = (length - begin).min(step);
-        let place = place.wrapping_add(begin);
+        let at = at.wrapping_add(begin);
         let _held = lock.take();
         // SAFETY: the caller's promise, and that of whoever made the exposed memory.
         unsafe {
             if !result.is_null() {
-                std::ptr::copy(place, result.add(begin), length);
+                std::ptr::copy(at, result.add(begin), length);
             }
             if uses_operand {
-                combine((op, element), std::slice::from_raw_parts(operand.add(begin), length), place);
+                combine((op, element), std::slice::from_raw_parts(operand.add(begin), length), at);
             }
         }
     }

@@ -138,7 +138,7 @@ impl SharedBuffer {
         out.copy_from_slice(&self.lock().bytes()[offset..][..out.len()]);
     }
 
-    /// Copies `bytes` to the place from `offset` on.
+    /// Copies `bytes` to the buffer, from `offset` on.
     ///
     /// # Panics
     /// When that reaches past the end.
@@ -192,7 +192,7 @@ pub(super) fn read_items(base: usize, count: u64, layout: &Layout, offset: u64, 
     assert!(rest.is_empty(), "bytes were asked for that no item has");
 }
 
-/// Copies `bytes` to the place of the packed bytes from `offset` on.
+/// Copies `bytes` to the address of the packed bytes from `offset` on.
 pub(super) fn write_items(base: usize, count: u64, layout: &Layout, offset: u64, bytes: &[u8]) {
     let mut rest = bytes;
     visit_items(base, count, layout, offset..offset + rest.len() as u64, |run| {

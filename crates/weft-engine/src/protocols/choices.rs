@@ -3,7 +3,7 @@
 
 use super::rows::{self, Offer, ROWS, Row};
 use super::{CostModel, Facts, PeerClass, Protocol, Reason, Receiver, RouteClass, Situation};
-use crate::transport::Wish;
+use crate::transport::Candidate;
 
 /// Classes of peers whose ranges are kept; there are a few in any job. With more, all are compiled anew.
 const CLASSES_MAX: usize = 32;
@@ -103,9 +103,9 @@ impl Situation {
             *self;
         let Receiver { posted, is_inside, has_announced } = receiver;
         let posted = match posted {
-            Wish::None => [false, false],
-            Wish::Posted => [true, false],
-            Wish::Awaited => [false, true],
+            Candidate::None => [false, false],
+            Candidate::Posted => [true, false],
+            Candidate::Awaited => [false, true],
         };
         let bits = [
             is_synchronous,

@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 
 use super::{CostModel, PIPE_FRAME_MIN, PeerClass, Protocol, RING_PIECE_BYTES, Receiver, RouteClass, Situation};
 use crate::protocols::costs::Cost;
-use crate::transport::Wish;
+use crate::transport::Candidate;
 
 /// A protocol, and the messages that it may carry.
 pub struct Row {
@@ -74,7 +74,7 @@ pub const ROWS: [Row; 6] = [
 impl Receiver {
     /// A receive for this message is posted where the sender sees it.
     const fn is_known(self) -> bool {
-        !matches!(self.posted, Wish::None)
+        !matches!(self.posted, Candidate::None)
     }
 }
 
@@ -86,7 +86,7 @@ impl Situation {
 
     /// Both sides wait for this very message.
     pub(super) const fn is_awaited_at_both_ends(&self) -> bool {
-        self.is_blocking && self.would_be_fetched() && matches!(self.receiver.posted, Wish::Awaited)
+        self.is_blocking && self.would_be_fetched() && matches!(self.receiver.posted, Candidate::Awaited)
     }
 
     /// The receiver fetches the message as soon as it is announced; nothing that was announced before keeps
@@ -108,7 +108,7 @@ impl Situation {
 
     /// As far as is known, the program waits here, and where the message goes.
     const fn may_use_both_processors(&self) -> bool {
-        self.is_blocking && !matches!(self.receiver.posted, Wish::Posted)
+        self.is_blocking && !matches!(self.receiver.posted, Candidate::Posted)
     }
 }
 

@@ -13,7 +13,7 @@ const ROUTES: [RouteClass; 10] = [
     ring(1 << 20, false, true),
     ring(1 << 20, false, false),
 ];
-const WISHES: [Wish; 3] = [Wish::None, Wish::Posted, Wish::Awaited];
+const CANDIDATES: [Candidate; 3] = [Candidate::None, Candidate::Posted, Candidate::Awaited];
 
 const fn ring(frame_max: u64, is_near: bool, is_copied: bool) -> RouteClass {
     RouteClass::Ring { frame_max, is_near, is_copied }
@@ -23,7 +23,7 @@ const fn ring(frame_max: u64, is_near: bool, is_copied: bool) -> RouteClass {
 /// network.
 fn each(mut look: impl FnMut(&PeerClass, &Situation)) {
     for (route, eager_limit) in ROUTES.into_iter().flat_map(|route| LIMITS.map(|limit| (route, limit))) {
-        for (posted, bits) in WISHES.into_iter().flat_map(|posted| (0..1 << 8).map(move |bits| (posted, bits))) {
+        for (posted, bits) in CANDIDATES.into_iter().flat_map(|posted| (0..1 << 8).map(move |bits| (posted, bits))) {
             let bit = |index: u32| bits >> index & 1 == 1;
             let situation = Situation {
                 is_synchronous: bit(0),
@@ -83,10 +83,13 @@ fn every_choice_keeps_the_promises_that_others_rely_on() {
                     Protocol::Eager => assert!(situation.has_credit && bytes <= class.eager_limit, "{facts:?}"),
                     Protocol::Pipeline => {
                         assert!(situation.has_credit && is_ring && !situation.is_synchronous, "{facts:?}");
-                        assert!(situation.is_blocking && receiver.is_inside && receiver.posted == Wish::Awaited);
+                        assert!(situation.is_blocking && receiver.is_inside && receiver.posted == Candidate::Awaited);
                     }
                     Protocol::WriteToPosted => {
-                        assert!(receiver.posted != Wish::None && bytes >= model.single_copy_bytes_min(), "{facts:?}");
+                        assert!(
+                            receiver.posted != Candidate::None && bytes >= model.single_copy_bytes_min(),
+                            "{facts:?}"
+                        );
                         let failed = Situation { write_failed: true, ..*situation };
                         let second = again.choose(&Facts { situation: failed, ..facts }).0;
                         assert!(!situation.write_failed && second != Protocol::WriteToPosted, "{facts:?}");
@@ -204,14 +207,14 @@ fn words(class: &PeerClass, situation: &Situation) -> Vec<&'static str> {
             either(receiver.is_inside, "inside", "outside"),
             // Nothing announced before waits for the receiver.
             either(receiver.has_announced, "several", "alone"),
-            either(receiver.posted == Wish::None, "unknown", "known"),
+            either(receiver.posted == Candidate::None, "unknown", "known"),
             either(write_failed, "failed", "untried"),
         ]),
     }
     words.extend(match receiver.posted {
-        Wish::None => None,
-        Wish::Posted => Some("posted"),
-        Wish::Awaited => Some("awaited"),
+        Candidate::None => None,
+        Candidate::Posted => Some("posted"),
+        Candidate::Awaited => Some("awaited"),
     });
     words
 }
@@ -283,8 +286,10 @@ fn limits_of_the_user_are_kept() {
         receiver: Receiver::UNKNOWN,
         write_failed: false,
     };
-    let waits =
-        Situation { receiver: Receiver { posted: Wish::Awaited, is_inside: true, has_announced: false }, ..unknown };
+    let waits = Situation {
+        receiver: Receiver { posted: Candidate::Awaited, is_inside: true, has_announced: false },
+        ..unknown
+    };
     for (route, limit, situation, expected) in [
         (near, 256 << 10, unknown, "eager 256K, clear-to-send"),
         (near, 256 << 10, waits, "eager 256K, pipeline 512K, clear-to-send"),

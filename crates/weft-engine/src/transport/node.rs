@@ -20,7 +20,7 @@ use super::absent::part;
 use super::posted::PostedReceives;
 use super::slots::CollectiveSlots;
 
-/// This process's place among those of its node. Processes are named by their place on the node.
+/// This process's share in its node. Processes are named by their local rank.
 pub trait Node: Frames + Sleeping {
     /// Slots in which a process publishes something.
     type Slots: CollectiveSlots;
@@ -78,7 +78,7 @@ impl Node for Infallible {
 /// Why nothing more can be exchanged with one process of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerFault {
-    /// Its place on the node.
+    /// Its local rank.
     pub peer: usize,
     /// What it did or what happened to it; completes the sentence "rank … ".
     pub reason: String,
@@ -88,8 +88,8 @@ part! {
     /// Frames of at most [`Self::frame_max`] bytes, head and payload together, delivered exactly once and in the order of sending from
     /// one process to another.
     pub trait Frames {
-        /// This process's place on the node.
-        fn own_place(&self) -> usize;
+        /// This process's local rank.
+        fn own_local_rank(&self) -> usize;
 
         /// Bytes of the largest frame.
         fn frame_max(&self) -> usize;
@@ -97,7 +97,7 @@ part! {
         /// Sends a frame of `head` and `len` bytes that `fill` writes in place; false, and nothing happens, when there is no room.
         fn try_send_with(&mut self, to: usize, head: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) -> bool;
 
-        /// Hands at most `limit` frames that have arrived to `on_frame`, with the place of their sender; returns how many.
+        /// Hands at most `limit` frames that have arrived to `on_frame`, with the local rank of their sender; returns how many.
         fn poll(&mut self, limit: usize, on_frame: impl FnMut(usize, &[u8])) -> usize;
 
         /// Whether a frame has arrived that nobody has taken.
@@ -135,7 +135,7 @@ part! {
         fn disarm(&mut self);
 
         /// Wakes a process of the node if it sleeps.
-        fn wake_if_asleep(&mut self, place: usize);
+        fn wake_if_asleep(&mut self, local_rank: usize);
 
         /// Wakes a thread of this process that sleeps by [`SleepMode::Futex`].
         fn nudge(&mut self);

@@ -12,7 +12,7 @@ pub const NUMBER_BITS: u32 = 21;
 
 /// A receive as it is posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct PostedReceive {
     /// Context of the communicator.
     pub context: u32,
     /// Tag, `None` for any.
@@ -30,8 +30,8 @@ pub struct Wanted {
 pub struct Ticket {
     /// Whether it stands on the common table.
     pub common: bool,
-    /// Its place there.
-    pub slot: u8,
+    /// Its entry there.
+    pub entry: u8,
     /// Which of the receives that have stood there it is.
     pub word: u32,
 }
@@ -56,8 +56,8 @@ pub struct Offered {
 pub struct Claim {
     /// Whether it stands on the common table.
     pub common: bool,
-    /// Its place there.
-    pub slot: u8,
+    /// Its entry there.
+    pub entry: u8,
     /// Which of the receives that have stood there it is, and who has taken it.
     pub word: u64,
     /// Rank of the sender in the communicator.
@@ -70,9 +70,9 @@ pub struct Claim {
     pub length: u64,
 }
 
-/// What a table wants of a message, as far as one can see without taking anything.
+/// What of a table a message matches, as far as one can see without taking anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum Candidate {
     /// Nothing that it matches stands there.
     None,
     /// A receive whose process may compute.
@@ -84,7 +84,7 @@ pub enum Wish {
 /// Who has taken a post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taker {
-    /// Place of the sender on the node.
+    /// Local rank of the sender.
     pub by: usize,
     /// The number of its message modulo 2²¹, when that has been announced in the ring as well: see [`number_near`].
     pub announced: Option<u32>,
@@ -101,7 +101,7 @@ pub struct Remainder {
 
 /// What has become of a post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum PostState {
     /// Nobody has taken it.
     Open,
     /// The sender is writing.
@@ -163,8 +163,8 @@ part! {
         /// Says to others whether this process may copy from the memory of all of them.
         fn say_copies(&self, from_all: bool);
 
-        /// What the process at a place has said of that; `None`: nothing yet. It says it when it joins, and waits for nobody before.
-        fn says_copies(&self, place: usize) -> Option<bool>;
+        /// What the process with a local rank has said of that; `None`: nothing yet. It says it when it joins, and waits for nobody before.
+        fn says_copies(&self, local_rank: usize) -> Option<bool>;
     }
 }
 
@@ -196,15 +196,15 @@ part! {
         fn publish_matched(&mut self);
 
         /// Posts a receive (receiver). None: the table is full.
-        fn post(&mut self, wanted: &Wanted) -> Option<Ticket>;
+        fn post(&mut self, receive: &PostedReceive) -> Option<Ticket>;
 
-        /// Takes a post back (receiver). False: a sender has taken it, and [`Self::fate`] says more.
+        /// Takes a post back (receiver). False: a sender has taken it, and [`Self::state`] says more.
         fn withdraw(&mut self, ticket: Ticket) -> bool;
 
         /// What has become of a post (receiver).
-        fn fate(&self, ticket: Ticket) -> Fate;
+        fn state(&self, ticket: Ticket) -> PostState;
 
-        /// Frees the place of a post that is done or has failed (receiver).
+        /// Frees the entry of a post that is done or has failed (receiver).
         fn free(&mut self, ticket: Ticket);
 
         /// Takes the earliest receive that `message` matches (sender), on either table, if all messages of this sender before it have found
@@ -212,7 +212,7 @@ part! {
         fn take(&mut self, message: &Offered) -> Option<Claim>;
 
         /// What is posted of `context` that a message with `tag` matches (sender): a hint, nothing is taken.
-        fn wish(&self, context: u32, tag: i32) -> Wish;
+        fn candidate(&self, context: u32, tag: i32) -> Candidate;
 
         /// Whether a receive stands here that nobody has taken (sender): a hint.
         fn is_wanted(&self) -> bool;

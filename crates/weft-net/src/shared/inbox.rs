@@ -86,9 +86,9 @@ impl Inbox {
     #[cold]
     pub(super) fn discover(&mut self, announcements: u32) {
         self.announcements_seen = announcements;
-        let place = self.segment.rank_state(self.own);
+        let rank_state = self.segment.rank_state(self.own);
         for sender in 0..self.is_active.len() {
-            let announced = place.announced[sender / 64].load(Ordering::SeqCst) >> (sender % 64) & 1 != 0;
+            let announced = rank_state.announced[sender / 64].load(Ordering::SeqCst) >> (sender % 64) & 1 != 0;
             if announced && !self.is_active[sender] {
                 self.is_active[sender] = true;
                 self.active.push((sender, Consumer::new(self.segment.ring(self.own, sender))));

@@ -8,8 +8,8 @@ use loom::thread;
 use super::area::LINE;
 use weft_engine::memory::{Held, Holder, LockWord};
 use weft_engine::transport::{
-    CollectiveSlots as _, Fate, Frames as _, Offered, PostedReceives as _, PostedTable, Sleeping as _, Stamp, Taker,
-    Wanted,
+    CollectiveSlots as _, Frames as _, Offered, PostState, PostedReceive, PostedReceives as _, PostedTable,
+    Sleeping as _, Stamp, Taker,
 };
 
 use super::segment::Segment;
@@ -174,8 +174,8 @@ fn posted_tables() -> (PostedReceives, PostedReceives) {
     (PostedReceives::new(Arc::clone(&segment), 1, 0), PostedReceives::new(segment, 1, 0))
 }
 
-fn wanted(address: u64) -> Wanted {
-    Wanted { context: 8, tag: None, address, length: 100, awaited: false }
+fn wanted(address: u64) -> PostedReceive {
+    PostedReceive { context: 8, tag: None, address, length: 100, awaited: false }
 }
 
 fn offered(before: u32, number: Option<u32>) -> Offered {
@@ -199,7 +199,7 @@ fn of_taking_and_withdrawing_a_receive_one_wins_and_both_know() {
         assert_ne!(taking.join().unwrap(), withdrawn);
         if !withdrawn {
             let taker = Taker { by: 1, announced: None };
-            assert_eq!(receiver.fate(ticket), Fate::Done { taker, source: 1, tag: 5, total: 70, rest: None });
+            assert_eq!(receiver.state(ticket), PostState::Done { taker, source: 1, tag: 5, total: 70, rest: None });
         }
     });
 }
@@ -225,7 +225,7 @@ fn of_two_senders_and_the_receiver_one_has_a_receive_from_anybody() {
         assert_eq!(usize::from(withdrawn) + usize::from(one) + usize::from(two), 1);
         if !withdrawn {
             let by = if one { 1 } else { 2 };
-            let Fate::Done { taker, total, .. } = common.fate(ticket) else { panic!("not done") };
+            let PostState::Done { taker, total, .. } = common.state(ticket) else { panic!("not done") };
             assert_eq!((taker, total), (Taker { by, announced: Some(1) }, by as u64));
         }
     });
@@ -280,8 +280,8 @@ fn a_receive_that_is_posted_meanwhile_is_taken_whole_or_not_at_all() {
         let taking = thread::spawn(move || sender.take(&offered(0, None)).map(|claim| (claim.address, claim.length)));
         let free = receiver.withdraw(old);
         if free {
-            // The same slot again, for something else.
-            receiver.post(&Wanted { length: 200, ..wanted(2) }).unwrap();
+            // The same entry again, for something else.
+            receiver.post(&PostedReceive { length: 200, ..wanted(2) }).unwrap();
         }
         match taking.join().unwrap() {
             Some((1, 100)) => assert!(!free),

@@ -78,9 +78,9 @@ impl Outbox {
             return self.close(to, format!("cannot be reached: no memory for its shared ring: {cause}"));
         }
         self.rings[to] = Ring::Open(Producer::new(self.segment.ring(to, self.own)));
-        let place = self.segment.rank_state(to);
-        place.announced[self.own / 64].fetch_or(1 << (self.own % 64), Ordering::SeqCst);
-        place.announcements.fetch_add(1, Ordering::SeqCst);
+        let rank_state = self.segment.rank_state(to);
+        rank_state.announced[self.own / 64].fetch_or(1 << (self.own % 64), Ordering::SeqCst);
+        rank_state.announcements.fetch_add(1, Ordering::SeqCst);
     }
 
     #[cold]

@@ -6,7 +6,7 @@
 //! any-source table, from which every sender of the node may take it; that lies where the ring from the receiver to itself would. A sender reads tables
 //! only when it has something large to send, so posting wakes nobody.
 //!
-//! A slot's state word holds its state; a generation, which grows with each post, so that a sender that has read a slot takes
+//! An entry's state word holds its state; a generation, which grows with each post, so that a sender that has read an entry takes
 //! exactly the post that it has read, or nothing; and which sender has taken it for which message:
 //!
 //! ```text
@@ -20,10 +20,10 @@
 //!
 //! A sender must not overtake its own messages. The table of the pair holds two counters: how many of the sender's messages the receiver has begun to
 //! handle, and for how many it has found a receive. A sender takes a receive for a message only if every message before that one had found its receive
-//! before the sender looked at the slots, and the receiver had not begun to handle another message after the sender had looked. So no
+//! before the sender looked at the entries, and the receiver had not begun to handle another message after the sender had looked. So no
 //! earlier message wanted what the sender saw open, and what it passed over had not been withdrawn for the very message that it wants to write.
 //!
-//! Receives of a rank have one order of posting, whichever table they are on. The sender passes over slots that were posted after it
+//! Receives of a rank have one order of posting, whichever table they are on. The sender passes over entries that were posted after it
 //! began to look, so it never sees a receive without having seen all that were posted before it.
 //!
 //! Neither side trusts the other: what stands on a table can make a copy fail, or a message arrive wrong, between these two ranks only.
@@ -33,7 +33,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weft_engine::transport::{Claim, Fate, NUMBER_BITS, Offered, PostedTable, Remainder, Taker, Ticket, Wanted, Wish};
+use weft_engine::transport::{
+    Candidate, Claim, NUMBER_BITS, Offered, PostState, PostedReceive, PostedTable, Remainder, Taker, Ticket,
+};
 
 use super::cooperative_copy::CooperativeCopy;
 use super::segment::Segment;
@@ -60,7 +62,7 @@ const AWAITED: u32 = 2;
 
 #[repr(C, align(64))]
 #[cfg_attr(loom, derive(Default))]
-struct Slot {
+struct Entry {
     state: AtomicU64,
     address: AtomicU64,
     /// Room there; once it is done, bytes that the receiver has still to ask for.
@@ -88,11 +90,11 @@ pub(super) struct Layout {
     /// Whether several messages of the sender are announced and not complete. On the table of a pair only; the sender writes it.
     several: AtomicU32,
     cooperative_copy: CooperativeCopy,
-    slots: [Slot; POSTED_MAX],
+    entries: [Entry; POSTED_MAX],
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Layout>() == super::sizes::POSTED_TABLE_BYTES);
+const _: () = assert!(size_of::<Entry>() == 64 && size_of::<Layout>() == super::sizes::POSTED_TABLE_BYTES);
 
 /// One end of a table.
 pub struct PostedReceives {
@@ -102,7 +104,7 @@ pub struct PostedReceives {
     layout: NonNull<Layout>,
     /// The receiver's any-source table.
     common: NonNull<Layout>,
-    /// The receiver's end: slots that are not free, one bit each.
+    /// The receiver's end: entries that are not free, one bit each.
     used: u64,
     /// The receiver's end: as in the layout.
     handled: u32,
@@ -170,69 +172,69 @@ impl PostedTable for PostedReceives {
         }
     }
 
-    fn post(&mut self, wanted: &Wanted) -> Option<Ticket> {
+    fn post(&mut self, receive: &PostedReceive) -> Option<Ticket> {
         let at = self.used.trailing_ones() as usize;
         if at >= POSTED_MAX {
             return None;
         }
         self.used |= 1 << at;
         let layout = self.layout();
-        let slot = &layout.slots[at];
-        let place = self.segment.rank_state(self.receiver);
-        let order = place.posted.load(Ordering::Relaxed).wrapping_add(1);
-        let with_tag = if wanted.tag.is_some() { WITH_TAG } else { 0 };
-        let awaited = if wanted.awaited { AWAITED } else { 0 };
-        slot.flags.store(with_tag | awaited, Ordering::Relaxed);
-        slot.context.store(wanted.context, Ordering::Relaxed);
-        slot.tag.store(wanted.tag.unwrap_or(0), Ordering::Relaxed);
-        slot.address.store(wanted.address, Ordering::Relaxed);
-        slot.length.store(wanted.length, Ordering::Relaxed);
-        slot.order.store(order, Ordering::Relaxed);
+        let entry = &layout.entries[at];
+        let rank_state = self.segment.rank_state(self.receiver);
+        let order = rank_state.posted.load(Ordering::Relaxed).wrapping_add(1);
+        let with_tag = if receive.tag.is_some() { WITH_TAG } else { 0 };
+        let awaited = if receive.awaited { AWAITED } else { 0 };
+        entry.flags.store(with_tag | awaited, Ordering::Relaxed);
+        entry.context.store(receive.context, Ordering::Relaxed);
+        entry.tag.store(receive.tag.unwrap_or(0), Ordering::Relaxed);
+        entry.address.store(receive.address, Ordering::Relaxed);
+        entry.length.store(receive.length, Ordering::Relaxed);
+        entry.order.store(order, Ordering::Relaxed);
         layout.limit.store(u64::BITS - self.used.leading_zeros(), Ordering::Relaxed);
-        let before = slot.state.load(Ordering::Relaxed) & POST_MASK;
+        let before = entry.state.load(Ordering::Relaxed) & POST_MASK;
         let word = ((before | STATE_MASK) + 1) & POST_MASK | OPEN;
-        slot.state.store(word, Ordering::SeqCst);
-        place.posted.store(order, Ordering::SeqCst);
-        Some(Ticket { common: self.sender == self.receiver, slot: at as u8, word: word as u32 })
+        entry.state.store(word, Ordering::SeqCst);
+        rank_state.posted.store(order, Ordering::SeqCst);
+        Some(Ticket { common: self.sender == self.receiver, entry: at as u8, word: word as u32 })
     }
 
     fn withdraw(&mut self, ticket: Ticket) -> bool {
-        let state = &self.layout().slots[usize::from(ticket.slot)].state;
+        let state = &self.layout().entries[usize::from(ticket.entry)].state;
         let open = u64::from(ticket.word);
         let free = open & !STATE_MASK | FREE;
         let ours = state.compare_exchange(open, free, Ordering::SeqCst, Ordering::SeqCst).is_ok();
         if ours {
-            self.used &= !(1 << ticket.slot);
+            self.used &= !(1 << ticket.entry);
         }
         ours
     }
 
-    fn fate(&self, ticket: Ticket) -> Fate {
-        let slot = &self.layout().slots[usize::from(ticket.slot)];
-        let word = slot.state.load(Ordering::Acquire);
+    fn state(&self, ticket: Ticket) -> PostState {
+        let entry = &self.layout().entries[usize::from(ticket.entry)];
+        let word = entry.state.load(Ordering::Acquire);
         let announced = (word & ANNOUNCED != 0).then_some((word >> NUMBER_SHIFT) as u32);
         let taker = Taker { by: (word >> BY_SHIFT & BY_MASK) as usize, announced };
         match word & STATE_MASK {
-            OPEN => Fate::Open,
-            TAKEN => Fate::Taken(taker),
-            DONE => Fate::Done {
-                rest: match slot.length.load(Ordering::Relaxed) {
+            OPEN => PostState::Open,
+            TAKEN => PostState::Taken(taker),
+            DONE => PostState::Done {
+                rest: match entry.length.load(Ordering::Relaxed) {
                     0 => None,
-                    bytes => Some(Remainder { bytes, request: slot.request.load(Ordering::Relaxed) }),
+                    bytes => Some(Remainder { bytes, request: entry.request.load(Ordering::Relaxed) }),
                 },
                 taker,
-                source: slot.sent_source.load(Ordering::Relaxed),
-                tag: slot.sent_tag.load(Ordering::Relaxed),
-                total: slot.total.load(Ordering::Relaxed),
+                source: entry.sent_source.load(Ordering::Relaxed),
+                tag: entry.sent_tag.load(Ordering::Relaxed),
+                total: entry.total.load(Ordering::Relaxed),
             },
-            _ => Fate::Failed,
+            _ => PostState::Failed,
         }
     }
 
     fn free(&mut self, ticket: Ticket) {
-        let state = &self.layout().slots[usize::from(ticket.slot)].state;
+        let state = &self.layout().entries[usize::from(ticket.entry)].state;
         state.store(u64::from(ticket.word) & !STATE_MASK | FREE, Ordering::Relaxed);
-        self.used &= !(1 << ticket.slot);
+        self.used &= !(1 << ticket.entry);
     }
 
     fn take(&mut self, message: &Offered) -> Option<Claim> {
@@ -246,8 +248,8 @@ impl PostedTable for PostedReceives {
         for (common, posted_table) in
             posted_tables.into_iter().filter_map(|(common, posted_table)| Some((common, posted_table?)))
         {
-            for (at, word) in posted_table.open_slots(message.context, message.tag) {
-                let age = posted.wrapping_sub(posted_table.slots[at].order.load(Ordering::Relaxed));
+            for (at, word) in posted_table.open_entries(message.context, message.tag) {
+                let age = posted.wrapping_sub(posted_table.entries[at].order.load(Ordering::Relaxed));
                 // An age of "minus something" is that of a receive posted meanwhile.
                 if age < 1 << 31 && first.is_none_or(|(most, ..)| age > most) {
                     first = Some((age, common, at, word));
@@ -260,65 +262,69 @@ impl PostedTable for PostedReceives {
             return None;
         }
         let posted_table = if common { self.common()? } else { pair };
-        let slot = &posted_table.slots[at];
+        let entry = &posted_table.entries[at];
         let claim = Claim {
             common,
-            slot: at as u8,
+            entry: at as u8,
             word: word & POST_MASK | (self.sender as u64) << BY_SHIFT | announced(message.number),
             source: message.source,
             tag: message.tag,
-            address: slot.address.load(Ordering::Relaxed),
-            length: slot.length.load(Ordering::Relaxed),
+            address: entry.address.load(Ordering::Relaxed),
+            length: entry.length.load(Ordering::Relaxed),
         };
         let taken = claim.word & !STATE_MASK | TAKEN;
         // What was read above belongs to this generation: a later post would have changed the word.
-        slot.state.compare_exchange(word, taken, Ordering::SeqCst, Ordering::SeqCst).ok()?;
+        entry.state.compare_exchange(word, taken, Ordering::SeqCst, Ordering::SeqCst).ok()?;
         Some(claim)
     }
 
-    fn wish(&self, context: u32, tag: i32) -> Wish {
-        let mut wish = Wish::None;
+    fn candidate(&self, context: u32, tag: i32) -> Candidate {
+        let mut candidate = Candidate::None;
         for posted_table in [Some(self.layout()), self.common()].into_iter().flatten() {
-            for (at, _) in posted_table.open_slots(context, tag) {
-                if posted_table.slots[at].flags.load(Ordering::Relaxed) & AWAITED == 0 {
-                    return Wish::Posted;
+            for (at, _) in posted_table.open_entries(context, tag) {
+                if posted_table.entries[at].flags.load(Ordering::Relaxed) & AWAITED == 0 {
+                    return Candidate::Posted;
                 }
-                wish = Wish::Awaited;
+                candidate = Candidate::Awaited;
             }
         }
-        wish
+        candidate
     }
 
     fn is_wanted(&self) -> bool {
         [Some(self.layout()), self.common()].into_iter().flatten().any(|posted_table| {
             let limit = posted_table.limit.load(Ordering::Relaxed) as usize;
-            posted_table.slots.iter().take(limit).any(|slot| slot.state.load(Ordering::Relaxed) & STATE_MASK == OPEN)
+            posted_table
+                .entries
+                .iter()
+                .take(limit)
+                .any(|entry| entry.state.load(Ordering::Relaxed) & STATE_MASK == OPEN)
         })
     }
 
     fn finish(&mut self, claim: &Claim, total: u64, rest: Option<Remainder>, written: bool) {
         let Some(posted_table) = (if claim.common { self.common() } else { Some(self.layout()) }) else { return };
-        let slot = &posted_table.slots[usize::from(claim.slot)];
-        slot.total.store(total, Ordering::Relaxed);
-        slot.length.store(rest.map_or(0, |rest| rest.bytes), Ordering::Relaxed);
-        slot.request.store(rest.map_or(0, |rest| rest.request), Ordering::Relaxed);
-        slot.sent_tag.store(claim.tag, Ordering::Relaxed);
-        slot.sent_source.store(claim.source, Ordering::Relaxed);
+        let entry = &posted_table.entries[usize::from(claim.entry)];
+        entry.total.store(total, Ordering::Relaxed);
+        entry.length.store(rest.map_or(0, |rest| rest.bytes), Ordering::Relaxed);
+        entry.request.store(rest.map_or(0, |rest| rest.request), Ordering::Relaxed);
+        entry.sent_tag.store(claim.tag, Ordering::Relaxed);
+        entry.sent_source.store(claim.source, Ordering::Relaxed);
         let state = if written { DONE } else { FAILED };
-        slot.state.store(claim.word & !STATE_MASK | state, Ordering::SeqCst);
+        entry.state.store(claim.word & !STATE_MASK | state, Ordering::SeqCst);
     }
 }
 
 impl Layout {
     /// What stands here that a message of `context` and `tag` matches, as far as one can see without taking anything.
-    /// The slots and their state words, which were read first.
-    fn open_slots(&self, context: u32, tag: i32) -> impl Iterator<Item = (usize, u64)> {
+    /// The entries and their state words, which were read first.
+    fn open_entries(&self, context: u32, tag: i32) -> impl Iterator<Item = (usize, u64)> {
         let limit = self.limit.load(Ordering::Relaxed) as usize;
-        self.slots.iter().take(limit).enumerate().filter_map(move |(at, slot)| {
-            let word = slot.state.load(Ordering::Acquire);
+        self.entries.iter().take(limit).enumerate().filter_map(move |(at, entry)| {
+            let word = entry.state.load(Ordering::Acquire);
             let matches = word & STATE_MASK == OPEN
-                && slot.context.load(Ordering::Relaxed) == context
-                && (slot.flags.load(Ordering::Relaxed) & WITH_TAG == 0 || slot.tag.load(Ordering::Relaxed) == tag);
+                && entry.context.load(Ordering::Relaxed) == context
+                && (entry.flags.load(Ordering::Relaxed) & WITH_TAG == 0 || entry.tag.load(Ordering::Relaxed) == tag);
             matches.then_some((at, word))
         })
     }

@@ -19,8 +19,8 @@ fn ends(key: &str) -> (PostedReceives, PostedReceives) {
     (PostedReceives::new(Arc::clone(&segment), 1, 0), PostedReceives::new(segment, 1, 0))
 }
 
-fn wanted(tag: Option<i32>) -> Wanted {
-    Wanted { context: 8, tag, address: 4096, length: 100, awaited: false }
+fn wanted(tag: Option<i32>) -> PostedReceive {
+    PostedReceive { context: 8, tag, address: 4096, length: 100, awaited: false }
 }
 
 fn offered(tag: i32, before: u32) -> Offered {
@@ -50,13 +50,13 @@ fn the_earliest_receive_that_matches_is_taken_and_only_if_nothing_is_on_its_way(
     receiver.publish_matched();
     let claim = sender.take(&offered(7, 4)).unwrap();
     let taker = Taker { by: 1, announced: None };
-    assert_eq!(receiver.fate(any), Fate::Taken(taker));
+    assert_eq!(receiver.state(any), PostState::Taken(taker));
     assert_eq!((receiver.withdraw(any), receiver.withdraw(five)), (false, true));
     sender.finish(&claim, 1000, None, true);
-    assert_eq!(receiver.fate(any), Fate::Done { taker, source: 3, tag: 7, total: 1000, rest: None });
+    assert_eq!(receiver.state(any), PostState::Done { taker, source: 3, tag: 7, total: 1000, rest: None });
     receiver.free(any);
     assert!(sender.take(&offered(5, 4)).is_none(), "nothing is left");
-    // The same slots again: what the sender knew of them before is worth nothing.
+    // The same entries again: what the sender knew of them before is worth nothing.
     let again = receiver.post(&wanted(Some(5))).unwrap();
     assert!(!receiver.withdraw(five) && receiver.withdraw(again));
 }
@@ -68,9 +68,9 @@ fn a_full_board_says_so() {
     assert!(receiver.post(&wanted(Some(1))).is_none());
     for ticket in tickets {
         let claim = sender.take(&announced_as(1, 1)).unwrap();
-        assert_eq!(receiver.fate(ticket), Fate::Taken(Taker { by: 1, announced: Some(1) }));
+        assert_eq!(receiver.state(ticket), PostState::Taken(Taker { by: 1, announced: Some(1) }));
         sender.finish(&claim, 0, None, false);
-        assert_eq!(receiver.fate(ticket), Fate::Failed);
+        assert_eq!(receiver.state(ticket), PostState::Failed);
         receiver.free(ticket);
     }
     assert!(receiver.post(&wanted(Some(1))).is_some());
@@ -88,21 +88,24 @@ fn a_receive_from_anybody_stands_among_those_that_name_their_source() {
     segment.rank_state(0).common.store(1, Ordering::Release);
     let any = common.post(&wanted(None)).unwrap();
     let last = of_one.post(&wanted(Some(1))).unwrap();
-    assert_eq!([one.wish(8, 1), two.wish(8, 1), two.wish(9, 1)], [Wish::Posted, Wish::Posted, Wish::None]);
+    assert_eq!(
+        [one.candidate(8, 1), two.candidate(8, 1), two.candidate(9, 1)],
+        [Candidate::Posted, Candidate::Posted, Candidate::None]
+    );
     for (ticket, is_common) in [(named, false), (any, true), (last, false)] {
         let claim = one.take(&announced_as(1, 1)).unwrap();
         let posted_table = if is_common { &mut common } else { &mut of_one };
         let taker = Taker { by: 1, announced: Some(1) };
-        assert_eq!((ticket.common, posted_table.fate(ticket)), (is_common, Fate::Taken(taker)));
+        assert_eq!((ticket.common, posted_table.state(ticket)), (is_common, PostState::Taken(taker)));
         one.finish(&claim, 5, None, true);
-        assert_eq!(posted_table.fate(ticket), Fate::Done { taker, source: 3, tag: 1, total: 5, rest: None });
+        assert_eq!(posted_table.state(ticket), PostState::Done { taker, source: 3, tag: 1, total: 5, rest: None });
         posted_table.free(ticket);
     }
     let any = common.post(&wanted(None)).unwrap();
     let claim = two.take(&offered(1, 0)).unwrap();
     assert!(one.take(&offered(1, 0)).is_none() && !common.withdraw(any));
     two.finish(&claim, 5, None, true);
-    assert!(matches!(common.fate(any), Fate::Done { taker: Taker { by: 2, .. }, .. }));
+    assert!(matches!(common.state(any), PostState::Done { taker: Taker { by: 2, .. }, .. }));
 }
 
 #[test]
@@ -136,7 +139,7 @@ fn of_taking_and_withdrawing_one_wins_and_both_know() {
         });
         let mut kept = 0;
         for round in 0..ROUNDS {
-            let ticket = receiver.post(&Wanted { address: round * 8, length: round, ..wanted(None) }).unwrap();
+            let ticket = receiver.post(&PostedReceive { address: round * 8, length: round, ..wanted(None) }).unwrap();
             if round % 16 == 0 {
                 std::thread::yield_now();
             }
@@ -144,10 +147,10 @@ fn of_taking_and_withdrawing_one_wins_and_both_know() {
                 kept += 1;
                 continue;
             }
-            while !matches!(receiver.fate(ticket), Fate::Done { .. }) {
+            while !matches!(receiver.state(ticket), PostState::Done { .. }) {
                 std::thread::yield_now();
             }
-            assert!(matches!(receiver.fate(ticket), Fate::Done { total, .. } if total == round));
+            assert!(matches!(receiver.state(ticket), PostState::Done { total, .. } if total == round));
             receiver.free(ticket);
         }
         over.store(true, Ordering::Relaxed);
@@ -174,9 +177,9 @@ fn a_message_that_is_being_handled_is_not_written_to_the_next_receive() {
 #[test]
 fn a_board_says_whether_somebody_waits_for_all_that_a_message_matches() {
     let (mut receiver, sender) = ends("awaited");
-    receiver.post(&Wanted { awaited: true, ..wanted(Some(1)) }).unwrap();
-    assert_eq!([1, 2].map(|tag| sender.wish(8, tag)), [Wish::Awaited, Wish::None]);
+    receiver.post(&PostedReceive { awaited: true, ..wanted(Some(1)) }).unwrap();
+    assert_eq!([1, 2].map(|tag| sender.candidate(8, tag)), [Candidate::Awaited, Candidate::None]);
     receiver.post(&wanted(None)).unwrap();
-    assert_eq!([1, 2].map(|tag| sender.wish(8, tag)), [Wish::Posted, Wish::Posted]);
-    assert_eq!(sender.wish(9, 1), Wish::None);
+    assert_eq!([1, 2].map(|tag| sender.candidate(8, tag)), [Candidate::Posted, Candidate::Posted]);
+    assert_eq!(sender.candidate(9, 1), Candidate::None);
 }

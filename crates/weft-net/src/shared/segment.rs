@@ -258,10 +258,10 @@ impl Segment {
         unsafe { self.base.cast::<Header>().as_ref() }
     }
 
-    /// The place of rank `index`.
+    /// The state of rank `index`.
     pub(crate) fn rank_state(&self, index: usize) -> &RankState {
         assert!(index < self.geometry.local_size);
-        // SAFETY: places follow the header's page, `index` is one of them, and all fields are atomics.
+        // SAFETY: states follow the header's page, `index` is one of them, and all fields are atomics.
         unsafe { self.base.add(PAGE).cast::<RankState>().add(index).as_ref() }
     }
 

@@ -38,8 +38,8 @@ pub(super) struct Carriers {
     pub(super) network: Network,
     /// By node.
     pub(super) nodes: Vec<SharedMemory>,
-    /// The place of each process on its node.
-    pub(super) places: Vec<usize>,
+    /// The local rank of each process.
+    pub(super) local_ranks: Vec<usize>,
     /// How many processes have entered each collective.
     pub(super) entered: Rc<RefCell<BTreeMap<u32, usize>>>,
     pub(super) windows: Windows,
@@ -60,7 +60,7 @@ impl Carriers {
             memory: InProcess::new(),
             network: Network::new(&machine.wires, ranks, machine.media().len(), clock.clone(), seed ^ 0x77),
             nodes: nodes.collect(),
-            places: (0..ranks).map(|rank| on_node(machine.nodes[rank], rank)).collect(),
+            local_ranks: (0..ranks).map(|rank| on_node(machine.nodes[rank], rank)).collect(),
             entered: Rc::default(),
             windows: Windows::default(),
             clock,
@@ -69,7 +69,7 @@ impl Carriers {
 
     /// How many processes a node has.
     pub(super) fn places_on(&self, node: usize) -> usize {
-        self.nodes[node].borrow().places.len()
+        self.nodes[node].borrow().neighbours.len()
     }
 
     /// The name of a process for those that copy its memory.
@@ -79,16 +79,16 @@ impl Carriers {
 
     fn route(&self, machine: &Machine, own: usize, peer: usize) -> Route {
         if machine.nodes[own] == machine.nodes[peer] {
-            return Route::Shared(self.places[peer]);
+            return Route::Shared(self.local_ranks[peer]);
         }
         let paths: Vec<(RailCarrier, Hop)> = machine
             .media()
             .into_iter()
             .zip(0..)
-            .map(|(medium, place)| {
+            .map(|(medium, index)| {
                 let (role, rail) = medium.role_and_rail();
                 let carrier = RailCarrier { role, rail, ends: Ends { own: rail, peer: rail } };
-                (carrier, Hop { carrier: CarrierId(place), to: address(peer, medium) })
+                (carrier, Hop { carrier: CarrierId(index), to: address(peer, medium) })
             })
             .collect();
         let settings = Settings {
@@ -115,13 +115,14 @@ impl Carriers {
         let locals = machine.nodes.iter().filter(|of| **of == node).count();
         let copies = |peer: usize| machine.single_copy && machine.nodes[peer] == node;
         let media = if machine.is_alone() { Vec::new() } else { machine.media() };
-        let carrier = |(place, medium)| Box::new(self.network.device(own, place, medium)) as carriers::BoxedCarrier;
+        let carrier = |(index, medium)| Box::new(self.network.device(own, index, medium)) as carriers::BoxedCarrier;
         let host = |peer: usize| Some(format!("node{}", machine.nodes[peer]).into());
         let mut engine = Engine::new(Parts {
             platform: Virtual { clock: self.clock.clone(), moments: self.moments.clone() },
             name: ProcessName::of_only_job(own as u32),
             host: host(own),
-            node: (locals > 1).then(|| SimNode::new(self.nodes[node].clone(), self.places[own], self.moments.clone())),
+            node: (locals > 1)
+                .then(|| SimNode::new(self.nodes[node].clone(), self.local_ranks[own], self.moments.clone())),
             memory: self.memory.clone(),
             carriers: carriers::Carriers::new(media.into_iter().enumerate().map(carrier).collect()),
             secret,

@@ -146,7 +146,7 @@ fn machine(random: &mut Random, dies: bool, large: bool, draw_options: DrawOptio
         ring_bytes: if large { 1 << 20 } else { random.pick(&[64 << 10, 64 << 10, 256 << 10]) },
         refused: random.pick(&[0, 0, 20_000]),
         delay_max: random.pick(&[0, 0, 300, 5_000]),
-        slots: random.pick(&[64, 64, 2]),
+        entries: random.pick(&[64, 64, 2]),
         crowded: random.chance(300_000),
     };
     let raw = random.pick(&[0, 0, 1, 2]);

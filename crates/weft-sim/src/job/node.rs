@@ -26,7 +26,7 @@ pub(super) struct Habits {
     /// Most nanoseconds until a frame is seen.
     pub(super) delay_max: u64,
     /// Receives that a table has room for.
-    pub(super) slots: usize,
+    pub(super) entries: usize,
     /// More processes than processors.
     pub(super) crowded: bool,
 }
@@ -45,7 +45,7 @@ struct Ring {
 }
 
 impl Ring {
-    /// Data comes a second time, when its region has been closed and its place may be another's.
+    /// Data comes a second time, when its region has been closed and its entry may be another's.
     fn repeat_data(&mut self, visible: u64, bytes: &[u8]) {
         if let Some((0, again)) = self.again.take_if(|(left, _)| *left == 0) {
             self.bytes += again.len();
@@ -61,7 +61,7 @@ impl Ring {
 
 /// What the others of the node know of a process.
 #[derive(Default)]
-pub(super) struct Place {
+pub(super) struct Neighbour {
     /// Receives that it has ever posted …
     pub(super) posted: u32,
     /// … and those that are still there.
@@ -112,9 +112,9 @@ impl Slot {
 
 /// The memory that the processes of a node share.
 pub(super) struct NodeMemory {
-    /// The process at each place.
+    /// The process of each local rank.
     ranks: Vec<usize>,
-    pub(super) places: Vec<Place>,
+    pub(super) neighbours: Vec<Neighbour>,
     rings: Vec<Ring>,
     pairs: Vec<Pair>,
     slots: Vec<Slot>,
@@ -134,7 +134,7 @@ impl NodeMemory {
         let size = ranks.len();
         Rc::new(RefCell::new(Self {
             ranks,
-            places: (0..size).map(|_| Place::default()).collect(),
+            neighbours: (0..size).map(|_| Neighbour::default()).collect(),
             rings: (0..size * size).map(|_| Ring::default()).collect(),
             pairs: (0..size * size).map(|_| Pair::default()).collect(),
             slots: (0..size * SLOTS).map(|_| Slot::default()).collect(),
@@ -149,17 +149,17 @@ impl NodeMemory {
     }
 
     pub(super) fn pair(&mut self, receiver: usize, sender: usize) -> &mut Pair {
-        let size = self.places.len();
+        let size = self.neighbours.len();
         &mut self.pairs[receiver * size + sender]
     }
 
     fn ring(&mut self, to: usize, from: usize) -> &mut Ring {
-        let size = self.places.len();
+        let size = self.neighbours.len();
         &mut self.rings[to * size + from]
     }
 
     pub(super) fn is_inside_mpi(&self, who: usize) -> bool {
-        self.places[who].attentive
+        self.neighbours[who].attentive
     }
 
     /// When others see what is written now.
@@ -173,50 +173,50 @@ impl NodeMemory {
         if cfg!(weft_mutant = "wake_up_lost") && self.random.chance(100_000) {
             return;
         }
-        let place = &mut self.places[who];
-        if place.armed.is_some() {
-            place.wake = Some(place.wake.map_or(at, |before| before.min(at)));
+        let neighbour = &mut self.neighbours[who];
+        if neighbour.armed.is_some() {
+            neighbour.wake = Some(neighbour.wake.map_or(at, |before| before.min(at)));
             self.clock.touch(self.ranks[who]);
         }
     }
 
     /// When a process that sleeps wakes because of a neighbour.
     pub(super) fn wakes(&self, who: usize) -> Option<u64> {
-        self.places[who].wake
+        self.neighbours[who].wake
     }
 
     /// A process does nothing any more, and the others of the node hear of it.
     pub(super) fn die(&mut self, who: usize) {
         let now = self.clock.now();
-        self.places[who].dead = true;
+        self.neighbours[who].dead = true;
         // What it has written is there.
-        for to in 0..self.places.len() {
+        for to in 0..self.neighbours.len() {
             self.ring(to, who).frames.iter_mut().for_each(|frame| frame.visible = now);
         }
-        for other in (0..self.places.len()).filter(|other| *other != who) {
+        for other in (0..self.neighbours.len()).filter(|other| *other != who) {
             let fault = PeerFault { peer: who, reason: "has died: the simulation has ended it".into() };
-            self.places[other].faults.push_back(fault);
+            self.neighbours[other].faults.push_back(fault);
             self.wake(other, now);
         }
     }
 
     /// Whether frames are on their way between processes that live.
     pub(super) fn is_empty(&self) -> bool {
-        let size = self.places.len();
-        let alive = |at: usize| !self.places[at / size].dead;
+        let size = self.neighbours.len();
+        let alive = |at: usize| !self.neighbours[at / size].dead;
         self.rings.iter().enumerate().all(|(at, ring)| !alive(at) || ring.frames.is_empty())
     }
 
     fn is_pending(&mut self, own: usize) -> bool {
         let now = self.clock.now();
         let arrived = |ring: &Ring| ring.frames.front().is_some_and(|frame| frame.visible <= now);
-        let size = self.places.len();
-        self.places[own].written || self.rings[own * size..(own + 1) * size].iter().any(arrived)
+        let size = self.neighbours.len();
+        self.neighbours[own].written || self.rings[own * size..(own + 1) * size].iter().any(arrived)
     }
 
     /// Takes the next frame for a process out of a ring that has one.
     fn take_frame(&mut self, own: usize) -> Option<(usize, Vec<u8>)> {
-        let (now, size) = (self.clock.now(), self.places.len());
+        let (now, size) = (self.clock.now(), self.neighbours.len());
         let first = self.random.below(size as u64) as usize;
         for turn in 0..size {
             let from = (first + turn) % size;
@@ -231,7 +231,7 @@ impl NodeMemory {
     }
 }
 
-/// A process's place on a simulated node.
+/// A process's share in a simulated node.
 pub(super) struct SimNode {
     memory: SharedMemory,
     own: usize,
@@ -280,7 +280,7 @@ impl Node for SimNode {
 }
 
 impl Frames for SimNode {
-    fn own_place(&self) -> usize {
+    fn own_local_rank(&self) -> usize {
         self.own
     }
 
@@ -333,7 +333,7 @@ impl Frames for SimNode {
     }
 
     fn poll_fault(&mut self) -> Option<PeerFault> {
-        self.memory.borrow_mut().places[self.own].faults.pop_front()
+        self.memory.borrow_mut().neighbours[self.own].faults.pop_front()
     }
 }
 
@@ -342,32 +342,32 @@ impl Sleeping for SimNode {
 
     fn arm(&mut self, rest: SleepMode) -> bool {
         let mut memory = self.memory.borrow_mut();
-        if memory.is_pending(self.own) || !memory.places[self.own].faults.is_empty() {
+        if memory.is_pending(self.own) || !memory.neighbours[self.own].faults.is_empty() {
             return false;
         }
-        let size = memory.places.len();
+        let size = memory.neighbours.len();
         let rings = &memory.rings[self.own * size..(self.own + 1) * size];
         let wake = rings.iter().filter_map(|ring| Some(ring.frames.front()?.visible)).min();
-        let place = &mut memory.places[self.own];
-        (place.armed, place.wake) = (Some(rest), wake);
+        let neighbour = &mut memory.neighbours[self.own];
+        (neighbour.armed, neighbour.wake) = (Some(rest), wake);
         true
     }
 
     fn disarm(&mut self) {
-        let place = &mut self.memory.borrow_mut().places[self.own];
-        (place.armed, place.wake) = (None, None);
+        let neighbour = &mut self.memory.borrow_mut().neighbours[self.own];
+        (neighbour.armed, neighbour.wake) = (None, None);
     }
 
-    fn wake_if_asleep(&mut self, place: usize) {
+    fn wake_if_asleep(&mut self, local_rank: usize) {
         let mut memory = self.memory.borrow_mut();
         let at = memory.clock.now() + memory.habits.delay_max;
-        memory.wake(place, at);
+        memory.wake(local_rank, at);
     }
 
     fn nudge(&mut self) {
         let mut memory = self.memory.borrow_mut();
         let now = memory.clock.now();
-        if memory.places[self.own].armed == Some(SleepMode::Futex) {
+        if memory.neighbours[self.own].armed == Some(SleepMode::Futex) {
             memory.wake(self.own, now);
         }
     }
@@ -381,7 +381,7 @@ impl Sleeping for SimNode {
     fn drain_doorbell(&mut self) {}
 
     fn awake(&self) -> usize {
-        self.memory.borrow().places.iter().filter(|place| place.armed.is_none()).count()
+        self.memory.borrow().neighbours.iter().filter(|neighbour| neighbour.armed.is_none()).count()
     }
 
     fn is_oversubscribed(&self) -> bool {
@@ -443,7 +443,7 @@ impl PostedReceives for SimNode {
     }
 
     fn any_source_table(&mut self) -> Option<Table> {
-        self.memory.borrow_mut().places[self.own].has_common = true;
+        self.memory.borrow_mut().neighbours[self.own].has_common = true;
         Some(self.table(self.own, self.own))
     }
 
@@ -455,7 +455,7 @@ impl PostedReceives for SimNode {
     fn announce_written(&mut self, receiver: usize) {
         {
             let mut memory = self.memory.borrow_mut();
-            memory.places[receiver].written = true;
+            memory.neighbours[receiver].written = true;
             let now = memory.clock.now();
             memory.wake(receiver, now);
         }
@@ -463,11 +463,11 @@ impl PostedReceives for SimNode {
     }
 
     fn take_written(&mut self) -> bool {
-        std::mem::take(&mut self.memory.borrow_mut().places[self.own].written)
+        std::mem::take(&mut self.memory.borrow_mut().neighbours[self.own].written)
     }
 
     fn set_inside_mpi(&self, waits: bool) {
-        self.memory.borrow_mut().places[self.own].attentive = waits;
+        self.memory.borrow_mut().neighbours[self.own].attentive = waits;
     }
 
     fn is_inside_mpi(&self, peer: usize) -> bool {
@@ -475,10 +475,10 @@ impl PostedReceives for SimNode {
     }
 
     fn say_copies(&self, from_all: bool) {
-        self.memory.borrow_mut().places[self.own].copies = Some(from_all);
+        self.memory.borrow_mut().neighbours[self.own].copies = Some(from_all);
     }
 
-    fn says_copies(&self, place: usize) -> Option<bool> {
-        self.memory.borrow().places[place].copies
+    fn says_copies(&self, local_rank: usize) -> Option<bool> {
+        self.memory.borrow().neighbours[local_rank].copies
     }
 }

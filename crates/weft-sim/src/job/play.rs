@@ -171,7 +171,7 @@ impl Job {
         carriers.clock.touch(rank);
         carriers.network.die(rank);
         carriers.memory.refuse(Carriers::pid(rank));
-        carriers.nodes[program.machine.nodes[rank]].borrow_mut().die(carriers.places[rank]);
+        carriers.nodes[program.machine.nodes[rank]].borrow_mut().die(carriers.local_ranks[rank]);
     }
 
     fn living(&self) -> impl Iterator<Item = &Rc<RefCell<Proc>>> {

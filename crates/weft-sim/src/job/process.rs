@@ -56,7 +56,7 @@ pub(super) struct Proc {
     pub(super) random: Random,
     clock: Clock,
     node: SharedMemory,
-    place: usize,
+    local_rank: usize,
     network: super::network::Network,
     pub(super) comms: Vec<Vec<Comm>>,
     pace: Pace,
@@ -123,7 +123,7 @@ impl Proc {
             random: Random::new(crate::random::mix(program.seed ^ 0x70 ^ (rank as u64) << 32)),
             clock: carriers.clock.clone(),
             node: carriers.nodes[program.machine.nodes[rank]].clone(),
-            place: carriers.places[rank],
+            local_rank: carriers.local_ranks[rank],
             network: carriers.network.clone(),
             comms: program.roles.iter().map(|role| role.comms.clone()).collect(),
             pace: program.pace,
@@ -201,7 +201,7 @@ impl Proc {
             (Phase::Over | Phase::Parked { .. }, _) => None,
             (Phase::Between, _) if self.joins(at) => None,
             (Phase::Waits { .. }, Some(sleeping)) if sleeping.thread == at => {
-                let node = self.node.borrow().wakes(self.place);
+                let node = self.node.borrow().wakes(self.local_rank);
                 let network = sleeping.watches_network.then(|| self.network.next_event(self.rank)).flatten();
                 [sleeping.until, sleeping.alarm, node, network]
                     .into_iter()

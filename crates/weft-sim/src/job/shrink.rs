@@ -91,7 +91,7 @@ fn settings(program: &Program, with: &mut dyn FnMut(Change<'_>)) {
     with(&|other| other.machine.turns = 0);
     with(&|other| other.machine.contended = 0);
     with(&|other| (other.machine.habits.refused, other.machine.habits.delay_max) = (0, 0));
-    with(&|other| other.machine.habits.slots = 64);
+    with(&|other| other.machine.habits.entries = 64);
     with(&|other| (other.machine.wires.refused, other.machine.wires.joins) = (0, false));
     with(&|other| other.machine.sealed = false);
     with(&|other| other.machine.single_copy = false);

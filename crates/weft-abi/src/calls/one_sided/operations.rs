@@ -83,8 +83,8 @@ fn start(
 ) -> Result<()> {
     let mut process = lock();
     let access = match direction {
-        Direction::Put => memory::Access::Send,
-        Direction::Get => memory::Access::Receive,
+        Direction::Put => memory::BufferUse::Send,
+        Direction::Get => memory::BufferUse::Receive,
     };
     let data = origin.operand(&process, access)?;
     let wanted = request.is_some();
@@ -155,12 +155,12 @@ fn start_accumulate(
             let message = "origin_datatype and target_datatype must consist of the same predefined datatype";
             return Err(Error::new(MPI_ERR_TYPE, message));
         }
-        let data = origin.operand(&process, memory::Access::Send)?;
+        let data = origin.operand(&process, memory::BufferUse::Send)?;
         let bytes = data.len();
         (data, Some(bytes))
     };
     let result = match result {
-        Some(result) => Some(result.operand(&process, memory::Access::Receive)?),
+        Some(result) => Some(result.operand(&process, memory::BufferUse::Receive)?),
         None => None,
     };
     let bytes = bytes.or(result.as_ref().map(UserData::len));
@@ -276,9 +276,9 @@ pub(crate) fn compare_and_swap(
         return Err(Error::new(MPI_ERR_TYPE, message));
     }
     let (value, compare, result) = (
-        one(origin_addr, datatype).operand(&process, memory::Access::Send)?,
-        one(compare_addr, datatype).operand(&process, memory::Access::Send)?,
-        one(result_addr, datatype).operand(&process, memory::Access::Receive)?,
+        one(origin_addr, datatype).operand(&process, memory::BufferUse::Send)?,
+        one(compare_addr, datatype).operand(&process, memory::BufferUse::Send)?,
+        one(result_addr, datatype).operand(&process, memory::BufferUse::Receive)?,
     );
     let found = target.find(&mut process, win, None, false)?;
     let Some(Found { index, access, engine, is_mapped }) = found else { return Ok(()) };

@@ -10,7 +10,7 @@ use super::*;
 #[cold]
 pub(super) fn labelled(
     process: &Process,
-    access: Access,
+    buffer_use: BufferUse,
     m: &Message,
     error: Error,
 ) -> Result<(UserData, Label, Labelled)> {
@@ -22,7 +22,7 @@ pub(super) fn labelled(
     let layout = &process.objects.committed(m.datatype.0)?.description.layout;
     // SAFETY: `Buffer::new` was promised what count and datatype say, until the operation is complete. The
     // label is kept as long.
-    let data = unsafe { label.before(access, m.buffer.as_ptr(), m.count as u64, layout)? };
+    let data = unsafe { label.before(buffer_use, m.buffer.as_ptr(), m.count as u64, layout)? };
     Ok((data, label, what))
 }
 
@@ -37,7 +37,7 @@ pub(super) fn send_labelled_and_wait(mut process: Guard, m: &Message, mode: Mode
 #[cold]
 #[inline(never)]
 pub(super) fn start_labelled_send(process: &mut Process, m: &Message, mode: Mode, error: Error) -> Result<usize> {
-    let (data, label, _) = labelled(process, Access::Send, m, error)?;
+    let (data, label, _) = labelled(process, BufferUse::Send, m, error)?;
     let request = start_send(process, m, data, mode)?;
     process.keep_label(request, label);
     Ok(request)
@@ -47,7 +47,7 @@ pub(super) fn start_labelled_send(process: &mut Process, m: &Message, mode: Mode
 #[cold]
 #[inline(never)]
 pub(super) fn start_labelled_receive(process: &mut Process, m: &Message, error: Error) -> Result<usize> {
-    let (data, label, what) = labelled(process, Access::Receive, m, error)?;
+    let (data, label, what) = labelled(process, BufferUse::Receive, m, error)?;
     let receive = process.make_receive(m.comm.0, m.peer, m.tag, data)?;
     let request = process.start_receive(receive, m.comm.0)?;
     process.expect_label(request, label, what)
@@ -69,19 +69,19 @@ pub(super) fn send_labelled_and_go_on(
 }
 
 /// What is sent, and the memory of its label if it has one, which must be kept as long as the buffer.
-pub(super) fn outgoing(process: &Process, access: Access, m: &Message) -> Result<(UserData, Option<Label>)> {
-    match data(process, access, m.buffer, m.count, m.datatype) {
+pub(super) fn outgoing(process: &Process, buffer_use: BufferUse, m: &Message) -> Result<(UserData, Option<Label>)> {
+    match data(process, buffer_use, m.buffer, m.count, m.datatype) {
         Ok(data) => Ok((data, None)),
-        Err(error) => labelled(process, access, m, error).map(|(data, label, _)| (data, Some(label))),
+        Err(error) => labelled(process, buffer_use, m, error).map(|(data, label, _)| (data, Some(label))),
     }
 }
 
 /// What is received into, and the memory of a label and what it is compared with, if one comes.
 pub(super) fn incoming(process: &Process, m: &Message) -> Result<(UserData, Option<(Label, Labelled)>)> {
-    match data(process, Access::Receive, m.buffer, m.count, m.datatype) {
+    match data(process, BufferUse::Receive, m.buffer, m.count, m.datatype) {
         Ok(data) => Ok((data, None)),
         Err(error) => {
-            labelled(process, Access::Receive, m, error).map(|(data, label, what)| (data, Some((label, what))))
+            labelled(process, BufferUse::Receive, m, error).map(|(data, label, what)| (data, Some((label, what))))
         }
     }
 }

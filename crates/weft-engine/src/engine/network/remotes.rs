@@ -4,7 +4,7 @@
 use crate::carriers::Remote;
 use crate::group::PeerId;
 
-/// By the place of the peer; none for peers that are reached otherwise, or not at all.
+/// By the index of the peer; none for peers that are reached otherwise, or not at all.
 #[derive(Default)]
 pub(in crate::engine) struct Remotes {
     entries: Vec<Option<Box<Remote>>>,
@@ -40,7 +40,7 @@ impl Remotes {
         self.entries.get_mut(peer.index())?.as_deref_mut()
     }
 
-    /// All of them, by the places of their peers.
+    /// All of them, by the indices of their peers.
     pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = &Remote> {
         self.entries.iter().flatten().map(|remote| &**remote)
     }

@@ -6,7 +6,7 @@ use crate::group::PeerId;
 use crate::memory;
 use crate::messages::{self, Announced, Fetched, PeerAccess, Withdrawal};
 use crate::peers::{Peers, Table};
-use crate::transport::{Cooperation, Ending, Fate, Platform, PostedTable, Taker, Ticket};
+use crate::transport::{Cooperation, Ending, Platform, PostState, PostedTable, Taker, Ticket};
 
 /// Looks at the sender's part of a shared message before the receiver does something else meanwhile.
 const COOPERATIVE_LOOKS_MAX: usize = 1000;
@@ -78,7 +78,7 @@ impl<P: Platform> Peers<P> {
     }
 
     pub(super) fn peer_of(&self, taker: Taker) -> Option<PeerId> {
-        self.near.places.get(taker.by).copied()
+        self.near.by_local_rank.get(taker.by).copied()
     }
 }
 
@@ -125,8 +125,8 @@ impl<P: Platform> PeerAccess for Peers<P> {
         if posted_table.withdraw(ticket) {
             return Withdrawal::Ours;
         }
-        match posted_table.fate(ticket) {
-            Fate::Taken(taker) | Fate::Done { taker, .. } => {
+        match posted_table.state(ticket) {
+            PostState::Taken(taker) | PostState::Done { taker, .. } => {
                 Withdrawal::Taken(self.peer_of(taker).and_then(|peer| Some((peer, taker.announced?))))
             }
             _ => Withdrawal::Taken(None),

@@ -7,7 +7,9 @@ use crate::memory;
 use crate::messages::{Announced, Fetched, Written};
 use crate::peers::Table;
 use crate::request::{Receive, Request, State};
-use crate::transport::{Cooperation, Ending, Fate, Node, Platform, PostedReceives, PostedTable, Wanted, number_near};
+use crate::transport::{
+    Cooperation, Ending, Node, Platform, PostState, PostedReceive, PostedReceives, PostedTable, number_near,
+};
 
 /// Receives before a new one that are looked at to see whether it may stand on a table.
 const RECEIVES_BEFORE_MAX: usize = 64;
@@ -38,8 +40,8 @@ impl<P: Platform> PointToPoint<P> {
             (Some(_), Some(peer)) => self.open_posted_table(peer),
             (Some(_), None) => None,
         };
-        let ticket =
-            posted_table.and_then(|posted_table| posted_table.post(&Wanted { context, tag, address, length, awaited }));
+        let ticket = posted_table
+            .and_then(|posted_table| posted_table.post(&PostedReceive { context, tag, address, length, awaited }));
         let Some(request) = self.messages.requests.get_mut(handle) else { return false };
         request.ticket = ticket;
         if ticket.is_some() {
@@ -92,8 +94,8 @@ impl<P: Platform> PointToPoint<P> {
     /// The table on which receives from anybody stand. Each sender sees on its own table what of it has been handled.
     fn open_common(&mut self) -> Option<&mut Table<P>> {
         if self.peers.near.common.is_none() && self.peers.near.copies {
-            for local in 0..self.peers.near.places.len() {
-                self.open_posted_table(self.peers.near.places[local]);
+            for local in 0..self.peers.near.by_local_rank.len() {
+                self.open_posted_table(self.peers.near.by_local_rank[local]);
             }
             self.peers.near.common = self.node.as_mut()?.posted_receives_mut()?.any_source_table();
         }
@@ -122,8 +124,8 @@ impl<P: Platform> PointToPoint<P> {
             if !ticket.common || self.withdraw_receive(handle) {
                 continue;
             }
-            let fate = self.peers.near.common.as_ref().map(|posted_table| posted_table.fate(ticket));
-            if let Some(Fate::Taken(taker)) = fate
+            let state = self.peers.near.common.as_ref().map(|posted_table| posted_table.state(ticket));
+            if let Some(PostState::Taken(taker)) = state
                 && self.peers.peer_of(taker) == Some(peer)
                 && let Some(posted_table) = &mut self.peers.near.common
             {
@@ -192,10 +194,10 @@ impl<P: Platform> PointToPoint<P> {
             };
             let peer = *peer;
             let Some(posted_table) = self.peers.posted_table_with(ticket, peer) else { return false };
-            let fate = posted_table.fate(ticket);
-            match fate {
-                Fate::Open | Fate::Taken(_) => return true,
-                Fate::Done { taker, source, tag, total, rest } => {
+            let state = posted_table.state(ticket);
+            match state {
+                PostState::Open | PostState::Taken(_) => return true,
+                PostState::Done { taker, source, tag, total, rest } => {
                     memory::note_written(data, 0..total);
                     posted_table.free(ticket);
                     // A sender that is none of the node's has broken the table: what it wrote counts as ours.
@@ -208,7 +210,7 @@ impl<P: Platform> PointToPoint<P> {
                         &mut self.peers,
                     );
                 }
-                Fate::Failed => {
+                PostState::Failed => {
                     posted_table.free(ticket);
                     if let Some(request) = self.messages.requests.get_mut(*handle) {
                         request.ticket = None;

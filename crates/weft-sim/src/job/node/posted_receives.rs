@@ -1,10 +1,11 @@
 //! Receives that simulated processes post for their senders: lists, searched from the beginning, as `weft_engine::transport` describes
-//! them. No slots that are used again, no words that are compared: what is right here is so by looking.
+//! them. No entries that are used again, no words that are compared: what is right here is so by looking.
 
 use super::{NodeMemory, SharedMemory};
 use crate::job::moments::Moments;
 use weft_engine::transport::{
-    Claim, Cooperation, Ending, Fate, NUMBER_BITS, Offered, Piece, PostedTable, Remainder, Taker, Ticket, Wanted, Wish,
+    Candidate, Claim, Cooperation, Ending, NUMBER_BITS, Offered, Piece, PostState, PostedReceive, PostedTable,
+    Remainder, Taker, Ticket,
 };
 
 /// Bytes of a unit of a message that both sides copy.
@@ -12,14 +13,14 @@ const UNIT_BYTES: u64 = 16 << 10;
 
 /// A receive that has been posted.
 pub(in crate::job) struct Posted {
-    /// Its place in the order of posting.
+    /// Its number in the order of posting.
     order: u32,
     /// For whom; the receiver itself: for anybody.
     sender: usize,
     /// Unique on the node.
     word: u32,
-    wanted: Wanted,
-    fate: Fate,
+    receive: PostedReceive,
+    state: PostState,
 }
 
 /// One end of a table.
@@ -40,14 +41,14 @@ impl Table {
 
     /// The earliest open receive for the sender that such a message matches.
     fn find(&self, memory: &NodeMemory, context: u32, tag: i32) -> Option<usize> {
-        let place = &memory.places[self.receiver];
+        let neighbour = &memory.neighbours[self.receiver];
         let fits = |post: &Posted| {
             (post.sender == self.sender || post.sender == self.receiver)
-                && post.fate == Fate::Open
-                && post.wanted.context == context
-                && post.wanted.tag.is_none_or(|wanted| wanted == tag)
+                && post.state == PostState::Open
+                && post.receive.context == context
+                && post.receive.tag.is_none_or(|wanted| wanted == tag)
         };
-        let earliest = place.posts.iter().enumerate().filter(|(_, post)| fits(post));
+        let earliest = neighbour.posts.iter().enumerate().filter(|(_, post)| fits(post));
         earliest.min_by_key(|(_, post)| post.order).map(|(at, _)| at)
     }
 }
@@ -69,7 +70,7 @@ impl PostedTable for Table {
     }
 
     fn posted(&self) -> u32 {
-        self.memory.borrow().places[self.receiver].posted
+        self.memory.borrow().neighbours[self.receiver].posted
     }
 
     fn advance(&mut self, handled: u32) {
@@ -86,21 +87,27 @@ impl PostedTable for Table {
         self.moments.pass();
     }
 
-    fn post(&mut self, wanted: &Wanted) -> Option<Ticket> {
+    fn post(&mut self, receive: &PostedReceive) -> Option<Ticket> {
         let ticket = {
             let mut memory = self.memory.borrow_mut();
-            let slots = memory.habits.slots;
-            let place = &memory.places[self.receiver];
-            if place.posts.iter().filter(|post| post.sender == self.sender).count() >= slots {
+            let entries = memory.habits.entries;
+            let neighbour = &memory.neighbours[self.receiver];
+            if neighbour.posts.iter().filter(|post| post.sender == self.sender).count() >= entries {
                 return None;
             }
             memory.serial = memory.serial.wrapping_add(1);
             let word = memory.serial;
-            let place = &mut memory.places[self.receiver];
-            place.posted += 1;
-            let order = place.posted;
-            place.posts.push(Posted { order, sender: self.sender, word, wanted: *wanted, fate: Fate::Open });
-            Ticket { common: self.sender == self.receiver, slot: 0, word }
+            let neighbour = &mut memory.neighbours[self.receiver];
+            neighbour.posted += 1;
+            let order = neighbour.posted;
+            neighbour.posts.push(Posted {
+                order,
+                sender: self.sender,
+                word,
+                receive: *receive,
+                state: PostState::Open,
+            });
+            Ticket { common: self.sender == self.receiver, entry: 0, word }
         };
         self.moments.pass();
         Some(ticket)
@@ -108,22 +115,22 @@ impl PostedTable for Table {
 
     fn withdraw(&mut self, ticket: Ticket) -> bool {
         self.moments.pass();
-        let posts = &mut self.memory.borrow_mut().places[self.receiver].posts;
-        let open = posts.iter().position(|post| post.word == ticket.word && post.fate == Fate::Open);
+        let posts = &mut self.memory.borrow_mut().neighbours[self.receiver].posts;
+        let open = posts.iter().position(|post| post.word == ticket.word && post.state == PostState::Open);
         if cfg!(weft_mutant = "withdrawn_receive_written_to") {
             return open.is_some();
         }
         open.map(|at| posts.remove(at)).is_some()
     }
 
-    fn fate(&self, ticket: Ticket) -> Fate {
+    fn state(&self, ticket: Ticket) -> PostState {
         let memory = self.memory.borrow();
-        let post = memory.places[self.receiver].posts.iter().find(|post| post.word == ticket.word);
-        post.map_or(Fate::Failed, |post| post.fate)
+        let post = memory.neighbours[self.receiver].posts.iter().find(|post| post.word == ticket.word);
+        post.map_or(PostState::Failed, |post| post.state)
     }
 
     fn free(&mut self, ticket: Ticket) {
-        self.memory.borrow_mut().places[self.receiver].posts.retain(|post| post.word != ticket.word);
+        self.memory.borrow_mut().neighbours[self.receiver].posts.retain(|post| post.word != ticket.word);
     }
 
     fn take(&mut self, message: &Offered) -> Option<Claim> {
@@ -138,47 +145,47 @@ impl PostedTable for Table {
             let at = self.find(&memory, message.context, message.tag)?;
             memory.taken += 1;
             let announced = message.number.map(|number| number & ((1 << NUMBER_BITS) - 1));
-            let post = &mut memory.places[self.receiver].posts[at];
-            post.fate = Fate::Taken(Taker { by: self.sender, announced });
-            let Wanted { address, length, .. } = post.wanted;
+            let post = &mut memory.neighbours[self.receiver].posts[at];
+            post.state = PostState::Taken(Taker { by: self.sender, announced });
+            let PostedReceive { address, length, .. } = post.receive;
             let (common, word) = (post.sender == self.receiver, u64::from(post.word));
-            Claim { common, slot: 0, word, source: message.source, tag: message.tag, address, length }
+            Claim { common, entry: 0, word, source: message.source, tag: message.tag, address, length }
         };
         self.moments.pass();
         Some(claim)
     }
 
-    fn wish(&self, context: u32, tag: i32) -> Wish {
+    fn candidate(&self, context: u32, tag: i32) -> Candidate {
         let memory = self.memory.borrow();
-        let mut wish = Wish::None;
-        for post in &memory.places[self.receiver].posts {
+        let mut candidate = Candidate::None;
+        for post in &memory.neighbours[self.receiver].posts {
             let ours = post.sender == self.sender || post.sender == self.receiver;
-            let matches = post.wanted.context == context && post.wanted.tag.is_none_or(|wanted| wanted == tag);
-            if !ours || !matches || post.fate != Fate::Open {
+            let matches = post.receive.context == context && post.receive.tag.is_none_or(|wanted| wanted == tag);
+            if !ours || !matches || post.state != PostState::Open {
                 continue;
             }
-            if !post.wanted.awaited {
-                return Wish::Posted;
+            if !post.receive.awaited {
+                return Candidate::Posted;
             }
-            wish = Wish::Awaited;
+            candidate = Candidate::Awaited;
         }
-        wish
+        candidate
     }
 
     fn is_wanted(&self) -> bool {
         self.moments.pass();
         let memory = self.memory.borrow();
         let ours = |post: &Posted| post.sender == self.sender || post.sender == self.receiver;
-        memory.places[self.receiver].posts.iter().any(|post| ours(post) && post.fate == Fate::Open)
+        memory.neighbours[self.receiver].posts.iter().any(|post| ours(post) && post.state == PostState::Open)
     }
 
     fn finish(&mut self, claim: &Claim, total: u64, rest: Option<Remainder>, written: bool) {
         let mut memory = self.memory.borrow_mut();
-        let posts = &mut memory.places[self.receiver].posts;
+        let posts = &mut memory.neighbours[self.receiver].posts;
         let Some(post) = posts.iter_mut().find(|post| u64::from(post.word) == claim.word) else { return };
-        let Fate::Taken(taker) = post.fate else { return };
+        let PostState::Taken(taker) = post.state else { return };
         let Claim { source, tag, .. } = *claim;
-        post.fate = if written { Fate::Done { taker, source, tag, total, rest } } else { Fate::Failed };
+        post.state = if written { PostState::Done { taker, source, tag, total, rest } } else { PostState::Failed };
     }
 }
 

@@ -46,7 +46,7 @@ impl Watched {
     /// When it wakes.
     pub(super) fn ready(&self, proc: &Proc) -> Option<u64> {
         let network = if self.network { proc.network.next_event(proc.rank) } else { None };
-        let doorbell = if self.doorbell { proc.node.borrow().wakes(proc.place) } else { None };
+        let doorbell = if self.doorbell { proc.node.borrow().wakes(proc.local_rank) } else { None };
         [self.timer, self.again, network, doorbell].into_iter().flatten().min().map(|at| at.max(self.busy))
     }
 }
@@ -289,7 +289,7 @@ impl Proc {
         if self.watched.network && self.network.next_event(self.rank).is_some_and(|at| at <= now) {
             self.watched.network = false;
         }
-        if self.watched.doorbell && self.node.borrow().wakes(self.place).is_some_and(|at| at <= now) {
+        if self.watched.doorbell && self.node.borrow().wakes(self.local_rank).is_some_and(|at| at <= now) {
             self.watched.doorbell = false;
         }
         let again = self.try_help(looked);
