@@ -3,30 +3,38 @@
 //! It knows nothing of links: frames come in through [`Messages::handle_frame`] and [`Messages::handle_data`], and
 //! what must leave is left in the outbox for the engine. The protocol is described in `weft_core::message`.
 
+mod access;
 mod awaited;
 mod completions;
 mod contexts;
 mod eager;
+mod errors;
+mod frames;
 mod given_up;
+mod peer;
 mod rendezvous;
 
+pub use access::{Announced, Fetched, PeerAccess, Withdrawal, Written};
 pub use awaited::Unfinished;
+pub use errors::failure;
+pub use peer::Peer;
 
 use weft_core::grants::Grants;
 use weft_core::matching::{Envelope, Matcher};
-use weft_core::message::{Frame, Head};
+use weft_core::message::Head;
 
-use std::sync::Arc;
-
-use crate::error::{Cause, Error, ErrorClass, Result};
+use crate::error::{Error, Result};
 use crate::events::{Events, Kind as EventKind};
 use crate::group::PeerId;
 use crate::handle::{Kind, Slab};
-use crate::memory::{SharedBuffer, UserData, Writer};
+use crate::memory::{SharedBuffer, UserData};
 use crate::regions::{RegionKey, Regions};
-use crate::request::{Cancellation, Hold, NO_COMMUNICATOR, Receive, Request, State, Status};
-use crate::transport::{Remainder, RemoteMemory, Ticket, number_near};
+use crate::request::{Cancellation, Hold, NO_COMMUNICATOR, Request, State, Status};
+use crate::transport::RemoteMemory;
 use completions::Completions;
+use errors::{status_of, too_many, too_many_regions, truncated};
+use frames::Matched;
+use peer::{Arriving, Target};
 
 /// Eager bytes that one process may have under way to, and unconsumed at, another.
 pub const CREDIT_BYTES: u64 = 1 << 20;
@@ -132,182 +140,6 @@ pub type Stream = u32;
 /// What leads to this process alone.
 pub const OWN_STREAM: Stream = 0;
 
-/// Where the pieces of the fragmented message that is arriving from a peer go.
-#[derive(Clone, Copy)]
-enum Target {
-    Request(usize),
-    Unexpected(usize),
-}
-
-#[derive(Clone, Copy)]
-struct Arriving {
-    target: Target,
-    total: u64,
-    received: u64,
-}
-
-/// What the message layer knows of a peer.
-pub struct Peer {
-    /// Eager bytes that we may still send.
-    pub credit: u64,
-    /// Eager bytes consumed here that the peer has not been told of.
-    uncredited: u64,
-    /// What its messages cost that are here and no receive has asked for: within its credit, or they are not kept.
-    kept: u64,
-    /// It has been told that there is no room beyond its credit, since it last got some.
-    told_full: bool,
-    /// It has said so, since it last gave some: small messages that there is no credit for are announced.
-    pub is_full: bool,
-    arriving: Option<Arriving>,
-    /// The same of its multicast streams.
-    arriving_on: Vec<(Stream, Arriving)>,
-    /// Messages that have arrived from it, also those that nobody has asked for yet.
-    handled: u32,
-    /// The message with this number has been written to its receive already: its announcement is still to come.
-    written: Option<u32>,
-    /// Whether its announced data can be read from its memory.
-    pub single_copy: bool,
-    /// Whether it shares a link with others: what it announces is granted piece by piece.
-    pub paced: bool,
-    /// From so many bytes on its carrier writes what it announces to our memory by itself.
-    pub placed_min: u64,
-    /// Set when the peer is known to be gone.
-    pub failed: Option<String>,
-    /// Name of its host, for messages to people.
-    pub host: Option<Arc<str>>,
-    /// A probe has looked for a message of it in vain, since somebody asked.
-    probed: bool,
-    /// How its largest messages are written to the program's memory.
-    writer: Writer,
-    /// Bytes that it has been asked for, as a neighbour, and has not sent.
-    asked: u64,
-}
-
-/// Who has a receive that stood on a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Withdrawal {
-    /// We: it is on the table no more.
-    Ours,
-    /// A sender writes to it, or has done so; who, and the low bits of the number of its message, if it has announced that in the ring as well.
-    Taken(Option<(PeerId, u32)>),
-}
-
-/// What has become of the receive that a message matches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Matched {
-    /// It is for the message.
-    Ours,
-    /// Its sender is writing that very message to it.
-    Written,
-    /// Another message has it.
-    Taken,
-}
-
-/// A message whose data lies in the memory of a process of this node, and the receive that it goes to.
-pub struct Announced {
-    /// Who announced it.
-    pub peer: PeerId,
-    /// The sender's name for it.
-    pub request: u32,
-    /// Where it lies.
-    pub address: u64,
-    /// The receive.
-    pub handle: usize,
-    /// Where it goes.
-    pub data: UserData,
-    /// Bytes that have room there.
-    pub limit: u64,
-    /// Whether the program waits for it in the call that has posted it.
-    pub blocking: bool,
-}
-
-/// What a sender has written to a receive of ours.
-pub struct Written {
-    /// Its rank in the communicator.
-    pub source: u32,
-    /// The message's tag.
-    pub tag: i32,
-    /// The message's length in bytes.
-    pub total: u64,
-    /// The number of its announcement, if there is one.
-    pub number: Option<u32>,
-    /// What of it is to be asked for.
-    pub rest: Option<Remainder>,
-}
-
-/// What has become of such a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fetched {
-    /// It is there.
-    Whole,
-    /// Its sender is still copying a part of it: [`Messages::conclude_fetch`] is called when that is there.
-    Begun,
-    /// Its sender waits as well: it shall send so many bytes from the beginning on; what lies behind them is there.
-    Asked(u64),
-    /// It cannot be copied like this.
-    Refused,
-}
-
-/// The peers, and what the message layer needs done by their carriers: the engine provides both. As it stands, every peer is on a network: nothing
-/// can be fetched from its memory, and there is no table of posted receives.
-pub trait PeerAccess {
-    /// What the message layer knows of a peer.
-    fn peer(&self, peer: PeerId) -> &Peer;
-
-    /// The same, to change it.
-    fn peer_mut(&mut self, peer: PeerId) -> &mut Peer;
-
-    /// The number of a peer, for messages to people.
-    fn number(&self, peer: PeerId) -> u32;
-
-    /// Whether there is such a peer: one that has been removed is known no more.
-    fn is_known(&self, _peer: PeerId) -> bool {
-        true
-    }
-
-    /// Whether nothing comes of waiting for it.
-    #[inline(always)]
-    fn has_failed(&self, peer: PeerId) -> bool {
-        !self.is_known(peer) || self.peer(peer).failed.is_some()
-    }
-
-    /// Whether it is this process.
-    fn is_own(&self, _peer: PeerId) -> bool {
-        false
-    }
-
-    /// Message number `handled` of `peer` is being handled: said before a receive is taken off the table for it.
-    fn counted(&mut self, _peer: PeerId, _handled: u32) {}
-
-    /// All messages of `peer` that have been counted have found their receives, or have none yet.
-    fn matched(&mut self, _peer: PeerId) {}
-
-    /// Takes a receive off its table for a message of `peer`, unless a sender was quicker.
-    fn withdraw(&mut self, _peer: PeerId, _ticket: Ticket) -> Withdrawal {
-        Withdrawal::Ours
-    }
-
-    /// Copies an announced message into memory of this process.
-    fn fetch(&mut self, _announced: Announced) -> Fetched {
-        Fetched::Refused
-    }
-}
-
-/// A peer by itself, for those who have only one.
-impl PeerAccess for Peer {
-    fn peer(&self, _peer: PeerId) -> &Peer {
-        self
-    }
-
-    fn peer_mut(&mut self, _peer: PeerId) -> &mut Peer {
-        self
-    }
-
-    fn number(&self, peer: PeerId) -> u32 {
-        peer.index() as u32
-    }
-}
-
 /// All messages and requests of this process.
 pub struct Messages {
     /// Operations of the program.
@@ -355,63 +187,6 @@ pub struct Messages {
     pub remote_reads: u64,
     /// What happened, while a tool wants to hear of it.
     pub events: Option<Box<Events>>,
-}
-
-impl Peer {
-    /// Of one that has sent nothing and got nothing. `ticks`: see [`Writer::new`].
-    pub fn new(ticks: fn() -> u64) -> Self {
-        Self {
-            credit: CREDIT_BYTES,
-            uncredited: 0,
-            kept: 0,
-            told_full: false,
-            is_full: false,
-            arriving: None,
-            arriving_on: Vec::new(),
-            handled: 0,
-            written: None,
-            single_copy: false,
-            paced: false,
-            placed_min: u64::MAX,
-            failed: None,
-            host: None,
-            writer: Writer::beyond_caches(ticks),
-            asked: 0,
-            probed: false,
-        }
-    }
-
-    /// The message that arrives in pieces on one of its streams.
-    fn arriving(&self, stream: Stream) -> Option<Arriving> {
-        if stream == OWN_STREAM {
-            return self.arriving;
-        }
-        self.arriving_on.iter().find(|(on, _)| *on == stream).map(|(_, arriving)| *arriving)
-    }
-
-    fn set_arriving(&mut self, stream: Stream, arriving: Option<Arriving>) {
-        if stream == OWN_STREAM {
-            self.arriving = arriving;
-            return;
-        }
-        self.arriving_on.retain(|(on, _)| *on != stream);
-        self.arriving_on.extend(arriving.map(|arriving| (stream, arriving)));
-    }
-
-    /// Nothing more comes on a multicast stream.
-    pub(crate) fn end_stream(&mut self, stream: Stream) {
-        self.set_arriving(stream, None);
-    }
-
-    /// Eager bytes of it that have been consumed here, and that it has not been told of.
-    pub fn uncredited(&self) -> u64 {
-        self.uncredited
-    }
-
-    /// Messages of it that have been handled.
-    pub fn handled(&self) -> u32 {
-        self.handled
-    }
 }
 
 impl Default for Messages {
@@ -672,135 +447,6 @@ impl Messages {
         Some((data, fits))
     }
 
-    /// A frame arrived from `peer` on a multicast stream: a message, or a piece of one.
-    pub fn handle_frame_on(&mut self, peer: PeerId, stream: Stream, bytes: &[u8], peers: &mut impl PeerAccess) {
-        match Frame::parse(bytes) {
-            Ok(Frame::Eager { envelope, acknowledge: None, payload }) => {
-                self.handle_eager(peer, envelope, None, payload, peers);
-            }
-            Ok(Frame::EagerFirst { envelope, acknowledge: None, total, payload }) => {
-                self.handle_first(peer, stream, envelope, None, total, payload, peers);
-            }
-            Ok(Frame::EagerMore { payload }) => self.handle_more(peer, stream, payload, peers),
-            _ => self.nonsense += 1,
-        }
-        peers.matched(peer);
-    }
-
-    /// A frame arrived from `peer`.
-    #[inline]
-    pub fn handle_frame(&mut self, peer: PeerId, bytes: &[u8], peers: &mut impl PeerAccess) {
-        match Frame::whole(bytes) {
-            Some((envelope, payload)) => self.handle_eager(peer, envelope, None, payload, peers),
-            None => self.handle_other_frame(peer, bytes, peers),
-        }
-        peers.matched(peer);
-    }
-
-    #[inline(never)]
-    fn handle_other_frame(&mut self, peer: PeerId, bytes: &[u8], peers: &mut impl PeerAccess) {
-        let Ok(frame) = Frame::parse(bytes) else {
-            self.nonsense += 1;
-            return;
-        };
-        match frame {
-            Frame::Eager { envelope, acknowledge, payload } => {
-                self.handle_eager(peer, envelope, acknowledge, payload, peers);
-            }
-            Frame::EagerFirst { envelope, acknowledge, total, payload } => {
-                self.handle_first(peer, OWN_STREAM, envelope, acknowledge, total, payload, peers);
-            }
-            Frame::EagerMore { payload } => self.handle_more(peer, OWN_STREAM, payload, peers),
-            Frame::Rendezvous { envelope, request, total, address } => {
-                self.handle_rendezvous(peer, envelope, request, total, address, peers);
-            }
-            Frame::ClearToSend { request, remote_key, limit, total } => {
-                self.handle_clear_to_send(peer, request, remote_key, limit, total)
-            }
-            Frame::ClearToPlace { request, remote_key, total, target } => {
-                self.handle_clear_to_place(peer, request, remote_key, total, target, peers)
-            }
-            Frame::Placed { remote_key, offset, length } => self.handle_placed(peer, remote_key, offset, length, peers),
-            Frame::Data { remote_key, offset, payload } => self.handle_data(peer, remote_key, offset, payload, peers),
-            Frame::Fin { request } => self.handle_fin(peer, request),
-            Frame::Credit { bytes } => {
-                let state = peers.peer_mut(peer);
-                state.credit = state.credit.saturating_add(bytes).min(CREDIT_BYTES);
-                // None is news as well: there is no more room.
-                state.is_full = bytes == 0;
-                self.completions.notify();
-                self.outbox.push((peer, Outgoing::Room));
-            }
-            Frame::Retract { context, request } => self.handle_retract(peer, context, request, peers),
-            Frame::Retracted { request, forgotten } => self.handle_retracted(peer, request, forgotten),
-            Frame::GivenUp { context, tag, class, finalized } => {
-                self.handle_given_up(
-                    peer,
-                    context,
-                    tag,
-                    Cause { class: ErrorClass::from_wire(class).unwrap_or(ErrorClass::Other), finalized },
-                );
-            }
-        }
-    }
-
-    /// Counts a message that has arrived; `false` when it is one that its sender has written to its receive meanwhile.
-    #[inline]
-    fn count(&mut self, peer: PeerId, peers: &mut impl PeerAccess) -> bool {
-        let state = peers.peer_mut(peer);
-        let handled = state.handled.wrapping_add(1);
-        state.handled = handled;
-        let was_written = state.written.take_if(|written| *written == handled).is_some();
-        peers.counted(peer, handled);
-        !was_written
-    }
-
-    /// Who has the receive `handle`, which the message that was counted last matches.
-    #[inline(never)]
-    fn withdraw(&mut self, peer: PeerId, handle: usize, peers: &mut impl PeerAccess) -> Matched {
-        let Some(request) = self.requests.get_mut(handle) else { return Matched::Ours };
-        let Some(ticket) = request.ticket else { return Matched::Ours };
-        match peers.withdraw(peer, ticket) {
-            Withdrawal::Ours => {
-                request.ticket = None;
-                Matched::Ours
-            }
-            Withdrawal::Taken(None) => Matched::Taken,
-            Withdrawal::Taken(Some((writer, low))) => {
-                let number = number_near(low, peers.peer(writer).handled);
-                if writer == peer && number == peers.peer(peer).handled {
-                    return Matched::Written;
-                }
-                // The receive is in the matcher no more, so the announcement would find another one.
-                note_written(writer, number, peers);
-                Matched::Taken
-            }
-        }
-    }
-
-    /// `peer` has written a message to the receive `handle`.
-    pub fn handle_written(&mut self, peer: PeerId, handle: usize, written: Written, peers: &mut impl PeerAccess) {
-        let Written { source: from, tag, total, number, rest } = written;
-        if let Some(number) = number {
-            note_written(peer, number, peers);
-        }
-        let Some(request) = self.requests.get_mut(handle) else { return };
-        request.ticket = None;
-        let State::Posted(Receive { context: Some(context), source, .. }) = request.state else { return };
-        self.matcher.cancel(context, |posted| *posted == handle);
-        let begun = self.begin_receive(handle, Envelope { context, source: source.unwrap_or(from), tag }, total);
-        match (begun, rest) {
-            (Some((data, fits)), Some(Remainder { bytes, request })) if bytes <= fits => {
-                if let Some(entry) = self.requests.get_mut(handle) {
-                    entry.state =
-                        State::Receiving { peer, data, total: bytes, received: 0, region: None, pulled: None };
-                }
-                self.ask(handle, peer, request, bytes, peers);
-            }
-            _ => self.complete(handle),
-        }
-    }
-
     /// Cancels a receive that has not matched; `true` when it is cancelled.
     pub fn cancel_receive(&mut self, handle: usize) -> bool {
         let Some(State::Posted(receive)) = self.requests.get(handle).map(|entry| &entry.state) else { return false };
@@ -812,57 +458,4 @@ impl Messages {
         self.complete_with(handle, status);
         true
     }
-}
-
-/// `peer` has written its message `number` to a receive; its announcement may be still to come.
-fn note_written(peer: PeerId, number: u32, peers: &mut impl PeerAccess) {
-    let state = peers.peer_mut(peer);
-    if number.wrapping_sub(state.handled) as i32 > 0 {
-        state.written = Some(number);
-    }
-}
-
-/// The error of an operation with a peer that is gone.
-#[cold]
-pub fn failure(peer: PeerId, peers: &impl PeerAccess) -> Error {
-    if !peers.is_known(peer) {
-        return Error::new(
-            ErrorClass::ProcAborted,
-            "a process that has left the job cannot be reached: stop talking to it",
-        );
-    }
-    let state = peers.peer(peer);
-    let reason = state.failed.as_deref().unwrap_or("it is gone");
-    let host = state.host.as_ref().map_or_else(String::new, |host| format!(", on host {host},"));
-    let number = peers.number(peer);
-    Error::new(ErrorClass::ProcAborted, format!("process {number} of the job{host} cannot be reached: {reason}"))
-}
-
-#[cold]
-fn too_many() -> Error {
-    Error::new(ErrorClass::NoMem, "too many requests are active (limit 16777216): complete some with MPI_Wait first")
-}
-
-#[cold]
-fn too_many_regions() -> Error {
-    Error::new(
-        ErrorClass::NoMem,
-        "too many large messages are under way (limit 1048576): complete some with MPI_Wait first",
-    )
-}
-
-fn status_of(envelope: Envelope, bytes: u64) -> Status {
-    Status { source: envelope.source as i32, tag: envelope.tag, error: 0, bytes, cancelled: false }
-}
-
-#[cold]
-fn truncated(envelope: Envelope, total: u64, capacity: u64) -> Error {
-    let Envelope { source, tag, .. } = envelope;
-    Error::new(
-        ErrorClass::Truncate,
-        format!(
-            "message truncated: {total} bytes from rank {source} with tag {tag} do not fit the {capacity} bytes of the \
-             receive buffer"
-        ),
-    )
 }

@@ -6,61 +6,25 @@
 //! ([`Cursor::advance`]); only reduction functions of the program are left to a thread that waits, because they may call MPI and so must run
 //! while the engine is free.
 
+mod in_order;
+mod transfers;
+
 use std::sync::Arc;
 
 use weft_core::collective::{Frontier, Step};
-use weft_core::matching::Envelope;
 
 use crate::arguments::{Bound, CollectiveScope, Operation, Turn};
 use crate::engine::{Engine, SlotWait};
 use crate::error::{Cause, Error, ErrorClass, Result};
-use crate::memory::{Run, Scratch, UserData, UserReduction};
-use crate::request::{Mode, Receive, Request, Send, State};
+use crate::memory::{Run, Scratch, UserReduction};
+use crate::request::{Receive, Request, State};
 use crate::transport::Platform;
+use in_order::{Share, share};
+
+pub use in_order::{InOrder, run_in_order};
 
 /// Working memory that one collective may ask for, in bytes.
 const SCRATCH_MAX: u64 = 1 << 44;
-
-impl CollectiveScope {
-    /// What stands as the source in the messages of rank `rank`.
-    fn source(&self, rank: u32) -> u32 {
-        self.sources.as_ref().map_or(rank, |sources| sources[rank as usize])
-    }
-
-    /// A message from this process to rank `to`, of which whoever starts it waits for the end.
-    pub fn send(&self, to: u32, data: UserData) -> Send {
-        Send {
-            peer: Some(self.group.members[to as usize]),
-            envelope: Envelope { context: self.context, source: self.source(self.rank), tag: self.tag },
-            data,
-            mode: Mode::Standard,
-            blocking: true,
-        }
-    }
-
-    /// A message from this process to one rank of each other node.
-    pub fn multicast(&self, data: UserData) -> Send {
-        Send {
-            peer: None,
-            envelope: Envelope { context: self.context, source: self.source(self.rank), tag: self.tag },
-            data,
-            mode: Mode::Standard,
-            blocking: true,
-        }
-    }
-
-    /// The receive of one from rank `from`.
-    pub fn receive(&self, from: u32, data: UserData) -> Receive {
-        Receive {
-            context: Some(self.context),
-            source: Some(self.source(from)),
-            peer: Some(self.group.members[from as usize]),
-            tag: Some(self.tag),
-            data,
-            blocking: true,
-        }
-    }
-}
 
 /// How a step of a cursor ended.
 pub enum Progress {
@@ -117,112 +81,6 @@ struct Why {
 /// Whether others wait for a step, or it is a message.
 fn is_owed(step: &Step) -> bool {
     step.is_transfer() || matches!(step, Step::Publish { .. } | Step::Expose { .. } | Step::Finish { .. })
-}
-
-/// What has become of a step that goes through memory that the node's processes share.
-enum Share {
-    /// It is complete, perhaps with an error.
-    Done(Option<Error>),
-    /// The program's reduction function is to be called for it: so, or after another call.
-    Due(Option<UserReduction>),
-    /// For what this rank publishes, or for room, or for operations before this one.
-    Waits(Option<u32>),
-}
-
-/// Does a step that publishes something, or takes what has been published, of an operation that is at `turn`.
-#[inline]
-fn share<P: Platform>(engine: &mut Engine<P>, place: &CollectiveScope, turn: &Turn, run: &Run, number: u32) -> Share {
-    let mut collectives = engine.node_collectives();
-    if !collectives.is_turn(turn) {
-        return Share::Waits(None);
-    }
-    let (phase, from) = match run.bound().schedule().step(number) {
-        Step::Publish { phase, .. } => {
-            let published = collectives.publish(turn, *phase, &run.published(number));
-            return if published { Share::Done(None) } else { Share::Waits(None) };
-        }
-        Step::Expose { phase, .. } => {
-            let exposed = collectives.expose(turn, *phase, &run.published(number));
-            return if exposed { Share::Done(None) } else { Share::Waits(None) };
-        }
-        Step::Fetch { phase, from, at, of, .. } => {
-            let fetched = collectives.fetch_exposed(place, turn, (*phase, *from), (*at, *of), || run.fetched(number));
-            let Some(fetched) = fetched else { return Share::Waits(Some(*from)) };
-            collectives.note_published(turn, *from);
-            return Share::Done(fetched.err());
-        }
-        Step::Finish { phase } => {
-            collectives.finish_phase(turn, *phase);
-            return Share::Done(None);
-        }
-        Step::Collect { phase, from, .. } | Step::Combine { phase, from, .. } => (*phase, *from),
-        _ => return Share::Done(None),
-    };
-    let taken = collectives.with_published(turn, phase, from, |bytes| run.take_published(number, bytes));
-    let Some(taken) = taken else { return Share::Waits(Some(from)) };
-    collectives.note_published(turn, from);
-    match taken {
-        Ok(None) => Share::Done(None),
-        Ok(due) => Share::Due(due),
-        Err(error) => Share::Done(Some(error)),
-    }
-}
-
-/// How far an operation has come that was [run in order](run_in_order).
-pub enum InOrder {
-    /// It is complete.
-    Complete,
-    /// So many of its steps are: the next one must wait, or needs a request. It goes on as a cursor [behind](Cursor::behind) these.
-    Stopped {
-        /// How many.
-        complete: u32,
-        /// What went wrong in one of them.
-        failed: Option<Error>,
-    },
-}
-
-/// Does the steps of an operation through shared memory one after the other, in the order in which they were planned, which is always
-/// possible, and without anything that would have to be built for it. As long as what it needs is not there it looks again while `goes_on`, which
-/// is told how often it has looked.
-///
-/// # Errors
-/// What went wrong in the operation, which is complete.
-pub fn run_in_order<P: Platform>(
-    engine: &mut Engine<P>,
-    place: &CollectiveScope,
-    run: &Run,
-    goes_on: impl Fn(u32) -> bool,
-) -> Result<InOrder> {
-    let schedule = run.bound().schedule();
-    let by_program = matches!(run.bound().operation(), Some(Operation::User(_)));
-    let Some(turn) = place.turn.filter(|_| !by_program) else {
-        return Ok(InOrder::Stopped { complete: 0, failed: None });
-    };
-    let mut failed = None;
-    for (number, step) in schedule.steps().enumerate() {
-        let number = number as u32;
-        if step.is_transfer() {
-            return Ok(InOrder::Stopped { complete: number, failed });
-        }
-        if step.phase().is_none() {
-            failed = failed.or(run.do_local(number).err());
-            continue;
-        }
-        let mut looks = 0;
-        loop {
-            match share(engine, place, &turn, run, number) {
-                Share::Done(error) => {
-                    failed = failed.or(error);
-                    break;
-                }
-                Share::Waits(_) if goes_on(looks) => std::hint::spin_loop(),
-                Share::Waits(_) | Share::Due(_) => return Ok(InOrder::Stopped { complete: number, failed }),
-            }
-            looks += 1;
-        }
-    }
-    engine.node_collectives().finish_turn(&turn, schedule.phases);
-    failed.map_or(Ok(InOrder::Complete), Err)
 }
 
 /// The program's reduction function is due, or runs.

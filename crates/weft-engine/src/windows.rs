@@ -14,21 +14,25 @@
 //! target does what they say in any pass of progress, so that it need not call MPI for that: the progress thread makes such passes.
 //! `engine/windows.rs` moves all this.
 
+mod exposure;
+mod source;
+mod target;
+
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
 
-use weft_core::layout::{Element, Layout};
-use weft_core::matching::Envelope;
-use weft_core::one_sided::{LockQueue, Place};
-use weft_core::reduce::Op;
+use weft_core::one_sided::LockQueue;
 
 use crate::carriers::Registered;
-use crate::error::{Error, ErrorClass};
+use crate::error::Error;
 use crate::group::{Group, PeerId};
 use crate::handle::{Kind, Slab};
 use crate::memory::{Exposed, SharedBuffer, UserData};
-use crate::transport::{Proof, RemoteMemory};
+use crate::transport::RemoteMemory;
+
+pub use exposure::{Attached, Exposure};
+pub(crate) use source::{Accumulating, Batch, Source};
+pub(crate) use target::{ForRequest, Placed, Target, Transfer};
 
 /// Target datatypes that one process keeps of another for one window. The oldest is forgotten first.
 pub const LAYOUTS_MAX: usize = 64;
@@ -38,60 +42,6 @@ pub(crate) const LEAVING_MIN: usize = 64;
 
 /// Records of a program that calls MPI no more leave after so many nanoseconds.
 const COLLECTED_DUE_NS: u64 = 50_000;
-
-/// What a process exposes.
-pub enum Exposure {
-    /// One run of memory.
-    Whole(Exposed),
-    /// What has been attached (MPI-5.0 §12.2.4): offsets are addresses.
-    Attached(Attached),
-}
-
-/// Memory that has been attached to a dynamic window.
-#[derive(Default)]
-pub struct Attached {
-    /// As the program has attached it, by address.
-    parts: Vec<Exposed>,
-    /// The same, adjacent parts together: an access may reach over several.
-    runs: Vec<Exposed>,
-}
-
-impl Attached {
-    /// Adds memory; false: some of it is attached already.
-    pub fn attach(&mut self, part: Exposed) -> bool {
-        let (begin, end) = (part.address(), part.address() + part.len());
-        if self.parts.iter().any(|other| other.address() < end && begin < other.address() + other.len()) {
-            return false;
-        }
-        let place = self.parts.partition_point(|other| other.address() < begin);
-        self.parts.insert(place, part);
-        self.join();
-        true
-    }
-
-    /// Removes the memory that begins at this address; false: there is none.
-    pub fn detach(&mut self, address: u64) -> bool {
-        let Some(place) = self.parts.iter().position(|part| part.address() == address) else { return false };
-        self.parts.remove(place);
-        self.join();
-        true
-    }
-
-    fn join(&mut self) {
-        self.runs.clear();
-        for part in &self.parts {
-            match self.runs.last_mut().and_then(|last| last.joined(part)) {
-                Some(joined) => _ = self.runs.last_mut().map(|last| *last = joined),
-                None => self.runs.push(*part),
-            }
-        }
-    }
-
-    /// Memory without gaps, by address.
-    pub fn runs(&self) -> &[Exposed] {
-        &self.runs
-    }
-}
 
 /// Where the memory of a target is.
 #[derive(Clone, Copy)]
@@ -160,95 +110,6 @@ pub struct Window {
     pub(crate) next_tag: i32,
 }
 
-/// What this process has begun at another.
-pub(crate) struct Target {
-    pub reach: Reach,
-    /// Records that have not left.
-    pub batch: Vec<u8>,
-    /// Full batches before these, which wait until what is being written there is there.
-    pub held: VecDeque<Vec<u8>>,
-    /// Puts and gets that the carrier does, the last of those there have ever been the last: whether they are over.
-    pub placed: VecDeque<bool>,
-    /// How many of them there have ever been.
-    pub placed_begun: u64,
-    /// Puts among those that are not over.
-    pub writes: u32,
-    /// It has been asked for something since it last said that all is done.
-    pub is_dirty: bool,
-    /// The carrier has been given something to write there since it was last asked what shows that this is in place, and needs no answer for that.
-    pub is_written: bool,
-    /// Reads that are to show it ([`Proof::Read`]) which have ever been wanted, the last that has begun, and the last that is over.
-    pub proofs: u64,
-    pub proofs_begun: u64,
-    pub proofs_ended: u64,
-    /// How many answers must have come before what the carrier did not write after all is in place.
-    pub refused: u64,
-    /// It has been sent what nobody waits for, a lock that is given back, and nothing that is answered behind it.
-    pub is_unanswered: bool,
-    /// Answers of it that have ever been waited for, and those that have come: in this order, but for those to locks.
-    pub asked: u64,
-    pub answered: u64,
-    /// Messages to and from it that are under way, in the order in which they were begun: only the first is looked at.
-    pub transfers: VecDeque<Transfer>,
-    /// Those of them for which a request of the program waits.
-    pub requested: Vec<Transfer>,
-    /// Those there have ever been.
-    pub transferred: u64,
-    /// Datatypes that it has been told.
-    pub layouts: Vec<Layout>,
-    /// Which of these is replaced next.
-    pub layout_next: usize,
-    /// What went wrong, until somebody asks.
-    pub error: Option<Error>,
-    pub is_busy: bool,
-}
-
-/// A put or get that the carrier does.
-pub(crate) struct Placed {
-    /// The index of its window.
-    pub window: usize,
-    pub target: u32,
-    pub peer: PeerId,
-    /// The how many-th at this target it is.
-    pub number: u64,
-    /// The program's memory.
-    pub data: UserData,
-    /// What of it no carrier has taken.
-    pub range: Range<u64>,
-    /// Bytes from the beginning of the target's window to where the first byte of `data` goes, or comes from.
-    pub offset: u64,
-    /// The same place, as the carrier calls it.
-    pub there: RemoteMemory,
-    pub writes: bool,
-    /// Pieces that the carrier has.
-    pub under_way: u32,
-    /// The carrier had no room for what is left, and is asked again.
-    pub waits: bool,
-    /// The carrier does not take what is left.
-    pub refused: bool,
-    /// The program's request that completes with it.
-    pub request: Option<usize>,
-    /// It is a read that shows that what was written is in place, and so many have been wanted up to it.
-    pub proof: Option<u64>,
-}
-
-/// The program's request that waits for something, and whether that is a part of what it waits for.
-pub(crate) type ForRequest = (Option<usize>, bool);
-
-/// A message that carries a large put or get, or a part of one.
-pub(crate) struct Transfer {
-    /// Which one to or from this target it is.
-    pub number: u64,
-    /// Its request in the message layer.
-    pub handle: usize,
-    /// The program's request that completes with it.
-    pub request: Option<usize>,
-    /// Others may be of the same access, and have the same request.
-    pub is_part: bool,
-    /// Bytes that a get asks for: fewer come where it is refused.
-    pub expected: u64,
-}
-
 /// How far this process has come at a target: what has been begun there up to now.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
@@ -264,54 +125,6 @@ impl Mark {
     pub fn rank(&self) -> u32 {
         self.rank
     }
-}
-
-/// What another process has asked for.
-#[derive(Default)]
-pub(crate) struct Source {
-    /// Batches that have arrived or are arriving, in order.
-    pub batches: VecDeque<Batch>,
-    /// Bytes of the first of them that have been dealt with.
-    pub read: usize,
-    /// Large puts that are arriving, and large gets that are leaving: only the first is looked at.
-    pub transfers: VecDeque<usize>,
-    /// What it accumulates when that has arrived; its later records wait for this.
-    pub accumulating: Option<Accumulating>,
-    /// Datatypes that it has told.
-    pub layouts: Vec<Option<Layout>>,
-    /// The class of what went wrong with its operations, until it asks.
-    pub class: Option<ErrorClass>,
-    /// `MPI_Win_post` of it that no `MPI_Win_start` here has taken.
-    pub posts: u32,
-    /// `MPI_Win_complete` of it that no `MPI_Win_wait` here has taken.
-    pub completes: u32,
-    pub is_asking: bool,
-}
-
-impl Source {
-    /// Something of it went wrong: the first thing counts, until it asks.
-    pub(crate) fn note_class(&mut self, class: ErrorClass) {
-        self.class.get_or_insert(class);
-    }
-}
-
-/// A large accumulate that is arriving.
-pub(crate) struct Accumulating {
-    pub handle: usize,
-    pub buffer: SharedBuffer,
-    pub place: Place,
-    pub operation: (Op, Element),
-}
-
-/// Records that have arrived.
-pub(crate) enum Batch {
-    /// All of them.
-    Whole(Vec<u8>),
-    /// Their sender has them still, or is sending them: they are received when all before them has been done, and there is room. So a target keeps
-    /// one of these of each origin.
-    Announced { envelope: Envelope, unexpected: usize, bytes: u64 },
-    /// They are arriving by this request.
-    Arriving(usize, SharedBuffer),
 }
 
 /// Something that another process will answer.
@@ -486,79 +299,6 @@ impl Windows {
 pub const BATCH_TAG: i32 = 0;
 /// The first tag of those that carry what is large.
 const FIRST_TAG: i32 = BATCH_TAG + 2;
-
-impl Target {
-    fn new(reach: Reach) -> Self {
-        Self {
-            reach,
-            batch: Vec::new(),
-            held: VecDeque::new(),
-            placed: VecDeque::new(),
-            placed_begun: 0,
-            writes: 0,
-            is_dirty: false,
-            is_written: false,
-            proofs: 0,
-            proofs_begun: 0,
-            proofs_ended: 0,
-            refused: 0,
-            is_unanswered: false,
-            asked: 0,
-            answered: 0,
-            transfers: VecDeque::new(),
-            requested: Vec::new(),
-            transferred: 0,
-            layouts: Vec::new(),
-            layout_next: 0,
-            error: None,
-            is_busy: false,
-        }
-    }
-
-    /// Whether nothing of this process is under way to it.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.asked == self.answered
-            && self.proofs == self.proofs_ended
-            && self.transfers.is_empty()
-            && self.requested.is_empty()
-            && self.placed.is_empty()
-            && self.batch.is_empty()
-            && self.held.is_empty()
-    }
-
-    /// One more that the carrier does; its number.
-    pub(crate) fn begin_placed(&mut self, writes: bool) -> u64 {
-        self.placed.push_back(false);
-        self.placed_begun += 1;
-        self.writes += u32::from(writes);
-        self.placed_begun
-    }
-
-    /// The carrier is given something to write.
-    pub(crate) fn note_written(&mut self, proof: Proof) {
-        match proof {
-            Proof::Answer => self.is_dirty = true,
-            Proof::Completion | Proof::Read => self.is_written = true,
-        }
-    }
-
-    /// How many there have been before the first that is not over, and it.
-    fn placed_first(&self) -> u64 {
-        self.placed_begun - self.placed.len() as u64 + 1
-    }
-
-    /// The one of this number is over.
-    pub(crate) fn end_placed(&mut self, number: u64, writes: bool) {
-        let place = number.checked_sub(self.placed_first()).and_then(|place| usize::try_from(place).ok());
-        if let Some(is_over) = place.and_then(|place| self.placed.get_mut(place)) {
-            *is_over = true;
-            self.writes -= u32::from(writes);
-        }
-        while self.placed.front() == Some(&true) {
-            self.placed.pop_front();
-        }
-    }
-}
 
 impl Window {
     /// The name of the process of this rank among the engine's peers.

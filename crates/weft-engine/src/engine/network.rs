@@ -1,25 +1,23 @@
 //! The network: packets in and out of the flows.
 
+mod intake;
 mod remotes;
 
 use std::collections::VecDeque;
 
 use weft_core::connection::Connection;
-use weft_core::flow::{Counters, Deliver, Event, Failure, PACKET_SIZE_MIN, Regions, Train};
-use weft_core::multicast::{StreamId, wire as multicast};
-use weft_core::path_validation;
-use weft_core::rails::{PathFrame, Role};
+use weft_core::flow::{Counters, Event, Failure, PACKET_SIZE_MIN, Regions, Train};
+use weft_core::rails::PathFrame;
 use weft_core::time::{Duration, Instant};
-use weft_core::wire::{self, Secret};
 
 use super::{FRAMES_PER_PASS, PointToPoint};
+use intake::{Intake, OnStream, without_questions};
 pub(super) use remotes::Remotes;
 
 use crate::carriers::{COALESCE_TIME_MAX, CarrierId, Carriers, Conversation, Hop, Remote, Submission};
 use crate::group::PeerId;
 use crate::jobs::Jobs;
 use crate::messages::Messages;
-use crate::peers::Peers;
 use crate::regions::RegionKey;
 use crate::transport::{Address, Arrival, Carrier, Delivery, Look, Outcome, Platform};
 
@@ -39,8 +37,6 @@ const SYSTEM_CALL_BUSY: u32 = 512;
 const CACHED_FLOWS_MAX: usize = 32;
 /// … if it is no more than this, bytes.
 const CACHED_FLOW_BYTES_MAX: usize = 256 << 10;
-/// Answers about carriers that one pass gives.
-const ANSWERS_MAX: usize = 64;
 
 /// A train, or the rest of one, that found the link's send buffer full.
 pub(super) struct Stalled {
@@ -151,91 +147,6 @@ fn train_room(carriers: &Carriers) -> Vec<u8> {
     let all = || carriers.iter().map(|carrier| carrier.attributes());
     let longest = all().map(|attributes| attributes.train_bytes).max().unwrap_or(0).min(TRAIN_BYTES_MAX);
     vec![0; all().map(|attributes| attributes.packet_size).fold(longest, usize::max)]
-}
-
-struct Adapter<'a, P: Platform> {
-    peer: PeerId,
-    messages: &'a mut Messages,
-    peers: &'a mut Peers<P>,
-}
-
-impl<P: Platform> Deliver for Adapter<'_, P> {
-    fn message(&mut self, body: &[u8]) {
-        self.messages.handle_frame(self.peer, body, self.peers);
-    }
-
-    fn data(&mut self, remote_key: u32, offset: u64, bytes: &[u8]) {
-        self.messages.handle_data(self.peer, remote_key, offset, bytes, self.peers);
-    }
-}
-
-/// What takes packets of multicast streams.
-type OnStream<'a, P> = dyn FnMut(&StreamId, &[u8], &Secret, &mut Messages, &mut Peers<P>) -> bool + 'a;
-
-/// What one look at a carrier brings, and where it goes.
-struct Intake<'a, P: Platform> {
-    now: Instant,
-    /// What the carrier is for.
-    role: Role,
-    jobs: &'a Jobs,
-    messages: &'a mut Messages,
-    peers: &'a mut Peers<P>,
-    remotes: &'a mut Remotes,
-    active: &'a mut Vec<PeerId>,
-    /// Takes a packet that claims to be of a multicast stream; false: it is of none that this process receives.
-    on_stream: &'a mut OnStream<'a, P>,
-    foreign: &'a mut u64,
-    /// Answers to questions about carriers, and where they go.
-    answers: Vec<(Hop, PathFrame)>,
-}
-
-impl<P: Platform> Intake<'_, P> {
-    /// Takes packets that arrived together, all of one sender.
-    #[inline]
-    fn take(&mut self, train: Arrival<'_>) {
-        match wire::peek_sender(train.bytes).and_then(|index| self.peers.of_index(index)) {
-            Some(peer) => self.take_from(peer, train),
-            None => self.take_multicast(train),
-        }
-    }
-
-    /// Takes packets that claim to be from `peer`: its flow or connection says whether they are.
-    #[inline]
-    fn take_from(&mut self, peer: PeerId, train: Arrival<'_>) {
-        let Self { now, role, jobs, messages, peers, remotes, active, .. } = self;
-        let Some(remote) = remotes.get_mut(peer) else {
-            *self.foreign += 1;
-            return;
-        };
-        let mut deliver = Adapter { peer, messages, peers };
-        let wants_more = if let Some(connection) = remote.connection(jobs) {
-            connection.handle_packet(train.bytes, &mut deliver);
-            !connection.is_idle() || connection.misses_packets() || connection.has_failed()
-        } else if path_validation::is_path_frame(train.bytes) {
-            let answer = remote.handle_path_frame(*role, train.bytes, jobs);
-            self.answers.extend(answer.filter(|_| self.answers.len() < ANSWERS_MAX));
-            false
-        } else if let Some(flow) = remote.flow(jobs) {
-            flow.handle_train(*now, train.bytes, train.segment, train.marked, &mut deliver);
-            true
-        } else {
-            false
-        };
-        if wants_more && !std::mem::replace(&mut remote.active, true) {
-            active.push(peer);
-        }
-    }
-
-    /// Takes packets that name no sender: they are of multicast streams, or of nobody.
-    #[inline(never)]
-    fn take_multicast(&mut self, train: Arrival<'_>) {
-        let Self { jobs, messages, peers, on_stream, foreign, .. } = self;
-        for packet in train.bytes.chunks(train.segment.max(1)) {
-            let is_ours = multicast::peek(packet)
-                .is_some_and(|stream| on_stream(&stream, packet, jobs.own_secret(), messages, peers));
-            **foreign += u64::from(!is_ours);
-        }
-    }
 }
 
 struct Sources<'a>(&'a Messages);
@@ -432,28 +343,6 @@ fn say(carriers: &mut Carriers, hop: &Hop, sentence: &PathFrame) {
     }
 }
 
-/// Hands on what arrived together, challenges about a carrier apart: they are short, so one may be the last of what a kernel joins.
-#[inline]
-fn without_questions(train: Arrival<'_>, hand_on: &mut dyn FnMut(Arrival<'_>)) {
-    match train.bytes.len() <= train.segment {
-        true => hand_on(train),
-        false => split_questions(train, hand_on),
-    }
-}
-
-fn split_questions(train: Arrival<'_>, hand_on: &mut dyn FnMut(Arrival<'_>)) {
-    let Arrival { bytes, segment, .. } = train;
-    if segment == path_validation::SIZE {
-        return bytes.chunks(segment).for_each(|packet| hand_on(Arrival { bytes: packet, ..train }));
-    }
-    let (others, last) = bytes.split_at((bytes.len() - 1) / segment * segment);
-    if !path_validation::is_path_frame(last) {
-        return hand_on(train);
-    }
-    hand_on(Arrival { bytes: others, ..train });
-    hand_on(Arrival::packet(last));
-}
-
 /// Sends what the connection of a peer has for it, until its carrier has no more room.
 fn transmit_connected(
     carriers: &mut Carriers,
@@ -562,34 +451,5 @@ fn describe(reason: Failure) -> &'static str {
              that Weft sends, need an MTU of at least 284 (304 with IPv6) everywhere on the way"
         }
         Failure::Lost => "a packet of it was lost by a carrier that should lose none: its connection broke",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use weft_core::path_validation::{Ends, SIZE, Validation};
-    use weft_core::process::Parties;
-
-    #[test]
-    fn questions_leave_the_train_in_which_a_kernel_has_put_them() {
-        let question = Validation::unknown().poll_challenge(Instant(0)).unwrap();
-        let question = path_validation::Keys::new(&wire::Secret::new([1; 16]), &Parties::of_only_job(1, 0))
-            .challenge(&question, Ends::default());
-        let packets = [[7; 3 * SIZE].as_slice(), &[8; 3 * SIZE]].concat();
-        let asked = [packets.as_slice(), &question].concat();
-        let twice = [question, question].concat();
-        let trains: [(&[u8], usize, &[usize]); 5] = [
-            (&packets, 3 * SIZE, &[6 * SIZE]),
-            (&asked, 3 * SIZE, &[6 * SIZE, SIZE]),
-            (&asked[..6 * SIZE + 5], 3 * SIZE, &[6 * SIZE + 5]),
-            (&twice, SIZE, &[SIZE, SIZE]),
-            (&question, SIZE, &[SIZE]),
-        ];
-        for (bytes, segment, expected) in trains {
-            let mut parts = Vec::new();
-            without_questions(Arrival { segment, ..Arrival::packet(bytes) }, &mut |part| parts.push(part.bytes.len()));
-            assert_eq!(parts, expected);
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! What leaves: from the program's operations to frames on the route to a peer, in order, as there is room.
 
-use std::collections::VecDeque;
+mod queues;
 
 use weft_core::matching::Envelope;
 use weft_core::message::{HEAD_MAX, Head};
@@ -9,7 +9,7 @@ use super::{FLOW_QUEUE_BYTES, PointToPoint};
 use crate::carriers::{Remote, Submission};
 use crate::group::PeerId;
 use crate::memory::UserData;
-use crate::messages::{CREDIT_PER_MESSAGE, Outgoing, SMALL_BYTES_MAX};
+use crate::messages::{CREDIT_PER_MESSAGE, Outgoing};
 use crate::peers::Route;
 use crate::protocols::{
     self, BUSY_BYTES, Facts, PeerClass, Protocol, RING_PIECE_BYTES, Receiver, RouteClass, Situation,
@@ -27,29 +27,8 @@ const OTHER_PIECE_BYTES: u64 = 1 << 20;
 /// After so much of a message this process sees to what has arrived, if anything: who sends and receives takes turns. Each fills half of a ring first:
 /// lines that both write and read at the same time come late.
 const TURN_BYTES: u64 = 1 << 20;
-/// With so much waiting for a peer, its questions for messages back are not answered: whoever asks so often does not read either.
-const PENDING_BEHIND_RETRACTED_MAX: usize = 1 << 16;
 
 impl<P: Platform> PointToPoint<P> {
-    pub(super) fn enqueue(&mut self, peer: PeerId, outgoing: Outgoing) {
-        let state = &mut self.peers[peer];
-        match (&mut state.ahead_of_room, &outgoing) {
-            (
-                Some(ahead),
-                Outgoing::Control(_) | Outgoing::Invite { .. } | Outgoing::Place { .. } | Outgoing::Stream { .. },
-            ) => {
-                state.pending.insert(*ahead, outgoing);
-                *ahead += 1;
-            }
-            // It waits behind one that waits for room: until then there is nothing to try.
-            (Some(0), Outgoing::Send { .. }) => return state.pending.push_back(outgoing),
-            _ => state.pending.push_back(outgoing),
-        }
-        if !std::mem::replace(&mut state.waiting, true) {
-            self.backlog.push(peer);
-        }
-    }
-
     /// Sends a standard message that fits a packet to another node at once, without a request of its own; `false` leaves
     /// everything as it was.
     #[inline]
@@ -74,134 +53,6 @@ impl<P: Platform> PointToPoint<P> {
         state.put(bytes);
         self.flush_or_coalesce(peer, head.as_bytes().len() + bytes as usize);
         true
-    }
-
-    /// Hands everything that waits to its route.
-    #[inline]
-    pub(super) fn drain_queues(&mut self) {
-        while !self.messages.outbox.is_empty() || !self.backlog.is_empty() || self.messages.may_grant() {
-            if self.messages.may_grant() {
-                let Self { messages, network, platform, .. } = self;
-                messages.poll_grants(platform.now(), |peer| {
-                    network.remotes.get(peer)?.current_flow()?.shortest_round_trip()
-                });
-            }
-            self.route_outbox();
-            self.push_backlog();
-            // What is left then waits for room.
-            if self.messages.outbox.is_empty() {
-                break;
-            }
-        }
-    }
-
-    pub(super) fn route_outbox(&mut self) {
-        if self.messages.outbox.is_empty() {
-            return;
-        }
-        let mut outbox = std::mem::take(&mut self.messages.outbox);
-        for (peer, outgoing) in outbox.drain(..) {
-            if matches!(outgoing, Outgoing::Room) {
-                self.resume(peer);
-                continue;
-            }
-            let waiting = self.peers[peer].pending.len();
-            if waiting >= PENDING_BEHIND_RETRACTED_MAX
-                && matches!(&outgoing, Outgoing::Control(head) if head.is_retracted())
-            {
-                self.messages.nonsense += 1;
-                continue;
-            }
-            self.enqueue(peer, outgoing);
-        }
-        self.messages.outbox = outbox;
-    }
-
-    pub(super) fn push_backlog(&mut self) {
-        self.turn_over = false;
-        let mut at = 0;
-        while at < self.backlog.len() {
-            let peer = self.backlog[at];
-            while let Some(mut outgoing) = self.next_pending(peer) {
-                if !self.push(peer, &mut outgoing) {
-                    self.put_back(peer, outgoing);
-                    break;
-                }
-            }
-            let state = &self.peers[peer];
-            if state.pending.is_empty() || state.ahead_of_room == Some(0) {
-                self.peers[peer].waiting = false;
-                self.backlog.swap_remove(at);
-            } else {
-                at += 1;
-            }
-        }
-    }
-
-    /// The first thing that may leave for `peer`.
-    #[inline]
-    fn next_pending(&mut self, peer: PeerId) -> Option<Outgoing> {
-        let state = &mut self.peers[peer];
-        match &mut state.ahead_of_room {
-            None => {}
-            Some(0) => return None,
-            Some(ahead) => *ahead -= 1,
-        }
-        state.pending.pop_front()
-    }
-
-    /// It could not leave, and is the first again.
-    fn put_back(&mut self, peer: PeerId, outgoing: Outgoing) {
-        let needs_room = self.must_wait_for_room(peer, &outgoing);
-        let state = &mut self.peers[peer];
-        if let Some(ahead) = &mut state.ahead_of_room {
-            *ahead += 1;
-        }
-        state.pending.push_front(outgoing);
-        if !needs_room || state.ahead_of_room.is_some() {
-            return;
-        }
-        // What needs no room goes ahead: the peer may wait for just that before it makes any.
-        let all = std::mem::take(&mut state.pending);
-        let free = |out: &Outgoing| !matches!(out, Outgoing::Send { .. });
-        let (mut first, rest): (VecDeque<_>, VecDeque<_>) = all.into_iter().partition(free);
-        state.ahead_of_room = Some(first.len());
-        first.extend(rest);
-        state.pending = first;
-        self.push_ahead(peer);
-    }
-
-    /// Hands what goes ahead of a message that waits for room to the route.
-    fn push_ahead(&mut self, peer: PeerId) {
-        while let Some(mut outgoing) = self.next_pending(peer) {
-            if !self.push(peer, &mut outgoing) {
-                return self.put_back(peer, outgoing);
-            }
-        }
-    }
-
-    /// Whether `outgoing` is a small message without credit whose receiver has not said yet that there is no more room: it may give some at once.
-    fn must_wait_for_room(&self, peer: PeerId, outgoing: &Outgoing) -> bool {
-        let Outgoing::Send { request } = outgoing else { return false };
-        let state = self.messages.requests.get(*request).map(|entry| &entry.state);
-        matches!(state, Some(State::Queued(send)) if self.lacks_room(peer, send.data.len()))
-    }
-
-    fn lacks_room(&self, peer: PeerId, bytes: u64) -> bool {
-        let state = &self.peers[peer];
-        bytes <= SMALL_BYTES_MAX.min(self.eager_limit)
-            && state.matching.credit < bytes + CREDIT_PER_MESSAGE
-            && !state.matching.is_full
-            && !matches!(state.route, Route::None(_))
-    }
-
-    /// There is news of the room at `peer`.
-    pub(super) fn resume(&mut self, peer: PeerId) {
-        let state = &mut self.peers[peer];
-        state.ahead_of_room = None;
-        if !state.pending.is_empty() && !std::mem::replace(&mut state.waiting, true) {
-            self.backlog.push(peer);
-        }
     }
 
     /// Hands `outgoing` to the route to `peer`; `false` when that is full and it (or its rest) must wait.

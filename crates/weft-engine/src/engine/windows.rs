@@ -1,8 +1,10 @@
 //! Moves one-sided operations (`crate::windows`): [`origin`] begins them, [`placed`] leaves them to a carrier that does them by itself, [`target`] does what
 //! others ask for, and what is here carries records and answers between the two.
 
+mod description;
 mod origin;
 mod placed;
+mod synchronization;
 mod target;
 
 use weft_core::layout::{Element, Layout};
@@ -17,7 +19,7 @@ use crate::request::{Mode, Send, State};
 use crate::transport::Platform;
 use crate::windows::{Answer, BATCH_TAG, Batch, LAYOUTS_MAX, LEAVING_MIN, NewWindow, Reach, Transfer, Window, Windows};
 
-pub use origin::Access;
+pub use description::Access;
 
 /// A batch that another process sends is no longer than this: the description of a datatype is the longest record, and may stand behind a
 /// batch that was nearly full.

@@ -1,84 +1,17 @@
 //! One-sided operations at their origin: how each travels, and what is asked of targets.
 
-use std::ops::Range;
-
-use weft_core::layout::{Element, Layout};
+use weft_core::layout::Element;
 use weft_core::matching::Envelope;
-use weft_core::one_sided::{Claim, Items, Place, RECORD_MAX, Record};
+use weft_core::one_sided::{Place, RECORD_MAX, Record};
 use weft_core::reduce::Op;
 
-use super::{
-    ACCUMULATE_BYTES, ACCUMULATE_BYTES_MAX, BATCH_BYTES, DESCRIPTION_BYTES_MAX, FEW_BYTES, NO_ANSWER, OneSided,
-    PART_LAYOUT, PART_RUNS, packed,
-};
-use crate::error::{Error, ErrorClass, Result};
+use super::description::{Access, Part, out_of_range};
+use super::{ACCUMULATE_BYTES, ACCUMULATE_BYTES_MAX, BATCH_BYTES, FEW_BYTES, OneSided, packed};
+use crate::error::Result;
 use crate::memory::{self, Exposed, UserData};
 use crate::request::{Mode, Receive, Send, State};
-use crate::transport::{Platform, Proof};
-use crate::windows::{Answer, Exposure, ForRequest, LAYOUTS_MAX, Mark, Reach, Window};
-
-/// Items of the target's memory (MPI-5.0 §12.3).
-#[derive(Clone, Copy)]
-pub struct Access<'a> {
-    /// The target's rank in the window's group.
-    pub target: u32,
-    /// Bytes from the beginning of its window to the base of the first item; in a dynamic window, its address.
-    pub offset: u64,
-    /// How many items.
-    pub count: u64,
-    /// Their datatype.
-    pub layout: &'a Layout,
-}
-
-impl Access<'_> {
-    /// The items, if they lie in this memory.
-    fn within(&self, exposed: &Exposed) -> Result<UserData> {
-        exposed.items(self.offset, self.count, self.layout).ok_or_else(|| {
-            let touched = self.layout.touched(self.count);
-            out_of_range(self.offset, touched.start, touched.end, exposed.len())
-        })
-    }
-}
-
-#[cold]
-fn out_of_range(offset: u64, low: i64, high: i64, bytes: u64) -> Error {
-    let (low, high) = (i128::from(offset) + i128::from(low), i128::from(offset) + i128::from(high));
-    Error::new(
-        ErrorClass::RmaRange,
-        format!("bytes {low} to {high} of the target are not in its window, which has {bytes} bytes"),
-    )
-}
-
-/// How records say where an access is, or a part of it.
-enum Told {
-    /// Bytes from here on.
-    Run(u64),
-    /// Items of the datatype that has this number there.
-    Items { offset: u64, layout: u32, count: u64 },
-}
-
-/// What records say of an access, and which of its packed bytes that is.
-struct Part {
-    told: Told,
-    range: Range<u64>,
-    /// There are others.
-    is_part: bool,
-}
-
-impl Part {
-    /// Where the packed byte `at` of the access is.
-    fn place(&self, at: u64) -> Place {
-        let skip = at - self.range.start;
-        match self.told {
-            Told::Run(offset) => Place { offset: offset + skip, items: None },
-            Told::Items { offset, layout, count } => Place { offset, items: Some(Items { layout, count, skip }) },
-        }
-    }
-
-    fn bytes(&self) -> u64 {
-        self.range.end - self.range.start
-    }
-}
+use crate::transport::Platform;
+use crate::windows::{Answer, ForRequest, Reach, Window};
 
 impl<P: Platform> OneSided<'_, P> {
     /// The request of an operation that waits for something, or of one that is complete.
@@ -368,138 +301,7 @@ impl<P: Platform> OneSided<'_, P> {
         })
     }
 
-    /// Asks `target` to say when all is done that this process has begun there: it is when the mark [is reached](Window::has_reached).
-    ///
-    /// # Errors
-    /// Too many operations; the target is gone.
-    pub fn flush_target(&mut self, index: usize, target: u32) -> Result<Mark> {
-        self.with_window(index, |this, window| {
-            let state = &window.targets[target as usize];
-            if state.is_dirty {
-                this.check_target(window, target)?;
-                let reply = this.await_answer(window, Answer::of(target, None, None))?;
-                let state = &mut window.targets[target as usize];
-                (state.is_dirty, state.is_written, state.is_unanswered) = (false, false, false);
-                this.record(window, target, &Record::Flush { reply });
-            } else if state.is_written {
-                this.check_target(window, target)?;
-                this.prove((index, window), target)?;
-            }
-            this.send_batch(window, target);
-            Ok(window.mark(target))
-        })
-    }
-
-    /// Sends what has been collected for `target`: when the mark is reached, the program may use the buffers again of what it has begun.
-    ///
-    /// # Errors
-    /// The window is gone.
-    pub fn send_collected(&mut self, index: usize, target: u32) -> Result<Mark> {
-        self.with_window(index, |this, window| {
-            this.send_batch(window, target);
-            Ok(window.mark(target))
-        })
-    }
-
-    /// Asks for the lock of `target`. It is given when nothing is waited for of it.
-    ///
-    /// # Errors
-    /// As for [`OneSided::flush_target`].
-    pub fn lock_target(&mut self, index: usize, target: u32, exclusive: bool) -> Result<()> {
-        self.with_window(index, |this, window| {
-            this.check_target(window, target)?;
-            let reply = this.await_answer(window, Answer::of(target, None, None))?;
-            if target == window.rank {
-                if window.lock.request(Claim { rank: target, exclusive, reply }) {
-                    this.end_answer(window, target, reply, None, None);
-                }
-                return Ok(());
-            }
-            this.record(window, target, &Record::Lock { exclusive, reply });
-            this.send_batch(window, target);
-            Ok(())
-        })
-    }
-
-    /// Gives the lock of `target` back, after all that this process has begun there: that is done when nothing is waited for.
-    ///
-    /// # Errors
-    /// As for [`OneSided::flush_target`].
-    pub fn unlock_target(&mut self, index: usize, target: u32) -> Result<()> {
-        self.with_window(index, |this, window| {
-            if target == window.rank {
-                this.release_lock(window, target);
-                return Ok(());
-            }
-            this.check_target(window, target)?;
-            let needs_read =
-                window.targets[target as usize].is_written && this.proof(window, target) == Some(Proof::Read);
-            let reply = if window.targets[target as usize].is_dirty || needs_read {
-                this.await_answer(window, Answer::of(target, None, None))
-            } else {
-                Ok(NO_ANSWER)
-            };
-            let state = &mut window.targets[target as usize];
-            if reply.is_ok() {
-                (state.is_dirty, state.is_written) = (false, false);
-            }
-            state.is_unanswered = *reply.as_ref().unwrap_or(&NO_ANSWER) == NO_ANSWER;
-            // Others may wait for the lock, whatever becomes of the answer.
-            this.record(window, target, &Record::Unlock { reply: *reply.as_ref().unwrap_or(&NO_ANSWER) });
-            this.send_batch(window, target);
-            reply.map(|_| ())
-        })
-    }
-
-    /// Tells `target` that this process exposes its memory to it (`MPI_Win_post`).
-    ///
-    /// # Errors
-    /// The target is gone.
-    pub fn post_to(&mut self, index: usize, target: u32) -> Result<()> {
-        self.tell_of(index, target, &Record::Post)
-    }
-
-    /// Tells `target` that this process has begun there all that it will (`MPI_Win_complete`).
-    ///
-    /// # Errors
-    /// The target is gone.
-    pub fn complete_at(&mut self, index: usize, target: u32) -> Result<()> {
-        self.tell_of(index, target, &Record::Complete)
-    }
-
-    fn tell_of(&mut self, index: usize, target: u32, record: &Record<'_>) -> Result<()> {
-        self.with_window(index, |this, window| {
-            this.check_target(window, target)?;
-            if target == window.rank {
-                let own = &mut window.sources[target as usize];
-                match record {
-                    Record::Post => own.posts += 1,
-                    _ => own.completes += 1,
-                }
-                this.link.notify();
-                return Ok(());
-            }
-            this.record(window, target, record);
-            let state = &mut window.targets[target as usize];
-            if matches!(record, Record::Complete) {
-                // It is counted there when all that came before it is done: no answer need be waited for. But what is attached, only the target knows,
-                // and the call that ends the epoch says what it has refused.
-                if state.is_dirty && matches!(window.exposure, Exposure::Attached(_)) {
-                    let reply = this.await_answer(window, Answer::of(target, None, None))?;
-                    this.record(window, target, &Record::Flush { reply });
-                } else {
-                    // Whoever frees the window asks for the rest, such as that it had no memory.
-                    state.is_unanswered |= state.is_dirty;
-                }
-                let state = &mut window.targets[target as usize];
-                (state.is_dirty, state.is_written) = (false, false);
-            }
-            this.send_batch(window, target);
-            Ok(())
-        })
-    }
-
-    fn check_target(&self, window: &Window, target: u32) -> Result<()> {
+    pub(super) fn check_target(&self, window: &Window, target: u32) -> Result<()> {
         self.link.check_peer(window.member(target))
     }
 
@@ -523,66 +325,6 @@ impl<P: Platform> OneSided<'_, P> {
             window.targets[access.target as usize].reach = Reach::Records;
         }
         copied.is_ok()
-    }
-
-    /// Calls `operation` for `access`, or for each part of it if the description of its datatype is too long for a target to keep. Parts end
-    /// between pieces of `grain` packed bytes.
-    ///
-    /// # Errors
-    /// What `operation` says; items are too far apart.
-    fn for_each_part(
-        &mut self,
-        window: &mut Window,
-        access: &Access<'_>,
-        grain: u64,
-        operation: &mut dyn FnMut(&mut Self, &mut Window, Part) -> Result<()>,
-    ) -> Result<()> {
-        let &Access { target, offset, count, layout } = access;
-        if let Some(told) = self.describe_target(window, access) {
-            let range = 0..layout.packed_size(count).unwrap_or(0);
-            return operation(self, window, Part { told, range, is_part: false });
-        }
-        let mut outcome = Ok(());
-        let cut = layout.cut(count, PART_RUNS, grain, &mut |part, range| {
-            self.tell_layout(window, target, PART_LAYOUT, part);
-            let told = Told::Items { offset, layout: PART_LAYOUT, count: 1 };
-            outcome = operation(self, window, Part { told, range, is_part: true });
-            outcome.is_ok()
-        });
-        outcome?;
-        cut.map_err(|error| {
-            Error::new(ErrorClass::NoMem, format!("the items cannot be described to their target: {error}"))
-        })
-    }
-
-    /// How records say where `access` is; its datatype is told if it has not been. `None`: its description is too long.
-    fn describe_target(&mut self, window: &mut Window, access: &Access<'_>) -> Option<Told> {
-        let &Access { target, offset, count, layout } = access;
-        if let Some((first, _)) = layout.single_run(count) {
-            return Some(Told::Run(offset.wrapping_add_signed(first)));
-        }
-        let state = &mut window.targets[target as usize];
-        if let Some(number) = state.layouts.iter().position(|known| known.is_same(layout)) {
-            return Some(Told::Items { offset, layout: number as u32, count });
-        }
-        if !layout.is_described_in(DESCRIPTION_BYTES_MAX) {
-            return None;
-        }
-        let number = state.layout_next;
-        state.layout_next = (number + 1) % LAYOUTS_MAX;
-        if number < state.layouts.len() {
-            state.layouts[number] = layout.clone();
-        } else {
-            state.layouts.push(layout.clone());
-        }
-        self.tell_layout(window, target, number as u32, layout);
-        Some(Told::Items { offset, layout: number as u32, count })
-    }
-
-    fn tell_layout(&mut self, window: &mut Window, target: u32, number: u32, layout: &Layout) {
-        let mut description = Vec::new();
-        layout.describe(&mut description);
-        self.record(window, target, &Record::Layout { number, description: &description });
     }
 }
 

@@ -10,7 +10,7 @@ use std::ops::Range;
 use weft_core::one_sided::{Place, Record};
 use weft_core::placement::{PIECE_MAX, UNDER_WAY_MAX};
 
-use super::{OneSided, byte, origin::Access};
+use super::{OneSided, byte, description::Access};
 use crate::engine::placement::OF_A_WINDOW;
 use crate::error::{Error, ErrorClass, Result};
 use crate::memory::UserData;
