@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: the house rules that a program can check.
 //!
 //! - the arrows between crates in ARCHITECTURE.md are those of `cargo metadata`, and unsafe code is where it says;
+//! - the functions of the journeys in ARCHITECTURE.md are there, and their calls only go downwards;
 //! - weft-core builds without std;
 //! - the implementations of MPI's procedures need few promises of their own;
 //! - imports within a crate are without circles, on all levels;
@@ -18,6 +19,7 @@ mod circles;
 mod core;
 mod decisions;
 mod fields;
+mod journeys;
 mod mentions;
 mod parts;
 mod promises;
@@ -61,6 +63,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     readme::check(&root, &mut findings)?;
     sections::check(&root, &files, &mut findings)?;
     arrows::check(&root, &files, &mut findings)?;
+    journeys::check(&root, &mut findings)?;
     promises::check(&root, &files, &mut findings)?;
     parts::check(&root, &files, &mut findings)?;
     circles::check(&root, &mut findings)?;

@@ -31,7 +31,7 @@ enum Unsafety {
 /// A workspace crate as cargo sees it.
 pub(super) struct Package {
     directory: PathBuf,
-    uses: BTreeSet<String>,
+    pub(super) uses: BTreeSet<String>,
     /// The first files of its library and its programs, from the project's top.
     pub(super) roots: Vec<PathBuf>,
 }

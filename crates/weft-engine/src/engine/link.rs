@@ -1,5 +1,6 @@
-//! What a part of the engine may ask of the rest: requests and their messages, whether a peer is there, and what
-//! its carrier does by itself. A part sees nothing else of point-to-point communication, and nothing of other parts.
+//! What a part of the engine may ask of the rest: requests and their messages, whether a peer is there, and
+//! what its carrier does by itself. A part sees nothing else of point-to-point communication, and nothing of
+//! other parts.
 
 use std::io;
 use std::ops::Range;
@@ -176,7 +177,8 @@ impl<P: Platform> Link<'_, P> {
         self.0.flush();
     }
 
-    /// Largest message that leaves for `peer` without being announced; and for one on this node, in one piece.
+    /// Largest message that leaves for `peer` without being announced; and for one on this node, in one
+    /// piece.
     pub(super) fn unasked_max(&self, peer: PeerId) -> (u64, Option<u64>) {
         let is_shared = matches!(self.0.peers[peer].route, Route::Shared(_));
         (self.0.eager_limit, is_shared.then_some(self.0.immediate_max))
