@@ -99,7 +99,6 @@ fn serve(mut channel: Channel, mut signals: Signals, mask: Mask, null: File) -> 
         ending: None,
         silent_since: Instant::now(),
         buffer: vec![0; CHUNK],
-        poll: Poll::default(),
         gone: false,
         hold: Hold::default(),
         watch: (plan.patience_ms > 0).then(|| Watch::new(Duration::from_millis(plan.patience_ms), Instant::now())),
@@ -114,16 +113,15 @@ fn serve(mut channel: Channel, mut signals: Signals, mask: Mask, null: File) -> 
 
 /// Waits for the first order. `None`: `mpiexec` is gone, or this process is told to end, which `mpiexec` tells agents by a signal that it has not heard of yet.
 fn await_plan(channel: &mut Channel, signals: &mut Signals) -> io::Result<Option<Plan>> {
-    let mut poll = Poll::default();
     while channel.state() == State::Open {
-        poll.clear();
+        let mut poll = Poll::default();
         let entries = channel.wait_in(&mut poll);
         let told = poll.add(&*signals, READ);
-        poll.wait(None)?;
-        if poll.ready(told) && std::iter::from_fn(|| signals.next()).any(|signal| signal != libc::SIGCHLD) {
+        let ready = poll.wait(None)?;
+        if ready.has(told) && std::iter::from_fn(|| signals.next()).any(|signal| signal != libc::SIGCHLD) {
             return Ok(None);
         }
-        channel.handle(&poll, entries);
+        channel.handle(&ready, entries);
         match channel.next_frame() {
             Ok(None) => {}
             Ok(Some(frame)) => match Order::decode(frame) {
@@ -157,7 +155,6 @@ struct Agent {
     /// When something was last heard from ranks or their leftovers.
     silent_since: Instant,
     buffer: Vec<u8>,
-    poll: Poll,
     /// `mpiexec` is gone: nothing is worth saying any more.
     gone: bool,
     /// The processors that ranks have, noted for other jobs as long as this agent lives.
@@ -246,10 +243,10 @@ impl Agent {
         self.report(&Report::Done);
         let deadline = Instant::now() + FAREWELL;
         while self.channel.has_unsent() && !self.gone && Instant::now() < deadline {
-            self.poll.clear();
-            let (_, output) = self.channel.wait_in(&mut self.poll);
-            self.poll.wait(Some(FAREWELL))?;
-            self.channel.handle(&self.poll, (None, output));
+            let mut poll = Poll::default();
+            let (_, output) = self.channel.wait_in(&mut poll);
+            let ready = poll.wait(Some(FAREWELL))?;
+            self.channel.handle(&ready, (None, output));
         }
         Ok(())
     }
@@ -263,23 +260,23 @@ impl Agent {
 
     /// Waits for something to happen and handles it.
     fn turn(&mut self) -> io::Result<()> {
-        self.poll.clear();
-        let signal_entry = self.poll.add(&self.signals, READ);
-        let channel_entries = self.channel.wait_in(&mut self.poll);
-        let sources = self.wait_for_ranks();
+        let mut poll = Poll::default();
+        let signal_entry = poll.add(&self.signals, READ);
+        let channel_entries = self.channel.wait_in(&mut poll);
+        let sources = self.wait_for_ranks(&mut poll);
         let limit = self.next_timeout();
-        self.poll.wait(limit)?;
-        self.channel.handle(&self.poll, channel_entries);
+        let ready = poll.wait(limit)?;
+        self.channel.handle(&ready, channel_entries);
         self.handle_orders();
         for (entry, source) in sources {
-            if self.poll.ready(entry) {
+            if ready.has(entry) {
                 self.handle_source(&source);
             }
         }
         if let Some(taken) = self.input.trim(&self.ranks) {
             self.report(&Report::InputTaken(taken));
         }
-        if self.poll.ready(signal_entry) {
+        if ready.has(signal_entry) {
             self.handle_signals();
         }
         if self.ending.as_ref().is_some_and(|ending| !ending.forced && Instant::now() >= ending.force_at) {
@@ -293,20 +290,20 @@ impl Agent {
         Ok(())
     }
 
-    fn wait_for_ranks(&mut self) -> Vec<(usize, Source)> {
+    fn wait_for_ranks<'fd>(&'fd self, poll: &mut Poll<'fd>) -> Vec<(usize, Source)> {
         let mut sources = Vec::with_capacity(self.ranks.len() * 3);
         for (local_rank, rank) in self.ranks.iter().enumerate() {
             if let Some(conversation) = &rank.conversation {
                 let events = if conversation.has_unsent() { READ | WRITE } else { READ };
-                sources.push((self.poll.add(&conversation.file, events), Source::Conversation(local_rank)));
+                sources.push((poll.add(&conversation.file, events), Source::Conversation(local_rank)));
             }
             for (which, output) in rank.outputs.iter().enumerate() {
                 if let Some(output) = output.as_ref().filter(|_| self.credit > 0) {
-                    sources.push((self.poll.add(&output.file, READ), Source::Output(local_rank, which)));
+                    sources.push((poll.add(&output.file, READ), Source::Output(local_rank, which)));
                 }
             }
             if let Some(input) = rank.input.as_ref().filter(|input| self.input.has_news(input.taken)) {
-                sources.push((self.poll.add(&input.file, WRITE), Source::Input(local_rank)));
+                sources.push((poll.add(&input.file, WRITE), Source::Input(local_rank)));
             }
         }
         sources

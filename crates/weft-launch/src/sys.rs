@@ -6,15 +6,21 @@ mod process;
 mod signals;
 
 pub(crate) use affinity::affinity;
-pub(crate) use poll::{Poll, READ, WRITE};
+pub(crate) use poll::{Poll, READ, Ready, WRITE};
 pub(crate) use process::{Ended, Fork, Spawn, clear_death_signal, exit_now, fork, is_foreground, on_fork, reap};
 pub(crate) use process::{SpawnError, Step, become_subreaper, kill, kill_group, new_group, spawn};
 pub(crate) use signals::{Mask, Signals, expect_full_files, is_ignored};
 
-use std::ffi::CStr;
-use std::fs::File;
+use rustix::fs::{MemfdFlags, OFlags};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+use rustix::process::Resource;
+use rustix::rand::GetRandomFlags;
+use rustix::time::ClockId;
+use std::ffi::{CStr, c_void};
+use std::fs::{File, TryLockError};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// Turns the result of a system call that reports errors by -1 into an `io::Result`.
@@ -34,6 +40,13 @@ pub(crate) fn adopt(fd: RawFd) -> io::Result<File> {
     Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
+/// Maps the first bytes of `file` for the rest of the process's life, shared with whoever maps them too.
+fn map(file: &File, bytes: usize) -> io::Result<*mut c_void> {
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+    Ok(unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, file, 0) }?)
+}
+
 /// Maps `words` 32-bit words of `file` for the rest of the process's life, shared with whoever maps them too.
 ///
 /// # Errors
@@ -43,13 +56,7 @@ pub(crate) fn map_words(file: &File, words: usize) -> io::Result<&'static [Atomi
     if file.metadata()?.len() < length as u64 || length == 0 {
         return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
     }
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
-    let address =
-        unsafe { libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_SHARED, file.as_raw_fd(), 0) };
-    if address == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
+    let address = map(file, length)?;
     // SAFETY: the mapping is page-aligned, `length` bytes long, never unmapped, and only ever seen as atomics.
     Ok(unsafe { std::slice::from_raw_parts(address.cast::<AtomicU32>(), words) })
 }
@@ -84,17 +91,10 @@ impl WordRef {
 pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
     let mut filled = 0;
     while filled < bytes.len() {
-        let rest = &mut bytes[filled..];
-        // SAFETY: the pointer and length describe a writable slice.
-        let got = unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) };
-        match usize::try_from(got) {
+        match rustix::rand::getrandom(&mut bytes[filled..], GetRandomFlags::empty()) {
             Ok(count) => filled += count,
-            Err(_) => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(())
@@ -102,12 +102,12 @@ pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
 
 /// What the system said, and what to do about a limit of open files.
 pub(crate) fn reason(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(libc::EMFILE) => {
+    match Errno::from_io_error(error) {
+        Some(Errno::MFILE) => {
             format!("{error}: `ulimit -n` says how many a process may have, and `ulimit -n NUMBER` raises it")
         }
-        Some(libc::ENFILE) => format!("{error}: the whole machine has no more, see /proc/sys/fs/file-max"),
-        Some(libc::EFBIG) => {
+        Some(Errno::NFILE) => format!("{error}: the whole machine has no more, see /proc/sys/fs/file-max"),
+        Some(Errno::FBIG) => {
             format!(
                 "{error}: `ulimit -f` says how large a file may be, one in memory too; `ulimit -f unlimited` raises it"
             )
@@ -118,13 +118,11 @@ pub(crate) fn reason(error: &io::Error) -> String {
 
 /// Raises this process's limit of open descriptors to `wanted`, or as far as it may.
 pub(crate) fn raise_descriptor_limit(wanted: u64) {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the pointer is to a local.
-    let known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0;
-    if known && limit.rlim_cur < wanted {
-        limit.rlim_cur = wanted.min(limit.rlim_max);
-        // SAFETY: the pointer is to a local. A refusal shows later, as a descriptor that cannot be opened.
-        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
+    let mut limit = rustix::process::getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < wanted) {
+        limit.current = Some(limit.maximum.map_or(wanted, |maximum| wanted.min(maximum)));
+        // A refusal shows later, as a descriptor that cannot be opened.
+        let _ = rustix::process::setrlimit(Resource::Nofile, limit);
     }
 }
 
@@ -133,19 +131,15 @@ pub(crate) fn raise_descriptor_limit(wanted: u64) {
 /// # Errors
 /// EFBIG; the system's.
 fn set_length(file: &File, bytes: u64) -> io::Result<()> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the pointer is to a local.
-    let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } == 0;
-    if known && bytes > limit.rlim_cur {
-        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    if rustix::process::getrlimit(Resource::Fsize).current.is_some_and(|most| bytes > most) {
+        return Err(Errno::FBIG.into());
     }
     file.set_len(bytes)
 }
 
 /// The user on whose behalf this process acts.
 pub(crate) fn user() -> u32 {
-    // SAFETY: it takes nothing and cannot fail.
-    unsafe { libc::geteuid() }
+    rustix::process::geteuid().as_raw()
 }
 
 /// Ends the process as C programs expect it: exit handlers run and standard output is flushed.
@@ -159,10 +153,8 @@ pub(crate) fn exit_as_c(code: i32) -> ! {
 /// # Errors
 /// The system's.
 pub(crate) fn set_nonblocking(file: &File) -> io::Result<()> {
-    // SAFETY: the descriptor is open as long as `file` lives; F_GETFL takes no argument.
-    let flags = check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) })?;
-    // SAFETY: as above; F_SETFL takes the flags.
-    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) }).map(drop)
+    let flags = rustix::fs::fcntl_getfl(file)?;
+    Ok(rustix::fs::fcntl_setfl(file, flags | OFlags::NONBLOCK)?)
 }
 
 /// Locks an open file (flock(2)) for this process alone until it is closed. False: another process has it.
@@ -170,12 +162,21 @@ pub(crate) fn set_nonblocking(file: &File) -> io::Result<()> {
 /// # Errors
 /// The system's.
 pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
-    // SAFETY: the descriptor is open as long as `file` lives; the rest is numbers.
-    match check(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }) {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-        Err(error) => Err(error),
+    match file.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error),
     }
+}
+
+/// A file of `length` zero bytes that lives in memory and shows as `name`.
+///
+/// # Errors
+/// The system's.
+fn named_memory_file(name: &CStr, length: usize) -> io::Result<File> {
+    let file = File::from(rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC)?);
+    set_length(&file, length as u64)?;
+    Ok(file)
 }
 
 /// A file of `length` zero bytes that lives in memory and has no name.
@@ -183,12 +184,7 @@ pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
 /// # Errors
 /// The system's.
 pub(crate) fn memory_file(length: usize) -> io::Result<File> {
-    // SAFETY: the name is a constant C string.
-    let fd = check(unsafe { libc::memfd_create(c"weft-calls".as_ptr(), libc::MFD_CLOEXEC) })?;
-    // SAFETY: the descriptor is new and nobody else's.
-    let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
-    set_length(&file, length as u64)?;
-    Ok(file)
+    named_memory_file(c"weft-calls", length)
 }
 
 /// A file in memory without a name that shows as `name`, mapped as so many words, all 0, for the life of the process.
@@ -196,39 +192,32 @@ pub(crate) fn memory_file(length: usize) -> io::Result<File> {
 /// # Errors
 /// The process may have no more files or memory.
 pub(crate) fn memory_words(name: &CStr, words: usize) -> io::Result<(File, &'static [AtomicU64])> {
-    // SAFETY: the name is a C string that outlives the call.
-    let fd = check(unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) })?;
-    // SAFETY: the descriptor is new and nobody else's.
-    let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
     let bytes = words * size_of::<AtomicU64>();
-    set_length(&file, bytes as u64)?;
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
-    let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, fd, 0) };
-    if address == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
+    let file = named_memory_file(name, bytes)?;
+    let address = map(&file, bytes)?;
     // SAFETY: the mapping is page-aligned, so long, never unmapped, and only ever seen as atomics; nobody shortens the file.
     Ok((file, unsafe { std::slice::from_raw_parts(address.cast::<AtomicU64>(), words) }))
 }
 
 /// Nanoseconds of the machine's monotonic clock, the same for all its processes.
 pub(crate) fn monotonic_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to a local; this clock exists on every Linux.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    let time = rustix::time::clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// A second descriptor for one of this process's standard streams (0, 1 or 2), closed on exec.
+/// A second descriptor for one of this process's standard streams (0, 1 or 2), closed on exec; it is at least 3, so that it never
+/// becomes a stream.
 ///
 /// # Errors
 /// The stream is closed.
 pub(crate) fn duplicate_standard(stream: RawFd) -> io::Result<File> {
-    // SAFETY: F_DUPFD_CLOEXEC only looks at the number; the copy is at least 3, so that it never becomes a stream.
-    let fd = check(unsafe { libc::fcntl(stream, libc::F_DUPFD_CLOEXEC, 3) })?;
-    // SAFETY: the descriptor is new and nobody else's.
-    Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
+    let copy = match stream {
+        0 => io::stdin().as_fd().try_clone_to_owned(),
+        1 => io::stdout().as_fd().try_clone_to_owned(),
+        2 => io::stderr().as_fd().try_clone_to_owned(),
+        _ => panic!("{stream} is no standard stream"),
+    };
+    copy.map(File::from)
 }
 
 /// Lets a standard stream (0, 1 or 2) of this process refer to `file`.
@@ -236,7 +225,11 @@ pub(crate) fn duplicate_standard(stream: RawFd) -> io::Result<File> {
 /// # Errors
 /// The system's.
 pub(crate) fn replace_standard(stream: RawFd, file: &File) -> io::Result<()> {
-    assert!((0..=2).contains(&stream), "{stream} is no standard stream");
-    // SAFETY: both descriptors are open; nothing in this program owns descriptors 0 to 2.
-    check(unsafe { libc::dup2(file.as_raw_fd(), stream) }).map(drop)
+    let replaced = match stream {
+        0 => rustix::stdio::dup2_stdin(file),
+        1 => rustix::stdio::dup2_stdout(file),
+        2 => rustix::stdio::dup2_stderr(file),
+        _ => panic!("{stream} is no standard stream"),
+    };
+    Ok(replaced?)
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use rustix::net::AddressFamily;
 use weft_net::ethernet::Filter;
 
 use crate::sys;
@@ -61,7 +62,7 @@ fn question() -> Vec<u8> {
     bytes.extend(BY_FAMILY.to_ne_bytes());
     bytes.extend(DUMP_REQUEST.to_ne_bytes());
     bytes.extend([0; 8]);
-    bytes.extend([libc::AF_PACKET as u8, 0, 0, 0]);
+    bytes.extend([AddressFamily::PACKET.as_raw() as u8, 0, 0, 0]);
     bytes.extend([0; 4]);
     bytes.extend(SHOW_FILTER.to_ne_bytes());
     bytes.extend([0; 8]);

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::fs::Mode;
 use weft_net::descriptors;
 use weft_net::ethernet::netd;
 
@@ -41,7 +42,7 @@ pub(crate) fn listen(path: &Path, options: &Options) -> Result<UnixListener, Str
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
         _ => {}
     }
-    let listener = sys::with_umask(0o177, || UnixListener::bind(path)).map_err(failed)?;
+    let listener = sys::with_umask(Mode::from_raw_mode(0o177), || UnixListener::bind(path)).map_err(failed)?;
     if group.is_some() {
         chown(path, None, group).map_err(failed)?;
         std::fs::set_permissions(path, PermissionsExt::from_mode(0o660)).map_err(failed)?;
@@ -111,8 +112,8 @@ fn wait(listener: &UnixListener, waiting: &[Connection], idle: Option<Duration>)
         None => idle,
         some => some,
     };
-    let descriptors = waiting.iter().map(|one| one.stream.as_raw_fd());
-    sys::poll_readable(descriptors.chain([listener.as_raw_fd()]), timeout)
+    let descriptors = waiting.iter().map(|one| one.stream.as_fd());
+    sys::poll_readable(descriptors.chain([listener.as_fd()]), timeout)
 }
 
 /// Takes new connections; returns how many there were.

@@ -1,7 +1,7 @@
 //! Frames over a pair of non-blocking descriptors.
 
 use super::FRAME_MAX;
-use crate::sys::{self, Poll, READ, WRITE};
+use crate::sys::{self, Poll, READ, Ready, WRITE};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -56,7 +56,7 @@ impl Channel {
     }
 
     /// Adds what this channel waits for. The entries are for [`handle`](Self::handle).
-    pub(crate) fn wait_in(&self, poll: &mut Poll) -> (Option<usize>, Option<usize>) {
+    pub(crate) fn wait_in<'fd>(&'fd self, poll: &mut Poll<'fd>) -> (Option<usize>, Option<usize>) {
         let input = (self.state == State::Open).then(|| poll.add(&self.input, READ));
         let output = self.has_unsent().then(|| poll.add(&self.output, WRITE));
         (input, output)
@@ -68,11 +68,11 @@ impl Channel {
     }
 
     /// Reads and writes what is ready.
-    pub(crate) fn handle(&mut self, poll: &Poll, entries: (Option<usize>, Option<usize>)) {
-        if entries.0.is_some_and(|entry| poll.ready(entry)) {
+    pub(crate) fn handle(&mut self, ready: &Ready, entries: (Option<usize>, Option<usize>)) {
+        if entries.0.is_some_and(|entry| ready.has(entry)) {
             self.fill();
         }
-        if entries.1.is_some_and(|entry| poll.ready(entry)) {
+        if entries.1.is_some_and(|entry| ready.has(entry)) {
             self.flush();
         }
     }

@@ -1,7 +1,7 @@
 //! The standard streams of `mpiexec`: output of ranks leaves in whole lines, input is read as ranks take it.
 
 use crate::control::Stream;
-use crate::sys::{self, Poll, READ, WRITE};
+use crate::sys::{self, Poll, READ, Ready, WRITE};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{ErrorKind, IsTerminal, Read, Write};
@@ -85,7 +85,7 @@ impl Console {
     }
 
     /// Adds what this waits for.
-    pub(crate) fn wait_in(&self, poll: &mut Poll) -> [Option<usize>; 2] {
+    pub(crate) fn wait_in<'fd>(&'fd self, poll: &mut Poll<'fd>) -> [Option<usize>; 2] {
         [0, 1].map(|queue| {
             let chunk = self.queues[queue].front()?;
             Some(poll.add(self.files[chunk.stream].as_ref()?, WRITE))
@@ -93,10 +93,10 @@ impl Console {
     }
 
     /// Writes where there is room. Returns what was written for agents: `(agent, bytes)`.
-    pub(crate) fn handle(&mut self, poll: &Poll, entries: [Option<usize>; 2]) -> Vec<(usize, usize)> {
+    pub(crate) fn handle(&mut self, ready: &Ready, entries: [Option<usize>; 2]) -> Vec<(usize, usize)> {
         let mut credits = Vec::new();
         for (queue, entry) in entries.into_iter().enumerate() {
-            if entry.is_some_and(|entry| poll.ready(entry)) {
+            if entry.is_some_and(|entry| ready.has(entry)) {
                 self.write(queue, &mut credits);
             }
             while self.is_for_nobody(queue) {
@@ -173,7 +173,7 @@ impl Feeder {
     }
 
     /// Adds what this waits for.
-    pub(crate) fn wait_in(&self, poll: &mut Poll) -> Option<usize> {
+    pub(crate) fn wait_in<'fd>(&'fd self, poll: &mut Poll<'fd>) -> Option<usize> {
         if self.must_look_again() {
             return None;
         }

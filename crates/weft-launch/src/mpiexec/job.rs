@@ -11,7 +11,7 @@ use super::stats::Stats;
 use super::survey::{Purpose, Survey};
 use super::verdict::{self, Verdict};
 use crate::control::{INPUT_WINDOW, InputTo, Order, Phase, Watch};
-use crate::sys::{self, Mask, Poll, READ, Signals};
+use crate::sys::{self, Mask, Poll, READ, Ready, Signals};
 use crate::wire;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -111,7 +111,6 @@ struct Running {
     signals: Signals,
     console: Console,
     feeder: Feeder,
-    poll: Poll,
     started_at: Instant,
     launched: bool,
     /// How far each rank had come when it ended; `None`: it has not ended.
@@ -152,7 +151,6 @@ impl Running {
             signals,
             console: Console::new(),
             feeder: Feeder::new(wants_input),
-            poll: Poll::default(),
             started_at: now,
             launched: false,
             ended: vec![None; size],
@@ -210,26 +208,26 @@ impl Running {
 
     /// Waits for something to happen and handles it.
     fn turn(&mut self) -> std::io::Result<()> {
-        self.poll.clear();
-        let signals = self.poll.add(&self.signals, READ);
-        let console = self.console.wait_in(&mut self.poll);
-        let input = if self.may_feed() { self.feeder.wait_in(&mut self.poll) } else { None };
+        let mut poll = Poll::default();
+        let signals = poll.add(&self.signals, READ);
+        let console = self.console.wait_in(&mut poll);
+        let input = if self.may_feed() { self.feeder.wait_in(&mut poll) } else { None };
         let mut entries = Vec::with_capacity(self.agents.len());
         for agent in &self.agents {
             let channel = match agent.stage {
                 Stage::Done => (None, None),
-                _ => agent.channel.wait_in(&mut self.poll),
+                _ => agent.channel.wait_in(&mut poll),
             };
-            entries.push((channel, agent.wait_for_errors(&mut self.poll)));
+            entries.push((channel, agent.wait_for_errors(&mut poll)));
         }
         let limit = self.next_timeout();
-        self.poll.wait(limit)?;
-        if self.poll.ready(signals) {
+        let ready = poll.wait(limit)?;
+        if ready.has(signals) {
             self.handle_signals();
         }
         for (index, (channel, errors)) in entries.into_iter().enumerate() {
-            self.agents[index].channel.handle(&self.poll, channel);
-            if errors.is_some_and(|entry| self.poll.ready(entry))
+            self.agents[index].channel.handle(&ready, channel);
+            if errors.is_some_and(|entry| ready.has(entry))
                 && let Some(text) = self.agents[index].read_errors()
             {
                 let host = self.agents[index].host.clone();
@@ -237,8 +235,8 @@ impl Running {
             }
             self.hear(index);
         }
-        self.write_console(console);
-        if input.is_some_and(|entry| self.poll.ready(entry)) {
+        self.write_console(&ready, console);
+        if input.is_some_and(|entry| ready.has(entry)) {
             self.feed();
         }
         self.launch_when_ready();
@@ -362,8 +360,8 @@ impl Running {
         }
     }
 
-    fn write_console(&mut self, entries: [Option<usize>; 2]) {
-        for (agent, bytes) in self.console.handle(&self.poll, entries) {
+    fn write_console(&mut self, ready: &Ready, entries: [Option<usize>; 2]) {
+        for (agent, bytes) in self.console.handle(ready, entries) {
             self.credits[agent] += bytes;
         }
         for (agent, credit) in self.agents.iter_mut().zip(&mut self.credits) {
@@ -433,16 +431,15 @@ impl Running {
         }
         self.see_off();
         while !self.console.is_empty() && self.interrupts < 2 {
-            self.poll.clear();
-            let signals = self.poll.add(&self.signals, READ);
-            let console = self.console.wait_in(&mut self.poll);
-            if self.poll.wait(self.console.is_urgent().then_some(Duration::ZERO)).is_err() {
-                return;
-            }
-            if self.poll.ready(signals) {
+            let mut poll = Poll::default();
+            let signals = poll.add(&self.signals, READ);
+            let console = self.console.wait_in(&mut poll);
+            let limit = self.console.is_urgent().then_some(Duration::ZERO);
+            let Ok(ready) = poll.wait(limit) else { return };
+            if ready.has(signals) {
                 self.handle_signals();
             }
-            self.console.handle(&self.poll, console);
+            self.console.handle(&ready, console);
         }
     }
 
@@ -457,9 +454,9 @@ impl Running {
                 Ok(Some(_)) => left -= 1,
                 Ok(None) if Instant::now() >= deadline => break,
                 Ok(None) => {
-                    self.poll.clear();
-                    self.poll.add(&self.signals, READ);
-                    if self.poll.wait(Some(deadline.saturating_duration_since(Instant::now()))).is_err() {
+                    let mut poll = Poll::default();
+                    poll.add(&self.signals, READ);
+                    if poll.wait(Some(deadline.saturating_duration_since(Instant::now()))).is_err() {
                         break;
                     }
                     while self.signals.next().is_some() {}

@@ -161,7 +161,7 @@ impl Agent {
     }
 
     /// Adds the agent's standard error to what is waited for.
-    pub(crate) fn wait_for_errors(&self, poll: &mut Poll) -> Option<usize> {
+    pub(crate) fn wait_for_errors<'fd>(&'fd self, poll: &mut Poll<'fd>) -> Option<usize> {
         self.errors.as_ref().map(|errors| poll.add(errors, READ))
     }
 

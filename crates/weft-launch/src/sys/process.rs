@@ -1,9 +1,11 @@
 //! Starting, ending and reaping processes.
 
 use super::{Mask, check};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions};
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, RawFd};
 use std::sync::OnceLock;
 
 /// Stack of a child between its creation and its `execve`; it calls a handful of system calls.
@@ -102,9 +104,8 @@ pub(crate) fn spawn(spawn: &Spawn<'_>) -> Result<libc::pid_t, SpawnError> {
     match unsafe { (&raw const child.failure).read_volatile() } {
         None => Ok(pid),
         Some((step, number)) => {
-            let mut status = 0;
-            // SAFETY: the pointer is to a local; the child has exited, so this does not block.
-            unsafe { libc::waitpid(pid, &mut status, 0) };
+            // The child has exited, so this does not block.
+            let _ = rustix::process::waitpid(Pid::from_raw(pid), WaitOptions::empty());
             Err(SpawnError { step, error: io::Error::from_raw_os_error(number) })
         }
     }
@@ -194,34 +195,36 @@ pub(crate) fn exit_now(status: i32) -> ! {
 
 /// Puts this process into a process group of its own, out of reach of the terminal's signals.
 pub(crate) fn new_group() {
-    // SAFETY: numbers only. A failure (already a leader) changes nothing.
-    unsafe { libc::setpgid(0, 0) };
+    // A failure (already a leader) changes nothing.
+    let _ = rustix::process::setpgid(None, None);
 }
 
 /// Makes orphans among this process's descendants its own children.
 pub(crate) fn become_subreaper() {
-    // SAFETY: numbers only. A failure (Linux before 3.4) means that orphans are not found.
-    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+    // A failure (Linux before 3.4) means that orphans are not found.
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
 /// From now on the death of this process's parent is not a signal.
 pub(crate) fn clear_death_signal() {
-    // SAFETY: numbers only.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, 0) };
+    // It fails for no signal that there is.
+    let _ = rustix::process::set_parent_process_death_signal(None);
 }
 
-/// Sends a signal to one process. One that is gone already is fine.
+/// Sends a signal to one process. One that is gone already is fine, and so is a number that is no signal.
 pub(crate) fn kill(pid: libc::pid_t, signal: i32) {
     assert!(pid > 1, "{pid} would mean more than one process");
-    // SAFETY: numbers only.
-    unsafe { libc::kill(pid, signal) };
+    if let (Some(pid), Some(signal)) = (Pid::from_raw(pid), Signal::from_named_raw(signal)) {
+        let _ = rustix::process::kill_process(pid, signal);
+    }
 }
 
-/// Sends a signal to the process group that `leader` leads. One that is gone already is fine.
+/// Sends a signal to the process group that `leader` leads. One that is gone already is fine, and so is a number that is no signal.
 pub(crate) fn kill_group(leader: libc::pid_t, signal: i32) {
     assert!(leader > 1, "{leader} would mean more than one process group");
-    // SAFETY: numbers only.
-    unsafe { libc::killpg(leader, signal) };
+    if let (Some(leader), Some(signal)) = (Pid::from_raw(leader), Signal::from_named_raw(signal)) {
+        let _ = rustix::process::kill_process_group(leader, signal);
+    }
 }
 
 /// How a process ended.
@@ -235,25 +238,22 @@ pub(crate) enum Ended {
 
 /// The next child of this process that has ended: `Ok(None)` when all children live, `Err(())` when there is none.
 pub(crate) fn reap() -> Result<Option<(libc::pid_t, Ended)>, ()> {
-    let mut status = 0;
-    // SAFETY: the pointer is to a local.
-    match unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) } {
-        0 => Ok(None),
-        pid if pid > 0 => {
-            let ended = if libc::WIFSIGNALED(status) {
-                Ended::Signal(libc::WTERMSIG(status))
-            } else {
-                Ended::Exit(libc::WEXITSTATUS(status))
-            };
-            Ok(Some((pid, ended)))
-        }
-        _ => Err(()),
-    }
+    let ended = rustix::process::wait(WaitOptions::NOHANG).map_err(|_| ())?;
+    Ok(ended.map(|(pid, status)| {
+        let how = match status.terminating_signal() {
+            Some(signal) => Ended::Signal(signal),
+            None => Ended::Exit(status.exit_status().unwrap_or_default()),
+        };
+        (pid.as_raw_nonzero().get(), how)
+    }))
 }
 
-/// Whether this process may read from the terminal `fd`: a background process would be stopped.
-pub(crate) fn is_foreground(fd: &impl AsRawFd) -> bool {
-    // SAFETY: numbers only; -1 for what is not a terminal.
-    let (owner, own) = unsafe { (libc::tcgetpgrp(fd.as_raw_fd()), libc::getpgrp()) };
-    owner < 0 || owner == own
+/// Whether this process may read from the terminal `fd`: a background process would be stopped. What is no terminal it may read.
+pub(crate) fn is_foreground(fd: &impl AsFd) -> bool {
+    match rustix::termios::tcgetpgrp(fd) {
+        Ok(owner) => owner == rustix::process::getpgrp(),
+        // The terminal belongs to a group that cannot be named here.
+        Err(Errno::OPNOTSUPP) => false,
+        Err(_) => true,
+    }
 }

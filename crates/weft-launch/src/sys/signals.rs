@@ -3,7 +3,7 @@
 use super::check;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// The signals a process has blocked.
 #[derive(Clone, Copy)]
@@ -70,8 +70,8 @@ pub(crate) fn is_ignored(signal: i32) -> bool {
     known && action.sa_sigaction == libc::SIG_IGN
 }
 
-impl AsRawFd for Signals {
-    fn as_raw_fd(&self) -> RawFd {
-        self.file.as_raw_fd()
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
