@@ -1,22 +1,9 @@
 /* Communicators that are created at the same time: the messages of each stay apart from those of all others. */
-#include "check.h"
+#include "communicator_works.h"
 
 #include <pthread.h>
 
 enum { PENDING = 6, THREADS = 4, ROUNDS = 40 };
-
-/* Every rank gets what its neighbour sent on this communicator, and the sum is that of its members. */
-static void check_works(MPI_Comm comm, int value)
-{
-    int size, own, total, got = -1, mine = value;
-    MPI_Comm_size(comm, &size);
-    MPI_Comm_rank(comm, &own);
-    MPI_Sendrecv(&mine, 1, MPI_INT, (own + 1) % size, 7, &got, 1, MPI_INT, (own + size - 1) % size, 7, comm,
-                 MPI_STATUS_IGNORE);
-    CHECK_EQUAL(got, value);
-    MPI_Allreduce(&mine, &total, 1, MPI_INT, MPI_SUM, comm);
-    CHECK_EQUAL(total, size * value);
-}
 
 /* Messages on several communicators at once, all with the same tag: one that took another's would show. */
 static void check_apart(MPI_Comm *comms, int count)

@@ -1,10 +1,8 @@
 /* Collectives of ranks that share a node: what is published in shared memory, and what goes by messages because it has no room there, or
  * because another communicator has the memory. On several hosts the same calls go by messages. */
-#include "check.h"
+#include "each_thread.h"
 
-#include <pthread.h>
-
-enum { OUTSTANDING = 40, AHEAD = 300, COMMUNICATORS = 20, THREADS = 3, ROUNDS = 30 };
+enum { OUTSTANDING = 40, AHEAD = 300, COMMUNICATORS = 20, ROUNDS = 30 };
 
 /* Bytes around the ends of small cells and large ones. */
 static const int lengths[] = {0, 1, 8, 47, 48, 49, 1007, 1008, 1009, 4096, 32767, 32816, 32817, 70001, 300004};
@@ -262,21 +260,6 @@ static void *in_thread(void *comm)
     return NULL;
 }
 
-static void threads(void)
-{
-    STORY("a communicator for each thread");
-    pthread_t running[THREADS];
-    MPI_Comm comms[THREADS];
-    for (int at = 0; at < THREADS; at++)
-        MPI_Comm_dup(MPI_COMM_WORLD, &comms[at]);
-    for (int at = 0; at < THREADS; at++)
-        pthread_create(&running[at], NULL, in_thread, &comms[at]);
-    for (int at = 0; at < THREADS; at++)
-        pthread_join(running[at], NULL);
-    for (int at = 0; at < THREADS; at++)
-        MPI_Comm_free(&comms[at]);
-}
-
 int main(int argc, char **argv)
 {
     CHECK_EQUAL(begin_threads(&argc, &argv), MPI_THREAD_MULTIPLE);
@@ -288,6 +271,7 @@ int main(int argc, char **argv)
     late_rank();
     order_of_operands();
     longer_than_expected();
-    threads();
+    STORY("a communicator for each thread");
+    in_each_thread(in_thread);
     return end();
 }

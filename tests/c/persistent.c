@@ -1,11 +1,9 @@
 /* Persistent collectives (MPI-5.0 §6.13): all of them, started in orders that differ between ranks, several at a
  * time and among others, more than have memory of their own, freed and made again; and what they send, which is
  * no more than what blocking ones do. */
-#include "check.h"
+#include "each_thread.h"
 
-#include <pthread.h>
-
-enum { ROUNDS = 8, AHEAD = 200, MANY = 60, OFTEN = 80, COUNTED = 20, THREADS = 3, PATIENCE = 1000000 };
+enum { ROUNDS = 8, AHEAD = 200, MANY = 60, OFTEN = 80, COUNTED = 20, PATIENCE = 1000000 };
 
 enum operation {
     BARRIER,
@@ -517,6 +515,7 @@ static void what_they_send(void)
     MPI_T_finalize();
 }
 
+/* Agreements on memory meet each other here. */
 static void *in_thread(void *comm)
 {
     for (int again = 0; again < 10; again++) {
@@ -535,22 +534,6 @@ static void *in_thread(void *comm)
     return NULL;
 }
 
-/* Agreements on memory meet each other here. */
-static void threads(void)
-{
-    STORY("a communicator for each thread");
-    pthread_t running[THREADS];
-    MPI_Comm comms[THREADS];
-    for (int at = 0; at < THREADS; at++)
-        MPI_Comm_dup(MPI_COMM_WORLD, &comms[at]);
-    for (int at = 0; at < THREADS; at++)
-        pthread_create(&running[at], NULL, in_thread, &comms[at]);
-    for (int at = 0; at < THREADS; at++)
-        pthread_join(running[at], NULL);
-    for (int at = 0; at < THREADS; at++)
-        MPI_Comm_free(&comms[at]);
-}
-
 int main(int argc, char **argv)
 {
     CHECK_EQUAL(begin_threads(&argc, &argv), MPI_THREAD_MULTIPLE);
@@ -561,6 +544,7 @@ int main(int argc, char **argv)
     communicator_freed_first();
     operation_of_the_program();
     what_they_send();
-    threads();
+    STORY("a communicator for each thread");
+    in_each_thread(in_thread);
     return end();
 }

@@ -2,22 +2,9 @@
  * More communicators than there are contexts: run with WEFT_COMMUNICATORS=60. What has been freed is given again, when nothing uses it
  * any more, and one too many is an error in all processes.
  */
-#include "check.h"
+#include "communicator_works.h"
 
 enum { CONTEXTS = 60, ROUNDS = 40 * CONTEXTS, KEPT = 20 };
-
-/* Every rank gets what its neighbour sent on this communicator, and the sum is that of its members. */
-static void check_works(MPI_Comm comm, int value)
-{
-    int size, own, total, got = -1, mine = value;
-    MPI_Comm_size(comm, &size);
-    MPI_Comm_rank(comm, &own);
-    MPI_Sendrecv(&mine, 1, MPI_INT, (own + 1) % size, 7, &got, 1, MPI_INT, (own + size - 1) % size, 7, comm,
-                 MPI_STATUS_IGNORE);
-    CHECK_EQUAL(got, value);
-    MPI_Allreduce(&mine, &total, 1, MPI_INT, MPI_SUM, comm);
-    CHECK_EQUAL(total, size * value);
-}
 
 /* The same in all ranks. */
 static unsigned draw(unsigned below)
