@@ -132,6 +132,14 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// A packet is sent once more, to a destination.
+    fn count_repair(&mut self, to: Destination) {
+        match to {
+            Destination::Group => self.repairs_by_multicast += 1,
+            Destination::Member(_) => self.repairs_by_unicast += 1,
+        }
+    }
+
     /// Adds those of another stream.
     pub fn add(&mut self, other: &Self) {
         self.packets += other.packets;

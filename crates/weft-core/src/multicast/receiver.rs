@@ -297,10 +297,7 @@ impl Receiver {
     pub fn poll(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Destination> {
         let cutter = wire::Cutter { stream: &self.stream, key: &self.key, from: self.member };
         if let Some(to) = self.keeper.poll_repair(now, &cutter, out) {
-            match to {
-                Destination::Group => self.counters.repairs_by_multicast += 1,
-                Destination::Member(_) => self.counters.repairs_by_unicast += 1,
-            }
+            self.counters.count_repair(to);
             return Some(to);
         }
         if self.ask_at.is_some_and(|at| at <= now) && self.end > self.expected {

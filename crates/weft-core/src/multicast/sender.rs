@@ -222,10 +222,7 @@ impl Sender {
     pub fn poll(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Destination> {
         let cutter = wire::Cutter { stream: &self.stream, key: &self.key, from: self.member };
         if let Some(to) = self.keeper.poll_repair(now, &cutter, out) {
-            match to {
-                Destination::Group => self.counters.repairs_by_multicast += 1,
-                Destination::Member(_) => self.counters.repairs_by_unicast += 1,
-            }
+            self.counters.count_repair(to);
             self.is_repaired = true;
             self.keeper.sent(now, &self.timing);
             return Some(to);
