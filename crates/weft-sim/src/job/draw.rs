@@ -1,21 +1,13 @@
 //! Programs by chance: each part is drawn for itself from the seed.
 
-use super::machine::Machine;
-use super::network::{Break, Multicast, Ordered, Placing, Wires};
-use super::node::Habits;
+mod machine;
+
 use super::program::{Block, Collective, Comm, Death, How, Kind, Message, Pace, Part, Program, Role, WildReceive};
 use super::shape::{BYTES_MAX, Shape};
-use crate::nuisance::Nuisance;
 use crate::random::{Random, mix};
-use weft_core::flow::PACKET_SIZE_MIN;
-use weft_core::multicast::Scheme;
-use weft_core::time::{Duration, Instant};
-use weft_engine::protocols::CostModel;
+use machine::{believe, connect, machine, multicast, shrink_paths};
 use weft_engine::request::Mode;
-use weft_engine::transport::Proof;
 
-/// Largest job that is drawn.
-const RANKS_MAX: u64 = 6;
 /// Lengths at which something changes, and how far from them is drawn.
 const EDGES: [u64; 9] = [0, 64, 1 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 512 << 10];
 /// Longest block of a collective, bytes: a process may have one for each, with gaps.
@@ -53,9 +45,6 @@ const PATHS_CHANGE: u32 = 200_000;
 
 /// Programs whose processes believe other costs than those that are built in.
 const OTHER_COSTS: u32 = 250_000;
-/// Costs that are believed, as multiples of those that are built in, in quarters.
-const QUARTERS: [u64; 7] = [0, 1, 3, 4, 5, 16, 4000];
-
 /// Programs with windows.
 const WINDOWS: u32 = 300_000;
 
@@ -131,159 +120,6 @@ pub(super) fn program(seed: u64, draw_options: DrawOptions) -> Program {
         roles.iter_mut().enumerate().for_each(|(number, role)| add_windows(&mut windows, number, role, dies));
     }
     Program { seed, machine, pace, death, roles }
-}
-
-fn machine(random: &mut Random, dies: bool, large: bool, draw_options: DrawOptions) -> Machine {
-    let ranks = draw_options.ranks.unwrap_or_else(|| random.between(2, RANKS_MAX) as usize);
-    let count = random.between(1, 3.min(ranks as u64));
-    let mut nodes: Vec<usize> = (0..ranks).map(|_| random.below(count) as usize).collect();
-    // Numbers without gaps.
-    let mut known: Vec<usize> = nodes.clone();
-    known.sort_unstable();
-    known.dedup();
-    nodes.iter_mut().for_each(|node| *node = known.iter().position(|of| of == node).unwrap_or(0));
-    let habits = Habits {
-        ring_bytes: if large { 1 << 20 } else { random.pick(&[64 << 10, 64 << 10, 256 << 10]) },
-        refused: random.pick(&[0, 0, 20_000]),
-        delay_max: random.pick(&[0, 0, 300, 5_000]),
-        entries: random.pick(&[64, 64, 2]),
-        crowded: random.chance(300_000),
-    };
-    let raw = random.pick(&[0, 0, 1, 2]);
-    Machine {
-        costs: vec![CostModel::BUILT_IN; nodes.len()],
-        nodes,
-        habits,
-        single_copy: random.chance(700_000),
-        eager_limit: random.pick(&[0, 1000, 8 << 10, 64 << 10, 64 << 10]),
-        wires: wires(random, dies),
-        raw,
-        has_udp: raw == 0 || random.chance(800_000),
-        window_packets: random.pick(&[64, 1024]),
-        sealed: random.chance(100_000),
-        peer_timeout: if dies { Duration::from_millis(400) } else { Duration::from_secs(8) },
-        turns: if large { random.pick(&[0, 50_000, 300_000]) } else { random.pick(&[0, 0, 20_000, 100_000]) },
-        contended: random.pick(&[0, 0, 200_000]),
-        // Where copies are slow, both sides copy what both wait for.
-        ticks_per_look: random.pick(&[0, 0, if large { 1 << 20 } else { 100_000 }]),
-    }
-}
-
-fn wires(random: &mut Random, dies: bool) -> Wires {
-    let mut nuisances = Vec::new();
-    let us = Duration::from_micros;
-    if random.chance(400_000) {
-        nuisances.push(Nuisance::Loss { per_million: random.pick(&[1_000, 10_000, 50_000]), rank: None });
-    }
-    if random.chance(250_000) {
-        nuisances.push(Nuisance::Duplication { per_million: random.pick(&[5_000, 50_000]), late_max: us(300) });
-    }
-    if random.chance(250_000) {
-        nuisances.push(Nuisance::Reordering { per_million: random.pick(&[5_000, 100_000]), delay_max: us(100) });
-    }
-    if random.chance(200_000) {
-        nuisances.push(Nuisance::Corruption { per_million: random.pick(&[5_000, 30_000]) });
-    }
-    if random.chance(100_000) {
-        nuisances.push(Nuisance::Replay { per_million: 20_000 });
-    }
-    if random.chance(100_000) {
-        nuisances.push(Nuisance::Forgery { per_million: 20_000 });
-    }
-    if random.chance(100_000) && !dies {
-        let from = Instant(random.below(500_000));
-        nuisances.push(Nuisance::Blackout { from, to: from + us(random.between(10, 5_000)) });
-    }
-    Wires {
-        packet_size: random.pick(&[600, 1452, 1452, 8952]),
-        latency: random.pick(&[1_000, 10_000, 30_000]),
-        gigabits: random.pick(&[1, 10, 25]),
-        send_bytes: random.pick(&[16 << 10, 128 << 10, 1 << 20]),
-        receive_bytes: random.pick(&[64 << 10, 1 << 20, 8 << 20]),
-        refused: random.pick(&[0, 0, 10_000]),
-        joins: random.chance(500_000),
-        train_bytes: random.pick(&[0, 64 << 10]),
-        nuisances,
-        multicast: None,
-        ordered: None,
-    }
-}
-
-/// The nodes are joined by carriers that deliver every packet once and in order. `breaks`: a connection does, if there is one.
-fn connect(machine: &mut Machine, random: &mut Random, breaks: bool) {
-    let ranks = machine.ranks() as u64;
-    let [from, to] = [(); 2].map(|()| random.below(ranks) as usize);
-    let at = random.below(2_000_000);
-    let is_apart = machine.nodes[from] != machine.nodes[to];
-    (machine.raw, machine.has_udp) = (0, true);
-    let wires = &mut machine.wires;
-    // Others may be heard over any carrier; it does no harm itself.
-    wires.nuisances.retain(|nuisance| matches!(nuisance, Nuisance::Forgery { .. } | Nuisance::Replay { .. }));
-    (wires.joins, wires.train_bytes) = (false, 0);
-    wires.refused = random.pick(&[0, 10_000, 100_000]);
-    wires.ordered = Some(Ordered {
-        room: random.pick(&[1, 4, 32, 256]),
-        inject_max: random.pick(&[0, 64, 256, 16 << 10]),
-        delay_max: random.pick(&[0, 5_000, 200_000]),
-        tells_of_death: random.chance(500_000),
-        breaks: (breaks && is_apart).then_some(Break { from, to, at }),
-        placing: random.chance(600_000).then(|| Placing {
-            bytes_min: random.pick(&[1, 1_000, 32 << 10]),
-            eager_max: random.pick(&[100, 5_000, 64 << 10]),
-            bytes_max: random.pick(&[500, 10_000, 1 << 20]),
-            one_sided_min: random.pick(&[0, 1, 500, 10_000]),
-            unexposed: random.pick(&[0, 100_000]),
-            refused: random.pick(&[0, 0, 50_000]),
-            overtaken: random.pick(&[0, 500_000]),
-            proof: random.pick(&[Proof::Answer, Proof::Completion, Proof::Read]),
-        }),
-    });
-}
-
-/// Paths of some process, or of all, carry less than full packets for a time: what that is for loses nothing but time.
-fn shrink_paths(machine: &mut Machine, random: &mut Random) {
-    // Questions follow each other like the retransmissions of what is lost: a path that loses other packets,
-    // too, is found within seconds.
-    machine.peer_timeout = machine.peer_timeout.max(Duration::from_secs(4));
-    let ranks = machine.ranks() as u64;
-    for _ in 0..random.between(1, 3) {
-        let rank = random.chance(500_000).then(|| random.below(ranks) as u32);
-        let bytes = random.between(PACKET_SIZE_MIN as u64, machine.wires.packet_size as u64) as usize;
-        let from = Instant(random.below(3_000_000));
-        let to = from + Duration(random.pick(&[1_000_000, 100_000_000, 1_000_000_000_000]));
-        machine.wires.nuisances.push(Nuisance::Mtu { bytes, rank, from, to });
-    }
-}
-
-/// Processes believe that some parts of moving a message cost nothing, or far more than they do; all the
-/// same, or each something else. Their messages arrive all the same.
-fn believe(machine: &mut Machine, random: &mut Random) {
-    let changed = random.pick(&[200_000, 500_000, 1_000_000]);
-    let model = |random: &mut Random| -> CostModel {
-        let mut text = String::new();
-        for ((name, _), value) in CostModel::MEANINGS.iter().zip(CostModel::BUILT_IN.values()) {
-            if random.chance(changed) {
-                text += &format!("{name} {}\n", value * random.pick(&QUARTERS) / 4);
-            }
-        }
-        text.parse().expect("these are costs")
-    };
-    let same = model(random);
-    machine.costs.fill(same);
-    if random.chance(500_000) {
-        machine.costs.fill_with(|| model(random));
-    }
-}
-
-fn multicast(random: &mut Random) -> Multicast {
-    let scheme = Scheme {
-        blocking: random.chance(200_000),
-        co_roots: random.pick(&[0, 0, 1, 2]),
-        aggregate: random.pick(&[1, 1, 3, 10]),
-        // The simulator's carriers with groups do not write.
-        written: false,
-    };
-    Multicast { scheme, window: random.pick(&[16, 64, 768]), filtered: random.chance(50_000) }
 }
 
 /// One window or two among the blocks of a role.
