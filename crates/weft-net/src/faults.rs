@@ -12,6 +12,7 @@ use std::io;
 use crate::carrier::{self, Address, Arrival, Carrier, CarrierAttributes, Delivery, Outcome};
 use crate::{Error, clock};
 use weft_core::time::{Duration, Instant};
+use weft_random::Random;
 
 /// Packets held back at one time; when more should be, the oldest leaves.
 const HELD_MAX: usize = 64;
@@ -133,7 +134,7 @@ struct Held {
 impl<D: Carrier> Faults<D> {
     /// Wraps a link.
     pub fn new(inner: D, plan: Plan) -> Self {
-        let (random, is_clean) = (Random(plan.seed), plan.is_clean());
+        let (random, is_clean) = (Random::new(plan.seed), plan.is_clean());
         let mut attributes = *inner.attributes();
         if !is_clean && attributes.name != SPARED {
             attributes.delivery = Delivery::Unreliable;
@@ -193,7 +194,7 @@ impl<D: Carrier> Faults<D> {
     /// When a packet that is held back now travels on.
     fn later(&mut self) -> (u64, Instant) {
         self.counters.reordered += 1;
-        (self.counters.packets + 1 + self.random.below(OVERTAKEN_MAX), clock::now() + HELD_TIME_MAX)
+        (self.counters.packets + 1 + self.random.next() % OVERTAKEN_MAX, clock::now() + HELD_TIME_MAX)
     }
 
     fn hold(&mut self, to: Address, packet: &[u8]) {
@@ -215,8 +216,8 @@ impl<D: Carrier> Faults<D> {
         damaged.extend_from_slice(packet);
         if corrupt && !packet.is_empty() {
             self.counters.corrupted += 1;
-            let at = self.random.below(packet.len() as u64) as usize;
-            damaged[at] ^= 1 + self.random.below(255) as u8;
+            let at = (self.random.next() % packet.len() as u64) as usize;
+            damaged[at] ^= 1 + (self.random.next() % 255) as u8;
         }
         Some((damaged, reorder, duplicate))
     }
@@ -339,28 +340,6 @@ const SPARED: &str = "verbs";
 /// What goes to this address leaves whole.
 fn spares(to: &Address) -> bool {
     to.is_group() || matches!(to, Address::Verbs(_))
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014): small, fast, good enough to lose packets by.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// 0 (included) to 1 (excluded).
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// 0 to `bound` - 1.
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
 }
 
 #[cfg(test)]

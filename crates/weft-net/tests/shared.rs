@@ -4,12 +4,13 @@ mod support;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use support::{LIMIT, Random, Role, Signal, can_unshare, listen, say, variable};
+use support::{LIMIT, Role, Signal, can_unshare, listen, say, variable};
 use weft_core::time::Duration;
 use weft_engine::transport::{Frames as _, Liveness as _, PeerFault, SleepMode, Sleeping as _};
 use weft_net::shared::{Node, Settings};
 use weft_net::wait::{Interest, wait};
 use weft_net::{node, single_copy};
+use weft_random::Random;
 
 struct Directory(PathBuf);
 
@@ -72,7 +73,7 @@ fn role_sleeper() {
     const ROUNDS: u32 = 20_000;
     let index: usize = variable("INDEX").parse().unwrap();
     let mut node = join(index, 2);
-    let mut random = Random(index as u64 + 1);
+    let mut random = Random::new(index as u64 + 1);
     let deadline = Instant::now() + LIMIT;
     let mut sleeps = 0;
     let mut pause = |most: u64| (0..random.below(most)).for_each(|_| std::hint::spin_loop());

@@ -1,8 +1,8 @@
 //! A host's clock: its offset from the simulator's time, and how fast it runs.
 
 use crate::nuisance::Nuisance;
-use crate::random::{Random, mix};
 use weft_core::time::{Duration, Instant};
+use weft_random::{Random, mix};
 
 const MILLION: i128 = 1_000_000;
 

@@ -1,12 +1,12 @@
 //! The switches and cables of a topology: on which route a packet travels, and when it arrives at the next node, if it does.
 
 use crate::port::{Offer, Port};
-use crate::random::{Random, mix};
 use crate::topology::{Buffer, Cable, Node, Spreading, Topology};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 use weft_core::time::{Duration, Instant};
+use weft_random::{Random, mix};
 
 /// A leaf goes on using a cut cable for so long: until the link's state is noticed, or a routing protocol has converged.
 pub const REROUTE_AFTER: Duration = Duration::from_millis(1);

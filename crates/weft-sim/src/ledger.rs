@@ -2,13 +2,13 @@
 
 use crate::grants::Control;
 use crate::plan::Traffic;
-use crate::random::{fill, mix};
 use crate::witness::Witness;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use weft_core::flow::{Deliver, Flow, Regions};
 use weft_core::time::{Duration, Instant};
 use weft_core::wire::Key;
+use weft_random::{fill, mix};
 
 /// Sinks and regions are numbered apart, so that one taken for the other is noticed.
 const REMOTE_KEY_OFFSET: u32 = 1000;

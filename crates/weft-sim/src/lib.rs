@@ -23,7 +23,6 @@ pub mod out;
 pub mod plan;
 pub mod port;
 mod process;
-pub mod random;
 pub mod report;
 pub mod scenario;
 mod swarm;

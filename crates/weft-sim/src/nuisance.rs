@@ -4,12 +4,12 @@
 mod stages;
 
 use crate::fabric::Cut;
-use crate::random::{Random, mix};
 use crate::topology::Cable;
 use stages::{Blackout, Bursts, Corruption, Duplication, Forgery, LoseExactly, Loss, Mtu, Reordering, Replay};
 use std::fmt;
 use weft_core::rails::Role;
 use weft_core::time::{Duration, Instant};
+use weft_random::{Random, mix};
 
 /// Most cuts that flapping makes.
 pub const FLAPS_MAX: u32 = 64;

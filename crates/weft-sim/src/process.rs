@@ -4,7 +4,6 @@ use crate::clock::Clock;
 use crate::grants::Granting;
 use crate::nuisance::Nuisance;
 use crate::plan::Plan;
-use crate::random::mix;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use weft_core::process::Parties;
 use weft_core::rails::{Rails, Role};
 use weft_core::time::{Duration, Instant};
 use weft_core::wire::Secret;
+use weft_random::mix;
 
 /// While raw frames come, UDP is looked at once in so many passes.
 const UDP_EVERY: u32 = 16;

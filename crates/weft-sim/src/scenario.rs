@@ -4,7 +4,6 @@ mod plans;
 
 use crate::nuisance::Nuisance;
 use crate::plan::Plan;
-use crate::random::Random;
 use crate::report::Report;
 use crate::swarm::swarm;
 use crate::violation::Violation;
@@ -14,6 +13,7 @@ use plans::{
     lossy, narrow, one_loss, overloaded, overrun, path_mtu, permutation, ping_pong, rail_fails, rails, rails_in_turn,
     reordering, shaped, small_messages, spraying, stalled, stream, swaps, tail_loss, thousands, trains, trunk,
 };
+use weft_random::Random;
 
 /// Makes a plan from a seed.
 pub type Scenario = fn(&mut Random) -> Plan;

@@ -2,11 +2,11 @@
 
 use crate::nuisance::Nuisance;
 use crate::plan::{Host, Plan, Traffic};
-use crate::random::Random;
 use crate::topology::{Bucket, Buffer, Cable, Link, Spreading, Topology, frame_bytes};
 use crate::workload;
 use weft_core::flow::{AckScheme, PACKET_SIZE_MIN, Settings};
 use weft_core::time::{Duration, Instant};
+use weft_random::Random;
 
 /// Draws a plan.
 pub(crate) fn swarm(random: &mut Random) -> Plan {

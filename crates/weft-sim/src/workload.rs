@@ -1,8 +1,8 @@
 //! Patterns of communication, as lists of who sends what to whom. Each is a pure function of its parameters.
 
 use crate::plan::Traffic;
-use crate::random::Random;
 use weft_core::time::{Duration, Instant};
+use weft_random::Random;
 
 /// A message there, one back, and so on.
 pub fn ping_pong(messages: u32, bytes: u64) -> Vec<Traffic> {

@@ -1,9 +1,9 @@
 //! Tests of the simulator: a demand that is not met is reported by name, and each nuisance has its effect.
 
 use weft_core::time::{Duration, Instant};
+use weft_random::Random;
 use weft_sim::nuisance::Nuisance;
 use weft_sim::plan::{Demands, Plan, Traffic};
-use weft_sim::random::Random;
 use weft_sim::report::Report;
 use weft_sim::scenario::{find, idle_nuisances, plan};
 use weft_sim::topology::{Buffer, Link, Topology};

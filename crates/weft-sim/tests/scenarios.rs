@@ -1,8 +1,8 @@
 //! Every scenario over a fixed selection of seeds.
 
 use weft_core::time::Duration;
+use weft_random::Random;
 use weft_sim::plan::Plan;
-use weft_sim::random::Random;
 use weft_sim::report::Report;
 use weft_sim::scenario::{SCENARIOS, find, play, replay_line};
 use weft_sim::world;

@@ -14,6 +14,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use weft_core::time::{Duration, Instant};
+use weft_random::Random;
 
 use super::*;
 use crate::transport::SleepMode;
@@ -185,7 +186,7 @@ struct Marks {
 
 struct World {
     now: u64,
-    random: u64,
+    random: Random,
     fault: Option<Fault>,
     exchanges: Vec<Exchange>,
     processes: Vec<Process>,
@@ -200,12 +201,7 @@ type When = dyn Fn(&World) -> Option<u64>;
 
 impl World {
     fn below(&mut self, limit: u64) -> u64 {
-        // SplitMix64 (Steele, Lea, Flood 2014).
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % limit.max(1)
+        self.random.next() % limit.max(1)
     }
 
     fn one_in(&mut self, many: u64) -> bool {
@@ -998,7 +994,7 @@ type Actor = Pin<Box<dyn Future<Output = ()>>>;
 fn play(seed: u64, fault: Option<Fault>, marks: &mut Marks) -> Result<(), String> {
     let mut world = World {
         now: 0,
-        random: seed.wrapping_mul(0x2545_f491_4f6c_dd1d),
+        random: Random::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d)),
         fault,
         exchanges: Vec::new(),
         processes: Vec::new(),

@@ -7,6 +7,7 @@ use super::*;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
+use weft_random::Random;
 
 struct Memory {
     base: NonNull<u8>,
@@ -40,16 +41,6 @@ impl Drop for Memory {
     }
 }
 
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z ^ (z >> 31)
-    }
-}
-
 fn pattern(seed: u64, len: usize) -> Vec<u8> {
     (0..len).map(|i| (seed as usize * 31 + i * 7 + (i >> 8)) as u8).collect()
 }
@@ -69,7 +60,7 @@ fn behaves_like_a_queue_over_many_laps_and_sizes() {
     for (seed, bytes) in [(1, RING_BYTES_MIN), (2, RING_BYTES_MIN + 4096), (3, 64 << 10), (4, RING_BYTES_MIN + LINE)] {
         let memory = Memory::new(bytes);
         let (mut producer, mut consumer) = memory.ends();
-        let (mut model, mut random, mut sequence) = (VecDeque::new(), Random(seed), 0);
+        let (mut model, mut random, mut sequence) = (VecDeque::new(), Random::new(seed), 0);
         for _ in 0..rounds {
             if random.next() & 1 == 0 {
                 let frame = pattern(sequence, random_len(&mut random, frame_max(bytes)));
@@ -120,7 +111,7 @@ fn two_threads_see_every_frame_once_and_in_order() {
     let deadline = Instant::now() + Duration::from_secs(60);
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            let mut random = Random(9);
+            let mut random = Random::new(9);
             for sequence in 0..frames {
                 let body = pattern(sequence, random_len(&mut random, 600));
                 while !producer.push(&sequence.to_le_bytes(), body.len(), |out| out.copy_from_slice(&body)).unwrap() {
@@ -129,7 +120,7 @@ fn two_threads_see_every_frame_once_and_in_order() {
                 }
             }
         });
-        let mut random = Random(9);
+        let mut random = Random::new(9);
         for sequence in 0..frames {
             let body = pattern(sequence, random_len(&mut random, 600));
             loop {
@@ -196,7 +187,7 @@ fn a_scribbled_counter_of_freed_bytes_is_an_error() {
 
 #[test]
 fn random_scribbles_never_panic() {
-    let mut random = Random(77);
+    let mut random = Random::new(77);
     for _ in 0..if cfg!(miri) { 5 } else { 2_000 } {
         let memory = Memory::new(RING_BYTES_MIN);
         let (mut producer, mut consumer) = memory.ends();

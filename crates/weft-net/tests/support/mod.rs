@@ -165,16 +165,6 @@ pub(crate) fn receive(link: &mut dyn Carrier, count: usize) -> Vec<Vec<u8>> {
     packets
 }
 
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        (z ^ (z >> 31)) % bound
-    }
-}
-
 /// Waits for a descriptor, at most so long; whether it is readable.
 pub(crate) fn is_readable(descriptor: std::os::fd::RawFd, longest: Duration) -> bool {
     let longest = weft_core::time::Duration::from_micros(longest.as_micros() as u64);

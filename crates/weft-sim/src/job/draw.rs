@@ -4,9 +4,9 @@ mod machine;
 
 use super::program::{Block, Collective, Comm, Death, How, Kind, Message, Pace, Part, Program, Role, WildReceive};
 use super::shape::{BYTES_MAX, Shape};
-use crate::random::{Random, mix};
 use machine::{believe, connect, machine, multicast, shrink_paths};
 use weft_engine::request::Mode;
+use weft_random::{Random, mix};
 
 /// Lengths at which something changes, and how far from them is drawn.
 const EDGES: [u64; 9] = [0, 64, 1 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 512 << 10];

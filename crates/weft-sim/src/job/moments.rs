@@ -1,10 +1,10 @@
 //! What all carriers of one simulated job share: the clock, chance, and the moments at which another process gets its turn.
 
-use crate::random::Random;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use weft_random::Random;
 
 /// Virtual time, the same for all processes of a job, and for which of them something has happened. Clones are the same clock.
 #[derive(Clone, Debug, Default)]

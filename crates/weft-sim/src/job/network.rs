@@ -5,7 +5,6 @@ mod ordered;
 
 use super::moments::Clock;
 use crate::nuisance::{Flight, Nuisance, Outcome as StageOutcome, Stages};
-use crate::random::Random;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
@@ -21,6 +20,7 @@ use weft_engine::transport::{
     Multicast as Groups, MulticastAttributes, Outcome, Registration, RemoteMemory, RemoteMemoryAccess, send_one_by_one,
     wrong_address,
 };
+use weft_random::Random;
 
 pub(super) use ordered::{Break, Ordered, Placing};
 use ordered::{Exposed, Line, Placed};

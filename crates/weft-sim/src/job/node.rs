@@ -3,7 +3,6 @@
 mod posted_receives;
 
 use super::moments::{Clock, Moments};
-use crate::random::Random;
 use posted_receives::{Posted, Sharing, Table};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -15,6 +14,7 @@ use weft_engine::transport::{
     CollectiveSlots, Frames, Liveness, Node, NodeProcessors, PeerFault, PostedReceives, SleepMode, Sleeping,
     SlotCounts, Stamp,
 };
+use weft_random::Random;
 
 /// How a node behaves.
 #[derive(Clone, Copy, Debug)]

@@ -3,11 +3,11 @@
 use super::construct::Carriers;
 use super::process::Proc;
 use super::program::Program;
-use crate::random::{Random, mix};
 use std::cell::RefCell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use weft_random::{Random, mix};
 
 /// Nothing takes longer, in virtual time: whoever waits then waits for ever.
 const TIME_MAX_NS: u64 = 120_000_000_000;

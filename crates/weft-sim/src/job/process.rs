@@ -13,7 +13,6 @@ use super::node::SharedMemory;
 use super::program::{Call, Comm, Pace, Program, Step};
 use super::shape::Placed;
 use super::windows::Windows;
-use crate::random::Random;
 use calls::{Done, Live, Persistent, Waiting, WildBlocks};
 use collectives::Running;
 use std::cell::RefCell;
@@ -23,6 +22,7 @@ use waits::{Sleeping, Spin, Watched};
 use weft_core::wire::Secret;
 use weft_engine::memory::InProcess;
 use weft_engine::waiting::{Backoff, Coverage, Learned, Waiters};
+use weft_random::Random;
 use windows::LiveWindow;
 
 /// What goes wrong, in a sentence.
@@ -120,7 +120,7 @@ impl Proc {
             rank,
             engine,
             memory: carriers.memory.clone(),
-            random: Random::new(crate::random::mix(program.seed ^ 0x70 ^ (rank as u64) << 32)),
+            random: Random::new(weft_random::mix(program.seed ^ 0x70 ^ (rank as u64) << 32)),
             clock: carriers.clock.clone(),
             node: carriers.nodes[program.machine.nodes[rank]].clone(),
             local_rank: carriers.local_ranks[rank],

@@ -1,9 +1,9 @@
 //! Bytes with names, and how they lie in memory: what every message consists of, and what must be found where it went.
 
-use crate::random::{Random, mix};
 use std::sync::LazyLock;
 use weft_core::layout::{Element, Layout};
 use weft_engine::memory::{SharedBuffer, UserData};
+use weft_random::{Random, mix};
 
 /// Largest message of a program, bytes.
 pub(super) const BYTES_MAX: u64 = 2 << 20;
@@ -15,7 +15,7 @@ const GUARD: usize = 64;
 /// Noise, of which every message is a part: comparing is quicker than making it anew.
 static NOISE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut noise = vec![0; (3 * BYTES_MAX + STARTS) as usize];
-    crate::random::fill(0x77ef_7e57, 0, &mut noise);
+    weft_random::fill(0x77ef_7e57, 0, &mut noise);
     noise
 });
 

@@ -8,8 +8,8 @@
 mod truth;
 
 use super::shape::Shape;
-use crate::random::Random;
 pub(super) use truth::{Truth, Windows, summand};
+use weft_random::Random;
 
 /// The cell from which counting fetches; that which is replaced; that which a lock protects.
 pub(super) const COUNTER: u64 = 0;

@@ -1,8 +1,8 @@
 //! The stages that packets pass, one for each nuisance that changes, loses or adds packets.
 
 use super::{Cause, Flight, Outcome, Stage};
-use crate::random::Random;
 use weft_core::time::{Duration, Instant};
+use weft_random::Random;
 
 pub(super) struct Loss {
     pub(super) per_million: u32,

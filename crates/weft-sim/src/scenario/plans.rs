@@ -3,12 +3,12 @@
 use crate::clusters::Clusters;
 use crate::nuisance::Nuisance;
 use crate::plan::{Demands, Plan, Traffic};
-use crate::random::Random;
 use crate::swarm;
 use crate::topology::{Bucket, Buffer, Cable, Link, Spreading, Topology};
 use crate::workload;
 use weft_core::flow::Settings;
 use weft_core::time::{Duration, Instant};
+use weft_random::Random;
 
 /// From process to process, without queues and wires' time: two links and a switch.
 fn latency(plan: &mut Plan, latency: u64) {

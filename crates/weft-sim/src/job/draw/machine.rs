@@ -5,12 +5,12 @@ use crate::job::machine::Machine;
 use crate::job::network::{Break, Multicast, Ordered, Placing, Wires};
 use crate::job::node::Habits;
 use crate::nuisance::Nuisance;
-use crate::random::Random;
 use weft_core::flow::PACKET_SIZE_MIN;
 use weft_core::multicast::Scheme;
 use weft_core::time::{Duration, Instant};
 use weft_engine::protocols::CostModel;
 use weft_engine::transport::Proof;
+use weft_random::Random;
 
 /// Largest job that is drawn.
 const RANKS_MAX: u64 = 6;

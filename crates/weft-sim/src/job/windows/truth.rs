@@ -1,13 +1,13 @@
 //! What all processes together know of windows: their memory, and what must be in it.
 
 use super::{ADDED, COUNTER, PROTECTED, REPLACED, SLOTS, WindowBlock};
-use crate::random::mix;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
 use weft_engine::memory::SharedBuffer;
 use weft_engine::transport::RemoteMemory;
+use weft_random::mix;
 
 /// All windows of a job, by role and number.
 pub(in crate::job) type Windows = Rc<RefCell<BTreeMap<(usize, u32), Truth>>>;

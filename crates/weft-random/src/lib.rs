@@ -1,4 +1,7 @@
-//! Randomness from a seed: the same on every machine.
+//! Random numbers from a seed, the same on every machine: for simulations, for faults that are asked for, and for tests. Whoever must
+//! not guess them needs others.
+#![no_std]
+#![forbid(unsafe_code)]
 
 /// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
 #[derive(Clone, Debug)]
@@ -32,6 +35,11 @@ impl Random {
     /// True `per_million` times in a million.
     pub const fn chance(&mut self, per_million: u32) -> bool {
         per_million > 0 && self.below(1_000_000) < per_million as u64
+    }
+
+    /// A number from 0, included, to 1, excluded.
+    pub const fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// One of them.
