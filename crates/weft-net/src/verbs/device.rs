@@ -4,16 +4,19 @@
 #![allow(unsafe_code)]
 
 mod accesses;
+mod bound;
 mod connections;
 mod groups;
+mod queues;
 mod receiving;
 mod rings;
 mod sending;
 
-use super::api::{
-    CmId, Completion, CompletionChannel, Context, Cq, DeviceFacts, EventChannel, IBV_TRANSPORT_IWARP, Library, Pd,
-    PortFacts, Qp, QpCapacity, QpWish, RDMA_PS_TCP, Send, Srq, SrqWish, text,
-};
+pub(super) use bound::Bound;
+use bound::scope_of;
+use queues::{arm_queue, facts, make_queue_pair, poll_queue, post};
+
+use super::api::{CmId, Completion, CompletionChannel, Cq, IBV_TRANSPORT_IWARP, Library, Pd, Srq, SrqWish};
 use super::credits::{Controls, Credits, Grants, WINDOW_FIRST};
 use super::kept::Kept;
 use super::limits::{self, Limits, MESSAGE_BYTES, SENDS_MAX};
@@ -30,10 +33,6 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr;
 use weft_core::time::Duration;
 
-/// Requests for connections that the kernel keeps.
-const BACKLOG: c_int = 1024;
-/// Ports that are tried to listen at.
-const PORTS_TRIED_MAX: usize = 64;
 /// Operations of one peer that only what this end has to say by itself may use.
 const OPERATIONS_RESERVED: u32 = 4;
 /// Completions that are read in one go.
@@ -86,112 +85,6 @@ fn nonblocking(fd: RawFd) -> io::Result<()> {
         let flags = libc::fcntl(fd, libc::F_GETFL);
         sys::check(flags)?;
         sys::check(libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK))
-    }
-}
-
-/// The interface behind which an address is that only its link has; 0 of any other.
-fn scope_of(address: SocketAddr) -> u32 {
-    match address {
-        SocketAddr::V6(address) => address.scope_id(),
-        SocketAddr::V4(_) => 0,
-    }
-}
-
-/// Where an address leads to a device: the identifier that is bound there.
-pub(super) struct Bound {
-    library: &'static Library,
-    address: SocketAddr,
-    channel: *mut EventChannel,
-    id: *mut CmId,
-}
-
-impl Drop for Bound {
-    fn drop(&mut self) {
-        // SAFETY: both are open, if they are not null, and nobody else closes them.
-        unsafe {
-            if !self.id.is_null() {
-                (self.library.destroy_id)(self.id);
-            }
-            if !self.channel.is_null() {
-                (self.library.destroy_event_channel)(self.channel);
-            }
-        }
-    }
-}
-
-impl Bound {
-    /// The device behind an address of this machine, or why there is none.
-    pub(super) fn new(library: &'static Library, address: SocketAddr) -> Result<Self, String> {
-        let mut this = Self { library, address, channel: ptr::null_mut(), id: ptr::null_mut() };
-        // SAFETY: no memory is involved.
-        this.channel = unsafe { (library.create_event_channel)() };
-        if this.channel.is_null() {
-            return Err(failed("rdma_create_event_channel"));
-        }
-        this.id = this.identifier()?;
-        Ok(this)
-    }
-
-    /// An identifier that is bound to the address, with a port that the kernel chooses.
-    fn identifier(&self) -> Result<*mut CmId, String> {
-        let (library, ip) = (self.library, self.address.ip());
-        let mut address = socket_address((ip, 0).into(), scope_of(self.address));
-        let mut id = ptr::null_mut();
-        // SAFETY: what is passed lives while the calls run, and the channel as long as its identifiers.
-        unsafe {
-            if (library.create_id)(self.channel, &raw mut id, ptr::null_mut(), RDMA_PS_TCP) != 0 {
-                return Err(failed("rdma_create_id"));
-            }
-            let why = if (library.bind_addr)(id, (&raw mut address).cast()) != 0 {
-                failed(&format!("rdma_bind_addr to {ip}"))
-            } else if (*id).verbs.is_null() {
-                format!("no RDMA device has the address {ip}")
-            } else {
-                return Ok(id);
-            };
-            (library.destroy_id)(id);
-            Err(why)
-        }
-    }
-
-    /// Accepts connections from now on, at a port which it returns. Over iWARP ports are those of TCP, and the kernel's RDMA CM chooses one without asking
-    /// whether TCP has it: another one is tried then. Nothing has been told of the port before.
-    fn listen(&mut self) -> Result<u16, String> {
-        // Each keeps its port, so that the next one has another.
-        let mut taken = Vec::new();
-        let outcome = loop {
-            // SAFETY: the identifier is bound; its port is read while it is open.
-            unsafe {
-                if (self.library.listen)(self.id, BACKLOG) == 0 {
-                    break Ok(u16::from_be((self.library.get_src_port)(self.id)));
-                }
-            }
-            let is_taken = io::Error::last_os_error().kind() == io::ErrorKind::AddrInUse;
-            let why = failed("rdma_listen");
-            if !is_taken || taken.len() == PORTS_TRIED_MAX {
-                break Err(why);
-            }
-            match self.identifier() {
-                Ok(id) => taken.push(std::mem::replace(&mut self.id, id)),
-                Err(why) => break Err(why),
-            }
-        };
-        // SAFETY: each was made here, and nobody else has it. The one that listens keeps the device open, which they share.
-        taken.into_iter().for_each(|id| unsafe {
-            (self.library.destroy_id)(id);
-        });
-        outcome
-    }
-
-    fn context(&self) -> *mut Context {
-        // SAFETY: the identifier is open, and bound to a device.
-        unsafe { (*self.id).verbs }
-    }
-
-    /// The device's name, and its port.
-    pub(super) fn device(&self) -> (String, u8) {
-        // SAFETY: as above; names end with a zero.
-        unsafe { (text((*(*self.context()).device).name.as_ptr()), (*self.id).port) }
     }
 }
 
@@ -585,93 +478,5 @@ impl Device {
         });
         self.by_name.insert(name, place);
         place
-    }
-}
-
-/// Hands an operation to the device; its error.
-///
-/// # Safety
-/// The identifier is open and has a queue pair; what the operation refers to stays until its completion comes, or the queue pair is closed.
-unsafe fn post(id: *mut CmId, send: &mut Send) -> Result<(), c_int> {
-    let mut bad = ptr::null_mut();
-    // SAFETY: as promised.
-    let code = unsafe {
-        let qp: *mut Qp = (*id).qp;
-        if qp.is_null() { libc::ENOTCONN } else { ((*(*qp).context).post_send)(qp, send, &raw mut bad) }
-    };
-    if code == 0 { Ok(()) } else { Err(code.saturating_abs()) }
-}
-
-/// Makes a queue pair for so many sends and receives, with the first of these numbers of bytes of inline data that the device does not refuse: some refuse what
-/// is too much instead of granting less. What it grants counts; none: the last refusal is the system's last error.
-///
-/// # Safety
-/// All objects are open and of one device; there is a shared queue of receives, or none.
-unsafe fn make_queue_pair(
-    library: &Library,
-    (id, pd): (*mut CmId, *mut Pd),
-    kind: c_int,
-    (cq, srq): (*mut Cq, *mut Srq),
-    (sends, receives): (u32, u32),
-    inlines: impl IntoIterator<Item = u32>,
-) -> Option<u32> {
-    inlines.into_iter().find_map(|inline| {
-        let capacity = QpCapacity {
-            max_send_wr: sends,
-            max_recv_wr: receives,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            max_inline_data: inline,
-        };
-        let mut wish =
-            QpWish { context: ptr::null_mut(), send_cq: cq, recv_cq: cq, srq, capacity, kind, signal_all: 0 };
-        // SAFETY: as promised.
-        let code = unsafe { (library.create_qp)(id, pd, &raw mut wish) };
-        (code == 0).then_some(wish.capacity.max_inline_data)
-    })
-}
-
-/// Completions that a queue has; how many.
-///
-/// # Safety
-/// The queue is open.
-unsafe fn poll_queue(cq: *mut Cq, completions: &mut [Completion]) -> usize {
-    let most = completions.len();
-    // SAFETY: as promised, and there is room for so many.
-    let read = unsafe { ((*(*cq).context).poll_cq)(cq, most as c_int, completions.as_mut_ptr()) };
-    usize::try_from(read).unwrap_or(0).min(most)
-}
-
-/// The channel's descriptor is readable with the next completion, and not with those before; `false`: it cannot be asked for that.
-///
-/// # Safety
-/// The queue and its channel are open, and the channel does not block.
-unsafe fn arm_queue(library: &Library, channel: *mut CompletionChannel, cq: *mut Cq) -> bool {
-    // SAFETY: as promised; each event of the channel is acknowledged.
-    unsafe {
-        let (mut of, mut context) = (ptr::null_mut(), ptr::null_mut());
-        let mut events = 0;
-        while events < BATCH as u32 && (library.get_cq_event)(channel, &raw mut of, &raw mut context) == 0 {
-            events += 1;
-        }
-        if events > 0 {
-            (library.ack_cq_events)(cq, events);
-        }
-        ((*(*cq).context).req_notify_cq)(cq, 0) == 0
-    }
-}
-
-/// What a device and a port of it have.
-fn facts(library: &Library, context: *mut Context, port: u8) -> Result<(DeviceFacts, PortFacts), String> {
-    // SAFETY: plain numbers, of which zeros are values; the device is open.
-    unsafe {
-        let (mut device, mut facts): (DeviceFacts, PortFacts) = (std::mem::zeroed(), std::mem::zeroed());
-        if (library.query_device)(context, &raw mut device) != 0 {
-            return Err(failed("ibv_query_device"));
-        }
-        if (library.query_port)(context, port, &raw mut facts) != 0 {
-            return Err(failed(&format!("ibv_query_port {port}")));
-        }
-        Ok((device, facts))
     }
 }
