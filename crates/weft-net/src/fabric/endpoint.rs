@@ -1,28 +1,29 @@
 //! An endpoint with what it needs: the only place that follows pointers of the library.
 #![allow(unsafe_code)]
 
-use std::ffi::{CString, c_int, c_void};
-use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::ops::Range;
+mod memory;
+mod offers;
+mod sending;
+
+use std::ffi::c_int;
+use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
 
-use weft_core::time::{Duration, Instant};
-use weft_engine::memory::UserData;
+use weft_core::time::Instant;
 
 use super::api::{
-    Av, AvAttr, Cq, CqAttr, CqEntry, CqErrEntry, Domain, Ep, FI_ADDR_UNSPEC, FI_AV_UNSPEC, FI_CONTEXT, FI_CONTEXT2,
-    FI_CQ_FORMAT_MSG, FI_EAVAIL, FI_ENABLE, FI_EP_DGRAM, FI_EP_RDM, FI_GETWAIT, FI_MR_BASIC_BITS, FI_MR_ENDPOINT,
-    FI_MR_LOCAL, FI_MSG, FI_MSG_PREFIX, FI_ORDER_SAS, FI_ORDER_SAW, FI_READ, FI_RECV, FI_REMOTE_READ, FI_REMOTE_WRITE,
-    FI_RMA, FI_SEND, FI_SOCKADDR_IN, FI_SOCKADDR_IN6, FI_THREAD_DOMAIN, FI_WAIT_FD, FI_WAIT_NONE, FI_WRITE, Fabric,
-    Fid, Info, Library, VERSION, text,
+    Av, AvAttr, Cq, CqAttr, CqEntry, CqErrEntry, Domain, Ep, FI_ADDR_UNSPEC, FI_AV_UNSPEC, FI_CQ_FORMAT_MSG, FI_EAVAIL,
+    FI_ENABLE, FI_GETWAIT, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MSG_PREFIX, FI_RECV, FI_SEND, FI_WAIT_FD, FI_WAIT_NONE,
+    Fabric, Fid, Info, Library,
 };
 use super::packets::Packets;
 use super::placement::{Access, Placing};
-use crate::carrier::{Begun, Registration, RemoteMemory};
-use crate::clock;
 use crate::sys;
+pub(super) use offers::Offers;
+use offers::socket_address;
+pub use offers::{Kind, Offer};
+pub(super) use sending::Sent;
 
 /// Packets that may wait to be received, at most …
 const RECEIVES_MAX: usize = 1024;
@@ -36,190 +37,12 @@ const ACCESSES_MAX: usize = 64;
 const ACCESSES_PART: usize = 4;
 /// Completions that are read in one go.
 const BATCH: usize = 32;
-/// Packets for one peer that the provider may have, at least, however many peers there are.
-const SHARE_MIN: usize = 4;
-/// How long a peer for which there is no room holds up packets for others.
-const PATIENCE: Duration = Duration::from_millis(10);
 /// Errors taken from the queue in one go before the receiver gives up until the next time.
 const ERRORS_MAX: u32 = 16;
 /// Bytes of the longest address: what `FI_NAME_MAX` says of names.
 pub(super) const ADDRESS_BYTES_MAX: usize = 64;
 /// Providers that never take back the signal of a completion queue: after the first completion who sleeps on its descriptor wakes at once.
 const ALWAYS_READABLE: &[&str] = &["net"];
-
-/// What a provider promises of an endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Packets may be lost (`FI_EP_DGRAM`).
-    Datagrams,
-    /// They are not (`FI_EP_RDM`), and arrive in the order of sending (`FI_ORDER_SAS`).
-    Ordered,
-    /// They are not, but may overtake each other.
-    Reliable,
-}
-
-impl Kind {
-    fn endpoint(self) -> c_int {
-        match self {
-            Self::Datagrams => FI_EP_DGRAM,
-            Self::Ordered | Self::Reliable => FI_EP_RDM,
-        }
-    }
-}
-
-/// A provider's offer, for people and for the choice.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Offer {
-    /// What it promises.
-    pub kind: Kind,
-    /// The provider, e.g. `udp`.
-    pub provider: String,
-    /// The provider's version.
-    pub version: (u32, u32),
-    /// Its domain: the device or the interface.
-    pub domain: String,
-    /// Its fabric: the network.
-    pub fabric: String,
-    /// Bytes of the largest message.
-    pub message_max: usize,
-    /// The address of this end, where it is one of IP.
-    pub address: Option<IpAddr>,
-}
-
-/// For people.
-impl fmt::Display for Offer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.kind {
-            Kind::Datagrams => "datagrams",
-            Kind::Ordered => "reliable messages",
-            Kind::Reliable => "reliable messages that may overtake each other",
-        };
-        write!(f, "{} on {} ({kind})", self.provider, self.domain)
-    }
-}
-
-/// A list of offers, as the library made it.
-pub(super) struct Offers {
-    library: &'static Library,
-    kind: Kind,
-    first: *mut Info,
-}
-
-impl Drop for Offers {
-    fn drop(&mut self) {
-        // SAFETY: the library made it, and nobody else frees it.
-        unsafe { (self.library.freeinfo)(self.first) };
-    }
-}
-
-impl Offers {
-    /// The endpoints of a kind that there are; `provider` is the name of one, or none for all.
-    pub(super) fn new(library: &'static Library, kind: Kind, provider: Option<&str>) -> Result<Self, String> {
-        Self::with(library, kind, provider, false)
-    }
-
-    /// The same, or only those that write to memory of peers and read it (`FI_RMA`), and deliver what is sent later behind what was written.
-    fn with(library: &'static Library, kind: Kind, provider: Option<&str>, places: bool) -> Result<Self, String> {
-        let provider = provider.map(CString::new).transpose().map_err(|_| "its name has a zero in it".to_owned())?;
-        let accesses = FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
-        let (more, order) = if places { (accesses, FI_ORDER_SAW) } else { (0, 0) };
-        // SAFETY: without one to copy it makes one, whose parts are all there.
-        let hints = unsafe { (library.dupinfo)(ptr::null()) };
-        if hints.is_null() {
-            return Err("there is no memory".to_owned());
-        }
-        let hints = Self { library, kind, first: hints };
-        // SAFETY: as said, and the parts are ours to change until it is freed. The name is freed with it, by free(3).
-        unsafe {
-            let info = &mut *hints.first;
-            info.caps = FI_MSG | FI_SEND | FI_RECV | more;
-            info.mode = FI_CONTEXT | FI_CONTEXT2 | FI_MSG_PREFIX;
-            (*info.ep_attr).kind = kind.endpoint();
-            if kind == Kind::Ordered {
-                (*info.tx_attr).msg_order = FI_ORDER_SAS | order;
-                (*info.rx_attr).msg_order = FI_ORDER_SAS | order;
-            }
-            (*info.domain_attr).threading = FI_THREAD_DOMAIN;
-            (*info.domain_attr).mr_mode = FI_MR_LOCAL | FI_MR_ENDPOINT | FI_MR_BASIC_BITS;
-            if let Some(name) = &provider {
-                (*info.fabric_attr).prov_name = libc::strdup(name.as_ptr());
-            }
-        }
-        let mut found = ptr::null_mut();
-        // SAFETY: neither node nor service; the hints stay while this runs.
-        let code = unsafe { (library.getinfo)(VERSION, ptr::null(), ptr::null(), 0, hints.first, &raw mut found) };
-        match code {
-            0 => Ok(Self { library, kind, first: found }),
-            code => Err(library.describe(code.into())),
-        }
-    }
-
-    /// The same endpoint as one that was chosen, which can place as well.
-    pub(super) fn placing(library: &'static Library, chosen: &Offer) -> Option<Self> {
-        let this = Self::with(library, chosen.kind, Some(&chosen.provider), true).ok()?;
-        let has_it = this.iter().any(|(offer, _)| offer == *chosen);
-        has_it.then_some(this)
-    }
-
-    /// Each of them.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Offer, *mut Info)> {
-        let mut next = self.first;
-        std::iter::from_fn(move || {
-            let this = next;
-            // SAFETY: the list ends with a null pointer, and lives as long as this borrow.
-            let info = unsafe { this.as_ref() }?;
-            next = info.next;
-            Some((offer(self.kind, info), this))
-        })
-    }
-}
-
-fn offer(kind: Kind, info: &Info) -> Offer {
-    // SAFETY: the library fills in all parts of what it offers.
-    let (domain, fabric, endpoint) = unsafe { (&*info.domain_attr, &*info.fabric_attr, &*info.ep_attr) };
-    let name = |name| {
-        // SAFETY: names end with a zero and stay as long as the offer.
-        unsafe { text(name) }.unwrap_or_default()
-    };
-    let address = (!info.src_addr.is_null()).then(|| {
-        // SAFETY: the library says how long it is.
-        unsafe { std::slice::from_raw_parts(info.src_addr.cast::<u8>(), info.src_addrlen) }
-    });
-    Offer {
-        kind,
-        provider: name(fabric.prov_name),
-        version: (fabric.prov_version >> 16, fabric.prov_version & 0xffff),
-        domain: name(domain.name),
-        fabric: name(fabric.name),
-        message_max: endpoint.max_msg_size,
-        address: address.and_then(|bytes| Some(socket_address(info.addr_format, bytes)?.ip())),
-    }
-}
-
-/// An address of the formats that are addresses of IP.
-pub(super) fn socket_address(format: u32, bytes: &[u8]) -> Option<SocketAddr> {
-    let family = c_int::from(u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?));
-    let port = u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?);
-    let ip: IpAddr = match (format, family) {
-        (FI_SOCKADDR_IN | 1, libc::AF_INET) => Ipv4Addr::from(<[u8; 4]>::try_from(bytes.get(4..8)?).ok()?).into(),
-        (FI_SOCKADDR_IN6 | 1, libc::AF_INET6) => Ipv6Addr::from(<[u8; 16]>::try_from(bytes.get(8..24)?).ok()?).into(),
-        _ => return None,
-    };
-    Some((ip, port).into())
-}
-
-/// What became of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sent {
-    /// The provider has it.
-    Taken,
-    /// It has no room now.
-    Full,
-    /// It has had none for this peer for too long.
-    Lost,
-    /// It refuses it.
-    Refused,
-}
 
 /// An object of the library, closed when it is dropped.
 struct Object<T>(*mut T);
@@ -495,62 +318,6 @@ impl Endpoint {
         }
     }
 
-    /// Sends a packet of at most `packet_size` bytes to the peer of this number, which `insert` has given.
-    ///
-    /// There may be room for one peer and none for another: a reliable endpoint takes no more for a peer that does not read. Such a peer
-    /// holds others up for [`PATIENCE`] only: from then on its packets are lost until there is room for one.
-    pub(super) fn send(&mut self, to: u64, packet: &[u8]) -> Sent {
-        let sent = self.try_send(to, packet);
-        let Some(peer) = self.peers.get_mut(to as usize) else { return Sent::Refused };
-        if sent != Sent::Full {
-            peer.full_since = None;
-            return sent;
-        }
-        let now = clock::now();
-        if now.since(*peer.full_since.get_or_insert(now)) < PATIENCE {
-            return Sent::Full;
-        }
-        // A provider that finds no connection for a packet says no more than this, however often it is asked.
-        self.last_error.get_or_insert(("fi_send", -i64::from(libc::EAGAIN)));
-        Sent::Lost
-    }
-
-    fn try_send(&mut self, to: u64, packet: &[u8]) -> Sent {
-        let peers = self.peers.len();
-        let Some(peer) = self.peers.get_mut(to as usize) else { return Sent::Refused };
-        let code = if packet.len() <= self.inject_max {
-            // SAFETY: the endpoint is open; `inject` has done with the bytes when it returns.
-            unsafe { ((*(*self.ep.0).msg).inject)(self.ep.0, packet.as_ptr().cast(), packet.len(), peer.name) }
-        } else {
-            // Nobody's packets take all the room.
-            if peer.under_way >= (self.sends.count / peers).max(SHARE_MIN).min(self.sends.count) {
-                return Sent::Full;
-            }
-            let Some(place) = self.free_sends.pop() else { return Sent::Full };
-            let (bytes, length) = (self.sends.at(place), self.prefix.sent + packet.len());
-            let context = self.sends.context(place);
-            // SAFETY: there is room for the prefix and a packet, which is ours until the context comes back by the completion queue.
-            let code = unsafe {
-                ptr::copy_nonoverlapping(packet.as_ptr(), bytes.add(self.prefix.sent), packet.len());
-                let send = (*(*self.ep.0).msg).send;
-                send(self.ep.0, bytes.cast(), length, self.sends.description(), peer.name, context)
-            };
-            match code {
-                0 => (self.owners[place], peer.under_way) = (to as usize, peer.under_way + 1),
-                _ => self.free_sends.push(place),
-            }
-            code
-        };
-        match code {
-            0 => Sent::Taken,
-            code if code == -(libc::EAGAIN as isize) => Sent::Full,
-            code => {
-                self.last_error = Some(("fi_send", code as i64));
-                Sent::Refused
-            }
-        }
-    }
-
     /// The address of the peer of this number, if it is one of IP.
     pub(super) fn ip_of(&self, peer: u64) -> Option<SocketAddr> {
         self.peers.get(peer as usize)?.ip
@@ -573,84 +340,6 @@ impl Endpoint {
         // There may be more of them.
         self.broken = self.peers.iter().filter(|peer| peer.broken).count();
         Some(place as u64)
-    }
-
-    /// The provider has given the packet at this place back.
-    fn end_send(&mut self, place: usize) {
-        if let Some(peer) = self.peers.get_mut(self.owners[place]) {
-            peer.under_way = peer.under_way.saturating_sub(1);
-        }
-        self.free_sends.push(place);
-    }
-
-    /// Whether an access is over: that of this context.
-    fn end_access(&mut self, context: *mut c_void, succeeded: bool) -> Option<Access> {
-        let (to, access) = self.placing.as_mut()?.end(context, succeeded)?;
-        let peer = self.peers.get_mut(to)?;
-        peer.under_way = peer.under_way.saturating_sub(1);
-        if !succeeded {
-            peer.broken = true;
-            self.broken += 1;
-        }
-        Some(access)
-    }
-
-    /// Whether it writes to memory of peers by itself, and reads it.
-    pub(super) fn places(&self) -> bool {
-        self.placing.is_some()
-    }
-
-    /// Lets peers access memory.
-    pub(super) fn expose(&mut self, data: &UserData, length: u64) -> Option<(Registration, RemoteMemory)> {
-        let memory = (data.program_run(&(0..length))?, length as usize);
-        let objects = (self.domain.0, self.ep.0);
-        // SAFETY: both are open. Whoever made `data` promised that its memory stays until the operation is complete; the engine has it concealed
-        // before that is told.
-        unsafe { self.placing.as_mut()?.expose(objects, memory) }
-    }
-
-    /// No access that begins from now on succeeds.
-    pub(super) fn conceal(&mut self, exposure: Registration) {
-        if let Some(placing) = &mut self.placing {
-            placing.conceal(exposure);
-        }
-    }
-
-    /// Starts an access to memory of a peer.
-    pub(super) fn access(
-        &mut self,
-        to: u64,
-        access: Access,
-        data: &UserData,
-        range: Range<u64>,
-        there: RemoteMemory,
-        number: u64,
-    ) -> Begun {
-        let objects = (self.domain.0, self.ep.0);
-        let (Some(placing), Some(peer)) = (&mut self.placing, self.peers.get_mut(to as usize)) else {
-            return Begun::Never;
-        };
-        let Some(memory) = data.program_run(&range) else { return Begun::Never };
-        let memory = (memory, (range.end - range.start) as usize);
-        // SAFETY: both are open. As for `expose`: the operation is open until the engine has been told that the access is complete.
-        match unsafe { placing.start(objects, (to as usize, peer.name), access, memory, there, number) } {
-            Some(0) => {
-                peer.under_way += 1;
-                Begun::Yes
-            }
-            None => Begun::NotNow,
-            Some(code) if code == -(libc::EAGAIN as isize) => Begun::NotNow,
-            Some(code) => {
-                self.last_error = Some((access.call(), code as i64));
-                Begun::Never
-            }
-        }
-    }
-
-    /// An access that is complete.
-    #[inline]
-    pub(super) fn poll_placed(&mut self) -> Option<u64> {
-        self.placing.as_mut()?.poll()
     }
 
     fn post(&mut self, place: usize) -> bool {

@@ -1,0 +1,93 @@
+//! Packets that leave: at once, or when the provider has room for them.
+#![allow(unsafe_code)]
+
+use std::ptr;
+
+use weft_core::time::Duration;
+
+use super::Endpoint;
+use crate::clock;
+
+/// Packets for one peer that the provider may have, at least, however many peers there are.
+const SHARE_MIN: usize = 4;
+/// How long a peer for which there is no room holds up packets for others.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::fabric) enum Sent {
+    /// The provider has it.
+    Taken,
+    /// It has no room now.
+    Full,
+    /// It has had none for this peer for too long.
+    Lost,
+    /// It refuses it.
+    Refused,
+}
+
+impl Endpoint {
+    /// Sends a packet of at most `packet_size` bytes to the peer of this number, which `insert` has given.
+    ///
+    /// There may be room for one peer and none for another: a reliable endpoint takes no more for a peer that does not read. Such a peer
+    /// holds others up for [`PATIENCE`] only: from then on its packets are lost until there is room for one.
+    pub(in crate::fabric) fn send(&mut self, to: u64, packet: &[u8]) -> Sent {
+        let sent = self.try_send(to, packet);
+        let Some(peer) = self.peers.get_mut(to as usize) else { return Sent::Refused };
+        if sent != Sent::Full {
+            peer.full_since = None;
+            return sent;
+        }
+        let now = clock::now();
+        if now.since(*peer.full_since.get_or_insert(now)) < PATIENCE {
+            return Sent::Full;
+        }
+        // A provider that finds no connection for a packet says no more than this, however often it is asked.
+        self.last_error.get_or_insert(("fi_send", -i64::from(libc::EAGAIN)));
+        Sent::Lost
+    }
+
+    fn try_send(&mut self, to: u64, packet: &[u8]) -> Sent {
+        let peers = self.peers.len();
+        let Some(peer) = self.peers.get_mut(to as usize) else { return Sent::Refused };
+        let code = if packet.len() <= self.inject_max {
+            // SAFETY: the endpoint is open; `inject` has done with the bytes when it returns.
+            unsafe { ((*(*self.ep.0).msg).inject)(self.ep.0, packet.as_ptr().cast(), packet.len(), peer.name) }
+        } else {
+            // Nobody's packets take all the room.
+            if peer.under_way >= (self.sends.count / peers).max(SHARE_MIN).min(self.sends.count) {
+                return Sent::Full;
+            }
+            let Some(place) = self.free_sends.pop() else { return Sent::Full };
+            let (bytes, length) = (self.sends.at(place), self.prefix.sent + packet.len());
+            let context = self.sends.context(place);
+            // SAFETY: there is room for the prefix and a packet, which is ours until the context comes back by the completion queue.
+            let code = unsafe {
+                ptr::copy_nonoverlapping(packet.as_ptr(), bytes.add(self.prefix.sent), packet.len());
+                let send = (*(*self.ep.0).msg).send;
+                send(self.ep.0, bytes.cast(), length, self.sends.description(), peer.name, context)
+            };
+            match code {
+                0 => (self.owners[place], peer.under_way) = (to as usize, peer.under_way + 1),
+                _ => self.free_sends.push(place),
+            }
+            code
+        };
+        match code {
+            0 => Sent::Taken,
+            code if code == -(libc::EAGAIN as isize) => Sent::Full,
+            code => {
+                self.last_error = Some(("fi_send", code as i64));
+                Sent::Refused
+            }
+        }
+    }
+
+    /// The provider has given the packet at this place back.
+    pub(super) fn end_send(&mut self, place: usize) {
+        if let Some(peer) = self.peers.get_mut(self.owners[place]) {
+            peer.under_way = peer.under_way.saturating_sub(1);
+        }
+        self.free_sends.push(place);
+    }
+}
