@@ -2,7 +2,7 @@
 //! all: they are kept and told. One hint is Weft's own: by which scheme broadcasts are multicast. Hints that it does not know, and values that
 //! a hint cannot have, are ignored.
 
-use crate::multicast::{HINT, Wanted};
+use crate::multicast::{BcastSetting, HINT};
 use crate::object::Info;
 use crate::session::{MEMORY_KINDS, MEMORY_KINDS_BASE};
 
@@ -18,7 +18,7 @@ const ASSERTIONS: [&str; 5] = [
 /// Takes from `wanted` what is known; other hints stay as they are.
 pub fn update(hints: &mut Info, wanted: &Info) {
     let is_known = |key: &str, value: &str| match key {
-        HINT => Wanted::parse(value).is_some(),
+        HINT => BcastSetting::parse(value).is_some(),
         key => ASSERTIONS.contains(&key) && matches!(value, "true" | "false"),
     };
     for (key, value) in wanted.iter().filter(|(key, value)| is_known(key, value)) {

@@ -11,7 +11,7 @@ pub const HINT: &str = "weft_bcast";
 
 /// What a user wants of multicast (`WEFT_BCAST`, or the hint of a communicator).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum BcastSetting {
     /// None of it (`tree`, or another algorithm).
     Off,
     /// Where it is possible and the table chooses it, by the scheme that fits the group (`auto`).
@@ -20,7 +20,7 @@ pub enum Wanted {
     By(Option<Scheme>),
 }
 
-impl Wanted {
+impl BcastSetting {
     /// Reads the setting; `None`: it names something else.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
@@ -153,7 +153,7 @@ pub struct Knowledge {
     asked: Operations,
     possible: Operations,
     /// What the user wants where a communicator has no hint.
-    wanted: Wanted,
+    setting: BcastSetting,
     /// After so much silence a member of a group that is asked has failed; zero: never.
     pub(crate) peer_timeout: Duration,
     /// What is sent is sealed for one receiver: there is none.
@@ -170,12 +170,12 @@ pub struct Knowledge {
 
 impl Knowledge {
     /// Nothing is known.
-    pub(crate) const fn new(wanted: Wanted, is_sealed: bool, peer_timeout: Duration) -> Self {
+    pub(crate) const fn new(setting: BcastSetting, is_sealed: bool, peer_timeout: Duration) -> Self {
         let (asked, possible) = (Operations(0), Operations(0));
         Self {
             asked,
             possible,
-            wanted,
+            setting,
             peer_timeout,
             is_sealed,
             fails: false,
@@ -197,36 +197,36 @@ impl Knowledge {
     /// After how many operations that may be multicast an `operation` tries whether the network carries it, on a communicator with these hints;
     /// `None`: it is nothing to it.
     pub(crate) fn tries_after(&self, operation: Operation, hints: &[(String, String)], patience: u32) -> Option<u32> {
-        match self.wanted(hints) {
+        match self.setting(hints) {
             _ if self.asked.has(operation) => Some(0),
-            Wanted::Off if operation == Operation::Bcast || self.asked == Operations::default() => None,
-            Wanted::By(_) if operation == Operation::Bcast => Some(0),
+            BcastSetting::Off if operation == Operation::Bcast || self.asked == Operations::default() => None,
+            BcastSetting::By(_) if operation == Operation::Bcast => Some(0),
             _ => self.possible.has(operation).then_some(patience),
         }
     }
 
     /// Whether an operation on a communicator with these hints is to be multicast wherever that is possible.
     pub(crate) fn is_asked_for(&self, hints: &[(String, String)]) -> bool {
-        self.asked != Operations::default() || matches!(self.wanted(hints), Wanted::By(_))
+        self.asked != Operations::default() || matches!(self.setting(hints), BcastSetting::By(_))
     }
 
     /// What may be multicast on a communicator with these hints, whose network carries it.
     pub(crate) fn allowed(&self, hints: &[(String, String)]) -> choice::Multicast {
-        match self.wanted(hints) {
-            Wanted::Off if self.asked == Operations::default() => choice::Multicast::No,
-            Wanted::Off => choice::Multicast::Others,
-            Wanted::Auto => choice::Multicast::Possible,
-            Wanted::By(_) => choice::Multicast::Asked,
+        match self.setting(hints) {
+            BcastSetting::Off if self.asked == Operations::default() => choice::Multicast::No,
+            BcastSetting::Off => choice::Multicast::Others,
+            BcastSetting::Auto => choice::Multicast::Possible,
+            BcastSetting::By(_) => choice::Multicast::Asked,
         }
     }
 
     /// What is wanted of it on a communicator with these hints.
-    pub fn wanted(&self, hints: &[(String, String)]) -> Wanted {
+    pub fn setting(&self, hints: &[(String, String)]) -> BcastSetting {
         if self.is_sealed {
-            return Wanted::Off;
+            return BcastSetting::Off;
         }
         let hint = hints.iter().find(|(key, _)| key == HINT);
-        hint.and_then(|(_, value)| Wanted::parse(value)).unwrap_or(self.wanted)
+        hint.and_then(|(_, value)| BcastSetting::parse(value)).unwrap_or(self.setting)
     }
 }
 
@@ -238,15 +238,15 @@ mod tests {
     fn what_a_setting_asks_to_be_multicast_is_tried_at_once_and_by_nobody_who_seals() {
         let barrier = Operation::Barrier.parse("multicast").unwrap();
         let choices = Choices::new(vec![(Operation::Barrier, barrier)], choice::Table::default());
-        let knowledge = |wanted, sealed| Knowledge::new(wanted, sealed, Duration(0)).with_choices(&choices);
-        let off = knowledge(Wanted::Off, false);
+        let knowledge = |setting, sealed| Knowledge::new(setting, sealed, Duration(0)).with_choices(&choices);
+        let off = knowledge(BcastSetting::Off, false);
         assert_eq!(off.tries_after(Operation::Barrier, &[], 2), Some(0));
         assert_eq!(off.tries_after(Operation::Bcast, &[], 2), None);
         assert_eq!(off.allowed(&[]), choice::Multicast::Others);
-        let auto = knowledge(Wanted::Auto, false);
+        let auto = knowledge(BcastSetting::Auto, false);
         assert_eq!(auto.tries_after(Operation::Bcast, &[], 2), Some(2));
         assert_eq!(auto.tries_after(Operation::Scan, &[], 2), None);
-        let sealed = knowledge(Wanted::Auto, true);
+        let sealed = knowledge(BcastSetting::Auto, true);
         assert_eq!(sealed.tries_after(Operation::Barrier, &[], 2), None);
         assert_eq!(sealed.allowed(&[]), choice::Multicast::No);
     }
@@ -276,10 +276,10 @@ mod tests {
 
     #[test]
     fn ways_to_broadcast_are_told_from_algorithms() {
-        assert_eq!(Wanted::parse("tree"), Some(Wanted::Off));
-        assert_eq!(Wanted::parse("auto"), Some(Wanted::Auto));
-        assert_eq!(Wanted::parse("multicast"), Some(Wanted::By(None)));
-        assert_eq!(Wanted::parse("window"), Some(Wanted::By(Some(Scheme::WINDOW))));
-        assert_eq!(Wanted::parse("binomial"), None);
+        assert_eq!(BcastSetting::parse("tree"), Some(BcastSetting::Off));
+        assert_eq!(BcastSetting::parse("auto"), Some(BcastSetting::Auto));
+        assert_eq!(BcastSetting::parse("multicast"), Some(BcastSetting::By(None)));
+        assert_eq!(BcastSetting::parse("window"), Some(BcastSetting::By(Some(Scheme::WINDOW))));
+        assert_eq!(BcastSetting::parse("binomial"), None);
     }
 }

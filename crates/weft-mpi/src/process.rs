@@ -320,7 +320,7 @@ impl Process {
             labels: crate::labels::Labels::new(),
             planner: crate::planner::Planner::without_settings(),
             multicast: crate::multicast::Knowledge::new(
-                crate::multicast::Wanted::Off,
+                crate::multicast::BcastSetting::Off,
                 false,
                 weft_core::time::Duration(0),
             ),

@@ -19,7 +19,7 @@ use weft_engine::protocols::CostModel;
 use weft_net::{fabric, faults, verbs};
 
 use crate::context::COMMUNICATORS_MAX;
-use crate::multicast::Wanted;
+use crate::multicast::BcastSetting;
 
 pub use links::{LINKS, Links};
 pub use table::*;
@@ -48,7 +48,7 @@ pub struct Settings {
     /// `WEFT_COLLECTIVES_TABLE`, `WEFT_BCAST` and so on: how algorithms of collectives are chosen.
     pub choices: Choices,
     /// `WEFT_BCAST`: whether broadcasts use multicast.
-    pub multicast: Wanted,
+    pub multicast: BcastSetting,
     /// `WEFT_INTERFACE`: interfaces or subnets to use.
     pub interface: Option<String>,
     /// `WEFT_FABRIC_PROVIDER`: the provider of libfabric.
@@ -208,9 +208,9 @@ pub fn verbs(settings: &Settings) -> verbs::Settings {
 fn choices(variable: &impl Fn(&str) -> Option<String>) -> Result<Choices, String> {
     let mut forced = Vec::new();
     for (operation, setting) in &ALGORITHMS {
-        // Ways that are no algorithm: see `multicast`.
-        let is_way = |name: &String| *operation == Operation::Bcast && Wanted::parse(name).is_some();
-        if let Some(name) = setting.value(variable).filter(|name| !is_way(name)) {
+        // Schemes that are no algorithm: see `multicast`.
+        let is_scheme = |name: &String| *operation == Operation::Bcast && BcastSetting::parse(name).is_some();
+        if let Some(name) = setting.value(variable).filter(|name| !is_scheme(name)) {
             forced.push((*operation, operation.parse(&name).map_err(|_| setting.says(&name, "makes no sense"))?));
         }
     }
@@ -295,8 +295,8 @@ fn shared_directory(variable: &impl Fn(&str) -> Option<String>) -> Result<Option
 }
 
 /// Whether broadcasts use multicast. Who names another algorithm wants none.
-fn multicast(variable: &impl Fn(&str) -> Option<String>) -> Wanted {
-    Wanted::parse(&BCAST.value(variable).unwrap_or_default()).unwrap_or(Wanted::Off)
+fn multicast(variable: &impl Fn(&str) -> Option<String>) -> BcastSetting {
+    BcastSetting::parse(&BCAST.value(variable).unwrap_or_default()).unwrap_or(BcastSetting::Off)
 }
 
 /// How many communicators there may be at a time.

@@ -47,6 +47,7 @@ use std::ops::Range;
 
 use weft_core::time::Duration;
 use weft_engine::memory::UserData;
+use weft_engine::regions::AccessKind;
 
 use crate::Error;
 use crate::carrier::{
@@ -61,7 +62,6 @@ pub use choice::{Chosen, consider};
 use device::{Device, Rings, Use};
 pub use endpoint_address::EndpointAddress;
 pub use limits::CONNECTIONS_MAX;
-use memory::Access;
 pub use memory::{Registered, registered};
 pub use rails::{Rail, VerbsRails};
 pub use status::{DeviceStatus, PortStatus, locked_memory, status};
@@ -332,12 +332,12 @@ impl RemoteMemoryAccess for Verbs {
 
     fn write(&mut self, to: &Address, data: &UserData, range: Range<u64>, target: RemoteMemory, number: u64) -> Begun {
         let Address::Verbs(to) = to else { return Begun::Never };
-        self.device.access(to.peer as usize, Access::Write, data, range, target, number)
+        self.device.access(to.peer as usize, AccessKind::Write, data, range, target, number)
     }
 
     fn read(&mut self, to: &Address, data: &UserData, range: Range<u64>, target: RemoteMemory, number: u64) -> Begun {
         let Address::Verbs(to) = to else { return Begun::Never };
-        self.device.access(to.peer as usize, Access::Read, data, range, target, number)
+        self.device.access(to.peer as usize, AccessKind::Read, data, range, target, number)
     }
 
     fn poll_completion(&mut self) -> Option<u64> {

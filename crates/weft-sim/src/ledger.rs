@@ -96,7 +96,7 @@ pub struct Conversation {
     pub messages_received: u32,
     /// Control messages that arrived, for the receiver to take.
     pub heard: Vec<Control>,
-    places: Vec<Places>,
+    arrived: Vec<Places>,
     placed: Vec<u64>,
     /// Granted data that arrived, by region, for the receiver to take.
     pub arrivals: Vec<(u32, u64)>,
@@ -136,7 +136,7 @@ impl Conversation {
             messages_received: 0,
             heard: Vec::new(),
             arrivals: Vec::new(),
-            places: Vec::new(),
+            arrived: Vec::new(),
             placed: vec![0; regions],
             bytes: 0,
             now: Instant(0),
@@ -326,10 +326,10 @@ impl Deliver for Conversation {
         if !self.is_noise(self.key(2, region), offset, bytes) {
             return self.wrong(format!("damaged data at {offset} of sink {remote_key}"));
         }
-        if self.places.len() <= index {
-            self.places.resize_with(index + 1, Places::default);
+        if self.arrived.len() <= index {
+            self.arrived.resize_with(index + 1, Places::default);
         }
-        if !self.places[index].add(offset, end) {
+        if !self.arrived[index].add(offset, end) {
             return self.wrong(format!("data at {offset} of sink {remote_key} arrives twice"));
         }
         self.placed[index] += bytes.len() as u64;
@@ -338,9 +338,9 @@ impl Deliver for Conversation {
         }
         self.arrived(bytes.len());
         if self.placed[index] == self.traffic.bulk[index] {
-            self.places[index] = Places::default();
+            self.arrived[index] = Places::default();
             // A byte that comes again now is beyond what was acknowledged, and `placed` would tell.
-            self.places[index].add(0, self.traffic.bulk[index]);
+            self.arrived[index].add(0, self.traffic.bulk[index]);
             self.times.transfers.push(self.now.since(self.bulk_submitted[index]));
         }
     }

@@ -105,7 +105,7 @@ pub enum Topology {
 pub enum Cable {
     /// A rank's own.
     Rank(u32),
-    /// A rank's own in one of the further networks of a plan, by place from 1.
+    /// A rank's own in one of the further networks of a plan, by index from 1.
     Further(u8, u32),
     /// Between a leaf and a spine.
     Trunk(u32, u32),

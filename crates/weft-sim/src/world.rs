@@ -30,12 +30,12 @@ const TRAIN_BYTES_MAX: usize = 65_507;
 /// The job's secret.
 const SECRET: [u8; 16] = *b"the job's secret";
 
-/// The cuts in the network at this place.
-fn cuts_of(cuts: &[Cut], place: u8) -> Vec<Cut> {
+/// The cuts in the network with this index.
+fn cuts_of(cuts: &[Cut], index: u8) -> Vec<Cut> {
     let here = |(cable, range): &Cut| match *cable {
-        Cable::Further(network, rank) if network == place => Some((Cable::Rank(rank), range.clone())),
+        Cable::Further(network, rank) if network == index => Some((Cable::Rank(rank), range.clone())),
         Cable::Further(..) => None,
-        cable => (place == 0).then(|| (cable, range.clone())),
+        cable => (index == 0).then(|| (cable, range.clone())),
     };
     cuts.iter().filter_map(here).collect()
 }
@@ -129,7 +129,7 @@ impl<'a> World<'a> {
             agenda: Agenda::default(),
             fabrics: networks()
                 .zip(0..)
-                .map(|(network, place)| Fabric::new(network, plan.ranks, &cuts_of(&cuts, place), seed))
+                .map(|(network, index)| Fabric::new(network, plan.ranks, &cuts_of(&cuts, index), seed))
                 .collect(),
             settings: Arc::new(Settings { bulk_paths, ..settings.clone() }),
             stages: Stages::new(&plan.nuisances, plan.ranks, seed),

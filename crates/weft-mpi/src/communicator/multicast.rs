@@ -11,7 +11,7 @@ use weft_engine::engine::{GroupPath, GroupPaths, NewGroup, Reviewed};
 
 use super::highest;
 use crate::error::{Error, Result};
-use crate::multicast::{Carried, Multicast, Reviews, Wanted};
+use crate::multicast::{BcastSetting, Carried, Multicast, Reviews};
 use crate::object::Communicator;
 use crate::process::{self, Process, with};
 
@@ -82,10 +82,10 @@ impl Process {
         let (processes, context) = (object.group.clone(), object.collective_context());
         let members = self.nodes_of(&processes.members);
         let count = members.iter().max().map_or(0, |most| most + 1);
-        let scheme = match self.multicast.wanted(&object.info) {
+        let scheme = match self.multicast.setting(&object.info) {
             // Where somebody has no carrier that writes, it is as if nothing had been asked for.
-            Wanted::By(Some(scheme)) if !(scheme.written && sends) => scheme,
-            Wanted::Off | Wanted::Auto | Wanted::By(_) => Scheme::for_members(count),
+            BcastSetting::By(Some(scheme)) if !(scheme.written && sends) => scheme,
+            BcastSetting::Off | BcastSetting::Auto | BcastSetting::By(_) => Scheme::for_members(count),
         };
         let packet_size = packet_sizes.into_iter().filter(|size| *size > 0).min().unwrap_or(0);
         let new = NewGroup {

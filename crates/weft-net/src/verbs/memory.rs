@@ -11,6 +11,8 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use weft_engine::regions::AccessKind;
+
 use super::api::{IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, Library, Mr, Pd, Piece};
 use super::local::{Local, Locals, Registrar, Right};
 use super::monitor::Monitor;
@@ -44,15 +46,6 @@ pub struct Registered {
 pub fn registered() -> Registered {
     let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
     Registered { made: of(&MADE), reused: of(&REUSED), bytes: of(&BYTES) }
-}
-
-/// What is done with memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access {
-    /// It is written to a peer's.
-    Write,
-    /// It is filled from a peer's.
-    Read,
 }
 
 /// Packets of one size in registered memory, to which the device writes while it has them. So nothing here refers to more than a packet that it has
@@ -288,7 +281,7 @@ impl Placing {
     pub(super) unsafe fn begin(
         &mut self,
         (peer, number): (usize, u64),
-        access: Access,
+        access: AccessKind,
         memory: (*mut u8, usize),
     ) -> io::Result<Option<(usize, Piece)>> {
         let Some(index) = self.free.pop() else { return Ok(None) };
@@ -297,7 +290,7 @@ impl Placing {
         {
             return Ok(Some((index, piece)));
         }
-        let right = if access == Access::Write { Right::Read } else { self.reads_into };
+        let right = if access == AccessKind::Write { Right::Read } else { self.reads_into };
         let range = memory.0 as u64..memory.0 as u64 + memory.1 as u64;
         let (local, registered) = match self.locals.begin(range, right) {
             Ok(begun) => begun,
@@ -317,7 +310,7 @@ impl Placing {
         &mut self,
         index: usize,
         (peer, number): (usize, u64),
-        access: Access,
+        access: AccessKind,
         (bytes, length): (*mut u8, usize),
     ) -> Option<Piece> {
         let (library, pd, peers_write) = (self.library, self.pd, self.reads_into == Right::RemoteWrite);
@@ -325,12 +318,12 @@ impl Placing {
         let make = || Packets::with_rights(library, pd, (ACCESSES_MAX, SMALL), rights).ok();
         let small = self.small.get_or_insert_with(make).as_ref()?;
         let memory = match access {
-            Access::Write => {
+            AccessKind::Write => {
                 // SAFETY: whoever calls `begin` has promised that the memory is there; the index is free, so the device has nothing of it, and that much fits.
                 unsafe { ptr::copy_nonoverlapping(bytes, small.at(index), length) };
                 Memory::Copied
             }
-            Access::Read => Memory::Awaited(bytes, length),
+            AccessKind::Read => Memory::Awaited(bytes, length),
         };
         self.under_way[index] = Some(UnderWay { number, peer, memory });
         Some(small.piece(index, length))

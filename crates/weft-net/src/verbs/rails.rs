@@ -28,9 +28,9 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use weft_core::time::Duration;
 use weft_engine::memory::UserData;
+use weft_engine::regions::AccessKind;
 
 use super::choice::{Chosen, choose};
-use super::memory::Access as Kind;
 use super::stripes::{STRIPE_MIN, stripes};
 use super::{EndpointAddress, GROUP, RAILS_MAX, Settings, Verbs, library};
 use crate::carrier::{
@@ -238,7 +238,7 @@ impl<R: Rail> VerbsRails<R> {
     fn access(
         &mut self,
         to: &Address,
-        kind: Kind,
+        kind: AccessKind,
         (data, range): (&UserData, Range<u64>),
         target: RemoteMemory,
         number: u64,
@@ -297,8 +297,8 @@ impl<R: Rail> VerbsRails<R> {
         let there = RemoteMemory { key: u64::from(key), address };
         let here = access.start + found.range.start..access.start + found.range.end;
         let begun = match (rails[rail].rma(), access.kind) {
-            (Some(rma), Kind::Write) => rma.write(&to, &access.data, here, there, stripe),
-            (Some(rma), Kind::Read) => rma.read(&to, &access.data, here, there, stripe),
+            (Some(rma), AccessKind::Write) => rma.write(&to, &access.data, here, there, stripe),
+            (Some(rma), AccessKind::Read) => rma.read(&to, &access.data, here, there, stripe),
             (None, _) => Begun::Never,
         };
         if begun == Begun::Yes {
@@ -316,7 +316,7 @@ impl<R: Rail> VerbsRails<R> {
         let Some((found, access)) = self.accesses.find(stripe) else { return };
         let peer = &self.table.peers[access.peer];
         let is_shown = found.phase == Phase::Proving
-            || access.kind == Kind::Read
+            || access.kind == AccessKind::Read
             || found.path == peer.first
             || !self.tells_early[peer.paths[found.path].rail];
         if !is_shown || found.phase == Phase::Stranded {
@@ -610,11 +610,11 @@ impl<R: Rail> RemoteMemoryAccess for VerbsRails<R> {
     }
 
     fn write(&mut self, to: &Address, data: &UserData, range: Range<u64>, target: RemoteMemory, number: u64) -> Begun {
-        self.access(to, Kind::Write, (data, range), target, number)
+        self.access(to, AccessKind::Write, (data, range), target, number)
     }
 
     fn read(&mut self, to: &Address, data: &UserData, range: Range<u64>, target: RemoteMemory, number: u64) -> Begun {
-        self.access(to, Kind::Read, (data, range), target, number)
+        self.access(to, AccessKind::Read, (data, range), target, number)
     }
 
     #[inline]

@@ -91,14 +91,14 @@ impl View {
     }
 
     /// Where blocks of these lengths lie: the last first, with an item between them.
-    fn places(&self) -> Vec<u64> {
-        let mut places = vec![0; self.counts.len()];
+    fn starts(&self) -> Vec<u64> {
+        let mut starts = vec![0; self.counts.len()];
         let mut at = 1;
         for rank in (0..self.counts.len()).rev() {
-            places[rank] = at;
+            starts[rank] = at;
             at += self.counts[rank] + 1;
         }
-        places
+        starts
     }
 
     pub(super) fn plan(&self) -> Plan {
@@ -126,7 +126,7 @@ impl View {
 
     fn displacements(&self) -> Vec<i64> {
         let extent = parts(self.collective.strided).1 as i64;
-        self.places().iter().map(|place| *place as i64 * extent).collect()
+        self.starts().iter().map(|start| *start as i64 * extent).collect()
     }
 
     fn rooted(&self) -> Plan {
@@ -140,11 +140,11 @@ impl View {
         let blocks = Blocks { counts, displacements: &displacements, item_size: ITEM as u64 };
         let spread: u64 = counts.iter().sum::<u64>() + u64::from(size) + 1;
         let own = counts[rank as usize];
-        let each = |count: &dyn Fn(u32) -> u64, place: &dyn Fn(u32) -> u64, name: &dyn Fn(u32) -> (u32, u32)| {
-            let block = |other: u32| (place(other), self.items(name(other).0, name(other).1, count(other)));
+        let each = |count: &dyn Fn(u32) -> u64, start: &dyn Fn(u32) -> u64, name: &dyn Fn(u32) -> (u32, u32)| {
+            let block = |other: u32| (start(other), self.items(name(other).0, name(other).1, count(other)));
             (0..size).map(block).collect::<Vec<_>>()
         };
-        let (places, equal) = (self.places(), |other: u32| u64::from(other) * count);
+        let (starts, equal) = (self.starts(), |other: u32| u64::from(other) * count);
         let no_plan = Plan {
             schedule: Schedule::default(),
             send_items: 0,
@@ -198,8 +198,8 @@ impl View {
                 });
                 let send = vec![(0, self.items(rank, 0, own))];
                 let count = |from: u32| counts[from as usize];
-                let place = |from: u32| places[from as usize];
-                let expected = if at_root { each(&count, &place, &|from| (from, 0)) } else { Vec::new() };
+                let start = |from: u32| starts[from as usize];
+                let expected = if at_root { each(&count, &start, &|from| (from, 0)) } else { Vec::new() };
                 let receive_items = if at_root { spread } else { 0 };
                 Plan { schedule, send_items: own, receive_items, send, expected: Some(expected) }
             }
@@ -218,8 +218,8 @@ impl View {
                 let schedule =
                     core::scatterv(&core::Scatterv { rank, size, root, send: blocks, receive, in_place: false });
                 let count = |to: u32| counts[to as usize];
-                let place = |to: u32| places[to as usize];
-                let send = if at_root { each(&count, &place, &|to| (root, to)) } else { Vec::new() };
+                let start = |to: u32| starts[to as usize];
+                let send = if at_root { each(&count, &start, &|to| (root, to)) } else { Vec::new() };
                 let send_items = if at_root { spread } else { 0 };
                 let expected = Some(vec![(0, self.items(root, rank, own))]);
                 Plan { schedule, send_items, receive_items: own, send, expected }
@@ -256,7 +256,7 @@ impl View {
                 expected: Some(expected),
             };
         }
-        let (own, places, displacements) = (counts[rank as usize], self.places(), self.displacements());
+        let (own, starts, displacements) = (counts[rank as usize], self.starts(), self.displacements());
         let receive = Blocks { counts, displacements: &displacements, item_size: ITEM as u64 };
         let arguments = core::Allgatherv { rank, size, send: Items { count: own, shape }, receive, in_place: false };
         let schedule = match (self.multicast(), algorithm) {
@@ -264,7 +264,7 @@ impl View {
             (_, None) => core::allgatherv(&arguments),
             (_, Some(algorithm)) => core::allgatherv_with(&arguments, algorithm),
         };
-        let block = |from: u32| (places[from as usize], self.items(from, 0, counts[from as usize]));
+        let block = |from: u32| (starts[from as usize], self.items(from, 0, counts[from as usize]));
         let receive_items = counts.iter().sum::<u64>() + u64::from(size) + 1;
         let send = vec![(0, self.items(rank, 0, own))];
         Plan { schedule, send_items: own, receive_items, send, expected: Some((0..size).map(block).collect()) }
@@ -285,16 +285,16 @@ impl View {
             let counts: Vec<u64> = (0..size).map(count).collect();
             let gap = u64::from(collective.kind != Kind::Alltoall);
             let mut at = 0;
-            let mut place = |count: &u64| {
+            let mut start = |count: &u64| {
                 at += count + gap;
                 at - count - gap
             };
-            let places = counts.iter().map(&mut place).collect();
-            (counts, places, at)
+            let starts = counts.iter().map(&mut start).collect();
+            (counts, starts, at)
         };
         let (out_counts, out_places, send_items) = sums(&|to| self.between(rank, to));
         let (in_counts, in_places, receive_items) = sums(&|from| self.between(from, rank));
-        let bytes = |places: &[u64]| -> Vec<i64> { places.iter().map(|place| *place as i64 * extent).collect() };
+        let bytes = |starts: &[u64]| -> Vec<i64> { starts.iter().map(|start| *start as i64 * extent).collect() };
         let (out_bytes, in_bytes) = (bytes(&out_places), bytes(&in_places));
         let sizes = vec![ITEM as u64; size as usize];
         let schedule = match collective.kind {

@@ -129,8 +129,8 @@ fn add_windows(random: &mut Random, number: usize, role: &mut Role, dies: bool) 
         // Barriers of all roles have names of their own.
         let id = 8 * number as u32 + at;
         let block = super::windows::draw(random, id, comm, role.comms[comm].members.len(), dies);
-        let place = random.below(role.blocks.len() as u64 + 1) as usize;
-        role.blocks.insert(place, Block::Window(block));
+        let index = random.below(role.blocks.len() as u64 + 1) as usize;
+        role.blocks.insert(index, Block::Window(block));
     }
 }
 

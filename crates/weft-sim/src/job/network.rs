@@ -200,7 +200,7 @@ impl Network {
     }
 
     /// A device of a process.
-    pub(super) fn device(&self, rank: usize, place: usize, medium: Medium) -> Device {
+    pub(super) fn device(&self, rank: usize, carrier_index: usize, medium: Medium) -> Device {
         let inner = self.inner();
         let Wires { packet_size, train_bytes, ordered, multicast, .. } = inner.wires;
         let plain = match medium {
@@ -214,7 +214,7 @@ impl Network {
         };
         let remote_memory = ordered.and_then(|ordered| ordered.placing).map(|placing| placing.placement());
         let attributes = CarrierAttributes { remote_memory, ..plain };
-        Device { network: self.clone(), rank, place, medium, attributes }
+        Device { network: self.clone(), rank, carrier_index, medium, attributes }
     }
 }
 
@@ -241,12 +241,14 @@ impl Medium {
 pub(super) fn address(rank: usize, medium: Medium) -> Address {
     match medium {
         Medium::Udp => SocketAddr::from(([10, 0, 0, 1], rank as u16)).into(),
-        Medium::Frames(place) => EthernetAddress { mac: [2, 0, 0, 0, 0, place], port: rank as u16 }.into(),
+        Medium::Frames(carrier_index) => {
+            EthernetAddress { mac: [2, 0, 0, 0, 0, carrier_index], port: rank as u16 }.into()
+        }
     }
 }
 
 impl Inner {
-    fn send(&mut self, (from, to, place): (usize, usize, usize), medium: Medium, bytes: &[u8]) -> Outcome {
+    fn send(&mut self, (from, to, carrier_index): (usize, usize, usize), medium: Medium, bytes: &[u8]) -> Outcome {
         let now = self.clock.now();
         let free = self.free[from].max(now);
         if (free - now) * self.wires.gigabits / 8 > self.wires.send_bytes {
@@ -268,12 +270,12 @@ impl Inner {
             self.hold((from, to), sent, ordered, bytes);
             return Outcome::Sent;
         }
-        self.fly((from, to, place), Some(medium), sent, bytes);
+        self.fly((from, to, carrier_index), Some(medium), sent, bytes);
         Outcome::Sent
     }
 
     /// What is sent to a group takes the sender's link once, and then goes its own way to each receiver.
-    fn send_to_group(&mut self, from: usize, place: usize, group: SocketAddr, bytes: &[u8]) -> Outcome {
+    fn send_to_group(&mut self, from: usize, carrier_index: usize, group: SocketAddr, bytes: &[u8]) -> Outcome {
         let now = self.clock.now();
         let free = self.free[from].max(now);
         if (free - now) * self.wires.gigabits / 8 > self.wires.send_bytes {
@@ -287,12 +289,18 @@ impl Inner {
         }
         let members = self.joined.iter().filter(|(rank, joined)| *rank != from && *joined == group);
         let members: Vec<usize> = members.map(|(rank, _)| *rank).collect();
-        members.into_iter().for_each(|to| self.fly((from, to, place), None, sent, bytes));
+        members.into_iter().for_each(|to| self.fly((from, to, carrier_index), None, sent, bytes));
         Outcome::Sent
     }
 
     /// A packet that has left at `sent` gets its outcome. It has left by a medium for one process, or by UDP for a group.
-    fn fly(&mut self, (from, to, place): (usize, usize, usize), single: Option<Medium>, sent: u64, bytes: &[u8]) {
+    fn fly(
+        &mut self,
+        (from, to, carrier_index): (usize, usize, usize),
+        single: Option<Medium>,
+        sent: u64,
+        bytes: &[u8],
+    ) {
         let medium = single.unwrap_or(Medium::Udp);
         let (carrier, rail) = medium.role_and_rail();
         let now = self.clock.now();
@@ -302,14 +310,14 @@ impl Inner {
         let mut outcome = std::mem::take(&mut self.outcome);
         self.stages.pass(Instant(now), flight, &mut outcome);
         for (later, flight) in outcome.onward.drain(..) {
-            self.deliver(sent + self.wires.latency + later.0, place, flight, (single.is_none(), None));
+            self.deliver(sent + self.wires.latency + later.0, carrier_index, flight, (single.is_none(), None));
         }
         self.outcome = outcome;
     }
 
-    fn deliver(&mut self, at: u64, place: usize, flight: Flight, (to_group, placed): (bool, Option<Placed>)) {
+    fn deliver(&mut self, at: u64, carrier_index: usize, flight: Flight, (to_group, placed): (bool, Option<Placed>)) {
         let to = flight.to as usize;
-        let inbox = &mut self.inboxes[to * self.devices + place];
+        let inbox = &mut self.inboxes[to * self.devices + carrier_index];
         let is_full = inbox.bytes + flight.bytes.len() > self.wires.receive_bytes;
         if self.dead[to] || is_full && flight.number.is_none() {
             return;
@@ -378,7 +386,7 @@ impl Inner {
 pub(super) struct Device {
     network: Network,
     rank: usize,
-    place: usize,
+    carrier_index: usize,
     medium: Medium,
     attributes: CarrierAttributes,
 }
@@ -393,7 +401,7 @@ impl Device {
     }
 
     fn inbox(&self, inner: &Inner) -> usize {
-        self.rank * inner.devices + self.place
+        self.rank * inner.devices + self.carrier_index
     }
 }
 
@@ -409,10 +417,10 @@ impl Carrier for Device {
         if let Address::Udp(group) = to
             && to.is_group()
         {
-            return Ok(self.network.inner().send_to_group(self.rank, self.place, *group, packet));
+            return Ok(self.network.inner().send_to_group(self.rank, self.carrier_index, *group, packet));
         }
         let to = self.to(to)?;
-        Ok(self.network.inner().send((self.rank, to, self.place), self.medium, packet))
+        Ok(self.network.inner().send((self.rank, to, self.carrier_index), self.medium, packet))
     }
 
     fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> io::Result<usize> {

@@ -57,8 +57,8 @@ impl Shape {
         };
         let count = bytes.div_ceil(block);
         let run = |at: u64| {
-            let place = if matches!(self, Self::Strided { .. }) { at } else { count - 1 - at };
-            (place * (block + gap), block.min(bytes - at * block))
+            let index = if matches!(self, Self::Strided { .. }) { at } else { count - 1 - at };
+            (index * (block + gap), block.min(bytes - at * block))
         };
         (0..count).map(run).collect()
     }
@@ -113,7 +113,7 @@ impl Placed {
         self.buffer.write(0, content(self.background, self.buffer.len()));
     }
 
-    /// These packed bytes are put in their places.
+    /// These packed bytes are put where they belong.
     pub(super) fn put(&self, bytes: &[u8]) {
         let mut packed = 0;
         for (at, length) in self.shape.runs(self.bytes) {

@@ -88,9 +88,9 @@ impl World<'_> {
 
     fn handle_arrivals(&mut self, own: u32) -> Result<usize, Violation> {
         let mut count = 0;
-        for place in self.processes[own as usize].looks() {
+        for index in self.processes[own as usize].looks() {
             for _ in 0..BATCH {
-                let socket = &mut self.processes[own as usize].sockets[place];
+                let socket = &mut self.processes[own as usize].sockets[index];
                 let Some(entry) = socket.slots.pop_front() else { break };
                 let flight = self.packets.take(entry);
                 socket.bytes -= flight.bytes.len() as u64;

@@ -6,12 +6,12 @@ use crate::carrier::{Begun, Registration, RemoteMemory};
 use crate::sys;
 use crate::verbs::api::{IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, Send};
 use crate::verbs::limits::{self};
-use crate::verbs::memory::Access;
 use crate::verbs::pairing::{Event, State};
 use std::io;
 use std::ops::Range;
 use std::ptr;
 use weft_engine::memory::UserData;
+use weft_engine::regions::AccessKind;
 
 impl Device {
     /// Lets peers access memory.
@@ -39,7 +39,7 @@ impl Device {
     pub(in crate::verbs) fn access(
         &mut self,
         to: usize,
-        access: Access,
+        access: AccessKind,
         data: &UserData,
         range: Range<u64>,
         there: RemoteMemory,
@@ -73,8 +73,8 @@ impl Device {
                     return Begun::Never;
                 }
             };
-        let operation = if access == Access::Write { IBV_WR_RDMA_WRITE } else { IBV_WR_RDMA_READ };
-        let is_inline = access == Access::Write && length as usize <= self.inline_max;
+        let operation = if access == AccessKind::Write { IBV_WR_RDMA_WRITE } else { IBV_WR_RDMA_READ };
+        let is_inline = access == AccessKind::Write && length as usize <= self.inline_max;
         let mut send = Send {
             id: number(ACCESSED, peer.epoch, index),
             next: ptr::null_mut(),

@@ -5,16 +5,16 @@ use std::ops::Range;
 
 use weft_core::time::Instant;
 use weft_engine::memory::UserData;
+use weft_engine::regions::AccessKind;
 
 use crate::carrier::RemoteMemory;
-use crate::verbs::memory::Access as Kind;
 
 /// An access that the engine has asked for.
-pub(super) struct Access {
+pub(super) struct RmaOperation {
     /// What the engine calls it.
     pub(super) number: u64,
     pub(super) peer: usize,
-    pub(super) kind: Kind,
+    pub(super) kind: AccessKind,
     /// The program's memory, and where in it the access begins.
     pub(super) data: UserData,
     pub(super) start: u64,
@@ -114,7 +114,7 @@ impl<T> Table<T> {
 /// All of them.
 #[derive(Default)]
 pub(super) struct Accesses {
-    accesses: Table<Access>,
+    accesses: Table<RmaOperation>,
     stripes: Table<Stripe>,
     /// Numbers of stripes that a rail is to take, or whose rail is to read behind them.
     waiting: VecDeque<u64>,
@@ -126,11 +126,11 @@ impl Accesses {
     pub(super) fn open(
         &mut self,
         (number, peer): (u64, usize),
-        kind: Kind,
+        kind: AccessKind,
         (data, start): (UserData, u64),
         target: RemoteMemory,
     ) -> usize {
-        self.accesses.insert(Access { number, peer, kind, data, start, target, left: 0 })
+        self.accesses.insert(RmaOperation { number, peer, kind, data, start, target, left: 0 })
     }
 
     /// Forgets one that has no stripes.
@@ -157,7 +157,7 @@ impl Accesses {
     }
 
     /// A stripe, and what it is a part of.
-    pub(super) fn find(&mut self, stripe: u64) -> Option<(&mut Stripe, &Access)> {
+    pub(super) fn find(&mut self, stripe: u64) -> Option<(&mut Stripe, &RmaOperation)> {
         let index = self.stripes.index(stripe)?;
         let stripe = self.stripes.get_mut(index)?;
         let access = self.accesses.get(stripe.access)?;
@@ -221,7 +221,7 @@ impl Accesses {
                 continue;
             }
             (stripe.phase, stripe.since) = (Phase::Stranded, None);
-            if peer_dropped || access.kind == Kind::Read {
+            if peer_dropped || access.kind == AccessKind::Read {
                 stripe.phase = Phase::Waiting;
                 self.waiting.push_back(self.stripes.number(index));
             }
@@ -274,14 +274,14 @@ mod tests {
 
     const TARGET: RemoteMemory = RemoteMemory { key: 1, address: 0 };
 
-    fn open(accesses: &mut Accesses, number: u64, peer: usize, kind: Kind) -> usize {
+    fn open(accesses: &mut Accesses, number: u64, peer: usize, kind: AccessKind) -> usize {
         accesses.open((number, peer), kind, (UserData::empty(), 0), TARGET)
     }
 
     #[test]
     fn an_access_is_complete_when_its_last_stripe_is_and_is_told_once() {
         let mut all = Accesses::default();
-        let access = open(&mut all, 77, 3, Kind::Write);
+        let access = open(&mut all, 77, 3, AccessKind::Write);
         let (first, second) = (all.add(access, 0..5, 0), all.add(access, 5..9, 1));
         let refused = all.add(access, 9..12, 1);
         all.take_back(refused);
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(all.end(first), Some(3));
         assert_eq!((all.poll(), all.poll()), (Some(77), None));
         // The next one has the same index, and another number.
-        let access = open(&mut all, 78, 3, Kind::Write);
+        let access = open(&mut all, 78, 3, AccessKind::Write);
         let next = all.add(access, 0..5, 0);
         assert_eq!((all.end(first), all.end(second)), (None, None), "what is told late is of nobody");
         assert_eq!((all.end(next), all.poll()), (Some(3), Some(78)));
@@ -300,8 +300,8 @@ mod tests {
     #[test]
     fn what_a_rail_had_is_repeated_at_once_if_it_is_read_and_otherwise_when_the_peer_has_dropped_it() {
         let mut all = Accesses::default();
-        let (write, read) = (open(&mut all, 1, 0, Kind::Write), open(&mut all, 2, 0, Kind::Read));
-        let other = open(&mut all, 3, 1, Kind::Write);
+        let (write, read) = (open(&mut all, 1, 0, AccessKind::Write), open(&mut all, 2, 0, AccessKind::Read));
+        let other = open(&mut all, 3, 1, AccessKind::Write);
         let written = all.add(write, 0..9, 1);
         let unproved = all.add(write, 9..10, 1);
         let elsewhere = all.add(write, 10..19, 0);
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn what_is_under_way_for_too_long_is_found_and_what_was_for_a_lost_peer_is_forgotten() {
         let mut all = Accesses::default();
-        let access = open(&mut all, 1, 4, Kind::Write);
+        let access = open(&mut all, 1, 4, AccessKind::Write);
         let (timed, untimed) = (all.add(access, 0..9, 1), all.add(access, 9..10, 0));
         all.find(timed).expect("it is there").0.since = Some(Instant(100));
         assert_eq!((all.stalled(Instant(100)), all.stalled(Instant(101))), (None, Some((4, 1))));

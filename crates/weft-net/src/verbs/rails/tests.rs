@@ -11,7 +11,7 @@ const LIMIT: Duration = Duration(1_000_000_000);
 /// What a rail was given.
 #[derive(Clone, Debug, PartialEq)]
 struct Given {
-    kind: Kind,
+    kind: AccessKind,
     peer: u32,
     data: Vec<u8>,
     start: u64,
@@ -82,7 +82,7 @@ impl Played {
 
     fn begin(
         &mut self,
-        kind: Kind,
+        kind: AccessKind,
         to: &Address,
         data: &UserData,
         range: Range<u64>,
@@ -97,8 +97,8 @@ impl Played {
         let begun = self.answers.pop_front().unwrap_or(Begun::Yes);
         if begun == Begun::Yes {
             let length = (range.end - range.start) as usize;
-            let mut bytes = vec![0; if kind == Kind::Write { length } else { 0 }];
-            if kind == Kind::Write {
+            let mut bytes = vec![0; if kind == AccessKind::Write { length } else { 0 }];
+            if kind == AccessKind::Write {
                 data.read(range.start, &mut bytes);
             }
             let given =
@@ -113,8 +113,8 @@ impl Played {
         let (given, data) = self.under_way.remove(rail);
         let there = given.at as usize..given.at as usize + given.length;
         match given.kind {
-            Kind::Write => memory[there].copy_from_slice(&given.data),
-            Kind::Read => data.write(given.start, &memory[there]),
+            AccessKind::Write => memory[there].copy_from_slice(&given.data),
+            AccessKind::Read => data.write(given.start, &memory[there]),
         }
         self.ended.push_back(given.number);
     }
@@ -125,7 +125,7 @@ impl Played {
         let (gone, stays) = std::mem::take(&mut self.under_way).into_iter().partition(|(given, _)| given.peer == peer);
         self.under_way = stays;
         let gone: Vec<(Given, UserData)> = gone;
-        self.ghosts.extend(gone.into_iter().map(|(given, _)| given).filter(|given| given.kind == Kind::Write));
+        self.ghosts.extend(gone.into_iter().map(|(given, _)| given).filter(|given| given.kind == AccessKind::Write));
     }
 
     fn break_off(&mut self, peer: u32) {
@@ -194,11 +194,11 @@ impl RemoteMemoryAccess for Played {
     }
 
     fn write(&mut self, to: &Address, data: &UserData, range: Range<u64>, target: RemoteMemory, number: u64) -> Begun {
-        self.begin(Kind::Write, to, data, range, target, number)
+        self.begin(AccessKind::Write, to, data, range, target, number)
     }
 
     fn read(&mut self, to: &Address, data: &UserData, range: Range<u64>, target: RemoteMemory, number: u64) -> Begun {
-        self.begin(Kind::Read, to, data, range, target, number)
+        self.begin(AccessKind::Read, to, data, range, target, number)
     }
 
     fn poll_completion(&mut self) -> Option<u64> {
@@ -303,7 +303,7 @@ fn one_rail_takes_all_as_it_is_and_tells_once() {
 
 #[test]
 fn a_large_access_goes_by_both_rails_and_is_complete_with_its_last_stripe() {
-    for kind in [Kind::Write, Kind::Read] {
+    for kind in [AccessKind::Write, AccessKind::Read] {
         let (mut link, to, there) = link(2, Proof::Completion);
         let (mut memory, own) = (vec![9; PEER_BYTES], data(7));
         assert_eq!(link.access(&to, kind, (&own, WHOLE), there, 5), Begun::Yes);
@@ -315,7 +315,7 @@ fn a_large_access_goes_by_both_rails_and_is_complete_with_its_last_stripe() {
         assert_eq!((link.poll_completion(), link.poll_completion()), (Some(5), None));
         let mut here = vec![0; PEER_BYTES];
         own.read(0, &mut here);
-        let expected = if kind == Kind::Write { 7 } else { 9 };
+        let expected = if kind == AccessKind::Write { 7 } else { 9 };
         assert!(here == memory && memory.iter().all(|byte| *byte == expected));
         // What is small stays whole, on the rail of packets.
         assert_eq!(link.access(&to, kind, (&own, 5..9), there, 6), Begun::Yes);
@@ -334,7 +334,7 @@ fn beside_the_rail_of_packets_a_write_is_complete_when_a_read_behind_it_is() {
     assert_eq!(link.poll_completion(), None, "it has left, and nothing more is known");
     assert!(link.rails[0].under_way.is_empty(), "what follows on the same rail proves that one");
     let (proof, _) = &link.rails[1].under_way[0];
-    assert_eq!((proof.kind, proof.length, proof.at), (Kind::Read, 1, PEER_BYTES as u64 / 2));
+    assert_eq!((proof.kind, proof.length, proof.at), (AccessKind::Read, 1, PEER_BYTES as u64 / 2));
     link.rails[1].end(0, &mut memory);
     assert_eq!((link.poll_completion(), link.poll_completion()), (Some(5), None));
     // Its rail has no room for the read at first.

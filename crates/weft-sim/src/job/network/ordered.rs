@@ -195,8 +195,8 @@ impl Inner {
         let line = self.line(from, to);
         let at_once = bytes.len() <= ordered.inject_max && line.held.is_empty();
         let behind_packets = || line.held.iter().rposition(|(_, load)| matches!(load, Load::Packet(_)));
-        let place = if overtakes { behind_packets().map_or(0, |last| last + 1) } else { line.held.len() };
-        line.held.insert(place, (if at_once { now } else { sent }, Load::Packet(bytes.to_vec())));
+        let index = if overtakes { behind_packets().map_or(0, |last| last + 1) } else { line.held.len() };
+        line.held.insert(index, (if at_once { now } else { sent }, Load::Packet(bytes.to_vec())));
         if at_once {
             self.depart(from);
         }
