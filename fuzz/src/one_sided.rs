@@ -1,7 +1,7 @@
 //! Batches of one-sided operations, and the datatypes that they describe.
 
 use weft_core::layout::{Element, Layout};
-use weft_core::one_sided::{Items, Place, Record, Records};
+use weft_core::one_sided::{Items, Record, Records, TargetLocation};
 use weft_core::reduce::Op;
 use weft_engine::memory::SharedBuffer;
 
@@ -17,7 +17,7 @@ pub(crate) fn batch(bytes: &[u8]) {
         record.write(&mut again);
         assert_eq!(Records::new(&again).next(), Some(Ok(record)));
         match record {
-            Record::Put { place: Place { offset, items: Some(Items { layout, count, skip }) }, data } => {
+            Record::Put { location: TargetLocation { offset, items: Some(Items { layout, count, skip }) }, data } => {
                 let Some(layout) = layouts.get(layout as usize) else { continue };
                 let (Ok(total), Ok(offset)) = (layout.packed_size(count), i64::try_from(offset)) else { continue };
                 let touched = layout.touched(count);
@@ -43,9 +43,9 @@ pub(crate) fn batch_seeds() -> Vec<Vec<u8>> {
         let mut description = Vec::new();
         layout.describe(&mut description);
         Record::Layout { number: number as u32, description: &description }.write(&mut seed);
-        let place = Place { offset: 16, items: Some(Items { layout: number as u32, count: 2, skip: 4 }) };
-        Record::Put { place, data: &[7; 24] }.write(&mut seed);
-        Record::Accumulate { place, op: Op::Sum, element: Element::Int32, data: &[1; 16] }.write(&mut seed);
+        let location = TargetLocation { offset: 16, items: Some(Items { layout: number as u32, count: 2, skip: 4 }) };
+        Record::Put { location, data: &[7; 24] }.write(&mut seed);
+        Record::Accumulate { location, op: Op::Sum, element: Element::Int32, data: &[1; 16] }.write(&mut seed);
     }
     Record::CompareAndSwap { offset: 8, element: Element::Int64, reply: 1, data: &[0; 16] }.write(&mut seed);
     Record::Flush { reply: 2 }.write(&mut seed);

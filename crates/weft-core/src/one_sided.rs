@@ -29,7 +29,7 @@ use crate::reduce::{self, Op};
 
 /// Where in the target's window: packed bytes of items of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TargetLocation {
     /// Bytes from the beginning of the window to the base of the first item; in a dynamic window, its address.
     pub offset: u64,
     /// The items; `None`: bytes, as many as there are.
@@ -52,32 +52,32 @@ pub struct Items {
 #[allow(missing_docs, reason = "the table above and the names say what each field is")]
 pub enum Record<'a> {
     Put {
-        place: Place,
+        location: TargetLocation,
         data: &'a [u8],
     },
     PutLarge {
-        place: Place,
+        location: TargetLocation,
         bytes: u64,
         tag: i32,
     },
     Get {
-        place: Place,
+        location: TargetLocation,
         bytes: u32,
         reply: u32,
     },
     GetLarge {
-        place: Place,
+        location: TargetLocation,
         bytes: u64,
         tag: i32,
     },
     Accumulate {
-        place: Place,
+        location: TargetLocation,
         op: Op,
         element: Element,
         data: &'a [u8],
     },
     AccumulateLarge {
-        place: Place,
+        location: TargetLocation,
         op: Op,
         element: Element,
         bytes: u64,
@@ -85,7 +85,7 @@ pub enum Record<'a> {
     },
     /// `data` is empty where the operation uses none.
     GetAccumulate {
-        place: Place,
+        location: TargetLocation,
         op: Op,
         element: Element,
         bytes: u32,
@@ -142,7 +142,7 @@ const DATA: u8 = 14;
 const DONE: u8 = 15;
 const ACCUMULATE_LARGE: u8 = 16;
 
-/// Bit of the second byte: the place is of items, or the lock is exclusive.
+/// Bit of the second byte: the location is of items, or the lock is exclusive.
 const WITH_OPTION: u8 = 1;
 
 /// Bytes of the longest record beside its data.
@@ -155,43 +155,43 @@ impl Record<'_> {
     /// When its data has 2³² bytes or more.
     pub fn write(&self, out: &mut Vec<u8>) {
         match *self {
-            Self::Put { place, data } => {
-                head(out, PUT, &place, 0, 0);
-                with_place(out, &place);
+            Self::Put { location, data } => {
+                head(out, PUT, &location, 0, 0);
+                with_location(out, &location);
                 with_data(out, data);
             }
-            Self::PutLarge { place, bytes, tag } => {
-                head(out, PUT_LARGE, &place, 0, 0);
-                with_place(out, &place);
+            Self::PutLarge { location, bytes, tag } => {
+                head(out, PUT_LARGE, &location, 0, 0);
+                with_location(out, &location);
                 long(out, bytes);
                 word(out, tag as u32);
             }
-            Self::Get { place, bytes, reply } => {
-                head(out, GET, &place, 0, 0);
-                with_place(out, &place);
+            Self::Get { location, bytes, reply } => {
+                head(out, GET, &location, 0, 0);
+                with_location(out, &location);
                 word(out, bytes);
                 word(out, reply);
             }
-            Self::GetLarge { place, bytes, tag } => {
-                head(out, GET_LARGE, &place, 0, 0);
-                with_place(out, &place);
+            Self::GetLarge { location, bytes, tag } => {
+                head(out, GET_LARGE, &location, 0, 0);
+                with_location(out, &location);
                 long(out, bytes);
                 word(out, tag as u32);
             }
-            Self::Accumulate { place, op, element, data } => {
-                head(out, ACCUMULATE, &place, op as u8, element as u8);
-                with_place(out, &place);
+            Self::Accumulate { location, op, element, data } => {
+                head(out, ACCUMULATE, &location, op as u8, element as u8);
+                with_location(out, &location);
                 with_data(out, data);
             }
-            Self::AccumulateLarge { place, op, element, bytes, tag } => {
-                head(out, ACCUMULATE_LARGE, &place, op as u8, element as u8);
-                with_place(out, &place);
+            Self::AccumulateLarge { location, op, element, bytes, tag } => {
+                head(out, ACCUMULATE_LARGE, &location, op as u8, element as u8);
+                with_location(out, &location);
                 long(out, bytes);
                 word(out, tag as u32);
             }
-            Self::GetAccumulate { place, op, element, bytes, reply, data } => {
-                head(out, GET_ACCUMULATE, &place, op as u8, element as u8);
-                with_place(out, &place);
+            Self::GetAccumulate { location, op, element, bytes, reply, data } => {
+                head(out, GET_ACCUMULATE, &location, op as u8, element as u8);
+                with_location(out, &location);
                 word(out, bytes);
                 word(out, reply);
                 with_data(out, data);
@@ -224,8 +224,8 @@ impl Record<'_> {
     }
 }
 
-fn head(out: &mut Vec<u8>, kind: u8, place: &Place, op: u8, element: u8) {
-    out.extend_from_slice(&[kind, if place.items.is_some() { WITH_OPTION } else { 0 }, op, element]);
+fn head(out: &mut Vec<u8>, kind: u8, location: &TargetLocation, op: u8, element: u8) {
+    out.extend_from_slice(&[kind, if location.items.is_some() { WITH_OPTION } else { 0 }, op, element]);
 }
 
 fn short(out: &mut Vec<u8>, kind: u8, option: bool, value: u32) {
@@ -233,9 +233,9 @@ fn short(out: &mut Vec<u8>, kind: u8, option: bool, value: u32) {
     word(out, value);
 }
 
-fn with_place(out: &mut Vec<u8>, place: &Place) {
-    long(out, place.offset);
-    if let Some(items) = place.items {
+fn with_location(out: &mut Vec<u8>, location: &TargetLocation) {
+    long(out, location.offset);
+    if let Some(items) = location.items {
         word(out, items.layout);
         long(out, items.count);
         long(out, items.skip);
@@ -294,14 +294,14 @@ impl<'a> Records<'a> {
         Ok(data)
     }
 
-    fn place(&mut self, with_items: bool) -> Result<Place, NoRecord> {
+    fn location(&mut self, with_items: bool) -> Result<TargetLocation, NoRecord> {
         let offset = self.long()?;
         let items = if with_items {
             Some(Items { layout: self.word()?, count: self.long()?, skip: self.long()? })
         } else {
             None
         };
-        Ok(Place { offset, items })
+        Ok(TargetLocation { offset, items })
     }
 
     fn read(&mut self) -> Result<Record<'a>, NoRecord> {
@@ -314,24 +314,28 @@ impl<'a> Records<'a> {
             if reduce::supports(op, element) { Ok((op, element)) } else { Err(NoRecord) }
         };
         Ok(match kind {
-            PUT => Record::Put { place: self.place(option)?, data: self.data()? },
-            PUT_LARGE => Record::PutLarge { place: self.place(option)?, bytes: self.long()?, tag: self.word()? as i32 },
-            GET => Record::Get { place: self.place(option)?, bytes: self.word()?, reply: self.word()? },
-            GET_LARGE => Record::GetLarge { place: self.place(option)?, bytes: self.long()?, tag: self.word()? as i32 },
+            PUT => Record::Put { location: self.location(option)?, data: self.data()? },
+            PUT_LARGE => {
+                Record::PutLarge { location: self.location(option)?, bytes: self.long()?, tag: self.word()? as i32 }
+            }
+            GET => Record::Get { location: self.location(option)?, bytes: self.word()?, reply: self.word()? },
+            GET_LARGE => {
+                Record::GetLarge { location: self.location(option)?, bytes: self.long()?, tag: self.word()? as i32 }
+            }
             ACCUMULATE => {
                 let (op, element) = computed()?;
-                Record::Accumulate { place: self.place(option)?, op, element, data: self.data()? }
+                Record::Accumulate { location: self.location(option)?, op, element, data: self.data()? }
             }
             ACCUMULATE_LARGE => {
                 let (op, element) = computed()?;
-                let place = self.place(option)?;
-                Record::AccumulateLarge { place, op, element, bytes: self.long()?, tag: self.word()? as i32 }
+                let location = self.location(option)?;
+                Record::AccumulateLarge { location, op, element, bytes: self.long()?, tag: self.word()? as i32 }
             }
             GET_ACCUMULATE => {
                 let (op, element) = computed()?;
-                let place = self.place(option)?;
+                let location = self.location(option)?;
                 let (bytes, reply) = (self.word()?, self.word()?);
-                Record::GetAccumulate { place, op, element, bytes, reply, data: self.data()? }
+                Record::GetAccumulate { location, op, element, bytes, reply, data: self.data()? }
             }
             COMPARE_AND_SWAP => {
                 let element = find_element(element)?;
@@ -408,8 +412,8 @@ impl LockQueue {
 
     /// A process gives it up, if it has it; those who have it then are told to `grant`.
     pub fn release(&mut self, rank: u32, grant: impl FnMut(Claim)) {
-        if let Some(place) = self.holders.iter().position(|holder| holder.rank == rank) {
-            self.holders.swap_remove(place);
+        if let Some(index) = self.holders.iter().position(|holder| holder.rank == rank) {
+            self.holders.swap_remove(index);
         }
         self.grant(grant);
     }
@@ -451,17 +455,17 @@ mod tests {
     use super::*;
 
     fn records() -> Vec<Record<'static>> {
-        let plain = Place { offset: 1 << 40, items: None };
-        let typed = Place { offset: 16, items: Some(Items { layout: 3, count: 5, skip: 7 }) };
+        let plain = TargetLocation { offset: 1 << 40, items: None };
+        let typed = TargetLocation { offset: 16, items: Some(Items { layout: 3, count: 5, skip: 7 }) };
         alloc::vec![
-            Record::Put { place: plain, data: b"abc" },
-            Record::PutLarge { place: typed, bytes: 1 << 33, tag: 9 },
-            Record::Get { place: typed, bytes: 8, reply: 4 },
-            Record::GetLarge { place: plain, bytes: 1 << 20, tag: 8 },
-            Record::Accumulate { place: plain, op: Op::Sum, element: Element::Float64, data: b"12345678" },
-            Record::AccumulateLarge { place: typed, op: Op::Max, element: Element::Int16, bytes: 1 << 20, tag: 5 },
+            Record::Put { location: plain, data: b"abc" },
+            Record::PutLarge { location: typed, bytes: 1 << 33, tag: 9 },
+            Record::Get { location: typed, bytes: 8, reply: 4 },
+            Record::GetLarge { location: plain, bytes: 1 << 20, tag: 8 },
+            Record::Accumulate { location: plain, op: Op::Sum, element: Element::Float64, data: b"12345678" },
+            Record::AccumulateLarge { location: typed, op: Op::Max, element: Element::Int16, bytes: 1 << 20, tag: 5 },
             Record::GetAccumulate {
-                place: typed,
+                location: typed,
                 op: Op::NoOp,
                 element: Element::Int32,
                 bytes: 4,
@@ -494,7 +498,7 @@ mod tests {
         assert_eq!(read, records());
     }
 
-    /// A batch is cut at each place, and damaged in each byte.   Expect: what comes before is read, then nothing more; never a panic.
+    /// A batch is cut at each byte, and damaged in each byte.   Expect: what comes before is read, then nothing more; never a panic.
     #[test]
     fn a_damaged_batch_ends() {
         let mut batch = Vec::new();

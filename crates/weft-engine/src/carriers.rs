@@ -164,7 +164,7 @@ pub struct Registered {
 
 /// Where a carrier begins here, and where it leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hop {
+pub struct CarrierPath {
     /// The carrier here.
     pub carrier: CarrierId,
     /// The peer's address.
@@ -173,7 +173,7 @@ pub struct Hop {
 
 /// A peer on another node.
 pub struct Remote {
-    hops: Box<[Hop]>,
+    carrier_paths: Box<[CarrierPath]>,
     rails: Rails,
     settings: Arc<FlowSettings>,
     /// Who it is.
@@ -308,13 +308,13 @@ fn make_keys(member: Member, jobs: &Jobs) -> Keys {
 
 impl Remote {
     /// The peer at the ends of these carriers, at least one, the better ones first.
-    pub fn new(carriers: &[(RailCarrier, Hop)], settings: FlowSettings) -> Self {
+    pub fn new(carriers: &[(RailCarrier, CarrierPath)], settings: FlowSettings) -> Self {
         let rails = Rails::new(&carriers.iter().map(|(carrier, _)| *carrier).collect::<Vec<_>>());
         let settings = Arc::new(FlowSettings { bulk_paths: rails.bulk_paths() as u8, ..settings });
-        let hops = carriers.iter().map(|(_, hop)| *hop).collect();
+        let carrier_paths = carriers.iter().map(|(_, carrier_path)| *carrier_path).collect();
         let counted = if rails.rails() > 1 { rails.rails() } else { 0 };
         Self {
-            hops,
+            carrier_paths,
             rails,
             settings,
             member: Member::default(),
@@ -328,9 +328,14 @@ impl Remote {
     }
 
     /// The peer at the end of a carrier that delivers every packet once and in order. What that can do by itself to memory of peers is used.
-    pub fn connected(carrier: RailCarrier, hop: Hop, placement: Option<Placement>, settings: FlowSettings) -> Self {
+    pub fn connected(
+        carrier: RailCarrier,
+        carrier_path: CarrierPath,
+        placement: Option<Placement>,
+        settings: FlowSettings,
+    ) -> Self {
         let conversation = Conversation::Connection { connection: None, placement, placements: None };
-        Self { conversation, ..Self::new(&[(carrier, hop)], settings) }
+        Self { conversation, ..Self::new(&[(carrier, carrier_path)], settings) }
     }
 
     /// The flow to it, if there is one at present.
@@ -468,11 +473,13 @@ impl Remote {
     /// Whether nothing is under way to it, and nothing owed.
     pub(crate) fn is_idle(&self, carriers: &Carriers) -> bool {
         let held = |connection: &Connection| {
-            let hop = &self.hops[0];
+            let carrier_path = &self.carrier_paths[0];
             let has_packets = |carrier: &BoxedCarrier| {
-                carrier.under_way(&hop.to) > 0 && !cfg!(weft_mutant = "held_packets_forgotten")
+                carrier.under_way(&carrier_path.to) > 0 && !cfg!(weft_mutant = "held_packets_forgotten")
             };
-            !connection.is_idle() || connection.misses_packets() || carriers.get(hop.carrier).is_some_and(has_packets)
+            !connection.is_idle()
+                || connection.misses_packets()
+                || carriers.get(carrier_path.carrier).is_some_and(has_packets)
         };
         self.current_flow().is_none_or(Flow::is_idle)
             && !self.current_connection().is_some_and(held)
@@ -482,15 +489,16 @@ impl Remote {
     /// Tells the connection, if there is one, what its carrier has still of the packets it has taken.
     #[inline]
     pub(crate) fn note_held(&mut self, carriers: &Carriers, now: Instant) {
-        let hop = self.hops[0];
+        let carrier_path = self.carrier_paths[0];
         if let Some(connection) = self.current_connection_mut() {
-            connection.hold(carriers.get(hop.carrier).map_or(0, |carrier| carrier.under_way(&hop.to)), now);
+            connection
+                .hold(carriers.get(carrier_path.carrier).map_or(0, |carrier| carrier.under_way(&carrier_path.to)), now);
         }
     }
 
     /// Whether the only carrier leads to this address.
     pub(crate) fn is_connected_to(&self, to: &Address) -> bool {
-        self.is_ordered() && self.hops[0].to == *to
+        self.is_ordered() && self.carrier_paths[0].to == *to
     }
 
     /// What has happened in its flow or connection since that was parked last.
@@ -551,20 +559,25 @@ impl Remote {
         self.resent + self.current_flow().map_or(0, |flow| flow.counters().resent())
     }
 
-    /// Where packets of a way of the flow go at present.
-    pub(crate) fn hop(&self, path: usize) -> (usize, Hop) {
+    /// Where packets of a path of the flow go at present.
+    pub(crate) fn carrier_path(&self, path: usize) -> (usize, CarrierPath) {
         let carrier = self.rails.carrier(path);
-        (carrier, self.hops[carrier])
+        (carrier, self.carrier_paths[carrier])
     }
 
-    /// The best way to it by a carrier for this role, if there is one.
-    pub(crate) fn hop_of(&self, role: Role) -> Option<Hop> {
-        (0..self.carriers()).find(|carrier| self.rails.named(*carrier).role == role).map(|carrier| self.hops[carrier])
+    /// The best path to it by a carrier for this role, if there is one.
+    pub(crate) fn carrier_path_of(&self, role: Role) -> Option<CarrierPath> {
+        (0..self.carriers())
+            .find(|carrier| self.rails.named(*carrier).role == role)
+            .map(|carrier| self.carrier_paths[carrier])
     }
 
     /// Every carrier: the interfaces that it joins, and where it leads.
-    pub fn hops(&self) -> impl Iterator<Item = (Ends, &Hop)> {
-        self.hops.iter().enumerate().map(|(carrier, hop)| (self.rails.named(carrier).ends, hop))
+    pub fn carrier_paths(&self) -> impl Iterator<Item = (Ends, &CarrierPath)> {
+        self.carrier_paths
+            .iter()
+            .enumerate()
+            .map(|(carrier, carrier_path)| (self.rails.named(carrier).ends, carrier_path))
     }
 
     /// Bytes of messages to it that are queued or not acknowledged.
@@ -574,10 +587,15 @@ impl Remote {
     }
 
     /// A packet that has come by a carrier for this role and is not the flow's: what to answer, and where.
-    pub(crate) fn handle_path_frame(&mut self, role: Role, bytes: &[u8], jobs: &Jobs) -> Option<(Hop, PathFrame)> {
+    pub(crate) fn handle_path_frame(
+        &mut self,
+        role: Role,
+        bytes: &[u8],
+        jobs: &Jobs,
+    ) -> Option<(CarrierPath, PathFrame)> {
         let member = self.member;
         let (carrier, answer) = self.rails.handle(role, bytes, || make_keys(member, jobs))?;
-        Some((self.hops[carrier], answer))
+        Some((self.carrier_paths[carrier], answer))
     }
 
     /// Questions and answers that came and that the peer did not make.
@@ -587,15 +605,20 @@ impl Remote {
 
     /// How many carriers there are.
     pub(crate) fn carriers(&self) -> usize {
-        self.hops.len()
+        self.carrier_paths.len()
     }
 
     /// The challenge that is due on a carrier, and where to ask it.
     #[inline]
-    pub(crate) fn poll_challenge(&mut self, carrier: usize, now: Instant, jobs: &Jobs) -> Option<(Hop, PathFrame)> {
+    pub(crate) fn poll_challenge(
+        &mut self,
+        carrier: usize,
+        now: Instant,
+        jobs: &Jobs,
+    ) -> Option<(CarrierPath, PathFrame)> {
         let member = self.member;
         let challenge = self.rails.poll_challenge(carrier, now, || make_keys(member, jobs))?;
-        Some((self.hops[carrier], challenge))
+        Some((self.carrier_paths[carrier], challenge))
     }
 
     /// The machine has refused a packet for a carrier.
@@ -603,7 +626,7 @@ impl Remote {
         self.rails.refused(carrier);
     }
 
-    /// The flow has sent what it had: which ways it may use from now on.
+    /// The flow has sent what it had: which paths it may use from now on.
     #[inline]
     pub(crate) fn steer(&mut self) {
         if let Conversation::Flow { flow: Some(flow), .. } = &mut self.conversation {
@@ -645,13 +668,17 @@ impl Remote {
     /// Its addresses, and what this machine has said of packets on the way there, for a message to the user.
     pub(crate) fn addresses(&self, carriers: &Carriers) -> String {
         let mut text = String::new();
-        for hop in &self.hops {
+        for carrier_path in &self.carrier_paths {
             let gap = if text.is_empty() { "" } else { " and " };
-            write!(text, "{gap}{}", hop.to).expect("strings accept all text");
+            write!(text, "{gap}{}", carrier_path.to).expect("strings accept all text");
         }
-        let hops = self.hops.iter().enumerate();
-        let hops = hops.filter(|(index, hop)| self.hops[..*index].iter().all(|before| before.carrier != hop.carrier));
-        for refusal in hops.filter_map(|(_, hop)| carriers.get(hop.carrier)?.diagnostics().last_refusal) {
+        let carrier_paths = self.carrier_paths.iter().enumerate();
+        let carrier_paths = carrier_paths.filter(|(index, carrier_path)| {
+            self.carrier_paths[..*index].iter().all(|before| before.carrier != carrier_path.carrier)
+        });
+        for refusal in
+            carrier_paths.filter_map(|(_, carrier_path)| carriers.get(carrier_path.carrier)?.diagnostics().last_refusal)
+        {
             write!(text, "; this machine last refused a packet with: {refusal}").expect("strings accept all text");
         }
         text
@@ -660,7 +687,7 @@ impl Remote {
     /// The carriers in use, for `mpiexec --stats`.
     pub(crate) fn links(&self, carriers: &Carriers) -> &'static str {
         let name = |id| carriers.get(id).map_or("none", |carrier| carrier.attributes().name);
-        let [messages, bulk] = [0, 1].map(|path| self.hop(path).1.carrier);
+        let [messages, bulk] = [0, 1].map(|path| self.carrier_path(path).1.carrier);
         match (name(messages), name(bulk)) {
             ("xdp", "udp") => "xdp+udp",
             ("ethernet", "udp") => "ethernet+udp",
@@ -693,9 +720,9 @@ mod tests {
     #[test]
     fn a_connection_that_is_not_used_for_long_keeps_little() {
         let carrier = RailCarrier { role: Role::BulkData, rail: 0, ends: Ends::default() };
-        let hop = Hop { carrier: CarrierId(0), to: EthernetAddress { mac: [0; 6], port: 0 }.into() };
+        let carrier_path = CarrierPath { carrier: CarrierId(0), to: EthernetAddress { mac: [0; 6], port: 0 }.into() };
         let settings = FlowSettings { packet_size: PACKET_SIZE_MAX, ..FlowSettings::default() };
-        let mut remote = Remote::connected(carrier, hop, None, settings);
+        let mut remote = Remote::connected(carrier, carrier_path, None, settings);
         let jobs = Jobs::new(ProcessName::of_only_job(0), Secret::new([1; 16]));
         let Submission::Connection(connection) = remote.submission(&jobs) else {
             panic!("there is no connection");

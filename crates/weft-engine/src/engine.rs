@@ -65,7 +65,7 @@ pub use report::Traffic;
 pub use sleep::{Rests, Sleep, SleepOn};
 pub use slots::NodeCollectives;
 pub(crate) use slots::SlotWait;
-pub use windows::{Access, OneSided};
+pub use windows::{OneSided, TargetItems};
 
 /// What the engine is made of.
 pub struct Parts<P: Platform> {

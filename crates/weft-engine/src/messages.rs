@@ -180,7 +180,7 @@ pub struct Messages {
     /// What is still to leave of abandoned messages, by their requests.
     remnants: Vec<(usize, SharedBuffer)>,
     /// Frames and data that made no sense and were dropped.
-    pub nonsense: u64,
+    pub malformed_frames: u64,
     /// Writes to memory of peers, and reads of it, that carriers have been given.
     pub remote_writes: u64,
     /// See there.
@@ -220,7 +220,7 @@ impl Messages {
             completions: Completions::default(),
             given_up: Vec::new(),
             remnants: Vec::new(),
-            nonsense: 0,
+            malformed_frames: 0,
             remote_writes: 0,
             remote_reads: 0,
             events: None,

@@ -177,7 +177,7 @@ pub enum Persistent {
 /// What a persistent collective does each time it is started (MPI-5.0 §6.13).
 pub struct PersistentCollective {
     /// Among whom.
-    pub place: CollectiveScope,
+    pub scope: CollectiveScope,
     /// What, with which buffers.
     pub bound: Arc<Bound>,
     /// The slot of its own in the node's memory, if it goes through one.

@@ -54,7 +54,7 @@ pub struct Cursor {
     transfers: Vec<usize>,
     /// and the steps that they are.
     steps: Vec<u32>,
-    place: CollectiveScope,
+    scope: CollectiveScope,
     /// The receive that somebody waits for without a request.
     received: Option<u32>,
     reducing: Option<Reducing>,
@@ -96,9 +96,9 @@ impl Cursor {
     ///
     /// # Errors
     /// The schedule asks for more working memory than there can be.
-    pub fn new(place: CollectiveScope, bound: Arc<Bound>) -> Result<Self> {
+    pub fn new(scope: CollectiveScope, bound: Arc<Bound>) -> Result<Self> {
         let scratch = Self::scratch(&bound)?;
-        Ok(Self::in_scratch(place, bound, scratch))
+        Ok(Self::in_scratch(scope, bound, scratch))
     }
 
     /// Working memory for one run of `bound`.
@@ -117,16 +117,16 @@ impl Cursor {
     ///
     /// # Panics
     /// As for that.
-    pub fn in_scratch(place: CollectiveScope, bound: Arc<Bound>, scratch: Scratch) -> Self {
-        Self::of_run(place, Run::new(bound, scratch))
+    pub fn in_scratch(scope: CollectiveScope, bound: Arc<Bound>, scratch: Scratch) -> Self {
+        Self::of_run(scope, Run::new(bound, scratch))
     }
 
-    fn of_run(place: CollectiveScope, run: Run) -> Self {
+    fn of_run(scope: CollectiveScope, run: Run) -> Self {
         let bound = run.bound();
         let frontier = Frontier::new(bound.schedule());
         let bound_phases = bound.schedule().phases;
         let owed = bound.schedule().steps().filter(|step| is_owed(step)).count() as u32;
-        assert!(bound_phases == 0 || place.turn.is_some(), "an operation through shared memory has its turn");
+        assert!(bound_phases == 0 || scope.turn.is_some(), "an operation through shared memory has its turn");
         Self {
             run,
             frontier,
@@ -135,8 +135,8 @@ impl Cursor {
             received: None,
             reducing: None,
             waiting: Vec::new(),
-            turn: place.turn.filter(|_| bound_phases > 0),
-            place,
+            turn: scope.turn.filter(|_| bound_phases > 0),
+            scope,
             failed: None,
             owed,
             given_up: None,
@@ -144,8 +144,8 @@ impl Cursor {
     }
 
     /// A run of which the first `complete` steps have been done [in order](run_in_order).
-    pub fn behind(place: CollectiveScope, run: Run, complete: u32, failed: Option<Error>) -> Self {
-        let mut cursor = Self { failed, ..Self::of_run(place, run) };
+    pub fn behind(scope: CollectiveScope, run: Run, complete: u32, failed: Option<Error>) -> Self {
+        let mut cursor = Self { failed, ..Self::of_run(scope, run) };
         for number in 0..complete {
             // In their order each of them may begin when those before it are complete.
             let taken = cursor.frontier.take(number);
@@ -156,8 +156,8 @@ impl Cursor {
     }
 
     /// Among whom it runs.
-    pub fn place(&self) -> &CollectiveScope {
-        &self.place
+    pub fn scope(&self) -> &CollectiveScope {
+        &self.scope
     }
 
     /// The requests of the transfers that are under way: what it waits for.
@@ -170,23 +170,23 @@ impl Cursor {
         let data = self.run.transfer(number);
         let handle = match self.run.bound().schedule().step(number) {
             Step::Send { to, .. } => {
-                let send = self.place.send(*to, data);
+                let send = self.scope.send(*to, data);
                 if engine.submit_now(&send) {
                     return Ok(false);
                 }
-                let handle = engine.messages.add(State::Queued(send), self.place.communicator)?;
+                let handle = engine.messages.add(State::Queued(send), self.scope.communicator)?;
                 engine.start_send(handle);
                 handle
             }
             Step::Multicast { .. } => {
-                let state = State::Multicasting(self.place.multicast(data));
-                let handle = engine.messages.add(state, self.place.communicator)?;
+                let state = State::Multicasting(self.scope.multicast(data));
+                let handle = engine.messages.add(state, self.scope.communicator)?;
                 engine.multicasts().start_multicast(handle);
                 handle
             }
             Step::Receive { from, .. } => {
-                let receive = self.place.receive(*from, data);
-                let handle = engine.messages.add(State::Posted(receive), self.place.communicator)?;
+                let receive = self.scope.receive(*from, data);
+                let handle = engine.messages.add(State::Posted(receive), self.scope.communicator)?;
                 engine.start_receive(handle);
                 handle
             }
@@ -257,7 +257,7 @@ impl Cursor {
             return Share::Due(None);
         }
         let Some(turn) = self.turn else { return Share::Waits(None) };
-        let mut shared = share(engine, &self.place, &turn, &self.run, number);
+        let mut shared = share(engine, &self.scope, &turn, &self.run, number);
         match &mut shared {
             Share::Due(due) => self.reducing = Some(Reducing { step: number, due: due.take(), others: Vec::new() }),
             Share::Done(error) => self.failed = self.failed.take().or(error.take()),
@@ -334,7 +334,7 @@ impl Cursor {
 
     /// Nothing can come of it any more, as another process has said.
     fn hear<P: Platform>(&mut self, engine: &Engine<P>) -> Option<Error> {
-        let error = engine.messages.given_up(&self.place, &engine.peers)?;
+        let error = engine.messages.given_up(&self.scope, &engine.peers)?;
         self.given_up = Some(Why { cause: error.cause(), is_told: true });
         Some(error)
     }
@@ -392,7 +392,7 @@ impl Cursor {
         // Those of the node may wait for something that this one would have published.
         let near = self.turn.iter().flat_map(|turn| engine.node_collectives().ranks_in_slot(turn));
         let partners: Vec<u32> = partners.chain(near).collect();
-        engine.give_up_for(&self.place, cause, !is_told, partners);
+        engine.give_up_for(&self.scope, cause, !is_told, partners);
     }
 
     /// The receive that [`Self::go_without_requests`] has given out has failed, or has been given up: what the operation ends with.
@@ -435,7 +435,7 @@ impl Cursor {
         if matches!(self.run.bound().operation(), Some(Operation::User(_))) {
             return Ok(AtOnce::NeedsRequests);
         }
-        if engine.messages.is_given_up(self.place.context, self.place.tag) {
+        if engine.messages.is_given_up(self.scope.context, self.scope.tag) {
             return Ok(AtOnce::NeedsRequests);
         }
         let bound = self.run.bound().clone();
@@ -443,7 +443,7 @@ impl Cursor {
         while let Some(number) = self.frontier.take_next() {
             match schedule.step(number) {
                 Step::Send { to, .. } => {
-                    if !engine.submit_now(&self.place.send(*to, self.run.transfer(number))) {
+                    if !engine.submit_now(&self.scope.send(*to, self.run.transfer(number))) {
                         return Ok(self.stop_at(number));
                     }
                     self.frontier.start(schedule, number);
@@ -463,7 +463,7 @@ impl Cursor {
         }
         match self.received.map(|number| (number, schedule.step(number))) {
             Some((number, Step::Receive { from, .. })) => {
-                Ok(AtOnce::Receive(self.place.receive(*from, self.run.transfer(number))))
+                Ok(AtOnce::Receive(self.scope.receive(*from, self.run.transfer(number))))
             }
             _ => {
                 self.finish_turn(engine);

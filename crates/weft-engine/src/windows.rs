@@ -14,7 +14,7 @@
 //! target does what they say in any pass of progress, so that it need not call MPI for that: the progress thread makes such passes.
 //! `engine/windows.rs` moves all this.
 
-mod exposure;
+mod exposed_memory;
 mod source;
 mod target;
 
@@ -30,7 +30,7 @@ use crate::handle::{Kind, Slab};
 use crate::memory::{Exposed, SharedBuffer, UserData};
 use crate::transport::RemoteMemory;
 
-pub use exposure::{Attached, Exposure};
+pub use exposed_memory::{Attached, ExposedMemory};
 pub(crate) use source::{Accumulating, Batch, Source};
 pub(crate) use target::{ForRequest, Placed, Target, Transfer};
 
@@ -79,7 +79,7 @@ pub struct NewWindow {
     /// This process's rank among them.
     pub rank: u32,
     /// What this process exposes.
-    pub exposure: Exposure,
+    pub exposed_memory: ExposedMemory,
     /// Where the memory of each of them is.
     pub reaches: Vec<Reach>,
 }
@@ -91,7 +91,7 @@ pub struct Window {
     pub(crate) group: Arc<Group>,
     pub(crate) rank: u32,
     /// What this process exposes.
-    pub exposure: Exposure,
+    pub exposed_memory: ExposedMemory,
     /// The same, as our carrier calls it, where peers' carriers may access it.
     pub(crate) registered: Option<Registered>,
     pub(crate) targets: Vec<Target>,
@@ -236,14 +236,14 @@ impl Windows {
 
     /// Adds one; its index.
     pub fn open(&mut self, new: NewWindow) -> usize {
-        let NewWindow { context, communicator, group, rank, exposure, reaches } = new;
+        let NewWindow { context, communicator, group, rank, exposed_memory, reaches } = new;
         let sources = reaches.iter().map(|_| Source::default()).collect();
         let window = Box::new(Window {
             context,
             communicator,
             group,
             rank,
-            exposure,
+            exposed_memory,
             registered: None,
             targets: reaches.into_iter().map(Target::new).collect(),
             sources,
@@ -320,8 +320,8 @@ impl Window {
     /// It needs them no more.
     pub fn await_no_more(&mut self, ranks: &[u32]) {
         for rank in ranks {
-            if let Some(place) = self.awaited.iter().position(|awaited| awaited == rank) {
-                self.awaited.swap_remove(place);
+            if let Some(index) = self.awaited.iter().position(|awaited| awaited == rank) {
+                self.awaited.swap_remove(index);
             }
         }
     }

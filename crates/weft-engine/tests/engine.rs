@@ -463,7 +463,7 @@ fn run_on_a_node(steps: &[Step], single_copy: bool) {
         assert_eq!(request.error.is_some(), fits < contents[number].len(), "truncation of receive {at}");
         assert!(std::hint::black_box(&memory[..fits]) == &contents[number][..fits], "receive {at} has other bytes");
     }
-    assert_eq!((all[0].messages.nonsense, all[1].messages.nonsense), (0, 0));
+    assert_eq!((all[0].messages.malformed_frames, all[1].messages.malformed_frames), (0, 0));
 }
 
 /// A step of a program in which processes 1 and 2 send to process 0.
@@ -565,7 +565,7 @@ fn run_a_crowd(steps: &[Crowd]) {
         let passed = (0..at).find(|other| taken[*other].is_none() && matches(*other, send));
         assert_eq!(passed, None, "message {send} went to receive {at}");
     }
-    assert!(all.iter().all(|engine| engine.messages.nonsense == 0));
+    assert!(all.iter().all(|engine| engine.messages.malformed_frames == 0));
 }
 
 /// A sender writes what it has announced to the first of several receives from anybody. Before the announcement, a message of another sender
@@ -725,7 +725,7 @@ fn many_senders_share_what_may_be_under_way_to_one_receiver() {
     for pair in &pairs {
         assert!(std::hint::black_box(&pair.memory) == &pair.content, "the message of {} has other bytes", pair.from);
     }
-    assert!(all.iter().all(|engine| engine.messages.nonsense == 0));
+    assert!(all.iter().all(|engine| engine.messages.malformed_frames == 0));
 }
 
 #[test]

@@ -209,9 +209,9 @@ impl Part {
         let own = &engines[rank];
         let group = Group::new((0..engines.len()).map(|peer| id(own, peer)).collect(), id(own, rank));
         let rank = rank as u32;
-        let place =
+        let scope =
             CollectiveScope { communicator: 0, context: CONTEXT + 1, tag, group, rank, sources: None, turn: None };
-        let cursor = Cursor::new(place, Arc::new(Bound::shared(schedule, arguments))).unwrap();
+        let cursor = Cursor::new(scope, Arc::new(Bound::shared(schedule, arguments))).unwrap();
         Self { cursor: Some(cursor), receive, outcome: None, _send: send }
     }
 
@@ -331,6 +331,6 @@ fn a_message_of_which_a_piece_has_left_is_abandoned_and_the_next_ones_arrive() {
     let half_sent = sent.into_iter().find(|handle| is_half_sent(sender, *handle)).expect("a ring has an end");
     sender.abandon_receive(half_sent);
     check_that_all_can_talk(&mut all, 1, "behind an abandoned message");
-    assert!(all.iter().all(|engine| engine.messages.nonsense == 0));
+    assert!(all.iter().all(|engine| engine.messages.malformed_frames == 0));
     assert!(all[0].messages.requests.get(half_sent).is_none(), "nobody asks for it any more");
 }

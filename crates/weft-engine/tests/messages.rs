@@ -37,7 +37,7 @@ fn a_peer_that_ignores_its_credit_fills_no_memory() {
         arrives(&mut messages, Head::eager(ENVELOPE, None), &payload);
     }
     assert_eq!(messages.0.matcher.unexpected_count() as u64, room);
-    assert_eq!(messages.0.nonsense, 2 * room);
+    assert_eq!(messages.0.malformed_frames, 2 * room);
     // What fitted is as it was, and makes room for as much again, not more.
     for _ in 0..room {
         let mut buffer = [0; 936];
@@ -46,7 +46,7 @@ fn a_peer_that_ignores_its_credit_fills_no_memory() {
     for _ in 0..2 * room {
         arrives(&mut messages, Head::eager(ENVELOPE, None), &payload);
     }
-    assert_eq!((messages.0.matcher.unexpected_count() as u64, messages.0.nonsense), (room, 3 * room));
+    assert_eq!((messages.0.matcher.unexpected_count() as u64, messages.0.malformed_frames), (room, 3 * room));
 }
 
 /// Expect: what nobody can receive any more makes room for what the same peer sends in other contexts; what is not over stays.
@@ -61,7 +61,7 @@ fn messages_of_a_context_that_is_over_leave_their_room_behind() {
         messages.0.discard_contexts(|context| context < 100, &mut messages.1);
         assert_eq!(messages.0.matcher.counts_in(context), (0, 2), "it is not over");
         messages.0.discard_contexts(|other| other == context, &mut messages.1);
-        let left = (messages.0.matcher.contexts().count(), messages.0.unexpected.len(), messages.0.nonsense);
+        let left = (messages.0.matcher.contexts().count(), messages.0.unexpected.len(), messages.0.malformed_frames);
         assert_eq!(left, (0, 0, 0), "context {context}");
     }
 }
@@ -75,7 +75,10 @@ fn a_context_that_is_over_stays_until_its_messages_have_arrived() {
     assert_eq!(messages.0.matcher.unexpected_count(), 1);
     arrives(&mut messages, Head::eager_more(), &[2; 1999]);
     messages.0.discard_contexts(|_| true, &mut messages.1);
-    assert_eq!((messages.0.matcher.contexts().count(), messages.0.unexpected.len(), messages.0.nonsense), (0, 0, 0));
+    assert_eq!(
+        (messages.0.matcher.contexts().count(), messages.0.unexpected.len(), messages.0.malformed_frames),
+        (0, 0, 0)
+    );
 }
 
 /// Expect (MPI-5.0 §3.7.3): what the program has freed, or lent a buffer to, is told of until it is complete; its other requests are its own affair.
@@ -126,7 +129,7 @@ fn pieces_count_as_the_message_that_they_promise() {
     }
     // Two would be more than the credit by what each costs beside its bytes.
     assert_eq!(messages.0.matcher.unexpected_count(), 1);
-    assert_eq!(messages.0.nonsense, 8);
+    assert_eq!(messages.0.malformed_frames, 8);
     let mut buffer = vec![0; total as usize];
     assert!(receive(&mut messages, &mut buffer) && buffer[1] == 2);
 }
@@ -141,5 +144,5 @@ fn a_message_that_is_taken_back_leaves_its_room_behind() {
         arrives(&mut messages, Head::retract(2, 9), &[]);
         assert_eq!(messages.0.matcher.unexpected_count(), 0, "round {round}");
     }
-    assert_eq!(messages.0.nonsense, 0);
+    assert_eq!(messages.0.malformed_frames, 0);
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use weft_core::flow::Settings;
 use weft_core::matching::Envelope;
 use weft_core::rails::{RailCarrier, Role};
-use weft_engine::carriers::{CarrierId, Carriers, Hop, Remote};
+use weft_engine::carriers::{CarrierId, CarrierPath, Carriers, Remote};
 use weft_engine::memory::UserData;
 use weft_engine::peers::Route;
 use weft_engine::request::{Mode, Receive, Send, State};
@@ -53,7 +53,7 @@ fn engines(count: usize) -> Vec<Engine> {
     let path = |own: usize, peer: usize| {
         let udp = udp_carrier(SocketAddr::from(([127, 0, 0, 1], peer as u16)));
         let raw = (RailCarrier { role: Role::SmallMessages, ..udp.0 }, udp.1);
-        let udp = (udp.0, Hop { carrier: CarrierId(1), ..udp.1 });
+        let udp = (udp.0, CarrierPath { carrier: CarrierId(1), ..udp.1 });
         let remote = || Route::Remote(Box::new(Remote::new(&[raw, udp], settings.clone())));
         if peer == own { Route::Myself } else { remote() }
     };

@@ -24,9 +24,9 @@ pub use crate::window::direct::{Spot, spot};
 pub use active_target::{Fence, complete, post, start, wait};
 pub use creation::{Prepared, WindowOptions, open, prepare};
 pub use passive_target::{flush, lock_all, lock_one, sync, unlock_all, unlock_one};
-pub use weft_engine::engine::Access;
+pub use weft_engine::engine::TargetItems;
 pub use weft_engine::memory::Exposed;
-pub use weft_engine::windows::{Attached, Exposure};
+pub use weft_engine::windows::{Attached, ExposedMemory};
 
 use completion::{Awaiting, finish, keep_first};
 
@@ -94,8 +94,8 @@ fn attached(process: &mut Process, window: usize) -> Result<&mut Attached> {
         return Err(Error::new(MPI_ERR_RMA_FLAVOR, message));
     }
     let index = found.index;
-    match process.engine()?.windows.get_mut(index).map(|window| &mut window.exposure) {
-        Some(Exposure::Attached(parts)) => Ok(parts),
+    match process.engine()?.windows.get_mut(index).map(|window| &mut window.exposed_memory) {
+        Some(ExposedMemory::Attached(parts)) => Ok(parts),
         _ => Err(Error::new(MPI_ERR_WIN, "the window is gone")),
     }
 }

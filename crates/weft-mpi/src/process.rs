@@ -474,7 +474,7 @@ impl Process {
                 .iter()
                 .map(|(_, running)| {
                     let (request, cursor) = (running.request, &running.cursor);
-                    let scope = cursor.place();
+                    let scope = cursor.scope();
                     let missing = cursor.missing().map(|rank| scope.group.members[rank as usize]).collect();
                     Collective { request, transfers: cursor.transfers(), missing, context: scope.context }
                 })

@@ -28,8 +28,8 @@ use api::Library;
 use choice::{Choice, choose};
 use endpoint::{ADDRESS_BYTES_MAX, Endpoint, Offers, Sent};
 pub use endpoint::{Kind, Offer};
-use placement::Access;
 pub use rails::FabricRails;
+use weft_engine::regions::AccessKind;
 
 /// Fewest packets that a window may have.
 const WINDOW_PACKETS_MIN: u32 = 4;
@@ -64,7 +64,7 @@ pub struct EndpointAddress {
     /// It delivers every packet once and in order, and nobody injects faults: a connection will do, without a flow.
     pub ordered: bool,
     /// Its provider writes to memory of peers by itself, and lets theirs write here.
-    pub places: bool,
+    pub has_remote_memory: bool,
     /// Bytes of a packet.
     pub packet_size: u16,
     /// Packets that may be on their way to this end.
@@ -79,8 +79,8 @@ impl EndpointAddress {
     /// As it is told to peers: without commas and spaces.
     pub fn encode(&self) -> String {
         use std::fmt::Write;
-        let Self { provider, ordered, places, packet_size, window_packets, rail, address } = self;
-        let kind = match (ordered, places) {
+        let Self { provider, ordered, has_remote_memory, packet_size, window_packets, rail, address } = self;
+        let kind = match (ordered, has_remote_memory) {
             (true, true) => PLACING,
             (true, false) => ORDERED,
             (false, _) => UNORDERED,
@@ -101,7 +101,7 @@ impl EndpointAddress {
         let mut part = || parts.next().ok_or_else(wrong);
         let (address, rail, window) = (part()?, part()?, part()?);
         let (size, kind, provider) = (part()?, part()?, part()?);
-        let (ordered, places) = match kind {
+        let (ordered, has_remote_memory) = match kind {
             PLACING => (true, true),
             ORDERED => (true, false),
             UNORDERED => (false, false),
@@ -119,7 +119,7 @@ impl EndpointAddress {
         fits.then(|| Self {
             provider: provider.to_owned(),
             ordered,
-            places,
+            has_remote_memory,
             packet_size,
             window_packets,
             rail,
@@ -290,7 +290,7 @@ impl Fabric {
         let attributes = CarrierAttributes {
             delivery: if endpoint.offer.kind == Kind::Ordered { Delivery::Ordered } else { Delivery::Unreliable },
             descriptor: endpoint.descriptor,
-            remote_memory: endpoint.places().then(|| placing(&endpoint.offer)),
+            remote_memory: endpoint.has_remote_memory().then(|| placing(&endpoint.offer)),
             ..CarrierAttributes::packets("fabric", endpoint.packet_size, Look::SystemCall)
         };
         Ok(Self { endpoint, attributes, window_packets, number, rail })
@@ -301,7 +301,7 @@ impl Fabric {
         EndpointAddress {
             provider: self.endpoint.offer.provider.clone(),
             ordered: self.attributes.delivery == Delivery::Ordered,
-            places: self.attributes.remote_memory.is_some(),
+            has_remote_memory: self.attributes.remote_memory.is_some(),
             packet_size: self.endpoint.packet_size as u16,
             window_packets: self.window_packets,
             rail: self.rail,
@@ -422,12 +422,12 @@ impl RemoteMemoryAccess for Fabric {
 
     fn write(&mut self, to: &Address, data: &UserData, range: Range<u64>, there: RemoteMemory, number: u64) -> Begun {
         let Address::Fabric(to) = to else { return Begun::Never };
-        self.endpoint.access(to.name, Access::Write, data, range, there, number)
+        self.endpoint.access(to.name, AccessKind::Write, data, range, there, number)
     }
 
     fn read(&mut self, to: &Address, data: &UserData, range: Range<u64>, there: RemoteMemory, number: u64) -> Begun {
         let Address::Fabric(to) = to else { return Begun::Never };
-        self.endpoint.access(to.name, Access::Read, data, range, there, number)
+        self.endpoint.access(to.name, AccessKind::Read, data, range, there, number)
     }
 
     fn poll_completion(&mut self) -> Option<u64> {

@@ -160,7 +160,7 @@ impl Verbs {
         let Found { chosen, bound } = found;
         let how = Use {
             connections: settings.connections,
-            places: settings.mode != Mode::SendReceive && !settings.without_placement,
+            has_remote_memory: settings.mode != Mode::SendReceive && !settings.without_placement,
             rings: match settings.mode {
                 Mode::Auto => Rings::WherePaid,
                 Mode::Rdma => Rings::Everywhere,
@@ -247,7 +247,7 @@ fn attributes(device: &Device, bytes_min: u64) -> CarrierAttributes {
     CarrierAttributes {
         delivery: Delivery::Ordered,
         descriptor: Some(device.fd()).filter(|fd| *fd >= 0),
-        remote_memory: device.places.then_some(placement),
+        remote_memory: device.has_remote_memory.then_some(placement),
         multicast: device
             .datagrams()
             .map(|room| MulticastAttributes { packet_size: room.bytes, receives: Some(room.receives) }),

@@ -16,7 +16,7 @@ use std::ffi::c_int;
 use weft_mpi::error::{Error, Result};
 use weft_mpi::memory::{self};
 use weft_mpi::object::{Class, full};
-use weft_mpi::one_sided::{self, Attached, Exposed, Exposure, Fence, WindowOptions};
+use weft_mpi::one_sided::{self, Attached, Exposed, ExposedMemory, Fence, WindowOptions};
 use weft_mpi::process::with;
 
 /// Makes a window; the address of this process's part of it.
@@ -52,13 +52,13 @@ fn create(
             }
         })
         .collect();
-    let exposure = match mapped[rank] {
-        _ if prepared.is_dynamic() => Exposure::Attached(Attached::default()),
-        Some(exposed) => Exposure::Whole(exposed),
-        None => Exposure::Whole(Exposed::empty()),
+    let exposed_memory = match mapped[rank] {
+        _ if prepared.is_dynamic() => ExposedMemory::Attached(Attached::default()),
+        Some(exposed) => ExposedMemory::Whole(exposed),
+        None => ExposedMemory::Whole(Exposed::empty()),
     };
     let here = prepared.parts[rank].here;
-    let handle = one_sided::open(prepared, exposure, mapped)?;
+    let handle = one_sided::open(prepared, exposed_memory, mapped)?;
     win.set(MPI_Win(handle));
     Ok(here)
 }

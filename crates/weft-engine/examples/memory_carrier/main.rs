@@ -14,7 +14,7 @@ use weft_core::path_validation::Ends;
 use weft_core::process::ProcessName;
 use weft_core::rails::RailCarrier;
 use weft_core::time::{Duration, Instant};
-use weft_engine::carriers::{CarrierId, Carriers, Hop, Remote};
+use weft_engine::carriers::{CarrierId, CarrierPath, Carriers, Remote};
 use weft_engine::engine::{Engine, Parts};
 use weft_engine::layout::{Element, Layout};
 use weft_engine::memory::{InProcess, SharedBuffer};
@@ -71,10 +71,10 @@ fn engine(own: usize, wire: &Arc<Mutex<Wire>>, time: &Arc<AtomicU64>, loss_perce
         peer_timeout: settings.peer_timeout,
     });
     let rail = RailCarrier { role: attributes.role(), rail: 0, ends: Ends::default() };
-    let hop = Hop { carrier: CarrierId(0), to: address(peer) };
+    let carrier_path = CarrierPath { carrier: CarrierId(0), to: address(peer) };
     let remote = match attributes.delivery {
-        Delivery::Ordered => Remote::connected(rail, hop, attributes.remote_memory, settings),
-        Delivery::Unreliable => Remote::new(&[(rail, hop)], settings),
+        Delivery::Ordered => Remote::connected(rail, carrier_path, attributes.remote_memory, settings),
+        Delivery::Unreliable => Remote::new(&[(rail, carrier_path)], settings),
     };
     let route = Route::Remote(Box::new(remote));
     let name = ProcessName::of_only_job(peer as u32);

@@ -11,7 +11,7 @@ use weft_core::wire::Secret;
 
 use super::PointToPoint;
 use super::network::{self, Network};
-use crate::carriers::{Carriers, Hop, Registered, Remote};
+use crate::carriers::{CarrierPath, Carriers, Registered, Remote};
 use crate::error::{Error, Result};
 use crate::group::PeerId;
 use crate::memory::UserData;
@@ -243,8 +243,9 @@ impl<P: Platform> Link<'_, P> {
     /// That carrier, and where it leads.
     pub(super) fn remote_memory(&mut self, peer: PeerId) -> Option<(&mut dyn RemoteMemoryAccess, Address)> {
         let network = &mut self.0.network;
-        let (_, hop) = network.remotes.get(peer).filter(|remote| remote.accessing().is_some())?.hop(0);
-        Some((network.carriers.rma(hop.carrier)?, hop.to))
+        let (_, carrier_path) =
+            network.remotes.get(peer).filter(|remote| remote.accessing().is_some())?.carrier_path(0);
+        Some((network.carriers.rma(carrier_path.carrier)?, carrier_path.to))
     }
 
     /// Counts writes that it has been given, or reads.
@@ -305,9 +306,9 @@ impl<P: Platform> Link<'_, P> {
     }
 
     /// Sends packets; what the carrier has no room for waits.
-    pub(super) fn send_train(&mut self, hop: Hop, bytes: &[u8], segment: usize) {
+    pub(super) fn send_train(&mut self, carrier_path: CarrierPath, bytes: &[u8], segment: usize) {
         let Network { carriers, stalled, .. } = &mut self.0.network;
-        network::send_or_stall(carriers, stalled, hop, bytes, segment);
+        network::send_or_stall(carriers, stalled, carrier_path, bytes, segment);
     }
 
     /// Sends what waits for room, as far as there is some.

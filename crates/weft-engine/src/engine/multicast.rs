@@ -22,7 +22,7 @@ use weft_core::time::{Duration, Instant};
 use weft_core::wire::Secret;
 
 use super::link::Link;
-use crate::carriers::{CarrierId, Coalescing, Hop};
+use crate::carriers::{CarrierId, CarrierPath, Coalescing};
 use crate::group::{Group as Processes, PeerId};
 use crate::messages::{CREDIT_BYTES, CREDIT_PER_MESSAGE};
 use crate::transport::{AddressKind, Carrier, MulticastAttributes, Platform};
@@ -150,7 +150,7 @@ impl<P: Platform> Multicasts<'_, P> {
             let groups = carriers.multicast(carrier)?;
             let to = groups.address(job, name);
             groups.join(&to, receives).ok()?;
-            Some((role, Hop { carrier, to }))
+            Some((role, CarrierPath { carrier, to }))
         });
         let window = window.clamp(1, WINDOW_MAX);
         let settings = Settings { members: receiving.len() as u32, packet_size, window, scheme, peer_timeout };
@@ -188,7 +188,7 @@ impl<P: Platform> Multicasts<'_, P> {
         let carriers = link.carriers();
         for group in groups.groups.iter_mut().filter(|group| group.context == context) {
             for (path, _) in group.paths.iter_mut().zip(paths).filter(|(_, stays)| !stays) {
-                if let Some((_, Hop { carrier, to })) = path.take()
+                if let Some((_, CarrierPath { carrier, to })) = path.take()
                     && let Some(groups) = carriers.multicast(carrier)
                 {
                     groups.leave(&to);
@@ -212,7 +212,7 @@ impl<P: Platform> Multicasts<'_, P> {
                 let peer = group.processes.members[*root as usize];
                 link.end_stream(peer, *stream);
             }
-            for (_, Hop { carrier, to }) in group.paths.iter().flatten() {
+            for (_, CarrierPath { carrier, to }) in group.paths.iter().flatten() {
                 if let Some(groups) = link.carriers().multicast(*carrier) {
                     groups.leave(to);
                 }
@@ -226,8 +226,8 @@ impl<P: Platform> Multicasts<'_, P> {
         let Self { groups, link } = self;
         let Some(group) = groups.groups.iter_mut().find(|group| group.context == context) else { return };
         let stream = group.stream(group.rank);
-        for (path, hop) in group.paths.iter().enumerate().filter(|(path, _)| paths[*path]) {
-            let Some((_, Hop { carrier, to })) = *hop else { continue };
+        for (path, carrier_path) in group.paths.iter().enumerate().filter(|(path, _)| paths[*path]) {
+            let Some((_, CarrierPath { carrier, to })) = *carrier_path else { continue };
             let number = u64::from(attempt) * AddressKind::ALL.len() as u64 + path as u64;
             let packet = Packet { from: group.own, request: false, number, body: Body::Test };
             packet.emit(&stream, &mut groups.packet);

@@ -14,7 +14,7 @@ use super::{FRAMES_PER_PASS, PointToPoint};
 use intake::{Intake, OnStream, without_questions};
 pub(super) use remotes::Remotes;
 
-use crate::carriers::{COALESCE_TIME_MAX, CarrierId, Carriers, Conversation, Hop, Remote, Submission};
+use crate::carriers::{COALESCE_TIME_MAX, CarrierId, CarrierPath, Carriers, Conversation, Remote, Submission};
 use crate::group::PeerId;
 use crate::jobs::Jobs;
 use crate::messages::Messages;
@@ -40,7 +40,7 @@ const CACHED_FLOW_BYTES_MAX: usize = 256 << 10;
 
 /// A train, or the rest of one, that found the link's send buffer full.
 pub(super) struct Stalled {
-    hop: Hop,
+    carrier_path: CarrierPath,
     bytes: Vec<u8>,
     segment: usize,
 }
@@ -176,8 +176,8 @@ impl<P: Platform> PointToPoint<P> {
         let count = carrier.receive(&mut |train| without_questions(train, &mut on_part), FRAMES_PER_PASS);
         let answers = intake.answers;
         let broken = if is_ordered { carrier.take_broken() } else { None };
-        for (hop, answer) in &answers {
-            say(carriers, hop, answer);
+        for (carrier_path, answer) in &answers {
+            say(carriers, carrier_path, answer);
         }
         network.packets_arrived |= count > 0;
         (count, broken)
@@ -302,8 +302,8 @@ impl<P: Platform> PointToPoint<P> {
             return;
         }
         for carrier in 0..remote.carriers() {
-            if let Some((hop, question)) = remote.poll_challenge(carrier, now, jobs) {
-                say(carriers, &hop, &question);
+            if let Some((carrier_path, question)) = remote.poll_challenge(carrier, now, jobs) {
+                say(carriers, &carrier_path, &question);
             }
         }
         let mut packets = 0;
@@ -337,9 +337,9 @@ impl<P: Platform> PointToPoint<P> {
 }
 
 /// Sends a question or an answer. One that is lost is asked again, or for again.
-fn say(carriers: &mut Carriers, hop: &Hop, sentence: &PathFrame) {
-    if let Some(carrier) = carriers.get_mut(hop.carrier) {
-        let _ = carrier.send(&hop.to, sentence);
+fn say(carriers: &mut Carriers, carrier_path: &CarrierPath, sentence: &PathFrame) {
+    if let Some(carrier) = carriers.get_mut(carrier_path.carrier) {
+        let _ = carrier.send(&carrier_path.to, sentence);
     }
 }
 
@@ -351,15 +351,15 @@ fn transmit_connected(
     now: Instant,
     is_contended: impl Fn() -> bool,
 ) {
-    let (rail_carrier, hop) = remote.hop(0);
-    let Some(carrier) = carriers.get_mut(hop.carrier) else { return };
+    let (rail_carrier, carrier_path) = remote.carrier_path(0);
+    let Some(carrier) = carriers.get_mut(carrier_path.carrier) else { return };
     let mut packets = 0;
     while packets < PACKETS_PER_PASS && (packets == 0 || !is_contended()) {
         let Some(connection) = remote.current_connection_mut() else { return };
         let Some(packet) = connection.poll_packet(now, &mut Sources(messages)) else { return };
         let length = packet.len();
         // Whatever it is that the carrier says: a packet of a connection stays until it is taken.
-        if !matches!(carrier.send(&hop.to, packet), Ok(Outcome::Sent)) {
+        if !matches!(carrier.send(&carrier_path.to, packet), Ok(Outcome::Sent)) {
             return connection.refused(now);
         }
         connection.taken();
@@ -376,12 +376,12 @@ fn send_train(
     train: &Train,
     stalled: &mut VecDeque<Stalled>,
 ) {
-    let (rail_carrier, hop) = remote.hop(train.path);
-    let Some(carrier) = carriers.get_mut(hop.carrier) else { return };
+    let (rail_carrier, carrier_path) = remote.carrier_path(train.path);
+    let Some(carrier) = carriers.get_mut(carrier_path.carrier) else { return };
     remote.note_sent(rail_carrier, bytes.len().div_ceil(train.segment), bytes.len());
-    match take(carrier.as_mut(), &hop.to, bytes, train.segment) {
+    match take(carrier.as_mut(), &carrier_path.to, bytes, train.segment) {
         Taken::Bytes(taken) if taken < bytes.len() => {
-            stalled.push_back(Stalled { hop, bytes: bytes[taken..].to_vec(), segment: train.segment });
+            stalled.push_back(Stalled { carrier_path, bytes: bytes[taken..].to_vec(), segment: train.segment });
         }
         Taken::Bytes(_) => {}
         Taken::Refused => remote.refused(rail_carrier),
@@ -392,23 +392,23 @@ fn send_train(
 pub(super) fn send_or_stall(
     carriers: &mut Carriers,
     stalled: &mut VecDeque<Stalled>,
-    hop: Hop,
+    carrier_path: CarrierPath,
     bytes: &[u8],
     segment: usize,
 ) {
-    let Some(carrier) = carriers.get_mut(hop.carrier) else { return };
-    if let Taken::Bytes(taken) = take(carrier.as_mut(), &hop.to, bytes, segment)
+    let Some(carrier) = carriers.get_mut(carrier_path.carrier) else { return };
+    if let Taken::Bytes(taken) = take(carrier.as_mut(), &carrier_path.to, bytes, segment)
         && taken < bytes.len()
     {
-        stalled.push_back(Stalled { hop, bytes: bytes[taken..].to_vec(), segment });
+        stalled.push_back(Stalled { carrier_path, bytes: bytes[taken..].to_vec(), segment });
     }
 }
 
 /// Sends what found no room before; `false` when there is none yet.
 pub(super) fn send_stalled(carriers: &mut Carriers, stalled: &mut VecDeque<Stalled>) -> bool {
     while let Some(first) = stalled.front_mut() {
-        let Some(carrier) = carriers.get_mut(first.hop.carrier) else { return true };
-        match take(carrier.as_mut(), &first.hop.to, &first.bytes, first.segment) {
+        let Some(carrier) = carriers.get_mut(first.carrier_path.carrier) else { return true };
+        match take(carrier.as_mut(), &first.carrier_path.to, &first.bytes, first.segment) {
             Taken::Bytes(taken) if taken < first.bytes.len() => {
                 first.bytes.drain(..taken);
                 return false;

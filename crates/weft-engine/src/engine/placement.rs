@@ -35,8 +35,8 @@ impl<P: Platform> PointToPoint<P> {
         let state = messages.requests.get(handle).map(|entry| &entry.state);
         let head = match state {
             Some(State::Receiving { data, total, region: Some(key), .. }) => {
-                let (_, hop) = remote.hop(0);
-                match network.carriers.register(hop.carrier, data, *total) {
+                let (_, carrier_path) = remote.carrier_path(0);
+                match network.carriers.register(carrier_path.carrier, data, *total) {
                     Some((registered, target)) => {
                         messages.regions.note_registered(*key, registered);
                         Head::clear_to_place(asked, key.wire(), *total, target)
@@ -105,8 +105,8 @@ pub(super) fn write_pieces(
     messages: &mut Messages,
     now: Instant,
 ) {
-    let (_, hop) = remote.hop(0);
-    let Some(rma) = carriers.rma(hop.carrier) else { return };
+    let (_, carrier_path) = remote.carrier_path(0);
+    let Some(rma) = carriers.rma(carrier_path.carrier) else { return };
     loop {
         let Conversation::Connection { placements: Some(placements), connection: Some(connection), .. } =
             &mut remote.conversation
@@ -117,7 +117,7 @@ pub(super) fn write_pieces(
         let begun = match messages.regions.get(RegionKey::from_wire(piece.region)) {
             Some(region) => {
                 let (range, number) = (piece.range.clone(), name(peer, piece.number));
-                rma.write(&hop.to, &region.data, range, piece.target, number)
+                rma.write(&carrier_path.to, &region.data, range, piece.target, number)
             }
             // The operation is over, and nobody waits for it.
             None => {

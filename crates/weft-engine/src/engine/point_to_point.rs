@@ -178,15 +178,15 @@ impl<P: Platform> PointToPoint<P> {
 
     /// This process cannot begin its part of a collective operation for `error`: the others hear of it, because they wait for it (decision 0194).
     #[cold]
-    pub fn give_up(&mut self, place: &CollectiveScope, error: &Error) {
-        self.give_up_for(place, error.cause(), true, (0..place.group.size()).collect());
+    pub fn give_up(&mut self, scope: &CollectiveScope, error: &Error) {
+        self.give_up_for(scope, error.cause(), true, (0..scope.group.size()).collect());
     }
 
     /// This process gives its part of a collective operation up for a `cause`: the others hear of it if it `is_first` to know, or
     /// else those `partners` that may wait for something of it.
     #[cold]
-    pub(crate) fn give_up_for(&mut self, place: &CollectiveScope, cause: Cause, is_first: bool, partners: Vec<u32>) {
-        self.messages.give_up(place, cause, is_first, partners, &self.peers);
+    pub(crate) fn give_up_for(&mut self, scope: &CollectiveScope, cause: Cause, is_first: bool, partners: Vec<u32>) {
+        self.messages.give_up(scope, cause, is_first, partners, &self.peers);
         self.flush();
     }
 

@@ -79,7 +79,7 @@ impl<P: Platform> PointToPoint<P> {
             ("out-of-window", flows.out_of_window),
             ("malformed", flows.malformed),
             ("unsealed", flows.unsealed),
-            ("nonsense", self.messages.nonsense),
+            ("malformed-frames", self.messages.malformed_frames),
         ]
         .into_iter()
         .chain(self.messages.regions.refused())

@@ -19,7 +19,7 @@ use crate::request::{Mode, Send, State};
 use crate::transport::Platform;
 use crate::windows::{Answer, BATCH_TAG, Batch, LAYOUTS_MAX, LEAVING_MIN, NewWindow, Reach, Transfer, Window, Windows};
 
-pub use description::Access;
+pub use description::TargetItems;
 
 /// A batch that another process sends is no longer than this: the description of a datatype is the longest record, and may stand behind a
 /// batch that was nearly full.
@@ -301,8 +301,8 @@ impl<P: Platform> OneSided<'_, P> {
     fn send_all_collected(&mut self) {
         for index in 0..self.windows.table.len() {
             let Some(mut window) = self.windows.table[index].take() else { continue };
-            for place in 0..window.busy.len() {
-                let rank = window.busy[place];
+            for index in 0..window.busy.len() {
+                let rank = window.busy[index];
                 self.send_batch(&mut window, rank);
             }
             self.windows.table[index] = Some(window);

@@ -211,8 +211,9 @@ impl Messages {
         self.count(peer, peers);
         // Each turn takes a receive out of the matcher, so this ends.
         loop {
-            let Self { matcher, unexpected, nonsense, spare, lent, lent_max, .. } = self;
-            let room = Room { unexpected, nonsense, lent, lent_max: *lent_max, state: peers.peer_mut(peer), peer };
+            let Self { matcher, unexpected, malformed_frames, spare, lent, lent_max, .. } = self;
+            let room =
+                Room { unexpected, malformed_frames, lent, lent_max: *lent_max, state: peers.peer_mut(peer), peer };
             let found = matcher.arrive(envelope, || keep_whole(room, spare, payload, acknowledge));
             let Some(handle) = found else {
                 self.note_unexpected(peer, peers);
@@ -243,16 +244,16 @@ impl Messages {
         peers: &mut impl PeerAccess,
     ) {
         if total > CREDIT_BYTES || payload.len() as u64 >= total || peers.peer(peer).arriving(stream).is_some() {
-            self.nonsense += 1;
+            self.malformed_frames += 1;
             return;
         }
         self.count(peer, peers);
         let mut kept = None;
         // Each turn takes a receive out of the matcher, so this ends.
         let found = loop {
-            let Self { matcher, unexpected, nonsense, lent, .. } = self;
+            let Self { matcher, unexpected, malformed_frames, lent, .. } = self;
             // What comes in pieces is kept within the sender's credit.
-            let room = Room { unexpected, nonsense, lent, lent_max: 0, state: peers.peer_mut(peer), peer };
+            let room = Room { unexpected, malformed_frames, lent, lent_max: 0, state: peers.peer_mut(peer), peer };
             let found = matcher.arrive(envelope, || {
                 let make = || {
                     let mut bytes = Vec::with_capacity(total as usize);
@@ -281,7 +282,7 @@ impl Messages {
                     self.tell_room(peer, peers);
                     Target::Unexpected(kept)
                 }
-                // Its further pieces are nonsense as well.
+                // Its further pieces are malformed as well.
                 None => return,
             },
         };
@@ -292,12 +293,12 @@ impl Messages {
 
     pub(super) fn handle_more(&mut self, peer: PeerId, stream: Stream, payload: &[u8], peers: &mut impl PeerAccess) {
         let Some(arriving) = peers.peer(peer).arriving(stream) else {
-            self.nonsense += 1;
+            self.malformed_frames += 1;
             return;
         };
         let received = arriving.received + payload.len() as u64;
         if received > arriving.total {
-            self.nonsense += 1;
+            self.malformed_frames += 1;
             return;
         }
         let whole = received == arriving.total;
@@ -327,7 +328,7 @@ impl Messages {
 /// Where messages that no receive has asked for are kept.
 struct Room<'a> {
     unexpected: &'a mut Slab<Unexpected>,
-    nonsense: &'a mut u64,
+    malformed_frames: &'a mut u64,
     lent: &'a mut u64,
     lent_max: u64,
     state: &'a mut Peer,
@@ -339,7 +340,7 @@ impl Room<'_> {
     /// its sender gets its credit back at once, as if it had been received. Beyond that, not more than the peer has credit
     /// for: one that does not keep to it is not believed, and what it sends is counted and dropped.
     fn keep(self, total: u64, make: impl FnOnce() -> Body) -> Option<usize> {
-        let Self { unexpected, nonsense, lent, lent_max, state, peer } = self;
+        let Self { unexpected, malformed_frames, lent, lent_max, state, peer } = self;
         let cost = total.saturating_add(CREDIT_PER_MESSAGE);
         let lends = total <= SMALL_BYTES_MAX && *lent + total + LENT_PER_MESSAGE <= lent_max;
         let fits = lends || state.kept.saturating_add(cost) <= CREDIT_BYTES;
@@ -351,7 +352,7 @@ impl Room<'_> {
                 state.uncredited += cost;
             }
             Some(_) => state.kept += cost,
-            None => *nonsense += 1,
+            None => *malformed_frames += 1,
         }
         kept
     }

@@ -31,7 +31,7 @@ impl Messages {
                 self.handle_first(peer, stream, envelope, None, total, payload, peers);
             }
             Ok(Frame::EagerMore { payload }) => self.handle_more(peer, stream, payload, peers),
-            _ => self.nonsense += 1,
+            _ => self.malformed_frames += 1,
         }
         peers.matched(peer);
     }
@@ -49,7 +49,7 @@ impl Messages {
     #[inline(never)]
     fn handle_other_frame(&mut self, peer: PeerId, bytes: &[u8], peers: &mut impl PeerAccess) {
         let Ok(frame) = Frame::parse(bytes) else {
-            self.nonsense += 1;
+            self.malformed_frames += 1;
             return;
         };
         match frame {

@@ -44,8 +44,8 @@ impl Messages {
 
     /// Why nothing can come of an operation any more.
     #[inline]
-    pub(crate) fn given_up(&self, place: &CollectiveScope, peers: &impl PeerAccess) -> Option<Error> {
-        if self.given_up.is_empty() { None } else { self.find_given_up(place, peers) }
+    pub(crate) fn given_up(&self, scope: &CollectiveScope, peers: &impl PeerAccess) -> Option<Error> {
+        if self.given_up.is_empty() { None } else { self.find_given_up(scope, peers) }
     }
 
     /// Whether there is any operation of which this may be so.
@@ -61,10 +61,10 @@ impl Messages {
     }
 
     #[cold]
-    fn find_given_up(&self, place: &CollectiveScope, peers: &impl PeerAccess) -> Option<Error> {
+    fn find_given_up(&self, scope: &CollectiveScope, peers: &impl PeerAccess) -> Option<Error> {
         let is_of = |given_up: &&GivenUp| {
-            (given_up.context, given_up.tag) == (place.context, place.tag)
-                && place.group.members.contains(&given_up.peer)
+            (given_up.context, given_up.tag) == (scope.context, scope.tag)
+                && scope.group.members.contains(&given_up.peer)
         };
         let GivenUp { peer, cause: Cause { class, finalized }, .. } = *self.given_up.iter().find(is_of)?;
         if let Some(number) = finalized {
@@ -91,7 +91,7 @@ impl Messages {
     /// not too many, or those `partners` for which there is still something to be done.
     pub(crate) fn give_up(
         &mut self,
-        place: &CollectiveScope,
+        scope: &CollectiveScope,
         cause: Cause,
         is_first: bool,
         partners: Vec<u32>,
@@ -99,12 +99,12 @@ impl Messages {
     ) {
         // Each hears once, however many messages there are between the two.
         let mut told: Vec<u32> =
-            if is_first && place.group.size() <= TOLD_WHOLE_MAX { (0..place.group.size()).collect() } else { partners };
+            if is_first && scope.group.size() <= TOLD_WHOLE_MAX { (0..scope.group.size()).collect() } else { partners };
         told.sort_unstable();
         told.dedup();
-        let head = Head::given_up(place.context, place.tag, ErrorClass::to_wire(Some(cause.class)), cause.finalized);
-        for rank in told.into_iter().filter(|rank| *rank != place.rank) {
-            let peer = place.group.members[rank as usize];
+        let head = Head::given_up(scope.context, scope.tag, ErrorClass::to_wire(Some(cause.class)), cause.finalized);
+        for rank in told.into_iter().filter(|rank| *rank != scope.rank) {
+            let peer = scope.group.members[rank as usize];
             if !peers.has_failed(peer) {
                 self.outbox.push((peer, Outgoing::Control(head)));
             }

@@ -218,12 +218,12 @@ impl Messages {
         }
         // Each turn takes a receive out of the matcher, so this ends.
         loop {
-            let Self { unexpected, nonsense, .. } = self;
+            let Self { unexpected, malformed_frames, .. } = self;
             let body = Body::Announced { request, address };
             let found = self.matcher.arrive(envelope, || {
                 // Its data stays with the sender, who has as many requests at most as this table has entries.
                 let kept = unexpected.insert(Unexpected { peer, total, is_lent: false, body });
-                *nonsense += u64::from(kept.is_none());
+                *malformed_frames += u64::from(kept.is_none());
                 kept
             });
             let Some(handle) = found else {
@@ -240,7 +240,7 @@ impl Messages {
 
     pub(super) fn handle_clear_to_send(&mut self, peer: PeerId, request: u32, remote_key: u32, limit: u64, total: u64) {
         let Some(handle) = self.requests.from_wire(request) else {
-            self.nonsense += 1;
+            self.malformed_frames += 1;
             return;
         };
         let Some(entry) = self.requests.get_mut(handle) else { return };
@@ -268,7 +268,7 @@ impl Messages {
                 before
             }
             _ => {
-                self.nonsense += 1;
+                self.malformed_frames += 1;
                 return;
             }
         };
@@ -287,20 +287,20 @@ impl Messages {
     ) {
         // Who has been told of no carrier that places has nothing to invite.
         if peers.peer(peer).placed_min == u64::MAX {
-            self.nonsense += 1;
+            self.malformed_frames += 1;
             return;
         }
         let handle = self.requests.from_wire(request);
         let Some((handle, entry)) = handle.and_then(|handle| Some((handle, self.requests.get_mut(handle)?))) else {
-            self.nonsense += 1;
+            self.malformed_frames += 1;
             return;
         };
         let State::Announced(send) = &entry.state else {
-            self.nonsense += 1;
+            self.malformed_frames += 1;
             return;
         };
         if send.peer != Some(peer) || total == 0 || total > send.data.len() {
-            self.nonsense += 1;
+            self.malformed_frames += 1;
             return;
         }
         let send = send.clone();
@@ -333,7 +333,7 @@ impl Messages {
                     self.complete(handle);
                 }
             }
-            _ => self.nonsense += 1,
+            _ => self.malformed_frames += 1,
         }
     }
 
@@ -350,11 +350,11 @@ impl Messages {
         let Some(State::Receiving { total, received, pulled, .. }) =
             self.requests.get_mut(handle).map(|request| &mut request.state)
         else {
-            self.nonsense += 1;
+            self.malformed_frames += 1;
             return;
         };
         if *received + length > *total {
-            self.nonsense += 1;
+            self.malformed_frames += 1;
             return;
         }
         if to_come.max(*total) >= BEYOND_CACHES_BYTES {
@@ -381,7 +381,7 @@ impl Messages {
         };
         match handle {
             Some(handle) if expected => self.complete(handle),
-            _ => self.nonsense += 1,
+            _ => self.malformed_frames += 1,
         }
     }
 

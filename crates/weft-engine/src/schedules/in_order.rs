@@ -22,7 +22,7 @@ pub(super) enum Share {
 #[inline]
 pub(super) fn share<P: Platform>(
     engine: &mut Engine<P>,
-    place: &CollectiveScope,
+    scope: &CollectiveScope,
     turn: &Turn,
     run: &Run,
     number: u32,
@@ -41,7 +41,7 @@ pub(super) fn share<P: Platform>(
             return if exposed { Share::Done(None) } else { Share::Waits(None) };
         }
         Step::Fetch { phase, from, at, of, .. } => {
-            let fetched = collectives.fetch_exposed(place, turn, (*phase, *from), (*at, *of), || run.fetched(number));
+            let fetched = collectives.fetch_exposed(scope, turn, (*phase, *from), (*at, *of), || run.fetched(number));
             let Some(fetched) = fetched else { return Share::Waits(Some(*from)) };
             collectives.note_published(turn, *from);
             return Share::Done(fetched.err());
@@ -84,13 +84,13 @@ pub enum InOrder {
 /// What went wrong in the operation, which is complete.
 pub fn run_in_order<P: Platform>(
     engine: &mut Engine<P>,
-    place: &CollectiveScope,
+    scope: &CollectiveScope,
     run: &Run,
     goes_on: impl Fn(u32) -> bool,
 ) -> Result<InOrder> {
     let schedule = run.bound().schedule();
     let by_program = matches!(run.bound().operation(), Some(Operation::User(_)));
-    let Some(turn) = place.turn.filter(|_| !by_program) else {
+    let Some(turn) = scope.turn.filter(|_| !by_program) else {
         return Ok(InOrder::Stopped { complete: 0, failed: None });
     };
     let mut failed = None;
@@ -105,7 +105,7 @@ pub fn run_in_order<P: Platform>(
         }
         let mut looks = 0;
         loop {
-            match share(engine, place, &turn, run, number) {
+            match share(engine, scope, &turn, run, number) {
                 Share::Done(error) => {
                     failed = failed.or(error);
                     break;

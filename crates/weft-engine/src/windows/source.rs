@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use weft_core::layout::{Element, Layout};
 use weft_core::matching::Envelope;
-use weft_core::one_sided::Place;
+use weft_core::one_sided::TargetLocation;
 use weft_core::reduce::Op;
 
 use crate::error::ErrorClass;
@@ -43,7 +43,7 @@ impl Source {
 pub(crate) struct Accumulating {
     pub handle: usize,
     pub buffer: SharedBuffer,
-    pub place: Place,
+    pub location: TargetLocation,
     pub operation: (Op, Element),
 }
 

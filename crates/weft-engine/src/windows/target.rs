@@ -162,8 +162,8 @@ impl Target {
 
     /// The one of this number is over.
     pub(crate) fn end_placed(&mut self, number: u64, writes: bool) {
-        let place = number.checked_sub(self.placed_first()).and_then(|place| usize::try_from(place).ok());
-        if let Some(is_over) = place.and_then(|place| self.placed.get_mut(place)) {
+        let index = number.checked_sub(self.placed_first()).and_then(|index| usize::try_from(index).ok());
+        if let Some(is_over) = index.and_then(|index| self.placed.get_mut(index)) {
             *is_over = true;
             self.writes -= u32::from(writes);
         }

@@ -9,7 +9,7 @@ use weft_core::process::ProcessName;
 use weft_core::rails::{RailCarrier, Role};
 use weft_core::time::Duration;
 use weft_core::time::Instant;
-use weft_engine::carriers::{CarrierId, Carriers, Hop};
+use weft_engine::carriers::{CarrierId, CarrierPath, Carriers};
 use weft_engine::engine::Parts;
 use weft_engine::group::PeerId;
 use weft_engine::peers::{NewPeer, Route};
@@ -115,9 +115,9 @@ impl Carrier for Queue {
     }
 }
 
-pub(crate) fn udp_carrier(address: SocketAddr) -> (RailCarrier, Hop) {
+pub(crate) fn udp_carrier(address: SocketAddr) -> (RailCarrier, CarrierPath) {
     let carrier = RailCarrier { role: Role::BulkData, rail: 0, ends: Ends::default() };
-    (carrier, Hop { carrier: CarrierId(0), to: address.into() })
+    (carrier, CarrierPath { carrier: CarrierId(0), to: address.into() })
 }
 
 /// An engine of a job in which every process has a node of its own.

@@ -59,7 +59,7 @@ pub fn run(mut process: Guard, scope: CollectiveScope, bound: Arc<Bound>) -> Res
             }
         }
     }
-    let request = process.collective_request(cursor.place())?;
+    let request = process.collective_request(cursor.scope())?;
     process.go_on(Running { request, cursor, then: None });
     blocking::wait(process, request)?.error.map_or(Ok(()), Err)
 }

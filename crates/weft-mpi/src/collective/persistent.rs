@@ -15,12 +15,12 @@ impl Process {
     /// Too many requests.
     pub fn make_persistent_collective(
         &mut self,
-        place: CollectiveScope,
+        scope: CollectiveScope,
         bound: Arc<Bound>,
         slot: Option<u32>,
     ) -> Result<usize> {
-        let communicator = place.communicator;
-        let operation = Persistent::Collective(Arc::new(PersistentCollective { place, bound, slot }));
+        let communicator = scope.communicator;
+        let operation = Persistent::Collective(Arc::new(PersistentCollective { scope, bound, slot }));
         let made = self.make_persistent(operation, communicator);
         if made.is_err() {
             self.release_slot(slot);
@@ -33,12 +33,12 @@ impl Process {
     /// # Errors
     /// As for [`Process::start_collective`].
     pub(crate) fn restart_collective(&mut self, handle: usize, operation: &PersistentCollective) -> Result<()> {
-        let PersistentCollective { place, bound, slot } = operation;
-        let mut place = place.clone();
+        let PersistentCollective { scope, bound, slot } = operation;
+        let mut scope = scope.clone();
         if let Some(slot) = slot {
-            place.turn = self.engine()?.node_collectives().take_turn(*slot, bound.schedule().phases);
+            scope.turn = self.engine()?.node_collectives().take_turn(*slot, bound.schedule().phases);
         }
-        self.start_schedule(handle, place, bound.clone())
+        self.start_schedule(handle, scope, bound.clone())
     }
 
     /// The persistent collective that had a slot is gone.

@@ -4,7 +4,7 @@ use weft_net::shared::{self, WindowMemory};
 
 use weft_engine::memory::{self, Exposed, Holder};
 use weft_engine::transport::RemoteMemory;
-use weft_engine::windows::{Exposure, NewWindow, Reach};
+use weft_engine::windows::{ExposedMemory, NewWindow, Reach};
 
 use super::{agree, remove, scope};
 use crate::communicator::{Creation, agree_on_context, gather_all};
@@ -282,9 +282,9 @@ fn no_memory_of(rank: usize, class: ErrorClass) -> Error {
 ///
 /// # Errors
 /// Too many windows; a process is gone.
-pub fn open(prepared: Prepared, exposure: Exposure, mapped: Vec<Option<Exposed>>) -> Result<usize> {
+pub fn open(prepared: Prepared, exposed_memory: ExposedMemory, mapped: Vec<Option<Exposed>>) -> Result<usize> {
     let communicator = prepared.communicator;
-    let opened = with(|process| open_here(process, prepared, exposure, mapped));
+    let opened = with(|process| open_here(process, prepared, exposed_memory, mapped));
     // Nobody accesses a window that its target has not opened: what is there is what the target's program put there before.
     let class = i64::from(ErrorClass::to_wire(opened.as_ref().err().map(|error| error.class)));
     let remote = opened.as_ref().ok().and_then(|opened| opened.remote);
@@ -331,7 +331,7 @@ struct Opened {
 fn open_here(
     process: &mut Process,
     prepared: Prepared,
-    exposure: Exposure,
+    exposed_memory: ExposedMemory,
     mapped: Vec<Option<Exposed>>,
 ) -> Result<Opened> {
     let Prepared { communicator, rank, flavor, error_handler, info, parts, memory, .. } = prepared;
@@ -346,7 +346,8 @@ fn open_here(
         None => Reach::Records,
     };
     let reaches = parts.iter().zip(&mapped).enumerate().map(reach).collect();
-    let index = engine.one_sided().open_window(NewWindow { context, communicator, group, rank, exposure, reaches });
+    let index =
+        engine.one_sided().open_window(NewWindow { context, communicator, group, rank, exposed_memory, reaches });
     let remote = engine.one_sided().expose_window(index);
     let own = &parts[rank as usize];
     let facts = Box::new(Facts {

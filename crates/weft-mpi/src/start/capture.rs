@@ -58,6 +58,6 @@ fn ends(path: &Route, carrier: CarrierId, links: &Opened) -> Vec<Ends> {
         let own = links.candidates.iter().find(|candidate| candidate.rail == rail)?;
         Some(Address::Udp((own.ip, own.port).into()))
     };
-    let hops = remote.hops().filter(|(_, hop)| hop.carrier == carrier);
-    hops.filter_map(|(ends, hop)| Some(Ends { own: own(ends.own)?, peer: hop.to })).collect()
+    let carrier_paths = remote.carrier_paths().filter(|(_, carrier_path)| carrier_path.carrier == carrier);
+    carrier_paths.filter_map(|(ends, carrier_path)| Some(Ends { own: own(ends.own)?, peer: carrier_path.to })).collect()
 }

@@ -9,7 +9,7 @@ use weft_net::udp::{self, Pair};
 
 use super::BusinessCard;
 use super::links::Opened;
-use crate::engine::{CarrierId, Hop, Remote, Route};
+use crate::engine::{CarrierId, CarrierPath, Remote, Route};
 use crate::settings::Settings;
 
 /// Fewest packets that may be on their way to a peer, however many peers share the receive buffer.
@@ -25,7 +25,7 @@ const ACK_DELAY_OF_TURNS: Duration = Duration::from_micros(500);
 /// A carrier that both ends have.
 struct Found {
     carrier: RailCarrier,
-    hop: Hop,
+    carrier_path: CarrierPath,
     packet_size: usize,
     window_packets: u32,
     /// Packets are to fit it.
@@ -89,9 +89,9 @@ pub(super) fn remote(
         sealed: settings.sealed,
         ..defaults
     };
-    let carriers: Vec<(RailCarrier, Hop)> = found.iter().map(|one| (one.carrier, one.hop)).collect();
+    let carriers: Vec<(RailCarrier, CarrierPath)> = found.iter().map(|one| (one.carrier, one.carrier_path)).collect();
     Route::Remote(Box::new(match &found[..] {
-        [one] if one.ordered => Remote::connected(one.carrier, one.hop, one.placement, flow),
+        [one] if one.ordered => Remote::connected(one.carrier, one.carrier_path, one.placement, flow),
         _ => Remote::new(&carriers, flow),
     }))
 }
@@ -108,7 +108,7 @@ fn on_rails(own: &BusinessCard, peer: &BusinessCard, pairs: &[Pair], bulk: Carri
         if pair.own.port != 0 && pair.peer.port != 0 {
             found.push(Found {
                 carrier: RailCarrier { role: Role::BulkData, rail, ends },
-                hop: Hop { carrier: bulk, to: pair.to.into() },
+                carrier_path: CarrierPath { carrier: bulk, to: pair.to.into() },
                 packet_size: pair.packet_size,
                 window_packets: own.window_packets.min(peer.window_packets),
                 decides,
@@ -144,12 +144,12 @@ fn by_fabric(own: &BusinessCard, peer: &BusinessCard, links: &mut Opened, first:
         }
         found.push(Found {
             carrier: RailCarrier { role: Role::BulkData, rail, ends: Ends { own: here.rail, peer: there.rail } },
-            hop: Hop { carrier: bulk, to },
+            carrier_path: CarrierPath { carrier: bulk, to },
             packet_size: usize::from(here.packet_size.min(there.packet_size)),
             window_packets: here.window_packets.min(there.window_packets),
             decides: pair.decides,
             ordered: here.ordered && there.ordered,
-            placement: fabric.attributes().remote_memory.filter(|_| here.places && there.places),
+            placement: fabric.attributes().remote_memory.filter(|_| here.has_remote_memory && there.has_remote_memory),
         });
     }
     Ok(found)
@@ -171,12 +171,12 @@ fn by_verbs(
     let mut found = raw_only(own, peer);
     found.push(Found {
         carrier: RailCarrier { role: Role::BulkData, rail: 0, ends: Ends { own: 0, peer: 0 } },
-        hop: Hop { carrier: bulk, to },
+        carrier_path: CarrierPath { carrier: bulk, to },
         packet_size: usize::from(here.packet_size.min(there.packet_size)),
         window_packets: FlowSettings::default().window_packets,
         decides: true,
         ordered: true,
-        placement: verbs.attributes().remote_memory.filter(|_| here.places && there.places),
+        placement: verbs.attributes().remote_memory.filter(|_| here.has_remote_memory && there.has_remote_memory),
     });
     Ok(found)
 }
@@ -230,7 +230,7 @@ fn raw(own: &BusinessCard, peer: &BusinessCard, rail: u8, ends: Ends, decides: b
     let peer = peer.raw.iter().find(|raw| raw.rail == ends.peer && raw.address.mac != own.address.mac)?;
     Some(Found {
         carrier: RailCarrier { role: Role::SmallMessages, rail, ends },
-        hop: Hop { carrier: Opened::frames_on(index), to: Address::from(peer.address) },
+        carrier_path: CarrierPath { carrier: Opened::frames_on(index), to: Address::from(peer.address) },
         packet_size: usize::from(own.packet_size.min(peer.packet_size)),
         window_packets: own.window_packets.min(peer.window_packets),
         decides,
@@ -324,7 +324,7 @@ mod tests {
         let endpoint = |rail| fabric::EndpointAddress {
             provider: "udp".into(),
             ordered: false,
-            places: false,
+            has_remote_memory: false,
             packet_size: 1472,
             window_packets: 100,
             rail,

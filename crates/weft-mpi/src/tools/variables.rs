@@ -183,8 +183,8 @@ fn of_messages() -> [Variable; 6] {
         variable("posted", Level, "Receives that no message has come for.", |engine| {
             engine.messages.matcher.posted_count() as u64
         }),
-        variable("nonsense", Counter, "Protocol messages that made no sense and were dropped.", |engine| {
-            engine.messages.nonsense
+        variable("malformed", Counter, "Protocol messages that made no sense and were dropped.", |engine| {
+            engine.messages.malformed_frames
         }),
         variable(
             "credit_bytes",

@@ -18,7 +18,7 @@ use super::api::{
     Fabric, Fid, Info, Library,
 };
 use super::packets::Packets;
-use super::placement::{Access, Placing};
+use super::placement::{Placing, call_of};
 use crate::sys;
 pub(super) use offers::Offers;
 use offers::socket_address;
@@ -141,7 +141,7 @@ impl Endpoint {
         library: &'static Library,
         (offer, info): (Offer, *mut Info),
         packet_size_max: usize,
-        places: bool,
+        has_remote_memory: bool,
     ) -> Result<Self, String> {
         // SAFETY: the caller has it of a list that lives while this runs, and the library has filled in all parts.
         let (prefixes, address_format, registration, key_bytes, tx, rx, endpoint) = unsafe {
@@ -155,8 +155,8 @@ impl Endpoint {
         let most = BYTES_MAX / packet_size.max(1);
         let receives = rx.size.min(most).clamp(1, RECEIVES_MAX);
         // A provider takes so many operations at a time, whatever they are.
-        let accesses = if places { (tx.size / ACCESSES_PART).min(ACCESSES_MAX) } else { 0 };
-        let places = accesses > 0;
+        let accesses = if has_remote_memory { (tx.size / ACCESSES_PART).min(ACCESSES_MAX) } else { 0 };
+        let has_remote_memory = accesses > 0;
         let sends = (tx.size - accesses.min(tx.size)).min(most).clamp(1, SENDS_MAX);
         // What a reliable endpoint has been given at once it may still have, and nobody would know whether to look at it until it has not.
         let may_inject = prefix.sent == 0 && offer.kind == Kind::Datagrams;
@@ -186,7 +186,7 @@ impl Endpoint {
             looks_in_vain: false,
             completions: [CqEntry { context: ptr::null_mut(), flags: 0, len: 0 }; BATCH],
             broken: 0,
-            placing: places.then(|| Placing::new(accesses, registration, key_bytes)),
+            placing: has_remote_memory.then(|| Placing::new(accesses, registration, key_bytes)),
         };
         this.make(info, registration, receives + sends + accesses)?;
         this.post_receives();
@@ -336,15 +336,15 @@ impl Endpoint {
             return None;
         }
         self.broken = 0;
-        let place = self.peers.iter_mut().position(|peer| std::mem::take(&mut peer.broken))?;
+        let index = self.peers.iter_mut().position(|peer| std::mem::take(&mut peer.broken))?;
         // There may be more of them.
         self.broken = self.peers.iter().filter(|peer| peer.broken).count();
-        Some(place as u64)
+        Some(index as u64)
     }
 
-    fn post(&mut self, place: usize) -> bool {
-        let (bytes, length) = (self.receives.at(place), self.prefix.received + self.packet_size);
-        let (description, context) = (self.receives.description(), self.receives.context(place));
+    fn post(&mut self, index: usize) -> bool {
+        let (bytes, length) = (self.receives.at(index), self.prefix.received + self.packet_size);
+        let (description, context) = (self.receives.description(), self.receives.context(index));
         // SAFETY: the endpoint is open, and the bytes are the provider's until the context comes back.
         let code = unsafe {
             let recv = (*(*self.ep.0).msg).recv;
@@ -354,9 +354,9 @@ impl Endpoint {
     }
 
     fn post_receives(&mut self) {
-        while let Some(place) = self.unposted.pop() {
-            if !self.post(place) {
-                self.unposted.push(place);
+        while let Some(index) = self.unposted.pop() {
+            if !self.post(index) {
+                self.unposted.push(index);
                 return;
             }
         }
@@ -382,8 +382,8 @@ impl Endpoint {
                 self.looks_in_vain = packets == 0;
                 break;
             };
-            for place in 0..read.min(wanted) {
-                let entry = self.completions[place];
+            for index in 0..read.min(wanted) {
+                let entry = self.completions[index];
                 packets += usize::from(self.complete(&entry, on_packet));
             }
         }
@@ -396,19 +396,19 @@ impl Endpoint {
 
     /// Whether the completion is that of a packet that arrived.
     fn complete(&mut self, entry: &CqEntry, on_packet: &mut dyn FnMut(&[u8])) -> bool {
-        if let Some(place) = self.sends.index_of(entry.context) {
-            self.end_send(place);
+        if let Some(index) = self.sends.index_of(entry.context) {
+            self.end_send(index);
             return false;
         }
         if self.end_access(entry.context, true).is_some() {
             return false;
         }
-        let Some(place) = self.receives.index_of(entry.context) else { return false };
+        let Some(index) = self.receives.index_of(entry.context) else { return false };
         let prefix = self.prefix.received;
         let length = entry.len.min(prefix + self.packet_size).saturating_sub(prefix);
         // SAFETY: the provider has given this packet back, which has room for the prefix and so many bytes, all of them initialised.
-        on_packet(unsafe { std::slice::from_raw_parts(self.receives.at(place).add(prefix), length) });
-        self.unposted.push(place);
+        on_packet(unsafe { std::slice::from_raw_parts(self.receives.at(index).add(prefix), length) });
+        self.unposted.push(index);
         true
     }
 
@@ -423,21 +423,21 @@ impl Endpoint {
         self.errors += 1;
         let error = i64::from(entry.err);
         match (self.sends.index_of(entry.context), self.receives.index_of(entry.context)) {
-            (Some(place), _) => {
+            (Some(index), _) => {
                 self.last_error = Some(("fi_send", error));
-                if let Some(peer) = self.peers.get_mut(self.owners[place]) {
+                if let Some(peer) = self.peers.get_mut(self.owners[index]) {
                     peer.broken = true;
                     self.broken += 1;
                 }
-                self.end_send(place);
+                self.end_send(index);
             }
-            (_, Some(place)) => {
+            (_, Some(index)) => {
                 self.last_error = Some(("fi_recv", error));
-                self.unposted.push(place);
+                self.unposted.push(index);
             }
             _ => {
                 let access = self.end_access(entry.context, false);
-                self.last_error = Some((access.map_or("fi_cq_read", Access::call), error));
+                self.last_error = Some((access.map_or("fi_cq_read", call_of), error));
             }
         }
     }

@@ -10,6 +10,8 @@ use std::ffi::{c_int, c_void};
 use std::hash::BuildHasher;
 use std::ptr;
 
+use weft_engine::regions::AccessKind;
+
 use super::api::{
     Domain, Ep, FI_ENABLE, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_READ, FI_REMOTE_READ,
     FI_REMOTE_WRITE, FI_WRITE, Fid, Mr,
@@ -22,22 +24,11 @@ const EXPOSURES_MAX: usize = 4096;
 /// Keys that are tried for a region: one that is taken already is a coincidence of 64 bits.
 const KEYS_TRIED: u32 = 4;
 
-/// What is done with memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access {
-    /// It is written to a peer's.
-    Write,
-    /// It is filled from a peer's.
-    Read,
-}
-
-impl Access {
-    /// The function that begins it, for what is said of its failures.
-    pub(super) const fn call(self) -> &'static str {
-        match self {
-            Self::Write => "fi_write",
-            Self::Read => "fi_read",
-        }
+/// The function that begins such an access, for what is said of its failures.
+pub(super) const fn call_of(kind: AccessKind) -> &'static str {
+    match kind {
+        AccessKind::Write => "fi_write",
+        AccessKind::Read => "fi_read",
     }
 }
 
@@ -46,7 +37,7 @@ impl Access {
 struct UnderWay {
     /// The caller's number for it.
     number: u64,
-    access: Access,
+    access: AccessKind,
     /// The peer.
     to: usize,
     /// What its own memory is registered as, where it has to be.
@@ -177,7 +168,7 @@ impl Placing {
         &mut self,
         (domain, ep): (*mut Domain, *mut Ep),
         (to, name): (usize, u64),
-        access: Access,
+        access: AccessKind,
         memory: (*mut u8, usize),
         there: RemoteMemory,
         number: u64,
@@ -185,7 +176,7 @@ impl Placing {
         let index = self.free.pop()?;
         let mut registered = ptr::null_mut();
         if self.registration & FI_MR_LOCAL != 0 {
-            let right = if access == Access::Write { FI_WRITE } else { FI_READ };
+            let right = if access == AccessKind::Write { FI_WRITE } else { FI_READ };
             // SAFETY: as promised.
             registered = unsafe { self.register((domain, ep), memory, right) };
             if registered.is_null() {
@@ -201,8 +192,8 @@ impl Placing {
             let rma = &*(*ep).rma;
             let ((bytes, length), RemoteMemory { key, address }) = (memory, there);
             match access {
-                Access::Write => (rma.write)(ep, bytes.cast(), length, described, name, address, key, context),
-                Access::Read => (rma.read)(ep, bytes.cast(), length, described, name, address, key, context),
+                AccessKind::Write => (rma.write)(ep, bytes.cast(), length, described, name, address, key, context),
+                AccessKind::Read => (rma.read)(ep, bytes.cast(), length, described, name, address, key, context),
             }
         };
         if code == 0 {
@@ -217,7 +208,7 @@ impl Placing {
     }
 
     /// The access of this context is over, and was one to this peer and of this kind; none if it is no access.
-    pub(super) fn end(&mut self, context: *mut c_void, succeeded: bool) -> Option<(usize, Access)> {
+    pub(super) fn end(&mut self, context: *mut c_void, succeeded: bool) -> Option<(usize, AccessKind)> {
         let index = self.contexts.index_of(context)?;
         let UnderWay { number, access, to, registered } = self.under_way[index].take()?;
         if !registered.is_null() {

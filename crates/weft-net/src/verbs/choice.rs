@@ -19,7 +19,7 @@ pub struct Chosen {
     pub interface: String,
     /// The address that peers connect to; of one that only its own link has, the interface, too.
     pub address: SocketAddr,
-    /// The same as UDP has it. Its rail is the place among those that are used.
+    /// The same as UDP has it. Its rail is the index among those that are used.
     pub(super) candidate: Candidate,
 }
 

@@ -42,9 +42,9 @@ const RECEIVED: u64 = 0;
 const SENT: u64 = 1;
 const ACCESSED: u64 = 2;
 
-/// A completion's number: what it is of, which connection to the peer (so that what is left of an earlier one is told), and the place.
-fn number(what: u64, epoch: u32, place: usize) -> u64 {
-    what << 56 | u64::from(epoch & 0x00ff_ffff) << 32 | place as u64
+/// A completion's number: what it is of, which connection to the peer (so that what is left of an earlier one is told), and the index.
+fn number(what: u64, epoch: u32, index: usize) -> u64 {
+    what << 56 | u64::from(epoch & 0x00ff_ffff) << 32 | index as u64
 }
 
 /// An address as the kernel has it; `scope` is the interface behind which one that only its link has is.
@@ -104,7 +104,7 @@ pub(super) struct Use {
     /// Connections at a time.
     pub(super) connections: u32,
     /// Memory of peers is written and read.
-    pub(super) places: bool,
+    pub(super) has_remote_memory: bool,
     pub(super) rings: Rings,
     /// Bytes of registrations that are kept.
     pub(super) kept_bytes: u64,
@@ -223,7 +223,7 @@ pub(super) struct Device {
     free_sends: Vec<usize>,
     inline_max: usize,
     placing: Option<Placing>,
-    pub(super) places: bool,
+    pub(super) has_remote_memory: bool,
     /// What is said of registrations that are kept.
     pub(super) kept: Kept,
     peers: Vec<Peer>,
@@ -305,7 +305,7 @@ impl Device {
         library: &'static Library,
         bound: Bound,
         address: SocketAddr,
-        &Use { connections, places, rings, kept_bytes, token }: &Use,
+        &Use { connections, has_remote_memory, rings, kept_bytes, token }: &Use,
     ) -> Result<Self, String> {
         let (device, port) = bound.device();
         let context = bound.context();
@@ -348,8 +348,8 @@ impl Device {
             free_sends: (0..SENDS_MAX).collect(),
             inline_max: 0,
             placing: None,
-            places,
-            kept: Kept::new(library, kept_bytes, places),
+            has_remote_memory,
+            kept: Kept::new(library, kept_bytes, has_remote_memory),
             peers: Vec::new(),
             by_name: HashMap::new(),
             by_qp: HashMap::default(),
@@ -417,7 +417,7 @@ impl Device {
         }
         self.name.set_port(self.bound.listen()?);
         self.sends = Some(self.packets(SENDS_MAX)?);
-        if self.places {
+        if self.has_remote_memory {
             self.placing = Some(Placing::new(library, self.pd, self.is_iwarp, self.kept.monitor()));
         }
         Ok(())
@@ -447,7 +447,7 @@ impl Device {
         if let Some(known) = self.by_name.get(&name) {
             return *known;
         }
-        let place = self.peers.len();
+        let index = self.peers.len();
         self.peers.push(Peer {
             name,
             token,
@@ -476,7 +476,7 @@ impl Device {
             small_since: 0,
             ring_after: if self.rings == Rings::Everywhere { 0 } else { ring::AFTER },
         });
-        self.by_name.insert(name, place);
-        place
+        self.by_name.insert(name, index);
+        index
     }
 }

@@ -16,7 +16,7 @@ pub struct EndpointAddress {
     /// Who has not read the endpoint address does not know it: it comes with each request for a connection.
     pub token: u64,
     /// Peers may write to memory here, and this end to theirs.
-    pub places: bool,
+    pub has_remote_memory: bool,
     /// Bytes of a packet.
     pub packet_size: u16,
 }
@@ -24,8 +24,8 @@ pub struct EndpointAddress {
 impl EndpointAddress {
     /// As it is told to peers: without commas and spaces.
     pub fn encode(&self) -> String {
-        let Self { rails, token, places, packet_size } = self;
-        let kind = if *places { PLACING } else { PACKETS };
+        let Self { rails, token, has_remote_memory, packet_size } = self;
+        let kind = if *has_remote_memory { PLACING } else { PACKETS };
         let rails = udp::EndpointAddress { candidates: rails.clone(), window_packets: 0 }.encode();
         format!("{kind};{packet_size};{token:x};{rails}")
     }
@@ -38,7 +38,7 @@ impl EndpointAddress {
         let wrong = || Error::Peer(format!("'{text}' are no addresses of RDMA devices"));
         let parts: Vec<&str> = text.splitn(4, ';').collect();
         let [kind, packet_size, token, rails] = parts[..] else { return Err(wrong()) };
-        let places = match kind {
+        let has_remote_memory = match kind {
             PLACING => true,
             PACKETS => false,
             _ => return Err(wrong()),
@@ -48,7 +48,7 @@ impl EndpointAddress {
         let rails = udp::EndpointAddress::decode(rails).map_err(|_| wrong())?.candidates;
         let are_numbered = rails.iter().zip(0..).all(|(one, index)| one.rail == index && one.port != 0);
         let fits = usize::from(packet_size) >= udp::PACKET_SIZE_MIN && (1..=RAILS_MAX).contains(&rails.len());
-        (fits && are_numbered).then_some(Self { rails, token, places, packet_size }).ok_or_else(wrong)
+        (fits && are_numbered).then_some(Self { rails, token, has_remote_memory, packet_size }).ok_or_else(wrong)
     }
 }
 
@@ -63,16 +63,16 @@ mod tests {
 
     #[test]
     fn a_card_is_read_back_and_nothing_else_is() {
-        for (rails, places) in
+        for (rails, has_remote_memory) in
             [(vec![rail(0, "192.0.2.1")], true), (vec![rail(0, "2001:db8::7"), rail(1, "fe80::1")], false)]
         {
-            let endpoint_address = EndpointAddress { rails, token: u64::MAX - 1, places, packet_size: 4088 };
+            let endpoint_address = EndpointAddress { rails, token: u64::MAX - 1, has_remote_memory, packet_size: 4088 };
             let text = endpoint_address.encode();
             assert!(!text.contains([',', ' ', '+']), "{text}");
             assert_eq!(EndpointAddress::decode(&text).expect("an endpoint address"), endpoint_address);
         }
         let with = |rails: Vec<Candidate>, packet_size| {
-            EndpointAddress { rails, token: 1, places: true, packet_size }.encode()
+            EndpointAddress { rails, token: 1, has_remote_memory: true, packet_size }.encode()
         };
         let silent = Candidate { port: 0, ..rail(0, "192.0.2.1") };
         for text in [

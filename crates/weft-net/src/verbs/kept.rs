@@ -19,12 +19,12 @@ pub(super) enum Kept {
 }
 
 impl Kept {
-    /// Of a device to which so many bytes are allowed; `places`: it has local registrations at all.
-    pub(super) fn new(library: &Library, wanted: u64, places: bool) -> Self {
+    /// Of a device to which so many bytes are allowed; `has_remote_memory`: it has local registrations at all.
+    pub(super) fn new(library: &Library, wanted: u64, has_remote_memory: bool) -> Self {
         let no = |why: &str| Self::No { why: why.to_owned(), is_asked: false };
         let locked_max = sys::locked_memory_max();
         let bytes = local::capacity(wanted, locked_max);
-        if !places {
+        if !has_remote_memory {
             return Self::No { why: "memory of peers is neither written nor read".to_owned(), is_asked: true };
         }
         if wanted < BYTES_MIN {

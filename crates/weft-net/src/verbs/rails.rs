@@ -156,7 +156,7 @@ impl<R: Rail> VerbsRails<R> {
         let placements: Vec<Option<Placement>> = all().map(|attributes| attributes.remote_memory).collect();
         let tells_early = |placement: &Option<Placement>| placement.is_some_and(|one| one.proof == Proof::Read);
         let placement = placements.iter().copied().reduce(|one, other| Some(weaker(one?, other?))).flatten();
-        let places = placement.is_some();
+        let has_remote_memory = placement.is_some();
         let candidates = rails.iter().map(Rail::candidate).collect();
         let first = rails[0].attributes();
         let attributes = CarrierAttributes {
@@ -170,7 +170,12 @@ impl<R: Rail> VerbsRails<R> {
         };
         Ok(Self {
             tells_early: placements.iter().map(tells_early).collect(),
-            endpoint_address: EndpointAddress { rails: candidates, token, places, packet_size: packet_size as u16 },
+            endpoint_address: EndpointAddress {
+                rails: candidates,
+                token,
+                has_remote_memory,
+                packet_size: packet_size as u16,
+            },
             rails,
             table: Table::default(),
             accesses: Accesses::default(),

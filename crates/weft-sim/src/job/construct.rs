@@ -16,7 +16,7 @@ use weft_core::process::ProcessName;
 use weft_core::rails::RailCarrier;
 use weft_core::time::Duration;
 use weft_core::wire::Secret;
-use weft_engine::carriers::{self, CarrierId, Hop, Remote};
+use weft_engine::carriers::{self, CarrierId, CarrierPath, Remote};
 use weft_engine::engine::{Engine, NewGroup, Parts};
 use weft_engine::group::{Group, PeerId};
 use weft_engine::memory::InProcess;
@@ -81,14 +81,14 @@ impl Carriers {
         if machine.nodes[own] == machine.nodes[peer] {
             return Route::Shared(self.local_ranks[peer]);
         }
-        let paths: Vec<(RailCarrier, Hop)> = machine
+        let paths: Vec<(RailCarrier, CarrierPath)> = machine
             .media()
             .into_iter()
             .zip(0..)
             .map(|(medium, index)| {
                 let (role, rail) = medium.role_and_rail();
                 let carrier = RailCarrier { role, rail, ends: Ends { own: rail, peer: rail } };
-                (carrier, Hop { carrier: CarrierId(index), to: address(peer, medium) })
+                (carrier, CarrierPath { carrier: CarrierId(index), to: address(peer, medium) })
             })
             .collect();
         let settings = Settings {
@@ -100,9 +100,9 @@ impl Carriers {
             ..Settings::default()
         };
         Route::Remote(Box::new(match paths[..] {
-            [(carrier, hop)] if machine.wires.ordered.is_some() => {
+            [(carrier, carrier_path)] if machine.wires.ordered.is_some() => {
                 let placing = machine.wires.ordered.and_then(|ordered| ordered.placing).filter(|_| !machine.sealed);
-                Remote::connected(carrier, hop, placing.map(|placing| placing.placement()), settings)
+                Remote::connected(carrier, carrier_path, placing.map(|placing| placing.placement()), settings)
             }
             _ => Remote::new(&paths, settings),
         }))

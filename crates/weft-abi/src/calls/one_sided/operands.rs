@@ -8,7 +8,7 @@ use weft_mpi::engine::Engine;
 use weft_mpi::error::{Error, Result};
 use weft_mpi::layout::Element;
 use weft_mpi::memory::{self, UserData};
-use weft_mpi::one_sided::{self, Access, Spot};
+use weft_mpi::one_sided::{self, Spot, TargetItems};
 use weft_mpi::process::Process;
 use weft_mpi::reduce::{self, Op};
 
@@ -68,7 +68,7 @@ impl Target {
 /// What an operation goes to.
 pub(super) struct Found<'a> {
     pub(super) index: usize,
-    pub(super) access: Access<'a>,
+    pub(super) access: TargetItems<'a>,
     pub(super) engine: &'a mut Engine,
     /// The operation is over as it returns: nothing is handed over to anybody.
     pub(super) is_mapped: bool,
@@ -118,7 +118,7 @@ impl Target {
             offset
         };
         let is_mapped = engine.windows.get(index).is_some_and(|window| window.is_mapped(rank));
-        let access = Access { target: rank, offset, count: self.count as u64, layout };
+        let access = TargetItems { target: rank, offset, count: self.count as u64, layout };
         Ok((total > 0).then_some(Found { index, access, engine, is_mapped }))
     }
 }

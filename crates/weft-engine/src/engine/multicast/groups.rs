@@ -14,7 +14,7 @@ use weft_core::wire::{Key, Secret};
 use super::Paths;
 use super::singly::Singly;
 use super::written::{self, Written};
-use crate::carriers::{Coalescing, Hop};
+use crate::carriers::{CarrierPath, Coalescing};
 use crate::group::{Group as Processes, PeerId};
 use crate::messages::Stream;
 use crate::transport::AddressKind;
@@ -62,7 +62,7 @@ pub(super) struct Group {
     /// This process's member, and its rank.
     pub(super) own: u32,
     pub(super) rank: u32,
-    pub(super) paths: Paths<Option<(Role, Hop)>>,
+    pub(super) paths: Paths<Option<(Role, CarrierPath)>>,
     /// Nothing leaves by the carrier for small messages before all have the packets below this one, which went by the other: it would overtake them.
     pub(super) in_bulk_until: u64,
     pub(super) settings: Settings,
@@ -135,8 +135,8 @@ impl Group {
     }
 
     /// Where packets for which a role is best leave; none where no path has that role.
-    pub(super) fn hop(&self, role: Role) -> Option<Hop> {
-        self.paths.iter().flatten().find(|(of, _)| *of == role).map(|(_, hop)| *hop)
+    pub(super) fn carrier_path(&self, role: Role) -> Option<CarrierPath> {
+        self.paths.iter().flatten().find(|(of, _)| *of == role).map(|(_, carrier_path)| *carrier_path)
     }
 
     pub(super) fn stream(&self, root: u32) -> StreamId {

@@ -8,7 +8,7 @@ use weft_core::time::Instant;
 use super::Multicasts;
 use super::groups::{Group, Groups, Queued};
 use super::singly::Singly;
-use crate::carriers::{Carriers, Hop};
+use crate::carriers::{CarrierPath, Carriers};
 use crate::engine::link::Link;
 use crate::group::PeerId;
 use crate::memory::UserData;
@@ -210,8 +210,9 @@ impl<P: Platform> Multicasts<'_, P> {
                     sent += 1;
                     match to {
                         Destination::Group => {
-                            let hop = group.hop(Role::SmallMessages).or(group.hop(Role::BulkData));
-                            send_packet(hop, packet, link.carriers());
+                            let carrier_path =
+                                group.carrier_path(Role::SmallMessages).or(group.carrier_path(Role::BulkData));
+                            send_packet(carrier_path, packet, link.carriers());
                         }
                         Destination::Member(member) => {
                             send_to(now, group, (*root, member), packet, singly, link);
@@ -324,15 +325,15 @@ fn flush<P: Platform>(group: &mut Group, sender: &Sender, link: &mut Link<'_, P>
         return;
     }
     let is_short = train.len() <= SHORT_TRAIN_PACKETS * segment && sender.acknowledged() >= group.in_bulk_until;
-    let hop = match (group.hop(Role::SmallMessages), group.hop(Role::BulkData)) {
-        (Some(hop), bulk) if is_short || bulk.is_none() => Some(hop),
+    let carrier_path = match (group.carrier_path(Role::SmallMessages), group.carrier_path(Role::BulkData)) {
+        (Some(carrier_path), bulk) if is_short || bulk.is_none() => Some(carrier_path),
         (_, bulk) => {
             group.in_bulk_until = sender.sent();
             bulk
         }
     };
-    if let Some(hop) = hop {
-        link.send_train(hop, train, segment);
+    if let Some(carrier_path) = carrier_path {
+        link.send_train(carrier_path, train, segment);
     }
     train.clear();
 }
@@ -348,18 +349,18 @@ fn send_to<P: Platform>(
 ) {
     let Some(peer) = group.process(member, root) else { return };
     let Some((remote, carriers)) = link.remote_and_carriers(peer) else { return };
-    let (_, best) = remote.hop(0);
+    let (_, best) = remote.carrier_path(0);
     if remote.is_ordered() {
         return singly.send(now, best, packet, carriers);
     }
     let carries = packet.len() <= carriers.attributes(best.carrier).packet_size;
-    send_packet(if carries { Some(best) } else { remote.hop_of(Role::BulkData) }, packet, carriers);
+    send_packet(if carries { Some(best) } else { remote.carrier_path_of(Role::BulkData) }, packet, carriers);
 }
 
-fn send_packet(hop: Option<Hop>, packet: &[u8], carriers: &mut Carriers) {
-    if let Some(hop) = hop
-        && let Some(carrier) = carriers.get_mut(hop.carrier)
+fn send_packet(carrier_path: Option<CarrierPath>, packet: &[u8], carriers: &mut Carriers) {
+    if let Some(carrier_path) = carrier_path
+        && let Some(carrier) = carriers.get_mut(carrier_path.carrier)
     {
-        let _ = carrier.send(&hop.to, packet);
+        let _ = carrier.send(&carrier_path.to, packet);
     }
 }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use weft_core::time::{Duration, Instant};
 
-use crate::carriers::{Carriers, Hop};
+use crate::carriers::{CarrierPath, Carriers};
 use crate::transport::{Carrier, Outcome};
 
 /// Packets that wait, to all peers together: what comes beyond them is lost, and the stream repeats it.
@@ -18,20 +18,21 @@ const RETRY: Duration = Duration::from_micros(100);
 /// Those that wait for their carriers.
 #[derive(Default)]
 pub(super) struct Singly {
-    waiting: VecDeque<(Hop, Vec<u8>)>,
+    waiting: VecDeque<(CarrierPath, Vec<u8>)>,
     /// When they were offered last.
     offered: Instant,
 }
 
 impl Singly {
     /// Sends a packet, after those that wait for the same peer.
-    pub(super) fn send(&mut self, now: Instant, hop: Hop, packet: &[u8], carriers: &mut Carriers) {
-        let must_wait = self.waiting.iter().any(|(other, _)| other.to == hop.to) || !offer(&hop, packet, carriers);
+    pub(super) fn send(&mut self, now: Instant, carrier_path: CarrierPath, packet: &[u8], carriers: &mut Carriers) {
+        let must_wait = self.waiting.iter().any(|(other, _)| other.to == carrier_path.to)
+            || !offer(&carrier_path, packet, carriers);
         if must_wait && self.waiting.len() < WAITING_MAX {
             if self.waiting.is_empty() {
                 self.offered = now;
             }
-            self.waiting.push_back((hop, packet.to_vec()));
+            self.waiting.push_back((carrier_path, packet.to_vec()));
         }
     }
 
@@ -41,11 +42,11 @@ impl Singly {
             return;
         }
         self.offered = now;
-        let mut full: Vec<Hop> = Vec::new();
-        self.waiting.retain(|(hop, packet)| {
-            let waits = full.contains(hop) || !offer(hop, packet, carriers);
-            if waits && !full.contains(hop) {
-                full.push(*hop);
+        let mut full: Vec<CarrierPath> = Vec::new();
+        self.waiting.retain(|(carrier_path, packet)| {
+            let waits = full.contains(carrier_path) || !offer(carrier_path, packet, carriers);
+            if waits && !full.contains(carrier_path) {
+                full.push(*carrier_path);
             }
             waits
         });
@@ -62,8 +63,8 @@ impl Singly {
 }
 
 /// Whether the carrier has taken the packet, or never will.
-fn offer(hop: &Hop, packet: &[u8], carriers: &mut Carriers) -> bool {
-    let outcome = carriers.get_mut(hop.carrier).map(|carrier| carrier.send(&hop.to, packet));
+fn offer(carrier_path: &CarrierPath, packet: &[u8], carriers: &mut Carriers) -> bool {
+    let outcome = carriers.get_mut(carrier_path.carrier).map(|carrier| carrier.send(&carrier_path.to, packet));
     !matches!(outcome, Some(Ok(Outcome::WouldBlock)))
 }
 
@@ -131,8 +132,8 @@ mod tests {
         }
     }
 
-    fn hop(port: u16) -> Hop {
-        Hop { carrier: CarrierId(0), to: Address::Udp(([192, 0, 2, 1], port).into()) }
+    fn carrier_path(port: u16) -> CarrierPath {
+        CarrierPath { carrier: CarrierId(0), to: Address::Udp(([192, 0, 2, 1], port).into()) }
     }
 
     fn carrier() -> (Arc<Mutex<Seen>>, Carriers) {
@@ -147,7 +148,7 @@ mod tests {
         let mut singly = Singly::default();
         seen.lock().unwrap().full = vec![1];
         for (port, packet) in [(1, 10), (1, 11), (2, 20), (1, 12)] {
-            singly.send(Instant(5), hop(port), &[packet], &mut carriers);
+            singly.send(Instant(5), carrier_path(port), &[packet], &mut carriers);
         }
         assert_eq!(seen.lock().unwrap().sent, [(2, 20)]);
         assert_eq!(singly.next_timeout(), Some(Instant(5) + RETRY));
@@ -165,7 +166,7 @@ mod tests {
         let mut singly = Singly::default();
         seen.lock().unwrap().full = vec![1];
         for packet in 0..WAITING_MAX + 100 {
-            singly.send(Instant(0), hop(1), &[packet as u8], &mut carriers);
+            singly.send(Instant(0), carrier_path(1), &[packet as u8], &mut carriers);
         }
         assert_eq!(singly.waiting.len(), WAITING_MAX);
         seen.lock().unwrap().lost = vec![1];

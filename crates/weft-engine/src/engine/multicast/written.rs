@@ -90,8 +90,8 @@ impl Written {
         if self.under_way.iter().any(|under_way| under_way.stream == stream) {
             return;
         }
-        let (_, hop) = root.hop(0);
-        let Some(rma) = carriers.rma(hop.carrier).filter(|_| root.accessing().is_some()) else {
+        let (_, carrier_path) = root.carrier_path(0);
+        let Some(rma) = carriers.rma(carrier_path.carrier).filter(|_| root.accessing().is_some()) else {
             return receiver.cannot_write();
         };
         if self.under_way.len() >= WRITES_MAX {
@@ -101,7 +101,7 @@ impl Written {
         let memory = self.words.pop().unwrap_or_else(|| UserData::leaked(SLOT_BYTES as usize));
         memory.write(0, &word.to_ne_bytes());
         let number = self.numbers;
-        match rma.write(&hop.to, &memory, 0..SLOT_BYTES, target, OF_A_STREAM | u64::from(number)) {
+        match rma.write(&carrier_path.to, &memory, 0..SLOT_BYTES, target, OF_A_STREAM | u64::from(number)) {
             Begun::Yes => {
                 self.numbers = number.wrapping_add(1);
                 receiver.begun();
@@ -153,7 +153,7 @@ mod tests {
     use weft_core::wire::Secret;
 
     use super::*;
-    use crate::carriers::Hop;
+    use crate::carriers::CarrierPath;
     use crate::transport::{
         Address, Arrival, Carrier, CarrierAttributes, Diagnostics, Look, Outcome, Placement, Proof, Registration,
         RemoteMemoryAccess, send_one_by_one,
@@ -279,7 +279,7 @@ mod tests {
             let (scheme, secret) = (Scheme::WRITTEN, Secret::new([3; 16]));
             let peer_timeout = Duration::from_secs(2);
             let settings = Settings { members: 2, packet_size: 304, window: 64, scheme, peer_timeout };
-            let hop = Hop { carrier: CarrierId(0), to: Address::Udp(([192, 0, 2, 1], 7).into()) };
+            let carrier_path = CarrierPath { carrier: CarrierId(0), to: Address::Udp(([192, 0, 2, 1], 7).into()) };
             let rail = RailCarrier { role: Role::BulkData, rail: 0, ends: Ends::default() };
             let mut written = Written::default();
             let slots = written.open(2, CarrierId(0), &mut carriers).expect("the carrier writes");
@@ -292,7 +292,7 @@ mod tests {
                 written,
                 carriers,
                 seen,
-                root: Remote::connected(rail, hop, Some(PLACEMENT), FlowSettings::default()),
+                root: Remote::connected(rail, carrier_path, Some(PLACEMENT), FlowSettings::default()),
                 now: Instant(1000),
             };
             // The first acknowledgement is a packet, and its answer says where the next ones go.

@@ -8,7 +8,7 @@ use weft_core::time::Instant;
 use weft_core::wire::{self, Secret};
 
 use super::Remotes;
-use crate::carriers::Hop;
+use crate::carriers::CarrierPath;
 use crate::group::PeerId;
 use crate::jobs::Jobs;
 use crate::messages::Messages;
@@ -52,7 +52,7 @@ pub(super) struct Intake<'a, P: Platform> {
     pub(super) on_stream: &'a mut OnStream<'a, P>,
     pub(super) foreign: &'a mut u64,
     /// Answers to questions about carriers, and where they go.
-    pub(super) answers: Vec<(Hop, PathFrame)>,
+    pub(super) answers: Vec<(CarrierPath, PathFrame)>,
 }
 
 impl<P: Platform> Intake<'_, P> {

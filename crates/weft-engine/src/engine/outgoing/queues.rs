@@ -65,7 +65,7 @@ impl<P: Platform> PointToPoint<P> {
             if waiting >= PENDING_BEHIND_RETRACTED_MAX
                 && matches!(&outgoing, Outgoing::Control(head) if head.is_retracted())
             {
-                self.messages.nonsense += 1;
+                self.messages.malformed_frames += 1;
                 continue;
             }
             self.enqueue(peer, outgoing);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use weft_core::layout::Layout;
-use weft_core::one_sided::{Items, Place, Record};
+use weft_core::one_sided::{Items, Record, TargetLocation};
 
 use super::{DESCRIPTION_BYTES_MAX, OneSided, PART_LAYOUT, PART_RUNS};
 use crate::error::{Error, ErrorClass, Result};
@@ -13,7 +13,7 @@ use crate::windows::{LAYOUTS_MAX, Window};
 
 /// Items of the target's memory (MPI-5.0 §12.3).
 #[derive(Clone, Copy)]
-pub struct Access<'a> {
+pub struct TargetItems<'a> {
     /// The target's rank in the window's group.
     pub target: u32,
     /// Bytes from the beginning of its window to the base of the first item; in a dynamic window, its address.
@@ -24,7 +24,7 @@ pub struct Access<'a> {
     pub layout: &'a Layout,
 }
 
-impl Access<'_> {
+impl TargetItems<'_> {
     /// The items, if they lie in this memory.
     pub(super) fn within(&self, exposed: &Exposed) -> Result<UserData> {
         exposed.items(self.offset, self.count, self.layout).ok_or_else(|| {
@@ -61,11 +61,13 @@ pub(super) struct Part {
 
 impl Part {
     /// Where the packed byte `at` of the access is.
-    pub(super) fn place(&self, at: u64) -> Place {
+    pub(super) fn location(&self, at: u64) -> TargetLocation {
         let skip = at - self.range.start;
         match self.told {
-            Told::Run(offset) => Place { offset: offset + skip, items: None },
-            Told::Items { offset, layout, count } => Place { offset, items: Some(Items { layout, count, skip }) },
+            Told::Run(offset) => TargetLocation { offset: offset + skip, items: None },
+            Told::Items { offset, layout, count } => {
+                TargetLocation { offset, items: Some(Items { layout, count, skip }) }
+            }
         }
     }
 
@@ -83,11 +85,11 @@ impl<P: Platform> OneSided<'_, P> {
     pub(super) fn for_each_part(
         &mut self,
         window: &mut Window,
-        access: &Access<'_>,
+        access: &TargetItems<'_>,
         grain: u64,
         operation: &mut dyn FnMut(&mut Self, &mut Window, Part) -> Result<()>,
     ) -> Result<()> {
-        let &Access { target, offset, count, layout } = access;
+        let &TargetItems { target, offset, count, layout } = access;
         if let Some(told) = self.describe_target(window, access) {
             let range = 0..layout.packed_size(count).unwrap_or(0);
             return operation(self, window, Part { told, range, is_part: false });
@@ -106,8 +108,8 @@ impl<P: Platform> OneSided<'_, P> {
     }
 
     /// How records say where `access` is; its datatype is told if it has not been. `None`: its description is too long.
-    fn describe_target(&mut self, window: &mut Window, access: &Access<'_>) -> Option<Told> {
-        let &Access { target, offset, count, layout } = access;
+    fn describe_target(&mut self, window: &mut Window, access: &TargetItems<'_>) -> Option<Told> {
+        let &TargetItems { target, offset, count, layout } = access;
         if let Some((first, _)) = layout.single_run(count) {
             return Some(Told::Run(offset.wrapping_add_signed(first)));
         }

@@ -2,10 +2,10 @@
 
 use weft_core::layout::Element;
 use weft_core::matching::Envelope;
-use weft_core::one_sided::{Place, RECORD_MAX, Record};
+use weft_core::one_sided::{RECORD_MAX, Record, TargetLocation};
 use weft_core::reduce::Op;
 
-use super::description::{Access, Part, out_of_range};
+use super::description::{Part, TargetItems, out_of_range};
 use super::{ACCUMULATE_BYTES, ACCUMULATE_BYTES_MAX, BATCH_BYTES, FEW_BYTES, OneSided, packed};
 use crate::error::Result;
 use crate::memory::{self, Exposed, UserData};
@@ -23,7 +23,13 @@ impl<P: Platform> OneSided<'_, P> {
     ///
     /// # Errors
     /// `MPI_ERR_RMA_RANGE`; too many requests; the target is gone.
-    pub fn put(&mut self, index: usize, access: Access<'_>, origin: &UserData, wanted: bool) -> Result<Option<usize>> {
+    pub fn put(
+        &mut self,
+        index: usize,
+        access: TargetItems<'_>,
+        origin: &UserData,
+        wanted: bool,
+    ) -> Result<Option<usize>> {
         if let Some(Reach::Mapped(exposed)) = self.windows.get(index).map(|window| window.reach(access.target)) {
             memory::copy(origin, &access.within(exposed)?);
             return Ok(wanted.then_some(self.link.complete_request()));
@@ -43,13 +49,13 @@ impl<P: Platform> OneSided<'_, P> {
             let begun = this.for_each_part(window, &access, 1, &mut |this, window, part| {
                 if is_record(&part) {
                     let data = packed(origin, 0, part.bytes());
-                    this.record(window, access.target, &Record::Put { place: part.place(0), data: &data });
+                    this.record(window, access.target, &Record::Put { location: part.location(0), data: &data });
                     return Ok(());
                 }
-                let place = part.place(part.range.start);
+                let location = part.location(part.range.start);
                 let data = origin.part(part.range)?;
                 let waits = this.request_of_parts(window, &mut request)?;
-                this.put_by_message(window, access.target, place, &data, (waits, part.is_part))
+                this.put_by_message(window, access.target, location, &data, (waits, part.is_part))
             });
             this.conclude_access(window, access.target, begun, request)
         })
@@ -86,13 +92,13 @@ impl<P: Platform> OneSided<'_, P> {
         &mut self,
         window: &mut Window,
         target: u32,
-        place: Place,
+        location: TargetLocation,
         origin: &UserData,
         request: ForRequest,
     ) -> Result<()> {
         let (tag, bytes) = (window.take_tag(false), origin.len());
         let handle = self.add_send(window, target, tag, origin.clone())?;
-        self.record(window, target, &Record::PutLarge { place, bytes, tag });
+        self.record(window, target, &Record::PutLarge { location, bytes, tag });
         self.send_batch(window, target);
         window.add_transfer(target, handle, request, 0);
         self.link.start_send(handle);
@@ -116,7 +122,13 @@ impl<P: Platform> OneSided<'_, P> {
     ///
     /// # Errors
     /// As for [`OneSided::put`].
-    pub fn get(&mut self, index: usize, access: Access<'_>, result: &UserData, wanted: bool) -> Result<Option<usize>> {
+    pub fn get(
+        &mut self,
+        index: usize,
+        access: TargetItems<'_>,
+        result: &UserData,
+        wanted: bool,
+    ) -> Result<Option<usize>> {
         if let Some(Reach::Mapped(exposed)) = self.windows.get(index).map(|window| window.reach(access.target)) {
             memory::copy(&access.within(exposed)?, result);
             return Ok(wanted.then_some(self.link.complete_request()));
@@ -134,14 +146,14 @@ impl<P: Platform> OneSided<'_, P> {
             let request = if wanted { Some(this.one_sided_request(window.communicator)?) } else { None };
             let begun = this.for_each_part(window, &access, 1, &mut |this, window, part| {
                 if !is_record(&part) {
-                    let place = part.place(part.range.start);
+                    let location = part.location(part.range.start);
                     let data = result.part(part.range)?;
-                    return this.get_by_message(window, access.target, place, &data, (request, part.is_part));
+                    return this.get_by_message(window, access.target, location, &data, (request, part.is_part));
                 }
                 let bytes = part.bytes();
                 let answer = Answer::of(access.target, Some((result.clone(), 0, bytes)), request);
                 let reply = this.await_answer(window, answer)?;
-                let record = Record::Get { place: part.place(0), bytes: bytes as u32, reply };
+                let record = Record::Get { location: part.location(0), bytes: bytes as u32, reply };
                 this.record(window, access.target, &record);
                 if wanted {
                     this.send_batch(window, access.target);
@@ -157,7 +169,7 @@ impl<P: Platform> OneSided<'_, P> {
         &mut self,
         window: &mut Window,
         target: u32,
-        place: Place,
+        location: TargetLocation,
         result: &UserData,
         request: ForRequest,
     ) -> Result<()> {
@@ -173,7 +185,7 @@ impl<P: Platform> OneSided<'_, P> {
         let handle = self.link.add(State::Posted(receive), window.communicator)?;
         window.add_transfer(target, handle, request, bytes);
         self.link.start_receive(handle);
-        self.record(window, target, &Record::GetLarge { place, bytes, tag });
+        self.record(window, target, &Record::GetLarge { location, bytes, tag });
         self.send_batch(window, target);
         Ok(())
     }
@@ -186,7 +198,7 @@ impl<P: Platform> OneSided<'_, P> {
     pub fn accumulate(
         &mut self,
         index: usize,
-        access: Access<'_>,
+        access: TargetItems<'_>,
         operation: (Op, Element),
         origin: &UserData,
         result: Option<&UserData>,
@@ -220,25 +232,25 @@ impl<P: Platform> OneSided<'_, P> {
                     let piece = at..part.range.end.min(at + step);
                     // What is computed with, and what it was, arrives in its order: with the last one all is there.
                     let waits = request.filter(|_| wanted && piece.end == total);
-                    let place = part.place(at);
+                    let location = part.location(at);
                     window.targets[target as usize].is_dirty = true;
                     at = piece.end;
                     if is_large {
-                        this.accumulate_large(window, (target, place), operation, &origin.part(piece)?, waits)?;
+                        this.accumulate_large(window, (target, location), operation, &origin.part(piece)?, waits)?;
                         continue;
                     }
                     let (start, length) = (piece.start, piece.end - piece.start);
                     let data = if op == Op::NoOp { Vec::new() } else { packed(origin, start, length) };
                     let data = &data;
                     let Some(result) = result else {
-                        this.record(window, target, &Record::Accumulate { place, op, element, data });
+                        this.record(window, target, &Record::Accumulate { location, op, element, data });
                         continue;
                     };
                     let whole = Answer::of(target, Some((result.clone(), start, length)), request.filter(|_| wanted));
                     let answer = Answer { is_last: piece.end == total, ..whole };
                     let reply = this.await_answer(window, answer)?;
                     let bytes = length as u32;
-                    this.record(window, target, &Record::GetAccumulate { place, op, element, bytes, reply, data });
+                    this.record(window, target, &Record::GetAccumulate { location, op, element, bytes, reply, data });
                 }
                 Ok(())
             });
@@ -252,14 +264,14 @@ impl<P: Platform> OneSided<'_, P> {
     fn accumulate_large(
         &mut self,
         window: &mut Window,
-        (target, place): (u32, Place),
+        (target, location): (u32, TargetLocation),
         (op, element): (Op, Element),
         data: &UserData,
         request: Option<usize>,
     ) -> Result<()> {
         let (tag, bytes) = (window.take_tag(false), data.len());
         let handle = self.add_send(window, target, tag, data.clone())?;
-        self.record(window, target, &Record::AccumulateLarge { place, op, element, bytes, tag });
+        self.record(window, target, &Record::AccumulateLarge { location, op, element, bytes, tag });
         self.send_batch(window, target);
         window.add_transfer(target, handle, (request, false), 0);
         self.link.start_send(handle);
@@ -306,7 +318,7 @@ impl<P: Platform> OneSided<'_, P> {
     }
 
     /// Copies between `data` and a target whose memory can be copied; `false`: it cannot.
-    fn copy_between(&mut self, window: &mut Window, access: &Access<'_>, data: &UserData, writes: bool) -> bool {
+    fn copy_between(&mut self, window: &mut Window, access: &TargetItems<'_>, data: &UserData, writes: bool) -> bool {
         let Reach::Neighbour { process, address, bytes } = *window.reach(access.target) else { return false };
         let Some((first, length)) = access.layout.single_run(access.count) else { return false };
         let begin = i128::from(access.offset) + i128::from(first);

@@ -7,15 +7,15 @@
 
 use std::ops::Range;
 
-use weft_core::one_sided::{Place, Record};
+use weft_core::one_sided::{Record, TargetLocation};
 use weft_core::placement::{PIECE_MAX, UNDER_WAY_MAX};
 
-use super::{OneSided, byte, description::Access};
+use super::{OneSided, byte, description::TargetItems};
 use crate::engine::placement::OF_A_WINDOW;
 use crate::error::{Error, ErrorClass, Result};
 use crate::memory::UserData;
 use crate::transport::{Begun, Platform, Proof, RemoteMemory};
-use crate::windows::{Answer, Exposure, Placed, Reach, Window};
+use crate::windows::{Answer, ExposedMemory, Placed, Reach, Window};
 
 /// Bytes of operations of which many are collected in one message.
 const SMALL: u64 = 4096;
@@ -26,7 +26,7 @@ impl<P: Platform> OneSided<'_, P> {
     /// Lets carriers of peers access what this process exposes in a window, if our carrier does such things: what they need for that.
     pub fn expose_window(&mut self, index: usize) -> Option<RemoteMemory> {
         let window = self.windows.get_mut(index)?;
-        let Exposure::Whole(exposed) = &window.exposure else { return None };
+        let ExposedMemory::Whole(exposed) = &window.exposed_memory else { return None };
         let bytes = exposed.len();
         if bytes == 0 || !window.group.members.iter().any(|member| self.link.placement(*member).is_some()) {
             return None;
@@ -57,7 +57,7 @@ impl<P: Platform> OneSided<'_, P> {
     pub(super) fn place(
         &mut self,
         (index, window): (usize, &mut Window),
-        access: &Access<'_>,
+        access: &TargetItems<'_>,
         data: &UserData,
         writes: bool,
         wanted: bool,
@@ -289,11 +289,11 @@ impl<P: Platform> OneSided<'_, P> {
             state.reach = Reach::Records;
             // Records that wait were to follow it: its own comes before them.
             let (mut held, batch) = (std::mem::take(&mut state.held), std::mem::take(&mut state.batch));
-            let place = Place { offset: offset + range.start, items: None };
+            let location = TargetLocation { offset: offset + range.start, items: None };
             let rest = data.part(range);
             let begun = rest.and_then(|rest| match writes {
                 true => {
-                    self.put_by_message(window, target, place, &rest, (request, false))?;
+                    self.put_by_message(window, target, location, &rest, (request, false))?;
                     // Who has flushed already does not know of it.
                     let reply = self.await_answer(window, Answer::of(target, None, None))?;
                     let state = &mut window.targets[target as usize];
@@ -301,7 +301,7 @@ impl<P: Platform> OneSided<'_, P> {
                     self.record(window, target, &Record::Flush { reply });
                     Ok(())
                 }
-                false => self.get_by_message(window, target, place, &rest, (request, false)),
+                false => self.get_by_message(window, target, location, &rest, (request, false)),
             });
             match (begun, request) {
                 (Err(error), Some(request)) => self.link.fail(request, error),

@@ -5,7 +5,7 @@ use weft_core::one_sided::{Claim, Record};
 use super::{NO_ANSWER, OneSided};
 use crate::error::Result;
 use crate::transport::{Platform, Proof};
-use crate::windows::{Answer, Exposure, Mark};
+use crate::windows::{Answer, ExposedMemory, Mark};
 
 impl<P: Platform> OneSided<'_, P> {
     /// Asks `target` to say when all is done that this process has begun there: it is when the mark [is reached](Window::has_reached).
@@ -124,7 +124,7 @@ impl<P: Platform> OneSided<'_, P> {
             if matches!(record, Record::Complete) {
                 // It is counted there when all that came before it is done: no answer need be waited for. But what is attached, only the target knows,
                 // and the call that ends the epoch says what it has refused.
-                if state.is_dirty && matches!(window.exposure, Exposure::Attached(_)) {
+                if state.is_dirty && matches!(window.exposed_memory, ExposedMemory::Attached(_)) {
                     let reply = this.await_answer(window, Answer::of(target, None, None))?;
                     this.record(window, target, &Record::Flush { reply });
                 } else {

@@ -2,7 +2,7 @@
 
 use weft_core::layout::Layout;
 use weft_core::matching::Envelope;
-use weft_core::one_sided::{Claim, Items, Place, Record, Records};
+use weft_core::one_sided::{Claim, Items, Record, Records, TargetLocation};
 use weft_core::reduce::Op;
 
 use super::{ACCUMULATE_BYTES_MAX, BATCH_BYTES_MAX, NO_ANSWER, OneSided, PART_LAYOUT, packed};
@@ -11,7 +11,7 @@ use crate::error::ErrorClass;
 use crate::memory::{Exposed, SharedBuffer, UserData};
 use crate::request::{Mode, Receive, Send, State};
 use crate::transport::Platform;
-use crate::windows::{Accumulating, BATCH_TAG, Batch, Exposure, Window};
+use crate::windows::{Accumulating, BATCH_TAG, Batch, ExposedMemory, Window};
 
 impl<P: Platform> OneSided<'_, P> {
     /// Takes the batches that have arrived out of the unexpected queue.
@@ -159,13 +159,13 @@ impl<P: Platform> OneSided<'_, P> {
     /// Does what a record says; `false`: it must wait until there is room for a request.
     fn serve_record(&mut self, window: &mut Window, rank: u32, record: &Record<'_>) -> bool {
         match *record {
-            Record::Put { place, data } => match locate(window, rank, &place, data.len() as u64) {
+            Record::Put { location, data } => match locate(window, rank, &location, data.len() as u64) {
                 Some((_, target, skip)) => target.write(skip, data),
                 None => self.refuse(window, rank, ErrorClass::RmaRange),
             },
-            Record::PutLarge { place, bytes, tag } => {
-                let found =
-                    locate(window, rank, &place, bytes).filter(|(_, target, skip)| target.len() == bytes && *skip == 0);
+            Record::PutLarge { location, bytes, tag } => {
+                let found = locate(window, rank, &location, bytes)
+                    .filter(|(_, target, skip)| target.len() == bytes && *skip == 0);
                 let is_found = found.is_some();
                 // What goes nowhere is under way, and must be received.
                 let data = found.map_or_else(UserData::empty, |(_, target, _)| target);
@@ -176,8 +176,8 @@ impl<P: Platform> OneSided<'_, P> {
                     self.refuse(window, rank, ErrorClass::RmaRange);
                 }
             }
-            Record::Get { place, bytes, reply } => {
-                let found = locate(window, rank, &place, u64::from(bytes));
+            Record::Get { location, bytes, reply } => {
+                let found = locate(window, rank, &location, u64::from(bytes));
                 match found {
                     Some((_, target, skip)) => {
                         let data = packed(&target, skip, u64::from(bytes));
@@ -186,9 +186,9 @@ impl<P: Platform> OneSided<'_, P> {
                     None => self.refuse_answer(window, rank, reply),
                 }
             }
-            Record::GetLarge { place, bytes, tag } => {
-                let found =
-                    locate(window, rank, &place, bytes).filter(|(_, target, skip)| target.len() == bytes && *skip == 0);
+            Record::GetLarge { location, bytes, tag } => {
+                let found = locate(window, rank, &location, bytes)
+                    .filter(|(_, target, skip)| target.len() == bytes && *skip == 0);
                 let is_found = found.is_some();
                 // Nothing comes of what is refused, and so its origin knows.
                 let data = found.map_or_else(UserData::empty, |(_, target, _)| target);
@@ -204,31 +204,31 @@ impl<P: Platform> OneSided<'_, P> {
                 }
                 self.windows.refused += u64::from(!is_found);
             }
-            Record::Accumulate { place, op, element, data } => {
+            Record::Accumulate { location, op, element, data } => {
                 let whole = data.len().is_multiple_of(element.size());
-                match locate(window, rank, &place, data.len() as u64).filter(|_| whole) {
+                match locate(window, rank, &location, data.len() as u64).filter(|_| whole) {
                     Some((exposed, target, skip)) => {
                         exposed.accumulate(&target, skip, (op, element), data, data.len(), None);
                     }
                     None => self.refuse(window, rank, ErrorClass::RmaRange),
                 }
             }
-            Record::AccumulateLarge { place, op, element, bytes, tag } => {
+            Record::AccumulateLarge { location, op, element, bytes, tag } => {
                 // What is too long, or does not go where it shall, is received all the same.
                 let room = if bytes <= ACCUMULATE_BYTES_MAX { bytes as usize } else { 0 };
                 let buffer = SharedBuffer::new(room);
                 let receive = Self::receive_of(window, rank, tag, buffer.describe_all());
                 let Ok(handle) = self.link.add(receive, window.communicator) else { return false };
-                let accumulating = Accumulating { handle, buffer, place, operation: (op, element) };
+                let accumulating = Accumulating { handle, buffer, location, operation: (op, element) };
                 window.sources[rank as usize].accumulating = Some(accumulating);
                 window.note_asking(rank);
                 self.link.start_receive(handle);
                 self.end_accumulate(window, rank);
             }
-            Record::GetAccumulate { place, op, element, bytes, reply, data } => {
+            Record::GetAccumulate { location, op, element, bytes, reply, data } => {
                 let length = bytes as usize;
                 let whole = length.is_multiple_of(element.size()) && (op == Op::NoOp || data.len() == length);
-                match locate(window, rank, &place, u64::from(bytes)).filter(|_| whole) {
+                match locate(window, rank, &location, u64::from(bytes)).filter(|_| whole) {
                     Some((exposed, target, skip)) => {
                         let mut previous = vec![0; length];
                         exposed.accumulate(&target, skip, (op, element), data, length, Some(&mut previous));
@@ -240,9 +240,9 @@ impl<P: Platform> OneSided<'_, P> {
             Record::CompareAndSwap { offset, element, reply, data } => {
                 let size = element.size();
                 let mut previous = Vec::with_capacity(size);
-                let place = Place { offset, items: None };
+                let location = TargetLocation { offset, items: None };
                 let swapped = data.len() == 2 * size
-                    && locate(window, rank, &place, size as u64).is_some_and(|(exposed, target, _)| {
+                    && locate(window, rank, &location, size as u64).is_some_and(|(exposed, target, _)| {
                         let at = target.address().map_or(u64::MAX, |address| address - exposed.address());
                         exposed.compare_and_swap(at, element, &data[..size], &data[size..], &mut previous)
                     });
@@ -307,13 +307,13 @@ impl<P: Platform> OneSided<'_, P> {
         }
         let arrived = self.link.request(handle).map_or(0, |request| request.status.bytes);
         let error = self.link.take_error(handle);
-        let Some(Accumulating { buffer, place, operation, .. }) = window.sources[rank as usize].accumulating.take()
+        let Some(Accumulating { buffer, location, operation, .. }) = window.sources[rank as usize].accumulating.take()
         else {
             return;
         };
         let bytes = buffer.len() as u64;
         let whole = error.is_none() && arrived == bytes && buffer.len().is_multiple_of(operation.1.size());
-        match locate(window, rank, &place, bytes).filter(|_| whole) {
+        match locate(window, rank, &location, bytes).filter(|_| whole) {
             Some((exposed, target, skip)) => buffer.with_bytes(|data| {
                 exposed.accumulate(&target, skip, operation, data, data.len(), None);
             }),
@@ -341,11 +341,11 @@ impl<P: Platform> OneSided<'_, P> {
     }
 }
 
-/// The memory that `rank` means by `length` packed bytes at `place`: where they are, and the packed byte at which they begin. `None`: it is not
+/// The memory that `rank` means by `length` packed bytes at `location`: where they are, and the packed byte at which they begin. `None`: it is not
 /// exposed.
-fn locate(window: &Window, rank: u32, place: &Place, length: u64) -> Option<(Exposed, UserData, u64)> {
+fn locate(window: &Window, rank: u32, location: &TargetLocation, length: u64) -> Option<(Exposed, UserData, u64)> {
     let in_memory = |exposed: &Exposed, offset: u64| -> Option<(Exposed, UserData, u64)> {
-        match place.items {
+        match location.items {
             None => Some((*exposed, exposed.bytes(offset, length)?, 0)),
             Some(Items { layout, count, skip }) => {
                 let layout = window.sources[rank as usize].layouts.get(layout as usize)?.as_ref()?;
@@ -355,10 +355,10 @@ fn locate(window: &Window, rank: u32, place: &Place, length: u64) -> Option<(Exp
             }
         }
     };
-    match &window.exposure {
-        Exposure::Whole(exposed) => in_memory(exposed, place.offset),
-        Exposure::Attached(parts) => {
-            parts.runs().iter().find_map(|part| in_memory(part, place.offset.checked_sub(part.address())?))
+    match &window.exposed_memory {
+        ExposedMemory::Whole(exposed) => in_memory(exposed, location.offset),
+        ExposedMemory::Attached(parts) => {
+            parts.runs().iter().find_map(|part| in_memory(part, location.offset.checked_sub(part.address())?))
         }
     }
 }

@@ -6,13 +6,14 @@ use std::ops::Range;
 
 use weft_engine::memory::UserData;
 
-use super::super::placement::Access;
+use super::super::placement::call_of;
 use super::Endpoint;
 use crate::carrier::{Begun, Registration, RemoteMemory};
+use weft_engine::regions::AccessKind;
 
 impl Endpoint {
     /// Whether an access is over: that of this context.
-    pub(super) fn end_access(&mut self, context: *mut c_void, succeeded: bool) -> Option<Access> {
+    pub(super) fn end_access(&mut self, context: *mut c_void, succeeded: bool) -> Option<AccessKind> {
         let (to, access) = self.placing.as_mut()?.end(context, succeeded)?;
         let peer = self.peers.get_mut(to)?;
         peer.under_way = peer.under_way.saturating_sub(1);
@@ -24,7 +25,7 @@ impl Endpoint {
     }
 
     /// Whether it writes to memory of peers by itself, and reads it.
-    pub(in crate::fabric) fn places(&self) -> bool {
+    pub(in crate::fabric) fn has_remote_memory(&self) -> bool {
         self.placing.is_some()
     }
 
@@ -48,7 +49,7 @@ impl Endpoint {
     pub(in crate::fabric) fn access(
         &mut self,
         to: u64,
-        access: Access,
+        access: AccessKind,
         data: &UserData,
         range: Range<u64>,
         there: RemoteMemory,
@@ -69,7 +70,7 @@ impl Endpoint {
             None => Begun::NotNow,
             Some(code) if code == -(libc::EAGAIN as isize) => Begun::NotNow,
             Some(code) => {
-                self.last_error = Some((access.call(), code as i64));
+                self.last_error = Some((call_of(access), code as i64));
                 Begun::Never
             }
         }

@@ -88,10 +88,15 @@ impl Offers {
     }
 
     /// The same, or only those that write to memory of peers and read it (`FI_RMA`), and deliver what is sent later behind what was written.
-    fn with(library: &'static Library, kind: Kind, provider: Option<&str>, places: bool) -> Result<Self, String> {
+    fn with(
+        library: &'static Library,
+        kind: Kind,
+        provider: Option<&str>,
+        has_remote_memory: bool,
+    ) -> Result<Self, String> {
         let provider = provider.map(CString::new).transpose().map_err(|_| "its name has a zero in it".to_owned())?;
         let accesses = FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
-        let (more, order) = if places { (accesses, FI_ORDER_SAW) } else { (0, 0) };
+        let (more, order) = if has_remote_memory { (accesses, FI_ORDER_SAW) } else { (0, 0) };
         // SAFETY: without one to copy it makes one, whose parts are all there.
         let hints = unsafe { (library.dupinfo)(ptr::null()) };
         if hints.is_null() {

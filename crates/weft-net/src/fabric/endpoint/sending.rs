@@ -58,9 +58,9 @@ impl Endpoint {
             if peer.under_way >= (self.sends.count / peers).max(SHARE_MIN).min(self.sends.count) {
                 return Sent::Full;
             }
-            let Some(place) = self.free_sends.pop() else { return Sent::Full };
-            let (bytes, length) = (self.sends.at(place), self.prefix.sent + packet.len());
-            let context = self.sends.context(place);
+            let Some(index) = self.free_sends.pop() else { return Sent::Full };
+            let (bytes, length) = (self.sends.at(index), self.prefix.sent + packet.len());
+            let context = self.sends.context(index);
             // SAFETY: there is room for the prefix and a packet, which is ours until the context comes back by the completion queue.
             let code = unsafe {
                 ptr::copy_nonoverlapping(packet.as_ptr(), bytes.add(self.prefix.sent), packet.len());
@@ -68,8 +68,8 @@ impl Endpoint {
                 send(self.ep.0, bytes.cast(), length, self.sends.description(), peer.name, context)
             };
             match code {
-                0 => (self.owners[place], peer.under_way) = (to as usize, peer.under_way + 1),
-                _ => self.free_sends.push(place),
+                0 => (self.owners[index], peer.under_way) = (to as usize, peer.under_way + 1),
+                _ => self.free_sends.push(index),
             }
             code
         };
@@ -83,11 +83,11 @@ impl Endpoint {
         }
     }
 
-    /// The provider has given the packet at this place back.
-    pub(super) fn end_send(&mut self, place: usize) {
-        if let Some(peer) = self.peers.get_mut(self.owners[place]) {
+    /// The provider has given the packet at this index back.
+    pub(super) fn end_send(&mut self, index: usize) {
+        if let Some(peer) = self.peers.get_mut(self.owners[index]) {
             peer.under_way = peer.under_way.saturating_sub(1);
         }
-        self.free_sends.push(place);
+        self.free_sends.push(index);
     }
 }

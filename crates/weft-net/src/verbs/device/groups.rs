@@ -210,7 +210,7 @@ impl Groups {
             broken: None,
         };
         this.make(ip)?;
-        (0..receives).for_each(|place| this.post_receive(place));
+        (0..receives).for_each(|index| this.post_receive(index));
         this.broken.take().map_or(Ok(this), Err)
     }
 
@@ -264,10 +264,10 @@ impl Groups {
         unsafe { [(*self.events).fd, (*self.channel).fd] }
     }
 
-    fn post_receive(&mut self, place: usize) {
-        let mut piece = self.receives.piece(place, GRH + self.bytes_max);
+    fn post_receive(&mut self, index: usize) {
+        let mut piece = self.receives.piece(index, GRH + self.bytes_max);
         let mut receive =
-            Receive { id: number(RECEIVED, 0, place), next: ptr::null_mut(), pieces: &raw mut piece, count: 1 };
+            Receive { id: number(RECEIVED, 0, index), next: ptr::null_mut(), pieces: &raw mut piece, count: 1 };
         let mut bad = ptr::null_mut();
         // SAFETY: the queue is open, and the packet is the device's until its completion comes, or the queue is closed.
         let code = unsafe {
@@ -414,13 +414,13 @@ impl Groups {
         let Some(State::Open(to)) = group.map(|joined| &joined.state).filter(|_| self.broken.is_none()) else {
             return Outcome::Dropped;
         };
-        let Some(place) = self.free_sends.pop() else { return Outcome::WouldBlock };
-        // SAFETY: the place is this datagram's until its completion comes, and it fits there.
-        unsafe { ptr::copy_nonoverlapping(packet.as_ptr(), self.sends.at(place), packet.len()) };
-        let mut piece = self.sends.piece(place, packet.len());
+        let Some(index) = self.free_sends.pop() else { return Outcome::WouldBlock };
+        // SAFETY: the buffer is this datagram's until its completion comes, and it fits there.
+        unsafe { ptr::copy_nonoverlapping(packet.as_ptr(), self.sends.at(index), packet.len()) };
+        let mut piece = self.sends.piece(index, packet.len());
         let inline = if packet.len() <= self.inline_max { IBV_SEND_INLINE } else { 0 };
         let mut send = Datagram {
-            id: number(SENT, 0, place),
+            id: number(SENT, 0, index),
             next: ptr::null_mut(),
             pieces: &raw mut piece,
             count: 1,
@@ -441,7 +441,7 @@ impl Groups {
         match code.saturating_abs() {
             0 => Outcome::Sent,
             error => {
-                self.free_sends.push(place);
+                self.free_sends.push(index);
                 if error == libc::ENOMEM || error == libc::EAGAIN { Outcome::WouldBlock } else { Outcome::Dropped }
             }
         }
@@ -466,9 +466,9 @@ impl Groups {
     }
 
     fn complete_send(&mut self, completion: &Completion) {
-        let place = completion.id as u32 as usize;
-        if place < SENDS && !self.free_sends.contains(&place) {
-            self.free_sends.push(place);
+        let index = completion.id as u32 as usize;
+        if index < SENDS && !self.free_sends.contains(&index) {
+            self.free_sends.push(index);
         }
         self.note_status(completion, "ibv_post_send");
     }
@@ -490,7 +490,7 @@ impl Groups {
         while packets < limit {
             let wanted = (limit - packets).min(BATCH);
             let kept = self.found.len().min(wanted);
-            self.found.drain(..kept).zip(&mut *batch).for_each(|(found, place)| *place = found);
+            self.found.drain(..kept).zip(&mut *batch).for_each(|(found, entry)| *entry = found);
             let count = if kept > 0 { kept } else { self.poll(&mut batch[..wanted]) };
             for completion in &batch[..count] {
                 match completion.id >> 56 {
@@ -508,13 +508,13 @@ impl Groups {
 
     /// Whether it was handed on.
     fn arrive(&mut self, completion: &Completion, on_packet: &mut dyn FnMut(&[u8])) -> bool {
-        let place = completion.id as u32 as usize;
-        if place >= self.receives.count() || !self.note_status(completion, "ibv_post_recv") {
+        let index = completion.id as u32 as usize;
+        if index >= self.receives.count() || !self.note_status(completion, "ibv_post_recv") {
             return false;
         }
         let length = (completion.length as usize).min(GRH + self.bytes_max);
         // SAFETY: the device has given this packet back, and all its bytes are initialised. Nothing posts it before this is done with.
-        let bytes = unsafe { std::slice::from_raw_parts(self.receives.at(place).cast_const(), length) };
+        let bytes = unsafe { std::slice::from_raw_parts(self.receives.at(index).cast_const(), length) };
         let is_wanted = match bytes.split_first_chunk() {
             Some((header, body)) if completion.flags & IBV_WC_GRH != 0 && !body.is_empty() => {
                 let is_wanted = self.is_wanted(Route(header), completion.source);
@@ -528,7 +528,7 @@ impl Groups {
                 false
             }
         };
-        self.post_receive(place);
+        self.post_receive(index);
         is_wanted
     }
 

@@ -17,7 +17,7 @@ const EVENTS_EVERY: u32 = 64;
 /// A message that a peer has sent, as it lies in the memory of its receive.
 struct Message<'a> {
     /// Which receive it came by.
-    place: usize,
+    index: usize,
     peer: usize,
     header: Header,
     /// All of it, the header included.
@@ -34,11 +34,11 @@ enum Turn {
 }
 
 impl Device {
-    pub(super) fn post_receive(&mut self, place: usize, peer: usize) {
-        let chunk = &self.chunks[place / CHUNK as usize];
-        let mut piece = chunk.piece(place % CHUNK as usize, MESSAGE_BYTES);
+    pub(super) fn post_receive(&mut self, index: usize, peer: usize) {
+        let chunk = &self.chunks[index / CHUNK as usize];
+        let mut piece = chunk.piece(index % CHUNK as usize, MESSAGE_BYTES);
         let mut receive =
-            Receive { id: number(RECEIVED, 0, place), next: ptr::null_mut(), pieces: &raw mut piece, count: 1 };
+            Receive { id: number(RECEIVED, 0, index), next: ptr::null_mut(), pieces: &raw mut piece, count: 1 };
         let mut bad = ptr::null_mut();
         // SAFETY: the queues are open, and the packet is the device's until its completion comes, or its queue is closed.
         let code = unsafe {
@@ -54,10 +54,10 @@ impl Device {
             }
         };
         if code == 0 {
-            self.posted_to[place] = peer;
+            self.posted_to[index] = peer;
         } else {
-            self.posted_to[place] = usize::MAX;
-            self.free_receives.push(place);
+            self.posted_to[index] = usize::MAX;
+            self.free_receives.push(index);
         }
     }
 
@@ -135,7 +135,7 @@ impl Device {
     }
 
     /// A queue pair is no more, and all completions have been found. Those of it are forgotten, because devices give its number to the next one, and others
-    /// have its places.
+    /// have its buffers.
     pub(super) fn forget_completions(&mut self, qp: u32) {
         self.gone_queues.push(qp);
         for _ in 0..self.found.len() {
@@ -159,9 +159,9 @@ impl Device {
 
     /// The receive of a completion that nobody looks at, if it is of one, is posted again. Receives of a peer's own came back with its queues.
     fn give_back(&mut self, completion: &Completion) {
-        let place = completion.id as u32 as usize;
-        if completion.id >> 56 == RECEIVED && self.limits.shared && place < self.posted_to.len() {
-            self.post_receive(place, usize::MAX);
+        let index = completion.id as u32 as usize;
+        if completion.id >> 56 == RECEIVED && self.limits.shared && index < self.posted_to.len() {
+            self.post_receive(index, usize::MAX);
         }
     }
 
@@ -196,18 +196,18 @@ impl Device {
 
     /// The completion of something that this end has begun.
     pub(super) fn complete_own(&mut self, completion: &Completion) {
-        let (what, epoch, place) =
+        let (what, epoch, index) =
             (completion.id >> 56, (completion.id >> 32) as u32 & 0x00ff_ffff, completion.id as u32 as usize);
         let ok = completion.status == IBV_WC_SUCCESS;
         match what {
             SENT => {
-                let Some(leaving) = self.leaving.get_mut(place) else { return };
+                let Some(leaving) = self.leaving.get_mut(index) else { return };
                 if leaving.is_free || leaving.epoch != epoch {
                     return;
                 }
                 leaving.is_free = true;
                 let Leaving { peer, is_packet, .. } = *leaving;
-                self.free_sends.push(place);
+                self.free_sends.push(index);
                 let entry = &mut self.peers[peer];
                 entry.operations = entry.operations.saturating_sub(1);
                 entry.held -= usize::from(is_packet && entry.held > 0);
@@ -219,8 +219,8 @@ impl Device {
             ACCESSED => {
                 let Some(placing) = &mut self.placing else { return };
                 let is_now = |peer: &usize| self.peers[*peer].epoch == epoch;
-                let Some(peer) = placing.peer_of(place).filter(is_now) else { return };
-                placing.end(place, ok);
+                let Some(peer) = placing.peer_of(index).filter(is_now) else { return };
+                placing.end(index, ok);
                 let entry = &mut self.peers[peer];
                 entry.operations = entry.operations.saturating_sub(1);
                 entry.held = entry.held.saturating_sub(1);
@@ -252,13 +252,13 @@ impl Device {
         limit: usize,
     ) -> bool {
         let Some(message) = self.identify(completion) else { return true };
-        let Message { place, peer, header, bytes } = message;
+        let Message { index, peer, header, bytes } = message;
         let kind = header.kind;
         match self.find_turn(&message, on_packet, packets, limit) {
             Turn::Now => {}
             Turn::Later => return false,
             Turn::Never(why) => {
-                self.post_receive(place, peer);
+                self.post_receive(index, peer);
                 self.fail(peer, Event::Failed, why);
                 return true;
             }
@@ -273,7 +273,7 @@ impl Device {
         }
         let (count, length) = (wire::count(&bytes[HEADER..]), bytes.len() - HEADER);
         // The device may write to these bytes again from here on.
-        self.post_receive(place, peer);
+        self.post_receive(index, peer);
         if self.note_header(peer, header) && self.note_room_taken(peer, kind) {
             self.heed(peer, kind, count, length);
             self.give_room(peer);
@@ -284,8 +284,8 @@ impl Device {
     /// The message that a receive has brought, and its sender. None: it has failed, or nobody knows the sender, or
     /// what came is no message. The receive is posted again then.
     fn identify<'a>(&mut self, completion: &Completion) -> Option<Message<'a>> {
-        let place = completion.id as u32 as usize;
-        if place >= self.chunks.len() * CHUNK as usize {
+        let index = completion.id as u32 as usize;
+        if index >= self.chunks.len() * CHUNK as usize {
             return None;
         }
         let known = self.by_qp.get(&completion.qp).copied();
@@ -293,7 +293,7 @@ impl Device {
         let Some(peer) = known.filter(|_| !has_failed) else {
             self.rejected += u64::from(!has_failed);
             if self.limits.shared {
-                self.post_receive(place, known.unwrap_or(usize::MAX));
+                self.post_receive(index, known.unwrap_or(usize::MAX));
             }
             if let Some(peer) = known {
                 self.operation_failed(peer, completion, "a receive");
@@ -301,16 +301,16 @@ impl Device {
             return None;
         };
         let length = (completion.length as usize).min(MESSAGE_BYTES);
-        let bytes = self.chunks[place / CHUNK as usize].at(place % CHUNK as usize);
+        let bytes = self.chunks[index / CHUNK as usize].at(index % CHUNK as usize);
         // SAFETY: the device has given this packet back, and all its bytes are initialised. Nothing posts it before this is done with.
         let bytes = unsafe { std::slice::from_raw_parts(bytes, length) };
         let Some(header) = Header::decode(bytes) else {
             self.rejected += 1;
-            self.post_receive(place, peer);
+            self.post_receive(index, peer);
             self.fail(peer, Event::Failed, "what arrived is no message of Weft");
             return None;
         };
-        Some(Message { place, peer, header, bytes })
+        Some(Message { index, peer, header, bytes })
     }
 
     /// Whether a message comes next of what its sender has sent and written. Hands on what was written before it.
@@ -420,7 +420,7 @@ impl Device {
             State::Ready if !other.gone => other.grants.spare(own),
             _ => 0,
         };
-        let most = self.peers.iter().enumerate().map(|(place, other)| (spare(other), place)).max();
+        let most = self.peers.iter().enumerate().map(|(index, other)| (spare(other), index)).max();
         if let Some((count, other)) = most.filter(|(count, _)| *count > 0) {
             self.peers[other].grants.ask_back(count);
             self.reclaimed = Some(other);

@@ -150,7 +150,7 @@ mod tests {
             speed: 0,
         };
         let rails = subnets.iter().enumerate().map(rail).collect();
-        EndpointAddress { rails, token: host.into(), places: true, packet_size: 4088 }
+        EndpointAddress { rails, token: host.into(), has_remote_memory: true, packet_size: 4088 }
     }
 
     fn ends(own: &EndpointAddress, peer: &EndpointAddress) -> Vec<(u8, u8)> {

@@ -246,7 +246,7 @@ fn candidate(rail: u8, host: u8) -> Candidate {
 
 fn endpoint_address_of(host: u8, rails: u8) -> EndpointAddress {
     let rails = (0..rails).map(|rail| candidate(rail, host)).collect();
-    EndpointAddress { rails, token: host.into(), places: true, packet_size: 4088 }
+    EndpointAddress { rails, token: host.into(), has_remote_memory: true, packet_size: 4088 }
 }
 
 /// So many rails, and a peer that has the same.

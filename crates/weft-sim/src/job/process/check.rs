@@ -24,7 +24,7 @@ impl Proc {
         if let Some(violation) = self.violation.take() {
             return Err(violation);
         }
-        if self.engine.messages.nonsense > 0 {
+        if self.engine.messages.malformed_frames > 0 {
             return Err("a process has been sent what makes no sense, by one of its own job".into());
         }
         if let Some((what, count)) = self.engine.messages.regions.refused().find(|(_, count)| *count > 0) {

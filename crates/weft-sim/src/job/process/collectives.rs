@@ -96,7 +96,7 @@ impl Proc {
             receive_types: vec![of; group.members.len()],
             operation: Some(Operation::Predefined(view.op())),
         };
-        let place = CollectiveScope {
+        let scope = CollectiveScope {
             communicator: 0,
             context: step.context + 1,
             // Whole communicators have the other tags.
@@ -109,7 +109,7 @@ impl Proc {
         let request = self.engine.messages.add(State::Collective, 0).map_err(|error| error.to_string())?;
         let cursor = {
             let bound = Arc::new(Bound::shared(plan.schedule, arguments));
-            Cursor::in_scratch(place, bound, Scratch::shared(scratch))
+            Cursor::in_scratch(scope, bound, Scratch::shared(scratch))
         };
         *self.entered.borrow_mut().entry(collective.id).or_default() += 1;
         let mut running = Running {
@@ -139,7 +139,7 @@ impl Proc {
         let Running { collective, request, cursor, outcome, send, receive, sent, expected, .. } =
             self.running.remove(at);
         self.engine.messages.forget(request);
-        let size = cursor.place().group.size() as usize;
+        let size = cursor.scope().group.size() as usize;
         cursor.abandon(&mut self.engine);
         let wrong = |what: String| format!("{collective:?}: {what}");
         if let Some(Err(error)) = outcome {

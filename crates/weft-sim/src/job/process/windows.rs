@@ -11,7 +11,7 @@ use std::fmt;
 use weft_engine::error::Error;
 use weft_engine::group::Group;
 use weft_engine::memory::{Exposed, SharedBuffer};
-use weft_engine::windows::{Exposure, Mark, NewWindow, Reach, Window};
+use weft_engine::windows::{ExposedMemory, Mark, NewWindow, Reach, Window};
 
 /// A window that a process has open.
 pub(super) struct LiveWindow {
@@ -162,7 +162,7 @@ impl Proc {
             communicator: step.context as usize,
             group,
             rank: own as u32,
-            exposure: Exposure::Whole(exposed[own]),
+            exposed_memory: ExposedMemory::Whole(exposed[own]),
             reaches,
         });
         truth.parts[own].remote = self.engine.one_sided().expose_window(index);

@@ -6,7 +6,7 @@ use crate::job::shape::{Placed, Shape, content};
 use crate::job::windows::{ADDED, Act, COUNTER, PROTECTED, REPLACED, What, summand};
 use weft_core::layout::{Element, Layout};
 use weft_core::reduce::Op;
-use weft_engine::engine::Access;
+use weft_engine::engine::TargetItems;
 use weft_engine::error::Error;
 use weft_engine::memory::SharedBuffer;
 
@@ -58,7 +58,7 @@ impl Proc {
         part.remote.into_iter().for_each(|memory| self.engine.one_sided().place_at(index, target, memory, bytes));
         let half = epoch as u64 % 2;
         let bytes = byte();
-        let cell = |offset| Access { target, offset, count: 8, layout: &bytes };
+        let cell = |offset| TargetItems { target, offset, count: 8, layout: &bytes };
         let pid = Carriers::pid(self.rank);
         let register = |buffer: &SharedBuffer| self.memory.register(pid, buffer);
         let engine = &mut self.engine;
@@ -71,7 +71,7 @@ impl Proc {
                 let name = u64::from(act.id);
                 let placed = Placed::holding(act.here, act.bytes, name);
                 register(&placed.buffer);
-                let access = Access { target, offset: at, count, layout: &layout };
+                let access = TargetItems { target, offset: at, count, layout: &layout };
                 let request = engine.one_sided().put(index, access, &placed.data(), act.requested);
                 let begin = (at - block.strip(live.own)) as usize;
                 part.put_in[live.own][half as usize] = epoch;
@@ -83,7 +83,7 @@ impl Proc {
                 let (count, layout) = act.there.items(act.bytes);
                 let placed = Placed::new(act.here, act.bytes, u64::from(act.id));
                 register(&placed.buffer);
-                let access = Access { target, offset: at, count, layout: &layout };
+                let access = TargetItems { target, offset: at, count, layout: &layout };
                 let request = engine.one_sided().get(index, access, &placed.data(), act.requested);
                 let begin = (at - block.strip(live.own)) as usize;
                 let expected = act.there.take(act.bytes, &part.strips[live.own][begin..]);
@@ -97,7 +97,7 @@ impl Proc {
                 let range = first as usize..(first + count) as usize;
                 let least = live.added[act.target][range.clone()].to_vec();
                 let result = fetches.then(|| (SharedBuffer::new(8 * count as usize), least));
-                let access = Access { target, offset: ADDED + 8 * first, count: 8 * count, layout: &bytes };
+                let access = TargetItems { target, offset: ADDED + 8 * first, count: 8 * count, layout: &bytes };
                 register(&origin);
                 result.iter().for_each(|(buffer, _)| register(buffer));
                 let into = result.as_ref().map(|(buffer, _)| buffer.describe_all());
@@ -155,7 +155,7 @@ impl Proc {
         let live = self.windows.get_mut(&key).ok_or("a window is not open")?;
         let new = word(live.protected + 1);
         let layout = byte();
-        let access = Access { target: target as u32, offset: PROTECTED, count: 8, layout: &layout };
+        let access = TargetItems { target: target as u32, offset: PROTECTED, count: 8, layout: &layout };
         let written = self.engine.one_sided().put(live.index, access, &new.describe_all(), false);
         if let Err(error) = written {
             return self.excuse(&error);

@@ -3,7 +3,7 @@
 use crate::memory::Exposed;
 
 /// What a process exposes.
-pub enum Exposure {
+pub enum ExposedMemory {
     /// One run of memory.
     Whole(Exposed),
     /// What has been attached (MPI-5.0 §12.2.4): offsets are addresses.
@@ -26,16 +26,16 @@ impl Attached {
         if self.parts.iter().any(|other| other.address() < end && begin < other.address() + other.len()) {
             return false;
         }
-        let place = self.parts.partition_point(|other| other.address() < begin);
-        self.parts.insert(place, part);
+        let index = self.parts.partition_point(|other| other.address() < begin);
+        self.parts.insert(index, part);
         self.join();
         true
     }
 
     /// Removes the memory that begins at this address; false: there is none.
     pub fn detach(&mut self, address: u64) -> bool {
-        let Some(place) = self.parts.iter().position(|part| part.address() == address) else { return false };
-        self.parts.remove(place);
+        let Some(index) = self.parts.iter().position(|part| part.address() == address) else { return false };
+        self.parts.remove(index);
         self.join();
         true
     }
