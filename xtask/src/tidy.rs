@@ -9,6 +9,7 @@
 //! - text: no forgotten marks, no stray white space, generated files have their marker;
 //! - decisions have their sections and stand in the index with a status; nobody cites one that does not exist;
 //! - comments name no file that is not there;
+//! - the glossary names files that are there, and words that stand in them;
 //! - the sections of the standard that are cited are there, and procedures where the boundary says;
 //! - the numbers of README.md are those of docs/status.md and docs/performance.md.
 //!
@@ -19,6 +20,7 @@ mod circles;
 mod core;
 mod decisions;
 mod fields;
+mod glossary;
 mod journeys;
 mod mentions;
 mod parts;
@@ -60,6 +62,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     text::check(&root, &files, &mut findings)?;
     decisions::check(&root, &files, &mut findings)?;
     mentions::check(&root, &files, &mut findings)?;
+    glossary::check(&root, &files, &mut findings)?;
     readme::check(&root, &mut findings)?;
     sections::check(&root, &files, &mut findings)?;
     arrows::check(&root, &files, &mut findings)?;
