@@ -153,7 +153,7 @@ fn connect(settings: &Settings, members: &Members, mut links: Opened) -> Result<
             "the kernel refuses copies between ranks of this host (seccomp, ptrace_scope or another user namespace)";
         warn(rank, &format!("{why}: large messages go through shared memory"));
     }
-    if let Some(udp) = &links.udp {
+    if let Some(links::Bulk::Udp(udp)) = &links.bulk {
         udp.warnings().iter().for_each(|sentence| warn(rank, sentence));
     }
     let host = raw::Host { rank, locals, cards, key: names.name("xdp", &[]) };

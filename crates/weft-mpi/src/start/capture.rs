@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use weft_net::capture::{Capture, Ends, Recorder, SharedRecorder};
 use weft_net::carrier::Address;
 
-use super::links::Opened;
+use super::links::{Bulk, Opened};
 use super::warn;
 use crate::engine::{BoxedCarrier, CarrierId, Route};
 use crate::settings::{CAPTURE, CAPTURE_RANK};
@@ -31,7 +31,7 @@ impl CaptureFile {
             }
         };
         let all = |id: u8| paths.iter().map(|path| ends(path, CarrierId(id), links)).collect();
-        Some(Self { recorder, ends: (0..=links.bulk().0).map(all).collect() })
+        Some(Self { recorder, ends: (0..=links.bulk_id().0).map(all).collect() })
     }
 
     /// The carriers, in the order of their names, with the capture around each.
@@ -46,14 +46,14 @@ impl CaptureFile {
 fn ends(path: &Route, carrier: CarrierId, links: &Opened) -> Vec<Ends> {
     let Route::Remote(remote) = path else { return Vec::new() };
     let own = |rail: u8| {
-        if carrier != links.bulk() {
+        if carrier != links.bulk_id() {
             return Some(Address::from(links.raw.get(usize::from(carrier.0))?.endpoint_address().address));
         }
-        if let Some(fabric) = links.fabric.iter().find(|fabric| fabric.rail() == rail) {
+        if let Some(fabric) = links.fabric().iter().find(|fabric| fabric.rail() == rail) {
             return Some(fabric.own_address());
         }
-        if let Some(verbs) = &links.verbs {
-            return Some(verbs.own_address());
+        if let Some(Bulk::Verbs(devices)) = &links.bulk {
+            return Some(devices.own_address());
         }
         let own = links.candidates.iter().find(|candidate| candidate.rail == rail)?;
         Some(Address::Udp((own.ip, own.port).into()))

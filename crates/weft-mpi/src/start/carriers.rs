@@ -3,14 +3,14 @@
 use weft_net::fabric::{Fabric, FabricRails};
 use weft_net::faults::{self, Faults};
 
-use super::links::Opened;
+use super::links::{Bulk, Opened};
 use super::{capture, other, raw};
 use crate::engine::{BoxedCarrier, Carriers, Route};
 use crate::error::Result;
 use crate::settings::Settings;
 
 /// The carriers as the engine uses them to go these ways, in the order of their names ([`Opened::frames_on`],
-/// [`Opened::bulk`]), with the capture and the faults that are asked for. The capture is next to the carrier:
+/// [`Opened::bulk_id`]), with the capture and the faults that are asked for. The capture is next to the carrier:
 /// what a fault loses is not in it.
 pub(super) fn carriers(settings: &Settings, host: &raw::Host<'_>, paths: &[Route], links: Opened) -> Result<Carriers> {
     let capture = capture::CaptureFile::new(settings.capture.as_deref(), host.rank, paths, &links);
@@ -24,8 +24,12 @@ pub(super) fn carriers(settings: &Settings, host: &raw::Host<'_>, paths: &[Route
         let seed = seed.wrapping_add((index + 1) << 32);
         Box::new(Faults::new(carrier, faults::Plan { seed, ..settings.faults }))
     };
-    let verbs = links.verbs.map(|link| Box::new(link) as BoxedCarrier);
-    let bulk = links.udp.map(|link| Box::new(link) as BoxedCarrier).or(by_fabric(links.fabric)?).or(verbs);
+    let bulk = match links.bulk {
+        Some(Bulk::Udp(udp)) => Some(udp as BoxedCarrier),
+        Some(Bulk::Fabric(endpoints)) => by_fabric(endpoints)?,
+        Some(Bulk::Verbs(devices)) => Some(devices as BoxedCarrier),
+        None => None,
+    };
     let frames = raw::carriers(settings, host, links.raw, links.refusal.as_deref());
     let mut all: Vec<BoxedCarrier> = frames.into_iter().chain(bulk).collect();
     if let Some(capture) = capture {

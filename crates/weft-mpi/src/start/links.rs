@@ -10,15 +10,20 @@ use crate::engine::CarrierId;
 use crate::error::Result;
 use crate::settings::{self, Settings};
 
+/// The link that carries bulk data: a process opens one at most.
+pub(super) enum Bulk {
+    Udp(Box<Udp>),
+    /// Endpoints of libfabric, one for each rail; never empty.
+    Fabric(Vec<Fabric>),
+    Verbs(Box<VerbsRails>),
+}
+
 /// The links to other nodes, as they were opened.
 #[derive(Default)]
 pub(super) struct Opened {
-    pub(super) udp: Option<Udp>,
-    /// For bulk data in the place of UDP, one for each rail.
-    pub(super) fabric: Vec<Fabric>,
-    /// In the place of UDP, too.
-    pub(super) verbs: Option<VerbsRails>,
-    /// One for each interface, the better ones first.
+    /// What carries bulk data.
+    pub(super) bulk: Option<Bulk>,
+    /// What carries raw frames, one for each interface, the better ones first.
     pub(super) raw: Vec<Ethernet>,
     /// Why there are no raw frames.
     pub(super) refusal: Option<String>,
@@ -29,7 +34,7 @@ pub(super) struct Opened {
 impl Opened {
     /// Whether any was opened.
     pub(super) fn any(&self) -> bool {
-        self.udp.is_some() || !self.fabric.is_empty() || self.verbs.is_some() || !self.raw.is_empty()
+        self.bulk.is_some() || !self.raw.is_empty()
     }
 
     /// The name of the carrier of frames on the interface at this index.
@@ -37,15 +42,20 @@ impl Opened {
         CarrierId(index as u8)
     }
 
-    /// The name of the carrier for bulk data: UDP, or what is in its place.
-    pub(super) fn bulk(&self) -> CarrierId {
+    /// The name of the carrier for bulk data.
+    pub(super) fn bulk_id(&self) -> CarrierId {
         CarrierId(self.raw.len() as u8)
+    }
+
+    /// The endpoints of libfabric, if there are any.
+    pub(super) fn fabric(&self) -> &[Fabric] {
+        if let Some(Bulk::Fabric(endpoints)) = &self.bulk { endpoints } else { &[] }
     }
 
     /// Names of the interfaces by their number.
     pub(super) fn interfaces(&self) -> Vec<String> {
         if self.candidates.is_empty() {
-            return self.fabric.iter().map(|fabric| fabric.offer().domain.clone()).collect();
+            return self.fabric().iter().map(|fabric| fabric.offer().domain.clone()).collect();
         }
         let mut names = Vec::new();
         for candidate in &self.candidates {
@@ -63,18 +73,20 @@ impl Opened {
             let address = fabric.endpoint_address();
             fabric::EndpointAddress { ordered: address.ordered && is_clean, ..address }
         };
-        self.fabric.iter().map(of).collect()
+        self.fabric().iter().map(of).collect()
     }
 
     /// What peers are told of the RDMA devices.
     pub(super) fn verbs_address(&self) -> Option<verbs::EndpointAddress> {
-        self.verbs.as_ref().map(VerbsRails::endpoint_address)
+        if let Some(Bulk::Verbs(devices)) = &self.bulk { Some(devices.endpoint_address()) } else { None }
     }
 
     /// What peers are told of where this process can be reached, by UDP or not.
     pub(super) fn addresses(&self) -> Option<udp::EndpointAddress> {
-        let without = || udp::EndpointAddress { candidates: self.candidates.clone(), window_packets: 0 };
-        let address = self.udp.as_ref().map_or_else(without, Udp::endpoint_address);
+        let address = match &self.bulk {
+            Some(Bulk::Udp(udp)) => udp.endpoint_address(),
+            _ => udp::EndpointAddress { candidates: self.candidates.clone(), window_packets: 0 },
+        };
         Some(address).filter(|address| !address.candidates.is_empty())
     }
 }
@@ -83,42 +95,52 @@ impl Opened {
 /// them, else `weft info` does.
 pub(super) fn open(settings: &Settings, rank: u32) -> Result<Opened> {
     let wanted = udp::Settings { interfaces: settings.interface.clone(), packet_size_max: None };
-    let udp = match settings.links.udp {
-        true => Some(Udp::bind(&wanted).map_err(|error| other(error.to_string()))?),
-        false => None,
-    };
-    let fabric = match settings.links.fabric {
-        true => Fabric::open_all(&settings::fabric(settings)).map_err(|error| other(error.to_string()))?,
-        false => Vec::new(),
-    };
-    let verbs = match settings.links.verbs {
-        true => Some(VerbsRails::open(&settings::verbs(settings)).map_err(|error| other(error.to_string()))?),
-        false => None,
-    };
-    if let Some(what) = fabric.iter().filter(|_| rank == 0).find_map(Fabric::warning) {
+    let bulk = open_bulk(settings, &wanted)?;
+    if let Some(Bulk::Fabric(endpoints)) = &bulk
+        && rank == 0
+        && let Some(what) = endpoints.iter().find_map(Fabric::warning)
+    {
         warn(rank, &what);
     }
-    let port = udp.as_ref().and_then(|udp| Some(udp.candidates().first()?.port));
+    let port = if let Some(Bulk::Udp(udp)) = &bulk { udp.candidates().first().map(|first| first.port) } else { None };
     let netd = settings.netd.as_deref();
     let (raw, refusal) = match settings.links.ethernet.then(|| Ethernet::open_all(&wanted, port, netd)) {
         None => (Vec::new(), None),
         Some(Ok(raw)) => (raw, None),
-        Some(Err(error)) if udp.is_none() && fabric.is_empty() && verbs.is_none() => {
-            return Err(other(error.to_string()));
-        }
+        Some(Err(error)) if bulk.is_none() => return Err(other(error.to_string())),
         Some(Err(error)) => (Vec::new(), Some(error.to_string())),
     };
     // Who wants AF_XDP is told once a host.
     if let Some(why) = refusal.as_ref().filter(|_| settings.links.named && !settings.links.xdp && rank == 0) {
         warn(rank, why);
     }
-    let candidates = match &udp {
-        Some(udp) => udp.candidates().to_vec(),
+    let all = || udp::candidates(&wanted).map_err(|error| other(error.to_string()));
+    let candidates = match &bulk {
+        Some(Bulk::Udp(udp)) => udp.candidates().to_vec(),
         // A device of libfabric has an interface only if it has an address of IP.
-        None if raw.is_empty() && verbs.is_none() && fabric.iter().all(|fabric| fabric.offer().address.is_none()) => {
+        Some(Bulk::Fabric(endpoints))
+            if raw.is_empty() && endpoints.iter().all(|one| one.offer().address.is_none()) =>
+        {
             Vec::new()
         }
-        None => udp::candidates(&wanted).map_err(|error| other(error.to_string()))?,
+        None if raw.is_empty() => Vec::new(),
+        _ => all()?,
     };
-    Ok(Opened { udp, fabric, verbs, raw, refusal, candidates })
+    Ok(Opened { bulk, raw, refusal, candidates })
+}
+
+/// Opens the link for bulk data that the settings name; they name one at most.
+fn open_bulk(settings: &Settings, wanted: &udp::Settings) -> Result<Option<Bulk>> {
+    let links = &settings.links;
+    Ok(if links.fabric {
+        let endpoints = Fabric::open_all(&settings::fabric(settings)).map_err(|error| other(error.to_string()))?;
+        (!endpoints.is_empty()).then_some(Bulk::Fabric(endpoints))
+    } else if links.verbs {
+        let devices = VerbsRails::open(&settings::verbs(settings)).map_err(|error| other(error.to_string()))?;
+        Some(Bulk::Verbs(Box::new(devices)))
+    } else if links.udp {
+        Some(Bulk::Udp(Box::new(Udp::bind(wanted).map_err(|error| other(error.to_string()))?)))
+    } else {
+        None
+    })
 }

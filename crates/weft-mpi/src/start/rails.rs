@@ -5,10 +5,12 @@ use weft_core::path_validation::Ends;
 use weft_core::rails::{RAILS_MAX, RailCarrier, Role};
 use weft_core::time::Duration;
 use weft_net::carrier::{Address, Carrier, Placement};
+use weft_net::fabric::Fabric;
 use weft_net::udp::{self, Pair};
+use weft_net::verbs::VerbsRails;
 
 use super::BusinessCard;
-use super::links::Opened;
+use super::links::{Bulk, Opened};
 use crate::engine::{CarrierId, CarrierPath, Remote, Route};
 use crate::settings::Settings;
 
@@ -52,20 +54,19 @@ pub(super) fn remote(
 ) -> Route {
     // One end says so, the other one does not.
     let first = ranks.0 < ranks.1;
-    let (mut found, refusal) = match own.addresses.as_ref().and(peer.addresses.as_ref()) {
-        _ if !links.fabric.is_empty() => match by_fabric(own, peer, links, first) {
-            Ok(found) => (found, None),
-            Err(reason) => (raw_only(own, peer), Some(reason)),
+    let bulk = links.bulk_id();
+    let found = match &mut links.bulk {
+        Some(Bulk::Fabric(endpoints)) => by_fabric((own, peer), (endpoints, &links.candidates), bulk, first),
+        Some(Bulk::Verbs(devices)) => by_verbs((own, peer), devices, bulk, ranks),
+        Some(Bulk::Udp(_)) | None => match own.addresses.as_ref().and(peer.addresses.as_ref()) {
+            Some(addresses) => udp::pair_rails(&links.candidates, &addresses.candidates, first)
+                .map(|pairs| on_rails(own, peer, &pairs, bulk)),
+            None => Ok(Vec::new()),
         },
-        _ if links.verbs.is_some() => match by_verbs(own, peer, links, ranks) {
-            Ok(found) => (found, None),
-            Err(reason) => (raw_only(own, peer), Some(reason)),
-        },
-        Some(addresses) => match udp::pair_rails(&links.candidates, &addresses.candidates, first) {
-            Ok(pairs) => (on_rails(own, peer, &pairs, links.bulk()), None),
-            Err(reason) => (raw_only(own, peer), Some(reason)),
-        },
-        None => (Vec::new(), None),
+    };
+    let (mut found, refusal) = match found {
+        Ok(found) => (found, None),
+        Err(reason) => (raw_only(own, peer), Some(reason)),
     };
     // Packets fit every carrier; both ends come to the same numbers, and all peers together cannot overrun a receive buffer.
     let packet_size = found.iter().filter(|carrier| carrier.decides).map(|carrier| carrier.packet_size).min();
@@ -126,16 +127,21 @@ fn decides(pair: &Pair, best: u32) -> bool {
 }
 
 /// libfabric's endpoints, and raw frames beside them where both ends have them.
-fn by_fabric(own: &BusinessCard, peer: &BusinessCard, links: &mut Opened, first: bool) -> Result<Vec<Found>, String> {
+fn by_fabric(
+    (own, peer): (&BusinessCard, &BusinessCard),
+    (endpoints, candidates): (&mut [Fabric], &[udp::Candidate]),
+    bulk: CarrierId,
+    first: bool,
+) -> Result<Vec<Found>, String> {
     if peer.fabric.is_empty() {
         return Err("it has no endpoint of libfabric: WEFT_LINK must name fabric at both ends".into());
     }
-    let (mut found, bulk) = (Vec::new(), links.bulk());
-    let has_ip = links.fabric.iter().any(|fabric| fabric.offer().address.is_some());
-    let candidates = if has_ip { &links.candidates[..] } else { &[] };
+    let mut found = Vec::new();
+    let has_ip = endpoints.iter().any(|fabric| fabric.offer().address.is_some());
+    let candidates = if has_ip { candidates } else { &[] };
     for (pair, rail) in fabric_pairs(own, peer, (candidates, has_ip), first).iter().zip(0..) {
         let (Some(here), Some(there)) = (own.fabric.get(pair.near), peer.fabric.get(pair.far)) else { continue };
-        let Some(fabric) = links.fabric.get_mut(pair.near) else { continue };
+        let Some(fabric) = endpoints.get_mut(pair.near) else { continue };
         let to = fabric.address_of(there).map_err(|error| error.to_string())?;
         match pair.ends {
             Some(ends) => found.extend(raw(own, peer, rail, ends, pair.decides)),
@@ -157,15 +163,13 @@ fn by_fabric(own: &BusinessCard, peer: &BusinessCard, links: &mut Opened, first:
 
 /// RDMA devices, and raw frames beside them where both ends have them. Faults spare connections, so they keep their promise.
 fn by_verbs(
-    own: &BusinessCard,
-    peer: &BusinessCard,
-    links: &mut Opened,
+    (own, peer): (&BusinessCard, &BusinessCard),
+    verbs: &mut VerbsRails,
+    bulk: CarrierId,
     (rank, other): (u32, u32),
 ) -> Result<Vec<Found>, String> {
-    let bulk = links.bulk();
-    let missing = || "it has no RDMA device: WEFT_LINK must name verbs at both ends".to_owned();
-    let (Some(here), Some(there), Some(verbs)) = (&own.verbs, &peer.verbs, &mut links.verbs) else {
-        return Err(missing());
+    let (Some(here), Some(there)) = (&own.verbs, &peer.verbs) else {
+        return Err("it has no RDMA device: WEFT_LINK must name verbs at both ends".into());
     };
     let to = verbs.address_of(there, u32::midpoint(rank, other)).map_err(|error| error.to_string())?;
     let mut found = raw_only(own, peer);
@@ -295,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn every_common_subnet_is_a_rail_with_both_lanes_and_both_ends_see_the_same() {
+    fn every_common_subnet_is_a_rail_with_both_carriers_and_both_ends_see_the_same() {
         let (near, far) = (card(1, &[(10_000, 1472); 3]), card(2, &[(10_000, 1472); 2]));
         let (there, back) = (found(&near, &far, true), found(&far, &near, false));
         assert_eq!((there.len(), back.len()), (4, 4));
