@@ -9,7 +9,6 @@ use loom::cell::UnsafeCell;
 use super::sizes::{LARGE_CELLS, SMALL_CELLS};
 use crate::atomic::{AtomicU32, AtomicU64};
 
-pub(crate) const SLOT_BYTES: usize = 0;
 pub(super) const SMALL_MAX: usize = 4;
 pub(crate) const LARGE_MAX: usize = 8;
 
