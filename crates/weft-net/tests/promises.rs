@@ -11,6 +11,7 @@ use weft_net::carrier::{Address, Carrier};
 use weft_net::fabric::{self, Fabric, FabricRails};
 use weft_net::faults::{Faults, Plan};
 use weft_net::udp::{Settings, Udp};
+use weft_net::verbs::{self, VerbsRails};
 
 fn udp() -> (Udp, Address) {
     let settings = Settings { interfaces: Some("lo".into()), ..Settings::default() };
@@ -39,12 +40,16 @@ const OF_ALL: [&str; 7] = [
     "whoever sleeps is woken",
 ];
 const REFUSES: &str = "addresses of other carriers are refused";
+const ORDER: &str = "each packet arrives once and in order";
+const MEMORY: &str = "memory is reached as long as it is registered, and within its limits";
 
-fn holds(kit: Kit<'_>, more: &[&str]) {
+/// Keeps a carrier to these promises and whatever else it makes; all that it has kept.
+fn holds(kit: Kit<'_>, more: &[&str]) -> Vec<&'static str> {
     let kept = check(kit);
     for promise in OF_ALL.iter().chain(more) {
         assert!(kept.contains(promise), "{promise:?} is not among {kept:?}");
     }
+    kept
 }
 
 #[test]
@@ -137,7 +142,7 @@ fn endpoints_of_libfabric_keep_their_promises() {
         holds(Kit::new(|| endpoints("udp").unwrap(), is_readable), &[REFUSES]);
     }
     if endpoints("tcp").is_some() {
-        let more = [REFUSES, "each packet arrives once and in order"];
+        let more = [REFUSES, ORDER];
         holds(Kit::new(|| endpoints("tcp").unwrap(), is_readable), &more);
     }
 }
@@ -152,9 +157,8 @@ fn endpoints_of_libfabric_with_a_capture_around_them_reach_memory_as_without() {
     };
     let Some(first) = pair() else { return };
     let reaches = first.near.carrier.attributes().remote_memory.is_some();
-    let memory = "memory is reached as long as it is registered, and within its limits";
     let kept = check(Kit::new(|| pair().unwrap(), is_readable));
-    assert_eq!(kept.contains(&memory), reaches);
+    assert_eq!(kept.contains(&MEMORY), reaches);
     let plain = endpoints("tcp").unwrap();
     assert_eq!(plain.near.carrier.attributes().remote_memory.is_some(), reaches, "a capture turns nothing off");
 }
@@ -171,5 +175,48 @@ fn endpoints_on_several_rails_are_one_carrier() {
     };
     if rails().is_some() {
         holds(Kit::new(|| rails().unwrap(), is_readable), &[REFUSES]);
+    }
+}
+
+/// Two ends that use this machine's RDMA devices by these operations; `None` without a device.
+fn devices(mode: verbs::Mode, wrap: impl Fn(VerbsRails, Ends) -> Box<dyn Carrier>) -> Option<Pair> {
+    let settings = verbs::Settings { mode, ..verbs::Settings::default() };
+    let open = || match VerbsRails::open(&settings) {
+        Ok(devices) => Some(devices),
+        Err(why) => {
+            eprintln!("skipped: {why}");
+            None
+        }
+    };
+    let (mut near, mut far) = (open()?, open()?);
+    let there = near.address_of(&far.endpoint_address(), 0).unwrap();
+    let back = far.address_of(&near.endpoint_address(), 0).unwrap();
+    let (near_ends, far_ends) =
+        (Ends { own: near.own_address(), peer: there }, Ends { own: far.own_address(), peer: back });
+    Some(Pair::new((wrap(near, near_ends), back), (wrap(far, far_ends), there)))
+}
+
+#[test]
+fn rdma_devices_keep_their_promises() {
+    for (name, mode) in verbs::Mode::ALL {
+        let pair = || devices(mode, |carrier, _| Box::new(carrier));
+        let Some(first) = pair() else { return };
+        let reaches = first.near.carrier.attributes().remote_memory.is_some();
+        drop(first);
+        let more: &[&str] = if reaches { &[REFUSES, ORDER, MEMORY] } else { &[REFUSES, ORDER] };
+        println!("by {name}: {:?}", holds(Kit::new(|| pair().unwrap(), is_readable), more));
+    }
+}
+
+#[test]
+fn rdma_devices_with_a_capture_around_them_reach_memory_as_without() {
+    let file = File::new("verbs");
+    let recorder = file.recorder();
+    let pair = || {
+        let captured = |carrier, ends| Box::new(Capture::new(carrier, &recorder, vec![vec![ends]])) as Box<dyn Carrier>;
+        devices(verbs::Mode::Auto, captured)
+    };
+    if pair().is_some() {
+        holds(Kit::new(|| pair().unwrap(), is_readable), &[REFUSES, ORDER, MEMORY]);
     }
 }

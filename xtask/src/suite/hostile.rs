@@ -2,16 +2,13 @@
 //! without privileges, with and without the helper that has them.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
-
-use anyhow::Context as _;
 
 use super::context::{Context, Expected, Hosts};
 use super::needs::Need;
 use super::process::{Finished, Run, Running};
-use super::{Case, Outcome, strangers};
+use super::{Case, Outcome, built, strangers};
 
 /// What is sent in the first attack, and in those on one thing.
 const MILLION: u64 = 1_000_000;
@@ -126,15 +123,7 @@ fn tool(context: &Context) -> anyhow::Result<PathBuf> {
     if let Some(path) = BUILT.get() {
         return Ok(path.clone());
     }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let arguments = ["build", "--quiet", "--package", "weft-fuzz", "--bin", "hostile", "--message-format", "json"];
-    let output = Command::new(cargo).args(arguments).current_dir(&context.root).stderr(Stdio::inherit()).output();
-    let output = output.context("cannot run cargo, which builds the attacker")?;
-    anyhow::ensure!(output.status.success(), "the attacker cannot be built");
-    let text = String::from_utf8(output.stdout)?;
-    let messages = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let path = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back();
-    let path = path.context("cargo does not say where the attacker is")?;
+    let path = built::by_cargo(context, &["build", "--package", "weft-fuzz", "--bin", "hostile"])?;
     Ok(BUILT.get_or_init(|| path).clone())
 }
 

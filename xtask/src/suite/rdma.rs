@@ -2,6 +2,7 @@
 //! there and in each of its modes; and what is said when something breaks.
 
 mod multicast;
+mod promises;
 mod rails;
 
 use std::time::Duration;
@@ -129,6 +130,7 @@ fn all() -> Vec<Case> {
     let mut cases = Vec::new();
     for &device in DEVICES {
         cases.push(bare(device));
+        cases.push(promises::case(device));
         cases.push(mpich(device));
         for mode in MODES.iter().filter(|mode| mode.devices.contains(&device)) {
             for &(program, ranks, words) in PROGRAMS {
@@ -183,6 +185,7 @@ fn registration_cache(device: Device, what: &str, bytes: &'static str, expected:
 /// What `make test` runs of them, by name: each carrier and each operation on one of the devices, and what breaks.
 const SELECTED: &[&str] = &[
     "siw: rping of rdma-core",
+    "siw: the device keeps what carriers promise",
     "siw, fabric, remote writes: point_to_point, 2 ranks on 2 guests",
     "siw, verbs, auto: point_to_point, 2 ranks on 2 guests",
     "siw, verbs, auto: window_passive, 2 ranks on 2 guests",
