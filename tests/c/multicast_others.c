@@ -12,14 +12,6 @@ enum { LENGTHS = sizeof lengths / sizeof *lengths };
 
 static int *data, *result;
 
-/* The ranks of one machine, in whatever network, have one clock. */
-static double now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 static void one_barrier(MPI_Comm comm, int form, MPI_Request *again)
 {
     MPI_Request request;
@@ -47,9 +39,9 @@ static void barriers(MPI_Comm comm, int turns)
     for (int turn = 0; turn < turns; turn++) {
         if (turn % 7 == own % 7)
             usleep(500);
-        double mine[2] = {now(), 0};
+        double mine[2] = {machine_seconds(), 0};
         one_barrier(comm, turn % 3, &again);
-        mine[1] = now();
+        mine[1] = machine_seconds();
         MPI_Gather(mine, 2, MPI_DOUBLE, times, 2, MPI_DOUBLE, turn % count, comm);
         if (own != turn % count)
             continue;

@@ -21,19 +21,12 @@ enum flavor { ALLOCATED, CREATED, DYNAMIC, FLAVORS };
 static const char *const flavors[FLAVORS] = {"a passive target whose memory MPI has allocated", "a passive target whose memory is its own",
                                              "a passive target that has attached its memory"};
 
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec + now.tv_nsec * 1e-9;
-}
-
 /* Computes, without any MPI call, until `origins` others are done. */
 static void compute(const struct shown *shown, int origins)
 {
-    double end = seconds() + LIMIT_SECONDS;
+    double end = machine_seconds() + LIMIT_SECONDS;
     const volatile int64_t *done = &shown->done;
-    while (*done < origins && seconds() < end)
+    while (*done < origins && machine_seconds() < end)
         sched_yield();
     CHECK(*done == origins, "%lld of %d were served while this process computed", (long long)*done, origins);
 }
@@ -143,8 +136,8 @@ static struct said *map_file(void)
 /* Looks until `cell` is `value`. */
 static int reaches(const int64_t *cell, int64_t value)
 {
-    double end = seconds() + LIMIT_SECONDS;
-    while (__atomic_load_n(cell, __ATOMIC_SEQ_CST) != value && seconds() < end)
+    double end = machine_seconds() + LIMIT_SECONDS;
+    while (__atomic_load_n(cell, __ATOMIC_SEQ_CST) != value && machine_seconds() < end)
         sched_yield();
     return __atomic_load_n(cell, __ATOMIC_SEQ_CST) == value;
 }
