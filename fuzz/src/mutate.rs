@@ -1,21 +1,23 @@
 //! Bytes made worse, by chance from a seed.
 
-/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
+/// Random numbers from a seed, as what is made worse needs them.
 #[derive(Clone, Debug)]
-pub struct Random(pub u64);
+pub struct Random(weft_random::Random);
 
 impl Random {
+    /// A generator that repeats itself for the same seed.
+    pub const fn new(seed: u64) -> Self {
+        Self(weft_random::Random::new(seed))
+    }
+
     /// The next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next()
     }
 
     /// A number below `bound`; 0 if that is 0.
     pub fn below(&mut self, bound: usize) -> usize {
-        (self.next_u64() % bound.max(1) as u64) as usize
+        self.0.below(bound as u64) as usize
     }
 
     /// One of the elements. Panics if there is none.
@@ -90,7 +92,7 @@ mod tests {
         for number in 0..200 {
             let make = || {
                 let mut bytes = seed.clone();
-                mutate(&mut bytes, b"other", &mut Random(number));
+                mutate(&mut bytes, b"other", &mut Random::new(number));
                 bytes
             };
             assert_eq!(make(), make());

@@ -19,7 +19,7 @@ fn every_target_bears_what_is_made_of_its_seeds() {
         seeds.iter().for_each(|seed| (target.run)(seed));
         let mut input = Vec::new();
         for number in 0..INPUTS * scale {
-            let mut random = Random(number);
+            let mut random = Random::new(number);
             if number % GENERATIONS == 0 {
                 input.clone_from(random.pick(&seeds));
             }

@@ -543,11 +543,8 @@ mod tests {
     fn who_locks_all_targets_and_who_wants_one_alone_never_wait_for_each_other() {
         const TARGETS: usize = 4;
         for seed in 0..500_u64 {
-            let mut state = seed;
-            let mut next = move |below: usize| {
-                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                (state >> 33) as usize % below
-            };
+            let mut random = weft_random::Random::new(seed);
+            let mut next = move |limit: usize| random.below(limit as u64) as usize;
             let mut locks: Vec<LockQueue> = (0..TARGETS).map(|_| LockQueue::default()).collect();
             // Of each process: what it still asks for, what it waits for, and what it has.
             let wishes = |rank: usize, first: usize| match rank % 2 {
@@ -599,11 +596,8 @@ mod tests {
     /// Claims and releases at random.   Expect: never a writer beside another holder, and everybody has it in the end.
     #[test]
     fn nobody_shares_with_a_writer_and_everybody_has_a_turn() {
-        let mut state = 7_u64;
-        let mut next = move || {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            state >> 33
-        };
+        let mut random = weft_random::Random::new(7);
+        let mut next = move || random.next();
         for _ in 0..200 {
             let mut lock = LockQueue::default();
             let (mut having, mut asked): (Vec<u32>, u32) = (Vec::new(), 0);

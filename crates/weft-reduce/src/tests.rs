@@ -269,13 +269,8 @@ fn half(op: Op, a: u16, b: u16) -> u16 {
 
 /// Bytes with what is special in some kind among them, and much that is equal: from a seed.
 fn operand(seed: u64, length: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
+    let mut random = weft_random::Random::new(seed);
+    let mut next = || random.next();
     let mut bytes = Vec::with_capacity(length + 16);
     while bytes.len() < length {
         match next() % 12 {

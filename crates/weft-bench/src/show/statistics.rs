@@ -88,12 +88,9 @@ mod tests {
     /// All orders of up to five values from a small set: the same figure.
     #[test]
     fn order_does_not_matter() {
-        let mut state = 1_u64;
+        let mut numbers = weft_random::Random::new(1);
         for _ in 0..500 {
-            let mut random = || {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                state >> 33
-            };
+            let mut random = || numbers.next();
             let length = 1 + random() % 12;
             let mut values: Vec<Observation> =
                 (0..length).map(|_| ((random() % 4) as u32, (random() % 50) as f64)).collect();

@@ -141,11 +141,8 @@ mod tests {
     /// Steps that touch the same memory are ordered, and nothing waits for what it need not wait for, not even by way of others.
     #[test]
     fn steps_wait_for_whoever_touched_the_same_memory_and_for_nobody_else() {
-        let mut state = 1_u64;
-        let mut random = |below: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % below
-        };
+        let mut numbers = weft_random::Random::new(1);
+        let mut random = |limit: u64| numbers.below(limit);
         for _ in 0..2000 {
             let mut steps = Vec::new();
             for _ in 0..random(20) {

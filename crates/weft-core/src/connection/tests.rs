@@ -173,13 +173,12 @@ fn packets_that_overtake_each_other_are_handed_on_in_order() {
                 near.submit_data(7, 0, u64::from(i) * 10..u64::from(i) * 10 + 10);
                 packets.push(take(&mut near, Instant(0)).unwrap());
             }
-            let (mut delivered, mut state) = (Delivered::default(), seed);
+            let (mut delivered, mut random) = (Delivered::default(), weft_random::Random::new(seed));
             while !packets.is_empty() {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                let index = (state >> 33) as usize % packets.len().min(20);
+                let index = random.below(packets.len().min(20) as u64) as usize;
                 let packet = packets.remove(index);
                 far.handle_packet(&packet, &mut delivered);
-                if state >> 62 == 0 {
+                if random.chance(250_000) {
                     far.handle_packet(&packet, &mut delivered);
                 }
             }

@@ -9,6 +9,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use proptest::prelude::*;
+use weft_random::Random;
 
 const STREAM: StreamId = StreamId { context: 5, first: 2, generation: 77, root: 0 };
 
@@ -42,7 +43,7 @@ struct Group {
     others: Vec<Receiver>,
     delivered: Vec<Vec<Vec<u8>>>,
     faults: Faults,
-    random: u64,
+    random: Random,
     arrivals: BinaryHeap<Reverse<Arrival>>,
     sent: u64,
     to_group: u64,
@@ -75,7 +76,7 @@ impl Group {
             delivered: vec![Vec::new(); others.len()],
             others,
             faults,
-            random: seed | 1,
+            random: Random::new(seed),
             arrivals: BinaryHeap::new(),
             sent: 0,
             to_group: 0,
@@ -117,22 +118,14 @@ impl Group {
         self.moved |= self.root.acknowledged() != before;
     }
 
-    /// A number below `bound` (xorshift64*).
-    fn below(&mut self, bound: u64) -> u64 {
-        self.random ^= self.random >> 12;
-        self.random ^= self.random << 25;
-        self.random ^= self.random >> 27;
-        self.random.wrapping_mul(0x2545_f491_4f6c_dd1d) % bound
-    }
-
     fn carry(&mut self, to: usize, bytes: &[u8]) {
         let is_too_long = |(all, mtu)| (all || to % 2 == 1) && bytes.len() > mtu;
-        if self.below(1000) < self.faults.loss || self.faults.mtu.is_some_and(is_too_long) {
+        if self.random.below(1000) < self.faults.loss || self.faults.mtu.is_some_and(is_too_long) {
             return;
         }
-        let copies = 1 + u64::from(self.below(1000) < self.faults.duplication);
+        let copies = 1 + u64::from(self.random.below(1000) < self.faults.duplication);
         for _ in 0..copies {
-            let late = if self.below(1000) < self.faults.reordering { self.below(200_000) } else { 0 };
+            let late = if self.random.below(1000) < self.faults.reordering { self.random.below(200_000) } else { 0 };
             self.sent += 1;
             self.arrivals.push(Reverse((self.now.0 + self.path.0 + late, self.sent, to, bytes.to_vec())));
         }

@@ -252,11 +252,10 @@ mod tests {
     /// of many divisors have very many factorizations.
     #[test]
     fn nothing_is_more_even_among_numbers_by_chance() {
-        let mut state = 1_u64;
+        let mut random = weft_random::Random::new(1);
         for _ in 0..3000 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let nodes = 1 + (state >> 33) as u32 % 20_000;
-            let count = 2 + (state >> 20) as usize % 3;
+            let nodes = random.between(1, 20_000) as u32;
+            let count = random.between(2, 4) as usize;
             let found = balanced(nodes, count);
             assert_eq!((found.len(), found.iter().product::<u32>()), (count, nodes));
             let mut best = (u32::MAX, u64::MAX, 0);

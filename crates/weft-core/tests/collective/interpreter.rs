@@ -374,13 +374,14 @@ pub(crate) fn run(label: &str, op: Op, processes: Vec<Process>) -> Vec<Memory> {
     }
     let mut sends: HashMap<(u32, u32), VecDeque<Sent>> = HashMap::new();
     let mut receives: HashMap<(u32, u32), VecDeque<(u32, Slice)>> = HashMap::new();
-    let mut random =
-        Random(label.bytes().fold(size as u64, |state, byte| (state ^ byte as u64).wrapping_mul(0x100_0000_01B3)));
+    let mut random = weft_random::Random::new(
+        label.bytes().fold(size as u64, |state, byte| (state ^ byte as u64).wrapping_mul(0x100_0000_01B3)),
+    );
     let mut has_left = vec![false; ranks.len()];
     // Ranks that may go on.
     let mut able: Vec<u32> = (0..size).collect();
     while !able.is_empty() {
-        let rank = able.swap_remove(random.below(able.len()));
+        let rank = able.swap_remove(random.below(able.len() as u64) as usize);
         let me = &mut ranks[rank as usize];
         // Of the steps that may begin, any may be the first.
         let mut ready: Vec<u32> = std::iter::from_fn(|| me.frontier.take_next()).collect();
@@ -390,7 +391,7 @@ pub(crate) fn run(label: &str, op: Op, processes: Vec<Process>) -> Vec<Memory> {
             }
             continue;
         }
-        let number = ready.swap_remove(random.below(ready.len()));
+        let number = ready.swap_remove(random.below(ready.len() as u64) as usize);
         ready.into_iter().for_each(|other| me.frontier.put_back(other));
         able.push(rank);
         let step = *me.process.schedule.step(number);
@@ -550,15 +551,5 @@ fn meet(
             end_of.frontier.complete(&end_of.process.schedule, number);
             able.push(end);
         }
-    }
-}
-
-/// Numbers that look random.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) % limit as u64) as usize
     }
 }

@@ -86,13 +86,9 @@ fn double() -> Type {
 
 /// Bytes that differ from place to place.
 fn pattern(seed: u64, length: u64) -> Vec<u8> {
-    let mut state = (seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    (0..length)
-        .map(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 56) as u8
-        })
-        .collect()
+    let mut bytes = vec![0; length as usize];
+    weft_random::fill(weft_random::mix(seed + 1), 0, &mut bytes);
+    bytes
 }
 
 /// No reduction belongs here.

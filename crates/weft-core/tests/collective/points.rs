@@ -5,6 +5,8 @@ use weft_core::collective::choice::{BUILT_IN, Choices, Layout, Operation, Table}
 use weft_core::collective::{Allgather, Allreduce, Bcast, Chosen, Gather, Reduce, ReduceScatterBlock, Schedule};
 
 use crate::interpreter::{Memory, Process, Type, run};
+use weft_random::Random;
+
 use crate::reduction::{contribution, holding, naive, space, sum};
 use crate::{is_every_case_played, no_op, pattern, types};
 
@@ -13,19 +15,6 @@ const BYTES_MAX: [u64; 2] = [96 << 10, 256 << 10];
 const CASES: [usize; 2] = [12, 40];
 /// Bytes of an item.
 const ITEM: u64 = 4;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-
-    fn one_of<T: Clone>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len() as u64) as usize].clone()
-    }
-}
 
 /// A number of bytes that rules of an operation name; so many for each rank.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +62,7 @@ fn draw(
     shares_memory: bool,
 ) -> Option<Case> {
     let size = if shares_memory { 2 + random.below(32) } else { 1 + random.below(33) } as u32;
-    let Point { bytes, for_each } = random.one_of(points);
+    let Point { bytes, for_each } = random.pick(points);
     let bytes = if for_each { bytes * u64::from(size) } else { bytes };
     // The table counts all blocks of these, and one block or the message of the others.
     let blocks = if matches!(operation, Operation::Allgather | Operation::ReduceScatter) { u64::from(size) } else { 1 };
@@ -85,7 +74,7 @@ fn draw(
     if count * ITEM * everywhere > bytes_max {
         return None;
     }
-    let per_node = if shares_memory { 40 } else { random.one_of(&[1, 1, 2, 3, 4, 8, 40]) };
+    let per_node = if shares_memory { 40 } else { random.pick(&[1, 1, 2, 3, 4, 8, 40]) };
     let node_of = |rank: u32| if random_round_robin(per_node) { rank % per_node } else { rank / per_node };
     let layout = Layout::of((0..size).map(node_of).collect()).with_oversubscription(random.below(2) == 0);
     let publishes = shares_memory || random.below(4) > 0;
@@ -111,7 +100,7 @@ fn draw(
         layout,
         in_place,
         commutative,
-        kind: random.one_of(&kinds),
+        kind: kinds[random.below(kinds.len() as u64) as usize].clone(),
     })
 }
 
@@ -252,7 +241,7 @@ fn where_the_choice_changes_the_results_are_right() {
     let seed = std::env::var("WEFT_COLLECTIVES_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let choices = Choices::new(Vec::new(), Table::default());
     for operation in Operation::ALL.into_iter().filter(|operation| *operation != Operation::Barrier) {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let points = points(operation);
         assert!(points.len() > 3, "{} has no rules by size", operation.name());
         // One of four that are drawn has ranks that share memory, whatever the seed says.

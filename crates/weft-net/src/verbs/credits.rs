@@ -315,22 +315,16 @@ mod tests {
         }
     }
 
-    /// A small generator: the same numbers for the same seed.
-    fn next(state: &mut u64) -> u64 {
-        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        *state >> 33
-    }
-
     #[test]
     fn whatever_two_ends_do_there_is_a_receive_for_each_message_and_nothing_is_lost_of_a_window() {
         for seed in 0..2000_u64 {
-            let (mut state, mut sent) = (seed, [0_u32; 2]);
-            let mut world = World::new((next(&mut state) % 140) as u16 & !1);
-            let bias = next(&mut state) % 100;
+            let (mut random, mut sent) = (weft_random::Random::new(seed), [0_u32; 2]);
+            let mut world = World::new((random.next() % 140) as u16 & !1);
+            let bias = random.next() % 100;
             // Short exchanges end with the smallest windows.
             for _ in 0..[5, 600][seed as usize % 2] {
-                let at = usize::from(next(&mut state) % 100 < bias);
-                match next(&mut state) % 20 {
+                let at = usize::from(random.next() % 100 < bias);
+                match random.next() % 20 {
                     0..10 => {
                         if world.ends[at].says.is_empty() && world.transmit(at, Kind::Packet, 0) {
                             sent[at] += 1;
@@ -350,7 +344,7 @@ mod tests {
             // Both may close the connection at once, as soon as each has room for saying so.
             for at in 0..2 {
                 let End { says, credits, .. } = &mut world.ends[at];
-                if next(&mut state).is_multiple_of(2) && says.is_empty() && credits.left() > 0 {
+                if random.next().is_multiple_of(2) && says.is_empty() && credits.left() > 0 {
                     says.insert(Kind::Close);
                     world.talk(at);
                 }

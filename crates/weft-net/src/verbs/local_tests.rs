@@ -126,11 +126,8 @@ fn no_registration_outlives_its_memory() {
     let all = map(0, PAGES, false);
     let part = |pages: Range<u64>| all.start + pages.start * page()..all.start + pages.end * page();
     let (mut mapped, mut made_of) = (vec![0_u64; PAGES as usize], BTreeMap::new());
-    let mut random = 0x9e37_79b9_u64;
-    let mut below = |most: u64| {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (random >> 33) % most
-    };
+    let mut random = weft_random::Random::new(1);
+    let mut below = |limit: u64| random.below(limit);
     let mut held = Vec::new();
     for step in 1..=3000_u64 {
         let first = below(PAGES - 4);

@@ -338,11 +338,8 @@ mod tests {
     fn random_operations_do_as_a_list_does() {
         let mut finds = 0;
         for seed in 1..=200_u64 {
-            let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let mut below = |most: u64| {
-                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (random >> 33) % most
-            };
+            let mut random = weft_random::Random::new(seed);
+            let mut below = |limit: u64| random.below(limit);
             let capacity = Capacity { bytes: 40 + below(100), entries: 2 + below(8) as usize };
             let mut all = Registrations::new(capacity);
             let mut known: Vec<Known> = Vec::new();

@@ -90,7 +90,7 @@ impl Side {
 }
 
 fn run(options: &Options) -> Result<String, String> {
-    let mut random = Random(options.seed);
+    let mut random = Random::new(options.seed);
     let [a, b] = &options.ports;
     let mut sides = [Side::open(a, b)?, Side::open(b, a)?];
     let began = Instant::now();

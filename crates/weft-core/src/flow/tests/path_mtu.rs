@@ -2,6 +2,7 @@
 //! packets get as large as they can be.
 
 use super::*;
+use weft_random::Random;
 
 /// How many bytes the path carries, from these steps on.
 struct Path {
@@ -9,13 +10,13 @@ struct Path {
     step: u64,
     /// One packet of so many is lost whatever its length; 0: none.
     loss: u64,
-    random: u64,
+    random: Random,
     longest: usize,
 }
 
 impl Path {
     fn new(mtu: &[(u64, usize)]) -> Self {
-        Self { mtu: mtu.to_vec(), step: 0, loss: 0, random: 1, longest: 0 }
+        Self { mtu: mtu.to_vec(), step: 0, loss: 0, random: Random::new(1), longest: 0 }
     }
 
     /// What arrives.
@@ -23,8 +24,7 @@ impl Path {
         self.step += 1;
         let carried = self.mtu.iter().rev().find(|(from, _)| *from <= self.step).map_or(usize::MAX, |(_, mtu)| *mtu);
         let mut arrives = |packet: &&Vec<u8>| {
-            self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let is_lost = self.loss > 0 && (self.random >> 33).is_multiple_of(self.loss);
+            let is_lost = self.loss > 0 && self.random.below(self.loss) == 0;
             if packet.len() <= carried {
                 self.longest = self.longest.max(packet.len());
             }
@@ -247,7 +247,7 @@ proptest! {
             steps
         };
         let (mut there, mut back) = (Path::new(&sorted(steps)), Path::new(&sorted(back)));
-        (there.loss, back.loss, there.random, back.random) = (loss, loss, seed, !seed);
+        (there.loss, back.loss, there.random, back.random) = (loss, loss, Random::new(seed), Random::new(!seed));
         for _ in 0..2 {
             pair.exchange(&lengths, data, (&mut there, &mut back));
             pair.later(SIZE_REST);

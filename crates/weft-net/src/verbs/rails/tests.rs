@@ -504,24 +504,12 @@ fn two_processes_of_one_name_are_no_peers() {
     assert!(link.address_of(&elsewhere, 0).is_err(), "another family");
 }
 
-/// A small generator: a failure replays from the seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 33) as usize % limit
-    }
-}
-
 /// Writes of the same memory, one after the other, and rails that take, end and fail in any order; what a failed rail had on its way arrives at any time until
 /// the peer has dropped its end.   Expect: each write is told once; when it has been, and also in the end, the memory holds it.
 #[test]
 fn whatever_happens_the_last_write_that_was_told_is_what_the_memory_holds() {
     for seed in 1..400_u64 {
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut random = weft_random::Random::new(seed);
         let proof = if random.below(2) == 0 { Proof::Read } else { Proof::Completion };
         let (mut link, to, there) = link(2, proof);
         let (mut memory, mut told, mut next) = (vec![0; PEER_BYTES], 0_u8, 1_u8);
