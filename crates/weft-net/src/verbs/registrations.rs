@@ -178,10 +178,13 @@ impl<T> Registrations<T> {
         self.clock
     }
 
-    /// What is within a range, and what it is within.
+    /// What is within a range, and all that it is within: several registrations may be around it. Those that are left
+    /// are sorted by their ends as well, which is what `find` and `invalidate` rely on.
     fn retire_nested(&mut self, range: &Range<u64>) {
         let within = self.by_start.range(range.start..range.end).map(|(_, index)| *index);
-        let around = self.by_start.range(..=range.start).next_back().map(|(_, index)| *index);
+        let ends_behind = |index: &usize| self.entries[*index].as_ref().is_some_and(|one| one.range.end >= range.end);
+        let before = self.by_start.range(..=range.start).rev().map(|(_, index)| *index);
+        let around = before.take_while(ends_behind);
         let is_nested = |index: &usize| {
             self.entries[*index].as_ref().is_some_and(|Entry { range: other, .. }| {
                 (range.start <= other.start && other.end <= range.end)
@@ -321,6 +324,19 @@ mod tests {
         keep(&mut all, 5..25, true, 3);
         keep(&mut all, 5..25, true, 4);
         assert_eq!((closed(&mut all), found(&mut all, 10..20, true)), (vec![2, 3], Some(4)));
+    }
+
+    /// Two registrations that may be read are around one that may be written. Afterwards memory of the first one
+    /// goes, behind the end of the last.   Expect: the first one is not found again.
+    #[test]
+    fn all_that_are_around_a_registration_with_more_rights_go() {
+        let mut all = Registrations::new(FEW);
+        keep(&mut all, 0..20, false, 1);
+        keep(&mut all, 5..25, false, 2);
+        keep(&mut all, 6..10, true, 3);
+        assert_eq!(closed(&mut all), vec![1, 2]);
+        all.invalidate(&(15..18));
+        assert_eq!((found(&mut all, 0..4, false), found(&mut all, 6..10, true)), (None, Some(3)));
     }
 
     /// What is in the structure, as a list.
