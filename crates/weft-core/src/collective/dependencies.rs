@@ -1,7 +1,8 @@
-//! Which steps must wait for which earlier ones, concluded from the memory that each of them touches: what is read must have been
-//! written, and what is written must have been read by all who were to read what was there.
+//! Which steps must wait for which earlier ones. The memory that each step touches decides. A step that reads waits
+//! for the steps that have written there. A step that writes waits for the steps that read or write the old content.
 //!
-//! Memory is named by *spans* of numbers that no two places share; what they count is up to whoever names them.
+//! Memory is named by *spans* of numbers. No two pieces of memory share a number; the caller decides what the numbers
+//! count.
 
 use alloc::vec::Vec;
 use core::ops::Range;

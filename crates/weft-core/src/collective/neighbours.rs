@@ -62,9 +62,12 @@ impl Side {
     }
 }
 
-/// The order in which the blocks of the sources are received, so that each matches what the other end sends to this process first, second, …: as
-/// they are listed, but in a grid what a neighbour sends in one direction arrives from the other (the code in MPI-5.0 §8.6.2, which
-/// matters where both neighbours along a dimension are one process).
+/// The order in which this process receives the blocks of its sources. A source sends its messages to this process
+/// in the order of its destinations, and messages between two processes match in the order of sending.
+///
+/// In a graph, that is the order in which the sources are listed. In a grid, a neighbour's message in one direction
+/// arrives from the opposite side (the code in MPI-5.0 §8.6.2), so the two sources of a dimension change places. This
+/// matters where one process is both neighbours.
 fn order_of_sources(arguments: &NeighbourExchange<'_>) -> impl Iterator<Item = usize> {
     let is_grid = arguments.is_grid;
     (0..arguments.sources.len()).map(move |at| if is_grid { at ^ 1 } else { at })

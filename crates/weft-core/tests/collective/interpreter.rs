@@ -343,10 +343,17 @@ const COMPARED_MAX: usize = 300;
 
 /// Runs all ranks to the end, in some order that `label` decides, and returns their receive buffers.
 ///
-/// Panics if somebody waits for ever, a message has no counterpart or another length than expected, anything is touched
-/// that is not the user's or inside scratch, scratch is read before it is written, the send buffer is written, steps that
-/// are not ordered touch the same memory, transfers between two ranks do not begin in their order, a rank talks to itself, or a
-/// local step works on overlapping memory.
+/// # Panics
+/// The schedules are wrong in one of these ways:
+///
+/// - A rank waits for ever.
+/// - A message has no counterpart, or a length that the receiver does not expect.
+/// - A step touches memory that is neither the user's nor scratch.
+/// - A step reads scratch that no step has written, or writes the send buffer.
+/// - Two steps that are not ordered touch the same memory.
+/// - Transfers between two ranks do not begin in their order.
+/// - A rank sends to itself.
+/// - A local step has operands that overlap.
 pub(crate) fn run(label: &str, op: Op, processes: Vec<Process>) -> Vec<Memory> {
     let size = processes.len() as u32;
     let begin = |process: Process| {

@@ -1,7 +1,7 @@
 //! Point-to-point communication (MPI-5.0 §3): requests, the peers that they are for, and the carriers that lead there.
 //!
-//! This is what the parts of the engine stand on. They reach it through [`Link`](super::Link) alone, and it knows
-//! nothing of them: what it has for them, such as a peer that has failed, it keeps until the engine takes it there.
+//! The parts of the engine stand on this structure and reach it through [`Link`](super::Link) alone. The structure
+//! knows nothing of the parts. It notes what concerns them, such as a peer that has failed, and the engine tells them.
 
 use std::collections::VecDeque;
 use std::io;

@@ -1,12 +1,13 @@
-//! Collectives through memory that the processes of a node share: each publishes in a slot of its own what others need, and takes what it needs
-//! from theirs.
+//! Collectives through memory that the processes of a node share: each process publishes in a slot of its own what
+//! others need, and takes what it needs from their slots.
 //!
-//! A slot serves one communicator at a time, or one persistent operation. The operations of the communicator that use it, or the runs of the operation, are
-//! counted in *phases*, alike by all its processes, and each process does them one after the other: an operation begins when this process has [finished](NodeCollectives::finish_turn) the ones before. So who
-//! has published something for an operation has finished all earlier ones, and only where some processes publish and others do not must it be looked
-//! whether those have finished what stands in the cell that is to be written.
+//! A slot serves one communicator at a time, or one persistent operation. All processes count the operations of that
+//! communicator, or the runs of that operation, in the same *phases*. Each process does its operations one after the
+//! other: one begins when this process has [finished](NodeCollectives::finish_turn) those before. So a process that
+//! has published for an operation has finished all earlier ones. In some operations only some processes publish. A
+//! process that publishes then must look whether the silent ones have finished with the cell that it is to write.
 //!
-//! What an operation waits for is listed here, so that whoever makes progress, and whoever is about to sleep, looks for it.
+//! This room lists what each operation waits for. A call that makes progress, or is about to sleep, looks for that.
 
 use std::sync::Arc;
 

@@ -26,7 +26,7 @@ pub(super) fn run(
     run_from(form, lock(), comm, None, plan, called)
 }
 
-/// The same, and `between` where the communicator is an intercommunicator.
+/// [`run`], and `between` where the communicator is an intercommunicator.
 #[inline]
 pub(super) fn run_either(
     form: Form,
@@ -56,7 +56,8 @@ pub(super) fn try_multicast(
     Ok(process)
 }
 
-/// The same for operations that programs repeat: a blocking `call` that was made lately is neither checked nor planned again.
+/// [`run_either`] for operations that programs repeat: a blocking `call` that was made lately is neither checked nor
+/// planned again.
 #[inline]
 pub(super) fn run_repeatable(
     form: Form,
@@ -78,7 +79,7 @@ pub(super) fn run_repeatable(
     run_either_from(form, process, comm, Some(&call), plan, called, between)
 }
 
-/// The same, when the lock is held already; a blocking `call` is kept for those that repeat it.
+/// [`run_either`] with the lock held. The schedule of a blocking `call` is kept for calls that repeat it.
 #[inline]
 pub(super) fn run_either_from(
     form: Form,
@@ -95,13 +96,14 @@ pub(super) fn run_either_from(
     run_from(form, process, comm, call, plan, called)
 }
 
-/// Of what a repeatable call consists.
+/// What identifies a call that may be repeated: its operation, communicator and buffers.
 pub(super) fn call(operation: choice::Operation, comm: MPI_Comm, send: Part, receive: Part) -> planner::Call {
     let words = |part: Part| (part.buffer.addr(), part.count, part.datatype.0);
     planner::Call { operation, communicator: comm.0, send: words(send), receive: words(receive), by: (0, 0) }
 }
 
-/// The same, when the lock is held already; a blocking `call` is kept for those that repeat it.
+/// Runs the collective within one group, with the lock held. The schedule of a blocking `call` is kept for calls that
+/// repeat it.
 #[inline]
 pub(super) fn run_from(
     form: Form,
