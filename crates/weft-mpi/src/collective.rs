@@ -57,9 +57,9 @@ impl Process {
         self.agreement_scope(communicator)
     }
 
-    /// The scope of the next collective of an intercommunicator in which one process takes part and the group that it is not in:
-    /// the process of rank `root` in the remote group and this one's own group, or, without it, this process and the remote group.
-    /// It comes first there.
+    /// The scope of the next collective between one process of an intercommunicator and the group opposite to it. With
+    /// a `root`, that is the process of this rank in the remote group, and this process's own group. Without one, it is
+    /// this process and the remote group. The one process has rank 0 in the scope.
     ///
     /// # Errors
     /// `MPI_ERR_COMM`.

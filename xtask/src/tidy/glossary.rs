@@ -1,9 +1,13 @@
 //! The third column of docs/glossary.md names what is in the code: the files are there, and the names stand in them.
 //!
-//! What stands in backquotes is a path if it has a slash or the ending of a file, and a name otherwise. Paths are below
-//! `crates/`; one of the words *core*, *engine*, *net*, *mpi* and *launch* in front of a path stands for the `src` of that
-//! crate, also for the paths behind it, which may be given from the folder of the one before. A name, or each part of
-//! one with `::`, must be a word of one of the files of its cell. A cell without paths is not checked.
+//! A word in backquotes is a path if it has a slash or the ending of a file, and a name otherwise.
+//!
+//! Paths are below `crates/`. The words *core*, *engine*, *net*, *mpi* and *launch* stand for the `src` of their crate.
+//! Such a word holds for the path behind it and for the further paths of the cell. A path may also begin in the folder
+//! of the path before it.
+//!
+//! A name must be a word in one of the files of its cell; of a name with `::`, each part must be. A cell without paths
+//! is not checked.
 
 use super::Findings;
 use anyhow::{Context, Result};

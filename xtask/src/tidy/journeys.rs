@@ -3,8 +3,8 @@
 //! A journey is a block of text between fences. Each line has a function, its file from `crates/` on, and a
 //! remark. A function calls those that are indented below it. Every file must be there, and have a function
 //! of that name. Calls only go downwards: to functions of the same crate, or of a crate that this one may
-//! use. What the traits in [`TRAITS`] ask for is done by crates that use that crate, so from there a call
-//! goes to one of these.
+//! use. The one exception is a trait of [`TRAITS`]: a crate above implements it, so a call of its method goes
+//! up to that crate.
 
 use super::Findings;
 use super::arrows;

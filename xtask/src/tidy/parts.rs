@@ -1,8 +1,8 @@
 //! Parts of the engine reach the rest of it through `Link`, and only so.
 //!
-//! A part is a few files that own what they change. The compiler keeps the fields of `Link` from them. It
-//! cannot keep them from adding a method to the engine or to point-to-point communication, by which they
-//! would touch the fields of these: so the files of a part do not name the two.
+//! A part is a few files that own what they change. The compiler keeps the fields of `Link` from them. But a
+//! file of a part could add a method to the engine or to point-to-point communication, and touch their fields
+//! there. So no file of a part may name these two.
 
 use super::Findings;
 use super::circles::is_for_tests;

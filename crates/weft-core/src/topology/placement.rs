@@ -193,8 +193,8 @@ fn exchange(neighbourhood: &Neighbourhood, nodes: &mut [u32]) {
     }
 }
 
-/// The vertex that is better exchanged with `vertex` than any other, if there is one: among those next to the neighbours of `vertex`
-/// that have another node, since all others gain less.
+/// The vertex whose exchange with `vertex` gains most; none if no exchange gains anything. Candidates are the
+/// neighbours of `vertex` on other nodes, and their neighbours: any other vertex gains less.
 fn best_exchange(neighbourhood: &Neighbourhood, nodes: &[u32], vertex: u32, steps: &mut u64) -> Option<u32> {
     let own = nodes[vertex as usize];
     let mut best: Option<(i128, u32)> = None;

@@ -182,8 +182,8 @@ impl<P: Platform> PointToPoint<P> {
         self.give_up_for(scope, error.cause(), true, (0..scope.group.size()).collect());
     }
 
-    /// This process gives its part of a collective operation up for a `cause`: the others hear of it if it `is_first` to know, or
-    /// else those `partners` that may wait for something of it.
+    /// This process gives its part of a collective operation up for a `cause`. If it `is_first` to know of the cause, all
+    /// others hear of it, unless they are very many. Otherwise the `partners` hear of it, which may wait for this process.
     #[cold]
     pub(crate) fn give_up_for(&mut self, scope: &CollectiveScope, cause: Cause, is_first: bool, partners: Vec<u32>) {
         self.messages.give_up(scope, cause, is_first, partners, &self.peers);

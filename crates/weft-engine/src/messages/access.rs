@@ -1,5 +1,5 @@
-//! What the message layer needs of whoever carries its messages ([`PeerAccess`]): the table of peers, and for processes of the
-//! same node receives that senders write to, and messages that receivers fetch.
+//! What the message layer asks of the layer that carries its messages ([`PeerAccess`]). It asks for the table of peers.
+//! For processes of the same node it asks for receives that senders write to, and for messages that receivers fetch.
 
 use super::Peer;
 use crate::group::PeerId;

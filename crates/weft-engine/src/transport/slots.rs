@@ -41,9 +41,9 @@ part! {
         /// A process may publish `len` bytes in a slot if all have finished so many phases before, counting the one it publishes in.
         fn phases_ahead(&self, slot: usize, len: usize) -> u32;
 
-        /// Publishes `len` bytes that `fill` writes in place, in a slot of this process: instead of what it published
-        /// [`Self::phases_ahead`] phases before, with as many bytes, which nobody may need any more. Visible to all, and ordered before
-        /// a look at who sleeps, when it returns.
+        /// Publishes `len` bytes in a slot of this process; `fill` writes them in place. They replace what this process
+        /// published there [`Self::phases_ahead`] phases before, with as many bytes: no process may need that any more. When
+        /// this returns, the bytes are visible to all processes, and ordered before a look at which of them sleep.
         ///
         /// # Panics
         /// When `len` exceeds [`Self::published_max`].
