@@ -1,11 +1,12 @@
-//! One connection to one remote process, over a carrier that delivers every packet once, and nearly in the order
-//! of sending, such as a reliable endpoint of libfabric. `FI_EP_RDM` with `FI_ORDER_SAS` keeps the order in which
-//! messages meet receives. A message that the receiver fetches may be reported after later ones. A connection does
-//! what [`crate::flow::Flow`] does over a carrier that loses packets. It needs no acknowledgement, no retransmission
-//! and no window.
+//! One connection to one remote process, over a carrier that delivers every packet once, and nearly in the
+//! order of sending, such as a reliable endpoint of libfabric. `FI_EP_RDM` with `FI_ORDER_SAS` keeps the
+//! order in which messages meet receives. A message that the receiver fetches may be reported after later
+//! ones. A connection does what [`crate::flow::Flow`] does over a carrier that loses packets. It needs no
+//! acknowledgement, no retransmission and no window.
 //!
-//! A connection does what no carrier does. Messages share packets. Bulk data is read where it lies. Every packet
-//! proves its sender. While this process waits for a peer, it asks now and then whether the peer lives. A packet stands ready until the carrier takes it ([`Connection::poll_packet`],
+//! A connection does what no carrier does. Messages share packets. Bulk data is read where it lies. Every
+//! packet proves its sender. While this process waits for a peer, it asks now and then whether the peer
+//! lives. A packet stands ready until the carrier takes it ([`Connection::poll_packet`],
 //! [`Connection::taken`]); from then on it is the carrier's.
 //!
 //! All numbers are little-endian.

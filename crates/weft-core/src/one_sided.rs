@@ -498,7 +498,8 @@ mod tests {
         assert_eq!(read, records());
     }
 
-    /// A batch is cut at each byte, and damaged in each byte.   Expect: what comes before is read, then nothing more; never a panic.
+    /// A batch is cut at each byte, and damaged in each byte.   Expect: what comes before is read, then
+    /// nothing more; never a panic.
     #[test]
     fn a_damaged_batch_ends() {
         let mut batch = Vec::new();

@@ -50,7 +50,8 @@ struct Known {
     validation: Validation,
 }
 
-/// What is known of the carriers to one peer. Carriers are named by their index in the list given to [`Rails::new`].
+/// What is known of the carriers to one peer. Carriers are named by their index in the list given to
+/// [`Rails::new`].
 #[derive(Debug)]
 pub struct Rails {
     known: Box<[Known]>,

@@ -1,4 +1,5 @@
-//! Virtual topologies (MPI-5.0 §8) as pure functions: grids and their shapes, and which process takes which vertex of a grid or graph.
+//! Virtual topologies (MPI-5.0 §8) as pure functions: grids and their shapes, and which process takes which
+//! vertex of a grid or graph.
 
 pub mod dimensions;
 pub mod grid;

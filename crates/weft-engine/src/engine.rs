@@ -123,8 +123,8 @@ pub struct PointToPoint<P: Platform> {
 
 /// Point-to-point communication, and the parts that stand on it.
 ///
-/// Whoever starts operations need not know which part has them: what point-to-point communication offers, the engine
-/// offers (decision 0210).
+/// Whoever starts operations need not know which part has them: what point-to-point communication offers, the
+/// engine offers (decision 0210).
 pub struct Engine<P: Platform> {
     point_to_point: PointToPoint<P>,
     /// Windows of one-sided operations.

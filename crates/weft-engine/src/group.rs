@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-/// A process that this one knows, as an index into the table of peers (`crate::peers`). It is not its rank in any communicator: processes
-/// that are spawned or accepted later have one as well. One that has been removed leaves its index to another with a new generation, so that a
-/// name that somebody still holds leads nowhere, until 256 peers have had the index.
+/// A process that this one knows, as an index into the table of peers (`crate::peers`). It is not its rank in
+/// any communicator: processes that are spawned or accepted later have one as well. One that has been removed
+/// leaves its index to another with a new generation, so that a name that somebody still holds leads nowhere,
+/// until 256 peers have had the index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(u32);
 

@@ -243,13 +243,15 @@ impl Messages {
         self.completions.notify();
     }
 
-    /// How often something has happened that somebody may wait for: as long as this stays the same, nothing has.
+    /// How often something has happened that somebody may wait for: as long as this stays the same, nothing
+    /// has.
     #[inline(always)]
     pub fn completions(&self) -> u64 {
         self.completions.count()
     }
 
-    /// So often something had happened before this message layer began: nobody who waits takes a number for an old one.
+    /// So often something had happened before this message layer began: nobody who waits takes a number for
+    /// an old one.
     pub fn resume_completions(&mut self, before: u64) {
         self.completions.resume(before);
     }

@@ -17,8 +17,8 @@ use crate::transport::{Node, Platform, PostedReceives};
 /// A table of posted receives, as this platform has it.
 pub(crate) type Table<P> = <<<P as Platform>::Node as Node>::Posted as PostedReceives>::Table;
 
-/// How a peer is reached. `R`: what goes to it through the carriers, when it is added; later the engine's network
-/// keeps that.
+/// How a peer is reached. `R`: what goes to it through the carriers, when it is added; later the engine's
+/// network keeps that.
 pub enum Route<R = Box<Remote>> {
     /// It is this process.
     Myself,

@@ -1,10 +1,10 @@
-//! Memory that a peer may read or write: buffers of receives that wait for data, of sends whose data is under way,
-//! and of windows.
+//! Memory that a peer may read or write: buffers of receives that wait for data, of sends whose data is under
+//! way, and of windows.
 //!
-//! A region is opened for one peer with one right, and has a key with a generation. The peer names the key in its
-//! packets. Every access is checked: the region exists, its generation is the same, it belongs to this peer, the
-//! right is granted, and the access stays inside. An access that fails a check touches nothing. The engine counts
-//! it by what was wrong with it.
+//! A region is opened for one peer with one right, and has a key with a generation. The peer names the key in
+//! its packets. Every access is checked: the region exists, its generation is the same, it belongs to this
+//! peer, the right is granted, and the access stays inside. An access that fails a check touches nothing. The
+//! engine counts it by what was wrong with it.
 
 use std::collections::VecDeque;
 
@@ -18,9 +18,9 @@ const INDEX_BITS: u32 = 20;
 pub const REGIONS_MAX: usize = 1 << INDEX_BITS;
 const GENERATION_MASK: u32 = (1 << (u32::BITS - INDEX_BITS)) - 1;
 
-/// A region's name on the wire. The table uses its free indices in turn, and counts a generation for each index,
-/// of which there are 4096. No late packet can name a generation that has come round again: the flow has refused
-/// the packet's number long before.
+/// A region's name on the wire. The table uses its free indices in turn, and counts a generation for each
+/// index, of which there are 4096. No late packet can name a generation that has come round again: the flow
+/// has refused the packet's number long before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RegionKey(u32);
 
@@ -284,7 +284,8 @@ mod tests {
         assert_eq!(counts, [1, 1, 2, 1, 2]);
     }
 
-    /// A region is closed and its index used again, as often as there are generations.   Expect: no earlier key opens a later region.
+    /// A region is closed and its index used again, as often as there are generations.   Expect: no earlier
+    /// key opens a later region.
     #[test]
     fn a_key_of_an_earlier_generation_opens_nothing() {
         let mut regions = Regions::default();
@@ -300,7 +301,8 @@ mod tests {
         assert!(earlier.iter().all(|key| key.index() == 0));
     }
 
-    /// Of several free indices the one that was left first is used first.   Expect: a key comes back as late as possible.
+    /// Of several free indices the one that was left first is used first.   Expect: a key comes back as late
+    /// as possible.
     #[test]
     fn places_are_used_again_in_turns() {
         let mut regions = Regions::default();

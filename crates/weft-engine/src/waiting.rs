@@ -27,11 +27,13 @@
 //!
 //! # No wake-up is lost
 //!
-//! A frame between processes of a node is covered by the order *announce the sleep, look once more, sleep* (`transport::Sleeping::arm`)
-//! against *write the frame, read the announcement, wake*. What is outstanding while the program computes is covered by what [`Coverage`]
-//! arms. Completions that another thread of the process brings about are covered by [`Waiters::news`], which is asked before the lock is
-//! released: each thread that waits for one of them is woken, and no other. Before a thread that has driven the others' progress leaves,
-//! [`Waiters::lacks_driver`] says whether one of them must be woken to do so. The model plays all three against each other, and shows that it finds what happens when one is left out.
+//! A frame between processes of a node is covered by the order *announce the sleep, look once more, sleep*
+//! (`transport::Sleeping::arm`) against *write the frame, read the announcement, wake*. What is outstanding
+//! while the program computes is covered by what [`Coverage`] arms. Completions that another thread of the
+//! process brings about are covered by [`Waiters::news`], which is asked before the lock is released: each
+//! thread that waits for one of them is woken, and no other. Before a thread that has driven the others'
+//! progress leaves, [`Waiters::lacks_driver`] says whether one of them must be woken to do so. The model
+//! plays all three against each other, and shows that it finds what happens when one is left out.
 
 mod budget;
 mod call;

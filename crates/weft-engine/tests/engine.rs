@@ -1,6 +1,6 @@
-//! Several engines in one thread, over a network that loses, repeats and reorders packets. They play random programs
-//! of sends and receives. The tests check what MPI promises (MPI-5.0 §3.5): every message arrives once, and messages
-//! that could match the same receive arrive in the order of their sends.
+//! Several engines in one thread, over a network that loses, repeats and reorders packets. They play random
+//! programs of sends and receives. The tests check what MPI promises (MPI-5.0 §3.5): every message arrives
+//! once, and messages that could match the same receive arrive in the order of their sends.
 
 mod queue;
 

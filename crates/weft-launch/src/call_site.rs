@@ -1,8 +1,8 @@
 //! Which MPI call a rank is in, readable from outside even after the rank has died.
 //!
-//! The agent that starts the ranks of a host shares one small piece of memory with them: a head, an entry of one cache
-//! line per rank, and a table of names. A rank stores the number of the call it enters, one relaxed store per call;
-//! the first rank writes the table that turns numbers into names.
+//! The agent that starts the ranks of a host shares one small piece of memory with them: a head, an entry of
+//! one cache line per rank, and a table of names. A rank stores the number of the call it enters, one relaxed
+//! store per call; the first rank writes the table that turns numbers into names.
 
 use crate::sys;
 use std::fs::File;
@@ -113,8 +113,8 @@ impl Board {
         CURRENT.refer_to(word);
     }
 
-    /// Writes the table of names unless another rank did so already, and notes in `entry` which table it counts by.
-    /// Names beyond [`TABLE_BYTES_MAX`] are left out: their calls are then named by number.
+    /// Writes the table of names unless another rank did so already, and notes in `entry` which table it
+    /// counts by. Names beyond [`TABLE_BYTES_MAX`] are left out: their calls are then named by number.
     pub(crate) fn name_calls(&self, entry: usize, names: &[&str]) {
         let mut text = String::new();
         for name in names {

@@ -205,8 +205,8 @@ pub(crate) fn monotonic_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// A second descriptor for one of this process's standard streams (0, 1 or 2), closed on exec; it is at least 3, so that it never
-/// becomes a stream.
+/// A second descriptor for one of this process's standard streams (0, 1 or 2), closed on exec; it is at least
+/// 3, so that it never becomes a stream.
 ///
 /// # Errors
 /// The stream is closed.

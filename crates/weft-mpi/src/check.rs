@@ -44,7 +44,8 @@ pub struct Call {
     pub root: Option<u32>,
     /// It is between groups, the root is another process of this one's group, and this process has no part in it (MPI-5.0 §6.2.3).
     pub is_absent: bool,
-    /// The ranks by which processes of both groups of an intercommunicator are told: those in MPI_COMM_WORLD. Ranks here are positions in this.
+    /// The ranks by which processes of both groups of an intercommunicator are told: those in MPI_COMM_WORLD.
+    /// Ranks here are positions in this.
     pub between: Option<Vec<u32>>,
     /// A number that is the same for the same reduction operation in all processes, and its name.
     pub operation: Option<(i64, String)>,
@@ -228,7 +229,8 @@ pub fn in_call<R>(number: u32, body: impl FnOnce() -> R) -> R {
 type Then = dyn FnOnce(&mut Process, Option<Error>) + Send;
 
 impl Process {
-    /// Starts `bound` in `scope` as [`Process::start_collective`] does, once all have been found in `comparison` to call the same.
+    /// Starts `bound` in `scope` as [`Process::start_collective`] does, once all have been found in
+    /// `comparison` to call the same.
     ///
     /// # Errors
     /// As for that.

@@ -20,8 +20,8 @@ pub use at_once::run;
 pub use weft_engine::arguments::{Arguments, Bound, CollectiveScope, Datatype, SharedDatatype};
 
 impl Process {
-    /// Starts `bound` among the processes of `scope`; the request completes with it. All of them must call this in the
-    /// same order (MPI-5.0 §6.14).
+    /// Starts `bound` among the processes of `scope`; the request completes with it. All of them must call
+    /// this in the same order (MPI-5.0 §6.14).
     ///
     /// # Errors
     /// Too many requests, or no memory for the scratch buffer.
@@ -31,7 +31,8 @@ impl Process {
         Ok(request)
     }
 
-    /// The request of an operation of the processes of `scope`. Without it this process takes no part, and the others are told.
+    /// The request of an operation of the processes of `scope`. Without it this process takes no part, and
+    /// the others are told.
     ///
     /// # Errors
     /// Too many requests.
@@ -40,7 +41,8 @@ impl Process {
         self.take_part(scope, added)
     }
 
-    /// What this process needs for its part of the operation of `scope`; the others are told if it has not got it.
+    /// What this process needs for its part of the operation of `scope`; the others are told if it has not
+    /// got it.
     fn take_part<T>(&mut self, scope: &CollectiveScope, needed: Result<T>) -> Result<T> {
         if let Err(error) = &needed {
             self.engine()?.give_up(scope, error);
@@ -57,9 +59,9 @@ impl Process {
         self.agreement_scope(communicator)
     }
 
-    /// The scope of the next collective between one process of an intercommunicator and the group opposite to it. With
-    /// a `root`, that is the process of this rank in the remote group, and this process's own group. Without one, it is
-    /// this process and the remote group. The one process has rank 0 in the scope.
+    /// The scope of the next collective between one process of an intercommunicator and the group opposite to
+    /// it. With a `root`, that is the process of this rank in the remote group, and this process's own group.
+    /// Without one, it is this process and the remote group. The one process has rank 0 in the scope.
     ///
     /// # Errors
     /// `MPI_ERR_COMM`.
@@ -74,7 +76,8 @@ impl Process {
         Ok(CollectiveScope { group: object.group.derive(members, self.own()), rank, ..scope })
     }
 
-    /// The scope of something that all processes of `communicator`, of both groups if there are two, agree on: it counts as a collective.
+    /// The scope of something that all processes of `communicator`, of both groups if there are two, agree
+    /// on: it counts as a collective.
     ///
     /// # Errors
     /// `MPI_ERR_COMM`.

@@ -1,4 +1,5 @@
-//! Which process gets which vertex of a topology (MPI-5.0 §8.4, `reorder`), and who hears of which edge of a distributed graph (§8.5.4).
+//! Which process gets which vertex of a topology (MPI-5.0 §8.4, `reorder`), and who hears of which edge of a
+//! distributed graph (§8.5.4).
 
 use std::sync::Arc;
 

@@ -155,7 +155,8 @@ pub struct Verbs {
 }
 
 impl Verbs {
-    /// Opens a device; `token` is in the endpoint address of this process. Else one sentence that names the device and the call.
+    /// Opens a device; `token` is in the endpoint address of this process. Else one sentence that names the
+    /// device and the call.
     fn open(library: &'static Library, found: Found, settings: &Settings, token: u64) -> Result<Self, Error> {
         let Found { chosen, bound } = found;
         let how = Use {

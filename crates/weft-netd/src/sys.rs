@@ -30,8 +30,8 @@ pub(crate) fn inherited_listener() -> Option<UnixListener> {
     Some(UnixListener::from(socket))
 }
 
-/// Becomes nobody, who may make packet sockets and see those of others, and nothing else; for good. There is one thread: what is
-/// asked of the system for a thread holds for the process.
+/// Becomes nobody, who may make packet sockets and see those of others, and nothing else; for good. There is
+/// one thread: what is asked of the system for a thread holds for the process.
 pub(crate) fn drop_privileges() -> io::Result<()> {
     rustix::thread::set_no_new_privs(true)?;
     if rustix::process::geteuid().is_root() {

@@ -1,5 +1,5 @@
-//! Random numbers from a seed, the same on every machine: for simulations, for faults that are asked for, and for tests. Whoever must
-//! not guess them needs others.
+//! Random numbers from a seed, the same on every machine: for simulations, for faults that are asked for, and
+//! for tests. Whoever must not guess them needs others.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -7,7 +7,8 @@ use anyhow::Context as _;
 
 use super::context::Context;
 
-/// The executable that cargo makes by these arguments, such as `build --bin NAME` or `test --test NAME --no-run`.
+/// The executable that cargo makes by these arguments, such as `build --bin NAME` or
+/// `test --test NAME --no-run`.
 ///
 /// # Errors
 /// It cannot be built.

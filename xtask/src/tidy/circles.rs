@@ -152,7 +152,8 @@ fn line(rooms: &Rooms, from: &str, to: &str) -> String {
     format!("{from} → {to}: {}{more}", sites[0])
 }
 
-/// `--circles CRATE`: the knots of a crate on all levels; with two rooms, every place where the first imports the second.
+/// `--circles CRATE`: the knots of a crate on all levels; with two rooms, every place where the first imports
+/// the second.
 pub(super) fn show(root: &Path, arguments: &[String]) -> Result<()> {
     let (name, pair) = match arguments {
         [name] => (name, None),

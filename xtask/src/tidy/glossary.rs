@@ -1,13 +1,14 @@
-//! The third column of docs/glossary.md names what is in the code: the files are there, and the names stand in them.
+//! The third column of docs/glossary.md names what is in the code: the files are there, and the names stand
+//! in them.
 //!
 //! A word in backquotes is a path if it has a slash or the ending of a file, and a name otherwise.
 //!
-//! Paths are below `crates/`. The words *core*, *engine*, *net*, *mpi* and *launch* stand for the `src` of their crate.
-//! Such a word holds for the path behind it and for the further paths of the cell. A path may also begin in the folder
-//! of the path before it.
+//! Paths are below `crates/`. The words *core*, *engine*, *net*, *mpi* and *launch* stand for the `src` of
+//! their crate. Such a word holds for the path behind it and for the further paths of the cell. A path may
+//! also begin in the folder of the path before it.
 //!
-//! A name must be a word in one of the files of its cell; of a name with `::`, each part must be. A cell without paths
-//! is not checked.
+//! A name must be a word in one of the files of its cell; of a name with `::`, each part must be. A cell
+//! without paths is not checked.
 
 use super::Findings;
 use anyhow::{Context, Result};
@@ -63,7 +64,8 @@ struct Cell<'text> {
 }
 
 impl<'text> Cell<'text> {
-    /// `is_there` says whether there is such a file or folder: of the meanings of a path, the one that is there counts.
+    /// `is_there` says whether there is such a file or folder: of the meanings of a path, the one that is
+    /// there counts.
     fn parse(cell: &'text str, is_there: impl Fn(&str) -> bool) -> Self {
         let mut found = Self::default();
         let (mut source, mut folder) = (String::new(), String::new());
@@ -114,7 +116,8 @@ fn has_word(text: &str, word: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Cells as the glossary has them.   Expect: names and paths apart, paths below the crate that is named before.
+    /// Cells as the glossary has them.   Expect: names and paths apart, paths below the crate that is named
+    /// before.
     #[test]
     fn a_cell_names_words_and_files() {
         let cell = third_column(

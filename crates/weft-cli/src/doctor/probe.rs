@@ -1,5 +1,5 @@
-//! How the doctor tests a link: it offers this host's address to peers (as an *endpoint address*), chooses the pair of addresses to use with a peer, and sends
-//! packets in both directions.
+//! How the doctor tests a link: it offers this host's address to peers (as an *endpoint address*), chooses
+//! the pair of addresses to use with a peer, and sends packets in both directions.
 //!
 //! A new link of the library needs one implementation of [`Link`] and one line in [`open_all`].
 

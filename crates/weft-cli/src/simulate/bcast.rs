@@ -94,7 +94,8 @@ fn percent(text: &str) -> Result<f64, String> {
     value.ok_or_else(|| "a share is 0 to 50 percent".to_owned())
 }
 
-/// What is known of one scheme, one size and one number of ranks, in nanoseconds: by the model and by the simulation.
+/// What is known of one scheme, one size and one number of ranks, in nanoseconds: by the model and by the
+/// simulation.
 struct Row {
     latency: [u64; 2],
     period: [u64; 2],

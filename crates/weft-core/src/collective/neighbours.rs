@@ -5,7 +5,8 @@ use super::plan::{Part, Plan, Vector, bytes};
 use super::{Buffer, ExchangeBetween, Items, Kind, NeighbourExchange, Parts, Schedule, Slice};
 
 impl Parts<'_> {
-    /// The block at index `at`, unless it is empty: then nothing travels, as the process at the other end knows.
+    /// The block at index `at`, unless it is empty: then nothing travels, as the process at the other end
+    /// knows.
     fn block(&self, at: usize, side: Side) -> Option<Part> {
         let index = at as u32;
         let (part, bytes) = match *self {
@@ -62,12 +63,13 @@ impl Side {
     }
 }
 
-/// The order in which this process receives the blocks of its sources. A source sends its messages to this process
-/// in the order of its destinations, and messages between two processes match in the order of sending.
+/// The order in which this process receives the blocks of its sources. A source sends its messages to this
+/// process in the order of its destinations, and messages between two processes match in the order of
+/// sending.
 ///
-/// In a graph, that is the order in which the sources are listed. In a grid, a neighbour's message in one direction
-/// arrives from the opposite side (the code in MPI-5.0 §8.6.2), so the two sources of a dimension change places. This
-/// matters where one process is both neighbours.
+/// In a graph, that is the order in which the sources are listed. In a grid, a neighbour's message in one
+/// direction arrives from the opposite side (the code in MPI-5.0 §8.6.2), so the two sources of a dimension
+/// change places. This matters where one process is both neighbours.
 fn order_of_sources(arguments: &NeighbourExchange<'_>) -> impl Iterator<Item = usize> {
     let is_grid = arguments.is_grid;
     (0..arguments.sources.len()).map(move |at| if is_grid { at ^ 1 } else { at })
@@ -102,8 +104,8 @@ pub(super) fn exchange(arguments: &NeighbourExchange<'_>) -> Schedule {
     plan.finish()
 }
 
-/// Block `i` is that of rank `i` of the other group. The two of ranks `a` and `b` exchange theirs in step `a + b`, modulo
-/// the larger group: in each step nobody has two partners, and both know which step it is.
+/// Block `i` is that of rank `i` of the other group. The two of ranks `a` and `b` exchange theirs in step
+/// `a + b`, modulo the larger group: in each step nobody has two partners, and both know which step it is.
 pub(super) fn between(arguments: &ExchangeBetween<'_>) -> Schedule {
     let ExchangeBetween { rank, size, remote_size, is_first, send, receive } = *arguments;
     let (steps, first) = (size.max(remote_size), if is_first { size } else { 0 });

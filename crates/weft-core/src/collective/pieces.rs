@@ -23,8 +23,8 @@ pub(super) fn cut_range(count: u64, parts: u32, i: u32) -> Range<u64> {
     cut(count, parts, i)..cut(count, parts, i + 1)
 }
 
-/// Pieces travel round the ring, one position each round: `size - 1` rounds, everything crosses each gap once. Neighbours
-/// on one host keep most of it off the network.
+/// Pieces travel round the ring, one position each round: `size - 1` rounds, everything crosses each gap
+/// once. Neighbours on one host keep most of it off the network.
 pub(super) fn ring(plan: &mut Plan, here: u32, size: u32, rank_of: impl Fn(u32) -> u32, piece: impl Fn(u32) -> Part) {
     let (at, n) = (here as u64, size as u64);
     let next = rank_of(cyclic(at + 1, size));

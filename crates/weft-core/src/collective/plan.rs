@@ -191,10 +191,10 @@ impl Plan {
         }
     }
 
-    /// Begins one more phase, in which ranks of the node publish something, and returns its number. All ranks of the
-    /// node count the same phases. A rank that publishes waits until the others have said that they have finished
-    /// earlier phases. Some ranks, such as the root of a broadcast, have not said so in a step of their own: they say
-    /// it here.
+    /// Begins one more phase, in which ranks of the node publish something, and returns its number. All ranks
+    /// of the node count the same phases. A rank that publishes waits until the others have said that they
+    /// have finished earlier phases. Some ranks, such as the root of a broadcast, have not said so in a step
+    /// of their own: they say it here.
     pub(super) fn begin_phase(&mut self) -> u32 {
         if self.phases - self.finished >= PHASES_AHEAD {
             self.fence();

@@ -47,7 +47,8 @@ impl Levels {
         self.leaders.len() as u32
     }
 
-    /// The ranks that have the local rank `local_rank` on their nodes, by nodes: the leaders for a share of the data.
+    /// The ranks that have the local rank `local_rank` on their nodes, by nodes: the leaders for a share of
+    /// the data.
     fn leaders_at(local_rank: u32, nodes: &[u32]) -> Vec<u32> {
         let mut seen = alloc::collections::BTreeMap::new();
         let mut leaders: Vec<Option<u32>> = Vec::new();

@@ -1,4 +1,5 @@
-//! The receiving half of a connection: what is taken at once, what waits for packets before it, and what is handed on.
+//! The receiving half of a connection: what is taken at once, what waits for packets before it, and what is
+//! handed on.
 
 use super::{
     ALIVE, Connection, DATA, DATA_PREFIX, EARLY_BYTES_MAX, EARLY_MAX, HEADER_SIZE, MESSAGES, NUMBER_AT, PROBE, Silence,

@@ -1,18 +1,20 @@
 //! How many packets may be in flight on one path to a destination: the congestion window of that path.
 //!
-//! The window starts full: all that the receiver takes. Once in each round trip in which the window was full, the
-//! delay decides. Where packets take longer than an empty round trip and a short queue, the window shrinks in
-//! proportion, as in Swift and HPCC, to rate × round trip and half as much. Where they do not, the window grows.
+//! The window starts full: all that the receiver takes. Once in each round trip in which the window was full,
+//! the delay decides. Where packets take longer than an empty round trip and a short queue, the window
+//! shrinks in proportion, as in Swift and HPCC, to rate × round trip and half as much. Where they do not, the
+//! window grows.
 //!
-//! A far path may hold more than the receiver takes at once. On such a path the window grows to what the path holds.
-//! At first it grows with each acknowledgement, as in slow start, until a queue appears. Then it grows by what the
-//! queue may still take, and by twice that in the next step, as long as no queue appears. A queue on a far path makes
-//! the window small enough to empty the queue, not only to shorten it. So all flows that share the path begin again
-//! without a queue, and measure the round trip of the empty path.
+//! A far path may hold more than the receiver takes at once. On such a path the window grows to what the path
+//! holds. At first it grows with each acknowledgement, as in slow start, until a queue appears. Then it grows
+//! by what the queue may still take, and by twice that in the next step, as long as no queue appears. A queue
+//! on a far path makes the window small enough to empty the queue, not only to shorten it. So all flows that
+//! share the path begin again without a queue, and measure the round trip of the empty path.
 //!
-//! Only the network's delay counts. A packet that may have waited because a process was not looking (`HostDelay`) is
-//! no sign of a queue, and a smaller window would not shorten its wait. Losses beyond what a bad cable explains, and
-//! marks of congestion (ECN), cut the window at once, at most by half in a round trip.
+//! Only the network's delay counts. A packet that may have waited because a process was not looking
+//! (`HostDelay`) is no sign of a queue, and a smaller window would not shorten its wait. Losses beyond what a
+//! bad cable explains, and marks of congestion (ECN), cut the window at once, at most by half in a round
+//! trip.
 
 use super::settings::{
     FAR, FAR_QUEUE, LOSS_SHARE, LOSSES_FREE, Settings, WINDOW_GROWTH, WINDOW_GROWTH_SHARE, WINDOW_MIN,

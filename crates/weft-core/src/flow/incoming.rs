@@ -120,8 +120,8 @@ impl Waiting {
 }
 
 impl Settings {
-    /// Most bytes of packets that a receiver has in pieces. Numbers of bulk data reach beyond `window_packets`, so that does not limit
-    /// them.
+    /// Most bytes of packets that a receiver has in pieces. Numbers of bulk data reach beyond
+    /// `window_packets`, so that does not limit them.
     pub fn pieces_max(&self) -> usize {
         (self.reach() as usize).min(ASSEMBLIES_MAX) * self.packet_size
     }

@@ -31,7 +31,8 @@ impl Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     InFlight,
-    /// In flight, and a later transmission of its path is known to have arrived, since so many ns after its sending.
+    /// In flight, and a later transmission of its path is known to have arrived, since so many ns after its
+    /// sending.
     Overtaken(u32),
     /// Proved missing, in `Outgoing::lost`, will be sent again.
     Lost,

@@ -301,7 +301,8 @@ impl Paths {
         }
     }
 
-    /// A numbered packet leaves; its number among the transmissions of its path. `first`: its number, if it was not sent before.
+    /// A numbered packet leaves; its number among the transmissions of its path. `first`: its number, if it
+    /// was not sent before.
     pub(super) fn depart(&mut self, now: Instant, index: usize, first: Option<Number>) -> Number {
         if self[index].in_flight == 0
             && let Some(stripes) = &mut self.stripes
@@ -349,7 +350,8 @@ impl Paths {
         }
     }
 
-    /// The packet of it that took this number is acknowledged. One that left before the last doubt may have arrived before it, too.
+    /// The packet of it that took this number is acknowledged. One that left before the last doubt may have
+    /// arrived before it, too.
     pub(super) fn acknowledged(&mut self, now: Instant, index: usize, order: Number) {
         self[index].unanswered = 0;
         if !self[index].doubted.is_after(order) {

@@ -98,7 +98,8 @@ impl AckTree {
         Self { members, root, co_roots: scheme.co_roots.min(members.saturating_sub(1)) }
     }
 
-    /// The relative rank of a member: how far behind the root it comes, from 1; and the member of a relative rank.
+    /// The relative rank of a member: how far behind the root it comes, from 1; and the member of a relative
+    /// rank.
     fn relative_rank(&self, member: u32) -> u32 {
         (member + self.members - self.root) % self.members
     }

@@ -1,4 +1,5 @@
-//! Ways through a grid that keep together what is close: a node that takes the next vertices of such a way takes a compact part.
+//! Ways through a grid that keep together what is close: a node that takes the next vertices of such a way
+//! takes a compact part.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -58,8 +59,8 @@ fn by_blocks(grid: &Grid, shape: &[u32]) -> Vec<u32> {
     vertices.into_iter().map(|(_, vertex)| vertex).collect()
 }
 
-/// The node of each vertex when the grid is cut in two across its longest side, with half of the nodes on each side, and so on. For
-/// nodes of any sizes.
+/// The node of each vertex when the grid is cut in two across its longest side, with half of the nodes on
+/// each side, and so on. For nodes of any sizes.
 pub(super) fn bisected(grid: &Grid, capacities: &[u32]) -> Vec<u32> {
     let mut nodes = vec![0; grid.size() as usize];
     let mut vertices: Vec<(u32, Vec<u32>)> =

@@ -1,4 +1,5 @@
-//! Which process takes which vertex of a topology, so that neighbours share a node where they can: `reorder` (MPI-5.0 §8.4).
+//! Which process takes which vertex of a topology, so that neighbours share a node where they can: `reorder`
+//! (MPI-5.0 §8.4).
 //!
 //! Everything here is a pure function of the neighbourhood and of the nodes that the processes run on. All processes of a communicator
 //! compute it for themselves and find the same.
@@ -26,7 +27,8 @@ pub struct Neighbourhood {
 }
 
 impl Neighbourhood {
-    /// That of `vertices` vertices and edges between them, each with its weight. Edges from a vertex to itself do not count.
+    /// That of `vertices` vertices and edges between them, each with its weight. Edges from a vertex to
+    /// itself do not count.
     ///
     /// # Panics
     /// An edge leads to a vertex that is none.
@@ -71,8 +73,9 @@ impl Neighbourhood {
     }
 }
 
-/// For each vertex of a grid the process that gets it, by its rank; `nodes` names the node of each rank, any numbers. As many processes as
-/// vertices. Whoever can stay where it is does, and all do unless less is then left between nodes.
+/// For each vertex of a grid the process that gets it, by its rank; `nodes` names the node of each rank, any
+/// numbers. As many processes as vertices. Whoever can stay where it is does, and all do unless less is then
+/// left between nodes.
 ///
 /// # Panics
 /// There are not as many processes as vertices.
@@ -145,13 +148,15 @@ fn fill(order: &[u32], capacities: &[u32]) -> Vec<u32> {
     nodes
 }
 
-/// The node of each vertex when every node grows from one vertex, always by the one that leaves least between it and the others.
+/// The node of each vertex when every node grows from one vertex, always by the one that leaves least between
+/// it and the others.
 fn grown(neighbourhood: &Neighbourhood, capacities: &[u32]) -> Vec<u32> {
     let vertices = neighbourhood.vertices();
     let mut nodes = vec![NOBODY; vertices as usize];
     let mut seeds = 0..vertices;
     for (node, capacity) in (0..).zip(capacities) {
-        // How much each vertex would add to the edges that leave this node; what a heap holds may be out of date.
+        // How much each vertex would add to the edges that leave this node; what a heap holds may be out of
+        // date.
         let mut adds: BTreeMap<u32, i128> = BTreeMap::new();
         let mut heap: BinaryHeap<(Reverse<i128>, Reverse<u32>)> = BinaryHeap::new();
         for _ in 0..*capacity {
@@ -232,8 +237,8 @@ fn gain(neighbourhood: &Neighbourhood, nodes: &[u32], one: u32, other: u32) -> i
     moves(one, nodes[other as usize], other) + moves(other, nodes[one as usize], one)
 }
 
-/// The process for each vertex, where `old` says the node of each process and `new` that of each vertex. Whoever has its vertex on the
-/// right node stays; the others come in the order of their ranks.
+/// The process for each vertex, where `old` says the node of each process and `new` that of each vertex.
+/// Whoever has its vertex on the right node stays; the others come in the order of their ranks.
 fn members(old: &[u32], new: &[u32]) -> Vec<u32> {
     let mut movers: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (rank, (node, place_node)) in old.iter().zip(new).enumerate().rev() {

@@ -92,7 +92,8 @@ struct Lists {
     destinations: Vec<Option<u32>>,
 }
 
-/// Runs one operation in a graph; `arrives(rank, index)` tells which block of whom belongs at an index of the receive buffer.
+/// Runs one operation in a graph; `arrives(rank, index)` tells which block of whom belongs at an index of the
+/// receive buffer.
 fn check(
     label: &str,
     form: Form,

@@ -56,9 +56,10 @@ pub struct NewGroup {
     pub peer_timeout: Duration,
 }
 
-/// Something for each of the paths by which packets may go to a group. A path is named by the kind of its addresses, so that all
-/// processes mean the same by it, whatever carriers each of them has. On each the best carrier with multicast is used: for trains one
-/// for bulk data; for few packets one for small messages, whose arrival costs no system call. Where there is only one, it takes all.
+/// Something for each of the paths by which packets may go to a group. A path is named by the kind of its
+/// addresses, so that all processes mean the same by it, whatever carriers each of them has. On each the best
+/// carrier with multicast is used: for trains one for bulk data; for few packets one for small messages,
+/// whose arrival costs no system call. Where there is only one, it takes all.
 pub type Paths<T> = [T; AddressKind::ALL.len()];
 
 /// What a process can do on one path.
@@ -115,8 +116,8 @@ impl<P: Platform> Multicasts<'_, P> {
         carriers.attributes(id).remote_memory.is_some_and(|placement| placement.writes)
     }
 
-    /// Joins a group: what its members multicast arrives from now on. By which of the paths that are asked for: where the machine refuses, or
-    /// there is no carrier with multicast, not.
+    /// Joins a group: what its members multicast arrives from now on. By which of the paths that are asked
+    /// for: where the machine refuses, or there is no carrier with multicast, not.
     ///
     /// # Errors
     /// The process is not one of them, the members are not numbered as they come, or they are of several
@@ -221,7 +222,8 @@ impl<P: Platform> Multicasts<'_, P> {
         });
     }
 
-    /// Multicasts packets of full length that say nothing, to find out whether they arrive: one by each path that is asked for.
+    /// Multicasts packets of full length that say nothing, to find out whether they arrive: one by each path
+    /// that is asked for.
     pub fn test_group(&mut self, context: u32, attempt: u32, paths: Paths<bool>) {
         let Self { groups, link } = self;
         let Some(group) = groups.groups.iter_mut().find(|group| group.context == context) else { return };

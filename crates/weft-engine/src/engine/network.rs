@@ -158,7 +158,8 @@ impl Regions for Sources<'_> {
 }
 
 impl<P: Platform> PointToPoint<P> {
-    /// Takes in what a carrier has, at most [`FRAMES_PER_PASS`] packets: how many, and to whom its connection broke.
+    /// Takes in what a carrier has, at most [`FRAMES_PER_PASS`] packets: how many, and to whom its connection
+    /// broke.
     pub(super) fn receive(
         &mut self,
         id: CarrierId,

@@ -1,7 +1,9 @@
-//! Point-to-point communication (MPI-5.0 §3): requests, the peers that they are for, and the carriers that lead there.
+//! Point-to-point communication (MPI-5.0 §3): requests, the peers that they are for, and the carriers that
+//! lead there.
 //!
-//! The parts of the engine stand on this structure and reach it through [`Link`](super::Link) alone. The structure
-//! knows nothing of the parts. It notes what concerns them, such as a peer that has failed, and the engine tells them.
+//! The parts of the engine stand on this structure and reach it through [`Link`](super::Link) alone. The
+//! structure knows nothing of the parts. It notes what concerns them, such as a peer that has failed, and the
+//! engine tells them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -182,8 +184,9 @@ impl<P: Platform> PointToPoint<P> {
         self.give_up_for(scope, error.cause(), true, (0..scope.group.size()).collect());
     }
 
-    /// This process gives its part of a collective operation up for a `cause`. If it `is_first` to know of the cause, all
-    /// others hear of it, unless they are very many. Otherwise the `partners` hear of it, which may wait for this process.
+    /// This process gives its part of a collective operation up for a `cause`. If it `is_first` to know of
+    /// the cause, all others hear of it, unless they are very many. Otherwise the `partners` hear of it,
+    /// which may wait for this process.
     #[cold]
     pub(crate) fn give_up_for(&mut self, scope: &CollectiveScope, cause: Cause, is_first: bool, partners: Vec<u32>) {
         self.messages.give_up(scope, cause, is_first, partners, &self.peers);

@@ -1,11 +1,11 @@
 //! Large messages of a node: whichever side is inside MPI when both halves are known copies, once, between the two
 //! address spaces.
 //!
-//! A large receive stands on the table of its sender; a receive from any source stands on the any-source table of
-//! its process ([`PostedTable`]). A large send that finds its receive there writes to it. Otherwise the send is
-//! announced in the ring, also where the receiver waits inside MPI and so will fetch the message. While the
-//! announcement waits, the sender still looks at the table. Both sides try one compare-and-swap on the receive's
-//! slot, and the side that succeeds copies.
+//! A large receive stands on the table of its sender; a receive from any source stands on the any-source
+//! table of its process ([`PostedTable`]). A large send that finds its receive there writes to it. Otherwise
+//! the send is announced in the ring, also where the receiver waits inside MPI and so will fetch the message.
+//! While the announcement waits, the sender still looks at the table. Both sides try one compare-and-swap on
+//! the receive's slot, and the side that succeeds copies.
 //!
 //! What makes this MPI's matching (MPI-5.0 §3.5):
 //!
@@ -13,14 +13,15 @@
 //!   stands on one too. The sender takes the earliest that its message matches, on either table.
 //! - Both count the sender's messages. The sender takes a receive only when all messages that it has sent before have been
 //!   handled, and none is being handled. So no message is on its way that could have a better claim.
-//! - A message that arrives may match a receive that a sender already writes to. If the sender of both is the same,
-//!   the message that is written was sent first. The message that arrives goes on to the next receive it matches.
+//! - A message that arrives may match a receive that a sender already writes to. If the sender of both is the
+//!   same, the message that is written was sent first. The message that arrives goes on to the next receive
+//!   it matches.
 //! - A message that is announced in the ring and written all the same is known by its number when it arrives.
 //!
 //! Both sides copy a message between a blocking send and a blocking receive, if it is large enough
-//! ([`crate::protocols::CostModel::cooperative_bytes_min`], [`Cooperation`]). The receiver says where the message
-//! goes. The sender writes one part while the receiver fetches the other. Nonblocking operations leave the copy to
-//! one side, so that the other can compute.
+//! ([`crate::protocols::CostModel::cooperative_bytes_min`], [`Cooperation`]). The receiver says where the
+//! message goes. The sender writes one part while the receiver fetches the other. Nonblocking operations
+//! leave the copy to one side, so that the other can compute.
 
 mod neighbours;
 mod receives;

@@ -1,4 +1,5 @@
-//! How a waiter sleeps: what the engine must have said to its node and its carriers before, and what it looks at after.
+//! How a waiter sleeps: what the engine must have said to its node and its carriers before, and what it looks
+//! at after.
 
 use super::Engine;
 use super::network::Looks;

@@ -1,13 +1,15 @@
-//! Collectives through memory that the processes of a node share: each process publishes in a slot of its own what
-//! others need, and takes what it needs from their slots.
+//! Collectives through memory that the processes of a node share: each process publishes in a slot of its own
+//! what others need, and takes what it needs from their slots.
 //!
-//! A slot serves one communicator at a time, or one persistent operation. All processes count the operations of that
-//! communicator, or the runs of that operation, in the same *phases*. Each process does its operations one after the
-//! other: one begins when this process has [finished](NodeCollectives::finish_turn) those before. So a process that
-//! has published for an operation has finished all earlier ones. In some operations only some processes publish. A
-//! process that publishes then must look whether the silent ones have finished with the cell that it is to write.
+//! A slot serves one communicator at a time, or one persistent operation. All processes count the operations
+//! of that communicator, or the runs of that operation, in the same *phases*. Each process does its
+//! operations one after the other: one begins when this process has [finished](NodeCollectives::finish_turn)
+//! those before. So a process that has published for an operation has finished all earlier ones. In some
+//! operations only some processes publish. A process that publishes then must look whether the silent ones
+//! have finished with the cell that it is to write.
 //!
-//! This room lists what each operation waits for. A call that makes progress, or is about to sleep, looks for that.
+//! This room lists what each operation waits for. A call that makes progress, or is about to sleep, looks for
+//! that.
 
 use std::sync::Arc;
 

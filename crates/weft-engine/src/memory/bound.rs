@@ -13,7 +13,8 @@ use weft_core::collective::{Buffer, Kind, SCRATCH_ALIGNMENT, Schedule, Slice, St
 use weft_core::layout::{Element, Layout};
 use weft_core::reduce::{self, Op};
 
-/// Where a buffer of a collective begins: an address of the program, or an offset in a [`SharedBuffer`], which it keeps.
+/// Where a buffer of a collective begins: an address of the program, or an offset in a [`SharedBuffer`],
+/// which it keeps.
 #[derive(Clone)]
 pub struct Address {
     base: *mut u8,

@@ -214,8 +214,8 @@ impl Exposed {
 /// `at[i] = input[i] op at[i]`, of packed elements one after the other.
 ///
 /// # Safety
-/// `at` can be read and written as far as the input is long, and is apart from it. Nobody else combines elements there meanwhile; what others read
-/// there or put there is then undefined by MPI-5.0 §12.7.
+/// `at` can be read and written as far as the input is long, and is apart from it. Nobody else combines
+/// elements there meanwhile; what others read there or put there is then undefined by MPI-5.0 §12.7.
 #[inline]
 pub(super) unsafe fn combine((op, element): (Op, Element), input: &[u8], at: *mut u8) {
     // SAFETY: the caller's promise.

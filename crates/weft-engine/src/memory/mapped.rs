@@ -228,7 +228,8 @@ impl MappedMemory {
     }
 }
 
-/// [`MappedMemory::update`] of more than a word at an address. False: buffers overlap that MPI wants apart, and nothing has been done.
+/// [`MappedMemory::update`] of more than a word at an address. False: buffers overlap that MPI wants apart,
+/// and nothing has been done.
 ///
 /// # Safety
 /// As for [`MappedMemory::update`].

@@ -1,5 +1,6 @@
-//! What the message layer asks of the layer that carries its messages ([`PeerAccess`]). It asks for the table of peers.
-//! For processes of the same node it asks for receives that senders write to, and for messages that receivers fetch.
+//! What the message layer asks of the layer that carries its messages ([`PeerAccess`]). It asks for the table
+//! of peers. For processes of the same node it asks for receives that senders write to, and for messages that
+//! receivers fetch.
 
 use super::Peer;
 use crate::group::PeerId;

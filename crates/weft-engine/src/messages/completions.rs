@@ -1,8 +1,8 @@
 //! The one counter by which waiters see that something has happened.
 //!
-//! Whoever waits, a thread in a call, a running collective or the windows, remembers the count and looks again
-//! when it has grown. So everything that somebody may wait for is [notified](Completions::notify), whether an
-//! operation completes by it or not.
+//! Whoever waits, a thread in a call, a running collective or the windows, remembers the count and looks
+//! again when it has grown. So everything that somebody may wait for is [notified](Completions::notify),
+//! whether an operation completes by it or not.
 
 /// How often something has happened that somebody may wait for.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,5 +1,5 @@
-//! Operations through shared memory that are done in the order in which they were planned, without a cursor; and the steps of any operation
-//! that go through it.
+//! Operations through shared memory that are done in the order in which they were planned, without a cursor;
+//! and the steps of any operation that go through it.
 
 use crate::arguments::{CollectiveScope, Operation, Turn};
 use crate::engine::Engine;

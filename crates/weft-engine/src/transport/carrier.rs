@@ -55,7 +55,8 @@ pub struct VerbsAddress {
     pub listens: SocketAddr,
 }
 
-/// A kind of address. Carriers whose addresses are of one kind can reach each other, whatever they are called.
+/// A kind of address. Carriers whose addresses are of one kind can reach each other, whatever they are
+/// called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressKind {
     /// [`Address::Udp`]
@@ -215,9 +216,9 @@ impl CarrierAttributes {
     }
 
     /// What the carrier is for where several lead to one peer. An unreliable carrier whose look is a read of
-    /// memory takes small messages: the look costs next to nothing. A carrier whose look is a system call takes
-    /// bulk data: it sends many packets with one call. An ordered carrier takes bulk data, too: packets of other
-    /// carriers would not keep its order.
+    /// memory takes small messages: the look costs next to nothing. A carrier whose look is a system call
+    /// takes bulk data: it sends many packets with one call. An ordered carrier takes bulk data, too: packets
+    /// of other carriers would not keep its order.
     pub const fn role(&self) -> Role {
         match (self.look, self.delivery) {
             (Look::Memory, Delivery::Unreliable) => Role::SmallMessages,

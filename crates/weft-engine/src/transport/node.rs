@@ -1,5 +1,5 @@
-//! What the processes of one node do for each other, in parts. Each part is a trait; what a node may be without is behind a method of
-//! [`Node`] that gives `None` then.
+//! What the processes of one node do for each other, in parts. Each part is a trait; what a node may be
+//! without is behind a method of [`Node`] that gives `None` then.
 //!
 //! | part | what it is for | may be missing |
 //! |---|---|---|
@@ -10,8 +10,8 @@
 //! | [`Liveness`] | processes that end without a word | yes |
 //! | [`NodeProcessors`] | processes that spin | yes |
 //!
-//! The first four are on the way of small messages, and their types are known when the engine is compiled. A platform without
-//! neighbours names [`Infallible`] as its node, of which no value exists.
+//! The first four are on the way of small messages, and their types are known when the engine is compiled. A
+//! platform without neighbours names [`Infallible`] as its node, of which no value exists.
 
 use core::convert::Infallible;
 use std::os::fd::RawFd;
@@ -85,8 +85,8 @@ pub struct PeerFault {
 }
 
 part! {
-    /// Frames of at most [`Self::frame_max`] bytes, head and payload together, delivered exactly once and in the order of sending from
-    /// one process to another.
+    /// Frames of at most [`Self::frame_max`] bytes, head and payload together, delivered exactly once and in
+    /// the order of sending from one process to another.
     pub trait Frames {
         /// This process's local rank.
         fn own_local_rank(&self) -> usize;
@@ -97,7 +97,8 @@ part! {
         /// Sends a frame of `head` and `len` bytes that `fill` writes in place; false, and nothing happens, when there is no room.
         fn try_send_with(&mut self, to: usize, head: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) -> bool;
 
-        /// Hands at most `limit` frames that have arrived to `on_frame`, with the local rank of their sender; returns how many.
+        /// Hands at most `limit` frames that have arrived to `on_frame`, with the local rank of their sender;
+        /// returns how many.
         fn poll(&mut self, limit: usize, on_frame: impl FnMut(usize, &[u8])) -> usize;
 
         /// Whether a frame has arrived that nobody has taken.

@@ -131,8 +131,8 @@ pub fn number_near(low: u32, handled: u32) -> u32 {
 }
 
 part! {
-    /// Receives that processes of the node have posted for each other, on tables of two of them, and what both need to know to copy a
-    /// message once.
+    /// Receives that processes of the node have posted for each other, on tables of two of them, and what
+    /// both need to know to copy a message once.
     pub trait PostedReceives {
         type {
             /// The receives that two processes have posted for each other.
@@ -163,7 +163,8 @@ part! {
         /// Says to others whether this process may copy from the memory of all of them.
         fn say_copies(&self, from_all: bool);
 
-        /// What the process with a local rank has said of that; `None`: nothing yet. It says it when it joins, and waits for nobody before.
+        /// What the process with a local rank has said of that; `None`: nothing yet. It says it when it
+        /// joins, and waits for nobody before.
         fn says_copies(&self, local_rank: usize) -> Option<bool>;
     }
 }

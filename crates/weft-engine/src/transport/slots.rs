@@ -32,7 +32,8 @@ impl SlotCounts {
 part! {
     /// Slots of each process of a node, in which it publishes something for collectives.
     pub trait CollectiveSlots {
-        /// How many each process has; the same at all of them, and fewer where there is little memory for them.
+        /// How many each process has; the same at all of them, and fewer where there is little memory for
+        /// them.
         fn counts(&self) -> SlotCounts;
 
         /// Bytes that can be published in a slot at once.
@@ -41,16 +42,17 @@ part! {
         /// A process may publish `len` bytes in a slot if all have finished so many phases before, counting the one it publishes in.
         fn phases_ahead(&self, slot: usize, len: usize) -> u32;
 
-        /// Publishes `len` bytes in a slot of this process; `fill` writes them in place. They replace what this process
-        /// published there [`Self::phases_ahead`] phases before, with as many bytes: no process may need that any more. When
-        /// this returns, the bytes are visible to all processes, and ordered before a look at which of them sleep.
+        /// Publishes `len` bytes in a slot of this process; `fill` writes them in place. They replace what
+        /// this process published there [`Self::phases_ahead`] phases before, with as many bytes: no process
+        /// may need that any more. When this returns, the bytes are visible to all processes, and ordered
+        /// before a look at which of them sleep.
         ///
         /// # Panics
         /// When `len` exceeds [`Self::published_max`].
         fn publish(&mut self, slot: usize, stamp: Stamp, len: usize, fill: impl FnOnce(&mut [u8]));
 
-        /// Gives `take` what the process `of` has published in a slot under a stamp; `None`: nothing yet. It may be wrong, as whatever a
-        /// peer writes.
+        /// Gives `take` what the process `of` has published in a slot under a stamp; `None`: nothing yet. It
+        /// may be wrong, as whatever a peer writes.
         fn with_published<R>(&self, of: usize, slot: usize, stamp: Stamp, take: impl FnOnce(&[u8]) -> R) -> Option<R>;
 
         /// Whether there is something; ordered behind [`super::Sleeping::arm`].

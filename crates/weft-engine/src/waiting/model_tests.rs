@@ -1,7 +1,8 @@
-//! Several processes in virtual time that exchange frames, sleep, compute, and have progress threads, from a seed. The decisions are those
-//! of this module's state machines; around them stands a model of what carries them out: the lock, the rings of a node with the order of
-//! `transport::Sleeping` (announce the sleep, look once more, sleep; write the frame, read the announcement, wake), a network that
-//! loses packets, epoll(7) with descriptors that wake once, and a timer.
+//! Several processes in virtual time that exchange frames, sleep, compute, and have progress threads, from a
+//! seed. The decisions are those of this module's state machines; around them stands a model of what carries
+//! them out: the lock, the rings of a node with the order of `transport::Sleeping` (announce the sleep, look
+//! once more, sleep; write the frame, read the announcement, wake), a network that loses packets, epoll(7)
+//! with descriptors that wake once, and a timer.
 //!
 //! Whatever the schedule: nobody sleeps for ever, and no frame lies in front of a process for long that waits, or that has left
 //! something outstanding. Each fault of [`Fault`] breaks that, and the model finds it: a check that could not fail would be none.

@@ -1,4 +1,5 @@
-//! What this process has begun at another: records that have not left, messages that are under way, and what its carrier does.
+//! What this process has begun at another: records that have not left, messages that are under way, and what
+//! its carrier does.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -219,7 +219,8 @@ pub(crate) fn kill(pid: libc::pid_t, signal: i32) {
     }
 }
 
-/// Sends a signal to the process group that `leader` leads. One that is gone already is fine, and so is a number that is no signal.
+/// Sends a signal to the process group that `leader` leads. One that is gone already is fine, and so is a
+/// number that is no signal.
 pub(crate) fn kill_group(leader: libc::pid_t, signal: i32) {
     assert!(leader > 1, "{leader} would mean more than one process group");
     if let (Some(leader), Some(signal)) = (Pid::from_raw(leader), Signal::from_named_raw(signal)) {
@@ -248,7 +249,8 @@ pub(crate) fn reap() -> Result<Option<(libc::pid_t, Ended)>, ()> {
     }))
 }
 
-/// Whether this process may read from the terminal `fd`: a background process would be stopped. What is no terminal it may read.
+/// Whether this process may read from the terminal `fd`: a background process would be stopped. What is no
+/// terminal it may read.
 pub(crate) fn is_foreground(fd: &impl AsFd) -> bool {
     match rustix::termios::tcgetpgrp(fd) {
         Ok(owner) => owner == rustix::process::getpgrp(),

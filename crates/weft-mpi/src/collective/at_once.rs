@@ -17,8 +17,9 @@ const LOOKS_MAX: u32 = 256;
 /// The same where spinning does not pay.
 const LOOKS_MIN: u32 = 3;
 
-/// Runs `bound` among the processes of `scope` and waits for its end. As long as its messages leave at once and one receive is waited
-/// for at most, it is run without requests. From the first other step on it is a collective like any other.
+/// Runs `bound` among the processes of `scope` and waits for its end. As long as its messages leave at once
+/// and one receive is waited for at most, it is run without requests. From the first other step on it is a
+/// collective like any other.
 ///
 /// # Errors
 /// As for [`process::Process::start_collective`]; what went wrong with one of its messages.

@@ -64,9 +64,9 @@ impl Agreement {
 }
 
 impl Process {
-    /// Starts to agree with all processes of `scope` on a context; the communicator of handle `communicator` has it
-    /// when the request is complete. After an error that communicator is gone. A process that could not make it takes part all the same:
-    /// its error is that of the request, and no process gets one.
+    /// Starts to agree with all processes of `scope` on a context; the communicator of handle `communicator`
+    /// has it when the request is complete. After an error that communicator is gone. A process that could
+    /// not make it takes part all the same: its error is that of the request, and no process gets one.
     ///
     /// # Errors
     /// Too many requests: nothing has been started then, and the communicator is gone.
@@ -105,7 +105,8 @@ impl Process {
         Ok(request)
     }
 
-    /// Takes part in an agreement to tell the other processes of `scope` of `error`, without waiting for them.
+    /// Takes part in an agreement to tell the other processes of `scope` of `error`, without waiting for
+    /// them.
     ///
     /// # Errors
     /// As for [`Process::start_agreement`]: then they have been told in another way.
@@ -260,7 +261,8 @@ impl Process {
     }
 }
 
-/// Agrees with all processes of `scope` on a context for the communicator of handle `communicator`, or tells them that this process could not make it.
+/// Agrees with all processes of `scope` on a context for the communicator of handle `communicator`, or tells
+/// them that this process could not make it.
 ///
 /// # Errors
 /// That it could not, at this process or at another; others have come to another call, or a process is gone: so is the communicator then.

@@ -102,8 +102,9 @@ impl Creation {
     }
 }
 
-/// Looks whether all processes of `scope` are in this call, and have all that they need for it: what this one has, it is given back. The creations that do
-/// not begin with an agreement begin with this: so all begin alike, and who has come to the wrong one is told instead of waiting for ever.
+/// Looks whether all processes of `scope` are in this call, and have all that they need for it: what this one
+/// has, it is given back. The creations that do not begin with an agreement begin with this: so all begin
+/// alike, and who has come to the wrong one is told instead of waiting for ever.
 ///
 /// # Errors
 /// They are not, or have not; a process is gone.

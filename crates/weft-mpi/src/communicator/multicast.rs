@@ -17,7 +17,8 @@ use crate::process::{self, Process, with};
 
 /// Blocking operations that may be multicast, on a communicator, before that is tried: a program that does only a few need not pay for it.
 const OPERATIONS_BEFORE: u32 = 2;
-/// How often a path for small messages is tried where one for bulk data is found to work: no switch has anything to learn for it.
+/// How often a path for small messages is tried where one for bulk data is found to work: no switch has
+/// anything to learn for it.
 const ATTEMPTS_SMALL: u32 = 3;
 /// How often the network is tried. From the third time on it is given time before: a switch may learn of a new member only after a while.
 const ATTEMPTS: u32 = 8;

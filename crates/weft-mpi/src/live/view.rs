@@ -1,5 +1,5 @@
-//! What a rank's page says of its calls. It says what the rank's current call waits for. It lists the other operations
-//! that have not ended, and the messages that have come before their receives.
+//! What a rank's page says of its calls. It says what the rank's current call waits for. It lists the other
+//! operations that have not ended, and the messages that have come before their receives.
 
 use weft_engine::engine::GroupStanding;
 use weft_launch::standing::{Draft, Operation};

@@ -124,7 +124,8 @@ const REMOTE: usize = 4;
 /// Makes a window of the processes of `comm`: they agree on its context, and those of a node on its memory. All of them call this.
 ///
 /// # Errors
-/// `MPI_ERR_COMM`; what is wrong with the options of any process, at all of them; `MPI_ERR_RMA_SHARED`; no memory; a process is gone.
+/// `MPI_ERR_COMM`; what is wrong with the options of any process, at all of them; `MPI_ERR_RMA_SHARED`; no
+/// memory; a process is gone.
 pub fn prepare(comm: usize, options: WindowOptions) -> Result<Prepared> {
     let (scope, group) = with(|process| {
         let group = process.objects.communicator(comm)?.intra()?.group.clone();

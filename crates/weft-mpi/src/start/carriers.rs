@@ -10,8 +10,8 @@ use crate::error::Result;
 use crate::settings::Settings;
 
 /// The carriers as the engine uses them to go these ways, in the order of their names ([`Opened::frames_on`],
-/// [`Opened::bulk_id`]), with the capture and the faults that are asked for. The capture is next to the carrier:
-/// what a fault loses is not in it.
+/// [`Opened::bulk_id`]), with the capture and the faults that are asked for. The capture is next to the
+/// carrier: what a fault loses is not in it.
 pub(super) fn carriers(settings: &Settings, host: &raw::Host<'_>, paths: &[Route], links: Opened) -> Result<Carriers> {
     let capture = capture::CaptureFile::new(settings.capture.as_deref(), host.rank, paths, &links);
     // Every rank, and every carrier, loses packets of its own choice.

@@ -24,7 +24,8 @@ pub const SOURCE: (&str, &str) =
 /// Ticks of that clock in a second.
 pub const TICKS_PER_SECOND: i64 = 1_000_000_000;
 
-/// An element of an event: its offset in the event's buffer, and whether it is 64 bits wide (unsigned) or 32 (signed).
+/// An element of an event: its offset in the event's buffer, and whether it is 64 bits wide (unsigned) or 32
+/// (signed).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Element {
     /// Its offset, bytes.

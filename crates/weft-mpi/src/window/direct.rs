@@ -1,8 +1,9 @@
 //! Targets whose memory is mapped in this process, for calls that need neither the lock of the process nor its engine: an access of a few bytes is over
 //! in less time than the lock takes (decision 0155).
 //!
-//! A window that has such targets has an entry here, if one is free, which says of each whether an epoch lets it be accessed. Whatever a call does not find
-//! here, or finds to be unusual, it does with the lock, and gets its errors there.
+//! A window that has such targets has an entry here, if one is free, which says of each whether an epoch lets
+//! it be accessed. Whatever a call does not find here, or finds to be unusual, it does with the lock, and
+//! gets its errors there.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
@@ -102,7 +103,8 @@ pub fn flush(window: usize, rank: i32) -> bool {
 }
 
 impl Direct {
-    /// Gives an entry to a window of these parts, of which some are mapped, if that is of use and an entry is free.
+    /// Gives an entry to a window of these parts, of which some are mapped, if that is of use and an entry is
+    /// free.
     pub(crate) fn open(window: usize, parts: &[Part], mapped: &[Option<Exposed>]) -> Option<&'static Self> {
         let first = mapped.iter().position(|mapped| mapped.is_some_and(|mapped| mapped.is_shared()))?;
         let direct = entry(window).get_or_init(|| {

@@ -1,4 +1,5 @@
-//! The sending half of a node: a ring to each peer, made when it is first needed, and the doorbells of those that sleep.
+//! The sending half of a node: a ring to each peer, made when it is first needed, and the doorbells of those
+//! that sleep.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

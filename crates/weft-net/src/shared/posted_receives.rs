@@ -6,8 +6,9 @@
 //! any-source table, from which every sender of the node may take it; that lies where the ring from the receiver to itself would. A sender reads tables
 //! only when it has something large to send, so posting wakes nobody.
 //!
-//! An entry's state word holds its state; a generation, which grows with each post, so that a sender that has read an entry takes
-//! exactly the post that it has read, or nothing; and which sender has taken it for which message:
+//! An entry's state word holds its state; a generation, which grows with each post, so that a sender that has
+//! read an entry takes exactly the post that it has read, or nothing; and which sender has taken it for which
+//! message:
 //!
 //! ```text
 //!          post              take (sender)           finish (sender)
@@ -18,13 +19,16 @@
 //!
 //! OPEN is left by one compare-and-swap: of the senders that take and the receiver that withdraws one wins, and all know who.
 //!
-//! A sender must not overtake its own messages. The table of the pair holds two counters: how many of the sender's messages the receiver has begun to
-//! handle, and for how many it has found a receive. A sender takes a receive for a message only if every message before that one had found its receive
-//! before the sender looked at the entries, and the receiver had not begun to handle another message after the sender had looked. So no
-//! earlier message wanted what the sender saw open, and what it passed over had not been withdrawn for the very message that it wants to write.
+//! A sender must not overtake its own messages. The table of the pair holds two counters: how many of the
+//! sender's messages the receiver has begun to handle, and for how many it has found a receive. A sender
+//! takes a receive for a message only if every message before that one had found its receive before the
+//! sender looked at the entries, and the receiver had not begun to handle another message after the sender
+//! had looked. So no earlier message wanted what the sender saw open, and what it passed over had not been
+//! withdrawn for the very message that it wants to write.
 //!
-//! Receives of a rank have one order of posting, whichever table they are on. The sender passes over entries that were posted after it
-//! began to look, so it never sees a receive without having seen all that were posted before it.
+//! Receives of a rank have one order of posting, whichever table they are on. The sender passes over entries
+//! that were posted after it began to look, so it never sees a receive without having seen all that were
+//! posted before it.
 //!
 //! Neither side trusts the other: what stands on a table can make a copy fail, or a message arrive wrong, between these two ranks only.
 #![allow(unsafe_code)]

@@ -7,7 +7,8 @@ use weft_engine::transport::NodeProcessors;
 use super::Node;
 use crate::sys;
 
-/// Values of [`super::segment::RankState::inside_mpi`] beside 0: the rank waits; from this one on, it spins on the processor with this number more.
+/// Values of [`super::segment::RankState::inside_mpi`] beside 0: the rank waits; from this one on, it spins
+/// on the processor with this number more.
 pub(super) const WAITS: u32 = 1;
 pub(super) const SPINS: u32 = 2;
 

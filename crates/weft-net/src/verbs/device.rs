@@ -42,7 +42,8 @@ const RECEIVED: u64 = 0;
 const SENT: u64 = 1;
 const ACCESSED: u64 = 2;
 
-/// A completion's number: what it is of, which connection to the peer (so that what is left of an earlier one is told), and the index.
+/// A completion's number: what it is of, which connection to the peer (so that what is left of an earlier one
+/// is told), and the index.
 fn number(what: u64, epoch: u32, index: usize) -> u64 {
     what << 56 | u64::from(epoch & 0x00ff_ffff) << 32 | index as u64
 }
@@ -157,7 +158,8 @@ struct Peer {
     far: Option<Far>,
     /// One receive more than its window takes is kept, for messages that tell of cells that were taken.
     has_extra: bool,
-    /// Packets that would have fitted in a cell and were sent, since this process last slept; and how many it takes.
+    /// Packets that would have fitted in a cell and were sent, since this process last slept; and how many it
+    /// takes.
     small: u32,
     small_since: u32,
     ring_after: u32,

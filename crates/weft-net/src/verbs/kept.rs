@@ -19,7 +19,8 @@ pub(super) enum Kept {
 }
 
 impl Kept {
-    /// Of a device to which so many bytes are allowed; `has_remote_memory`: it has local registrations at all.
+    /// Of a device to which so many bytes are allowed; `has_remote_memory`: it has local registrations at
+    /// all.
     pub(super) fn new(library: &Library, wanted: u64, has_remote_memory: bool) -> Self {
         let no = |why: &str| Self::No { why: why.to_owned(), is_asked: false };
         let locked_max = sys::locked_memory_max();

@@ -274,7 +274,8 @@ impl Placing {
         }
     }
 
-    /// Makes room for an access: its index, and its memory as the device is told of it. `None`: there is no room now.
+    /// Makes room for an access: its index, and its memory as the device is told of it. `None`: there is no
+    /// room now.
     ///
     /// # Safety
     /// The memory stays until the access is complete, or its peer lost.
@@ -319,7 +320,8 @@ impl Placing {
         let small = self.small.get_or_insert_with(make).as_ref()?;
         let memory = match access {
             AccessKind::Write => {
-                // SAFETY: whoever calls `begin` has promised that the memory is there; the index is free, so the device has nothing of it, and that much fits.
+                // SAFETY: whoever calls `begin` has promised that the memory is there; the index is free, so
+                // the device has nothing of it, and that much fits.
                 unsafe { ptr::copy_nonoverlapping(bytes, small.at(index), length) };
                 Memory::Copied
             }
@@ -343,7 +345,8 @@ impl Placing {
         match (memory, &self.small) {
             (Memory::Registered(local), _) => self.locals.end(local),
             (Memory::Awaited(bytes, length), Some(Some(small))) if succeeded => {
-                // SAFETY: the memory stays until the access is told to be complete, and the device has written so much to this packet, which it has no more.
+                // SAFETY: the memory stays until the access is told to be complete, and the device has
+                // written so much to this packet, which it has no more.
                 unsafe { ptr::copy_nonoverlapping(small.at(index), bytes, length) };
             }
             _ => {}

@@ -178,8 +178,8 @@ impl<T> Registrations<T> {
         self.clock
     }
 
-    /// What is within a range, and all that it is within: several registrations may be around it. Those that are left
-    /// are sorted by their ends as well, which is what `find` and `invalidate` rely on.
+    /// What is within a range, and all that it is within: several registrations may be around it. Those that
+    /// are left are sorted by their ends as well, which is what `find` and `invalidate` rely on.
     fn retire_nested(&mut self, range: &Range<u64>) {
         let within = self.by_start.range(range.start..range.end).map(|(_, index)| *index);
         let ends_behind = |index: &usize| self.entries[*index].as_ref().is_some_and(|one| one.range.end >= range.end);
@@ -326,8 +326,8 @@ mod tests {
         assert_eq!((closed(&mut all), found(&mut all, 10..20, true)), (vec![2, 3], Some(4)));
     }
 
-    /// Two registrations that may be read are around one that may be written. Afterwards memory of the first one
-    /// goes, behind the end of the last.   Expect: the first one is not found again.
+    /// Two registrations that may be read are around one that may be written. Afterwards memory of the first
+    /// one goes, behind the end of the last.   Expect: the first one is not found again.
     #[test]
     fn all_that_are_around_a_registration_with_more_rights_go() {
         let mut all = Registrations::new(FEW);

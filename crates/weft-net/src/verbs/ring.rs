@@ -1,6 +1,7 @@
 //! The fast path: small packets that a peer writes into a ring in this process's memory, where they are found by looking at it.
 //!
-//! Nothing tells of such a write, so each cell says by itself when it is whole: no promise about the order in which a device writes is relied upon.
+//! Nothing tells of such a write, so each cell says by itself when it is whole: no promise about the order in
+//! which a device writes is relied upon.
 //!
 //! ```text
 //! cell   ┌──────────────┬──────────────────────────┬──────────────┬─────────┐
@@ -8,8 +9,9 @@
 //!        └──────────────┴──────────────────────────┴──────────────┴─────────┘
 //! ```
 //!
-//! The check is of the header, the packet, and how many cells were written before: what is left of an earlier packet never fits. The receiver clears the
-//! header of a cell that it has taken, and tells the writer how many it has taken with whatever it sends to it.
+//! The check is of the header, the packet, and how many cells were written before: what is left of an earlier
+//! packet never fits. The receiver clears the header of a cell that it has taken, and tells the writer how
+//! many it has taken with whatever it sends to it.
 //!
 //! The device wakes nobody for such a write either. So the receiver asks the writer to stop before it sleeps ([`Use`]).
 #![allow(unsafe_code)]
@@ -313,7 +315,8 @@ mod tests {
         assert!(!far.has_room(PACKET_MAX + 1));
     }
 
-    /// The device may write the bytes of a cell in any order: nothing is seen before the last of them is there.
+    /// The device may write the bytes of a cell in any order: nothing is seen before the last of them is
+    /// there.
     #[test]
     fn a_slot_is_seen_when_all_of_it_is_there_in_whatever_order_it_came() {
         let (mut ring, mut far) = pair();

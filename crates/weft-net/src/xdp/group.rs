@@ -26,7 +26,8 @@ const MEMBERS_MAX: usize = 1024;
 const PORTS: u32 = 1 << 16;
 /// The receive queue of all sockets: frames without an IP header have nothing to be spread by, and cards put them there.
 pub(super) const QUEUE: u32 = 0;
-/// Drivers of virtual interfaces whose own hook for programs costs all traffic its segmentation offload, and is not quicker.
+/// Drivers of virtual interfaces whose own hook for programs costs all traffic its segmentation offload, and
+/// is not quicker.
 const GENERIC_DRIVERS: [&str; 1] = ["veth"];
 /// How long a process waits for the others of its group.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -216,7 +216,8 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// Maps the rings of a bound socket: its own of `binding.entries`, and that of `fill` entries which it shares with all of its queue.
+    /// Maps the rings of a bound socket: its own of `binding.entries`, and that of `fill` entries which it
+    /// shares with all of its queue.
     pub(super) fn open(fd: OwnedFd, fill: u32, binding: &QueueBinding) -> io::Result<Self> {
         let offsets = offsets(fd.as_fd())?;
         let frames = Ring::map(fd.as_fd(), &offsets.rx, binding.entries, libc::XDP_PGOFF_RX_RING as u64)?;

@@ -1,5 +1,5 @@
-//! What collective operations of a simulated process do: their schedules, and what must be in the buffers afterwards by
-//! the definition of each operation (MPI-5.0 §6). `process/collectives.rs` runs them.
+//! What collective operations of a simulated process do: their schedules, and what must be in the buffers
+//! afterwards by the definition of each operation (MPI-5.0 §6). `process/collectives.rs` runs them.
 
 mod items;
 

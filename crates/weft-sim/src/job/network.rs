@@ -44,7 +44,8 @@ pub(super) struct Wires {
     /// Longest train that leaves by one call, bytes.
     pub(super) train_bytes: usize,
     pub(super) nuisances: Vec<Nuisance>,
-    /// What is sent to a group of processes reaches them, each copy with its own outcome; or there are groups, and it reaches nobody.
+    /// What is sent to a group of processes reaches them, each copy with its own outcome; or there are
+    /// groups, and it reaches nobody.
     pub(super) multicast: Option<Multicast>,
     /// Every packet is delivered once and in order: there are connections instead of flows.
     pub(super) ordered: Option<Ordered>,
@@ -293,7 +294,8 @@ impl Inner {
         Outcome::Sent
     }
 
-    /// A packet that has left at `sent` gets its outcome. It has left by a medium for one process, or by UDP for a group.
+    /// A packet that has left at `sent` gets its outcome. It has left by a medium for one process, or by UDP
+    /// for a group.
     fn fly(
         &mut self,
         (from, to, carrier_index): (usize, usize, usize),
@@ -361,8 +363,8 @@ impl Inner {
         (0..self.dead.len()).for_each(|rank| self.clock.touch(rank));
     }
 
-    /// The next packets that have arrived, those of one sender together if they are alike: their bytes, and whether they were sent to a
-    /// group; the length of each; and how many they are.
+    /// The next packets that have arrived, those of one sender together if they are alike: their bytes, and
+    /// whether they were sent to a group; the length of each; and how many they are.
     fn take_train(&mut self, inbox: usize) -> Option<(Vec<u8>, bool, usize, usize)> {
         let Packet { from, mut bytes, to_group, .. } = self.take_packet(inbox)?;
         let (segment, mut count) = (bytes.len(), 1);

@@ -1,5 +1,6 @@
-//! The buffers of a collective, as the program describes them. They are checked before the operation is planned:
-//! their bytes can be counted, their addresses can be memory, and they do not overlap (MPI-5.0 §6.1).
+//! The buffers of a collective, as the program describes them. They are checked before the operation is
+//! planned: their bytes can be counted, their addresses can be memory, and they do not overlap (MPI-5.0
+//! §6.1).
 
 use crate::arguments::*;
 use crate::constants::*;

@@ -199,7 +199,8 @@ pub(super) fn plan_reduce_scatter(
     Ok((process.plans(comm).reduce_scatter(&shape), reduction(send, recvbuf, description, operation)))
 }
 
-/// Items, description and offset of a part that may be insignificant: then there are none. The buffer has `blocks` times as many items.
+/// Items, description and offset of a part that may be insignificant: then there are none. The buffer has
+/// `blocks` times as many items.
 fn significant(process: &Process, part: Part, blocks: u32, is_significant: bool) -> Result<Described> {
     if !is_significant {
         return Ok(Described::default());

@@ -56,8 +56,8 @@ pub(super) fn try_multicast(
     Ok(process)
 }
 
-/// [`run_either`] for operations that programs repeat: a blocking `call` that was made lately is neither checked nor
-/// planned again.
+/// [`run_either`] for operations that programs repeat: a blocking `call` that was made lately is neither
+/// checked nor planned again.
 #[inline]
 pub(super) fn run_repeatable(
     form: Form,
@@ -102,8 +102,8 @@ pub(super) fn call(operation: choice::Operation, comm: MPI_Comm, send: Part, rec
     planner::Call { operation, communicator: comm.0, send: words(send), receive: words(receive), by: (0, 0) }
 }
 
-/// Runs the collective within one group, with the lock held. The schedule of a blocking `call` is kept for calls that
-/// repeat it.
+/// Runs the collective within one group, with the lock held. The schedule of a blocking `call` is kept for
+/// calls that repeat it.
 #[inline]
 pub(super) fn run_from(
     form: Form,
@@ -171,7 +171,8 @@ pub(super) fn make_persistent(
     Ok(())
 }
 
-/// Does what the form asks with what `bind` binds for the scope that `scope` gives. Where calls are compared, that is done first.
+/// Does what the form asks with what `bind` binds for the scope that `scope` gives. Where calls are compared,
+/// that is done first.
 #[inline]
 pub(super) fn run_bound(
     form: Form,

@@ -24,7 +24,8 @@ pub(super) fn width(text: &str, size: f64, bold: bool) -> f64 {
     text.chars().map(advance).sum::<f64>() * size / f64::from(face.units_per_em())
 }
 
-/// Gives the outline of each letter of `text` to `builder`, with the pen's position and the scale from font units to pixels.
+/// Gives the outline of each letter of `text` to `builder`, with the pen's position and the scale from font
+/// units to pixels.
 pub(super) fn outline(
     text: &str,
     size: f64,

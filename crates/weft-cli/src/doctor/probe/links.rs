@@ -1,4 +1,5 @@
-//! The links of the library as the doctor sees them: what each tells its peers, which addresses it uses with one, and why it refuses.
+//! The links of the library as the doctor sees them: what each tells its peers, which addresses it uses with
+//! one, and why it refuses.
 
 use crate::doctor::protocol::{FABRIC, FABRIC_ON, LinkPath};
 use weft_mpi::settings::Settings;

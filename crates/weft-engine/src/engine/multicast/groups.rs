@@ -63,7 +63,8 @@ pub(super) struct Group {
     pub(super) own: u32,
     pub(super) rank: u32,
     pub(super) paths: Paths<Option<(Role, CarrierPath)>>,
-    /// Nothing leaves by the carrier for small messages before all have the packets below this one, which went by the other: it would overtake them.
+    /// Nothing leaves by the carrier for small messages before all have the packets below this one, which
+    /// went by the other: it would overtake them.
     pub(super) in_bulk_until: u64,
     pub(super) settings: Settings,
     /// Makes and verifies packets that are of no stream.
@@ -284,8 +285,8 @@ impl Groups {
         !self.singly.is_empty() || self.groups.iter().any(|group| !group.is_idle())
     }
 
-    /// A packet that claims to be of `stream` has arrived. `deliver` gets the frames that it brings: from whom, and
-    /// on which stream.
+    /// A packet that claims to be of `stream` has arrived. `deliver` gets the frames that it brings: from
+    /// whom, and on which stream.
     pub(in crate::engine) fn handle(
         &mut self,
         now: Instant,

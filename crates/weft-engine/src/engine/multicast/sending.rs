@@ -17,8 +17,8 @@ use crate::transport::{Carrier, Platform};
 
 /// Most packets of one train.
 const TRAIN_PACKETS_MAX: usize = 64;
-/// Packets that leave by the carrier for small messages, a system call for each, where one for bulk data takes them with one: the
-/// receivers need none for them.
+/// Packets that leave by the carrier for small messages, a system call for each, where one for bulk data
+/// takes them with one: the receivers need none for them.
 const SHORT_TRAIN_PACKETS: usize = 4;
 /// Packets that one pass sends for one group.
 const PACKETS_PER_PASS: usize = 256;
@@ -319,7 +319,8 @@ fn refund<P: Platform>(group: &Group, total: u64, link: &mut Link<'_, P>) {
     group.receivers().for_each(|peer| link.give_credit_back(peer, total));
 }
 
-/// Sends a train to the group: a short one by the carrier for small messages, unless it would overtake what others may still lack.
+/// Sends a train to the group: a short one by the carrier for small messages, unless it would overtake what
+/// others may still lack.
 fn flush<P: Platform>(group: &mut Group, sender: &Sender, link: &mut Link<'_, P>, train: &mut Vec<u8>, segment: usize) {
     if train.is_empty() {
         return;

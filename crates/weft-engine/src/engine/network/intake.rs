@@ -1,4 +1,5 @@
-//! What a look at a carrier brings, and where it goes: to the flow or the connection of its sender, or to a multicast stream.
+//! What a look at a carrier brings, and where it goes: to the flow or the connection of its sender, or to a
+//! multicast stream.
 
 use weft_core::flow::Deliver;
 use weft_core::multicast::{StreamId, wire as multicast};
@@ -48,7 +49,8 @@ pub(super) struct Intake<'a, P: Platform> {
     pub(super) peers: &'a mut Peers<P>,
     pub(super) remotes: &'a mut Remotes,
     pub(super) active: &'a mut Vec<PeerId>,
-    /// Takes a packet that claims to be of a multicast stream; false: it is of none that this process receives.
+    /// Takes a packet that claims to be of a multicast stream; false: it is of none that this process
+    /// receives.
     pub(super) on_stream: &'a mut OnStream<'a, P>,
     pub(super) foreign: &'a mut u64,
     /// Answers to questions about carriers, and where they go.

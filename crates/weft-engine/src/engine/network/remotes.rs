@@ -1,5 +1,5 @@
-//! What goes through the carriers to each peer of another node. It is kept apart from the table of peers: what a
-//! flow delivers may concern any peer, so the flow and the whole table are in use at the same time.
+//! What goes through the carriers to each peer of another node. It is kept apart from the table of peers:
+//! what a flow delivers may concern any peer, so the flow and the whole table are in use at the same time.
 
 use crate::carriers::Remote;
 use crate::group::PeerId;

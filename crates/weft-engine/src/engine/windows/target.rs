@@ -341,8 +341,8 @@ impl<P: Platform> OneSided<'_, P> {
     }
 }
 
-/// The memory that `rank` means by `length` packed bytes at `location`: where they are, and the packed byte at which they begin. `None`: it is not
-/// exposed.
+/// The memory that `rank` means by `length` packed bytes at `location`: where they are, and the packed byte
+/// at which they begin. `None`: it is not exposed.
 fn locate(window: &Window, rank: u32, location: &TargetLocation, length: u64) -> Option<(Exposed, UserData, u64)> {
     let in_memory = |exposed: &Exposed, offset: u64| -> Option<(Exposed, UserData, u64)> {
         match location.items {

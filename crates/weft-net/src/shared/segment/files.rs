@@ -1,5 +1,5 @@
-//! The files of the memory that processes of a node share: their names and directories, the locks by which each process
-//! shows that it uses a file, and the mappings.
+//! The files of the memory that processes of a node share: their names and directories, the locks by which
+//! each process shows that it uses a file, and the mappings.
 #![allow(unsafe_code)]
 
 use std::fs::{self, File, OpenOptions};

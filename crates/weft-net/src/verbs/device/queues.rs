@@ -1,4 +1,5 @@
-//! Calls of the libraries about queue pairs, completion queues and devices, on pointers whose owner is the caller.
+//! Calls of the libraries about queue pairs, completion queues and devices, on pointers whose owner is the
+//! caller.
 
 use std::ffi::c_int;
 use std::ptr;

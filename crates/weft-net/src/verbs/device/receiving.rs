@@ -242,8 +242,8 @@ impl Device {
         self.note_gone(peer);
     }
 
-    /// A receive has ended: what it brought is handed on, and the receive is posted again. Counts packets that it
-    /// hands on; `false`: no more may be handed on, so that it must wait.
+    /// A receive has ended: what it brought is handed on, and the receive is posted again. Counts packets
+    /// that it hands on; `false`: no more may be handed on, so that it must wait.
     fn arrive(
         &mut self,
         completion: &Completion,
@@ -281,8 +281,8 @@ impl Device {
         true
     }
 
-    /// The message that a receive has brought, and its sender. None: it has failed, or nobody knows the sender, or
-    /// what came is no message. The receive is posted again then.
+    /// The message that a receive has brought, and its sender. None: it has failed, or nobody knows the
+    /// sender, or what came is no message. The receive is posted again then.
     fn identify<'a>(&mut self, completion: &Completion) -> Option<Message<'a>> {
         let index = completion.id as u32 as usize;
         if index >= self.chunks.len() * CHUNK as usize {
@@ -313,7 +313,8 @@ impl Device {
         Some(Message { index, peer, header, bytes })
     }
 
-    /// Whether a message comes next of what its sender has sent and written. Hands on what was written before it.
+    /// Whether a message comes next of what its sender has sent and written. Hands on what was written before
+    /// it.
     fn find_turn(
         &mut self,
         message: &Message<'_>,
@@ -350,8 +351,8 @@ impl Device {
         Turn::Now
     }
 
-    /// A message of this kind has taken up room that its sender was given; false: the sender had none, and its
-    /// connection ends.
+    /// A message of this kind has taken up room that its sender was given; false: the sender had none, and
+    /// its connection ends.
     fn note_room_taken(&mut self, peer: usize, kind: Kind) -> bool {
         if !kind.needs_credit() || self.peers[peer].grants.note_taken() {
             return true;
@@ -361,7 +362,8 @@ impl Device {
         false
     }
 
-    /// Does what a message asks for. `count` is the number that it carries, `length` the bytes behind its header.
+    /// Does what a message asks for. `count` is the number that it carries, `length` the bytes behind its
+    /// header.
     fn heed(&mut self, peer: usize, kind: Kind, count: u16, length: usize) {
         match kind {
             Kind::First => self.event(peer, Event::FirstMessage, None),

@@ -257,7 +257,8 @@ impl Device {
         let header = self.header(to, Kind::Packet);
         let Some(far) = self.peers[to].far else { return Ok(false) };
         let (Some(index), Some(sends)) = (self.free_sends.pop(), &self.sends) else { return Ok(false) };
-        // SAFETY: the buffer is this packet's until its completion comes; it is larger than a cell, and so aligned.
+        // SAFETY: the buffer is this packet's until its completion comes; it is larger than a cell, and so
+        // aligned.
         let length = unsafe { far.fill(sends.at(index), header, packet) };
         if !self.leave(to, (index, length), true, Some(far.address_and_key())) {
             return Ok(false);

@@ -58,7 +58,8 @@ impl Device {
         }
         let header = self.header(to, kind);
         let (Some(index), Some(sends)) = (self.free_sends.pop(), &self.sends) else { return Ok(false) };
-        // SAFETY: the buffer is this message's until its completion comes, and a packet fits behind the header.
+        // SAFETY: the buffer is this message's until its completion comes, and a packet fits behind the
+        // header.
         unsafe {
             let bytes = sends.at(index);
             ptr::copy_nonoverlapping(header.as_ptr(), bytes, HEADER);
@@ -88,7 +89,8 @@ impl Device {
         Header { kind, credits: grants.owed(), taken, number: *sent }.encode()
     }
 
-    /// Hands the message in a buffer to the device: to be sent, or to be written to an address with a key. Whether it was taken.
+    /// Hands the message in a buffer to the device: to be sent, or to be written to an address with a key.
+    /// Whether it was taken.
     pub(super) fn leave(
         &mut self,
         to: usize,

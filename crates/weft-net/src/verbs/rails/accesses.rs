@@ -210,8 +210,9 @@ impl Accesses {
         None
     }
 
-    /// A path to a peer has failed: what it had is stranded, or waits for another one. What is read by a connection that is closed arrives no more, and neither
-    /// does what is written, once the `peer_dropped` its end.
+    /// A path to a peer has failed: what it had is stranded, or waits for another one. What is read by a
+    /// connection that is closed arrives no more, and neither does what is written, once the `peer_dropped`
+    /// its end.
     pub(super) fn strand(&mut self, peer: usize, path: usize, peer_dropped: bool) {
         for index in self.stripes.indices() {
             let Some(stripe) = self.stripes.get_mut(index) else { continue };

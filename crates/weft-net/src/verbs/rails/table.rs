@@ -113,8 +113,9 @@ pub(super) fn pairs(own: &EndpointAddress, peer: &EndpointAddress) -> Result<Vec
     Ok(pairs)
 }
 
-/// Which of so many paths carries packets. Pairs of processes are spread over them: for `spread` stands half the sum of two ranks, so that of one process the
-/// peers alternate, and of pairs at any one distance the processes.
+/// Which of so many paths carries packets. Pairs of processes are spread over them: for `spread` stands half
+/// the sum of two ranks, so that of one process the peers alternate, and of pairs at any one distance the
+/// processes.
 pub(super) fn first(spread: u32, paths: usize) -> usize {
     spread as usize % paths.max(1)
 }

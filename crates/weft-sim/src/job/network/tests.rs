@@ -33,7 +33,8 @@ const PLACING: Placing = Placing {
 const ORDERED: Ordered =
     Ordered { room: 20, inject_max: 100, delay_max: 3_000, tells_of_death: true, breaks: None, placing: Some(PLACING) };
 
-/// The promises that two processes with these wires between them keep, each with something around its carrier.
+/// The promises that two processes with these wires between them keep, each with something around its
+/// carrier.
 fn kept_around<C: Carrier + 'static>(wires: &Wires, medium: Medium, wrap: impl Fn(Device) -> C) -> Vec<&'static str> {
     let clock = Clock::default();
     let pair = || {

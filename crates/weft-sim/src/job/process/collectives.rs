@@ -1,4 +1,5 @@
-//! Collective operations of a simulated process: begun on buffers of their own, and checked when they are over.
+//! Collective operations of a simulated process: begun on buffers of their own, and checked when they are
+//! over.
 
 use super::{Checked, Proc};
 use crate::job::collectives::{Array, View, item};

@@ -1,4 +1,5 @@
-//! One-sided operations on windows: how each is called at the engine, and what may have come of it when it is over.
+//! One-sided operations on windows: how each is called at the engine, and what may have come of it when it is
+//! over.
 
 use super::{Checked, Proc};
 use crate::job::construct::Carriers;
