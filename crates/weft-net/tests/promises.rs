@@ -131,9 +131,19 @@ fn endpoint(provider: &str) -> Option<Fabric> {
 fn meet(mut near: Fabric, mut far: Fabric, wrap: impl Fn(Fabric, Ends) -> Box<dyn Carrier>) -> Pair {
     let there = near.address_of(&far.endpoint_address()).unwrap();
     let back = far.address_of(&near.endpoint_address()).unwrap();
-    let (near_ends, far_ends) =
-        (Ends { own: near.own_address(), peer: there }, Ends { own: far.own_address(), peer: back });
-    Pair::new((wrap(near, near_ends), back), (wrap(far, far_ends), there))
+    let ends = [(near.own_address(), there), (far.own_address(), back)];
+    joined([near, far], ends, wrap)
+}
+
+/// Two ends with something around them. For each stand its own address, and that of the other end as it knows it.
+fn joined<C>(
+    [near, far]: [C; 2],
+    [(near_own, there), (far_own, back)]: [(Address, Address); 2],
+    wrap: impl Fn(C, Ends) -> Box<dyn Carrier>,
+) -> Pair {
+    let near = wrap(near, Ends { own: near_own, peer: there });
+    let far = wrap(far, Ends { own: far_own, peer: back });
+    Pair::new((near, back), (far, there))
 }
 
 #[test]
@@ -191,9 +201,8 @@ fn devices(mode: verbs::Mode, wrap: impl Fn(VerbsRails, Ends) -> Box<dyn Carrier
     let (mut near, mut far) = (open()?, open()?);
     let there = near.address_of(&far.endpoint_address(), 0).unwrap();
     let back = far.address_of(&near.endpoint_address(), 0).unwrap();
-    let (near_ends, far_ends) =
-        (Ends { own: near.own_address(), peer: there }, Ends { own: far.own_address(), peer: back });
-    Some(Pair::new((wrap(near, near_ends), back), (wrap(far, far_ends), there)))
+    let ends = [(near.own_address(), there), (far.own_address(), back)];
+    Some(joined([near, far], ends, wrap))
 }
 
 #[test]
