@@ -1,8 +1,8 @@
 //! Hostile bytes: what others might send, made from what they do send.
 //!
-//! Everything that reads foreign bytes is a [`Target`]: a function that must neither panic, nor hang, nor keep more memory than its
-//! limits say, whatever it is given. `cargo test` gives each some thousand inputs made from its seeds by chance, always the same;
-//! `make fuzz` lets libFuzzer look for worse ones.
+//! Everything that reads foreign bytes is a [`Target`]: a function that must neither panic, nor hang, nor
+//! keep more memory than its limits say, whatever it is given. `cargo test` gives each some thousand inputs
+//! made from its seeds by chance, always the same; `make fuzz` lets libFuzzer look for worse ones.
 #![forbid(unsafe_code)]
 
 mod multicast;

@@ -1,4 +1,5 @@
-//! Packets on a multicast group: of strangers, of other jobs and groups, recorded and sent again, and of a member that has gone mad.
+//! Packets on a multicast group: of strangers, of other jobs and groups, recorded and sent again, and of a
+//! member that has gone mad.
 
 use weft_core::multicast::wire::{Acknowledgement, Body, HEADER_SIZE, Packet, peek, seal};
 use weft_core::multicast::{Destination, FIRST, Receiver, Scheme, Sender, Settings, StreamId};
@@ -79,8 +80,8 @@ impl Pair {
     }
 }
 
-/// The first byte: whether there is a co-root, and whether tags are put right. Without right tags nothing that comes does anything: all
-/// broadcasts arrive whole and in order.
+/// The first byte: whether there is a co-root, and whether tags are put right. Without right tags nothing
+/// that comes does anything: all broadcasts arrive whole and in order.
 pub(crate) fn stream(bytes: &[u8]) {
     let Some((how, rest)) = bytes.split_first() else { return };
     let (co_roots, is_authentic) = (u32::from(how & 1), how & 2 != 0);

@@ -44,7 +44,8 @@ pub fn flip_bits(bytes: &mut [u8], random: &mut Random) {
     }
 }
 
-/// One to [`CHANGES_MAX`] changes: flipped bits, cuts, insertions, repetitions, numbers at their limits, pieces of `other`.
+/// One to [`CHANGES_MAX`] changes: flipped bits, cuts, insertions, repetitions, numbers at their limits,
+/// pieces of `other`.
 pub fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     for _ in 0..=random.below(CHANGES_MAX) {
         let at = random.below(bytes.len() + 1);

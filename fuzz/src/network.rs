@@ -22,8 +22,8 @@ fn secret() -> Secret {
 const OWN_MESSAGES: usize = 20;
 /// Packets asked of a flow after each that arrives.
 const ANSWERS_MAX: usize = 64;
-/// What a flow of these settings may keep, bytes: what it was given to send, a window of packets ahead of a missing one, pieces of 64 packets, its maps, which
-/// reach as far as on the longest path.
+/// What a flow of these settings may keep, bytes: what it was given to send, a window of packets ahead of a
+/// missing one, pieces of 64 packets, its maps, which reach as far as on the longest path.
 const FLOW_BYTES_MAX: usize = 64 * 600 * 2 + 64 * 600 * 5 + (64 << 10) + FAR_PACKETS_MAX as usize / 8;
 
 /// Every form of packet, without a tag.
@@ -104,7 +104,8 @@ impl Regions for Sink {
     }
 }
 
-/// A flow and packets of a peer that has the key and no sense. The first byte: sealed, and whether tags are put right.
+/// A flow and packets of a peer that has the key and no sense. The first byte: sealed, and whether tags are
+/// put right.
 pub(crate) fn flow(bytes: &[u8]) {
     let Some((how, rest)) = bytes.split_first() else { return };
     let (sealed, authentic) = (how & 1 != 0, how & 2 != 0);
@@ -144,7 +145,8 @@ pub(crate) fn reach(bytes: &[u8]) {
     let keys = || Keys::new(&secret(), &Parties::of_only_job(0, 1));
     let asked = rails.poll_challenge(0, Instant(0), keys);
     assert!(asked.is_some() && (!is_path_frame(bytes) || bytes.len() == SIZE));
-    // Nothing that is made up is answered or believed. (A fuzzer that watches comparisons learns the tag in time.)
+    // Nothing that is made up is answered or believed. (A fuzzer that watches comparisons learns the tag in
+    // time.)
     let is_made_up = keys().open(bytes).is_none();
     for carrier in [Role::SmallMessages, Role::BulkData] {
         let before = rails.forged();

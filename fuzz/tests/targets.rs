@@ -1,4 +1,5 @@
-//! Every target bears its seeds, what has broken it once, and some thousand inputs made from them, always the same.
+//! Every target bears its seeds, what has broken it once, and some thousand inputs made from them, always the
+//! same.
 
 use std::path::Path;
 

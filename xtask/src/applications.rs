@@ -1,5 +1,6 @@
-//! `cargo xtask applications [NAME …]`: programs that others wrote, fetched by package name, built unmodified with the installed Weft, and
-//! run with their own tests on one host and on two. `tests/applications/run.sh` does each step; this says what came of it, as a table, and as JSON.
+//! `cargo xtask applications [NAME …]`: programs that others wrote, fetched by package name, built unmodified
+//! with the installed Weft, and run with their own tests on one host and on two. `tests/applications/run.sh`
+//! does each step; this says what came of it, as a table, and as JSON.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;

@@ -1,8 +1,9 @@
 //! `cargo xtask generate [--check]`: everything that is made from `spec/`.
 //!
-//! The tables in `spec/` and a scan of `crates/weft-abi/src/calls/` (which procedures are implemented) give the C
-//! boundary, `include/mpi.h`, the constants, the list of symbols and `docs/status.md`. The outputs are committed; with
-//! `--check` nothing is written and a difference is an error, so that none of them is ever edited by hand.
+//! The tables in `spec/` and a scan of `crates/weft-abi/src/calls/` (which procedures are implemented) give
+//! the C boundary, `include/mpi.h`, the constants, the list of symbols and `docs/status.md`. The outputs are
+//! committed; with `--check` nothing is written and a difference is an error, so that none of them is ever
+//! edited by hand.
 
 mod callbacks;
 mod conformance;

@@ -1,8 +1,10 @@
-//! `cargo xtask import DIR`: makes `spec/procedures.txt` and `spec/constants.txt` from the two JSON files that the
-//! MPI Forum publishes with the standard (`mpi-standard-5.0-apis.json`, `mpi-standard-5.0-abi.json`).
+//! `cargo xtask import DIR`: makes `spec/procedures.txt` and `spec/constants.txt` from the two JSON files
+//! that the MPI Forum publishes with the standard (`mpi-standard-5.0-apis.json`,
+//! `mpi-standard-5.0-abi.json`).
 //!
-//! Needed only when the standard changes: everything else reads `spec/`. What the JSON files do not say (chapter of
-//! a procedure, which calls work before initialisation, which are deprecated) is said by `classify.rs`.
+//! Needed only when the standard changes: everything else reads `spec/`. What the JSON files do not say
+//! (chapter of a procedure, which calls work before initialisation, which are deprecated) is said by
+//! `classify.rs`.
 
 mod classify;
 

@@ -1,7 +1,9 @@
-//! `cargo xtask suite [NAME[:FILTER] …]`: everything that needs an installed Weft in `build/prefix` (`make install`).
+//! `cargo xtask suite [NAME[:FILTER] …]`: everything that needs an installed Weft in `build/prefix`
+//! (`make install`).
 //!
-//! A suite is a list of cases; a case runs a program under a time limit and says what it expects. After each case no
-//! process it started may live: that is part of every case. The closing line is `N passed, N failed, N skipped`.
+//! A suite is a list of cases; a case runs a program under a time limit and says what it expects. After each
+//! case no process it started may live: that is part of every case. The closing line is
+//! `N passed, N failed, N skipped`.
 
 mod built;
 mod carriers;

@@ -1,13 +1,15 @@
 //! `cargo xtask tidy`: the house rules that a program can check.
 //!
-//! - the arrows between crates in ARCHITECTURE.md are those of `cargo metadata`, and unsafe code is where it says;
+//! - the arrows between crates in ARCHITECTURE.md are those of `cargo metadata`, and unsafe code is where it
+//!   says;
 //! - the functions of the journeys in ARCHITECTURE.md are there, and their calls only go downwards;
 //! - weft-core builds without std;
 //! - the implementations of MPI's procedures need few promises of their own;
 //! - imports within a crate are without circles, on all levels;
 //! - the parts of the engine do not name the rest of it, which they reach through a link;
 //! - text: no forgotten marks, no stray white space, generated files have their marker;
-//! - decisions have their sections and stand in the index with a status; nobody cites one that does not exist;
+//! - decisions have their sections and stand in the index with a status; nobody cites one that does not
+//!   exist;
 //! - comments name no file that is not there;
 //! - the glossary names files that are there, and words that stand in them;
 //! - the sections of the standard that are cited are there, and procedures where the boundary says;

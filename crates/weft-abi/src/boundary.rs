@@ -1,7 +1,8 @@
 //! What every call does on its way in and out.
 //!
-//! In: the number of the running call is noted, and the library must be initialised. Out: an error goes to the error
-//! handler of the object that the call was about. A panic ends here: it becomes MPI_ERR_INTERN and never reaches C.
+//! In: the number of the running call is noted, and the library must be initialised. Out: an error goes to
+//! the error handler of the object that the call was about. A panic ends here: it becomes MPI_ERR_INTERN and
+//! never reaches C.
 
 use crate::constants::{
     MPI_ERR_INTERN, MPI_ERR_OTHER, MPI_ERR_UNSUPPORTED_OPERATION, MPI_SUCCESS, MPI_T_ERR_NOT_SUPPORTED,
@@ -31,7 +32,8 @@ pub(crate) fn call(function: Function, scope: Scope, body: impl FnOnce() -> Resu
     }
 }
 
-/// The same for a call that processes make together: where these are compared, the thread knows which it is in.
+/// The same for a call that processes make together: where these are compared, the thread knows which it is
+/// in.
 #[inline(always)]
 pub(crate) fn call_together(function: Function, scope: Scope, body: impl FnOnce() -> Result<(), Error>) -> c_int {
     call(function, scope, || weft_mpi::check::in_call(u32::from(function as u16), body))
@@ -68,11 +70,12 @@ pub(crate) fn unsupported(function: Function, scope: Scope) -> c_int {
     failed(function, scope, Err(Error::new(class, "not implemented yet")))
 }
 
-/// The body of a function of chapter 11 that is not implemented yet: all of these lead to processes of another start or another job.
+/// The body of a function of chapter 11 that is not implemented yet: all of these lead to processes of
+/// another start or another job.
 ///
-/// A thread that is not the main one was made to get such processes, and the others wait for what these would do: an error that only
-/// this thread sees leaves them waiting for ever (`MPIPoolExecutor` of mpi4py does exactly that). So there the job ends, whatever the error
-/// handler says (decision 0201).
+/// A thread that is not the main one was made to get such processes, and the others wait for what these would
+/// do: an error that only this thread sees leaves them waiting for ever (`MPIPoolExecutor` of mpi4py does
+/// exactly that). So there the job ends, whatever the error handler says (decision 0201).
 #[cold]
 #[inline(never)]
 pub(crate) fn no_processes(function: Function, scope: Scope) -> c_int {
@@ -118,8 +121,9 @@ fn failed(function: Function, scope: Scope, cause: Result<Box<dyn Any + Send>, E
     handled.unwrap_or(number(MPI_ERR_INTERN))
 }
 
-/// A child of a process of the job called MPI: what it inherited is its parent's, the connection to the launcher above all, so that nothing
-/// of it is touched. It goes on only if the program looks at errors itself.
+/// A child of a process of the job called MPI: what it inherited is its parent's, the connection to the
+/// launcher above all, so that nothing of it is touched. It goes on only if the program looks at errors
+/// itself.
 fn refused_in_child(function: Function) -> c_int {
     eprintln!("weft: process {}: {}: {}", std::process::id(), function.name(), weft_mpi::process::IN_CHILD);
     if weft_mpi::process::returns_errors() { number(MPI_ERR_OTHER) } else { weft_mpi::start::end_child() }

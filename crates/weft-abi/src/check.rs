@@ -1,7 +1,7 @@
 //! Checks of arguments that need no object: counts, lengths and null pointers.
 //!
-//! Generated code calls them before the implementation. On the good path each is a compare and a jump; the sentence is
-//! made in a cold function. Ranks, tags and handles are checked where the object is known.
+//! Generated code calls them before the implementation. On the good path each is a compare and a jump; the
+//! sentence is made in a cold function. Ranks, tags and handles are checked where the object is known.
 
 use crate::arguments::InOut;
 use crate::constants::{MPI_ERR_ARG, MPI_ERR_COUNT, MPI_ERR_DIMS, MPI_ERR_SIZE, MPI_IN_PLACE};
@@ -49,7 +49,8 @@ pub(crate) fn positive(name: &'static str, value: i64) -> Result<(), Error> {
     if value < 1 { Err(not_positive(name, value)) } else { Ok(()) }
 }
 
-/// An info handle is that of an object, or null: MPI_ERR_INFO. Calls that need an object look for it themselves.
+/// An info handle is that of an object, or null: MPI_ERR_INFO. Calls that need an object look for it
+/// themselves.
 #[inline(always)]
 pub(crate) fn info(_name: &'static str, info: MPI_Info) -> Result<(), Error> {
     if info == MPI_Info::NULL { Ok(()) } else { with(|process| process.objects.info(info.0).map(|_| ())) }

@@ -9,8 +9,9 @@ use crate::constants::{
 use crate::error_classes::{ERROR_CLASSES, SUCCESS};
 use weft_mpi::error::{Error, ErrorClass, Result};
 
-/// Codes of errors that have happened tell more than their class: the class is in the lowest bits, above it the number of a sentence,
-/// from 1 on. All are below `MPI_ERR_LASTCODE`, where the program's own begin (MPI-5.0 §9.5).
+/// Codes of errors that have happened tell more than their class: the class is in the lowest bits, above it
+/// the number of a sentence, from 1 on. All are below `MPI_ERR_LASTCODE`, where the program's own begin
+/// (MPI-5.0 §9.5).
 const CLASS_BITS: u32 = 7;
 const CLASS_MASK: i32 = (1 << CLASS_BITS) - 1;
 /// So many sentences are remembered; the class of a code never gets lost.
@@ -62,8 +63,9 @@ impl ErrorCodes {
         Self { added: BTreeMap::new(), last: MPI_ERR_LASTCODE, happened: Vec::new(), oldest: 0 }
     }
 
-    /// The code of an error of `class` that has happened, as `sentence` tells: MPI_Error_string gives it for that code until many others have
-    /// happened. Codes of the program stay as they are, and so do the classes that say something about other codes.
+    /// The code of an error of `class` that has happened, as `sentence` tells: MPI_Error_string gives it for
+    /// that code until many others have happened. Codes of the program stay as they are, and so do the
+    /// classes that say something about other codes.
     pub(crate) fn note(&mut self, class: ErrorClass, sentence: &str) -> i32 {
         let speaks_of_others = matches!(class, MPI_ERR_IN_STATUS | MPI_ERR_PENDING);
         let class = number(class);
@@ -211,7 +213,8 @@ impl ErrorCodes {
         Some(&error.sentence)
     }
 
-    /// The class in the code of an error that has happened: no other number has one, whatever its lowest bits are.
+    /// The class in the code of an error that has happened: no other number has one, whatever its lowest bits
+    /// are.
     fn class_within(&self, code: i32) -> Option<i32> {
         let class = code & CLASS_MASK;
         (place_within(code)? < self.happened.len() && standard(class).is_some()).then_some(class)

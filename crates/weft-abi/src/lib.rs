@@ -1,7 +1,7 @@
 //! The C boundary: `libmpi_abi.so.1`.
 //!
-//! Generated functions (`generated/`, made by `cargo xtask generate` from `spec/`) check their arguments and call the
-//! implementations in `calls/`. Nothing inside Weft calls an `MPI_` function.
+//! Generated functions (`generated/`, made by `cargo xtask generate` from `spec/`) check their arguments and
+//! call the implementations in `calls/`. Nothing inside Weft calls an `MPI_` function.
 #![allow(non_camel_case_types, non_snake_case)]
 
 mod arguments;

@@ -13,7 +13,8 @@ macro_rules! handles {
     ($($(#[$doc:meta])* $name:ident $(= $null:literal)?;)*) => {$(
         $(#[$doc])*
         ///
-        /// A pointer to an incomplete structure in C; nobody ever follows it. Values below 4096 are predefined handles.
+        /// A pointer to an incomplete structure in C; nobody ever follows it. Values below 4096 are
+        /// predefined handles.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
         #[repr(transparent)]
         pub(crate) struct $name(pub(crate) usize);

@@ -1,4 +1,5 @@
-//! The shared library and the header as C programs see them: names, sizes, and that both languages accept the header.
+//! The shared library and the header as C programs see them: names, sizes, and that both languages accept the
+//! header.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -110,7 +111,8 @@ int main(void) {
     run(&mut Command::new(program));
 }
 
-/// The header declares exactly what the library exports: a program that names every function compiles and links.
+/// The header declares exactly what the library exports: a program that names every function compiles and
+/// links.
 #[test]
 fn header_declares_every_symbol() {
     let mut text = "#include <mpi.h>\ntypedef void (*function)(void);\nfunction all[] = {\n".to_owned();

@@ -1,6 +1,7 @@
 //! `weft availability`: how much processor time is left to a program while messages are under way.
 //!
-//! The measured program is plain C over the MPI API, built by the library's own wrapper where it has one: no Weft is in it.
+//! The measured program is plain C over the MPI API, built by the library's own wrapper where it has one: no
+//! Weft is in it.
 
 use std::process::ExitCode;
 

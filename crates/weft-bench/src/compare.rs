@@ -32,8 +32,8 @@ pub struct Arguments {
     common: Common,
 }
 
-/// Runs the comparison. 0: done, with a reason in each cell that has no figure; 1: not one cell has a figure, or it could
-/// not go on; 2: wrong use; 77: virtual hosts cannot be made; 128 + signal: interrupted.
+/// Runs the comparison. 0: done, with a reason in each cell that has no figure; 1: not one cell has a figure,
+/// or it could not go on; 2: wrong use; 77: virtual hosts cannot be made; 128 + signal: interrupted.
 pub fn main(arguments: &Arguments) -> ExitCode {
     let common = &arguments.common;
     let request = match common.request(&arguments.measurements, arguments.rounds.rounds, !arguments.no_carriers) {

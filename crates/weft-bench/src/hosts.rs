@@ -1,16 +1,18 @@
 //! `weft hosts`: several virtual hosts on one machine, for as long as one command runs.
 //!
-//! Every host is a network namespace with an interface `e0`, and more on request; those of one number meet in a bridge that
-//! lives in a namespace of its own, so the machine's own network is never touched. The command is told where its hosts are:
+//! Every host is a network namespace with an interface `e0`, and more on request; those of one number meet in
+//! a bridge that lives in a namespace of its own, so the machine's own network is never touched. The command
+//! is told where its hosts are:
 //!
 //! - `WEFT_HOSTS` is the list of their names, `weft-4711-0,weft-4711-1`;
-//! - `WEFT_AGENT` is the template by which `mpiexec` reaches one of them, `weft hosts enter {host}`: there the host has
-//!   its own name as well.
+//! - `WEFT_AGENT` is the template by which `mpiexec` reaches one of them, `weft hosts enter {host}`: there
+//!   the host has its own name as well.
 //!
-//! Whoever may not make hosts on the machine makes them in a user namespace of their own ([`namespaces`]), and all is the same.
+//! Whoever may not make hosts on the machine makes them in a user namespace of their own ([`namespaces`]),
+//! and all is the same.
 //!
-//! Whatever ends the command, the hosts and the processes left in them are removed. Only SIGKILL cannot be answered: what
-//! it leaves is swept by the next start, since the creator's process id is part of every name.
+//! Whatever ends the command, the hosts and the processes left in them are removed. Only SIGKILL cannot be
+//! answered: what it leaves is swept by the next start, since the creator's process id is part of every name.
 
 pub(crate) mod fabric;
 pub(crate) mod loss;
@@ -23,7 +25,8 @@ use clap::{Args, Subcommand};
 use fabric::{Fabric, Failure, Plan};
 use loss::Loss;
 
-/// Network namespaces cannot be made: neither the privilege nor a user namespace is to be had. The code by which test drivers skip a case.
+/// Network namespaces cannot be made: neither the privilege nor a user namespace is to be had. The code by
+/// which test drivers skip a case.
 pub(crate) const EXIT_SKIPPED: u8 = 77;
 /// The command could not be started, as shells have it.
 pub(crate) const EXIT_NOT_STARTED: u8 = 127;

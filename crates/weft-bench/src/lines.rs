@@ -1,17 +1,19 @@
 //! What a cache line costs between the processors, and the states in which a machine is by it.
 //!
-//! Virtual processors are moved about by their host: at one time two of them share a core or a cache, at another they do not, and
-//! the same program runs at another pace. The measured programs say before and after each sample what a line took
-//! (`bench/programs/lines.h`). No figure is expected: the states are found in the figures of the run itself.
+//! Virtual processors are moved about by their host: at one time two of them share a core or a cache, at
+//! another they do not, and the same program runs at another pace. The measured programs say before and after
+//! each sample what a line took (`bench/programs/lines.h`). No figure is expected: the states are found in
+//! the figures of the run itself.
 
 /// Figures further apart than this, as a ratio, belong to different states when nothing lies between them.
 pub(crate) const CHANGE_RATIO: f64 = 1.4;
-/// Samples of one size that a program may take again in a job, because the lines changed while they were taken.
+/// Samples of one size that a program may take again in a job, because the lines changed while they were
+/// taken.
 pub(crate) const REPEATS_MAX: u32 = 3;
 /// Figures this near to each other, as a ratio, are called the same.
 const SAME_RATIO: f64 = 1.15;
-/// A figure that fewer than this share of all come near to, itself among them, makes no state: it was taken while something else ran,
-/// or while the state changed.
+/// A figure that fewer than this share of all come near to, itself among them, makes no state: it was taken
+/// while something else ran, or while the state changed.
 const SHARE_MIN: f64 = 0.02;
 
 /// A figure is near to one state at most.
@@ -42,8 +44,8 @@ pub(crate) enum Class {
     Unknown,
 }
 
-/// The states of a run from all its figures, the nearest first: a cut wherever two neighbours are further apart than
-/// `CHANGE_RATIO`. Figures that are not positive and finite are no figures.
+/// The states of a run from all its figures, the nearest first: a cut wherever two neighbours are further
+/// apart than `CHANGE_RATIO`. Figures that are not positive and finite are no figures.
 pub(crate) fn states(figures: &[f64]) -> Vec<State> {
     let mut sorted: Vec<f64> = figures.iter().copied().filter(|ns| ns.is_finite() && *ns > 0.0).collect();
     sorted.sort_by(f64::total_cmp);

@@ -1,5 +1,6 @@
-//! What commands say on standard output and standard error. Whoever reads it may have seen enough (`weft simulate … | head`): then the
-//! command ends as if it had said everything, and what it has made is removed on the way.
+//! What commands say on standard output and standard error. Whoever reads it may have seen enough
+//! (`weft simulate … | head`): then the command ends as if it had said everything, and what it has made is
+//! removed on the way.
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write};

@@ -1,7 +1,7 @@
 //! The run file: everything a comparison saw, one JSON object a line, written as it happens.
 //!
-//! A file that ends early is still a run file: whoever reads it takes the lines that are whole. Nothing is computed here;
-//! medians, ratios and warnings are made from the samples when they are shown.
+//! A file that ends early is still a run file: whoever reads it takes the lines that are whole. Nothing is
+//! computed here; medians, ratios and warnings are made from the samples when they are shown.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,8 @@ pub(crate) struct Run {
 /// Where ranks run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Place {
-    /// Referred to by jobs and samples: `1-host-2-ranks`, `2-hosts-2-ranks-10gbit`, `2-hosts-2-ranks-loss-1%`.
+    /// Referred to by jobs and samples: `1-host-2-ranks`, `2-hosts-2-ranks-10gbit`,
+    /// `2-hosts-2-ranks-loss-1%`.
     pub(crate) id: String,
     /// 1: the machine as it is. More: virtual hosts.
     pub(crate) hosts: u32,
@@ -59,7 +60,8 @@ pub(crate) struct Place {
     pub(crate) loss_percent: Option<f64>,
     /// Processors that the ranks may use together.
     pub(crate) processors: u32,
-    /// What else was changed there, a sentence: "segmentation offload is off, so that a lost frame is one packet".
+    /// What else was changed there, a sentence: "segmentation offload is off, so that a lost frame is one
+    /// packet".
     #[serde(default)]
     pub(crate) note: Option<String>,
     /// What a cache line cost there, for a place that was made when a run is shown.
@@ -89,7 +91,8 @@ pub(crate) enum Role {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Library {
-    /// Referred to by jobs and samples: `weft`, `mpich`, `openmpi`, `impi`, `carrier-udp`, or what the user called it.
+    /// Referred to by jobs and samples: `weft`, `mpich`, `openmpi`, `impi`, `carrier-udp`, or what the user
+    /// called it.
     pub(crate) id: String,
     pub(crate) role: Role,
     /// For people: `Weft 0.1.0`, `MPICH 5.0.2 (ofi/tcp)`.
@@ -142,8 +145,10 @@ pub(crate) struct Sample {
     pub(crate) place: String,
     pub(crate) library: String,
     pub(crate) round: u32,
-    /// The line itself: `measurement`, `size` (bytes), `ranks`, `unit`, `value` (or null), `valid`, `why`, and the measurement's own
-    /// fields. On one node `line_ns_before` and `line_ns_after`: what a cache line took between the ranks (null: not known). `availability_sample` lines are the points of the sweeps behind `availability`.
+    /// The line itself: `measurement`, `size` (bytes), `ranks`, `unit`, `value` (or null), `valid`, `why`,
+    /// and the measurement's own fields. On one node `line_ns_before` and `line_ns_after`: what a cache line
+    /// took between the ranks (null: not known). `availability_sample` lines are the points of the sweeps
+    /// behind `availability`.
     #[serde(flatten)]
     pub(crate) line: Map<String, Value>,
 }

@@ -26,7 +26,8 @@ pub struct Options {
     /// Write every chart into this directory, as SVG and PNG
     #[arg(long, value_name = "DIRECTORY")]
     charts: Option<PathBuf>,
-    /// Write the figures as a Markdown document, with the charts as SVG in a directory of the same name beside it
+    /// Write the figures as a Markdown document, with the charts as SVG in a directory of the same name
+    /// beside it
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
     /// Print the figures as one JSON object instead of tables

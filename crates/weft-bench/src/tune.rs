@@ -1,6 +1,8 @@
-//! `weft tune`: measures each algorithm of each collective here, and writes a table for `WEFT_COLLECTIVES_TABLE`.
+//! `weft tune`: measures each algorithm of each collective here, and writes a table for
+//! `WEFT_COLLECTIVES_TABLE`.
 //!
-//! Each algorithm is a job of its own in which it is asked for by its setting; the measured program is plain C over the MPI API.
+//! Each algorithm is a job of its own in which it is asked for by its setting; the measured program is plain
+//! C over the MPI API.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -140,7 +142,8 @@ fn measure(
         .ok_or_else(|| "the measuring program said something strange".to_owned())
 }
 
-/// The lines of the measuring program: first ranks, nodes and ranks of the fullest node, then a size and its microseconds each.
+/// The lines of the measuring program: first ranks, nodes and ranks of the fullest node, then a size and its
+/// microseconds each.
 fn read(text: &str) -> Option<(Where, Vec<(u64, f64)>)> {
     let mut lines = text.lines();
     let first: Vec<u32> = lines.next()?.split(' ').map(|word| word.parse().ok()).collect::<Option<_>>()?;
@@ -152,7 +155,8 @@ fn read(text: &str) -> Option<(Where, Vec<(u64, f64)>)> {
     Some((Where { ranks, nodes, per_node }, lines.map(line).collect::<Option<_>>()?))
 }
 
-/// The lines of a table: for as many ranks in such a place, each size takes what was quickest at the nearest one that was measured.
+/// The lines of a table: for as many ranks in such a place, each size takes what was quickest at the nearest
+/// one that was measured.
 fn rules(operation: Operation, place: Where, times: &Times) -> String {
     let mut chosen: Vec<(u64, f64, &str)> = Vec::new();
     for (&size, measured) in times {

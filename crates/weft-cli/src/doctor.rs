@@ -1,7 +1,9 @@
-//! `weft doctor [HOST …]`: checks each host and the paths between them, and names a cure for each problem that it finds.
+//! `weft doctor [HOST …]`: checks each host and the paths between them, and names a cure for each problem
+//! that it finds.
 //!
-//! An agent runs on every host, reached as `mpiexec` reaches it; everything has a time limit, and an agent ends when its
-//! standard input closes. [`examine`] collects what the agents see; [`findings`] decides what that means.
+//! An agent runs on every host, reached as `mpiexec` reaches it; everything has a time limit, and an agent
+//! ends when its standard input closes. [`examine`] collects what the agents see; [`findings`] decides what
+//! that means.
 
 mod agent;
 mod examine;
@@ -41,7 +43,8 @@ pub(crate) struct Options {
     /// The same, as for mpiexec
     #[arg(long = "hosts", value_name = "H0,H1")]
     listed: Vec<String>,
-    /// Command that runs something on a host, as for mpiexec [default: WEFT_AGENT, else `ssh -o BatchMode=yes {host}`]
+    /// Command that runs something on a host, as for mpiexec [default: WEFT_AGENT, else
+    /// `ssh -o BatchMode=yes {host}`]
     #[arg(long, value_name = "TEMPLATE")]
     agent: Option<String>,
     /// Path of weft on the hosts [default: the path of this command]

@@ -1,6 +1,7 @@
 //! `weft info`: what is built in, what this machine offers, what would be used and why, and every setting.
 //!
-//! Nothing is decided here: addresses, directories, limits and settings are asked of the code that a rank would run.
+//! Nothing is decided here: addresses, directories, limits and settings are asked of the code that a rank
+//! would run.
 
 pub(crate) mod amounts;
 mod choices;
@@ -24,13 +25,15 @@ pub(crate) struct Options {
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
-    /// Show ranks that run on this host: those below the process PID (mpiexec, an agent, the rank itself), or all of yours
+    /// Show ranks that run on this host: those below the process PID (mpiexec, an agent, the rank itself), or
+    /// all of yours
     #[arg(long, value_name = "PID", num_args = 0..=1)]
     live: Option<Option<u32>>,
     /// With --live: show them once instead of again and again
     #[arg(long, requires = "live")]
     once: bool,
-    /// Print the table by which algorithms of collectives are chosen: with changes, it is one for WEFT_COLLECTIVES_TABLE
+    /// Print the table by which algorithms of collectives are chosen: with changes, it is one for
+    /// WEFT_COLLECTIVES_TABLE
     #[arg(long)]
     collectives: bool,
     /// Print what parts of moving a message cost, by which protocols are chosen: with changes, it is a file
@@ -75,7 +78,8 @@ struct Weft {
     command: String,
 }
 
-/// Collects and prints. The exit code is 1 when programs would not start: a wrong setting, no library, no address.
+/// Collects and prints. The exit code is 1 when programs would not start: a wrong setting, no library, no
+/// address.
 pub(crate) fn run(options: &Options) -> ExitCode {
     if let Some(pid) = options.copy_from {
         return ExitCode::from(machine::copy_from(pid));

@@ -1,5 +1,6 @@
-//! `weft simulate collectives`: what collectives take in jobs of any size, on a simulated network of leaf and spine switches; and broadcasts by
-//! multicast ([`bcast`]), and collectives between two clusters ([`clusters`]).
+//! `weft simulate collectives`: what collectives take in jobs of any size, on a simulated network of leaf and
+//! spine switches; and broadcasts by multicast ([`bcast`]), and collectives between two clusters
+//! ([`clusters`]).
 
 mod bcast;
 mod clusters;
@@ -31,7 +32,8 @@ pub(crate) struct Arguments {
 enum What {
     /// The time of each collective, by the algorithms that the library chooses, over the number of ranks
     Collectives(Collectives),
-    /// The time of a broadcast by multicast, by each scheme, and by a tree: in formulas and by the state machines of the library
+    /// The time of a broadcast by multicast, by each scheme, and by a tree: in formulas and by the state
+    /// machines of the library
     Bcast(bcast::Bcast),
     /// Two clusters that one link joins: how often collectives cross it, and what they take
     Clusters(clusters::Clusters),

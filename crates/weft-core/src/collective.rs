@@ -1,44 +1,49 @@
 //! Collective operations as data (MPI-5.0 chapter 6).
 //!
-//! An algorithm is a pure function from what one rank knows (its rank, the size of the group, counts and shapes of the
-//! datatypes) to a [`Schedule`]: an immutable graph of [steps](Step), which send, receive, copy and reduce. Nothing is sent here.
-//! Blocking, nonblocking and persistent operations run the same schedule, and so does the simulator.
+//! An algorithm is a pure function from what one rank knows (its rank, the size of the group, counts and
+//! shapes of the datatypes) to a [`Schedule`]: an immutable graph of [steps](Step), which send, receive, copy
+//! and reduce. Nothing is sent here. Blocking, nonblocking and persistent operations run the same schedule,
+//! and so does the simulator.
 //!
 //! # How a schedule is run
 //!
-//! A step begins as soon as all that it waits for is complete; a [`Frontier`] knows which steps may begin, and of several the one
-//! that was planned first is the first. No step relies on another rank's buffering anything, so transfers may be synchronous. Two
-//! transfers between the same pair of ranks in the same direction match in the order in which they begin, so those of a schedule
-//! begin in the order in which they were planned; one tag for a whole schedule is enough. A transfer of zero items is a real, empty
-//! message. Steps that are not ordered never touch the same memory, unless both only read it.
+//! A step begins as soon as all that it waits for is complete; a [`Frontier`] knows which steps may begin,
+//! and of several the one that was planned first is the first. No step relies on another rank's buffering
+//! anything, so transfers may be synchronous. Two transfers between the same pair of ranks in the same
+//! direction match in the order in which they begin, so those of a schedule begin in the order in which they
+//! were planned; one tag for a whole schedule is enough. A transfer of zero items is a real, empty message.
+//! Steps that are not ordered never touch the same memory, unless both only read it.
 //!
 //! # How a schedule is written
 //!
-//! As a program for one rank, from top to bottom, with a [`Plan`](plan::Plan): it concludes from the memory that steps touch which of
-//! them must wait for which others.
+//! As a program for one rank, from top to bottom, with a [`Plan`](plan::Plan): it concludes from the memory
+//! that steps touch which of them must wait for which others.
 //!
 //! # Buffers
 //!
-//! A [`Slice`] names `count` items of a datatype, item `i` based at `offset + i × extent` bytes from the base of a buffer.
+//! A [`Slice`] names `count` items of a datatype, item `i` based at `offset + i × extent` bytes from the base
+//! of a buffer.
 //!
-//! - [`Buffer::Send`] and [`Buffer::Receive`] are the user's buffers. `bcast` has one buffer only, which is called
-//!   `Receive` at every rank, the root included. With `in_place` (`MPI_IN_PLACE`) a schedule never names `Send` for the
-//!   process concerned (scatter's root: never names `Receive`). Nothing is ever written to `Send`.
-//! - [`Buffer::Scratch`] is [`Schedule::scratch`] bytes, aligned to [`SCRATCH_ALIGNMENT`], with any content. An offset
-//!   into it may be negative or beyond its end when the datatype's lower bound is far from zero; the bytes that the items
-//!   really touch always lie inside.
+//! - [`Buffer::Send`] and [`Buffer::Receive`] are the user's buffers. `bcast` has one buffer only, which is
+//!   called `Receive` at every rank, the root included. With `in_place` (`MPI_IN_PLACE`) a schedule never
+//!   names `Send` for the process concerned (scatter's root: never names `Receive`). Nothing is ever written
+//!   to `Send`.
+//! - [`Buffer::Scratch`] is [`Schedule::scratch`] bytes, aligned to [`SCRATCH_ALIGNMENT`], with any content.
+//!   An offset into it may be negative or beyond its end when the datatype's lower bound is far from zero;
+//!   the bytes that the items really touch always lie inside.
 //!
 //! # Datatypes
 //!
-//! [`Kind`] says which of the caller's datatypes a slice has. A reduction's datatype is [`Kind::Receive`], in both user
-//! buffers and in scratch. Sender and receiver of a transfer may name different kinds, but the packed bytes are as many,
-//! and so are those of both sides of a [`Step::Copy`] (pack one, unpack into the other). [`Step::Reduce`] always has
-//! the same count on both sides, and kind `Receive`.
+//! [`Kind`] says which of the caller's datatypes a slice has. A reduction's datatype is [`Kind::Receive`], in
+//! both user buffers and in scratch. Sender and receiver of a transfer may name different kinds, but the
+//! packed bytes are as many, and so are those of both sides of a [`Step::Copy`] (pack one, unpack into the
+//! other). [`Step::Reduce`] always has the same count on both sides, and kind `Receive`.
 //!
 //! # What all ranks must agree on
 //!
-//! The standard lets ranks describe the same data by different counts and datatypes, except in reductions. Therefore
-//! the choice of an algorithm ([`select`]) and the cutting of data depend only on numbers of bytes and on ranks.
+//! The standard lets ranks describe the same data by different counts and datatypes, except in reductions.
+//! Therefore the choice of an algorithm ([`select`]) and the cutting of data depend only on numbers of bytes
+//! and on ranks.
 
 extern crate alloc;
 
@@ -116,8 +121,8 @@ pub fn bcast_with(arguments: &Bcast, algorithm: BcastAlgorithm) -> Schedule {
     planned(|plan| bcast::add(plan, arguments, algorithm))
 }
 
-/// [`bcast`] in two levels: among one rank of each node, and from each of these to its node, by an algorithm for each level. `nodes` has
-/// the node of each rank, as numbers that are equal where the node is.
+/// [`bcast`] in two levels: among one rank of each node, and from each of these to its node, by an algorithm
+/// for each level. `nodes` has the node of each rank, as numbers that are equal where the node is.
 pub fn bcast_in_two_levels(arguments: &Bcast, nodes: &[u32], algorithms: (BcastAlgorithm, BcastAlgorithm)) -> Schedule {
     planned(|plan| two_level::add_bcast(plan, arguments, nodes, algorithms))
 }
@@ -214,7 +219,8 @@ pub fn allreduce_with(arguments: &Allreduce, algorithm: AllreduceAlgorithm) -> S
     planned(|plan| allreduce::add(plan, arguments, algorithm))
 }
 
-/// [`barrier`] in two levels: to one rank of each node, among these, and back again. `nodes`: as for [`bcast_in_two_levels`].
+/// [`barrier`] in two levels: to one rank of each node, among these, and back again. `nodes`: as for
+/// [`bcast_in_two_levels`].
 pub fn barrier_in_two_levels(
     arguments: &Barrier,
     nodes: &[u32],
@@ -223,8 +229,8 @@ pub fn barrier_in_two_levels(
     planned(|plan| two_level::add_barrier(plan, arguments, nodes, algorithms))
 }
 
-/// [`reduce`] in two levels: on each node to one rank, and among these, by an algorithm for each. The operation commutes. `nodes`: as for
-/// [`bcast_in_two_levels`].
+/// [`reduce`] in two levels: on each node to one rank, and among these, by an algorithm for each. The
+/// operation commutes. `nodes`: as for [`bcast_in_two_levels`].
 pub fn reduce_in_two_levels(
     arguments: &Reduce,
     nodes: &[u32],
@@ -233,9 +239,9 @@ pub fn reduce_in_two_levels(
     planned(|plan| two_level::add_reduce(plan, arguments, nodes, algorithms))
 }
 
-/// [`allreduce`] in two levels: on each node to one rank, among these, and to the others again, by an algorithm for each. The operation
-/// commutes. Of the data so many ranks of each node lead for a share each, or as many as the smallest node has. `nodes`: as for
-/// [`bcast_in_two_levels`].
+/// [`allreduce`] in two levels: on each node to one rank, among these, and to the others again, by an
+/// algorithm for each. The operation commutes. Of the data so many ranks of each node lead for a share each,
+/// or as many as the smallest node has. `nodes`: as for [`bcast_in_two_levels`].
 pub fn allreduce_in_two_levels(
     arguments: &Allreduce,
     nodes: &[u32],
@@ -245,8 +251,8 @@ pub fn allreduce_in_two_levels(
     planned(|plan| two_level::add_allreduce(plan, arguments, nodes, leaders, algorithms))
 }
 
-/// [`allgather`] in two levels: among one rank of each node, and from these to their nodes. The ranks of each node follow each other.
-/// `nodes`: as for [`bcast_in_two_levels`].
+/// [`allgather`] in two levels: among one rank of each node, and from these to their nodes. The ranks of each
+/// node follow each other. `nodes`: as for [`bcast_in_two_levels`].
 pub fn allgather_in_two_levels(
     arguments: &Allgather,
     nodes: &[u32],
@@ -255,31 +261,34 @@ pub fn allgather_in_two_levels(
     planned(|plan| two_level::add_allgather(plan, arguments, nodes, algorithms))
 }
 
-/// This process's part in `MPI_Allreduce` on an intercommunicator (MPI-5.0 §6.9.6): each group gets the result of the other. Ranks are
-/// those of both groups together, the first group's first.
+/// This process's part in `MPI_Allreduce` on an intercommunicator (MPI-5.0 §6.9.6): each group gets the
+/// result of the other. Ranks are those of both groups together, the first group's first.
 pub fn allreduce_between(arguments: &AllreduceBetween, choices: &Choices) -> Schedule {
     between::allreduce(arguments, choices)
 }
 
-/// This process's part in `MPI_Neighbor_allgather`, `MPI_Neighbor_alltoall` and their forms with counts and datatypes (MPI-5.0 §8.6).
+/// This process's part in `MPI_Neighbor_allgather`, `MPI_Neighbor_alltoall` and their forms with counts and
+/// datatypes (MPI-5.0 §8.6).
 pub fn neighbour_exchange(arguments: &NeighbourExchange<'_>) -> Schedule {
     neighbours::exchange(arguments)
 }
 
-/// This process's part in `MPI_Allgather`, `MPI_Alltoall` and their forms with counts and datatypes on an intercommunicator (MPI-5.0
-/// §6.7, §6.8): each process gets a block of each of the other group. Ranks are those of both groups together, the first group's first.
+/// This process's part in `MPI_Allgather`, `MPI_Alltoall` and their forms with counts and datatypes on an
+/// intercommunicator (MPI-5.0 §6.7, §6.8): each process gets a block of each of the other group. Ranks are
+/// those of both groups together, the first group's first.
 pub fn exchange_between(arguments: &ExchangeBetween<'_>) -> Schedule {
     neighbours::between(arguments)
 }
 
-/// This process's part in `MPI_Reduce` on an intercommunicator (MPI-5.0 §6.9.1): the root gets the result of the other group. Ranks are
-/// those of the root, which comes first, and of that group.
+/// This process's part in `MPI_Reduce` on an intercommunicator (MPI-5.0 §6.9.1): the root gets the result of
+/// the other group. Ranks are those of the root, which comes first, and of that group.
 pub fn reduce_between(arguments: &ReduceBetween, choices: &Choices) -> Schedule {
     between::reduce(arguments, choices)
 }
 
-/// This process's part in `MPI_Reduce_scatter` and `MPI_Reduce_scatter_block` on an intercommunicator (MPI-5.0 §6.10): each group gets
-/// the result of the other in parts. Ranks are those of both groups together, the first group's first.
+/// This process's part in `MPI_Reduce_scatter` and `MPI_Reduce_scatter_block` on an intercommunicator
+/// (MPI-5.0 §6.10): each group gets the result of the other in parts. Ranks are those of both groups
+/// together, the first group's first.
 pub fn reduce_scatter_between(arguments: &ReduceScatterBetween<'_>, choices: &Choices) -> Schedule {
     between::reduce_scatter(arguments, choices)
 }

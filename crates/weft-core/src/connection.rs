@@ -179,8 +179,8 @@ impl Connection {
         (self.body_max() - begun).saturating_sub(FRAME_PREFIX)
     }
 
-    /// Sends `head` and `payload` as one message, in order. Both are copied. Panics if they exceed `frame_max`.
-    /// Without effect once the peer has failed.
+    /// Sends `head` and `payload` as one message, in order. Both are copied. Panics if they exceed
+    /// `frame_max`. Without effect once the peer has failed.
     pub fn submit_message(&mut self, head: &[u8], payload: &[u8]) {
         let length = head.len() + payload.len();
         assert!(length <= self.frame_max(), "a message larger than frame_max");
@@ -202,8 +202,9 @@ impl Connection {
         self.counters.bytes_sent += (FRAME_PREFIX + length) as u64;
     }
 
-    /// Sends bytes `range` of `region` to the same offsets of the peer's `remote_key`. An empty range does nothing.
-    /// The bytes must stay the same until `Event::Acknowledged` has told of all of them: then the carrier has a copy.
+    /// Sends bytes `range` of `region` to the same offsets of the peer's `remote_key`. An empty range does
+    /// nothing. The bytes must stay the same until `Event::Acknowledged` has told of all of them: then the
+    /// carrier has a copy.
     pub fn submit_data(&mut self, remote_key: u32, region: u32, range: Range<u64>) {
         if !self.failed && !range.is_empty() {
             #[cfg(weft_mutant = "connection_data_acknowledged_early")]
@@ -233,14 +234,15 @@ impl Connection {
         self.failed
     }
 
-    /// Tells whether the program waits for something from the peer. While it does, a peer of which nothing is heard for
-    /// `Settings::keepalive` is probed, and fails after `Settings::peer_timeout` of silence.
+    /// Tells whether the program waits for something from the peer. While it does, a peer of which nothing is
+    /// heard for `Settings::keepalive` is probed, and fails after `Settings::peer_timeout` of silence.
     pub fn watch(&mut self, watched: bool) {
         self.watched = watched;
     }
 
-    /// Tells how many packets the carrier has taken that have not left it. A peer for which they stay there fails after
-    /// `Settings::peer_timeout`: a carrier may need far longer to find out that a host is gone, and until then is never empty.
+    /// Tells how many packets the carrier has taken that have not left it. A peer for which they stay there
+    /// fails after `Settings::peer_timeout`: a carrier may need far longer to find out that a host is gone,
+    /// and until then is never empty.
     #[inline]
     pub fn hold(&mut self, packets: usize, now: Instant) {
         if packets > 0 || self.held > 0 {
@@ -310,7 +312,8 @@ impl Connection {
         self.watched || self.refused.is_some() || self.misses_packets()
     }
 
-    /// The packet that the carrier is to take next: the same until [`Self::taken`]. `None`: there is nothing to send.
+    /// The packet that the carrier is to take next: the same until [`Self::taken`]. `None`: there is nothing
+    /// to send.
     pub fn poll_packet(&mut self, now: Instant, regions: &mut dyn Regions) -> Option<&[u8]> {
         if self.failed {
             return None;

@@ -9,13 +9,14 @@
 //! 4. `poll_transmit` until `None`,
 //! 5. sleep until something arrives or `next_timeout`.
 //!
-//! A link that sends or receives several packets at once uses `poll_train` and `handle_train`: then one clock reading and one decision to
-//! acknowledge serve all of them.
+//! A link that sends or receives several packets at once uses `poll_train` and `handle_train`: then one clock
+//! reading and one decision to acknowledge serve all of them.
 //!
-//! Running step 3 before step 4 lets answers carry the acknowledgements, so a ping-pong needs no packets for acknowledgements alone.
+//! Running step 3 before step 4 lets answers carry the acknowledgements, so a ping-pong needs no packets for
+//! acknowledgements alone.
 //!
-//! The ordered channel delivers messages exactly once in the order of submission; bulk data is placed when it arrives, in any order.
-//! Messages overtake bulk data.
+//! The ordered channel delivers messages exactly once in the order of submission; bulk data is placed when it
+//! arrives, in any order. Messages overtake bulk data.
 
 mod acknowledged;
 mod congestion;
@@ -51,8 +52,9 @@ use host_delay::HostDelay;
 use incoming::Incoming;
 use outgoing::Outgoing;
 
-/// Most bytes that an idle flow occupies after `Flow::shrink`, allocations included; one that has striped bulk data keeps
-/// [`striped_bytes`] besides, and one whose packets have become smaller [`SMALLER_BYTES`]. One that is not used for long is parked, and is smaller then ([`PARKED_BYTES_MAX`]).
+/// Most bytes that an idle flow occupies after `Flow::shrink`, allocations included; one that has striped
+/// bulk data keeps [`striped_bytes`] besides, and one whose packets have become smaller [`SMALLER_BYTES`].
+/// One that is not used for long is parked, and is smaller then ([`PARKED_BYTES_MAX`]).
 pub const IDLE_BYTES_MAX: usize = 1176;
 const _: () = assert!(size_of::<Flow>() + Outgoing::KEPT <= IDLE_BYTES_MAX);
 
@@ -64,7 +66,8 @@ pub const fn striped_bytes(bulk_paths: u8) -> usize {
 /// Bytes that a flow keeps whose packets are smaller than at first because a path does not carry those.
 pub const SMALLER_BYTES: usize = size_of::<path_mtu::PathMtu>();
 
-/// Where bulk data is read from when it is sent, and sent again: memory that the sender promised to keep until it is acknowledged.
+/// Where bulk data is read from when it is sent, and sent again: memory that the sender promised to keep
+/// until it is acknowledged.
 pub trait Regions {
     /// Fills `out` with the region's bytes that start at `offset`.
     fn read(&mut self, region: u32, offset: u64, out: &mut [u8]);
@@ -82,7 +85,8 @@ pub trait Deliver {
 /// What the driver should know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// So many more bytes of the region, and all that was sent before them, have arrived at the peer; they will not be read again.
+    /// So many more bytes of the region, and all that was sent before them, have arrived at the peer; they
+    /// will not be read again.
     Acknowledged {
         /// The region given to `submit_data`.
         region: u32,
@@ -101,7 +105,8 @@ pub enum Event {
 pub enum Failure {
     /// Probes went unanswered for `peer_timeout`.
     Silent,
-    /// It answers, but for `peer_timeout` one packet has not got through however often it was sent: it may be too large for the path.
+    /// It answers, but for `peer_timeout` one packet has not got through however often it was sent: it may be
+    /// too large for the path.
     Blocked,
     /// A packet is missing on a carrier that loses none: its connection is broken.
     Lost,
@@ -131,8 +136,8 @@ pub struct Flow {
 impl Flow {
     /// A flow between two processes, whose jobs have `secret` in common.
     ///
-    /// Both sides must use the same `packet_size`, `window_packets` and `sealed`. Panics if the settings are outside
-    /// their limits. They are shared with the driver.
+    /// Both sides must use the same `packet_size`, `window_packets` and `sealed`. Panics if the settings are
+    /// outside their limits. They are shared with the driver.
     pub fn new(settings: Arc<Settings>, secret: &Secret, parties: &Parties) -> Self {
         let Parties { own, peer, own_index } = *parties;
         assert!((PACKET_SIZE_MIN..=PACKET_SIZE_MAX).contains(&settings.packet_size), "packet_size outside its limits");
@@ -156,7 +161,8 @@ impl Flow {
         }
     }
 
-    /// The largest `head` plus `payload` that fills one packet at present, in bytes: it may become smaller and larger again.
+    /// The largest `head` plus `payload` that fills one packet at present, in bytes: it may become smaller
+    /// and larger again.
     #[inline]
     pub fn frame_max(&self) -> usize {
         self.outgoing.messages_max(&self.settings) - FRAME_PREFIX
@@ -167,8 +173,9 @@ impl Flow {
         self.outgoing.packet_size()
     }
 
-    /// The largest `head` plus `payload` that shares the packet with the messages submitted before it; 0 if none does. A long
-    /// message whose first piece is of this size leaves no gap: packets of a run are all of one size then, and travel as one train.
+    /// The largest `head` plus `payload` that shares the packet with the messages submitted before it; 0 if
+    /// none does. A long message whose first piece is of this size leaves no gap: packets of a run are all of
+    /// one size then, and travel as one train.
     pub fn frame_room(&self) -> usize {
         self.outgoing.queue.room(self.outgoing.messages_max(&self.settings)).saturating_sub(FRAME_PREFIX)
     }
@@ -178,8 +185,8 @@ impl Flow {
         self.ciphers.get_or_insert_with(|| Box::new(Ciphers::new(own, peer)))
     }
 
-    /// Sends `head` and `payload` as one message on the ordered channel. Both are copied. Panics if they exceed what `frame_max` was at first.
-    /// Without effect once the peer has failed.
+    /// Sends `head` and `payload` as one message on the ordered channel. Both are copied. Panics if they
+    /// exceed what `frame_max` was at first. Without effect once the peer has failed.
     pub fn submit_message(&mut self, head: &[u8], payload: &[u8]) {
         let most = self.settings.messages_max(self.settings.packet_size) - FRAME_PREFIX;
         assert!(head.len() + payload.len() <= most, "a message larger than frame_max");
@@ -189,10 +196,11 @@ impl Flow {
         }
     }
 
-    /// Sends bytes `range` of `region` to the same offsets of the peer's `remote_key`. An empty range does nothing.
-    /// Without effect once the peer has failed.
+    /// Sends bytes `range` of `region` to the same offsets of the peer's `remote_key`. An empty range does
+    /// nothing. Without effect once the peer has failed.
     ///
-    /// The bytes are read when a packet leaves and must stay the same until `Event::Acknowledged` has told of all of them.
+    /// The bytes are read when a packet leaves and must stay the same until `Event::Acknowledged` has told of
+    /// all of them.
     pub fn submit_data(&mut self, remote_key: u32, region: u32, range: Range<u64>) {
         if !self.failed {
             self.outgoing.queue.submit_data(remote_key, region, range);
@@ -209,7 +217,8 @@ impl Flow {
         self.outgoing.queue.bytes()
     }
 
-    /// When `poll_transmit` should be called though nothing arrives; a time in the past means now. `None`: the flow is idle.
+    /// When `poll_transmit` should be called though nothing arrives; a time in the past means now. `None`:
+    /// the flow is idle.
     pub fn next_timeout(&self) -> Option<Instant> {
         if self.failed {
             return None;
@@ -220,11 +229,12 @@ impl Flow {
         }
     }
 
-    /// Tells whether the program waits for something from the peer. While it does, a peer of which nothing is heard for
-    /// `Settings::keepalive` is probed though nothing is unacknowledged, and fails after `Settings::peer_timeout` of silence.
+    /// Tells whether the program waits for something from the peer. While it does, a peer of which nothing is
+    /// heard for `Settings::keepalive` is probed though nothing is unacknowledged, and fails after
+    /// `Settings::peer_timeout` of silence.
     ///
-    /// A flow that is idle but for this may be looked at less often than `next_timeout` says: the peer's silence counts at
-    /// most twice `Settings::keepalive` between two looks.
+    /// A flow that is idle but for this may be looked at less often than `next_timeout` says: the peer's
+    /// silence counts at most twice `Settings::keepalive` between two looks.
     pub fn watch(&mut self, watched: bool) {
         self.watched = watched;
     }
@@ -234,7 +244,8 @@ impl Flow {
         self.events.pop_front()
     }
 
-    /// Gives back memory that an idle flow keeps for what may come next. Without effect on one that is not idle.
+    /// Gives back memory that an idle flow keeps for what may come next. Without effect on one that is not
+    /// idle.
     pub fn shrink(&mut self) {
         if !self.is_idle() {
             return;
@@ -246,15 +257,17 @@ impl Flow {
         self.outgoing.shrink();
     }
 
-    /// Whether a message of `length` bytes, head included, that was submitted just now may as well wait for others: earlier
-    /// packets are not acknowledged yet, and with another like it no more than `most` bytes wait.
+    /// Whether a message of `length` bytes, head included, that was submitted just now may as well wait for
+    /// others: earlier packets are not acknowledged yet, and with another like it no more than `most` bytes
+    /// wait.
     pub fn may_coalesce(&self, length: usize, most: usize) -> bool {
         !self.outgoing.records.is_empty() && self.outgoing.queue.unsent_bytes() + length <= most
     }
 
     /// Nothing unacknowledged, nothing queued, no acknowledgement owed.
     ///
-    /// The peer may still miss the last acknowledgement and probe for it: who leaves at once leaves it probing.
+    /// The peer may still miss the last acknowledgement and probe for it: who leaves at once leaves it
+    /// probing.
     pub fn is_idle(&self) -> bool {
         self.outgoing.is_idle() && !self.incoming.is_ack_pending()
     }
@@ -295,8 +308,8 @@ impl Flow {
         self.outgoing.window(&self.settings)
     }
 
-    /// Bulk data may take these of its paths from now on, bit k for path k; the others take no new packets. Without any, all stays
-    /// as it was. Before the first call, bulk data takes path 1.
+    /// Bulk data may take these of its paths from now on, bit k for path k; the others take no new packets.
+    /// Without any, all stays as it was. Before the first call, bulk data takes path 1.
     pub fn use_paths(&mut self, paths: u8) {
         let known = paths & !1;
         if known != 0 {
@@ -304,24 +317,27 @@ impl Flow {
         }
     }
 
-    /// Paths, bit k for path k, on which a probe has left since the last call though an earlier one went unanswered: one may only be
-    /// late. Either the path leads there no more, or answers do not come back, or the peer is not looking.
+    /// Paths, bit k for path k, on which a probe has left since the last call though an earlier one went
+    /// unanswered: one may only be late. Either the path leads there no more, or answers do not come back, or
+    /// the peer is not looking.
     pub fn take_doubts(&mut self) -> u8 {
         self.outgoing.paths.take_doubts()
     }
 
-    /// Paths, bit k for path k, on which a probe was answered since the last call, or a packet acknowledged that was sent since
-    /// they were doubted.
+    /// Paths, bit k for path k, on which a probe was answered since the last call, or a packet acknowledged
+    /// that was sent since they were doubted.
     pub fn take_alive(&mut self) -> u8 {
         self.outgoing.paths.take_alive()
     }
 
-    /// What leaves on this path from now on takes another carrier: what was sent until now proves nothing of it.
+    /// What leaves on this path from now on takes another carrier: what was sent until now proves nothing of
+    /// it.
     pub fn changes_carrier(&mut self, path: usize) {
         self.outgoing.paths.changes_carrier(path, Number(self.next_control as u32));
     }
 
-    /// A path that was silent leads there again, or answers come back on another: what is in flight is probed for at once.
+    /// A path that was silent leads there again, or answers come back on another: what is in flight is probed
+    /// for at once.
     pub fn ask_again(&mut self) {
         self.outgoing.ask_again();
     }
@@ -336,7 +352,8 @@ impl Flow {
         self.outgoing.give_up(path);
     }
 
-    /// Bytes this flow occupies, allocations included. At most `IDLE_BYTES_MAX` after `shrink`, when idle and all events are taken.
+    /// Bytes this flow occupies, allocations included. At most `IDLE_BYTES_MAX` after `shrink`, when idle and
+    /// all events are taken.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.outgoing.memory_bytes()

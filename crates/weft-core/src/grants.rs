@@ -1,26 +1,29 @@
-//! Which announced message may send how much, as the receiver decides it: its means against incast. A *grant* becomes a clear-to-send
-//! frame (`message`).
+//! Which announced message may send how much, as the receiver decides it: its means against incast. A *grant*
+//! becomes a clear-to-send frame (`message`).
 //!
-//! When many senders answer one receiver, they fill the switch in front of it, and most of what they send is lost. So the receiver
-//! decides: over all senders together it grants only as much as keeps its link busy. The message that needs least to
-//! finish goes first (Homa, SIGCOMM 2018, §3.2), the older of two equals, and one grant in [`OLDEST_EVERY`] goes to the oldest, so
-//! that the longest is not starved. Several senders have grants at a time. A sender that does not use its grants for a while, because
-//! it computes, gets no more until some of that data arrives, and meanwhile its grants do not count: it cannot keep the others waiting.
+//! When many senders answer one receiver, they fill the switch in front of it, and most of what they send is
+//! lost. So the receiver decides: over all senders together it grants only as much as keeps its link busy.
+//! The message that needs least to finish goes first (Homa, SIGCOMM 2018, §3.2), the older of two equals, and
+//! one grant in [`OLDEST_EVERY`] goes to the oldest, so that the longest is not starved. Several senders have
+//! grants at a time. A sender that does not use its grants for a while, because it computes, gets no more
+//! until some of that data arrives, and meanwhile its grants do not count: it cannot keep the others waiting.
 //!
-//! A lone sender is limited by the congestion window of its flow alone (`flow`), so its messages get a larger allowance, in larger
-//! pieces, in the order in which they were taken.
+//! A lone sender is limited by the congestion window of its flow alone (`flow`), so its messages get a larger
+//! allowance, in larger pieces, in the order in which they were taken.
 //!
-//! What a far sender has been granted is on its way for long, and fills no buffer here meanwhile. So it is granted besides, ahead, twice
-//! what has come from it in a round trip of late, which is what its path holds, and as much again so that it can become more (after
-//! Dynamic Right-Sizing, Fisk and Feng 2001). Grants hold no memory: a sender that reports nothing but its own data may as well be granted all of it.
+//! What a far sender has been granted is on its way for long, and fills no buffer here meanwhile. So it is
+//! granted besides, ahead, twice what has come from it in a round trip of late, which is what its path holds,
+//! and as much again so that it can become more (after Dynamic Right-Sizing, Fisk and Feng 2001). Grants hold
+//! no memory: a sender that reports nothing but its own data may as well be granted all of it.
 
 use crate::time::{Duration, Instant};
 use alloc::collections::{BTreeMap, BTreeSet};
 
-/// Bytes of one grant while several senders compete: two trains of packets, so that a sender that shares its processor is
-/// not woken for less.
+/// Bytes of one grant while several senders compete: two trains of packets, so that a sender that shares its
+/// processor is not woken for less.
 pub const PIECE: u64 = 128 << 10;
-/// Bytes granted and under way over all senders while several compete: one to two bandwidth-delay products of fast links.
+/// Bytes granted and under way over all senders while several compete: one to two bandwidth-delay products of
+/// fast links.
 pub const UNDER_WAY_MAX: u64 = 512 << 10;
 /// Of those, bytes of one message.
 pub const MESSAGE_UNDER_WAY_MAX: u64 = 256 << 10;
@@ -107,8 +110,8 @@ impl Announced {
         self.granted - self.arrived
     }
 
-    /// What it takes of the share of all while several senders compete. What it was granted beyond its own share when
-    /// its sender was the only one does not keep the others waiting.
+    /// What it takes of the share of all while several senders compete. What it was granted beyond its own
+    /// share when its sender was the only one does not keep the others waiting.
     fn counted(&self) -> u64 {
         if self.stalled { 0 } else { self.under_way().saturating_sub(self.ahead).min(MESSAGE_UNDER_WAY_MAX) }
     }
@@ -175,8 +178,8 @@ impl Grants {
         Self::default()
     }
 
-    /// A receive has taken an announced message of `total` bytes of `sender`; `name` is not in use. Nothing is under way
-    /// of it yet.
+    /// A receive has taken an announced message of `total` bytes of `sender`; `name` is not in use. Nothing
+    /// is under way of it yet.
     pub fn submit(&mut self, name: u32, sender: u32, total: u64) {
         if total == 0 {
             return;
@@ -269,8 +272,8 @@ impl Grants {
         self.far.entry(sender).or_insert(first).receive(now, bytes, round_trip);
     }
 
-    /// So many more bytes of a message have arrived; a name that is not known, or more than was granted, changes nothing. `round_trip`: the shortest
-    /// to its sender, if that is known.
+    /// So many more bytes of a message have arrived; a name that is not known, or more than was granted,
+    /// changes nothing. `round_trip`: the shortest to its sender, if that is known.
     pub fn arrived(&mut self, now: Instant, name: u32, bytes: u64, round_trip: Option<Duration>) {
         let far = round_trip.filter(|round_trip| *round_trip >= FAR);
         if !self.far.is_empty() && round_trip.is_some() && far.is_none() {
@@ -308,7 +311,8 @@ impl Grants {
         }
     }
 
-    /// The message is over: all of it has come, its sender is gone, or it was taken back. A name that is not known changes nothing.
+    /// The message is over: all of it has come, its sender is gone, or it was taken back. A name that is not
+    /// known changes nothing.
     pub fn cancel(&mut self, name: u32) {
         let only = self.only.take_if(|(only, _)| *only == name).map(|(_, message)| message);
         let message = only.or_else(|| {
@@ -324,7 +328,8 @@ impl Grants {
         }
     }
 
-    /// The next grant that should be given; to be called until `None` after every other call, and at `next_timeout`.
+    /// The next grant that should be given; to be called until `None` after every other call, and at
+    /// `next_timeout`.
     pub fn poll(&mut self, now: Instant) -> Option<Grant> {
         if let Some((name, message)) = &mut self.only {
             let bytes = message.left().min(LONE_PIECE);
@@ -386,8 +391,9 @@ impl Grants {
         });
     }
 
-    /// Bytes granted that have not arrived and are expected soon, as far as they count while senders compete: after a grant
-    /// at most `UNDER_WAY_MAX`. What was set aside as stalled counts again, beyond that, once some of it arrives.
+    /// Bytes granted that have not arrived and are expected soon, as far as they count while senders compete:
+    /// after a grant at most `UNDER_WAY_MAX`. What was set aside as stalled counts again, beyond that, once
+    /// some of it arrives.
     pub fn under_way(&self) -> u64 {
         self.under_way + self.only.as_ref().map_or(0, |(_, only)| only.counted())
     }

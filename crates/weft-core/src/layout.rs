@@ -2,8 +2,8 @@
 //!
 //! A [`Layout`] is what remains of a datatype once it is built: which bytes it touches and in which order
 //! ([`Layout::batches`], the engine that packs and unpacks every message that is not contiguous), its bounds
-//! (§5.1.6–§5.1.8), and how many basic elements a received message holds (§5.1.11). It is immutable; a clone costs one
-//! reference count.
+//! (§5.1.6–§5.1.8), and how many basic elements a received message holds (§5.1.11). It is immutable; a clone
+//! costs one reference count.
 
 mod batch;
 mod bounds;
@@ -28,7 +28,8 @@ use bounds::Bounds;
 use census::Census;
 use shape::{Sequence, Shape};
 
-/// Datatypes may be nested this deep after regular nesting has been folded away; it bounds the recursion of every walk.
+/// Datatypes may be nested this deep after regular nesting has been folded away; it bounds the recursion of
+/// every walk.
 pub const DEPTH_MAX: u32 = 256;
 
 /// Why a datatype cannot be described.
@@ -103,7 +104,8 @@ impl Layout {
         Layout::build(shape, bounds, Census::repeated(times, of)?, of.0.depth)
     }
 
-    /// Blocks of (displacement in bytes, items), all of one type (`MPI_Type_create_hindexed` and its relatives).
+    /// Blocks of (displacement in bytes, items), all of one type (`MPI_Type_create_hindexed` and its
+    /// relatives).
     pub fn indexed(blocks: &[(i64, u64)], of: &Layout) -> Result<Layout, Overflow> {
         let extent = of.extent();
         let mut sequence = Sequence::default();
@@ -139,8 +141,8 @@ impl Layout {
         Layout::build(sequence.finish(), bounds.padded()?.finished()?, census, depth)
     }
 
-    /// The same data with other bounds (`MPI_Type_create_resized`, MPI-5.0 §5.1.7). The bounds stick: a type made of
-    /// this one takes its own from them.
+    /// The same data with other bounds (`MPI_Type_create_resized`, MPI-5.0 §5.1.7). The bounds stick: a type
+    /// made of this one takes its own from them.
     pub fn resized(of: &Layout, lb: i64, extent: i64) -> Result<Layout, Overflow> {
         let bounds = of.0.bounds.resized(lb, extent)?;
         let Inner { shape, census, depth, .. } = &*of.0;
@@ -175,8 +177,8 @@ impl Layout {
         self.0.bounds.lb
     }
 
-    /// Upper bound in bytes. Structures have the ε that rounds their extent up to the alignment of the strictest
-    /// element; whatever is made of them keeps it (docs/decisions/0024-extent-padding.md).
+    /// Upper bound in bytes. Structures have the ε that rounds their extent up to the alignment of the
+    /// strictest element; whatever is made of them keeps it (docs/decisions/0024-extent-padding.md).
     pub fn ub(&self) -> i64 {
         self.0.bounds.ub
     }
@@ -211,14 +213,15 @@ impl Layout {
         self.0.census.homogeneous()
     }
 
-    /// `MPI_Get_elements` (MPI-5.0 §5.1.11): basic elements in the first `bytes` bytes of a message of items of this
-    /// type. None (`MPI_UNDEFINED`) when a basic element is cut in two, or the type has no data but the message has.
+    /// `MPI_Get_elements` (MPI-5.0 §5.1.11): basic elements in the first `bytes` bytes of a message of items
+    /// of this type. None (`MPI_UNDEFINED`) when a basic element is cut in two, or the type has no data but
+    /// the message has.
     pub fn elements_in(&self, bytes: u64) -> Option<u64> {
         self.0.census.elements_in(bytes)
     }
 
-    /// `MPI_Get_count` (MPI-5.0 §3.2.5): whole items in `bytes` bytes; None (`MPI_UNDEFINED`) when there is a rest.
-    /// A type without data counts 0 items in an empty message.
+    /// `MPI_Get_count` (MPI-5.0 §3.2.5): whole items in `bytes` bytes; None (`MPI_UNDEFINED`) when there is a
+    /// rest. A type without data counts 0 items in an empty message.
     pub fn items_in(&self, bytes: u64) -> Option<u64> {
         match self.size() {
             0 => (bytes == 0).then_some(0),
@@ -239,8 +242,9 @@ impl Layout {
         self.single_run(count).is_some()
     }
 
-    /// The one run of memory (offset from the base, length in bytes) that holds `count` items in packed order;
-    /// None when they are several, or are more bytes than 63 bits count. Constant time. Without data the run is (0, 0).
+    /// The one run of memory (offset from the base, length in bytes) that holds `count` items in packed
+    /// order; None when they are several, or are more bytes than 63 bits count. Constant time. Without data
+    /// the run is (0, 0).
     #[inline]
     pub fn single_run(&self, count: u64) -> Option<(i64, u64)> {
         match self.0.shape {
@@ -255,8 +259,8 @@ impl Layout {
         }
     }
 
-    /// A datatype of which one item is the packed bytes `range` of `count` items of this one, at the same base address. Items that are cut
-    /// are described byte by byte, the others as they are.
+    /// A datatype of which one item is the packed bytes `range` of `count` items of this one, at the same
+    /// base address. Items that are cut are described byte by byte, the others as they are.
     ///
     /// # Errors
     /// The items are nested too deep for one more level, or too far apart.
@@ -279,7 +283,8 @@ impl Layout {
         Layout::structure(&[(0, 1, cut(head)?), (whole, last.saturating_sub(first), self.clone()), (0, 1, cut(tail)?)])
     }
 
-    /// Lowest and one past the highest byte offset that `count` items touch; 0..0 when they touch none. Saturates.
+    /// Lowest and one past the highest byte offset that `count` items touch; 0..0 when they touch none.
+    /// Saturates.
     pub fn touched(&self, count: u64) -> Range<i64> {
         if count == 0 || self.size() == 0 {
             return 0..0;
@@ -289,11 +294,12 @@ impl Layout {
         true_lb.saturating_add(last.min(0))..true_ub.saturating_add(last.max(0))
     }
 
-    /// Calls `visit` for the memory that holds the packed bytes `range` of `count` items, in packed order: equal runs
-    /// at equal steps together, adjacent runs joined. What lies past the end of the items is left out.
+    /// Calls `visit` for the memory that holds the packed bytes `range` of `count` items, in packed order:
+    /// equal runs at equal steps together, adjacent runs joined. What lies past the end of the items is left
+    /// out.
     ///
-    /// Offsets are from the base address. Seeking to the start of the range costs one division or binary search per
-    /// level of nesting.
+    /// Offsets are from the base address. Seeking to the start of the range costs one division or binary
+    /// search per level of nesting.
     pub fn batches(&self, count: u64, range: Range<u64>, visit: &mut dyn FnMut(Batch)) {
         let end = range.end.min(self.size().saturating_mul(count));
         if range.start >= end {

@@ -1,9 +1,10 @@
 //! Matching: which receive takes which message (MPI-5.0 §3.5, §3.8).
 //!
-//! Each context (a communicator's kind of traffic) has two queues: posted receives, which wait for a message, and unexpected messages, which
-//! wait for a receive. No entry of one ever matches an entry of the other, because whatever matches is taken out at once. A receive takes the earliest
-//! matching message and a message the earliest matching receive, wildcards or not, which is the order that §3.5 asks
-//! for as long as messages arrive in the order in which their sender started them.
+//! Each context (a communicator's kind of traffic) has two queues: posted receives, which wait for a message,
+//! and unexpected messages, which wait for a receive. No entry of one ever matches an entry of the other,
+//! because whatever matches is taken out at once. A receive takes the earliest matching message and a message
+//! the earliest matching receive, wildcards or not, which is the order that §3.5 asks for as long as messages
+//! arrive in the order in which their sender started them.
 //!
 //! The matcher does not limit the number of unexpected messages: the protocol's credit does.
 
@@ -107,7 +108,8 @@ impl<P, M> Matcher<P, M> {
         None
     }
 
-    /// A message arrived: the earliest matching posted receive, else the message that `make` makes is queued, if it makes any.
+    /// A message arrived: the earliest matching posted receive, else the message that `make` makes is queued,
+    /// if it makes any.
     #[inline(always)]
     pub fn arrive(&mut self, envelope: Envelope, make: impl FnOnce() -> Option<M>) -> Option<P> {
         let arrived = Pattern::new(Some(envelope.source), Some(envelope.tag));
@@ -154,9 +156,9 @@ impl<P, M> Matcher<P, M> {
         queues.posted.len() > 0 && queues.posted.has(&Pattern::new(Some(envelope.source), Some(envelope.tag)))
     }
 
-    /// Whether every receive that some message could match as well as the newest one, `posted`, which has `source` and `tag`, is one of
-    /// those of which `pred` holds: they all stood like this when each of them was the newest. Looks at `limit` receives at
-    /// most: behind more, the answer is no.
+    /// Whether every receive that some message could match as well as the newest one, `posted`, which has
+    /// `source` and `tag`, is one of those of which `pred` holds: they all stood like this when each of them
+    /// was the newest. Looks at `limit` receives at most: behind more, the answer is no.
     pub fn stands_behind(
         &mut self,
         context: u32,
@@ -181,7 +183,8 @@ impl<P, M> Matcher<P, M> {
             if pattern.matches(&wanted) {
                 stands = pred(other);
             }
-            // What could take the message of this one and of an older one could take that of the older one's, too.
+            // What could take the message of this one and of an older one could take that of the older one's,
+            // too.
             let settles = pattern.covers(&wanted);
             stands &= settles || looks < limit;
             settles || !stands
@@ -189,7 +192,8 @@ impl<P, M> Matcher<P, M> {
         stands && !is_newest
     }
 
-    /// Removes the earliest posted receive of which `pred` holds (`MPI_Cancel`, MPI-5.0 §3.8.4). Looks at all of them.
+    /// Removes the earliest posted receive of which `pred` holds (`MPI_Cancel`, MPI-5.0 §3.8.4). Looks at all
+    /// of them.
     pub fn cancel(&mut self, context: u32, pred: impl Fn(&P) -> bool) -> Option<P> {
         let posted = &mut self.existing(context)?.posted;
         let id = posted.oldest_where(|_, posted| pred(posted))?;
@@ -198,7 +202,8 @@ impl<P, M> Matcher<P, M> {
         Some(posted)
     }
 
-    /// Removes the earliest unexpected message of which `pred` holds: its sender has cancelled it. Looks at all of them.
+    /// Removes the earliest unexpected message of which `pred` holds: its sender has cancelled it. Looks at
+    /// all of them.
     pub fn retract(&mut self, context: u32, mut pred: impl FnMut(&Envelope, &M) -> bool) -> Option<(Envelope, M)> {
         let unexpected = &mut self.existing(context)?.unexpected;
         let id = unexpected.oldest_where(|found, message| pred(&envelope(context, found), message))?;
@@ -211,16 +216,16 @@ impl<P, M> Matcher<P, M> {
         Some((envelope(context, &found), message))
     }
 
-    /// The latest unexpected message of which `pred` holds, for example to append a later piece to it. Looks at all of
-    /// them, newest first.
+    /// The latest unexpected message of which `pred` holds, for example to append a later piece to it. Looks
+    /// at all of them, newest first.
     pub fn unexpected_mut(&mut self, context: u32, mut pred: impl FnMut(&Envelope, &M) -> bool) -> Option<&mut M> {
         let unexpected = &mut self.existing(context)?.unexpected;
         let id = unexpected.newest_where(|found, message| pred(&envelope(context, found), message))?;
         unexpected.get_mut(id)
     }
 
-    /// Forgets a context in which nothing is queued: it is made anew when something is. Its communicator is gone, and what has
-    /// begun on that goes on.
+    /// Forgets a context in which nothing is queued: it is made anew when something is. Its communicator is
+    /// gone, and what has begun on that goes on.
     pub fn release_context(&mut self, context: u32) {
         if self.counts_in(context) == (0, 0) {
             self.drop_context(context);

@@ -42,11 +42,14 @@ pub enum Frame<'a> {
     EagerFirst { envelope: Envelope, acknowledge: Option<u32>, total: u64, payload: &'a [u8] },
     /// The next piece of the message that the last `EagerFirst` on this carrier began.
     EagerMore { payload: &'a [u8] },
-    /// `total` bytes wait in the sender's `request`; `address` is where they lie, when they are one run of memory.
+    /// `total` bytes wait in the sender's `request`; `address` is where they lie, when they are one run of
+    /// memory.
     Rendezvous { envelope: Envelope, request: u32, total: u64, address: Option<u64> },
-    /// The receiver takes the first `total` bytes of `request` at `remote_key`; those before `limit` may be sent now.
+    /// The receiver takes the first `total` bytes of `request` at `remote_key`; those before `limit` may be
+    /// sent now.
     ClearToSend { request: u32, remote_key: u32, limit: u64, total: u64 },
-    /// The receiver takes the first `total` bytes of `request` at `remote_key`; the sender's carrier may write them to `target`.
+    /// The receiver takes the first `total` bytes of `request` at `remote_key`; the sender's carrier may
+    /// write them to `target`.
     ClearToPlace { request: u32, remote_key: u32, total: u64, target: RemoteMemory },
     /// The sender's carrier has written `length` bytes at `offset` of what was granted at `remote_key`.
     Placed { remote_key: u32, offset: u64, length: u64 },
@@ -199,7 +202,8 @@ impl Head {
         Self::new(RETRACTED, forgotten).u32(request)
     }
 
-    /// A collective operation has failed here with an error of `class`; if that is because a process has called MPI_Finalize, with its number.
+    /// A collective operation has failed here with an error of `class`; if that is because a process has
+    /// called MPI_Finalize, with its number.
     pub fn given_up(context: u32, tag: i32, class: u32, finalized: Option<u32>) -> Self {
         let finalized = finalized.map_or(0, |number| number.saturating_add(1));
         Self::new(GIVEN_UP, false).u32(context).u32(tag as u32).u32(class).u32(finalized)
@@ -230,7 +234,8 @@ impl<'a> Reader<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// The envelope and the payload of a frame that is a whole message and asks for no acknowledgement, as most are.
+    /// The envelope and the payload of a frame that is a whole message and asks for no acknowledgement, as
+    /// most are.
     #[inline]
     pub fn whole(bytes: &'a [u8]) -> Option<(Envelope, &'a [u8])> {
         let (start, rest) = bytes.split_first_chunk::<4>()?;

@@ -1,8 +1,10 @@
-//! Reliable, ordered broadcast of frames over network multicast: the substrate of MPI_Bcast and others (MPI-5.0 §6.4), as pure state machines.
+//! Reliable, ordered broadcast of frames over network multicast: the substrate of MPI_Bcast and others
+//! (MPI-5.0 §6.4), as pure state machines.
 //!
-//! A *group* has members: hosts, of each of which one process has joined a multicast address. Any process of a member may be the root of a
-//! *stream* to all other members: packets with numbers, which the network may lose, repeat and reorder for each receiver by itself. The root
-//! has a [`Sender`], every other member a [`Receiver`] for it. What the sender is given arrives at each receiver once, whole and in order.
+//! A *group* has members: hosts, of each of which one process has joined a multicast address. Any process of
+//! a member may be the root of a *stream* to all other members: packets with numbers, which the network may
+//! lose, repeat and reorder for each receiver by itself. The root has a [`Sender`], every other member a
+//! [`Receiver`] for it. What the sender is given arrives at each receiver once, whole and in order.
 //!
 //! | part | what it does |
 //! |---|---|
@@ -15,16 +17,19 @@
 //!
 //! # How losses are repaired
 //!
-//! A gap is proved by the next packet, and the receiver asks at once. Who keeps the packet sends it to the one or two that ask, by
-//! unicast, or to the group if more do. The loss of the last packet is proved by nothing that comes. When nothing has left for a round trip and somebody has not acknowledged it, the
-//! sender multicasts it again, and a probe behind it; then it asks those that lag behind one by one, after twice the time each time. So a network that carries no multicast
-//! at all is slow, and nothing worse. A packet that does not get through however often it is sent again may be too long for a path whose MTU has become
-//! smaller: it leaves in pieces.
+//! A gap is proved by the next packet, and the receiver asks at once. Who keeps the packet sends it to the
+//! one or two that ask, by unicast, or to the group if more do. The loss of the last packet is proved by
+//! nothing that comes. When nothing has left for a round trip and somebody has not acknowledged it, the
+//! sender multicasts it again, and a probe behind it; then it asks those that lag behind one by one, after
+//! twice the time each time. So a network that carries no multicast at all is slow, and nothing worse. A
+//! packet that does not get through however often it is sent again may be too long for a path whose MTU has
+//! become smaller: it leaves in pieces.
 //!
 //! # Flow and congestion control
 //!
-//! A sender has no more packets under way than its window, and a congestion window within it: that grows with each acknowledgement, and shrinks
-//! once in a round trip if some receiver has lost more than one packet of [`LOSS_SHARE`], which is more than a bad cable does.
+//! A sender has no more packets under way than its window, and a congestion window within it: that grows with
+//! each acknowledgement, and shrinks once in a round trip if some receiver has lost more than one packet of
+//! [`LOSS_SHARE`], which is more than a bad cable does.
 
 mod keeper;
 pub mod model;
@@ -65,9 +70,11 @@ const CUT_AFTER: u8 = 3;
 const PIECE_BYTES: usize = crate::flow::PACKET_SIZE_MIN;
 /// Fewer packets than this say nothing of how well the network carries them.
 const REVIEW_PACKETS_MIN: u64 = 32;
-/// The same for a root that asks nobody else: a receiver that was stopped for a while has lost many packets, too.
+/// The same for a root that asks nobody else: a receiver that was stopped for a while has lost many packets,
+/// too.
 const REVIEW_ALONE_PACKETS_MIN: u64 = 128;
-/// Nor do fewer requests: a train of packets that another one overtakes, as where the sender changes its processor, is asked for at once. But for very many packets:
+/// Nor do fewer requests: a train of packets that another one overtakes, as where the sender changes its
+/// processor, is asked for at once. But for very many packets:
 const REVIEW_TIMES_MIN: u64 = 3;
 /// No train has so many packets.
 const REVIEW_AT_ONCE_MIN: u64 = 512;
@@ -79,7 +86,8 @@ const PROBE_BURST: usize = 16;
 pub const MESSAGE_BYTES_MAX: u64 = 256 << 10;
 /// Assumed before the first sample.
 const ROUND_TRIP_INITIAL: Duration = Duration::from_micros(200);
-/// No probe leaves and nothing is asked for again before so much time: a look at the network takes as long on a busy host.
+/// No probe leaves and nothing is asked for again before so much time: a look at the network takes as long on
+/// a busy host.
 const PROBE_MIN: Duration = Duration::from_micros(100);
 /// The longest time between two probes or two requests for what is missing.
 const PROBE_MAX: Duration = Duration::from_millis(100);
@@ -177,7 +185,8 @@ impl Timing {
         self.smoothed = Some(Duration(smoothed.0 - smoothed.0 / 8 + sample / 8));
     }
 
-    /// A sample that may hold the time until somebody looked, and counts unless it is that: samples that grow by what waits grow by them would have no end.
+    /// A sample that may hold the time until somebody looked, and counts unless it is that: samples that grow
+    /// by what waits grow by them would have no end.
     fn sample_at_most(&mut self, sample: Duration) {
         if sample.0 <= self.round_trip().0 + 2 * self.variance.0 {
             self.sample(sample);
@@ -195,7 +204,8 @@ impl Timing {
     }
 }
 
-/// A number that names a stream to those who are not of the job: its address is derived from it, and the secret is not.
+/// A number that names a stream to those who are not of the job: its address is derived from it, and the
+/// secret is not.
 pub fn public_name(stream: &StreamId, secret: &Secret) -> u64 {
     let mut name = [0; 8];
     stream.key(secret).write_tag(0, &mut name);

@@ -1,10 +1,11 @@
-//! One-sided operations between processes that share no memory (MPI-5.0 §12): the records that origin and target exchange, and the lock that a
-//! target keeps.
+//! One-sided operations between processes that share no memory (MPI-5.0 §12): the records that origin and
+//! target exchange, and the lock that a target keeps.
 //!
-//! Records travel in batches: a message of the window's context is a sequence of them, and the target does what they say one after the other. Batches
-//! of one process arrive in the order in which they were sent, so that accumulates keep their order (§12.7.2), and what is asked behind operations
-//! ([`Record::Flush`], [`Record::Complete`]) is answered when these are done. Only large puts and gets have messages of their own, which go straight to
-//! the memory of the other side: their record says by which tag.
+//! Records travel in batches: a message of the window's context is a sequence of them, and the target does
+//! what they say one after the other. Batches of one process arrive in the order in which they were sent, so
+//! that accumulates keep their order (§12.7.2), and what is asked behind operations ([`Record::Flush`],
+//! [`Record::Complete`]) is answered when these are done. Only large puts and gets have messages of their
+//! own, which go straight to the memory of the other side: their record says by which tag.
 //!
 //! | record | what the receiver does |
 //! |---|---|
@@ -18,8 +19,8 @@
 //! | `Post`, `Complete` | counts it: general active target synchronization (§12.5.2) |
 //! | `Data`, `Done` | ends what waits for it, with an error class if it is not 0 |
 //!
-//! All integers are little-endian. A batch is foreign bytes: whatever is wrong with it ends its reading, and what its records name is checked by
-//! whoever does them.
+//! All integers are little-endian. A batch is foreign bytes: whatever is wrong with it ends its reading, and
+//! what its records name is checked by whoever does them.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -30,7 +31,8 @@ use crate::reduce::{self, Op};
 /// Where in the target's window: packed bytes of items of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TargetLocation {
-    /// Bytes from the beginning of the window to the base of the first item; in a dynamic window, its address.
+    /// Bytes from the beginning of the window to the base of the first item; in a dynamic window, its
+    /// address.
     pub offset: u64,
     /// The items; `None`: bytes, as many as there are.
     pub items: Option<Items>,
@@ -384,9 +386,11 @@ pub struct Claim {
     pub reply: u32,
 }
 
-/// The lock of one window at its target (MPI-5.0 §12.5.3): first come, first served, but that those who share it never wait behind one who does not have
-/// it yet. A process that has the locks of some targets while it asks for those of others (`MPI_Win_lock_all`) would otherwise wait for one that waits, at
-/// another target, for a process that waits for the first. The price: as long as there is always somebody who shares it, nobody has it alone.
+/// The lock of one window at its target (MPI-5.0 §12.5.3): first come, first served, but that those who share
+/// it never wait behind one who does not have it yet. A process that has the locks of some targets while it
+/// asks for those of others (`MPI_Win_lock_all`) would otherwise wait for one that waits, at another target,
+/// for a process that waits for the first. The price: as long as there is always somebody who shares it,
+/// nobody has it alone.
 #[derive(Debug, Default)]
 pub struct LockQueue {
     holders: Vec<Claim>,
@@ -396,7 +400,8 @@ pub struct LockQueue {
 impl LockQueue {
     /// A process wants it; whether it has it at once.
     pub fn request(&mut self, claim: Claim) -> bool {
-        // Whoever releases it serves those that wait as far as can be, so that one who wants it alone finds it free only if nobody waits.
+        // Whoever releases it serves those that wait as far as can be, so that one who wants it alone finds
+        // it free only if nobody waits.
         let in_line = cfg!(weft_mutant = "shared_lock_waits_in_line") && !self.waiting.is_empty();
         if self.is_free_for(&claim) && !in_line {
             self.holders.push(claim);
@@ -516,8 +521,9 @@ mod tests {
         Claim { rank, exclusive, reply: rank }
     }
 
-    /// Readers have the lock, a writer comes, then another reader.   Expect: the late reader shares it, and the writer has it when all have gone. Readers
-    /// and another writer that come meanwhile wait in the order of asking, and the readers have it together.
+    /// Readers have the lock, a writer comes, then another reader.   Expect: the late reader shares it, and
+    /// the writer has it when all have gone. Readers and another writer that come meanwhile wait in the order
+    /// of asking, and the readers have it together.
     #[test]
     fn a_lock_is_shared_at_once_and_otherwise_given_in_the_order_of_asking() {
         let mut lock = LockQueue::default();
@@ -538,8 +544,9 @@ mod tests {
         assert_eq!(granted, [3, 5, 7, 6]);
     }
 
-    /// Processes that take the locks of all targets, one after the other in any order, and others that want one of them alone, in all sorts of schedules.
-    /// Expect: everybody comes to an end, since nobody who has a lock waits for one that waits itself.
+    /// Processes that take the locks of all targets, one after the other in any order, and others that want
+    /// one of them alone, in all sorts of schedules. Expect: everybody comes to an end, since nobody who has
+    /// a lock waits for one that waits itself.
     #[test]
     fn who_locks_all_targets_and_who_wants_one_alone_never_wait_for_each_other() {
         const TARGETS: usize = 4;
@@ -594,7 +601,8 @@ mod tests {
         assert_eq!(lock.holders().collect::<Vec<_>>(), [3]);
     }
 
-    /// Claims and releases at random.   Expect: never a writer beside another holder, and everybody has it in the end.
+    /// Claims and releases at random.   Expect: never a writer beside another holder, and everybody has it in
+    /// the end.
     #[test]
     fn nobody_shares_with_a_writer_and_everybody_has_a_turn() {
         let mut random = weft_random::Random::new(7);

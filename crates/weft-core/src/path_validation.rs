@@ -1,15 +1,17 @@
-//! Whether one carrier to one peer carries packets: asked for and answered by small packets of their own, beside the flow.
+//! Whether one carrier to one peer carries packets: asked for and answered by small packets of their own,
+//! beside the flow.
 //!
-//! Two processes may have several carriers between them, such as raw frames and UDP, on several interfaces. That both have one does
-//! not mean that it joins them: they may be on different segments, or something between them passes one and not the other. A carrier
-//! is used once a response has come back over it, and no longer when a doubt has not been answered.
+//! Two processes may have several carriers between them, such as raw frames and UDP, on several interfaces.
+//! That both have one does not mean that it joins them: they may be on different segments, or something
+//! between them passes one and not the other. A carrier is used once a response has come back over it, and no
+//! longer when a doubt has not been answered.
 //!
-//! A response that comes back proves both directions, but only to who asked. Who hears nothing says so with its challenge: then
-//! the other end asks too, for perhaps its answers are what does not arrive.
+//! A response that comes back proves both directions, but only to who asked. Who hears nothing says so with
+//! its challenge: then the other end asks too, for perhaps its answers are what does not arrive.
 //!
-//! A peer that is busy answers on no carrier, so silence alone proves nothing. With each challenge on a carrier that is in doubt, the
-//! carriers that are proved are asked, too (a check): a peer that answered a check, and not the challenge that had left before it,
-//! looked and found nothing.
+//! A peer that is busy answers on no carrier, so silence alone proves nothing. With each challenge on a
+//! carrier that is in doubt, the carriers that are proved are asked, too (a check): a peer that answered a
+//! check, and not the challenge that had left before it, looked and found nothing.
 //!
 //! ```text
 //!  0  tag       8   keyed hash, with a key that makes no tags of the flow
@@ -35,10 +37,12 @@ pub const SIZE: usize = 28;
 pub const CHALLENGES_MAX: u32 = 8;
 /// … the first of these times …
 pub const CHALLENGE_TIMEOUT: Duration = Duration::from_millis(1);
-/// … and how long after the last challenge one more is asked, as long as there is traffic: a carrier may come back.
+/// … and how long after the last challenge one more is asked, as long as there is traffic: a carrier may come
+/// back.
 pub const AGAIN: Duration = Duration::from_secs(1);
-/// Challenges without a response, behind each of which another carrier to the same peer has answered a check, before a carrier counts as
-/// silent. They take 7 ms at least; a peer that is kept from running between two looks at its carriers misses one of them.
+/// Challenges without a response, behind each of which another carrier to the same peer has answered a check,
+/// before a carrier counts as silent. They take 7 ms at least; a peer that is kept from running between two
+/// looks at its carriers misses one of them.
 pub const SILENT_AFTER: u32 = 3;
 
 const MARK: u8 = 0xff;
@@ -194,7 +198,8 @@ pub struct Validation {
     state: State,
     /// Of the last challenge.
     number: u32,
-    /// The first challenge since the carrier was in doubt: a response to it or a later one proves it, however late it comes.
+    /// The first challenge since the carrier was in doubt: a response to it or a later one proves it, however
+    /// late it comes.
     first: u32,
     /// The peer has answered a check on another carrier since the last challenge.
     was_checked: bool,
@@ -246,7 +251,8 @@ impl Validation {
         matches!(self.state, State::Asked { times, .. } if times > CHALLENGES_MAX)
     }
 
-    /// Whether the peer has answered on other carriers so often that a response would be here if there was one.
+    /// Whether the peer has answered on other carriers so often that a response would be here if there was
+    /// one.
     pub fn is_silent(&self) -> bool {
         !self.is_proved() && self.missed >= SILENT_AFTER
     }
@@ -270,7 +276,8 @@ impl Validation {
         }
     }
 
-    /// Something was sent over the carrier and there is no sign that it arrived: it must answer again before it is used again.
+    /// Something was sent over the carrier and there is no sign that it arrived: it must answer again before
+    /// it is used again.
     pub fn doubt(&mut self) {
         if self.is_proved() {
             self.begin(true);

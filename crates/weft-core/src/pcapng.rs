@@ -1,8 +1,8 @@
-//! Packets as a file that Wireshark opens (pcapng, draft-ietf-opsawg-pcapng): its blocks as bytes, and the headers in which a
-//! packet travels or would travel. Writing the bytes to a file is the caller's business.
+//! Packets as a file that Wireshark opens (pcapng, draft-ietf-opsawg-pcapng): its blocks as bytes, and the
+//! headers in which a packet travels or would travel. Writing the bytes to a file is the caller's business.
 //!
-//! A file is one [`section`], then an [`interface`] for each place where packets were seen, then the [`packet`]s. All interfaces are
-//! Ethernet, and times are in nanoseconds.
+//! A file is one [`section`], then an [`interface`] for each place where packets were seen, then the
+//! [`packet`]s. All interfaces are Ethernet, and times are in nanoseconds.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -82,7 +82,8 @@ pub fn interface(out: &mut Vec<u8>, name: &str) {
     });
 }
 
-/// A packet, seen on an interface `at_ns` nanoseconds after 1970 (or another origin). `frame`: as much as is kept of its `length` bytes.
+/// A packet, seen on an interface `at_ns` nanoseconds after 1970 (or another origin). `frame`: as much as is
+/// kept of its `length` bytes.
 pub fn packet(out: &mut Vec<u8>, interface: u32, at_ns: u64, direction: Direction, frame: &[u8], length: usize) {
     block(out, PACKET, |out| {
         out.extend(interface.to_le_bytes());
@@ -104,8 +105,8 @@ pub fn ethernet_header(out: &mut Vec<u8>, from: [u8; 6], to: [u8; 6], ether_type
     out.extend(ether_type.to_be_bytes());
 }
 
-/// Ethernet, IP and UDP headers of a datagram of `length` bytes. `ecn`: the two bits of RFC 3168 §5. The Ethernet addresses are made
-/// up from the others, and there is no UDP checksum.
+/// Ethernet, IP and UDP headers of a datagram of `length` bytes. `ecn`: the two bits of RFC 3168 §5. The
+/// Ethernet addresses are made up from the others, and there is no UDP checksum.
 pub fn udp_headers(out: &mut Vec<u8>, from: SocketAddr, to: SocketAddr, ecn: u8, length: usize) {
     let udp_length = (length + UDP) as u16;
     match (from.ip(), to.ip()) {

@@ -1,10 +1,11 @@
-//! Bulk data that a carrier writes to the memory of a peer by itself (*placement*: RDMA writes, `fi_write`), beside a
-//! [`crate::connection`]: which piece is to be written next, and which are being written.
+//! Bulk data that a carrier writes to the memory of a peer by itself (*placement*: RDMA writes, `fi_write`),
+//! beside a [`crate::connection`]: which piece is to be written next, and which are being written.
 //!
-//! The receiver names the memory, and its carrier's key for it ([`RemoteMemory`]). The sender's carrier writes it in pieces, some of which are under way at a
-//! time, so that small messages never wait behind more than those. When the carrier says that it has written a piece, a frame tells the receiver
-//! (`message`, `Placed`), over the same carrier and so behind the data: who has not got that frame has not got the piece, whatever
-//! lies in its memory.
+//! The receiver names the memory, and its carrier's key for it ([`RemoteMemory`]). The sender's carrier
+//! writes it in pieces, some of which are under way at a time, so that small messages never wait behind more
+//! than those. When the carrier says that it has written a piece, a frame tells the receiver (`message`,
+//! `Placed`), over the same carrier and so behind the data: who has not got that frame has not got the piece,
+//! whatever lies in its memory.
 
 use alloc::collections::VecDeque;
 use core::ops::Range;
@@ -65,8 +66,8 @@ impl Placements {
         Self { piece_max, waiting: VecDeque::new(), under_way: VecDeque::new(), next: 0 }
     }
 
-    /// The first `length` bytes of `region` are to be written to `target`, which the peer calls `remote_key`. Until [`Self::ended`] has told of all of
-    /// them they must stay the same.
+    /// The first `length` bytes of `region` are to be written to `target`, which the peer calls `remote_key`.
+    /// Until [`Self::ended`] has told of all of them they must stay the same.
     pub fn submit(&mut self, remote_key: u32, region: u32, length: u64, target: RemoteMemory) {
         if length > 0 {
             self.waiting.push_back(Job { remote_key, region, range: 0..length, target });
@@ -129,8 +130,8 @@ mod tests {
 
     const TARGET: RemoteMemory = RemoteMemory { key: 7, address: 1000 };
 
-    /// Two messages, the first of two pieces and a bit.   Expect: every byte once, in pieces that follow each other, never more of them than
-    /// may be under way, each to its place.
+    /// Two messages, the first of two pieces and a bit.   Expect: every byte once, in pieces that follow each
+    /// other, never more of them than may be under way, each to its place.
     #[test]
     fn what_is_submitted_leaves_in_pieces_and_each_byte_once() {
         let mut placements = Placements::new(u64::MAX);
@@ -158,7 +159,8 @@ mod tests {
         assert_eq!(written, expected);
     }
 
-    /// The carrier takes one piece and refuses the next.   Expect: what is left of that message comes back, and the next one is not concerned.
+    /// The carrier takes one piece and refuses the next.   Expect: what is left of that message comes back,
+    /// and the next one is not concerned.
     #[test]
     fn what_is_refused_comes_back_from_there_on() {
         let mut placements = Placements::new(u64::MAX);

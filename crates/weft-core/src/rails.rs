@@ -1,13 +1,13 @@
 //! The carriers to one peer: which of them lead there, and which carries what.
 //!
-//! A rail is a pair of interfaces, one at each end. On each there may be two carriers: raw frames, and UDP with its offloads. Messages
-//! take the first carrier that is proved (`validation`), raw frames before UDP; bulk data takes UDP, on all rails at the same time, each
-//! being one path of the flow. A carrier that does not answer leaves its work to the others: the other carrier of its rail, or the
-//! other rails.
+//! A rail is a pair of interfaces, one at each end. On each there may be two carriers: raw frames, and UDP
+//! with its offloads. Messages take the first carrier that is proved (`validation`), raw frames before UDP;
+//! bulk data takes UDP, on all rails at the same time, each being one path of the flow. A carrier that does
+//! not answer leaves its work to the others: the other carrier of its rail, or the other rails.
 //!
-//! A path whose probes go unanswered is doubted, and its carrier asked; the carriers that are proved are asked with it. Only when it stays
-//! silent although another carrier answers again and again, what is in flight there is sent again: a peer that does not look answers
-//! on none of them.
+//! A path whose probes go unanswered is doubted, and its carrier asked; the carriers that are proved are
+//! asked with it. Only when it stays silent although another carrier answers again and again, what is in
+//! flight there is sent again: a peer that does not look answers on none of them.
 
 use crate::flow::Flow;
 use crate::path_validation::{Answered, Ends, Keys, PathFrameKind, PathReply, SIZE, Validation};
@@ -56,9 +56,11 @@ struct Known {
 pub struct Rails {
     known: Box<[Known]>,
     keys: Option<Box<Keys>>,
-    /// Where messages go while nothing is proved: the carrier that was proved last, at first UDP, which passes routers.
+    /// Where messages go while nothing is proved: the carrier that was proved last, at first UDP, which
+    /// passes routers.
     last_resort: u8,
-    /// The carriers that carry messages, and the bulk data of each rail. They change only in `change_carriers`, of which the flow is told.
+    /// The carriers that carry messages, and the bulk data of each rail. They change only in
+    /// `change_carriers`, of which the flow is told.
     messages: u8,
     bulk: [u8; RAILS_MAX],
     /// Challenges and answers that the peer did not make.
@@ -75,8 +77,8 @@ pub struct Rails {
 }
 
 impl Rails {
-    /// Knows these carriers, at least one, the better ones first. UDP on the first rail that has it is believed in before it has
-    /// answered; a carrier without an alternative always is.
+    /// Knows these carriers, at least one, the better ones first. UDP on the first rail that has it is
+    /// believed in before it has answered; a carrier without an alternative always is.
     pub fn new(carriers: &[RailCarrier]) -> Self {
         assert!((1..=2 * RAILS_MAX).contains(&carriers.len()), "one to eight carriers lead to a peer");
         let last_resort = carriers.iter().position(|carrier| carrier.role == Role::BulkData).unwrap_or(0);
@@ -135,12 +137,14 @@ impl Rails {
         self.known[carrier].carrier
     }
 
-    /// Paths of its own that bulk data has, for the flow to this peer: one for each rail, none if all packets go the same path.
+    /// Paths of its own that bulk data has, for the flow to this peer: one for each rail, none if all packets
+    /// go the same path.
     pub fn bulk_paths(&self) -> usize {
         if self.is_choice() { self.rails() } else { 0 }
     }
 
-    /// The carrier of a path of the flow: messages take the best of all, bulk data of path k that of rail k − 1.
+    /// The carrier of a path of the flow: messages take the best of all, bulk data of path k that of rail k −
+    /// 1.
     pub fn carrier(&self, path: usize) -> usize {
         if let Some(rail) = path.checked_sub(1) {
             return usize::from(self.bulk.get(rail).copied().unwrap_or(self.last_resort));
@@ -150,9 +154,9 @@ impl Rails {
 
     /// Messages take the best carrier that is proved, raw frames before UDP.
     ///
-    /// Bulk data of a rail takes UDP where that is proved, and leaves it for raw frames once it is silent: before, they would
-    /// overtake what is under way. Then it stays with them until UDP has answered; that it may answer again is not enough.
-    /// Returns the paths whose carrier is another one now, one bit each.
+    /// Bulk data of a rail takes UDP where that is proved, and leaves it for raw frames once it is silent:
+    /// before, they would overtake what is under way. Then it stays with them until UDP has answered; that it
+    /// may answer again is not enough. Returns the paths whose carrier is another one now, one bit each.
     fn change_carriers(&mut self) -> u8 {
         let raw = self.first(|known| known.carrier.role == Role::SmallMessages);
         let messages = raw.or_else(|| self.first(|_| true)).unwrap_or(usize::from(self.last_resort)) as u8;
@@ -175,13 +179,15 @@ impl Rails {
         changed
     }
 
-    /// Tells the flow to this peer which paths lead there, and learns from it which to doubt. To be called after it has sent.
+    /// Tells the flow to this peer which paths lead there, and learns from it which to doubt. To be called
+    /// after it has sent.
     #[inline]
     pub fn steer(&mut self, flow: &mut Flow) {
         if !self.is_choice() {
             return;
         }
-        // A challenge may be stuck in the queue of what it asks for. Messages change carriers at any time, so theirs prove nothing.
+        // A challenge may be stuck in the queue of what it asks for. Messages change carriers at any time, so
+        // theirs prove nothing.
         let (doubts, alive) = (flow.take_doubts(), flow.take_alive() & !1);
         if self.is_stale || doubts | alive != 0 {
             self.steer_after_news(flow, doubts, alive);
@@ -254,7 +260,8 @@ impl Rails {
         self.known[carrier].validation.is_proved()
     }
 
-    /// Takes bytes that are `path_validation::is_path_frame` and came over this carrier: the carrier over which to answer, and what.
+    /// Takes bytes that are `path_validation::is_path_frame` and came over this carrier: the carrier over
+    /// which to answer, and what.
     pub fn handle(&mut self, role: Role, bytes: &[u8], keys: impl FnOnce() -> Keys) -> Option<(usize, PathFrame)> {
         self.is_stale = true;
         let keys = self.keys.get_or_insert_with(|| Box::new(keys()));
@@ -311,7 +318,8 @@ impl Rails {
         Some(self.keys.get_or_insert_with(|| Box::new(keys())).challenge(&challenge, ends))
     }
 
-    /// The machine has refused a packet for this carrier. Its interface may be down, so the rail's other carrier must answer, too.
+    /// The machine has refused a packet for this carrier. Its interface may be down, so the rail's other
+    /// carrier must answer, too.
     pub fn refused(&mut self, carrier: usize) {
         let rail = self.known[carrier].carrier.rail;
         for carrier in 0..self.carriers() {
@@ -424,7 +432,8 @@ mod tests {
             ask(&mut rails, carrier, Instant(0));
         }
         rails.steer(&mut flow);
-        // Something is in flight on one path only, and goes unanswered for long.   Expect: nobody is to blame.
+        // Something is in flight on one path only, and goes unanswered for long.   Expect: nobody is to
+        // blame.
         rails.doubt(1);
         be_alone(&mut rails, 1);
         rails.steer(&mut flow);
@@ -455,7 +464,8 @@ mod tests {
         assert_eq!((rails.change_carriers(), rails.carrier(0), rails.carrier(1)), (1, 0, 1));
         be_silent(&mut rails, 1);
         assert_eq!((rails.change_carriers(), rails.carrier(0), rails.carrier(1)), (2, 0, 0));
-        // Frames are doubted and answer, so that UDP is asked once more.   Expect: bulk data does not go back before it has answered.
+        // Frames are doubted and answer, so that UDP is asked once more.   Expect: bulk data does not go back
+        // before it has answered.
         rails.doubt(0);
         assert_eq!((rails.change_carriers(), rails.carrier(0), rails.carrier(1)), (0, 0, 0));
         ask(&mut rails, 0, Instant(2));
@@ -520,7 +530,8 @@ mod tests {
         }
         assert_eq!(rails.change_carriers() & 1, 1);
         assert_eq!([0, 1, 2, 3].map(|path| rails.carrier(path)), [0, 1, 3, 5]);
-        // The best rail is doubted.   Expect: messages take the next; its bulk data is probed for where it is.
+        // The best rail is doubted.   Expect: messages take the next; its bulk data is probed for where it
+        // is.
         rails.doubt(0);
         rails.doubt(1);
         assert_eq!(rails.change_carriers(), 1);

@@ -1,4 +1,5 @@
-//! Reduction operations on predefined datatypes (MPI-5.0 §6.9.2, §6.9.4): which are allowed. The arithmetic is `weft-reduce`'s.
+//! Reduction operations on predefined datatypes (MPI-5.0 §6.9.2, §6.9.4): which are allowed. The arithmetic
+//! is `weft-reduce`'s.
 
 #[cfg(test)]
 mod tests;
@@ -12,9 +13,10 @@ pub use weft_reduce::Op;
 /// The groups of types in the tables of MPI-5.0 §6.9.2.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Group {
-    /// C integer, Fortran integer and multi-language types. An [`Element`] does not tell them apart, so the logical
-    /// operations, which the standard defines for C integers only, are allowed for all of them. `MPI_CHAR` is one too: the standard
-    /// leaves it out, and every other library takes it, so that there are programs and benchmarks that reduce it.
+    /// C integer, Fortran integer and multi-language types. An [`Element`] does not tell them apart, so the
+    /// logical operations, which the standard defines for C integers only, are allowed for all of them.
+    /// `MPI_CHAR` is one too: the standard leaves it out, and every other library takes it, so that there are
+    /// programs and benchmarks that reduce it.
     Integer,
     Floating,
     Complex,
@@ -37,8 +39,8 @@ const fn group(element: Element) -> Group {
     }
 }
 
-/// Whether `op` is defined for `element` (the tables of MPI-5.0 §6.9.2 and §6.9.4). REPLACE and NO_OP are for all;
-/// that they are for one-sided operations only is the caller's matter.
+/// Whether `op` is defined for `element` (the tables of MPI-5.0 §6.9.2 and §6.9.4). REPLACE and NO_OP are for
+/// all; that they are for one-sided operations only is the caller's matter.
 pub const fn supports(op: Op, element: Element) -> bool {
     let group = group(element);
     match op {
@@ -51,7 +53,8 @@ pub const fn supports(op: Op, element: Element) -> bool {
     }
 }
 
-/// What the arrays of an element hold for the arithmetic: as in memory, or `packed`, which is another thing for pairs only.
+/// What the arrays of an element hold for the arithmetic: as in memory, or `packed`, which is another thing
+/// for pairs only.
 const fn kind(element: Element, packed: bool) -> Kind {
     use Element::*;
     let pair = match element {

@@ -32,13 +32,16 @@
 //!       offset        8
 //! ```
 //!
-//! A packet that is longer than its path carries travels in pieces: the receiver puts them together before it takes the packet. Messages of
-//! length 0 are a question whether a path carries packets of that size: zeros fill them up.
+//! A packet that is longer than its path carries travels in pieces: the receiver puts them together before it
+//! takes the packet. Messages of length 0 are a question whether a path carries packets of that size: zeros
+//! fill them up.
 //!
-//! A sealed packet with messages or data has its payload encrypted, and behind it 16 bytes that prove it and what stands before.
+//! A sealed packet with messages or data has its payload encrypted, and behind it 16 bytes that prove it and
+//! what stands before.
 //!
-//! A packet with messages or data has a number of its own and will be acknowledged; a probe and a standalone acknowledgement will not.
-//! Numbers continue beyond 32 bits: the tag covers the part that does not travel (`Key::write_tag`).
+//! A packet with messages or data has a number of its own and will be acknowledged; a probe and a standalone
+//! acknowledgement will not. Numbers continue beyond 32 bits: the tag covers the part that does not travel
+//! (`Key::write_tag`).
 
 mod acknowledgement_map;
 mod cipher;
@@ -59,8 +62,8 @@ pub const HEADER_SIZE: usize = 28;
 pub const FRAME_PREFIX: usize = 2;
 /// Most bytes of a packet that are not messages: header, echo, prefix.
 pub(crate) const MESSAGES_OVERHEAD: usize = HEADER_SIZE + ECHO_SIZE + MESSAGES_PREFIX;
-/// Bytes of a packet with bulk data but without an echo that are not data. With an echo it holds `ECHO_SIZE` bytes less:
-/// so full packets are all of one size.
+/// Bytes of a packet with bulk data but without an echo that are not data. With an echo it holds `ECHO_SIZE`
+/// bytes less: so full packets are all of one size.
 pub(crate) const DATA_OVERHEAD: usize = HEADER_SIZE + DATA_PREFIX;
 /// Most bytes that stand in a packet beside its payload, whatever it is.
 pub const OVERHEAD_MAX: usize = DATA_OVERHEAD + ECHO_SIZE;
@@ -113,19 +116,20 @@ mod kind {
 
 const _: () = assert!(kind::DATA_END + kind::REQUEST == flag::KIND && PATHS_MAX == 1 << (8 - flag::PATH));
 
-/// The index of the process that claims to have sent this packet, of a flow or of a connection; `None` if it is too short to be one.
-/// Nothing is proved until the tag has been verified.
+/// The index of the process that claims to have sent this packet, of a flow or of a connection; `None` if it
+/// is too short to be one. Nothing is proved until the tag has been verified.
 pub fn peek_sender(bytes: &[u8]) -> Option<u32> {
     (bytes.len() >= TAG_SIZE + 4).then(|| u32_at(bytes, TAG_SIZE) & SENDER_MAX)
 }
 
-/// The number and the kind that a datagram claims: of messages or data (`true`), or of a control packet. `None` if it is too short.
-/// What to verify its tag with follows from it; until then nothing is proved.
+/// The number and the kind that a datagram claims: of messages or data (`true`), or of a control packet.
+/// `None` if it is too short. What to verify its tag with follows from it; until then nothing is proved.
 pub(crate) fn peek_number(bytes: &[u8]) -> Option<(Number, bool)> {
     (bytes.len() >= HEADER_SIZE).then(|| (Number(u32_at(bytes, 12)), bytes[11] & flag::KIND >= kind::MESSAGES))
 }
 
-/// A number that wraps: of a packet, a message, a probe or a transmission. Compared in serial arithmetic (RFC 1982).
+/// A number that wraps: of a packet, a message, a probe or a transmission. Compared in serial arithmetic (RFC
+/// 1982).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Number(pub u32);
 
@@ -209,7 +213,8 @@ pub enum Kind {
     Acknowledgement(Number),
     /// Asks for an acknowledgement.
     Probe(Number),
-    /// A piece of a packet with messages or data: see [`Piece`]. Like an acknowledgement and a probe it has a number of its own.
+    /// A piece of a packet with messages or data: see [`Piece`]. Like an acknowledgement and a probe it has a
+    /// number of its own.
     Piece(Number),
     /// Messages or data.
     Numbered {
@@ -224,7 +229,8 @@ pub enum Kind {
     },
 }
 
-/// Everything in a packet but its payload. Made only by `open` from authentic, well-formed bytes, or by a sender.
+/// Everything in a packet but its payload. Made only by `open` from authentic, well-formed bytes, or by a
+/// sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// Index of the sending process.
@@ -246,9 +252,9 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// Writes all that stands in front of a payload of `length` bytes and returns how much that is.
-    /// The payload (of a standalone acknowledgement: the map, of a piece: what [`Piece`] writes) and `Key::write_tag` are to follow. Panics
-    /// if `out` is too short.
+    /// Writes all that stands in front of a payload of `length` bytes and returns how much that is. The
+    /// payload (of a standalone acknowledgement: the map, of a piece: what [`Piece`] writes) and
+    /// `Key::write_tag` are to follow. Panics if `out` is too short.
     pub fn emit(&self, length: usize, out: &mut [u8]) -> usize {
         let mut flags = self.path << flag::PATH | if self.marked { flag::MARKED } else { 0 };
         let mut at = HEADER_SIZE;
@@ -275,7 +281,8 @@ impl Packet {
         at
     }
 
-    /// Verifies and parses a datagram; returns the payload (of a standalone acknowledgement: the map) beside the rest.
+    /// Verifies and parses a datagram; returns the payload (of a standalone acknowledgement: the map) beside
+    /// the rest.
     pub fn open<'a>(key: &Key, epoch: u32, bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Reject> {
         if !key.verify(epoch, bytes) {
             return Err(Reject::Forged);
@@ -288,8 +295,8 @@ impl Packet {
         Self::parse_by(bytes, parse_channel)
     }
 
-    /// Parses what stands in front of a payload that may be sealed: for traces. Nothing is proved, and of the payload, which is
-    /// returned with all that follows it, nothing is looked at.
+    /// Parses what stands in front of a payload that may be sealed: for traces. Nothing is proved, and of the
+    /// payload, which is returned with all that follows it, nothing is looked at.
     pub fn parse_head(bytes: &[u8]) -> Option<(Self, &[u8])> {
         Self::parse_by(bytes, |kind, rest| {
             let (channel, prefix) = parse_prefix(kind, rest)?;
@@ -342,7 +349,8 @@ impl Packet {
     }
 }
 
-/// Where the payload of messages or data begins; `None` for anything else, or if the packet is too short for that.
+/// Where the payload of messages or data begins; `None` for anything else, or if the packet is too short for
+/// that.
 pub(crate) fn payload_at(bytes: &[u8]) -> Option<usize> {
     let flags = *bytes.get(11)?;
     let prefix = match kind::apart(flags & flag::KIND).0 {
@@ -424,7 +432,8 @@ fn parse_prefix(kind: u8, bytes: &[u8]) -> Option<(Channel, usize)> {
     }
 }
 
-/// Makes `rest` the announced payload, and sure that all of it stands there, and nothing behind it but what fills up data.
+/// Makes `rest` the announced payload, and sure that all of it stands there, and nothing behind it but what
+/// fills up data.
 fn parse_channel(kind: u8, rest: &mut &[u8]) -> Option<Channel> {
     let bytes = *rest;
     let (channel, prefix) = parse_prefix(kind, bytes)?;

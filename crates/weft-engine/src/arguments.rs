@@ -1,4 +1,5 @@
-//! What a collective operation is given: its buffers, their datatypes, the reduction, and the processes that take part.
+//! What a collective operation is given: its buffers, their datatypes, the reduction, and the processes that
+//! take part.
 
 use std::sync::Arc;
 
@@ -19,11 +20,12 @@ pub struct CollectiveScope {
     pub group: Arc<Group>,
     /// This process's rank among them.
     pub rank: u32,
-    /// What stands as the source in each member's messages, where its rank in `group` does not tell it from everybody else who sends in
-    /// this context: groups that overlap agree in one context (MPI-5.0 §7.4.2, `MPI_Comm_create_group`), and the first of one is
-    /// not the first of another.
+    /// What stands as the source in each member's messages, where its rank in `group` does not tell it from
+    /// everybody else who sends in this context: groups that overlap agree in one context (MPI-5.0 §7.4.2,
+    /// `MPI_Comm_create_group`), and the first of one is not the first of another.
     pub sources: Option<Arc<[u32]>>,
-    /// Where it stands among the operations that go through memory that the node's processes share, if it is one of those.
+    /// Where it stands among the operations that go through memory that the node's processes share, if it is
+    /// one of those.
     pub turn: Option<Turn>,
 }
 

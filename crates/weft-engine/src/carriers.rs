@@ -327,7 +327,8 @@ impl Remote {
         }
     }
 
-    /// The peer at the end of a carrier that delivers every packet once and in order. What that can do by itself to memory of peers is used.
+    /// The peer at the end of a carrier that delivers every packet once and in order. What that can do by
+    /// itself to memory of peers is used.
     pub fn connected(
         carrier: RailCarrier,
         carrier_path: CarrierPath,
@@ -387,12 +388,14 @@ impl Remote {
         self.writing().filter(|placement| placement.reads)
     }
 
-    /// From so many bytes on announced messages are written by the sender's carrier; never: the largest number.
+    /// From so many bytes on announced messages are written by the sender's carrier; never: the largest
+    /// number.
     pub(crate) fn placed_min(&self) -> u64 {
         self.writing().map_or(u64::MAX, |placement| placement.bytes_min)
     }
 
-    /// Longer messages are better announced, and then written by the sender's carrier, than sent unasked; never: the largest number.
+    /// Longer messages are better announced, and then written by the sender's carrier, than sent unasked;
+    /// never: the largest number.
     pub(crate) fn placed_above(&self) -> u64 {
         self.writing().map_or(u64::MAX, |placement| placement.eager_max)
     }
@@ -538,8 +541,8 @@ impl Remote {
         }
     }
 
-    /// Parks the flow if nothing happens in it, or gives back what it can spare, as a connection always does. What happened in one that is
-    /// parked is returned.
+    /// Parks the flow if nothing happens in it, or gives back what it can spare, as a connection always does.
+    /// What happened in one that is parked is returned.
     pub(crate) fn park(&mut self) -> Counters {
         if let Conversation::Flow { flow, parked } = &mut self.conversation
             && let Some(idle) = flow.take_if(|flow| flow.can_park())

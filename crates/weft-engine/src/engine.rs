@@ -1,7 +1,8 @@
 //! The engine: joins the message layer to the carriers and moves both.
 //!
-//! Every peer has one route: it is this process itself, or reached through a ring in shared memory, or by a reliable flow of datagrams.
-//! [`Engine::progress`] takes in what has arrived and sends what is due; it never waits.
+//! Every peer has one route: it is this process itself, or reached through a ring in shared memory, or by a
+//! reliable flow of datagrams. [`Engine::progress`] takes in what has arrived and sends what is due; it never
+//! waits.
 //!
 //! | part | its state | what it does |
 //! |---|---|---|
@@ -185,7 +186,8 @@ impl<P: Platform> Engine<P> {
         self.slots.last_context(slot)
     }
 
-    /// Whether a slot can serve another communicator: nobody reads what this process has published for the last one.
+    /// Whether a slot can serve another communicator: nobody reads what this process has published for the
+    /// last one.
     pub fn is_slot_free(&self, slot: u32) -> bool {
         self.slots.is_free(slot, self.published())
     }
@@ -203,8 +205,8 @@ impl<P: Platform> Engine<P> {
         Multicasts::new(&mut self.groups, Link::new(&mut self.point_to_point))
     }
 
-    /// Removes a peer: what waits for it fails, and nothing leads to it any more. False: messages of it are kept that nobody has received, so
-    /// it stays, as one that is gone.
+    /// Removes a peer: what waits for it fails, and nothing leads to it any more. False: messages of it are
+    /// kept that nobody has received, so it stays, as one that is gone.
     pub fn remove_peer(&mut self, peer: PeerId) -> bool {
         if self.peers.get(peer).is_none() || peer == self.peers.own() {
             return false;
@@ -221,7 +223,8 @@ impl<P: Platform> Engine<P> {
         true
     }
 
-    /// One pass: takes in what has arrived and sends what is due. True once in many passes: it is time to tell how this process stands.
+    /// One pass: takes in what has arrived and sends what is due. True once in many passes: it is time to
+    /// tell how this process stands.
     pub fn progress(&mut self) -> bool {
         self.passes = self.passes.wrapping_add(1);
         let is_check = self.passes.is_multiple_of(NODE_CHECK_EVERY);
@@ -358,7 +361,8 @@ impl<P: Platform> Engine<P> {
         if let Some(due) = grants.into_iter().chain(groups).min().map(|at| at.since(now).as_nanos()) {
             span = Some(span.map_or(due, |shortest| shortest.min(due)));
         }
-        // While the link has no room nothing leaves, whatever is due: looking again and again would bring nothing.
+        // While the link has no room nothing leaves, whatever is due: looking again and again would bring
+        // nothing.
         let active = if self.network.stalled.is_empty() { self.network.active.as_slice() } else { &[] };
         for peer in active {
             let Some(remote) = self.network.remotes.get(*peer) else { continue };

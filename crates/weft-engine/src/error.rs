@@ -65,7 +65,8 @@ impl Error {
         Self(Box::new(Details { finalized: Some(number), ..Details::other(message.into()) }))
     }
 
-    /// A function of the program returned `code`, which says nothing to us but that it failed: any integer, passed on as it is.
+    /// A function of the program returned `code`, which says nothing to us but that it failed: any integer,
+    /// passed on as it is.
     #[cold]
     pub fn returned(code: i32, message: impl Into<Cow<'static, str>>) -> Self {
         Self(Box::new(Details { code: Some(code), ..Details::other(message.into()) }))

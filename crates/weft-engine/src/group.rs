@@ -59,7 +59,8 @@ pub struct Group {
     pub members: Vec<PeerId>,
     /// Rank of this process, if it is a member.
     pub rank: Option<u32>,
-    /// Handle of the session that it comes from (MPI-5.0 §11.3); `None`: from the World Model, or it is empty.
+    /// Handle of the session that it comes from (MPI-5.0 §11.3); `None`: from the World Model, or it is
+    /// empty.
     pub session: Option<usize>,
 }
 

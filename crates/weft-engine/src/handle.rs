@@ -1,7 +1,8 @@
 //! Handles: what the program holds instead of an object (MPI-5.0 §2.5.1, §20.3).
 //!
-//! Predefined handles are integers below 4096. A handle that Weft makes carries its kind, an index into a table
-//! and the generation of that table's entry, so a stale, foreign or invented handle is recognised, never followed.
+//! Predefined handles are integers below 4096. A handle that Weft makes carries its kind, an index into a
+//! table and the generation of that table's entry, so a stale, foreign or invented handle is recognised,
+//! never followed.
 
 /// What a handle refers to; part of its value. The program's objects have the lower half of the numbers, what
 /// never leaves the library the upper half.
@@ -100,8 +101,8 @@ impl<T> Slab<T> {
         Some(self.handle(index, generation))
     }
 
-    /// The object that was [put back](Self::put_back) last, under a new handle and as it was then; `None` when there is none
-    /// to be had at once.
+    /// The object that was [put back](Self::put_back) last, under a new handle and as it was then; `None`
+    /// when there is none to be had at once.
     #[inline(always)]
     pub fn take_up(&mut self) -> Option<(usize, &mut T)> {
         let index = *self.free.last()?;
@@ -179,8 +180,9 @@ impl<T> Slab<T> {
         right.then(|| self.handle(index, entry.generation))
     }
 
-    /// The integer that stands for `handle` in languages without pointers (MPI-5.0 §19.3.4): its index, some bits of
-    /// its generation, and a bit that tells it from predefined handles. `None` when the object is gone.
+    /// The integer that stands for `handle` in languages without pointers (MPI-5.0 §19.3.4): its index, some
+    /// bits of its generation, and a bit that tells it from predefined handles. `None` when the object is
+    /// gone.
     pub fn integer(&self, handle: usize) -> Option<i32> {
         self.get(handle)?;
         Some((INTEGER_MADE | (self.wire(handle) & INTEGER_MASK)) as i32)
@@ -248,8 +250,8 @@ mod tests {
         assert_eq!(numbers.get(0), None);
     }
 
-    /// Expect: what is put back is found by nobody, not even by a handle that guesses its next generation, until it is taken up
-    /// again, under a new handle and with its contents.
+    /// Expect: what is put back is found by nobody, not even by a handle that guesses its next generation,
+    /// until it is taken up again, under a new handle and with its contents.
     #[test]
     fn what_is_put_back_is_taken_up_under_a_new_handle() {
         let mut table = Slab::new(Kind::Request);

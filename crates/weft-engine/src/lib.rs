@@ -1,8 +1,8 @@
 //! The engine: what stands between MPI's objects and the carriers.
 //!
-//! It matches messages with receives, chooses how each message travels, moves it, and completes requests. It has no clock, no socket
-//! and no thread of its own: what it needs of these is behind the traits of [`transport`], so that a simulator runs the very same code in
-//! virtual time.
+//! It matches messages with receives, chooses how each message travels, moves it, and completes requests. It
+//! has no clock, no socket and no thread of its own: what it needs of these is behind the traits of
+//! [`transport`], so that a simulator runs the very same code in virtual time.
 //!
 //! | module | what it holds |
 //! |---|---|

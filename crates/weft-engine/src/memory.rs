@@ -1,11 +1,12 @@
 //! The program's memory and the program's functions: the one module of this crate that is unsafe.
 //!
-//! MPI hands us addresses and promises that they stay valid until the operation completes (MPI-5.0 §3.7, §2.4). A
-//! [`UserData`] is that promise as a value: whoever makes one vouches for it, and everybody else reads and writes
-//! through it safely. A [`Bound`] is the same for a collective: its schedule, and the buffers that it is for.
+//! MPI hands us addresses and promises that they stay valid until the operation completes (MPI-5.0 §3.7,
+//! §2.4). A [`UserData`] is that promise as a value: whoever makes one vouches for it, and everybody else
+//! reads and writes through it safely. A [`Bound`] is the same for a collective: its schedule, and the
+//! buffers that it is for.
 //!
-//! Who vouches calls an `unsafe fn`: the boundary, which got the addresses from the program. Memory of ours needs nobody to vouch for
-//! it: it is a [`SharedBuffer`], and each access is checked.
+//! Who vouches calls an `unsafe fn`: the boundary, which got the addresses from the program. Memory of ours
+//! needs nobody to vouch for it: it is a [`SharedBuffer`], and each access is checked.
 
 mod bound;
 mod checkers;
@@ -49,9 +50,10 @@ pub use writer::Writer;
 
 /// The memory of the node's other processes. A process is named by its id, as the system has it.
 ///
-/// An address there is what a peer says, so it may be wrong: the system checks it, and touches that process only. A process that is this
-/// very one is not protected so. The engine asks for none: it finds what it sends to itself by its request. An implementation that is
-/// asked for its own process, as a simulator's is, touches what it knows to be there, and nothing else.
+/// An address there is what a peer says, so it may be wrong: the system checks it, and touches that process
+/// only. A process that is this very one is not protected so. The engine asks for none: it finds what it
+/// sends to itself by its request. An implementation that is asked for its own process, as a simulator's is,
+/// touches what it knows to be there, and nothing else.
 pub trait NeighbourMemory: Clone {
     /// Copies `len` bytes at `address` of `process` to `to`.
     ///
@@ -129,8 +131,8 @@ impl Items {
     }
 }
 
-// SAFETY: whoever called `new` or `from_bytes` promised that the value and its clones are used by one thread at a time. What is in a
-// `SharedBuffer` is locked by each access.
+// SAFETY: whoever called `new` or `from_bytes` promised that the value and its clones are used by one thread
+// at a time. What is in a `SharedBuffer` is locked by each access.
 unsafe impl Send for UserData {}
 
 impl UserData {
@@ -146,15 +148,17 @@ impl UserData {
     ///
     /// # Safety
     /// The memory that the items touch stays valid, for reading or (when used to receive) writing, until the
-    /// operation that gets this value is complete. Nobody uses this value or a clone of it after that, and one thread at a time does
-    /// before: so it is with operations that are started, moved on and completed under the process lock.
+    /// operation that gets this value is complete. Nobody uses this value or a clone of it after that, and
+    /// one thread at a time does before: so it is with operations that are started, moved on and completed
+    /// under the process lock.
     #[inline(always)]
     pub unsafe fn new(base: *mut u8, count: u64, layout: &Layout) -> Result<Self> {
         // SAFETY: the caller's promise.
         unsafe { Self::new_for(BufferUse::Any, base, count, layout) }
     }
 
-    /// The same for memory of which it is known what will happen to it: a memory checker is told ([`attach`]).
+    /// The same for memory of which it is known what will happen to it: a memory checker is told
+    /// ([`attach`]).
     ///
     /// # Errors
     /// As for [`UserData::new`].
@@ -170,7 +174,8 @@ impl UserData {
     /// The same for a whole message of the program.
     ///
     /// # Errors
-    /// As for [`UserData::new`]; and always where [messages have labels](label_messages): then [`Label::before`] describes it.
+    /// As for [`UserData::new`]; and always where [messages have labels](label_messages): then
+    /// [`Label::before`] describes it.
     ///
     /// # Safety
     /// As for [`UserData::new`].
@@ -189,7 +194,8 @@ impl UserData {
         count: u64,
         layout: &Layout,
     ) -> Result<Self> {
-        // The four words are merged, never a whole result: one that a call has written would send every message through memory.
+        // The four words are merged, never a whole result: one that a call has written would send every
+        // message through memory.
         let (base, bytes, shape) = match layout.single_run(count) {
             Some((offset, bytes)) => {
                 let start = base.wrapping_offset(offset as isize);
@@ -231,7 +237,8 @@ impl UserData {
         Self { base, bytes, shape: Shape::Run }
     }
 
-    /// So many bytes that are never given back: a device may write to them at any time. They begin where a word of eight bytes may.
+    /// So many bytes that are never given back: a device may write to them at any time. They begin where a
+    /// word of eight bytes may.
     pub fn leaked(bytes: usize) -> Self {
         let memory: &'static mut [u64] = Box::leak(vec![0; bytes.div_ceil(8)].into_boxed_slice());
         Self { base: memory.as_mut_ptr().cast(), bytes: bytes as u64, shape: Shape::Run }
@@ -307,7 +314,8 @@ impl UserData {
         }
     }
 
-    /// Where the bytes `range` are, when they are in one run of the program's memory: all of them may be read and written there.
+    /// Where the bytes `range` are, when they are in one run of the program's memory: all of them may be read
+    /// and written there.
     ///
     /// # Panics
     /// When that reaches past the end.
@@ -326,7 +334,8 @@ impl UserData {
         assert!(self.has(offset, length));
         match &self.shape {
             Shape::Run if length == 0 => Some(&[]),
-            // SAFETY: `new` was promised `bytes` readable bytes at `base`; the range was checked above, and is not empty.
+            // SAFETY: `new` was promised `bytes` readable bytes at `base`; the range was checked above, and
+            // is not empty.
             Shape::Run => Some(unsafe { std::slice::from_raw_parts(self.base.add(offset as usize), length as usize) }),
             Shape::Items { .. } => None,
         }

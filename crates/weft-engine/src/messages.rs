@@ -1,7 +1,8 @@
 //! The message layer: from frames to requests and back.
 //!
-//! It knows nothing of links: frames come in through [`Messages::handle_frame`] and [`Messages::handle_data`], and
-//! what must leave is left in the outbox for the engine. The protocol is described in `weft_core::message`.
+//! It knows nothing of links: frames come in through [`Messages::handle_frame`] and
+//! [`Messages::handle_data`], and what must leave is left in the outbox for the engine. The protocol is
+//! described in `weft_core::message`.
 
 mod access;
 mod awaited;
@@ -41,8 +42,8 @@ pub const CREDIT_BYTES: u64 = 1 << 20;
 /// What every eager message costs of that beside its payload, so that empty messages are bounded as well.
 pub const CREDIT_PER_MESSAGE: u64 = 64;
 
-/// Messages of so many bytes are small: they travel whole on every carrier, and have room at their receiver beyond their sender's credit as
-/// long as there is memory for them.
+/// Messages of so many bytes are small: they travel whole on every carrier, and have room at their receiver
+/// beyond their sender's credit as long as there is memory for them.
 pub const SMALL_BYTES_MAX: u64 = 1 << 10;
 /// Who keeps more than this of a peer's messages within its credit tells it that there is no more room.
 const KEPT_BYTES_TOLD: u64 = CREDIT_BYTES / 4;
@@ -134,7 +135,8 @@ enum Body {
     Announced { request: u32, address: Option<u64> },
 }
 
-/// What brings the frames of a peer in order: its ring or flow ([`OWN_STREAM`]), or a multicast stream, by the number that the engine gives it.
+/// What brings the frames of a peer in order: its ring or flow ([`OWN_STREAM`]), or a multicast stream, by
+/// the number that the engine gives it.
 pub type Stream = u32;
 
 /// What leads to this process alone.
@@ -144,7 +146,8 @@ pub const OWN_STREAM: Stream = 0;
 pub struct Messages {
     /// Operations of the program.
     pub requests: Slab<Request>,
-    /// The request of every send that is complete as it starts: nothing about one of them differs from another.
+    /// The request of every send that is complete as it starts: nothing about one of them differs from
+    /// another.
     pub sent: usize,
     /// How many of them are under way.
     incomplete: usize,
@@ -227,7 +230,8 @@ impl Messages {
         }
     }
 
-    /// Small messages that nobody has asked for may take so many bytes of memory beyond the credit of their senders, all together.
+    /// Small messages that nobody has asked for may take so many bytes of memory beyond the credit of their
+    /// senders, all together.
     pub fn set_unexpected_max(&mut self, bytes: u64) {
         self.lent_max = bytes;
     }
@@ -287,7 +291,8 @@ impl Messages {
         self.add_lasting(State::Collective, communicator)
     }
 
-    /// Adds the request of an operation on `communicator` that can be neither cancelled nor freed while it is active.
+    /// Adds the request of an operation on `communicator` that can be neither cancelled nor freed while it is
+    /// active.
     ///
     /// # Errors
     /// As for [`Self::add`].
@@ -399,8 +404,8 @@ impl Messages {
         }
     }
 
-    /// Posts the receive of `handle` (state `Posted`), and takes its message when it is here already. Otherwise it waits: how
-    /// many bytes have room in it.
+    /// Posts the receive of `handle` (state `Posted`), and takes its message when it is here already.
+    /// Otherwise it waits: how many bytes have room in it.
     #[inline(always)]
     pub fn post(&mut self, handle: usize, peers: &mut impl PeerAccess) -> Option<u64> {
         let Some(State::Posted(receive)) = self.requests.get(handle).map(|request| &request.state) else { return None };

@@ -1,5 +1,6 @@
-//! The table of peers: one structure for each process that this one can reach, whatever it is reached by. It grows and shrinks; processes
-//! that are spawned, accepted or reached through a session are peers like any other.
+//! The table of peers: one structure for each process that this one can reach, whatever it is reached by. It
+//! grows and shrinks; processes that are spawned, accepted or reached through a session are peers like any
+//! other.
 
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
@@ -70,8 +71,8 @@ pub struct Peer<P: Platform> {
     pub(crate) pending: VecDeque<Outgoing>,
     /// It is in the engine's backlog.
     pub(crate) waiting: bool,
-    /// The first message that waits needs room at its receiver, who will say whether there is any; what needs none goes ahead of it: so many
-    /// of those that wait.
+    /// The first message that waits needs room at its receiver, who will say whether there is any; what needs
+    /// none goes ahead of it: so many of those that wait.
     pub(crate) ahead_of_room: Option<usize>,
     /// How payloads are written into the ring, if there is one.
     pub(crate) writer: Writer,

@@ -18,8 +18,8 @@ pub use choices::{Choices, Range, offers};
 pub use costs::{COST_PS_MAX, Cost, CostModel};
 pub use rows::{Offer, ROWS, Row};
 
-/// Larger messages go through a ring in pieces, of this size at least: while the receiver copies one out, the sender copies the next
-/// one in.
+/// Larger messages go through a ring in pieces, of this size at least: while the receiver copies one out, the
+/// sender copies the next one in.
 pub const RING_PIECE_BYTES: u64 = 8 << 10;
 /// A path is busy while more bytes than this are queued for the peer or not acknowledged by it. The round
 /// trip of an announcement passes unnoticed then, and what is announced needs no copy in the flow's queue.
@@ -95,7 +95,8 @@ pub struct Situation {
     pub is_path_busy: bool,
     /// The receiver.
     pub receiver: Receiver,
-    /// The message could not be written to the receive that is posted: another has it, or an earlier message has not found its own.
+    /// The message could not be written to the receive that is posted: another has it, or an earlier message
+    /// has not found its own.
     pub write_failed: bool,
 }
 
@@ -162,8 +163,9 @@ impl std::fmt::Display for Reason {
     }
 }
 
-/// Largest message that is sent unasked on a route, bytes: what the user has `said`, or what suits the route. `placed_above`: longer ones are
-/// better announced there, since the carrier writes them to where they belong ([`crate::transport::Placement::eager_max`]).
+/// Largest message that is sent unasked on a route, bytes: what the user has `said`, or what suits the route.
+/// `placed_above`: longer ones are better announced there, since the carrier writes them to where they belong
+/// ([`crate::transport::Placement::eager_max`]).
 pub fn eager_limit(said: Option<u64>, costs: &CostModel, placed_above: u64) -> u64 {
     said.unwrap_or_else(|| costs.eager_limit().min(placed_above))
 }

@@ -230,8 +230,8 @@ impl Regions {
         }
     }
 
-    /// Reads data of a send that is under way. One that is closed has reached its receiver, or has failed: what is read for it then is
-    /// never looked at, and is zeros.
+    /// Reads data of a send that is under way. One that is closed has reached its receiver, or has failed:
+    /// what is read for it then is never looked at, and is zeros.
     pub fn read_for_sending(&self, key: RegionKey, offset: u64, out: &mut [u8]) {
         match self.get(key) {
             Some(region) if region.purpose.allows(AccessKind::Read) => region.data.read(offset, out),
@@ -263,7 +263,8 @@ mod tests {
         Region { peer: PeerId::new(index, 0), purpose, data: UserData::empty(), length, owner: 1 }
     }
 
-    /// Expect: only the peer itself, with the right that was granted, inside the bounds, as long as the region is open.
+    /// Expect: only the peer itself, with the right that was granted, inside the bounds, as long as the
+    /// region is open.
     #[test]
     fn every_access_is_checked_and_counted_by_what_is_wrong_with_it() {
         let mut regions = Regions::default();

@@ -140,7 +140,8 @@ pub enum State {
         /// The receive, whose status is that of the pair.
         receive: usize,
     },
-    /// A receive whose message has a label, which is looked at when it is there: the request that it comes by.
+    /// A receive whose message has a label, which is looked at when it is there: the request that it comes
+    /// by.
     Labelled {
         /// Its handle.
         receive: usize,
@@ -215,8 +216,8 @@ pub enum Cancellation {
     Possible,
     /// It has been asked for, and the peer has not answered.
     Asked,
-    /// Not at all: collective and one-sided operations can be neither cancelled nor freed before the program knows that they are complete
-    /// (MPI-5.0 §6.12, §12.3.5), and partitioned ones not be cancelled (§4.2).
+    /// Not at all: collective and one-sided operations can be neither cancelled nor freed before the program
+    /// knows that they are complete (MPI-5.0 §6.12, §12.3.5), and partitioned ones not be cancelled (§4.2).
     Excluded,
     /// It can be freed, but not cancelled, for it is no communication: a flush of a buffer (MPI-5.0 §3.6).
     OnlyFreed,
@@ -266,8 +267,8 @@ impl Request {
         request
     }
 
-    /// Makes an operation in `state` on `communicator` of one that [is over](Self::is_over), where it lies: a request is large, and
-    /// moved in pieces that the processor cannot forward from its store buffer.
+    /// Makes an operation in `state` on `communicator` of one that [is over](Self::is_over), where it lies: a
+    /// request is large, and moved in pieces that the processor cannot forward from its store buffer.
     #[inline(always)]
     pub fn begin(&mut self, state: State, communicator: usize) {
         debug_assert!(self.is_over());

@@ -1,10 +1,11 @@
-//! Collective operations: `weft_core::collective` says what each process does, as an immutable schedule, which is
-//! [bound](Bound) to its buffers; a [`Cursor`] does it.
+//! Collective operations: `weft_core::collective` says what each process does, as an immutable schedule,
+//! which is [bound](Bound) to its buffers; a [`Cursor`] does it.
 //!
-//! A bound schedule is shared and never changed, so a persistent operation is started again without copying it. The cursor knows how far one
-//! run of it has come ([`Frontier`]), and owns the requests of the transfers that are under way. Whoever makes progress moves it on
-//! ([`Cursor::advance`]); only reduction functions of the program are left to a thread that waits, because they may call MPI and so must run
-//! while the engine is free.
+//! A bound schedule is shared and never changed, so a persistent operation is started again without copying
+//! it. The cursor knows how far one run of it has come ([`Frontier`]), and owns the requests of the transfers
+//! that are under way. Whoever makes progress moves it on ([`Cursor::advance`]); only reduction functions of
+//! the program are left to a thread that waits, because they may call MPI and so must run while the engine is
+//! free.
 
 mod in_order;
 mod transfers;
@@ -62,7 +63,8 @@ pub struct Cursor {
     waiting: Vec<(u32, SlotWait)>,
     /// Where it stood among the operations of its slot, until it has finished.
     turn: Option<Turn>,
-    /// A local step that went wrong: the others wait for what comes after it, so the operation goes on, and fails at its end.
+    /// A local step that went wrong: the others wait for what comes after it, so the operation goes on, and
+    /// fails at its end.
     failed: Option<Error>,
     /// Steps that are not complete, and that are not only for this process.
     owed: u32,
@@ -302,8 +304,8 @@ impl Cursor {
         }
     }
 
-    /// Whether others may need something of this process before the operation is complete: not so where all that is left is to take a
-    /// little out of what others publish.
+    /// Whether others may need something of this process before the operation is complete: not so where all
+    /// that is left is to take a little out of what others publish.
     pub fn needs_help(&self) -> bool {
         self.owed > 0
     }
@@ -371,8 +373,9 @@ impl Cursor {
         self.transfers.iter().any(is_complete)
     }
 
-    /// Gives the operation up. Without its request a transfer touches no memory any more: what arrives for it is dropped, what would be
-    /// read for it is zeros. If it has failed, those who may wait for what it would have sent are told.
+    /// Gives the operation up. Without its request a transfer touches no memory any more: what arrives for it
+    /// is dropped, what would be read for it is zeros. If it has failed, those who may wait for what it would
+    /// have sent are told.
     pub fn abandon<P: Platform>(mut self, engine: &mut Engine<P>) {
         self.put_back_waiting(engine);
         if let Some(turn) = self.turn {
@@ -395,7 +398,8 @@ impl Cursor {
         engine.give_up_for(&self.scope, cause, !is_told, partners);
     }
 
-    /// The receive that [`Self::go_without_requests`] has given out has failed, or has been given up: what the operation ends with.
+    /// The receive that [`Self::go_without_requests`] has given out has failed, or has been given up: what
+    /// the operation ends with.
     #[cold]
     pub fn fail_receive<P: Platform>(mut self, engine: &mut Engine<P>, error: Option<Error>) -> Error {
         let heard = self.hear(engine);
@@ -427,7 +431,8 @@ impl Cursor {
         }
     }
 
-    /// Goes on as long as every message leaves at once, and no more than one has to be waited for: that needs no requests.
+    /// Goes on as long as every message leaves at once, and no more than one has to be waited for: that needs
+    /// no requests.
     ///
     /// # Errors
     /// What went wrong in the operation that is complete.

@@ -1,5 +1,6 @@
-//! What the engine asks of its carriers, and of whoever runs it. Every call to the system, the clock and the processors is behind
-//! these traits: the engine itself is a function of what they say, so that a simulator can run it in virtual time.
+//! What the engine asks of its carriers, and of whoever runs it. Every call to the system, the clock and the
+//! processors is behind these traits: the engine itself is a function of what they say, so that a simulator
+//! can run it in virtual time.
 //!
 //! | trait | what it stands for | who has it |
 //! |---|---|---|
@@ -34,20 +35,22 @@ pub use posted::{
 pub use slots::{CollectiveSlots, SlotCounts, Stamp};
 pub use wrapper::Wrapper;
 
-/// Whom an engine runs for: its clock, and the kinds of carriers it is built for. There is one type of it for the library and one for
-/// the simulator, so a call through it costs nothing.
+/// Whom an engine runs for: its clock, and the kinds of carriers it is built for. There is one type of it for
+/// the library and one for the simulator, so a call through it costs nothing.
 pub trait Platform {
     /// The processes of this node; [`core::convert::Infallible`] where there never are any.
     type Node: Node;
     /// Their memory.
     type Memory: NeighbourMemory;
 
-    /// The time. Asked for where it is needed only: a look at the clock costs as much as a tenth of a small message.
+    /// The time. Asked for where it is needed only: a look at the clock costs as much as a tenth of a small
+    /// message.
     fn now(&self) -> Instant;
 
     /// Whether another thread waits to use the engine: what takes long is interrupted then.
     fn is_contended(&self) -> bool;
 
-    /// A counter that grows steadily with the time that copies of memory take, at about 2.5 GHz; see [`crate::memory::Writer`].
+    /// A counter that grows steadily with the time that copies of memory take, at about 2.5 GHz; see
+    /// [`crate::memory::Writer`].
     fn ticks() -> u64;
 }

@@ -1,8 +1,8 @@
 //! Waiting: when a call spins, yields, migrates or sleeps, and what the progress thread is left with.
 //!
-//! Everything here is a state machine that is told facts as values and answers with what to do next. It has no clock, makes no call to
-//! the engine and starts nothing. Whoever runs it (the process in `weft-mpi`, a simulator, the model in `model_tests.rs`) carries out the
-//! answers, in the order in which they come.
+//! Everything here is a state machine that is told facts as values and answers with what to do next. It has
+//! no clock, makes no call to the engine and starts nothing. Whoever runs it (the process in `weft-mpi`, a
+//! simulator, the model in `model_tests.rs`) carries out the answers, in the order in which they come.
 //!
 //! | type | whose it is | what it decides |
 //! |---|---|---|
@@ -74,7 +74,8 @@ impl Learned {
         Self { budget: SpinBudget::new(most), pace: Pace::new(network), migration: Migration::new() }
     }
 
-    /// Other jobs were on the processors before this one: spinning must show that it pays before it is trusted.
+    /// Other jobs were on the processors before this one: spinning must show that it pays before it is
+    /// trusted.
     pub fn distrust_spinning(&mut self) {
         self.budget.missed(true);
     }

@@ -1,4 +1,5 @@
-//! Windows of one-sided operations (MPI-5.0 §12): what this process exposes, what it has begun at others, and what others have asked of it.
+//! Windows of one-sided operations (MPI-5.0 §12): what this process exposes, what it has begun at others, and
+//! what others have asked of it.
 //!
 //! How an operation travels depends on where its target's memory is ([`Reach`]):
 //!
@@ -10,9 +11,9 @@
 //! | another node | records; large ones are messages that go straight to the other side's memory | records |
 //! | another node, over a carrier that writes to memory of peers and reads it | these are done by the carrier | records |
 //!
-//! Records (`weft_core::one_sided`) are collected for each target, and leave when a packet is full or something is to be waited for. The
-//! target does what they say in any pass of progress, so that it need not call MPI for that: the progress thread makes such passes.
-//! `engine/windows.rs` moves all this.
+//! Records (`weft_core::one_sided`) are collected for each target, and leave when a packet is full or
+//! something is to be waited for. The target does what they say in any pass of progress, so that it need not
+//! call MPI for that: the progress thread makes such passes. `engine/windows.rs` moves all this.
 
 mod exposed_memory;
 mod source;
@@ -157,8 +158,8 @@ pub struct Windows {
     pub(crate) leaving_max: usize,
     /// A batch on its way out.
     pub(crate) outgoing: Option<SharedBuffer>,
-    /// Some records have been collected and have not left: they do in the next pass of progress, so that a program which waits for their effect need
-    /// not know that it must flush.
+    /// Some records have been collected and have not left: they do in the next pass of progress, so that a
+    /// program which waits for their effect need not know that it must flush.
     pub(crate) has_collected: bool,
     /// Peers that are gone, which windows have not been told.
     pub(crate) failed: Vec<PeerId>,
@@ -170,7 +171,8 @@ pub struct Windows {
     pub(crate) pieces_done: Vec<u32>,
     /// Where reads go whose data nobody wants.
     pub(crate) proof_data: Option<UserData>,
-    /// Records that made no sense, and operations that named what is not exposed. The origin of the latter hears of it (decision 0194).
+    /// Records that made no sense, and operations that named what is not exposed. The origin of the latter
+    /// hears of it (decision 0194).
     pub refused: u64,
 }
 
@@ -311,7 +313,8 @@ impl Window {
         self.group.size()
     }
 
-    /// An epoch needs a `MPI_Win_post` or `MPI_Win_complete` of each of `ranks`: they are asked whether they live.
+    /// An epoch needs a `MPI_Win_post` or `MPI_Win_complete` of each of `ranks`: they are asked whether they
+    /// live.
     pub fn await_ranks(&mut self, ranks: &[u32]) {
         let own = self.rank;
         self.awaited.extend(ranks.iter().filter(|rank| **rank != own));
@@ -354,7 +357,8 @@ impl Window {
         Mark { rank, asked, transferred, placed, proofs }
     }
 
-    /// Whether all that is answered which was asked up to a mark, and all messages are over that had been begun then.
+    /// Whether all that is answered which was asked up to a mark, and all messages are over that had been
+    /// begun then.
     pub fn has_reached(&self, mark: &Mark) -> bool {
         let target = &self.targets[mark.rank as usize];
         let is_later = |first: Option<&Transfer>| first.is_none_or(|first| first.number > mark.transferred);
@@ -383,8 +387,9 @@ impl Window {
         matches!(self.targets[rank as usize].reach, Reach::Mapped(_))
     }
 
-    /// The window is about to be freed: what others have been sent must have been done there, also what nobody waits for. It could come
-    /// later than the news that this process has done all, and would be taken for what is meant for another window.
+    /// The window is about to be freed: what others have been sent must have been done there, also what
+    /// nobody waits for. It could come later than the news that this process has done all, and would be taken
+    /// for what is meant for another window.
     pub fn finish_unanswered(&mut self) {
         for target in &mut self.targets {
             target.is_dirty |= target.is_unanswered && !cfg!(weft_mutant = "window_freed_early");
@@ -431,7 +436,8 @@ impl Window {
         self.note_busy(rank);
     }
 
-    /// The transfer to `rank` that was begun last stands for something that was begun long before: whoever waits for that waits for it.
+    /// The transfer to `rank` that was begun last stands for something that was begun long before: whoever
+    /// waits for that waits for it.
     pub(crate) fn advance_last_transfer(&mut self, rank: u32, is_requested: bool) {
         let target = &mut self.targets[rank as usize];
         if is_requested {
@@ -442,8 +448,9 @@ impl Window {
         }
     }
 
-    /// The tag of a message that carries what this process puts (or accumulates) at another, or what it gets from there. Both ends of a pair count for
-    /// themselves, and what one puts goes the way of what the other gets: the first have even tags, the second odd ones.
+    /// The tag of a message that carries what this process puts (or accumulates) at another, or what it gets
+    /// from there. Both ends of a pair count for themselves, and what one puts goes the way of what the other
+    /// gets: the first have even tags, the second odd ones.
     pub(crate) fn take_tag(&mut self, gets: bool) -> i32 {
         let tag = self.next_tag;
         // Long before a tag comes again, its message has been received.

@@ -156,8 +156,9 @@ fn run(count: usize, messages: &[Message], faults: &str, eager_limit: u64) {
     }
     engines.iter_mut().for_each(pass);
     posted.extend(messages.iter().filter(|m| !m.early).map(|m| post(&mut engines, m)));
-    // Receives with wildcards may leave one with an exact envelope without its message: what must hold is that as many
-    // complete as a maximum matching would, so programs whose receives are all exact complete entirely.
+    // Receives with wildcards may leave one with an exact envelope without its message: what must hold is
+    // that as many complete as a maximum matching would, so programs whose receives are all exact complete
+    // entirely.
     let exact = messages.iter().all(|m| !m.any_source && !m.any_tag);
     let limit = Instant::now() + TIME_LIMIT;
     loop {
@@ -177,8 +178,8 @@ fn run(count: usize, messages: &[Message], faults: &str, eager_limit: u64) {
 
 /// All messages that are left at this process match no receive that is left there.
 fn nothing_can_match(engine: &Engine) -> bool {
-    // The matcher itself never holds a receive and a message that match, so quiet means that nothing more will happen,
-    // unless data is still on its way to a receive that has matched.
+    // The matcher itself never holds a receive and a message that match, so quiet means that nothing more
+    // will happen, unless data is still on its way to a receive that has matched.
     engine.messages.requests.iter().all(|(_, request)| !matches!(request.state, State::Receiving { .. }))
 }
 
@@ -390,8 +391,9 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What MPI promises between two processes: each message, in the order of sending, goes to the earliest receive that it
-/// matches and that no message before it has taken (MPI-5.0 §3.5). The message of each receive.
+/// What MPI promises between two processes: each message, in the order of sending, goes to the earliest
+/// receive that it matches and that no message before it has taken (MPI-5.0 §3.5). The message of each
+/// receive.
 fn match_naively(steps: &[Step]) -> Vec<Option<usize>> {
     let receives: Vec<Option<i32>> =
         steps.iter().filter_map(|s| if let Step::Receive { tag, .. } = s { Some(*tag) } else { None }).collect();
@@ -486,8 +488,8 @@ fn crowd() -> impl Strategy<Value = Crowd> {
     ]
 }
 
-/// Which of several senders a receive from anybody hears is left open by MPI. What it promises (MPI-5.0 §3.5) is looked for in what
-/// came of the program.
+/// Which of several senders a receive from anybody hears is left open by MPI. What it promises (MPI-5.0 §3.5)
+/// is looked for in what came of the program.
 fn run_a_crowd(steps: &[Crowd]) {
     let mut all = node_engines(3, true);
     let (mut sends, mut receives) = (Vec::new(), Vec::new());
@@ -568,9 +570,9 @@ fn run_a_crowd(steps: &[Crowd]) {
     assert!(all.iter().all(|engine| engine.messages.malformed_frames == 0));
 }
 
-/// A sender writes what it has announced to the first of several receives from anybody. Before the announcement, a message of another sender
-/// is handled, which would have had that receive.
-/// Expect: each message comes once.
+/// A sender writes what it has announced to the first of several receives from anybody. Before the
+/// announcement, a message of another sender is handled, which would have had that receive. Expect: each
+/// message comes once.
 #[test]
 fn what_is_written_to_a_receive_that_another_message_matches_does_not_come_again() {
     let receive = || Crowd::Receive { source: None, tag: None };
@@ -672,7 +674,8 @@ struct Pair {
 
 fn start_pair(engines: &mut [Engine], from: usize, bytes: usize) -> Pair {
     let (content, mut memory) = (content(from, bytes), vec![0; bytes]);
-    // SAFETY: the vectors' memory stays where it is, and lives as long as the pair, which outlives the operations.
+    // SAFETY: the vectors' memory stays where it is, and lives as long as the pair, which outlives the
+    // operations.
     let (out, into) = unsafe {
         let out = UserData::from_bytes(content.as_ptr().cast_mut(), bytes as u64);
         (out, UserData::from_bytes(memory.as_mut_ptr(), bytes as u64))
@@ -708,8 +711,9 @@ fn work(engines: &mut [Engine], mut done: impl FnMut(&mut [Engine]) -> bool) {
 fn many_senders_share_what_may_be_under_way_to_one_receiver() {
     let mut all = engines(9, "seed=5,drop=1%", 8_000);
     let pairs: Vec<Pair> = (1..9).map(|from| start_pair(&mut all, from, 300_000 + 1_000 * from)).collect();
-    // What counts as under way right after something was granted. At other times it may be more: what was set aside as
-    // stalled (a pass of this test may take longer than `STALL`) counts again when some of it arrives.
+    // What counts as under way right after something was granted. At other times it may be more: what was set
+    // aside as stalled (a pass of this test may take longer than `STALL`) counts again when some of it
+    // arrives.
     let (mut granted, mut deepest) = (0, 0);
     work(&mut all, |all| {
         let grants = &all[0].messages.grants;

@@ -1,5 +1,6 @@
-//! Collective operations that fail at one process: all processes come to an end, and what they exchange afterwards is not disturbed (MPI-5.0 §6.4: the
-//! amounts of data that processes describe must be equal; a program in which they are not must hear of it).
+//! Collective operations that fail at one process: all processes come to an end, and what they exchange
+//! afterwards is not disturbed (MPI-5.0 §6.4: the amounts of data that processes describe must be equal; a
+//! program in which they are not must hear of it).
 
 mod queue;
 

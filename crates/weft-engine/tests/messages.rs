@@ -49,7 +49,8 @@ fn a_peer_that_ignores_its_credit_fills_no_memory() {
     assert_eq!((messages.0.matcher.unexpected_count() as u64, messages.0.malformed_frames), (room, 3 * room));
 }
 
-/// Expect: what nobody can receive any more makes room for what the same peer sends in other contexts; what is not over stays.
+/// Expect: what nobody can receive any more makes room for what the same peer sends in other contexts; what
+/// is not over stays.
 #[test]
 fn messages_of_a_context_that_is_over_leave_their_room_behind() {
     let mut messages = (Messages::new(), Peer::new(|| 0));
@@ -81,7 +82,8 @@ fn a_context_that_is_over_stays_until_its_messages_have_arrived() {
     );
 }
 
-/// Expect (MPI-5.0 §3.7.3): what the program has freed, or lent a buffer to, is told of until it is complete; its other requests are its own affair.
+/// Expect (MPI-5.0 §3.7.3): what the program has freed, or lent a buffer to, is told of until it is complete;
+/// its other requests are its own affair.
 #[test]
 fn what_the_program_has_left_is_told_of_until_it_is_complete() {
     let (mut messages, mut peers) = (Messages::new(), Peer::new(|| 0));

@@ -1,9 +1,12 @@
-//! The universal hash under the tag of a packet, by whatever instructions the processor has. All of them compute the same.
+//! The universal hash under the tag of a packet, by whatever instructions the processor has. All of them
+//! compute the same.
 //!
-//! It is CLNH (Lemire and Kaser, "Faster 64-bit universal hashing using carry-less multiplications", 2016, §4; NH of RFC 4418 §5.2 with
-//! polynomials over GF(2) in place of integers): words of 64 bits are taken in pairs, a word of the key is added to each by exclusive or, the two
-//! are multiplied without carries, and the products are added by exclusive or. For any two blocks of one length that differ, and any
-//! difference, the results differ by that in one of 2⁶⁴ keys. It hides nothing by itself: its result must go into a keyed hash.
+//! It is CLNH (Lemire and Kaser, "Faster 64-bit universal hashing using carry-less multiplications", 2016,
+//! §4; NH of RFC 4418 §5.2 with polynomials over GF(2) in place of integers): words of 64 bits are taken in
+//! pairs, a word of the key is added to each by exclusive or, the two are multiplied without carries, and the
+//! products are added by exclusive or. For any two blocks of one length that differ, and any difference, the
+//! results differ by that in one of 2⁶⁴ keys. It hides nothing by itself: its result must go into a keyed
+//! hash.
 //!
 //! | processor | how | bytes with one multiplication |
 //! |---|---|---|
@@ -26,7 +29,8 @@ pub const BLOCK: usize = 8 * KEY_WORDS;
 /// Bytes of a row: what the widest registers hold. A block is filled up to whole rows with zeros.
 const ROW: usize = 64;
 
-/// The key of a hash: for each word of a block one of its own. It lies where no row of it needs two cache lines.
+/// The key of a hash: for each word of a block one of its own. It lies where no row of it needs two cache
+/// lines.
 #[derive(Clone)]
 #[repr(align(64))]
 pub struct Key(pub [u64; KEY_WORDS]);
@@ -38,7 +42,8 @@ impl core::fmt::Debug for Key {
     }
 }
 
-/// A block as the implementations take it: whole rows, and what is left after them. Each row has a row of the key.
+/// A block as the implementations take it: whole rows, and what is left after them. Each row has a row of the
+/// key.
 #[derive(Clone, Copy)]
 struct Rows<'a> {
     whole: &'a [[u8; ROW]],
@@ -62,7 +67,8 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// The hash of at most [`BLOCK`] bytes; what is behind them counts as zeros, so their number must be hashed besides.
+/// The hash of at most [`BLOCK`] bytes; what is behind them counts as zeros, so their number must be hashed
+/// besides.
 ///
 /// # Panics
 /// If there are more.

@@ -20,8 +20,8 @@ pub(super) fn multiply(one: u64, other: u64) -> u128 {
     u128::from(upper) << 64 | u128::from(lower_half(one, other))
 }
 
-/// Integers of which every fourth bit may be set have products whose carries stay between these bits: up to 15 of them meet anywhere
-/// below the last (the method of BearSSL's `ghash_ctmul64`).
+/// Integers of which every fourth bit may be set have products whose carries stay between these bits: up to
+/// 15 of them meet anywhere below the last (the method of BearSSL's `ghash_ctmul64`).
 fn lower_half(one: u64, other: u64) -> u64 {
     let mask = |place: usize| 0x1111_1111_1111_1111_u64 << place;
     (0..4).fold(0, |sum, place| {

@@ -61,7 +61,8 @@ fn blocks_of_every_length_are_hashed_as_defined_by_every_implementation() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 500 }, ..ProptestConfig::default() })]
 
-    /// Any bytes and any key; and a single bit that differs changes the hash, unless the word it is multiplied with is 0.
+    /// Any bytes and any key; and a single bit that differs changes the hash, unless the word it is
+    /// multiplied with is 0.
     #[test]
     fn all_implementations_agree_and_every_bit_counts(
         block in prop::collection::vec(any::<u8>(), 1..=BLOCK),

@@ -93,8 +93,8 @@ fn current_directory() -> String {
     std::env::current_dir().map_or_else(|error| error.to_string(), |path| path.display().to_string())
 }
 
-/// Dies by a signal, with nothing but what a shell offers. Repeated, because Rust takes the first SIGSEGV for a
-/// stack overflow, looks into it, and only then restores the default.
+/// Dies by a signal, with nothing but what a shell offers. Repeated, because Rust takes the first SIGSEGV for
+/// a stack overflow, looks into it, and only then restores the default.
 fn signal_self(number: i32) {
     let pid = std::process::id().to_string();
     for _ in 0..10 {

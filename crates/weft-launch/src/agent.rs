@@ -1,8 +1,8 @@
-//! The agent: the one process per host that starts the host's ranks, serves them PMI-1.1, passes their output on and
-//! leaves none of them behind.
+//! The agent: the one process per host that starts the host's ranks, serves them PMI-1.1, passes their output
+//! on and leaves none of them behind.
 //!
-//! It speaks with `mpiexec` over its standard input and output (remote) or a socket pair (local). When `mpiexec` is
-//! gone, the agent kills what it started; when the agent is gone, the kernel kills the ranks.
+//! It speaks with `mpiexec` over its standard input and output (remote) or a socket pair (local). When
+//! `mpiexec` is gone, the agent kills what it started; when the agent is gone, the kernel kills the ranks.
 
 mod binding;
 mod executable;
@@ -111,7 +111,8 @@ fn serve(mut channel: Channel, mut signals: Signals, mask: Mask, null: File) -> 
     agent.run()
 }
 
-/// Waits for the first order. `None`: `mpiexec` is gone, or this process is told to end, which `mpiexec` tells agents by a signal that it has not heard of yet.
+/// Waits for the first order. `None`: `mpiexec` is gone, or this process is told to end, which `mpiexec`
+/// tells agents by a signal that it has not heard of yet.
 fn await_plan(channel: &mut Channel, signals: &mut Signals) -> io::Result<Option<Plan>> {
     while channel.state() == State::Open {
         let mut poll = Poll::default();
@@ -439,7 +440,8 @@ impl Agent {
         }
     }
 
-    /// A rank of a job of several has ended well and never spoken PMI: if its program is another library's, each rank was a job of its own.
+    /// A rank of a job of several has ended well and never spoken PMI: if its program is another library's,
+    /// each rank was a job of its own.
     fn note_stranger(&mut self, local_rank: usize) {
         if !std::mem::take(&mut self.looks_for_strangers) {
             return;
@@ -471,7 +473,8 @@ impl Agent {
     }
 }
 
-/// The file that `word` names for a process in `directory` with this `PATH`, or half a sentence why there is none.
+/// The file that `word` names for a process in `directory` with this `PATH`, or half a sentence why there is
+/// none.
 pub(crate) fn find_program(word: &[u8], path: Option<&[u8]>, directory: &Path) -> Result<PathBuf, String> {
     search::find(word, path, directory).map_err(|why| why.reason)
 }

@@ -1,7 +1,8 @@
 //! What `mpiexec` and its agents (one per host) say to each other.
 //!
-//! A frame is a length (4 bytes, little-endian), then the message: its kind in one byte and its fields. The agent
-//! speaks first, with one line of text ([`GREETING`]), because a remote shell may print things of its own before it.
+//! A frame is a length (4 bytes, little-endian), then the message: its kind in one byte and its fields. The
+//! agent speaks first, with one line of text ([`GREETING`]), because a remote shell may print things of its
+//! own before it.
 
 mod channel;
 mod codec;
@@ -18,8 +19,8 @@ use codec::{Decode, Encode, Reader};
 
 /// Version of the messages; both sides must have the same.
 pub(crate) const VERSION: u32 = 5;
-/// What an agent says first; the version, a blank, the name of its machine ([`crate::processors::machine`]) and a newline
-/// follow.
+/// What an agent says first; the version, a blank, the name of its machine ([`crate::processors::machine`])
+/// and a newline follow.
 pub(crate) const GREETING: &str = "WEFT-AGENT ";
 /// Longest frame, in bytes: an exchange of thousands of ranks fits.
 pub(crate) const FRAME_MAX: usize = 64 * 1024 * 1024;
@@ -134,7 +135,8 @@ pub(crate) struct Plan {
     /// Whether standard error goes where standard output goes.
     pub(crate) merge: bool,
     pub(crate) binding: Binding,
-    /// How long the agent may hear nothing from `mpiexec` before it ends its ranks, in milliseconds; 0: for ever.
+    /// How long the agent may hear nothing from `mpiexec` before it ends its ranks, in milliseconds; 0: for
+    /// ever.
     pub(crate) patience_ms: u64,
     pub(crate) programs: Vec<Program>,
     /// The ranks of this host in order, each with the index of its program.
@@ -171,11 +173,13 @@ pub(crate) enum Order {
     Credit(u32),
     /// All ranks of the job have arrived: what they brought.
     Gathered(Gathered),
-    /// The answer to a name request (`publish`, `lookup`, `unpublish`): the port (empty unless looked up), or why not.
+    /// The answer to a name request (`publish`, `lookup`, `unpublish`): the port (empty unless looked up), or
+    /// why not.
     Name { rank: u32, command: String, answer: Result<String, String> },
     /// Send this signal to all ranks.
     Signal(i32),
-    /// End all ranks: first with a signal, after the grace by force. `spare` ends by itself and is only forced.
+    /// End all ranks: first with a signal, after the grace by force. `spare` ends by itself and is only
+    /// forced.
     End { signal: i32, grace_ms: u32, spare: Option<u32> },
     /// Say where every rank is.
     Where,
@@ -373,7 +377,8 @@ codec::structure!(Plan {
 codec::structure!(Gathered { puts, cards });
 codec::structure!(Position { rank, phase, whereabouts });
 
-/// The time at which a standing is written and read again: all that it tells of times is how long ago they were.
+/// The time at which a standing is written and read again: all that it tells of times is how long ago they
+/// were.
 const STANDING_TIME: u64 = 1 << 62;
 
 impl Encode for Standing {

@@ -1,4 +1,5 @@
-//! Everything in this crate that parses bytes from others, as plain functions for `weft-fuzz`. They panic only where the code is wrong.
+//! Everything in this crate that parses bytes from others, as plain functions for `weft-fuzz`. They panic
+//! only where the code is wrong.
 
 use crate::JobSecret;
 use crate::agent::server::Server;

@@ -37,7 +37,8 @@ pub(crate) fn parse_list(text: &str) -> Result<Vec<Host>, String> {
     if hosts.is_empty() { Err(format!("`{text}` names no host")) } else { Ok(hosts) }
 }
 
-/// Hosts from the lines of a hostfile: `h0`, `h0:2` or `h0 slots=2`, comments after `#`; and what of it has no effect.
+/// Hosts from the lines of a hostfile: `h0`, `h0:2` or `h0 slots=2`, comments after `#`; and what of it has
+/// no effect.
 ///
 /// # Errors
 /// One sentence that says the line.
@@ -114,8 +115,8 @@ pub(crate) fn capacity(hosts: &[Host]) -> Option<u32> {
 
 /// The host of each of `count` ranks, as an index into `hosts`.
 ///
-/// Where no host says how many slots it has, ranks are spread evenly in blocks. Where slots are said, a host without
-/// has one, and ranks beyond all slots begin again at the first host with the same numbers.
+/// Where no host says how many slots it has, ranks are spread evenly in blocks. Where slots are said, a host
+/// without has one, and ranks beyond all slots begin again at the first host with the same numbers.
 pub(crate) fn place(hosts: &[Host], count: u32, order: Order) -> Vec<usize> {
     assert!(!hosts.is_empty(), "ranks need a host");
     let shares = shares(hosts, count);

@@ -1,8 +1,10 @@
-//! A page of numbers that this process writes and other processes of its user may read at any time, also when this one hangs.
+//! A page of numbers that this process writes and other processes of its user may read at any time, also when
+//! this one hangs.
 //!
-//! It is a file in memory without a name (memfd_create(2)): it is found as an open file of the process in `/proc/PID/fd`, which
-//! only its user may read, and it is gone with the process, however that ends. What changes is kept whole by a sequence
-//! number, which is odd while the page is being written (as in the kernel's seqlocks): a writer never waits.
+//! It is a file in memory without a name (memfd_create(2)): it is found as an open file of the process in
+//! `/proc/PID/fd`, which only its user may read, and it is gone with the process, however that ends. What
+//! changes is kept whole by a sequence number, which is odd while the page is being written (as in the
+//! kernel's seqlocks): a writer never waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -70,14 +72,15 @@ pub fn pages_of(pid: u32) -> Vec<PathBuf> {
 /// Generations of processes that are followed from one to its descendants.
 const GENERATIONS_MAX: usize = 64;
 
-/// The pages of a process and all below it, or of all processes of this user, each with the process that has it open.
+/// The pages of a process and all below it, or of all processes of this user, each with the process that has
+/// it open.
 pub fn find(below: Option<u32>) -> Vec<(u32, PathBuf)> {
     let processes = below.map_or_else(processes, |root| descendants(root, &parents()));
     processes.into_iter().flat_map(|pid| pages_of(pid).into_iter().map(move |path| (pid, path))).collect()
 }
 
-/// Whether a page whose process calls itself `own` is that of process `pid`: a child that was forked has its parent's. One in another process
-/// namespace knows itself by another number.
+/// Whether a page whose process calls itself `own` is that of process `pid`: a child that was forked has its
+/// parent's. One in another process namespace knows itself by another number.
 pub fn is_of(own: u32, pid: u32) -> bool {
     let inside = || {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -122,7 +125,8 @@ fn descendants(root: u32, parents: &BTreeMap<u32, u32>) -> Vec<u32> {
 /// The first `words_max` words of a page, whole.
 ///
 /// # Errors
-/// It cannot be read, is none, or was being written each time: a process that was stopped in the middle of it.
+/// It cannot be read, is none, or was being written each time: a process that was stopped in the middle of
+/// it.
 pub fn read(path: &std::path::Path, words_max: usize) -> io::Result<Vec<u64>> {
     let file = File::open(path)?;
     let mut head = [0; 8 * HEAD];

@@ -1,4 +1,5 @@
-//! The processors of this machine: which ones this process may use, how they form cores, sockets and memory nodes, and which jobs use them.
+//! The processors of this machine: which ones this process may use, how they form cores, sockets and memory
+//! nodes, and which jobs use them.
 
 mod hardware;
 mod quota;
@@ -19,14 +20,15 @@ pub(crate) use topology::{Topology, machine};
 /// The variable by which `mpiexec` tells a rank how busy its processors are: `RANKS/PROCESSORS`.
 pub(crate) const LOAD_VARIABLE: &str = "WEFT_LOAD";
 
-/// Processors this process may use: its affinity mask (a cpuset is part of it), reduced by the time quota of its control
-/// groups, at least 1. The machine's total does not count.
+/// Processors this process may use: its affinity mask (a cpuset is part of it), reduced by the time quota of
+/// its control groups, at least 1. The machine's total does not count.
 pub fn usable_processors() -> usize {
     reduce_by_quota(Set::allowed().len())
 }
 
-/// A name for the processors that this process may use, by which processes that share them know each other, in whatever containers or network
-/// namespaces of one machine they are; and how many these are, whatever the time quota.
+/// A name for the processors that this process may use, by which processes that share them know each other,
+/// in whatever containers or network namespaces of one machine they are; and how many these are, whatever the
+/// time quota.
 pub fn named_processors() -> (String, usize) {
     (machine(), Set::allowed().len())
 }
@@ -36,7 +38,8 @@ pub(crate) fn reduce_by_quota(allowed: usize) -> usize {
     reduce(allowed, quota::quota())
 }
 
-/// Only whole processors count: of two ranks that spin with a quota of 1.5, both stand still for a quarter of the time.
+/// Only whole processors count: of two ranks that spin with a quota of 1.5, both stand still for a quarter of
+/// the time.
 fn reduce(allowed: usize, quota: Option<f64>) -> usize {
     let allowed = allowed.max(1);
     quota.map_or(allowed, |processors| allowed.min(processors.max(1.0) as usize))
@@ -45,15 +48,16 @@ fn reduce(allowed: usize, quota: Option<f64>) -> usize {
 /// How many ranks share how many processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
-    /// Ranks that run on the processors this one may use, of all jobs known when the job started; this one included.
+    /// Ranks that run on the processors this one may use, of all jobs known when the job started; this one
+    /// included.
     pub ranks: usize,
     /// The processors this rank may use; the time quota counts.
     pub processors: usize,
 }
 
 impl Load {
-    /// What `mpiexec` said in `WEFT_LOAD` when it started this process. Under another launcher: `locals` ranks, those of
-    /// this job on this host, share all processors this process may use.
+    /// What `mpiexec` said in `WEFT_LOAD` when it started this process. Under another launcher: `locals`
+    /// ranks, those of this job on this host, share all processors this process may use.
     pub fn of_this_process(locals: usize) -> Self {
         let said = std::env::var(LOAD_VARIABLE).ok().and_then(|text| Self::parse(&text));
         said.unwrap_or_else(|| Self { ranks: locals, processors: usable_processors() })

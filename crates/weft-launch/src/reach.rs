@@ -1,13 +1,16 @@
-//! How another host is reached: the command that runs a program there. `mpiexec` and `weft doctor` go the same way.
+//! How another host is reached: the command that runs a program there. `mpiexec` and `weft doctor` go the
+//! same way.
 
 use crate::hosts;
 use crate::words;
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// The command template unless the user names another (`--agent`, `WEFT_AGENT`); the program to run comes behind it.
+/// The command template unless the user names another (`--agent`, `WEFT_AGENT`); the program to run comes
+/// behind it.
 pub const TEMPLATE: &str = "ssh -o BatchMode=yes {host}";
-/// How long a program on another host may take to answer for the first time, seconds, unless the user says otherwise.
+/// How long a program on another host may take to answer for the first time, seconds, unless the user says
+/// otherwise.
 pub const ANSWER_SECONDS: u64 = 20;
 /// Names that mean this host everywhere.
 const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];

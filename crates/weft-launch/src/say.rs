@@ -1,9 +1,10 @@
-//! Sentences on standard error, whole: a process may be ended at any moment, and 600 of them may speak at once. And text on standard
-//! output, whose reader may be gone (`… | head`).
+//! Sentences on standard error, whole: a process may be ended at any moment, and 600 of them may speak at
+//! once. And text on standard output, whose reader may be gone (`… | head`).
 
 use std::io::Write;
 
-/// Writes `sentence` and the end of its line in one system call. What cannot be written has nobody to be told.
+/// Writes `sentence` and the end of its line in one system call. What cannot be written has nobody to be
+/// told.
 pub fn say(sentence: &str) {
     let mut line = String::with_capacity(sentence.len() + 1);
     line.push_str(sentence);

@@ -1,5 +1,5 @@
-//! What the processes of a job know and nobody else. It cannot be printed by accident: neither `Debug` nor `Display` shows it, and who wants its
-//! bytes says so.
+//! What the processes of a job know and nobody else. It cannot be printed by accident: neither `Debug` nor
+//! `Display` shows it, and who wants its bytes says so.
 
 use std::fmt;
 

@@ -1,7 +1,9 @@
-//! How a rank stands, as it publishes it for others to see: which call it is in, since when, what it waits for, what its queues hold.
+//! How a rank stands, as it publishes it for others to see: which call it is in, since when, what it waits
+//! for, what its queues hold.
 //!
-//! It is the front of the [page](crate::page) of a rank: words of 64 bits, written in place by [`Draft`] before a rank sleeps, and read by
-//! its agent and by `weft info --live` as a [`Standing`]. What follows on the page (counters) is the library's own.
+//! It is the front of the [page](crate::page) of a rank: words of 64 bits, written in place by [`Draft`]
+//! before a rank sleeps, and read by its agent and by `weft info --live` as a [`Standing`]. What follows on
+//! the page (counters) is the library's own.
 
 use std::fmt::Write as _;
 
@@ -171,7 +173,8 @@ pub struct Standing {
     pub arrived: Vec<Arrived>,
 }
 
-/// Writes a standing, word by word, without memory of its own: a rank does this each time that it goes to sleep.
+/// Writes a standing, word by word, without memory of its own: a rank does this each time that it goes to
+/// sleep.
 pub struct Draft<'a> {
     put: &'a mut dyn FnMut(usize, u64),
     waits: usize,
@@ -321,7 +324,8 @@ fn text(words: &[u64]) -> String {
 }
 
 impl Standing {
-    /// Whether the rank waits, as far as one look can tell: it sleeps in its call, and has for [`WAIT_NS_MIN`] at least.
+    /// Whether the rank waits, as far as one look can tell: it sleeps in its call, and has for
+    /// [`WAIT_NS_MIN`] at least.
     pub fn is_waiting(&self) -> bool {
         self.is_asleep && self.still_ns >= WAIT_NS_MIN
     }

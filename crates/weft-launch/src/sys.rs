@@ -1,4 +1,5 @@
-//! The one module that is allowed to be unsafe: thin, safe wrappers around what the standard library does not offer.
+//! The one module that is allowed to be unsafe: thin, safe wrappers around what the standard library does not
+//! offer.
 
 mod affinity;
 mod poll;
@@ -28,8 +29,8 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Takes over a descriptor that was inherited and marks it close-on-exec, so that it ends with this process and is not
-/// handed on to programs that this process starts.
+/// Takes over a descriptor that was inherited and marks it close-on-exec, so that it ends with this process
+/// and is not handed on to programs that this process starts.
 ///
 /// # Errors
 /// The descriptor is not open.
@@ -57,7 +58,8 @@ pub(crate) fn map_words(file: &File, words: usize) -> io::Result<&'static [Atomi
         return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
     }
     let address = map(file, length)?;
-    // SAFETY: the mapping is page-aligned, `length` bytes long, never unmapped, and only ever seen as atomics.
+    // SAFETY: the mapping is page-aligned, `length` bytes long, never unmapped, and only ever seen as
+    // atomics.
     Ok(unsafe { std::slice::from_raw_parts(address.cast::<AtomicU32>(), words) })
 }
 
@@ -126,7 +128,8 @@ pub(crate) fn raise_descriptor_limit(wanted: u64) {
     }
 }
 
-/// Gives `file` so many bytes, if this process may have so large a file (`ulimit -f`): else the system would end it by a signal.
+/// Gives `file` so many bytes, if this process may have so large a file (`ulimit -f`): else the system would
+/// end it by a signal.
 ///
 /// # Errors
 /// EFBIG; the system's.
@@ -187,7 +190,8 @@ pub(crate) fn memory_file(length: usize) -> io::Result<File> {
     named_memory_file(c"weft-calls", length)
 }
 
-/// A file in memory without a name that shows as `name`, mapped as so many words, all 0, for the life of the process.
+/// A file in memory without a name that shows as `name`, mapped as so many words, all 0, for the life of the
+/// process.
 ///
 /// # Errors
 /// The process may have no more files or memory.
@@ -195,7 +199,8 @@ pub(crate) fn memory_words(name: &CStr, words: usize) -> io::Result<(File, &'sta
     let bytes = words * size_of::<AtomicU64>();
     let file = named_memory_file(name, bytes)?;
     let address = map(&file, bytes)?;
-    // SAFETY: the mapping is page-aligned, so long, never unmapped, and only ever seen as atomics; nobody shortens the file.
+    // SAFETY: the mapping is page-aligned, so long, never unmapped, and only ever seen as atomics; nobody
+    // shortens the file.
     Ok((file, unsafe { std::slice::from_raw_parts(address.cast::<AtomicU64>(), words) }))
 }
 

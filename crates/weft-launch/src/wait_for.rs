@@ -1,8 +1,10 @@
-//! Who keeps whom waiting: the wait-for graph of a job that does not go on (Coffman, Elphick and Shoshani, 1971; for operations of which one
-//! is enough, the AND-OR graph of Chandy, Misra and Haas, 1983). A pure function of how the ranks stand.
+//! Who keeps whom waiting: the wait-for graph of a job that does not go on (Coffman, Elphick and Shoshani,
+//! 1971; for operations of which one is enough, the AND-OR graph of Chandy, Misra and Haas, 1983). A pure
+//! function of how the ranks stand.
 //!
-//! A rank waits for all of some ranks or for any of some. Who computes, or works in a call, may go on and release those that wait for it; who
-//! has finalized or ended never will. What can be released is a fixpoint; the rest waits for ranks that are gone, or in a circle.
+//! A rank waits for all of some ranks or for any of some. Who computes, or works in a call, may go on and
+//! release those that wait for it; who has finalized or ended never will. What can be released is a fixpoint;
+//! the rest waits for ranks that are gone, or in a circle.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +28,8 @@ pub enum Doing {
     Gone(String),
 }
 
-/// Why nothing goes on, as far as can be seen: sentences without a full stop; none if there is nothing to be said.
+/// Why nothing goes on, as far as can be seen: sentences without a full stop; none if there is nothing to be
+/// said.
 pub fn explain(job: &BTreeMap<u32, Doing>) -> Vec<String> {
     let graph = Graph::new(job);
     let released = graph.released();
@@ -146,7 +149,8 @@ impl<'a> Graph<'a> {
         released
     }
 
-    /// Those that can be reached from `start` against the direction of waiting, among the vertices that `passes`.
+    /// Those that can be reached from `start` against the direction of waiting, among the vertices that
+    /// `passes`.
     fn behind(&self, start: impl Iterator<Item = usize>, passes: impl Fn(usize) -> bool) -> Vec<bool> {
         let mut seen = vec![false; self.vertices.len()];
         let mut queue: Vec<usize> = start.collect();
@@ -310,7 +314,8 @@ impl<'a> Graph<'a> {
         Vec::new()
     }
 
-    /// The strongly connected components of the vertices that `stuck` (Tarjan, 1972), with a stack of its own: a job may be a long chain.
+    /// The strongly connected components of the vertices that `stuck` (Tarjan, 1972), with a stack of its
+    /// own: a job may be a long chain.
     fn components(&self, stuck: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
         const NEW: usize = usize::MAX;
         let count = self.vertices.len();

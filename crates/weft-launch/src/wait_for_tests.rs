@@ -113,7 +113,8 @@ fn large_jobs_are_explained_quickly_and_briefly() {
     assert_eq!((sentences.len(), sentences[SENTENCES_MAX].as_str()), (7, "and 94 more such groups of ranks"));
 }
 
-/// Every job of three ranks: a rank is released exactly if some order of events releases it, which a naive search finds out.
+/// Every job of three ranks: a rank is released exactly if some order of events releases it, which a naive
+/// search finds out.
 #[test]
 fn what_is_said_agrees_with_a_naive_search_for_all_small_jobs() {
     let mut kinds = vec![runs(), gone()];

@@ -33,8 +33,8 @@ pub struct Line<'a> {
 impl<'a> Line<'a> {
     /// Splits a line (without its newline) into words. A word without `=` has an empty value.
     ///
-    /// The value of a key named `value`, `msg` or `message` at the end of a line extends to the end of the line:
-    /// process managers store values with blanks (`PMI_process_mapping` has none, but others do).
+    /// The value of a key named `value`, `msg` or `message` at the end of a line extends to the end of the
+    /// line: process managers store values with blanks (`PMI_process_mapping` has none, but others do).
     pub fn parse(text: &'a str) -> Line<'a> {
         let mut words = Vec::new();
         let mut rest = text.trim_start_matches(' ');
@@ -112,7 +112,8 @@ pub fn unescape(text: &str) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-/// A command's name if it is one, to be shown to people; of other texts nothing is shown, since pieces of lines may hold secrets.
+/// A command's name if it is one, to be shown to people; of other texts nothing is shown, since pieces of
+/// lines may hold secrets.
 pub fn harmless(command: &str) -> &str {
     const NAME_LENGTH_MAX: usize = 32;
     let is_name = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
@@ -158,7 +159,8 @@ pub fn parse_ranks(text: &str, size: u32) -> Option<Vec<u32>> {
     Some(ranks)
 }
 
-/// The node of every rank as MPICH's `PMI_process_mapping` says it: `(vector,(first node,nodes,ranks per node),…)`.
+/// The node of every rank as MPICH's `PMI_process_mapping` says it:
+/// `(vector,(first node,nodes,ranks per node),…)`.
 pub fn format_mapping(node_of_rank: &[u32]) -> String {
     let mut blocks: Vec<(u32, u32, u32)> = Vec::new();
     let mut rest = node_of_rank;

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// A registry of one story, apart from the machine's: other jobs of this machine must not change what happens.
+/// A registry of one story, apart from the machine's: other jobs of this machine must not change what
+/// happens.
 struct Registry(PathBuf);
 
 impl Registry {

@@ -107,7 +107,8 @@ fn variables_reach_other_hosts() {
 
 #[test]
 fn the_secret_is_seen_by_nobody_else() {
-    // Neither the command lines nor the environments of agents and ranks contain what the ranks are told in private.
+    // Neither the command lines nor the environments of agents and ranks contain what the ranks are told in
+    // private.
     let script = "echo|cmd=init|pmi_version=1|pmi_subversion=1|>&$PMI_FD;|read|-r|a|<&$PMI_FD;\
                   echo|cmd=weft_hello|>&$PMI_FD;|read|-r|b|<&$PMI_FD;\
                   s=${b##*secret=};|s=${s:0:32};|if|[|${#s}|!=|32|];|then|exit|5;|fi;\

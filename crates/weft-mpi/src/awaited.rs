@@ -1,4 +1,5 @@
-//! What a call waits for, as it is told to those who look on: it is found out only when the call goes to sleep.
+//! What a call waits for, as it is told to those who look on: it is found out only when the call goes to
+//! sleep.
 
 /// Handles of an array that are told.
 const HANDLES_MAX: usize = 256;
@@ -17,7 +18,8 @@ pub enum Awaited {
     All(Vec<usize>),
     /// One of these requests.
     Any(Vec<usize>),
-    /// A message that a probe looks for: with the handle of its communicator, source and tag as the program gave them.
+    /// A message that a probe looks for: with the handle of its communicator, source and tag as the program
+    /// gave them.
     Message {
         /// Handle of the communicator.
         communicator: usize,
@@ -34,7 +36,8 @@ impl Awaited {
         Self::All(handles.filter(|handle| *handle != crate::constants::MPI_REQUEST_NULL).take(HANDLES_MAX).collect())
     }
 
-    /// All requests of which it waits for one or for all; `None`: it waits for something else, or for more than are told here.
+    /// All requests of which it waits for one or for all; `None`: it waits for something else, or for more
+    /// than are told here.
     pub(crate) fn handles(&self) -> Option<&[usize]> {
         match self {
             Self::Unknown | Self::Message { .. } => None,

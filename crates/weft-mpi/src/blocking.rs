@@ -1,4 +1,5 @@
-//! Blocking point-to-point communication, and what is made of it: no request unless there is something to wait for.
+//! Blocking point-to-point communication, and what is made of it: no request unless there is something to
+//! wait for.
 
 use crate::awaited::Awaited;
 use crate::completion::Outcome;
@@ -23,7 +24,8 @@ impl Process {
         self.engine().ok()?.receive_now(receive, turns, || !is_contended())
     }
 
-    /// Forgets a receive if the operation whose messages have this context and tag has been given up; whether it has.
+    /// Forgets a receive if the operation whose messages have this context and tag has been given up; whether
+    /// it has.
     #[inline]
     fn give_up_receive(&mut self, handle: usize, (context, tag): (u32, i32)) -> bool {
         let Ok(engine) = self.engine() else { return false };
@@ -51,7 +53,8 @@ pub fn receive(mut process: Guard, mut receive: Receive, communicator: usize) ->
     wait(process, request).map(Outcome::into_received)
 }
 
-/// The same for a message of a collective operation; `None`, and nothing is received any more: another process has given the operation up.
+/// The same for a message of a collective operation; `None`, and nothing is received any more: another
+/// process has given the operation up.
 ///
 /// # Errors
 /// As for [`receive`].
@@ -76,7 +79,8 @@ pub fn receive_unless_given_up(
     })
 }
 
-/// Sends one message and receives another, waiting for both; reports the receive, or the first error of the two.
+/// Sends one message and receives another, waiting for both; reports the receive, or the first error of the
+/// two.
 ///
 /// # Errors
 /// Too many requests.

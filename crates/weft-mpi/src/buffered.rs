@@ -1,7 +1,7 @@
 //! Buffers for buffered sends (MPI-5.0 §3.6).
 //!
-//! The program attaches memory and Weft accounts for it as the standard's model implementation does; the messages
-//! themselves wait in memory of ours, so the program's buffer is never read.
+//! The program attaches memory and Weft accounts for it as the standard's model implementation does; the
+//! messages themselves wait in memory of ours, so the program's buffer is never read.
 
 use crate::constants::{MPI_BSEND_OVERHEAD, MPI_ERR_BUFFER};
 use crate::error::{Error, Result};

@@ -1,12 +1,14 @@
-//! `WEFT_CHECK=1`: what the processes of a communicator call is compared before any of it is done (MPI-5.0 §6.1: all call the same operation
-//! in the same order, with matching arguments).
+//! `WEFT_CHECK=1`: what the processes of a communicator call is compared before any of it is done (MPI-5.0
+//! §6.1: all call the same operation in the same order, with matching arguments).
 //!
-//! Each collective call is preceded by an exchange of [`Call`]s, from each process to each: the name of the call, root, reduction operation and
-//! operands, and the signature of the data that is meant for the receiver, which compares that with what it expects. Then each tells all what
-//! it has found, so that all return from the call with the same sentence. A nonblocking call does this as the first steps of
-//! its own schedule.
+//! Each collective call is preceded by an exchange of [`Call`]s, from each process to each: the name of the
+//! call, root, reduction operation and operands, and the signature of the data that is meant for the
+//! receiver, which compares that with what it expects. Then each tells all what it has found, so that all
+//! return from the call with the same sentence. A nonblocking call does this as the first steps of its own
+//! schedule.
 //!
-//! A process that waits in this exchange for others on one communicator, while one of those waits for it in another, is told so.
+//! A process that waits in this exchange for others on one communicator, while one of those waits for it in
+//! another, is told so.
 
 mod messages;
 
@@ -34,7 +36,8 @@ const RECORD: usize = NAME + 1 + 1 + NAME + 2 * ITEMS;
 const SENTENCE: usize = 30;
 /// Words of what a process has found: a class, or 0, and the sentence.
 const VERDICT: usize = 1 + SENTENCE;
-/// The root is another process of this one's group: it is known to the other group alone, and nothing else is this process's to say.
+/// The root is another process of this one's group: it is known to the other group alone, and nothing else is
+/// this process's to say.
 const ABSENT: i64 = -2;
 
 /// What a process calls, as far as others must agree.
@@ -42,7 +45,8 @@ const ABSENT: i64 = -2;
 pub struct Call {
     /// The root, if the operation has one.
     pub root: Option<u32>,
-    /// It is between groups, the root is another process of this one's group, and this process has no part in it (MPI-5.0 §6.2.3).
+    /// It is between groups, the root is another process of this one's group, and this process has no part in
+    /// it (MPI-5.0 §6.2.3).
     pub is_absent: bool,
     /// The ranks by which processes of both groups of an intercommunicator are told: those in MPI_COMM_WORLD.
     /// Ranks here are positions in this.
@@ -140,7 +144,8 @@ fn agree(sent: Option<&Items>, expected: Option<&Items>) -> bool {
     }
 }
 
-/// The first difference between what the processes call: one sentence, with its class. `records` are by rank, seen from `rank`.
+/// The first difference between what the processes call: one sentence, with its class. `records` are by rank,
+/// seen from `rank`.
 fn compare(call: &Call, records: &[Record], rank: u32) -> Option<(ErrorClass, String)> {
     let told_as = |rank: u32| call.between.as_ref().map_or(rank, |ranks| ranks[rank as usize]);
     if let Some((other, record)) = (0..).zip(records).find(|(_, record)| record.name != records[0].name) {
@@ -202,7 +207,8 @@ fn class_of(one: Option<&Items>, other: Option<&Items>) -> ErrorClass {
 static COMPARES: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// The call that this thread is in, if it is one that processes make together. What the launcher is told is the process's last.
+    /// The call that this thread is in, if it is one that processes make together. What the launcher is told
+    /// is the process's last.
     static THREAD_CALL: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
@@ -353,8 +359,9 @@ impl Process {
         }
     }
 
-    /// Whether a process waits for this one on another communicator, in a blocking call that this one has not come to, while this one waits for
-    /// it in `request` on `communicator`: neither will ever come. One sentence.
+    /// Whether a process waits for this one on another communicator, in a blocking call that this one has not
+    /// come to, while this one waits for it in `request` on `communicator`: neither will ever come. One
+    /// sentence.
     fn crossed(&mut self, request: usize, communicator: usize) -> Option<String> {
         if self.thread_level == MPI_THREAD_MULTIPLE {
             // Another thread may come to the other call.

@@ -1,7 +1,8 @@
 //! Runs collective schedules: `weft_core::collective` says what to do, this does it.
 //!
-//! A running collective owns the requests of its current round. The progress loop moves it on; only the program's
-//! reduction functions are left to a thread that waits, because they must run while the lock is free.
+//! A running collective owns the requests of its current round. The progress loop moves it on; only the
+//! program's reduction functions are left to a thread that waits, because they must run while the lock is
+//! free.
 
 mod at_once;
 mod persistent;
@@ -99,7 +100,8 @@ impl Process {
         let scratch = self.take_part(&scope, Cursor::scratch(&bound))?;
         let engine = self.engine()?;
         let cursor = if bound.schedule().phases > 0 {
-            // What others have published already is taken without anything that would have to be built for it.
+            // What others have published already is taken without anything that would have to be built for
+            // it.
             let run = Run::new(bound, scratch);
             match run_in_order(engine, &scope, &run, |_| false) {
                 Ok(InOrder::Stopped { complete, failed }) => Cursor::behind(scope, run, complete, failed),
@@ -115,7 +117,8 @@ impl Process {
         Ok(())
     }
 
-    /// Runs a collective that is a step of something larger: `then` goes on when it is complete, and sees to `request`.
+    /// Runs a collective that is a step of something larger: `then` goes on when it is complete, and sees to
+    /// `request`.
     pub(crate) fn run_then(
         &mut self,
         request: usize,

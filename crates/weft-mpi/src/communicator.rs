@@ -124,7 +124,8 @@ pub fn broadcast(scope: CollectiveScope, root: u32, values: &mut [i64]) -> Resul
 }
 
 impl Process {
-    /// Adds a communicator of `group` that has no context yet; its handle. It inherits the error handler of `parent`.
+    /// Adds a communicator of `group` that has no context yet; its handle. It inherits the error handler of
+    /// `parent`.
     ///
     /// # Errors
     /// Too many communicators.

@@ -1,4 +1,5 @@
-//! What becomes of requests: whether they are complete, their results, and how they are given up (MPI-5.0 §3.7.3, §3.8.4).
+//! What becomes of requests: whether they are complete, their results, and how they are given up (MPI-5.0
+//! §3.7.3, §3.8.4).
 
 use crate::constants::{MPI_COMM_SELF, MPI_ERR_REQUEST, MPI_REQUEST_NULL};
 use crate::engine::Received;
@@ -114,8 +115,8 @@ impl Process {
         Ok(outcome)
     }
 
-    /// Takes the result of a request of which [nothing but its status](Request::is_over) is to be told; `None`, and everything is as it
-    /// was, if it is none, not complete, or another.
+    /// Takes the result of a request of which [nothing but its status](Request::is_over) is to be told;
+    /// `None`, and everything is as it was, if it is none, not complete, or another.
     #[inline(always)]
     pub fn finish_plain(&mut self, handle: usize) -> Option<Status> {
         let messages = &mut self.engine.as_deref_mut()?.messages;
@@ -128,16 +129,17 @@ impl Process {
         Some(status)
     }
 
-    /// The program gives up its handle; the operation goes on (MPI-5.0 §3.7.3). Callbacks of a generalized request
-    /// that is complete are returned, to be called now.
+    /// The program gives up its handle; the operation goes on (MPI-5.0 §3.7.3). Callbacks of a generalized
+    /// request that is complete are returned, to be called now.
     ///
     /// # Errors
     /// `MPI_ERR_REQUEST`.
     pub fn free_request(&mut self, handle: usize) -> Result<Option<Generalized>> {
         let request = self.request(handle)?;
-        // "It is erroneous to call MPI_REQUEST_FREE or MPI_CANCEL for a request associated with a nonblocking collective operation" (MPI-5.0
-        // §6.12), but a program that MPI_Request_get_status has told of the end may free the request (§3.7.6): no operation goes on that it
-        // could lose sight of. Whether one has ended without that is a matter of chance, so it is refused then.
+        // "It is erroneous to call MPI_REQUEST_FREE or MPI_CANCEL for a request associated with a nonblocking
+        // collective operation" (MPI-5.0 §6.12), but a program that MPI_Request_get_status has told of the
+        // end may free the request (§3.7.6): no operation goes on that it could lose sight of. Whether one
+        // has ended without that is a matter of chance, so it is refused then.
         let is_over = matches!(request.state, State::Inactive) || request.hold == Hold::ToldComplete;
         if is_lasting(request) && !is_over {
             let message = "a collective or one-sided operation cannot be freed before the program has been told that it is complete, by a test, a wait or MPI_Request_get_status";
@@ -180,8 +182,8 @@ impl Process {
         Ok(None)
     }
 
-    /// Asks for `handle` to be cancelled (MPI-5.0 §3.8.4). Callbacks of a generalized request are returned, to be
-    /// called with whether it is complete.
+    /// Asks for `handle` to be cancelled (MPI-5.0 §3.8.4). Callbacks of a generalized request are returned,
+    /// to be called with whether it is complete.
     ///
     /// # Errors
     /// `MPI_ERR_REQUEST`.
@@ -235,7 +237,8 @@ impl Process {
     }
 }
 
-/// Whether it is a collective operation, started or persistent, or a one-sided one: none of them can be given up (MPI-5.0 §6.12, §12.3.5).
+/// Whether it is a collective operation, started or persistent, or a one-sided one: none of them can be given
+/// up (MPI-5.0 §6.12, §12.3.5).
 fn is_lasting(request: &Request) -> bool {
     match request.persistent.as_deref() {
         Some(operation) => matches!(operation, Persistent::Collective(_)),

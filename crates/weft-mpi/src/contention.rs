@@ -1,4 +1,5 @@
-//! Who wants the lock around the process while another thread has it: what has it can see that, and let the other in.
+//! Who wants the lock around the process while another thread has it: what has it can see that, and let the
+//! other in.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,19 +1,21 @@
 //! Contexts: the numbers that keep the messages of communicators apart (MPI-5.0 §7.1.2).
 //!
-//! All processes of a new communicator must agree on a number that none of them uses. Each offers one that is higher than all that it has
-//! seen, and the highest offer wins. Contexts are given in turn by these numbers, so that those of a communicator that has been freed are
-//! given again only when all others have been, and nothing of it is under way any more. A process may take part in several agreements at once, with threads or with
-//! `MPI_Comm_idup`, and two of them may end with the same number; so everybody says in a second step whether the number
-//! is still free, and if it is not for somebody, the agreement is repeated. Nobody ever waits for another agreement, so
-//! agreements cannot block each other, in whatever order processes come to them.
+//! All processes of a new communicator must agree on a number that none of them uses. Each offers one that is
+//! higher than all that it has seen, and the highest offer wins. Contexts are given in turn by these numbers,
+//! so that those of a communicator that has been freed are given again only when all others have been, and
+//! nothing of it is under way any more. A process may take part in several agreements at once, with threads
+//! or with `MPI_Comm_idup`, and two of them may end with the same number; so everybody says in a second step
+//! whether the number is still free, and if it is not for somebody, the agreement is repeated. Nobody ever
+//! waits for another agreement, so agreements cannot block each other, in whatever order processes come to
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
 
 use weft_core::process::ProcessName;
 
-/// Contexts that each communicator takes: point-to-point, collectives, groups, leaders of groups, partitioned operations and their messages,
-/// and two in reserve.
+/// Contexts that each communicator takes: point-to-point, collectives, groups, leaders of groups, partitioned
+/// operations and their messages, and two in reserve.
 pub const CONTEXTS_EACH: u32 = 8;
 
 /// Context of a communicator that has none yet.
@@ -22,16 +24,19 @@ pub const CONTEXT_NONE: u32 = u32::MAX - CONTEXTS_EACH;
 /// The highest context that a communicator may get: offers stay below [`CONTEXT_NONE`].
 const CONTEXT_MAX: u32 = 1 << 31;
 
-/// The context in which processes leave the World Model together: nothing that they forgot to do can be taken for that.
+/// The context in which processes leave the World Model together: nothing that they forgot to do can be taken
+/// for that.
 pub const FINALIZE_CONTEXT: u32 = CONTEXT_MAX + CONTEXTS_EACH;
 
 const _: () = assert!(FINALIZE_CONTEXT >= CONTEXT_MAX + CONTEXTS_EACH && NAMED_FIRST < CONTEXT_NONE);
 
-/// The first context of processes that have no communicator in common yet; the last is below [`CONTEXT_NONE`].
+/// The first context of processes that have no communicator in common yet; the last is below
+/// [`CONTEXT_NONE`].
 const NAMED_FIRST: u32 = FINALIZE_CONTEXT + CONTEXTS_EACH;
 
-/// Context and tag for processes that make a communicator out of nothing but a name: those of different names, or of different groups,
-/// are apart (to 62 bits of their hash). `members` are the names of the processes in their order.
+/// Context and tag for processes that make a communicator out of nothing but a name: those of different
+/// names, or of different groups, are apart (to 62 bits of their hash). `members` are the names of the
+/// processes in their order.
 pub fn named(name: &[u8], members: impl IntoIterator<Item = ProcessName>) -> (u32, i32) {
     // Any key would do that is the same in all processes: who may choose names is the program itself.
     let mut hasher = siphasher::sip::SipHasher13::new_with_keys(0x7765_6674, 0x6e61_6d65);
@@ -49,17 +54,19 @@ pub fn named(name: &[u8], members: impl IntoIterator<Item = ProcessName>) -> (u3
 /// The first context that is agreed upon: `MPI_COMM_WORLD` and `MPI_COMM_SELF` have those before.
 const CONTEXT_FIRST: u32 = 2 * CONTEXTS_EACH;
 
-/// So many communicators can a process have at a time, beside the predefined ones: more would have no context of their own.
+/// So many communicators can a process have at a time, beside the predefined ones: more would have no context
+/// of their own.
 pub const COMMUNICATORS_MAX: u32 = (CONTEXT_MAX - CONTEXT_FIRST) / CONTEXTS_EACH;
 
 /// Offers of a repeated agreement spread over at most so many bits of numbers.
 const SPREAD_BITS_MAX: u32 = 12;
 
-/// After so many communicators have been freed, or after twice as many as were still used when it was looked last, it is looked whether
-/// anything still uses them: so this costs each of them little, however many are.
+/// After so many communicators have been freed, or after twice as many as were still used when it was looked
+/// last, it is looked whether anything still uses them: so this costs each of them little, however many are.
 const FREED_MIN: usize = 64;
 
-/// What processes agree on: a number that only grows. Contexts are given in turn, the same again after [`COMMUNICATORS_MAX`] others.
+/// What processes agree on: a number that only grows. Contexts are given in turn, the same again after
+/// [`COMMUNICATORS_MAX`] others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Serial(pub u64);
 
@@ -86,7 +93,8 @@ pub enum Reserved {
     Taken,
     /// A communicator has its contexts.
     InUse,
-    /// It has been taken, but the slot in the node's memory that goes with it belongs to another communicator.
+    /// It has been taken, but the slot in the node's memory that goes with it belongs to another
+    /// communicator.
     OursWithoutSlot,
     /// It has been taken.
     Ours,
@@ -123,16 +131,17 @@ impl Contexts {
         }
     }
 
-    /// This process may have so many communicators at a time. Processes may differ in that. The numbers begin so many before the first that
-    /// is given again.
+    /// This process may have so many communicators at a time. Processes may differ in that. The numbers begin
+    /// so many before the first that is given again.
     pub fn limit_to(&mut self, limit: u32) {
         self.limit = limit.min(COMMUNICATORS_MAX);
         self.next = self.next.max(Serial(u64::from(COMMUNICATORS_MAX - self.limit)));
     }
 
-    /// What this process offers in an agreement that has met others `met` times. `key` is the same in all processes of the
-    /// agreement and differs from those of others: repeated offers differ by it, so that two agreements that met once
-    /// do not meet for ever. `None` when this process has as many communicators as it may have.
+    /// What this process offers in an agreement that has met others `met` times. `key` is the same in all
+    /// processes of the agreement and differs from those of others: repeated offers differ by it, so that two
+    /// agreements that met once do not meet for ever. `None` when this process has as many communicators as
+    /// it may have.
     pub fn offer(&mut self, key: u64, met: u32) -> Option<Serial> {
         if self.used.len() >= self.limit as usize {
             return None;
@@ -147,8 +156,8 @@ impl Contexts {
         Some(offer)
     }
 
-    /// The highest offer of an agreement was `serial`: takes it, unless another agreement has taken it here, or a communicator has its
-    /// contexts. `is_clear`: nothing is left of what had them before.
+    /// The highest offer of an agreement was `serial`: takes it, unless another agreement has taken it here,
+    /// or a communicator has its contexts. `is_clear`: nothing is left of what had them before.
     pub fn reserve(&mut self, serial: Serial, is_clear: bool) -> Reserved {
         self.next = self.next.max(Serial(serial.0 + 1));
         if self.used.contains(&serial.index()) || !is_clear {
@@ -171,8 +180,8 @@ impl Contexts {
         self.used.insert(serial.index());
     }
 
-    /// The communicator `handle` with these contexts is gone, but for operations on it that are under way. Whether it is time to
-    /// [`sweep`](Self::sweep).
+    /// The communicator `handle` with these contexts is gone, but for operations on it that are under way.
+    /// Whether it is time to [`sweep`](Self::sweep).
     pub fn end_use(&mut self, handle: usize, context: u32) -> bool {
         // Those of the predefined communicators, of names, and of no communicator are not given to others.
         if (CONTEXT_FIRST..CONTEXT_MAX).contains(&context) {
@@ -199,8 +208,9 @@ impl Contexts {
         self.freed_max = FREED_MIN.max(2 * self.freed.len());
     }
 
-    /// Whether a communicator had this context, and neither has one it now nor can get it by an agreement that is under way. No message comes
-    /// in the context of a communicator before this process has reserved it: so what is there is left from one that is gone.
+    /// Whether a communicator had this context, and neither has one it now nor can get it by an agreement
+    /// that is under way. No message comes in the context of a communicator before this process has reserved
+    /// it: so what is there is left from one that is gone.
     pub fn is_over(&self, context: u32) -> bool {
         let Some(index) = context.checked_sub(CONTEXT_FIRST).map(|distance| distance / CONTEXTS_EACH) else {
             return false;
@@ -208,8 +218,8 @@ impl Contexts {
         context < CONTEXT_MAX && !self.used.contains(&index) && self.taken.iter().all(|taken| taken.index() != index)
     }
 
-    /// The attempt in which this process offered `offer` is over. Numbers that no other attempt can end with, since its
-    /// own offer is higher, are forgotten: they lie below all that will be offered.
+    /// The attempt in which this process offered `offer` is over. Numbers that no other attempt can end with,
+    /// since its own offer is higher, are forgotten: they lie below all that will be offered.
     pub fn withdraw(&mut self, offer: Serial) {
         if let Some(count) = self.offers.get_mut(&offer) {
             *count -= 1;
@@ -309,7 +319,8 @@ mod tests {
         assert!(Serial(u64::from(COMMUNICATORS_MAX) - 1).context() + CONTEXTS_EACH <= CONTEXT_MAX);
     }
 
-    /// Expect: the same for all who say the same; apart from every communicator's, from each other, and from Finalize's.
+    /// Expect: the same for all who say the same; apart from every communicator's, from each other, and from
+    /// Finalize's.
     #[test]
     fn names_have_contexts_of_their_own() {
         let name = |job, number| ProcessName { job: JobId(job), number };
@@ -327,7 +338,8 @@ mod tests {
         }
     }
 
-    /// Expect: contexts are over from when nothing uses them any more until an agreement takes them again; others never are.
+    /// Expect: contexts are over from when nothing uses them any more until an agreement takes them again;
+    /// others never are.
     #[test]
     fn contexts_are_over_when_nothing_uses_them() {
         let mut contexts = Contexts::new();
@@ -350,7 +362,8 @@ mod tests {
         );
     }
 
-    /// Expect: however many communicators that have been freed are still used, few are looked at for each that is freed.
+    /// Expect: however many communicators that have been freed are still used, few are looked at for each
+    /// that is freed.
     #[test]
     fn what_is_still_used_is_not_looked_at_each_time() {
         let mut contexts = Contexts::new();
@@ -367,8 +380,9 @@ mod tests {
         assert!(sweeps < 10 && *looks.get_mut() < 20_000, "{sweeps} sweeps looked at {}", looks.get());
     }
 
-    /// Two processes, two agreements, each process going through the steps in its own order: both end, with numbers
-    /// that differ. All interleavings of the first attempt are tried, later ones too as far as they come.
+    /// Two processes, two agreements, each process going through the steps in its own order: both end, with
+    /// numbers that differ. All interleavings of the first attempt are tried, later ones too as far as they
+    /// come.
     #[test]
     fn concurrent_agreements_end_with_different_numbers() {
         // In which order each process reserves for the agreements 0 and 1, for every attempt anew.
@@ -418,7 +432,8 @@ mod tests {
     }
 
     impl Agreement {
-        /// The next thing that `member` does in `attempt`, if it need not wait for others. The context, once all have it.
+        /// The next thing that `member` does in `attempt`, if it need not wait for others. The context, once
+        /// all have it.
         fn step(&mut self, key: u64, member: usize, attempt: &mut usize, contexts: &mut Contexts) -> Option<Serial> {
             if self.attempts.len() == *attempt {
                 self.attempts.push(BTreeMap::new());
@@ -449,8 +464,8 @@ mod tests {
         }
     }
 
-    /// Many groups of six processes, which overlap and have three threads each to agree in, in whatever order steps happen: no process has
-    /// a number twice, and all members of a group have the same.
+    /// Many groups of six processes, which overlap and have three threads each to agree in, in whatever order
+    /// steps happen: no process has a number twice, and all members of a group have the same.
     #[test]
     fn overlapping_groups_agree_on_numbers_that_differ() {
         const PROCESSES: usize = 6;

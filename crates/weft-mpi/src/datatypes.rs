@@ -1,7 +1,7 @@
 //! Constructors of datatypes: from arguments to a layout, and a recipe that tells them again (MPI-5.0 §5.1).
 //!
-//! `large` says that the constructor was called in its large-count form: the recipe then holds counts instead of
-//! integers and addresses (MPI-5.0 §5.1.13).
+//! `large` says that the constructor was called in its large-count form: the recipe then holds counts instead
+//! of integers and addresses (MPI-5.0 §5.1.13).
 
 mod arrays;
 mod named;
@@ -18,8 +18,8 @@ use crate::constants::*;
 use crate::error::{Error, Result};
 use crate::object::{Constituent, Datatype, Description, Objects, Recipe, full};
 
-/// A datatype may have this many others one inside the other. Each is kept, to be told by `MPI_Type_get_contents`, and
-/// the last one to be freed frees all of them: the limit bounds that recursion.
+/// A datatype may have this many others one inside the other. Each is kept, to be told by
+/// `MPI_Type_get_contents`, and the last one to be freed frees all of them: the limit bounds that recursion.
 pub const NESTING_MAX: u32 = 1000;
 
 /// A datatype that another is made of.
@@ -89,8 +89,8 @@ fn describe(layout: std::result::Result<Layout, Overflow>, recipe: Recipe) -> Re
     Ok(Description { layout, element: None, recipe, handle: AtomicUsize::new(MPI_DATATYPE_NULL) })
 }
 
-/// The recipe of most constructors: `numbers` are integers in the small form, `addresses` are addresses; the large form
-/// has all of them as counts, in this order.
+/// The recipe of most constructors: `numbers` are integers in the small form, `addresses` are addresses; the
+/// large form has all of them as counts, in this order.
 fn recipe(combiner: i32, large: bool, numbers: Vec<i64>, addresses: Vec<i64>, of: &[Old]) -> Result<Recipe> {
     let mut recipe = nested(combiner, of)?;
     recipe.large = large;
@@ -268,7 +268,8 @@ pub fn bytes_of_elements(layout: &Layout, elements: u64) -> Result<u64> {
     }
     let whole = layout.packed_size(elements / per_item).map_err(overflow)?;
     let rest = elements % per_item;
-    // The further an element's end, the more elements have ended. Search `low..high` for the end of element `rest`.
+    // The further an element's end, the more elements have ended. Search `low..high` for the end of element
+    // `rest`.
     let (mut low, mut high) = (0, layout.size());
     while low < high {
         let middle = low + (high - low) / 2;

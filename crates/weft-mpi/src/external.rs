@@ -1,4 +1,5 @@
-//! The portable data representation `external32`: big-endian IEEE numbers of fixed sizes (MPI-5.0 §5.3, §14.5.2).
+//! The portable data representation `external32`: big-endian IEEE numbers of fixed sizes (MPI-5.0 §5.3,
+//! §14.5.2).
 
 use weft_core::layout::Layout;
 
@@ -138,7 +139,8 @@ fn content(description: &Description) -> Content<'_> {
     }
 }
 
-/// Calls `visit(predefined type, count)` for what `items` items of a datatype hold, in the order of the type map.
+/// Calls `visit(predefined type, count)` for what `items` items of a datatype hold, in the order of the type
+/// map.
 fn walk(of: &Constituent, items: u64, visit: &mut dyn FnMut(usize, u64) -> Result<()>) -> Result<()> {
     let description = match of {
         Constituent::Predefined(handle) => return visit(*handle, items),

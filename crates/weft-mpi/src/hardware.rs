@@ -1,4 +1,5 @@
-//! Parts of a communicator by the hardware that their processes are bound to (MPI-5.0 §7.4.2), and what a process is bound to (§9.1.2).
+//! Parts of a communicator by the hardware that their processes are bound to (MPI-5.0 §7.4.2), and what a
+//! process is bound to (§9.1.2).
 
 use weft_launch::{RESOURCE_KINDS, Resource, resources};
 
@@ -34,8 +35,8 @@ pub fn bindings(node: i64) -> Bindings {
     bindings
 }
 
-/// The part that a process with these bindings is in, when they are divided by the type of hardware of this name. `None`: it is in no
-/// part, or the name is that of nothing.
+/// The part that a process with these bindings is in, when they are divided by the type of hardware of this
+/// name. `None`: it is in no part, or the name is that of nothing.
 pub fn guided(bindings: &Bindings, name: &str) -> Option<i64> {
     let is = |known: &str, aliases: &[&str]| {
         name == known
@@ -50,7 +51,8 @@ pub fn guided(bindings: &Bindings, name: &str) -> Option<i64> {
     Some(bindings[level]).filter(|part| *part != UNBOUND)
 }
 
-/// The largest kind of hardware that divides processes with these bindings into parts of which none has all of them, and its name.
+/// The largest kind of hardware that divides processes with these bindings into parts of which none has all
+/// of them, and its name.
 pub fn next_level(all: &[Bindings]) -> Option<(usize, &'static str)> {
     let divides = |level: &usize| {
         let first = all.iter().map(|bindings| bindings[*level]).find(|part| *part != UNBOUND);
@@ -65,7 +67,8 @@ pub fn part(bindings: &Bindings, level: usize) -> Option<i64> {
     Some(bindings[level]).filter(|part| *part != UNBOUND)
 }
 
-/// Which types of hardware there are, and whether this process is bound to one of each. The names are URIs (MPI-5.0 §9.1.2).
+/// Which types of hardware there are, and whether this process is bound to one of each. The names are URIs
+/// (MPI-5.0 §9.1.2).
 pub fn info() -> Info {
     let mut info = vec![(NODE_URI.to_owned(), "true".to_owned())];
     for (kind, resource) in RESOURCE_KINDS.iter().zip(resources()) {

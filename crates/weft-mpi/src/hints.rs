@@ -1,6 +1,6 @@
-//! Hints of communicators (MPI-5.0 §7.4.4): the program asserts what it does not do. Weft needs none of these assertions, and knows them
-//! all: they are kept and told. One hint is Weft's own: by which scheme broadcasts are multicast. Hints that it does not know, and values that
-//! a hint cannot have, are ignored.
+//! Hints of communicators (MPI-5.0 §7.4.4): the program asserts what it does not do. Weft needs none of these
+//! assertions, and knows them all: they are kept and told. One hint is Weft's own: by which scheme broadcasts
+//! are multicast. Hints that it does not know, and values that a hint cannot have, are ignored.
 
 use crate::multicast::{BcastSetting, HINT};
 use crate::object::Info;

@@ -1,7 +1,8 @@
 //! How two groups of processes that have no communicator in common come together (MPI-5.0 §7.6.2).
 //!
-//! Their leaders tell each other who is in the groups, and then their own groups. From there on all processes of both groups agree on a
-//! context as those of a communicator do, with messages in a context that is made of what the leaders know alike.
+//! Their leaders tell each other who is in the groups, and then their own groups. From there on all processes
+//! of both groups agree on a context as those of a communicator do, with messages in a context that is made
+//! of what the leaders know alike.
 
 use std::sync::Arc;
 
@@ -69,7 +70,8 @@ impl Process {
         names.iter().map(|name| engine.find_process(*name).ok_or_else(unknown)).collect()
     }
 
-    /// Where the processes of `group` can agree that have nothing in common but `name`; errors go to `communicator`.
+    /// Where the processes of `group` can agree that have nothing in common but `name`; errors go to
+    /// `communicator`.
     ///
     /// # Errors
     /// `MPI_ERR_GROUP`: this process is not in the group.
@@ -81,11 +83,12 @@ impl Process {
     }
 }
 
-/// The group of `local`, an intracommunicator, meets the one beyond `bridge`, which only rank `leader` of `local` looks at.
+/// The group of `local`, an intracommunicator, meets the one beyond `bridge`, which only rank `leader` of
+/// `local` looks at.
 ///
 /// # Errors
-/// `MPI_ERR_COMM`: `local` is no intracommunicator, or the groups have a process in common; `MPI_ERR_RANK`; `MPI_ERR_TAG`. What is wrong
-/// with the bridge is wrong for the whole group.
+/// `MPI_ERR_COMM`: `local` is no intracommunicator, or the groups have a process in common; `MPI_ERR_RANK`;
+/// `MPI_ERR_TAG`. What is wrong with the bridge is wrong for the whole group.
 pub fn meet(local: usize, leader: i32, bridge: Bridge) -> Result<Meeting> {
     let scope = with(|process| process.collective_scope(local))?;
     let checked = u32::try_from(leader).ok().filter(|leader| *leader < scope.group.size()).ok_or_else(|| {
@@ -109,8 +112,8 @@ pub fn meet(local: usize, leader: i32, bridge: Bridge) -> Result<Meeting> {
     gather_round(&scope, leader, news, || with(|process| process.collective_scope(local)))
 }
 
-/// The same for groups of which the leader knows both; only it looks at `remote`. `name` tells this meeting from others; errors go to
-/// `communicator`.
+/// The same for groups of which the leader knows both; only it looks at `remote`. `name` tells this meeting
+/// from others; errors go to `communicator`.
 ///
 /// # Errors
 /// `MPI_ERR_GROUP`: this process is not in `local`, or the groups have a process in common; `MPI_ERR_RANK`.

@@ -1,4 +1,5 @@
-//! What messages say of themselves with `WEFT_CHECK=1`, and which labels are under way; [`crate::check`] compares them.
+//! What messages say of themselves with `WEFT_CHECK=1`, and which labels are under way; [`crate::check`]
+//! compares them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,9 +1,10 @@
-//! What a running rank tells of itself to `weft info --live`: which call it is in, what it waits for, what it has sent, and every
-//! counter of its flows. It is written to a page that other processes of the user may read (`weft_net::live`), before a rank goes to
-//! sleep and once in a while as it works: so it is right for a rank that hangs, and costs nothing on the way of a message.
+//! What a running rank tells of itself to `weft info --live`: which call it is in, what it waits for, what it
+//! has sent, and every counter of its flows. It is written to a page that other processes of the user may
+//! read (`weft_net::live`), before a rank goes to sleep and once in a while as it works: so it is right for a
+//! rank that hangs, and costs nothing on the way of a message.
 //!
-//! A page is a list of 64-bit words: [`HEAD`] of the rank, [`WAITS_MAX`] outstanding operations, [`GROUP`] for each of [`GROUPS_MAX`] multicast groups, then
-//! [`ENTRY`] for each peer.
+//! A page is a list of 64-bit words: [`HEAD`] of the rank, [`WAITS_MAX`] outstanding operations, [`GROUP`]
+//! for each of [`GROUPS_MAX`] multicast groups, then [`ENTRY`] for each peer.
 
 mod snapshot;
 mod view;
@@ -44,7 +45,8 @@ const PEERS_AT: usize = GROUPS_AT + GROUPS_MAX * GROUP;
 
 const _: () = assert!(PEERS_AT + PEERS_MAX * ENTRY <= page::WORDS_MAX);
 
-/// A number that differs when the counters mean something else: the library's version and all names, hashed (FNV-1a).
+/// A number that differs when the counters mean something else: the library's version and all names, hashed
+/// (FNV-1a).
 const LAYOUT: u64 = {
     const fn add(mut hash: u64, text: &str) -> u64 {
         let bytes = text.as_bytes();
@@ -77,13 +79,15 @@ pub struct Live {
     page: page::Page,
     names: &'static [&'static str],
     process: (u32, u32, u32),
-    /// The call at the last time, and the completions then: as long as they stay the same, nothing has happened.
+    /// The call at the last time, and the completions then: as long as they stay the same, nothing has
+    /// happened.
     last: (u32, u64),
     still_since_ns: u64,
 }
 
 impl Live {
-    /// The page of a rank; `names` are those of the MPI calls by number. None where the process may not have one: then nobody can look.
+    /// The page of a rank; `names` are those of the MPI calls by number. None where the process may not have
+    /// one: then nobody can look.
     pub fn new(rank: u32, size: u32, names: &'static [&'static str]) -> Option<Self> {
         let page = page::Page::create(PEERS_AT + ENTRY * (size as usize).min(PEERS_MAX)).ok()?;
         let process = (std::process::id(), rank, size);

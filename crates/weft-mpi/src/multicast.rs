@@ -6,7 +6,8 @@ use weft_core::time::Duration;
 use weft_engine::engine::GroupPaths;
 use weft_engine::transport::AddressKind;
 
-/// The hint of a communicator that says by which scheme its broadcasts are multicast, as `WEFT_BCAST` says it for all.
+/// The hint of a communicator that says by which scheme its broadcasts are multicast, as `WEFT_BCAST` says it
+/// for all.
 pub const HINT: &str = "weft_bcast";
 
 /// What a user wants of multicast (`WEFT_BCAST`, or the hint of a communicator).
@@ -16,7 +17,8 @@ pub enum BcastSetting {
     Off,
     /// Where it is possible and the table chooses it, by the scheme that fits the group (`auto`).
     Auto,
-    /// Wherever it is possible, from the first broadcast on: by the scheme that fits the group (`multicast`), or by this one.
+    /// Wherever it is possible, from the first broadcast on: by the scheme that fits the group (`multicast`),
+    /// or by this one.
     By(Option<Scheme>),
 }
 
@@ -45,7 +47,8 @@ pub enum Multicast {
     GivenUp,
 }
 
-/// When the processes of a communicator look whether the network still carries multicast: all of them in the same operation.
+/// When the processes of a communicator look whether the network still carries multicast: all of them in the
+/// same operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reviews {
     /// Blocking operations that may be multicast, since the network was found to carry it.
@@ -61,7 +64,8 @@ impl Reviews {
     const FIRST: u64 = 64;
     /// At most so many while something is multicast, …
     const APART_MAX: u64 = 8192;
-    /// … and where nothing has been since the last look: all wait for each other in one, which costs as much as hundreds of small broadcasts behind each other.
+    /// … and where nothing has been since the last look: all wait for each other in one, which costs as much
+    /// as hundreds of small broadcasts behind each other.
     const APART_IDLE_MAX: u64 = 1 << 17;
 
     /// An operation begins: whether all look before.
@@ -194,8 +198,8 @@ impl Knowledge {
         Self { asked, possible: Operations::which(|operation| choices.may_multicast(operation)), ..self }
     }
 
-    /// After how many operations that may be multicast an `operation` tries whether the network carries it, on a communicator with these hints;
-    /// `None`: it is nothing to it.
+    /// After how many operations that may be multicast an `operation` tries whether the network carries it,
+    /// on a communicator with these hints; `None`: it is nothing to it.
     pub(crate) fn tries_after(&self, operation: Operation, hints: &[(String, String)], patience: u32) -> Option<u32> {
         match self.setting(hints) {
             _ if self.asked.has(operation) => Some(0),

@@ -6,7 +6,8 @@ use siphasher::sip::SipHasher13;
 use weft_core::process::JobId;
 use weft_launch::JobSecret;
 
-/// Makes names for one node of a job. A stranger who has seen some names can guess no others, so no stranger can take a name first.
+/// Makes names for one node of a job. A stranger who has seen some names can guess no others, so no stranger
+/// can take a name first.
 #[derive(Clone)]
 pub(crate) struct SharedNames {
     node: SipHasher13,
@@ -14,7 +15,8 @@ pub(crate) struct SharedNames {
 }
 
 impl SharedNames {
-    /// For the node whose first process is `first`; `node` is `WEFT_NODE`, by which one machine plays several.
+    /// For the node whose first process is `first`; `node` is `WEFT_NODE`, by which one machine plays
+    /// several.
     pub(crate) fn new(secret: &JobSecret, first: u32, node: Option<&str>) -> Self {
         let mut hasher = SipHasher13::new_with_key(secret.expose());
         let mut job = hasher;

@@ -1,4 +1,5 @@
-//! MPI's opaque objects but requests: what they hold, and the tables that find them by handle (MPI-5.0 §2.5.1).
+//! MPI's opaque objects but requests: what they hold, and the tables that find them by handle (MPI-5.0
+//! §2.5.1).
 
 mod communicator;
 mod error_handlers;
@@ -267,7 +268,8 @@ impl Objects {
         found.ok_or_else(|| wrong_type(handle))
     }
 
-    /// The datatype of `handle`, which must be committed since a message is to be made of it (MPI-5.0 §5.1.9).
+    /// The datatype of `handle`, which must be committed since a message is to be made of it (MPI-5.0
+    /// §5.1.9).
     ///
     /// # Errors
     /// `MPI_ERR_TYPE`.

@@ -1,10 +1,11 @@
-//! One-sided communication (MPI-5.0 §12): making windows, and synchronizing on them. The operations are the engine's
-//! (`weft_engine::windows`).
+//! One-sided communication (MPI-5.0 §12): making windows, and synchronizing on them. The operations are the
+//! engine's (`weft_engine::windows`).
 //!
 //! How they are synchronized on is in `active_target.rs` and `passive_target.rs`; both wait for what
 //! `completion.rs` says.
 //!
-//! A window has a communicator of its own, of the same processes, whose contexts keep its messages apart; the program never sees it.
+//! A window has a communicator of its own, of the same processes, whose contexts keep its messages apart; the
+//! program never sees it.
 
 mod active_target;
 mod completion;
@@ -77,7 +78,8 @@ pub fn attach(window: usize, part: Exposed) -> Result<()> {
 /// `MPI_Win_detach`.
 ///
 /// # Errors
-/// `MPI_ERR_WIN`, `MPI_ERR_RMA_FLAVOR`; `MPI_ERR_RMA_ATTACH` where no memory that was attached begins at `address`.
+/// `MPI_ERR_WIN`, `MPI_ERR_RMA_FLAVOR`; `MPI_ERR_RMA_ATTACH` where no memory that was attached begins at
+/// `address`.
 pub fn detach(window: usize, address: u64) -> Result<()> {
     with(|process| {
         if attached(process, window)?.detach(address) {
@@ -100,12 +102,13 @@ fn attached(process: &mut Process, window: usize) -> Result<&mut Attached> {
     }
 }
 
-/// Ends a window: all its processes call this, also one at which it `may_end` not. It ends at all of them or at none, and nothing is accessed any more
-/// when it has.
+/// Ends a window: all its processes call this, also one at which it `may_end` not. It ends at all of them or
+/// at none, and nothing is accessed any more when it has.
 ///
 /// # Errors
-/// `MPI_ERR_WIN`, `MPI_ERR_RMA_SYNC`, what went wrong with operations, and `may_end`, of whichever process; a process is gone. The window is as it was, with
-/// the error handler that this is an error for: a peer that is alive may still write to its memory.
+/// `MPI_ERR_WIN`, `MPI_ERR_RMA_SYNC`, what went wrong with operations, and `may_end`, of whichever process; a
+/// process is gone. The window is as it was, with the error handler that this is an error for: a peer that is
+/// alive may still write to its memory.
 pub fn free(window: usize, may_end: Result<()>) -> Result<()> {
     let (index, communicator) = with(|process| {
         let found = process.objects.window(window)?;
@@ -139,7 +142,8 @@ fn remove(process: &mut Process, window: usize) {
     }
 }
 
-/// Whether all processes of a window have been successful, which all hear. An error of another process is as `why` says, given its rank and class.
+/// Whether all processes of a window have been successful, which all hear. An error of another process is as
+/// `why` says, given its rank and class.
 ///
 /// # Errors
 /// That of `outcome`, or of another process; one is gone.

@@ -1,11 +1,13 @@
 //! Partitioned communication: a persistent message whose parts leave and arrive one by one (MPI-5.0 §4).
 //!
-//! The two sides of an operation meet once, where they are made, and in the order in which they are made (§4.2.1): `MPI_Psend_init` sends a
-//! [`Plan`], an ordinary message with the program's tag in a context of its own, and `MPI_Precv_init` posts a receive for it. The plan says how
-//! many messages an epoch has, what they cover and which tags they have; those tags are given to no other operation of the sender on this
-//! communicator. From then on each epoch is as many ordinary messages, sent as soon as the partitions that they cover are ready, and
-//! received where the receiver's own partitions have the same bytes. Messages of one tag do not overtake each other, so epochs do not mix.
-//! Nothing here needs the other side's answer: a sender may be epochs ahead as far as sends may.
+//! The two sides of an operation meet once, where they are made, and in the order in which they are made
+//! (§4.2.1): `MPI_Psend_init` sends a [`Plan`], an ordinary message with the program's tag in a context of
+//! its own, and `MPI_Precv_init` posts a receive for it. The plan says how many messages an epoch has, what
+//! they cover and which tags they have; those tags are given to no other operation of the sender on this
+//! communicator. From then on each epoch is as many ordinary messages, sent as soon as the partitions that
+//! they cover are ready, and received where the receiver's own partitions have the same bytes. Messages of
+//! one tag do not overtake each other, so epochs do not mix. Nothing here needs the other side's answer: a
+//! sender may be epochs ahead as far as sends may.
 
 use weft_core::matching::Envelope;
 
@@ -163,11 +165,12 @@ impl Process {
         Ok(true)
     }
 
-    /// Marks the partitions from `low` to `high` of `handle` ready: what they complete leaves (MPI-5.0 §4.2.1).
+    /// Marks the partitions from `low` to `high` of `handle` ready: what they complete leaves (MPI-5.0
+    /// §4.2.1).
     ///
     /// # Errors
-    /// `MPI_ERR_REQUEST` when `handle` is no active partitioned send; `MPI_ERR_ARG` when one of them does not exist or is ready already,
-    /// and then none is marked.
+    /// `MPI_ERR_REQUEST` when `handle` is no active partitioned send; `MPI_ERR_ARG` when one of them does not
+    /// exist or is ready already, and then none is marked.
     pub fn mark_range(&mut self, handle: usize, low: i32, high: i32) -> Result<()> {
         let plan = self.active_send(handle)?.plan;
         if low > high {
@@ -220,10 +223,12 @@ impl Process {
         marked.map_err(|error| error.on(communicator))
     }
 
-    /// Whether the data of `index` of `handle` has arrived (MPI-5.0 §4.2.2); so it has if `handle` is null or inactive.
+    /// Whether the data of `index` of `handle` has arrived (MPI-5.0 §4.2.2); so it has if `handle` is null or
+    /// inactive.
     ///
     /// # Errors
-    /// `MPI_ERR_REQUEST` when `handle` is no partitioned receive; `MPI_ERR_ARG` when there is no such partition.
+    /// `MPI_ERR_REQUEST` when `handle` is no partitioned receive; `MPI_ERR_ARG` when there is no such
+    /// partition.
     pub fn has_arrived(&mut self, handle: usize, index: i32) -> Result<bool> {
         if handle == MPI_REQUEST_NULL {
             return Ok(true);

@@ -1,5 +1,5 @@
-//! Partitioned operations as the process holds them: what they have agreed on, and how far an epoch has come. `crate::partitioned` moves
-//! them on, and says how they work.
+//! Partitioned operations as the process holds them: what they have agreed on, and how far an epoch has come.
+//! `crate::partitioned` moves them on, and says how they work.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use crate::object::PeerId;
 use crate::request::{Mode, Receive, Request, Send, State, Status};
 use crate::signature::{self, Items};
 
-/// Messages that one operation has in an epoch at most. With more partitions than that, each message covers several that follow each other, and
-/// leaves when all of them are ready.
+/// Messages that one operation has in an epoch at most. With more partitions than that, each message covers
+/// several that follow each other, and leaves when all of them are ready.
 pub(crate) const MESSAGES_MAX: u32 = 1 << 16;
 
 /// What a sender tells its receiver, once.
@@ -24,7 +24,8 @@ pub(crate) struct Plan {
     pub(crate) partitions: u32,
     /// Bytes in each of them.
     pub(crate) bytes_each: u64,
-    /// Messages in an epoch: number `k` covers the partitions from `k * partitions / messages` on, up to where the next one begins.
+    /// Messages in an epoch: number `k` covers the partitions from `k * partitions / messages` on, up to
+    /// where the next one begins.
     pub(crate) messages: u32,
     /// The tag of the first message; those of the others follow.
     pub(crate) tag: i32,
@@ -32,7 +33,8 @@ pub(crate) struct Plan {
 
 impl Plan {
     const WORDS: usize = 4;
-    /// Words of the message that it comes in; what the partitions consist of is known only where calls are compared (`WEFT_CHECK`).
+    /// Words of the message that it comes in; what the partitions consist of is known only where calls are
+    /// compared (`WEFT_CHECK`).
     pub(crate) const MESSAGE_WORDS: usize = Self::WORDS + signature::ITEMS;
 
     /// That message.
@@ -81,8 +83,9 @@ impl Plan {
         u64::from(self.partitions) * self.bytes_each
     }
 
-    /// The messages that have partition `index` of a receiver with `partitions` of `each` bytes. Where no byte says which, as nothing is sent
-    /// but that partitions are ready, they are those of the same share of the sender's partitions.
+    /// The messages that have partition `index` of a receiver with `partitions` of `each` bytes. Where no
+    /// byte says which, as nothing is sent but that partitions are ready, they are those of the same share of
+    /// the sender's partitions.
     fn messages_for(&self, index: u32, partitions: u32, each: u64) -> std::ops::Range<usize> {
         let index = u64::from(index);
         if each > 0 && self.bytes_each > 0 {
@@ -215,7 +218,8 @@ pub(crate) struct Partitioned {
     pub(crate) operations: BTreeMap<usize, Operation>,
     /// Receives that have been started and whose plan has not been seen.
     pub(crate) expecting: Vec<usize>,
-    /// Receives for the plans of operations that the program has freed: they keep the order in which the others meet.
+    /// Receives for the plans of operations that the program has freed: they keep the order in which the
+    /// others meet.
     pub(crate) absorbing: Vec<(usize, SharedBuffer)>,
     /// The next tag in each context of messages.
     pub(crate) tags: BTreeMap<u32, i32>,

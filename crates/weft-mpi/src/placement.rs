@@ -12,12 +12,13 @@ use crate::object::{Group, PeerId};
 use crate::process::{Process, with};
 use crate::topology::{Graph, Grid, Neighbourhood, Neighbours};
 
-/// Edges that all processes together may give to a distributed graph for its processes to be reordered: everybody has to
-/// know all of them for that.
+/// Edges that all processes together may give to a distributed graph for its processes to be reordered:
+/// everybody has to know all of them for that.
 const REORDERED_EDGES_MAX: i64 = 1 << 22;
 
 impl Process {
-    /// The node of each of `members`, as numbers that are equal where the node is. Of whom nothing is known has one of its own.
+    /// The node of each of `members`, as numbers that are equal where the node is. Of whom nothing is known
+    /// has one of its own.
     pub(crate) fn nodes_of(&self, members: &[PeerId]) -> Vec<u32> {
         let known = |member: &PeerId| self.job.as_ref().and_then(|job| job.nodes.get(member));
         let mut names = std::collections::HashMap::new();
@@ -70,8 +71,8 @@ pub struct Distributed {
     pub neighbours: Neighbours,
 }
 
-/// Makes a distributed graph of edges that any process may give (MPI-5.0 §8.5.4, `MPI_Dist_graph_create`). All processes of the
-/// communicator call this.
+/// Makes a distributed graph of edges that any process may give (MPI-5.0 §8.5.4, `MPI_Dist_graph_create`).
+/// All processes of the communicator call this.
 ///
 /// # Errors
 /// `MPI_ERR_ARG` at all processes when only some give weights. A process is gone.
@@ -105,8 +106,8 @@ const OUT: i64 = 0;
 /// … or one that leads to it.
 const IN: i64 = 1;
 
-/// Makes a distributed graph of which each process has given its own neighbours (MPI-5.0 §8.5.4, `MPI_Dist_graph_create_adjacent`). All
-/// processes of the communicator call this.
+/// Makes a distributed graph of which each process has given its own neighbours (MPI-5.0 §8.5.4,
+/// `MPI_Dist_graph_create_adjacent`). All processes of the communicator call this.
 ///
 /// # Errors
 /// As for [`distribute`].

@@ -1,5 +1,6 @@
-//! Which schedule a collective of the program runs: the algorithm is chosen by the settings and the table (`weft_core::collective::choice`), from
-//! what all its ranks know alike; and schedules that were planned lately are kept.
+//! Which schedule a collective of the program runs: the algorithm is chosen by the settings and the table
+//! (`weft_core::collective::choice`), from what all its ranks know alike; and schedules that were planned
+//! lately are kept.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -13,7 +14,8 @@ use weft_core::collective::{
 use weft_engine::arguments::{Arguments, Bound};
 use weft_engine::handle::HANDLES_PREDEFINED;
 
-/// Schedules that are kept, and the steps that one may have for that: programs call few different collectives again and again.
+/// Schedules that are kept, and the steps that one may have for that: programs call few different collectives
+/// again and again.
 const KEPT_MAX: usize = 16;
 const KEPT_STEPS_MAX: usize = 1024;
 
@@ -36,7 +38,8 @@ pub struct Call {
 }
 
 impl Call {
-    /// Whether the same words mean the same as long as there is the communicator: types and reductions are predefined, so that nobody can free them.
+    /// Whether the same words mean the same as long as there is the communicator: types and reductions are
+    /// predefined, so that nobody can free them.
     #[inline]
     fn is_lasting(&self) -> bool {
         [self.send.2, self.receive.2, self.by.0].iter().all(|handle| *handle < HANDLES_PREDEFINED)
@@ -60,14 +63,14 @@ pub struct Planner {
     in_memory: Cell<InMemory>,
 }
 
-/// Where a collective may go through memory that the processes of a node share. Operations have turns there, in the order in which they are
-/// started.
+/// Where a collective may go through memory that the processes of a node share. Operations have turns there,
+/// in the order in which they are started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum InMemory {
     /// Nowhere: other processes may start them in another order.
     Nowhere,
-    /// Where all processes are on one node. Several operations between nodes that are under way at the same time would wait for each other's
-    /// messages.
+    /// Where all processes are on one node. Several operations between nodes that are under way at the same
+    /// time would wait for each other's messages.
     OnOneNode,
     /// Also within each node of several.
     Everywhere,
@@ -106,7 +109,8 @@ impl Planner {
         Self { choices, calls, kept, in_memory: Cell::new(InMemory::Everywhere) }
     }
 
-    /// What the same blocking call was bound to, if it was made lately. Programs make few different ones, again and again.
+    /// What the same blocking call was bound to, if it was made lately. Programs make few different ones,
+    /// again and again.
     #[inline]
     pub fn repeated(&self, call: &Call) -> Option<Arc<Bound>> {
         let calls = self.calls.borrow();
@@ -115,7 +119,8 @@ impl Planner {
         (Arc::strong_count(bound) == 1).then(|| bound.clone())
     }
 
-    /// Keeps what a blocking call was bound to, if nothing but the call decides that, as where it goes through the memory of its one node.
+    /// Keeps what a blocking call was bound to, if nothing but the call decides that, as where it goes
+    /// through the memory of its one node.
     pub(crate) fn keep_call(&self, call: &Call, bound: &Arc<Bound>) {
         if bound.schedule().phases > 0 && call.is_lasting() {
             let mut calls = self.calls.borrow_mut();

@@ -1,4 +1,5 @@
-//! Point-to-point communication: arguments to operations, operations to requests, requests to statuses (MPI-5.0 §3).
+//! Point-to-point communication: arguments to operations, operations to requests, requests to statuses
+//! (MPI-5.0 §3).
 
 use weft_core::layout::Layout;
 use weft_core::matching::Envelope;
@@ -16,8 +17,8 @@ use crate::object::{Communicator, Extracted, PeerId, full};
 use crate::process::Process;
 use crate::request::{Cancellation, Generalized, Hold, Mode, Persistent, Receive, Request, Send, State, Status};
 
-/// How long a buffered send that has no room waits to learn of messages that have been received: longer than the network usually takes to say so,
-/// also when what says so is lost once.
+/// How long a buffered send that has no room waits to learn of messages that have been received: longer than
+/// the network usually takes to say so, also when what says so is lost once.
 const ROOM_PATIENCE: Duration = Duration::from_millis(50);
 
 /// Which messages a receive takes.
@@ -28,8 +29,9 @@ struct ReceivePattern {
     tag: Option<i32>,
 }
 
-/// Memory of the program, which a datatype's layout makes data of. A closure would do as well, but nothing makes the compiler put one where it
-/// is called, and data that a call has written goes through memory once more for each message.
+/// Memory of the program, which a datatype's layout makes data of. A closure would do as well, but nothing
+/// makes the compiler put one where it is called, and data that a call has written goes through memory once
+/// more for each message.
 pub trait Describe {
     /// What items of `layout` there are.
     ///
@@ -65,7 +67,8 @@ impl Communicator {
         Error::new(MPI_ERR_RANK, format!("{name} is {rank}, but the ranks of {whose} are 0 to {highest}"))
     }
 
-    /// Rank `rank` of this communicator, of its remote group if it has one, as a process of the job; `None` for `MPI_PROC_NULL`.
+    /// Rank `rank` of this communicator, of its remote group if it has one, as a process of the job; `None`
+    /// for `MPI_PROC_NULL`.
     ///
     /// # Errors
     /// `MPI_ERR_RANK`.
@@ -125,7 +128,8 @@ impl Process {
         Ok(Receive { context, source, peer, tag, data, blocking: false })
     }
 
-    /// Starts a receive from rank `source` into `buffer`, described by the layout of `datatype`, which must be committed; its request.
+    /// Starts a receive from rank `source` into `buffer`, described by the layout of `datatype`, which must
+    /// be committed; its request.
     ///
     /// # Errors
     /// `MPI_ERR_TYPE`, `MPI_ERR_COMM`, `MPI_ERR_RANK`, `MPI_ERR_TAG`; what `buffer` says; too many requests.
@@ -151,8 +155,8 @@ impl Process {
         Ok(handle)
     }
 
-    /// Sends a small standard message at once, if nothing stands in the way; `false` leaves everything as it was. Wrong
-    /// arguments stand in the way, too: [`Process::make_send`] has the sentences.
+    /// Sends a small standard message at once, if nothing stands in the way; `false` leaves everything as it
+    /// was. Wrong arguments stand in the way, too: [`Process::make_send`] has the sentences.
     #[inline(always)]
     pub fn send_now(&mut self, communicator: usize, destination: i32, tag: i32, data: &UserData) -> bool {
         let Some(object) = self.objects.find_communicator(communicator) else { return false };
@@ -272,9 +276,10 @@ impl Process {
         Ok(())
     }
 
-    /// Sees to it that a message of `bytes` bytes fits into the buffer of `holder`. Where there is no room, messages may have been received
-    /// already without this process knowing: that they have left is learned by making progress, and may be on its way (MPI-5.0 §3.6: what
-    /// counts are the messages that are pending).
+    /// Sees to it that a message of `bytes` bytes fits into the buffer of `holder`. Where there is no room,
+    /// messages may have been received already without this process knowing: that they have left is learned
+    /// by making progress, and may be on its way (MPI-5.0 §3.6: what counts are the messages that are
+    /// pending).
     ///
     /// # Errors
     /// `MPI_ERR_BUFFER` when it does not fit.
@@ -337,7 +342,8 @@ impl Process {
         self.messages()?.add(State::Pair { send, receive }, communicator)
     }
 
-    /// A request that completes when the messages that wait in the buffer of `holder` at this time have left (MPI-5.0 §3.6).
+    /// A request that completes when the messages that wait in the buffer of `holder` at this time have left
+    /// (MPI-5.0 §3.6).
     ///
     /// # Errors
     /// Too many requests; `MPI_ERR_COMM`, `MPI_ERR_SESSION`.
@@ -372,8 +378,8 @@ impl Process {
         Ok(Some(status_of(envelope, bytes.saturating_sub(self.label_bytes()))))
     }
 
-    /// The same, and takes the message out of the matching (MPI-5.0 §3.8.2): its handle, `None` for the message of
-    /// `MPI_PROC_NULL`.
+    /// The same, and takes the message out of the matching (MPI-5.0 §3.8.2): its handle, `None` for the
+    /// message of `MPI_PROC_NULL`.
     ///
     /// # Errors
     /// As for a receive.
@@ -435,8 +441,8 @@ impl Process {
         })
     }
 
-    /// Whose buffer a buffered send on `communicator` goes through (MPI-5.0 §3.6): its own if it has one, else that of the session it
-    /// comes from if that has one, else that of the process (decision 0200).
+    /// Whose buffer a buffered send on `communicator` goes through (MPI-5.0 §3.6): its own if it has one,
+    /// else that of the session it comes from if that has one, else that of the process (decision 0200).
     ///
     /// # Errors
     /// `MPI_ERR_COMM`.

@@ -14,8 +14,8 @@ pub const TYPE_FIRST: usize = 0x200;
 /// up to this one (MPI-5.0 annex A.1.1).
 pub const TYPE_END: usize = 0x300;
 
-/// Element and name of every predefined datatype that Weft supports. `REAL*2`, `REAL*16` and the complex types made
-/// of them are optional in the standard and have no element here: their size is `MPI_UNDEFINED`.
+/// Element and name of every predefined datatype that Weft supports. `REAL*2`, `REAL*16` and the complex
+/// types made of them are optional in the standard and have no element here: their size is `MPI_UNDEFINED`.
 const TYPES: &[(usize, Element, &str)] = &[
     (MPI_AINT, Element::Int64, "MPI_AINT"),
     (MPI_COUNT, Element::Int64, "MPI_COUNT"),

@@ -1,9 +1,9 @@
 //! The process as a whole: one lock around everything, and the ways to wait.
 //!
-//! Whoever calls MPI takes the lock, does its work, makes progress for everybody, and leaves. A call that must wait
-//! first spins, then one waiter sleeps in the kernel on behalf of all (a doorbell of the node's peers, the network, a
-//! timer) while other threads that wait are parked until what they wait for is complete. When it does what is decided by
-//! `weft_engine::waiting`; how, here.
+//! Whoever calls MPI takes the lock, does its work, makes progress for everybody, and leaves. A call that
+//! must wait first spins, then one waiter sleeps in the kernel on behalf of all (a doorbell of the node's
+//! peers, the network, a timer) while other threads that wait are parked until what they wait for is
+//! complete. When it does what is decided by `weft_engine::waiting`; how, here.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -46,7 +46,8 @@ use helped::Helped;
 pub use running::Running;
 pub use waiting::{block_for, block_from, block_until};
 
-/// A thread that wants the lock while the progress thread holds it looks so long whether it is free before it sleeps …
+/// A thread that wants the lock while the progress thread holds it looks so long whether it is free before it
+/// sleeps …
 const THREAD_LEAVES: Duration = Duration::from_micros(100);
 /// … and yields its processor after so many looks.
 const LOOKS_PER_YIELD: u32 = 64;
@@ -92,8 +93,9 @@ pub struct Process {
     pub collectives: Slab<Running>,
     /// Completions that they have been moved on for.
     pub collectives_seen: u64,
-    /// Completions under engines that are gone. The next one counts on from there: whoever has seen a number would otherwise take the same number
-    /// of the next engine for no news, and what had come then would wait for ever.
+    /// Completions under engines that are gone. The next one counts on from there: whoever has seen a number
+    /// would otherwise take the same number of the next engine for no news, and what had come then would wait
+    /// for ever.
     completions_before: u64,
     /// When a call that synchronizes a window has last looked for what has arrived, in ticks.
     pub(crate) window_looked: u64,
@@ -120,7 +122,8 @@ pub struct Process {
     learned: Learned,
     looks: Looks,
     processors: usize,
-    /// The job has more processes on its processors than there are of these, on this node or as nodes of their own.
+    /// The job has more processes on its processors than there are of these, on this node or as nodes of
+    /// their own.
     pub(crate) is_crowded: bool,
     helped: Helped,
     progress_thread: Option<ProgressThread>,
@@ -136,7 +139,8 @@ thread_local! {
     static THREAD: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A number that no other thread of this process has, at any time. (Those of the standard library stand in memory that is never given back.)
+/// A number that no other thread of this process has, at any time. (Those of the standard library stand in
+/// memory that is never given back.)
 pub fn thread_number() -> u64 {
     THREAD.with(|number| {
         if number.get() == 0 {
@@ -175,8 +179,8 @@ fn tell_events() {
 /// Exclusive use of the process.
 pub type Guard = MutexGuard<'static, Process>;
 
-/// Takes the lock. A panic of another thread while it held the lock does not hide the process from this one: the
-/// boundary reports such a panic as an internal error.
+/// Takes the lock. A panic of another thread while it held the lock does not hide the process from this one:
+/// the boundary reports such a panic as an internal error.
 #[inline]
 pub fn lock() -> Guard {
     match PROCESS.try_lock() {
@@ -244,7 +248,8 @@ pub fn with<R>(operation: impl FnOnce(&mut Process) -> R) -> R {
     result
 }
 
-/// Whether MPI_COMM_WORLD, or else MPI_COMM_SELF, has the error handler MPI_ERRORS_RETURN. Does not wait: `false` when it cannot be known.
+/// Whether MPI_COMM_WORLD, or else MPI_COMM_SELF, has the error handler MPI_ERRORS_RETURN. Does not wait:
+/// `false` when it cannot be known.
 #[cold]
 pub fn returns_errors() -> bool {
     use crate::constants::{MPI_COMM_SELF, MPI_COMM_WORLD, MPI_ERRORS_RETURN};
@@ -271,8 +276,8 @@ pub fn attempt<R>(mut check: impl FnMut(&mut Process) -> Option<R>) -> Option<R>
     }
     process.signal();
     let has_events = process.has_events();
-    // Programs test in a loop: those who wait for the lock must come to have it, and so must ranks without a processor, of which one
-    // may be what the program tests for.
+    // Programs test in a loop: those who wait for the lock must come to have it, and so must ranks without a
+    // processor, of which one may be what the program tests for.
     let yields = found.is_none() && {
         let wanted = is_contended() || process.is_oversubscribed();
         let passes = process.learned.passes_per_look();
@@ -352,8 +357,8 @@ impl Process {
         }
     }
 
-    /// The engine is there: communication is possible. `load` is what its processors bear, `neighbours` how many
-    /// processes of the job are on this node.
+    /// The engine is there: communication is possible. `load` is what its processors bear, `neighbours` how
+    /// many processes of the job are on this node.
     ///
     /// # Errors
     /// When the process has not enough file descriptors.

@@ -1,12 +1,13 @@
-//! The thread that makes progress while the program computes (MPI-5.0 §3.7.4 leaves it to us whether anybody does).
+//! The thread that makes progress while the program computes (MPI-5.0 §3.7.4 leaves it to us whether anybody
+//! does).
 //!
-//! It sleeps in the kernel. What it watches there, and what it does when the kernel wakes it because a packet is here, a neighbour rings,
-//! or something is due, is decided by [`Coverage`] (`weft_engine::waiting`); here is how that is done. What it runs when it is awake is
-//! given to it as it starts.
+//! It sleeps in the kernel. What it watches there, and what it does when the kernel wakes it because a packet
+//! is here, a neighbour rings, or something is due, is decided by [`Coverage`] (`weft_engine::waiting`); here
+//! is how that is done. What it runs when it is awake is given to it as it starts.
 //!
-//! Where there are peers on other hosts it also looks around a few times in each `WEFT_PEER_TIMEOUT`, with nothing
-//! outstanding and with `WEFT_PROGRESS=none` too: it answers for a program that computes, so that nobody who waits for
-//! it takes it for dead (decision 0080).
+//! Where there are peers on other hosts it also looks around a few times in each `WEFT_PEER_TIMEOUT`, with
+//! nothing outstanding and with `WEFT_PROGRESS=none` too: it answers for a program that computes, so that
+//! nobody who waits for it takes it for dead (decision 0080).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,8 +33,8 @@ pub(crate) struct ProgressThread {
 }
 
 impl ProgressThread {
-    /// Starts the thread, which sleeps, and wakes every `pulse`. Each time it has woken it runs `help`, which says in how long to do so
-    /// again if nothing that is armed wakes it before.
+    /// Starts the thread, which sleeps, and wakes every `pulse`. Each time it has woken it runs `help`, which
+    /// says in how long to do so again if nothing that is armed wakes it before.
     pub(crate) fn start(
         engine: &Engine,
         pulse: Option<Duration>,
@@ -134,8 +135,8 @@ impl ProgressThread {
         self.coverage.is_armed()
     }
 
-    /// The thread is awake, and has the process lock: what it does now. `waits`: somebody waits inside MPI. `looked`: this is the second
-    /// look, after [`Woken::LookAgain`].
+    /// The thread is awake, and has the process lock: what it does now. `waits`: somebody waits inside MPI.
+    /// `looked`: this is the second look, after [`Woken::LookAgain`].
     pub(crate) fn woken(&mut self, engine: &Engine, waits: bool, looked: bool) -> Woken {
         let woken = self.coverage.woken(waits, engine.coalescing_time().is_some(), looked);
         if let Woken::Defer(span) = woken {
@@ -144,8 +145,8 @@ impl ProgressThread {
         woken
     }
 
-    /// It acts: if nobody `waits` inside MPI the program computes, and the thread leaves it its processor. `disarm_doorbell` as in
-    /// [`Woken::Act`].
+    /// It acts: if nobody `waits` inside MPI the program computes, and the thread leaves it its processor.
+    /// `disarm_doorbell` as in [`Woken::Act`].
     pub(crate) fn act(&mut self, engine: &mut Engine, waits: bool, disarm_doorbell: bool) {
         if !waits {
             self.apart = Apart::from(self.processor, self.apart);

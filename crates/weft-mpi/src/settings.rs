@@ -63,17 +63,20 @@ pub struct Settings {
     pub registration_cache: u64,
     /// `WEFT_NETD`: where `weft-netd` listens.
     pub netd: Option<PathBuf>,
-    /// `WEFT_EAGER_LIMIT`: largest message that is sent without asking, in bytes; `None`: what suits the route.
+    /// `WEFT_EAGER_LIMIT`: largest message that is sent without asking, in bytes; `None`: what suits the
+    /// route.
     pub eager_limit: Option<u64>,
     /// `WEFT_COMMUNICATORS`: how many this process may have at a time.
     pub communicators: u32,
-    /// `WEFT_UNEXPECTED_BYTES`: memory for small messages that have come before their receives, beside each peer's credit, bytes.
+    /// `WEFT_UNEXPECTED_BYTES`: memory for small messages that have come before their receives, beside each
+    /// peer's credit, bytes.
     pub unexpected_bytes: u64,
     /// `WEFT_PROGRESS`: whether a thread makes progress while the program computes.
     pub progress_thread: bool,
     /// `WEFT_ACK`: `deferred`, `immediate` or `every-packet`.
     pub ack: AckScheme,
-    /// `WEFT_ACK_DELAY`: how long an acknowledgement waits at most; `None`: what suits how ranks share processors.
+    /// `WEFT_ACK_DELAY`: how long an acknowledgement waits at most; `None`: what suits how ranks share
+    /// processors.
     pub ack_delay: Option<Duration>,
     /// `WEFT_PEER_TIMEOUT`: seconds without an answer after which a peer counts as failed; 0: never.
     pub peer_timeout: Duration,
@@ -137,7 +140,8 @@ impl Settings {
             links: links(&LINK.value(&variable).unwrap_or_default())?,
             node: NODE.value(&variable),
             clusters: clusters(&variable)?,
-            // The default is not passed on: the link's own choice goes on to other directories without a word.
+            // The default is not passed on: the link's own choice goes on to other directories without a
+            // word.
             shm_dir: shared_directory(&variable)?,
             progress_thread: progress(&variable)?,
             single_copy: switch(&SINGLE_COPY, &variable)?,
@@ -237,7 +241,8 @@ fn clusters(variable: &impl Fn(&str) -> Option<String>) -> Result<Vec<String>, S
     }
 }
 
-/// The number of the first pattern that a host's name matches, or of none; `*` in it is any number of any characters.
+/// The number of the first pattern that a host's name matches, or of none; `*` in it is any number of any
+/// characters.
 pub(crate) fn cluster_of(patterns: &[String], host: &str) -> u32 {
     let matches = |pattern: &String| {
         let mut parts = pattern.split('*');

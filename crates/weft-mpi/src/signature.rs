@@ -1,6 +1,6 @@
-//! Type signatures: the sequence of basic datatypes that items of a datatype are (MPI-5.0 §5.1), in a form that can be compared across
-//! processes however long it is: its length, its bytes, and a polynomial of its elements, which concatenation and repetition compute
-//! from those of the parts (Karp and Rabin, 1987).
+//! Type signatures: the sequence of basic datatypes that items of a datatype are (MPI-5.0 §5.1), in a form
+//! that can be compared across processes however long it is: its length, its bytes, and a polynomial of its
+//! elements, which concatenation and repetition compute from those of the parts (Karp and Rabin, 1987).
 
 use std::sync::Arc;
 
@@ -23,7 +23,8 @@ pub struct Signature {
     pub length: u64,
     /// Their polynomial.
     pub hash: u64,
-    /// `MPI_BYTE` or `MPI_PACKED` is among them, which stand for anything of so many bytes here: programs do that, and nothing is harmed.
+    /// `MPI_BYTE` or `MPI_PACKED` is among them, which stand for anything of so many bytes here: programs do
+    /// that, and nothing is harmed.
     pub is_opaque: bool,
 }
 

@@ -1,7 +1,8 @@
-//! Which communicators and persistent operations have a slot in the memory of their node for collectives (`weft_engine::engine::slots`).
+//! Which communicators and persistent operations have a slot in the memory of their node for collectives
+//! (`weft_engine::engine::slots`).
 //!
-//! All processes of a communicator agree on its slot when they agree on a context, at no cost of its own. Those slots of a process are numbered like its
-//! contexts, so that nobody need say which it is.
+//! All processes of a communicator agree on its slot when they agree on a context, at no cost of its own.
+//! Those slots of a process are numbered like its contexts, so that nobody need say which it is.
 //!
 //! Processes may start persistent operations in different orders (MPI-5.0 §6.13), but the operations of one
 //! slot have one order. So each persistent operation has a slot of its own. The processes agree on the slot
@@ -22,9 +23,11 @@ const OF_WORLD: u32 = 0;
 
 /// The slots of this process.
 pub(crate) struct Slots {
-    /// A bit for each that has a communicator or an operation, or may get one by an agreement that is under way.
+    /// A bit for each that has a communicator or an operation, or may get one by an agreement that is under
+    /// way.
     taken: u64,
-    /// An agreement on the slot of an operation is under way: another one that begins meanwhile gets none, since both might take the same.
+    /// An agreement on the slot of an operation is under way: another one that begins meanwhile gets none,
+    /// since both might take the same.
     is_offering: bool,
 }
 
@@ -84,8 +87,8 @@ impl Slots {
         Some(OF_WORLD + 1 + (serial.0 % others) as u32)
     }
 
-    /// Takes the slot for a communicator with this number. False: another one has it. Where there is none at all, as all processes of the node
-    /// know alike, nothing stands in the way.
+    /// Takes the slot for a communicator with this number. False: another one has it. Where there is none at
+    /// all, as all processes of the node know alike, nothing stands in the way.
     pub(crate) fn reserve(&mut self, serial: Serial, engine: &Engine) -> bool {
         let Some(slot) = Self::of(serial, engine.slots()) else { return true };
         if self.taken >> slot & 1 != 0 || !engine.is_slot_free(slot) {
@@ -100,7 +103,8 @@ impl Slots {
         Self::of(serial, engine.slots()).into_iter().for_each(|slot| self.release(slot));
     }
 
-    /// All its processes have reserved it: the slot of a communicator of `group`, with this context for collectives.
+    /// All its processes have reserved it: the slot of a communicator of `group`, with this context for
+    /// collectives.
     pub(crate) fn open(serial: Serial, context: u32, group: &Arc<Group>, engine: &mut Engine) -> Option<u32> {
         let slot = Self::of(serial, engine.slots())?;
         engine.node_collectives().open_slot(slot, context, group);
@@ -115,7 +119,8 @@ impl Slots {
         })
     }
 
-    /// The communicator or operation that had it is gone. Another one gets it when nobody reads there any more.
+    /// The communicator or operation that had it is gone. Another one gets it when nobody reads there any
+    /// more.
     pub(crate) fn release(&mut self, slot: u32) {
         self.taken &= !(1 << slot);
     }
@@ -135,8 +140,8 @@ impl Slots {
         slot.map(|slot| slot as u32)
     }
 
-    /// What this process says when a persistent operation is initialised: what it needs, and of each slot for operations the number that its next use
-    /// has here. Ends with [`Self::agreed`], whatever comes of it.
+    /// What this process says when a persistent operation is initialised: what it needs, and of each slot for
+    /// operations the number that its next use has here. Ends with [`Self::agreed`], whatever comes of it.
     pub(crate) fn offer(&mut self, need: Need, engine: &Engine) -> Offer {
         let is_ours = !std::mem::replace(&mut self.is_offering, true);
         let number = |of: usize| {
@@ -152,7 +157,8 @@ impl Slots {
         Offer { need, is_ours, values }
     }
 
-    /// The highest of what all have said is `highest`, or nothing has come of it: the slot of the operation, whose processes are `group`.
+    /// The highest of what all have said is `highest`, or nothing has come of it: the slot of the operation,
+    /// whose processes are `group`.
     pub(crate) fn agreed(
         &mut self,
         offer: &Offer,

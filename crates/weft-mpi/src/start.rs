@@ -1,8 +1,10 @@
-//! Joining the job and leaving it: `MPI_Init_thread`, `MPI_Session_init`, `MPI_Finalize`, `MPI_Abort` (MPI-5.0 §11.2, §11.3).
+//! Joining the job and leaving it: `MPI_Init_thread`, `MPI_Session_init`, `MPI_Finalize`, `MPI_Abort`
+//! (MPI-5.0 §11.2, §11.3).
 //!
-//! A process joins once, with its first session or with the World Model, whichever comes first. It leaves with `MPI_Finalize` if no
-//! process of the job has had a session; otherwise it stays, and only says goodbye to the launcher whenever nothing is open: a session
-//! that is opened later finds everything as it was (decision 0117).
+//! A process joins once, with its first session or with the World Model, whichever comes first. It leaves
+//! with `MPI_Finalize` if no process of the job has had a session; otherwise it stays, and only says goodbye
+//! to the launcher whenever nothing is open: a session that is opened later finds everything as it was
+//! (decision 0117).
 
 mod business_card;
 mod capture;
@@ -60,8 +62,8 @@ pub fn note_return() {
     CallSite::set(CallSite::OUTSIDE);
 }
 
-/// Begins the World Model (MPI-5.0 §11.2.1), and joins the job unless a session has done so. `names` are the names of the MPI calls by
-/// their number, for the launcher's diagnosis.
+/// Begins the World Model (MPI-5.0 §11.2.1), and joins the job unless a session has done so. `names` are the
+/// names of the MPI calls by their number, for the launcher's diagnosis.
 ///
 /// # Errors
 /// One sentence: the launcher, a setting, or a link that cannot be used.
@@ -82,7 +84,8 @@ pub fn initialize(thread_level: i32, names: &'static [&'static str]) -> Result<(
     Ok(())
 }
 
-/// This process is one of its job from now on, if it was not before: since the start, or since it said goodbye.
+/// This process is one of its job from now on, if it was not before: since the start, or since it said
+/// goodbye.
 fn take_part(process: &mut Process, names: &'static [&'static str]) -> Result<()> {
     process::watch_for_forks();
     attach_checkers();
@@ -92,7 +95,8 @@ fn take_part(process: &mut Process, names: &'static [&'static str]) -> Result<()
     process.engine.iter_mut().for_each(|engine| engine.say_left(false));
     match &mut process.job {
         None => {}
-        // Everything is as it was. A launcher that heard the goodbye and listens no more will not miss this process.
+        // Everything is as it was. A launcher that heard the goodbye and listens no more will not miss this
+        // process.
         Some(job) if !job.manager.can_come_back() => return Ok(()),
         Some(job) => return job.manager.come_back().map_err(|error| other(error.to_string())),
     }

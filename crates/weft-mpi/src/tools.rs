@@ -1,4 +1,5 @@
-//! The tool information interface (MPI-5.0 §15.3): settings as control variables, counters as performance variables.
+//! The tool information interface (MPI-5.0 §15.3): settings as control variables, counters as performance
+//! variables.
 //!
 //! It works before MPI_Init and after MPI_Finalize, so its state is apart from the process's.
 
@@ -215,8 +216,8 @@ impl Tools {
     /// MPI_T_cvar_write, of what [can be set](is_settable).
     ///
     /// # Errors
-    /// MPI_T_ERR_INVALID_HANDLE; MPI_T_ERR_CVAR_SET_NEVER once the library has started; MPI_T_ERR_INVALID for a value that
-    /// is too long, or that the setting may not have.
+    /// MPI_T_ERR_INVALID_HANDLE; MPI_T_ERR_CVAR_SET_NEVER once the library has started; MPI_T_ERR_INVALID for
+    /// a value that is too long, or that the setting may not have.
     pub fn write_control(&mut self, handle: usize, value: &str) -> Result<()> {
         let at = self.setting(handle)?;
         let setting = settings::TABLE[at];

@@ -27,7 +27,8 @@ impl Topology {
     }
 }
 
-/// With whom a process exchanges data in its topology (MPI-5.0 §8.6): in the order of its buffers, `None` where a grid ends.
+/// With whom a process exchanges data in its topology (MPI-5.0 §8.6): in the order of its buffers, `None`
+/// where a grid ends.
 pub struct NeighbourLists {
     /// From whom.
     pub sources: Vec<Option<u32>>,

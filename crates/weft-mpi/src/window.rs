@@ -1,4 +1,5 @@
-//! Windows of one-sided communication (MPI-5.0 §12) as objects: what their processes contribute, and which epochs are open.
+//! Windows of one-sided communication (MPI-5.0 §12) as objects: what their processes contribute, and which
+//! epochs are open.
 
 pub mod direct;
 mod epochs;

@@ -1,8 +1,9 @@
-//! Half round trips of raw frames between two hosts, through the link alone; both sides spin. Beside it `bench/carriers` measures the
-//! same with bare system calls, as `packet` and `xdp`.
+//! Half round trips of raw frames between two hosts, through the link alone; both sides spin. Beside it
+//! `bench/carriers` measures the same with bare system calls, as `packet` and `xdp`.
 //!
-//! `ethernet_latency serve` on one host, `ethernet_latency to CARD` (the line that the server prints) on the other; with `xdp` in
-//! front of the other words a side receives by AF_XDP. `WEFT_INTERFACE` chooses the interface.
+//! `ethernet_latency serve` on one host, `ethernet_latency to CARD` (the line that the server prints) on the
+//! other; with `xdp` in front of the other words a side receives by AF_XDP. `WEFT_INTERFACE` chooses the
+//! interface.
 
 use std::time::{Duration, Instant};
 use weft_net::carrier::{Address, Carrier, EthernetAddress, Outcome, receive_packets};

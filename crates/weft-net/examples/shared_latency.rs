@@ -1,6 +1,6 @@
-//! How far the shared link is from the bare machine, in one run: half round trips between two processes, first through one flag
-//! per direction in shared memory (nothing less can be done), then with frames of a 24-byte head through a [`Node`];
-//! then frames a second and bytes a second in one direction.
+//! How far the shared link is from the bare machine, in one run: half round trips between two processes,
+//! first through one flag per direction in shared memory (nothing less can be done), then with frames of a
+//! 24-byte head through a [`Node`]; then frames a second and bytes a second in one direction.
 //!
 //! `cargo run --release -p weft-net --example shared_latency`
 
@@ -56,7 +56,8 @@ fn run(node: &mut Node, key: &str, leader: bool) {
     }
 }
 
-/// Nothing less can be done: one word in each direction in memory that both processes map, written and awaited.
+/// Nothing less can be done: one word in each direction in memory that both processes map, written and
+/// awaited.
 fn flags(key: &str, leader: bool) {
     let words = map(&std::path::Path::new("/dev/shm").join(format!("weft-flags-{key}")), leader);
     let (own, peer) = if leader { (&words[0], &words[16]) } else { (&words[16], &words[0]) };

@@ -1,7 +1,9 @@
-//! How far the UDP link is from the bare socket, in one run on this machine: half round trips between two spinning processes with
-//! sendto and recv in a plain loop, then the same packets through [`Udp`] and through an empty [`Faults`]; then packets a second.
+//! How far the UDP link is from the bare socket, in one run on this machine: half round trips between two
+//! spinning processes with sendto and recv in a plain loop, then the same packets through [`Udp`] and through
+//! an empty [`Faults`]; then packets a second.
 //!
-//! `cargo run --release -p weft-net --example udp_latency`; to choose the interface set `WEFT_INTERFACE`, e.g. to `lo`.
+//! `cargo run --release -p weft-net --example udp_latency`; to choose the interface set `WEFT_INTERFACE`,
+//! e.g. to `lo`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;

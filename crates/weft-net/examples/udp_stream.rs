@@ -1,9 +1,10 @@
-//! How fast the UDP link streams, without anything above it: one process sends trains of full packets as fast as the link takes them,
-//! the other receives. What arrived counts; what was lost is said. Nothing here resends or paces.
+//! How fast the UDP link streams, without anything above it: one process sends trains of full packets as fast
+//! as the link takes them, the other receives. What arrived counts; what was lost is said. Nothing here
+//! resends or paces.
 //!
-//! On one machine: `cargo run --release -p weft-net --example udp_stream`. Between two: start it with `serve` on one, and with
-//! `to CARD` (the line that the server prints) on the other. `WEFT_INTERFACE` chooses the interface; a last argument the number
-//! of packets in a train (1: packet by packet).
+//! On one machine: `cargo run --release -p weft-net --example udp_stream`. Between two: start it with `serve`
+//! on one, and with `to CARD` (the line that the server prints) on the other. `WEFT_INTERFACE` chooses the
+//! interface; a last argument the number of packets in a train (1: packet by packet).
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};

@@ -1,8 +1,9 @@
 //! A carrier that wraps another one and writes what it sends and receives to a file that Wireshark opens
 //! (`WEFT_CAPTURE`).
 //!
-//! All links of a process write to one file, which holds the latest packets: when it is full it is renamed, and replaces the previous file of that
-//! name. Of a packet of bulk data only the beginning is kept. If the file cannot be written, the capture ends, and the job goes on.
+//! All links of a process write to one file, which holds the latest packets: when it is full it is renamed,
+//! and replaces the previous file of that name. Of a packet of bulk data only the beginning is kept. If the
+//! file cannot be written, the capture ends, and the job goes on.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -23,7 +24,8 @@ use crate::clock;
 use crate::error::reason;
 use crate::{ethernet, sys};
 
-/// Bytes that are kept of a packet without messages that can be read: all headers, and the beginning of what they announce.
+/// Bytes that are kept of a packet without messages that can be read: all headers, and the beginning of what
+/// they announce.
 pub const PACKET_BYTES_MAX: usize = 256;
 /// Bytes of a file; there are two at most.
 pub const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -139,8 +141,8 @@ impl Drop for Recorder {
     }
 }
 
-/// A new file, instead of one that is there. In a directory that is open to all somebody may have put one there, or a link to another: it is
-/// removed, and not written to.
+/// A new file, instead of one that is there. In a directory that is open to all somebody may have put one
+/// there, or a link to another: it is removed, and not written to.
 fn open(path: &Path) -> io::Result<File> {
     if fs::symlink_metadata(path).is_ok_and(|found| found.is_file() || found.is_symlink()) {
         fs::remove_file(path)?;
@@ -157,7 +159,8 @@ fn kept(packet: &[u8]) -> usize {
     }
 }
 
-/// What stands in front of a packet on its way: the headers of Ethernet and our own, or those of Ethernet, IP and UDP.
+/// What stands in front of a packet on its way: the headers of Ethernet and our own, or those of Ethernet, IP
+/// and UDP.
 fn headers(out: &mut Vec<u8>, from: &Address, to: &Address, length: usize) {
     match (from, to) {
         (Address::Udp(from), Address::Udp(to))
@@ -193,14 +196,15 @@ pub struct Capture<D> {
     inner: D,
     recorder: SharedRecorder,
     interface: u32,
-    /// By the peer's index in the job: where an arriving packet comes from is known only by the index that it claims, and if
-    /// several ways lead there, it is taken to have come the first.
+    /// By the peer's index in the job: where an arriving packet comes from is known only by the index that it
+    /// claims, and if several ways lead there, it is taken to have come the first.
     ends: Vec<Option<Ends>>,
     own: HashMap<Address, Address>,
 }
 
 impl<D: Carrier> Capture<D> {
-    /// Wraps a link that leads to these peers, by their index in the job; to some in several ways, the best first.
+    /// Wraps a link that leads to these peers, by their index in the job; to some in several ways, the best
+    /// first.
     pub fn new(inner: D, recorder: &SharedRecorder, ends: Vec<Vec<Ends>>) -> Self {
         let interface = lock(recorder).add_interface(inner.attributes().name);
         let own = ends.iter().flatten().map(|ends| (ends.peer, ends.own)).collect();

@@ -6,7 +6,8 @@ use std::mem::transmute;
 
 use weft_engine::memory::{FindPoison, Report, Sanitizer, attach};
 
-/// Looks whether there is one, valgrind or an address sanitizer, and lets it know from now on what happens to the program's memory.
+/// Looks whether there is one, valgrind or an address sanitizer, and lets it know from now on what happens to
+/// the program's memory.
 pub fn attach_checkers() {
     // SAFETY: these are the sanitizer's own, by their names.
     unsafe { attach(sanitizer()) };
@@ -16,7 +17,8 @@ pub fn attach_checkers() {
 fn sanitizer() -> Option<Sanitizer> {
     let find_poison = symbol(c"__asan_region_is_poisoned")?;
     let (load, store) = (symbol(c"__asan_report_load_n")?, symbol(c"__asan_report_store_n")?);
-    // SAFETY: all functions of these names have these forms (`sanitizer/asan_interface.h`; those of instrumented code).
+    // SAFETY: all functions of these names have these forms (`sanitizer/asan_interface.h`; those of
+    // instrumented code).
     unsafe {
         Some(Sanitizer {
             find_poison: transmute::<*mut c_void, FindPoison>(find_poison),

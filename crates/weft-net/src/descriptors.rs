@@ -16,7 +16,8 @@ struct Rights<const N: usize> {
 }
 
 impl<const N: usize> Rights<N> {
-    /// Without what may follow it so that the next one is aligned: there must be no room for one descriptor more.
+    /// Without what may follow it so that the next one is aligned: there must be no room for one descriptor
+    /// more.
     const BYTES: usize = size_of::<libc::cmsghdr>() + size_of::<[RawFd; N]>();
 }
 

@@ -1,9 +1,11 @@
-//! What can go wrong while a link is set up. On the data path errors are counted, or reported as typed faults, instead.
+//! What can go wrong while a link is set up. On the data path errors are counted, or reported as typed
+//! faults, instead.
 
 use std::fmt;
 use std::io;
 
-/// A link could not be set up. The text is one sentence for the user: what was tried, on what, and why it failed.
+/// A link could not be set up. The text is one sentence for the user: what was tried, on what, and why it
+/// failed.
 #[derive(Debug)]
 pub enum Error {
     /// A system call failed; `what` names the operation and the object.
@@ -15,7 +17,8 @@ pub enum Error {
     },
     /// A value that the caller or the user gave makes no sense.
     Invalid(String),
-    /// No directory can hold the shared segment, or no interface can carry packets; every candidate is named with its reason.
+    /// No directory can hold the shared segment, or no interface can carry packets; every candidate is named
+    /// with its reason.
     Unavailable(String),
     /// The other processes of this node did not appear in time, or what they left there is not ours.
     Peer(String),

@@ -1,9 +1,11 @@
-//! Frames straight on an Ethernet interface, without the kernel's IP and UDP: the path with least work between two hosts of one segment that
-//! every interface offers. Needs the privilege CAP_NET_RAW. Unreliable, as all datagrams here.
+//! Frames straight on an Ethernet interface, without the kernel's IP and UDP: the path with least work
+//! between two hosts of one segment that every interface offers. Needs the privilege CAP_NET_RAW. Unreliable,
+//! as all datagrams here.
 //!
-//! A process is told from others of its host by a port, which it takes from the kernel's UDP ports, so that nobody else has it.
-//! A filter in the kernel passes only frames for that port. The link does not know whether another host is on the same segment at all:
-//! its user finds out by sending a challenge and waiting for the response (`weft_core::reach`).
+//! A process is told from others of its host by a port, which it takes from the kernel's UDP ports, so that
+//! nobody else has it. A filter in the kernel passes only frames for that port. The link does not know
+//! whether another host is on the same segment at all: its user finds out by sending a challenge and waiting
+//! for the response (`weft_core::reach`).
 
 mod filter;
 pub(crate) mod frame;
@@ -125,9 +127,9 @@ pub struct Ethernet {
 }
 
 impl Ethernet {
-    /// Opens the first interface that has one of the addresses which the UDP link would offer, and is Ethernet.
-    /// `port`: a UDP port that this process holds; none: one is taken. `netd`: where `weft-netd` listens, which gives a socket, with
-    /// another port, to who lacks the privilege.
+    /// Opens the first interface that has one of the addresses which the UDP link would offer, and is
+    /// Ethernet. `port`: a UDP port that this process holds; none: one is taken. `netd`: where `weft-netd`
+    /// listens, which gives a socket, with another port, to who lacks the privilege.
     ///
     /// # Errors
     /// No interface fits, or the privilege is missing; the sentence says which.
@@ -136,7 +138,8 @@ impl Ethernet {
         Self::open_one(settings, port, netd, &fitting[0], RING_BYTES)
     }
 
-    /// Opens all such interfaces, the better ones first, at most [`RAILS_MAX`]. Those that cannot be opened are left out.
+    /// Opens all such interfaces, the better ones first, at most [`RAILS_MAX`]. Those that cannot be opened
+    /// are left out.
     ///
     /// # Errors
     /// As for [`Self::open`], of the first.

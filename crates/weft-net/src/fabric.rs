@@ -1,6 +1,7 @@
-//! Endpoints of libfabric: whatever network a provider of it leads to. Datagrams (`FI_EP_DGRAM`) are unreliable on purpose, like UDP:
-//! the core's flow numbers, acknowledges and retransmits, as the usNIC transport of Open MPI does above the same interface. Where a provider
-//! has no datagrams its reliable messages (`FI_EP_RDM`) carry the packets: then the flow finds nothing to retransmit, and what it costs is
+//! Endpoints of libfabric: whatever network a provider of it leads to. Datagrams (`FI_EP_DGRAM`) are
+//! unreliable on purpose, like UDP: the core's flow numbers, acknowledges and retransmits, as the usNIC
+//! transport of Open MPI does above the same interface. Where a provider has no datagrams its reliable
+//! messages (`FI_EP_RDM`) carry the packets: then the flow finds nothing to retransmit, and what it costs is
 //! a header, a tag and an acknowledgement.
 //!
 //! The library is opened when the link is: who does not name it does not need it.
@@ -37,7 +38,8 @@ const WINDOW_PACKETS_MIN: u32 = 4;
 /// How the endpoint is made.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// The provider (`WEFT_FABRIC_PROVIDER`). None: the first that the library offers and that leads somewhere.
+    /// The provider (`WEFT_FABRIC_PROVIDER`). None: the first that the library offers and that leads
+    /// somewhere.
     pub provider: Option<String>,
     /// As for UDP, for providers whose addresses are those of interfaces.
     pub interfaces: Option<String>,
@@ -51,9 +53,11 @@ const UNORDERED: &str = "packets";
 /// The same as ordered, and large messages are written to the receiver's memory.
 const PLACING: &str = "placing";
 
-/// Smaller messages are as quick as packets: what is announced costs a key more to tell, and a frame at the end.
+/// Smaller messages are as quick as packets: what is announced costs a key more to tell, and a frame at the
+/// end.
 const PLACED_MIN: u64 = 32 << 10;
-/// Of one-sided operations those that are slower as messages of their own, which are announced first (decision 0178).
+/// Of one-sided operations those that are slower as messages of their own, which are announced first
+/// (decision 0178).
 const ONE_SIDED_MIN: u64 = 32 << 10;
 
 /// What peers need to know.
@@ -61,7 +65,8 @@ const ONE_SIDED_MIN: u64 = 32 << 10;
 pub struct EndpointAddress {
     /// Only the same provider understands the address.
     pub provider: String,
-    /// It delivers every packet once and in order, and nobody injects faults: a connection will do, without a flow.
+    /// It delivers every packet once and in order, and nobody injects faults: a connection will do, without a
+    /// flow.
     pub ordered: bool,
     /// Its provider writes to memory of peers by itself, and lets theirs write here.
     pub has_remote_memory: bool,
@@ -166,7 +171,8 @@ pub fn consider(settings: &Settings) -> Result<Considered, Error> {
     Ok(Considered { version: library.version(), offers, chosen, left_out, placement })
 }
 
-/// What the endpoints of this provider do by themselves, if it has remote writes and keeps the order of messages.
+/// What the endpoints of this provider do by themselves, if it has remote writes and keeps the order of
+/// messages.
 fn placing(offer: &Offer) -> Placement {
     Placement {
         writes: true,
@@ -209,8 +215,8 @@ fn offers(library: &'static Library, settings: &Settings) -> Result<Vec<Offers>,
     )))
 }
 
-/// Most bytes of a packet. What is not cut on its way costs less the longer it is; but a layer such as `ofi_rxm` asks the receiver first
-/// when a message is longer than its buffers of 16 KiB.
+/// Most bytes of a packet. What is not cut on its way costs less the longer it is; but a layer such as
+/// `ofi_rxm` asks the receiver first when a message is longer than its buffers of 16 KiB.
 fn longest_packet(offer: &Offer) -> usize {
     match offer.kind {
         Kind::Ordered | Kind::Reliable if !offer.provider.contains(';') => weft_core::flow::PACKET_SIZE_MAX,
@@ -243,7 +249,8 @@ impl Fabric {
     /// Opens the best of the endpoints that the settings mean.
     ///
     /// # Errors
-    /// There is no libfabric or no provider for it, or the provider fails: one sentence that names it and the call.
+    /// There is no libfabric or no provider for it, or the provider fails: one sentence that names it and the
+    /// call.
     pub fn open(settings: &Settings) -> Result<Self, Error> {
         let mut all = Self::open_most(settings, 1)?;
         Ok(all.remove(0))
@@ -443,7 +450,8 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(20);
 
-    /// Two endpoints over loopback that send nothing at once, as with a provider whose limit for that is 0; none without libfabric.
+    /// Two endpoints over loopback that send nothing at once, as with a provider whose limit for that is 0;
+    /// none without libfabric.
     fn pair(provider: &str) -> Option<[Fabric; 2]> {
         let settings =
             Settings { provider: Some(provider.into()), interfaces: Some("lo".into()), ..Settings::default() };

@@ -2,9 +2,10 @@
 //! corrupts packets, by chance, from a seed. Compiled into the product, so that a user can see a program
 //! survive a bad network (`WEFT_FAULTS`).
 //!
-//! Packets for one peer are damaged when they leave; when all processes of a job use the same plan, every direction is. What goes to a multicast
-//! group leaves whole and is damaged where it arrives: each receiver loses other packets, as at the ports of a switch. Connections of an RDMA device are spared:
-//! they lose nothing, and break if they do.
+//! Packets for one peer are damaged when they leave; when all processes of a job use the same plan, every
+//! direction is. What goes to a multicast group leaves whole and is damaged where it arrives: each receiver
+//! loses other packets, as at the ports of a switch. Connections of an RDMA device are spared: they lose
+//! nothing, and break if they do.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,7 +19,8 @@ use weft_random::Random;
 const HELD_MAX: usize = 64;
 /// A packet held back leaves after this many later ones at most …
 const OVERTAKEN_MAX: u64 = 8;
-/// … or when this time has passed and the link is used again, so that the last packet of an exchange is late, not lost.
+/// … or when this time has passed and the link is used again, so that the last packet of an exchange is late,
+/// not lost.
 const HELD_TIME_MAX: Duration = Duration::from_millis(1);
 
 /// Probabilities of faults, 0 to 1, each drawn for each packet.
@@ -40,7 +42,8 @@ impl Plan {
     /// Parses e.g. `drop=5%,duplicate=1%,reorder=0.01,corrupt=0.1%,seed=7`; what is not named is 0.
     ///
     /// # Errors
-    /// An unknown name, or a value that is not a probability (or, for the seed, a number). The text names the word.
+    /// An unknown name, or a value that is not a probability (or, for the seed, a number). The text names the
+    /// word.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let mut plan = Self::default();
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
@@ -168,7 +171,8 @@ impl<D: Carrier> Faults<D> {
     }
 
     fn happens(&mut self, probability: f64) -> bool {
-        // The draw is made even for probability 0, so that changing one probability moves only its own packets.
+        // The draw is made even for probability 0, so that changing one probability moves only its own
+        // packets.
         self.random.unit() < probability
     }
 
@@ -202,7 +206,8 @@ impl<D: Carrier> Faults<D> {
         self.held.push_back(Held { to, packet: packet.to_vec(), until_packet, until });
     }
 
-    /// What happens to one packet: `None` if it is lost; otherwise its bytes and whether it is late and whether it comes twice.
+    /// What happens to one packet: `None` if it is lost; otherwise its bytes and whether it is late and
+    /// whether it comes twice.
     fn damage(&mut self, packet: &[u8]) -> Option<(Vec<u8>, bool, bool)> {
         self.counters.packets += 1;
         let [drop, corrupt, reorder, duplicate] =
@@ -222,7 +227,8 @@ impl<D: Carrier> Faults<D> {
         Some((damaged, reorder, duplicate))
     }
 
-    /// Hands on one packet that has arrived for a group, as this receiver's cable would: not, late, twice or damaged.
+    /// Hands on one packet that has arrived for a group, as this receiver's cable would: not, late, twice or
+    /// damaged.
     fn arrive_damaged(&mut self, packet: &[u8], on_packet: &mut dyn FnMut(&[u8])) {
         let Some((damaged, is_late, is_double)) = self.damage(packet) else { return };
         if is_late {

@@ -18,8 +18,8 @@
 //! | [`watch`] | what the progress thread sleeps on |
 //! | [`node`] | which processes share memory |
 //!
-//! `unsafe` is allowed only in the modules that ARCHITECTURE.md names for this crate; each block says why it is sound.
-//! Nothing here prints: what the user should know is returned as a value.
+//! `unsafe` is allowed only in the modules that ARCHITECTURE.md names for this crate; each block says why it
+//! is sound. Nothing here prints: what the user should know is returned as a value.
 #![deny(unsafe_code)]
 
 mod atomic;

@@ -1,7 +1,8 @@
 //! Whether other processes of this machine live, asked by their numbers.
 //!
-//! A number alone is not enough: a process that has ended keeps it until its parent has asked how it ended, and later another process may get it.
-//! So proc(5) is asked as well, where it can be: for the state of the process, and when that began.
+//! A number alone is not enough: a process that has ended keeps it until its parent has asked how it ended,
+//! and later another process may get it. So proc(5) is asked as well, where it can be: for the state of the
+//! process, and when that began.
 
 use std::fs;
 
@@ -33,20 +34,23 @@ impl Stat {
         Some(Self { pid: pid.parse().ok()?, state, threads, birth })
     }
 
-    /// Whether it has ended, though it keeps its number. A process whose first thread has ended looks the same but for the others.
+    /// Whether it has ended, though it keeps its number. A process whose first thread has ended looks the
+    /// same but for the others.
     fn has_ended(&self) -> bool {
         b"ZXx".contains(&self.state) && self.threads <= 1
     }
 }
 
-/// When this process began, for others that ask [`has_ended`]; 0 if /proc is not one that shows processes by the numbers that they have here.
+/// When this process began, for others that ask [`has_ended`]; 0 if /proc is not one that shows processes by
+/// the numbers that they have here.
 pub(crate) fn own_birth() -> u64 {
     let own = Stat::read("self").filter(|own| own.pid == std::process::id() as i32);
     own.map_or(0, |own| own.birth)
 }
 
-/// Whether the process with the number `pid` that began at `birth` has ended. `birth` is 0 where either process has no /proc to ask
-/// ([`own_birth`]): then a process that nobody has waited for yet counts as alive, and so does another one with its number.
+/// Whether the process with the number `pid` that began at `birth` has ended. `birth` is 0 where either
+/// process has no /proc to ask ([`own_birth`]): then a process that nobody has waited for yet counts as
+/// alive, and so does another one with its number.
 pub(crate) fn has_ended(pid: i32, birth: u64) -> bool {
     let known = if birth == 0 { None } else { Stat::read(&pid.to_string()) };
     match known {

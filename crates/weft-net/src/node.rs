@@ -8,10 +8,11 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u64);
 
-/// The identity of this process's node: a hash of the machine's boot id, the network and pid namespaces (doorbells are names in the
-/// one, single copies need process ids of the other), the device of the directory for shared segments, and the user.
-/// `overriding` (`WEFT_NODE`) is mixed in: processes with different values treat each other as remote.
-/// `directory` is the user's choice for shared segments (`WEFT_SHM_DIR`), else /dev/shm counts.
+/// The identity of this process's node: a hash of the machine's boot id, the network and pid namespaces
+/// (doorbells are names in the one, single copies need process ids of the other), the device of the directory
+/// for shared segments, and the user. `overriding` (`WEFT_NODE`) is mixed in: processes with different values
+/// treat each other as remote. `directory` is the user's choice for shared segments (`WEFT_SHM_DIR`), else
+/// /dev/shm counts.
 pub fn identity(overriding: Option<&str>, directory: Option<&Path>) -> NodeId {
     let mut hash = Hash::new();
     hash.add(b"node");
@@ -24,7 +25,8 @@ pub fn identity(overriding: Option<&str>, directory: Option<&Path>) -> NodeId {
     NodeId(hash.finish())
 }
 
-/// Which network stack this process uses: equal when loopback addresses of two processes mean the same thing. Never 0.
+/// Which network stack this process uses: equal when loopback addresses of two processes mean the same thing.
+/// Never 0.
 pub fn network() -> u32 {
     let mut hash = Hash::new();
     hash.add(b"network");
@@ -51,7 +53,8 @@ fn namespace(kind: &str) -> u64 {
     fs::metadata(format!("/proc/self/ns/{kind}")).map_or(0, |m| m.ino())
 }
 
-/// FNV-1a with a final mix. Written out because the value is compared between processes, perhaps of different builds.
+/// FNV-1a with a final mix. Written out because the value is compared between processes, perhaps of different
+/// builds.
 struct Hash(u64);
 
 impl Hash {

@@ -1,7 +1,8 @@
-//! Ranks of one node: frames through rings in one shared segment, without the kernel while both sides are awake.
+//! Ranks of one node: frames through rings in one shared segment, without the kernel while both sides are
+//! awake.
 //!
-//! A frame is a head and a payload, at most [`Node::frame_max`] bytes together, delivered exactly once and in the order of sending
-//! from one rank to another. No acknowledgement, no resend: memory does not lose.
+//! A frame is a head and a payload, at most [`Node::frame_max`] bytes together, delivered exactly once and in
+//! the order of sending from one rank to another. No acknowledgement, no resend: memory does not lose.
 //!
 //! # Sleeping without missing a frame
 //!
@@ -12,9 +13,10 @@
 //! | 1. writes to `sleeping` how it sleeps ([`SleepMode`]) | a. writes the frame's ready word |
 //! | 2. looks at all its rings once more ([`Node::arm`]) | b. reads `sleeping`; if not 0, takes it to 0 and wakes |
 //!
-//! If the look (2) misses the frame, then a comes after 2, hence b after 1, hence b sees the sleeper and wakes it. The sender that
-//! took `sleeping` to 0 is the only one that wakes: a sleep costs one system call on the sending side, however many send. Who sleeps
-//! on the futex sleeps on `sleeping` itself, so a sender that comes between 2 and the sleep makes the kernel refuse the sleep.
+//! If the look (2) misses the frame, then a comes after 2, hence b after 1, hence b sees the sleeper and
+//! wakes it. The sender that took `sleeping` to 0 is the only one that wakes: a sleep costs one system call
+//! on the sending side, however many send. Who sleeps on the futex sleeps on `sleeping` itself, so a sender
+//! that comes between 2 and the sleep makes the kernel refuse the sleep.
 
 #[cfg_attr(loom, path = "shared/area_model.rs")]
 mod area;
@@ -57,7 +59,8 @@ use weft_engine::transport::{self, Frames, Liveness, NodeProcessors, PeerFault, 
 #[cfg(not(loom))]
 pub use window_memory::{WindowMemory, holder};
 
-/// Ranks that can share a segment. More on one node must be split into groups that treat each other as remote.
+/// Ranks that can share a segment. More on one node must be split into groups that treat each other as
+/// remote.
 pub const LOCAL_SIZE_MAX: usize = 512;
 /// Characters of a job key.
 pub const JOB_KEY_MAX: usize = 64;
@@ -114,11 +117,12 @@ pub fn directories(settings: &Settings) -> Vec<PathBuf> {
     segment::directories(settings)
 }
 
-/// Processes that one look for dead ones looks up in /proc, which takes some microseconds for each; of the others it asks whether their numbers
-/// are in use. All are looked up in turns.
+/// Processes that one look for dead ones looks up in /proc, which takes some microseconds for each; of the
+/// others it asks whether their numbers are in use. All are looked up in turns.
 const LOOKED_UP_MAX: usize = 16;
 
-/// Values of [`segment::RankState::copies`]: a rank may not copy from the memory of some other, and it may from all.
+/// Values of [`segment::RankState::copies`]: a rank may not copy from the memory of some other, and it may
+/// from all.
 const COPIES: [u32; 2] = [1, 2];
 
 /// Sleeps for a [`Node`] while others use it.
@@ -129,7 +133,8 @@ pub struct Sleeper {
 }
 
 impl Sleeper {
-    /// After [`Node::arm`] for [`SleepMode::Futex`] said true: sleeps until a neighbour wakes this rank, or for `timeout` at most.
+    /// After [`Node::arm`] for [`SleepMode::Futex`] said true: sleeps until a neighbour wakes this rank, or
+    /// for `timeout` at most.
     pub fn sleep(&self, timeout: Option<Duration>) {
         let word = &self.segment.rank_state(self.own).sleeping;
         futex::wait(word, SleepMode::Futex as u32, timeout.map(Duration::as_nanos));
@@ -154,14 +159,17 @@ pub struct Node {
 }
 
 impl Node {
-    /// Joins the ranks of this node. Rank 0 of `local_size` creates the segment; the others wait for it, at most
-    /// `settings.attach_timeout`. Collective over the node's ranks but not synchronizing: rank 0 returns before the others arrive.
+    /// Joins the ranks of this node. Rank 0 of `local_size` creates the segment; the others wait for it, at
+    /// most `settings.attach_timeout`. Collective over the node's ranks but not synchronizing: rank 0 returns
+    /// before the others arrive.
     ///
-    /// `job_key` names the group: the same on all its ranks, unguessable, different from that of any other group of ranks on this
-    /// machine (so mix in the node's identity when one machine plays several nodes); 1 to [`JOB_KEY_MAX`] of `A-Z a-z 0-9 . _ -`.
+    /// `job_key` names the group: the same on all its ranks, unguessable, different from that of any other
+    /// group of ranks on this machine (so mix in the node's identity when one machine plays several nodes); 1
+    /// to [`JOB_KEY_MAX`] of `A-Z a-z 0-9 . _ -`.
     ///
     /// # Errors
-    /// No directory can hold the segment, the leader did not offer one in time, or the arguments make no sense.
+    /// No directory can hold the segment, the leader did not offer one in time, or the arguments make no
+    /// sense.
     pub fn create(job_key: &str, local_index: usize, local_size: usize, settings: &Settings) -> Result<Self, Error> {
         check_arguments(job_key, local_index, local_size)?;
         let bell = Doorbell::hang()?;

@@ -1,14 +1,15 @@
 //! One copy between two address spaces of one node: `process_vm_readv(2)` and `process_vm_writev(2)`.
 //!
-//! Allowed between processes of one user unless the machine forbids it (Yama's `ptrace_scope`, seccomp in containers,
-//! processes that are not dumpable), so ask [`available`] once per peer before the first use.
+//! Allowed between processes of one user unless the machine forbids it (Yama's `ptrace_scope`, seccomp in
+//! containers, processes that are not dumpable), so ask [`available`] once per peer before the first use.
 #![allow(unsafe_code)]
 
 use std::io;
 
 use weft_engine::transport::NeighbourMemory;
 
-/// Runs of memory handed to the kernel in one call at most. It would take 1024; so many fit on the stack, and amortize the call.
+/// Runs of memory handed to the kernel in one call at most. It would take 1024; so many fit on the stack, and
+/// amortize the call.
 const RUNS_MAX: usize = 64;
 /// Bytes the kernel moves in one call at most (MAX_RW_COUNT is 2 GiB less a page).
 const CALL_BYTES_MAX: usize = 1 << 30;
@@ -59,7 +60,8 @@ pub fn is_refused(pid: i32) -> bool {
     !matches!(ask(pid), None | Some(libc::EFAULT | libc::ESRCH))
 }
 
-/// Asks for a byte that cannot exist, and returns what the system says: "bad address" means that permission was given.
+/// Asks for a byte that cannot exist, and returns what the system says: "bad address" means that permission
+/// was given.
 fn ask(pid: i32) -> Option<i32> {
     let mut byte = 0_u8;
     let local = [Local { start: &mut byte, len: 1 }];
@@ -68,9 +70,9 @@ fn ask(pid: i32) -> Option<i32> {
     unsafe { read_vectored(pid, &local, &remote) }.err().map(|cause| cause.raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// Lets processes of the same user copy from and to this process's memory where Yama would allow that to ancestors only
-/// (`ptrace_scope` 1). It also lets a debugger of the same user attach, so it is the caller's decision. True: permitted, or Yama
-/// is not there.
+/// Lets processes of the same user copy from and to this process's memory where Yama would allow that to
+/// ancestors only (`ptrace_scope` 1). It also lets a debugger of the same user attach, so it is the caller's
+/// decision. True: permitted, or Yama is not there.
 pub fn permit() -> bool {
     // SAFETY: prctl with these arguments reads no memory.
     let result = unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
@@ -80,7 +82,8 @@ pub fn permit() -> bool {
 /// Copies `len` bytes at `remote_address` of process `pid` to `local`.
 ///
 /// # Errors
-/// What the kernel says; EFAULT when part of the remote range is not mapped. Part of `local` may then have been written.
+/// What the kernel says; EFAULT when part of the remote range is not mapped. Part of `local` may then have
+/// been written.
 ///
 /// # Safety
 /// `local` points to `len` bytes that this process may write and nobody else uses during the call.
@@ -95,14 +98,16 @@ pub unsafe fn read(pid: i32, remote_address: u64, local: *mut u8, len: usize) ->
 /// As [`read`].
 ///
 /// # Safety
-/// `local` points to `len` bytes that this process may read, and the other process has agreed to have its `len` bytes overwritten.
+/// `local` points to `len` bytes that this process may read, and the other process has agreed to have its
+/// `len` bytes overwritten.
 pub unsafe fn write(pid: i32, remote_address: u64, local: *const u8, len: usize) -> io::Result<()> {
     let local = [Local { start: local.cast_mut(), len }];
     // SAFETY: the caller's promise, passed on; the kernel only reads local runs when writing.
     unsafe { copy(Direction::Write, pid, &local, &[Remote { address: remote_address, len }]) }
 }
 
-/// Copies the remote runs, in order, into the local runs, in order. Both lists must have the same number of bytes in all.
+/// Copies the remote runs, in order, into the local runs, in order. Both lists must have the same number of
+/// bytes in all.
 ///
 /// # Errors
 /// As [`read`]; InvalidInput when the sums differ.
@@ -114,7 +119,8 @@ pub unsafe fn read_vectored(pid: i32, local: &[Local], remote: &[Remote]) -> io:
     unsafe { copy(Direction::Read, pid, local, remote) }
 }
 
-/// Copies the local runs, in order, into the remote runs, in order. Both lists must have the same number of bytes in all.
+/// Copies the local runs, in order, into the remote runs, in order. Both lists must have the same number of
+/// bytes in all.
 ///
 /// # Errors
 /// As [`read_vectored`].
@@ -132,7 +138,8 @@ enum Direction {
     Write,
 }
 
-/// Feeds the kernel at most RUNS_MAX runs and CALL_BYTES_MAX bytes at a time; each turn moves at least one byte or fails.
+/// Feeds the kernel at most RUNS_MAX runs and CALL_BYTES_MAX bytes at a time; each turn moves at least one
+/// byte or fails.
 unsafe fn copy(direction: Direction, pid: i32, local: &[Local], remote: &[Remote]) -> io::Result<()> {
     let total: usize = local.iter().map(|run| run.len).sum();
     if total != remote.iter().map(|run| run.len).sum::<usize>() {
@@ -145,7 +152,8 @@ unsafe fn copy(direction: Direction, pid: i32, local: &[Local], remote: &[Remote
     while done < total {
         let near_len = here.fill(local.iter().map(|run| (run.start as u64, run.len)), &mut near);
         let far_len = there.fill(remote.iter().map(|run| (run.address, run.len)), &mut far);
-        // SAFETY: `near` holds parts of the caller's local runs, whose access it promised; remote addresses are checked by the kernel.
+        // SAFETY: `near` holds parts of the caller's local runs, whose access it promised; remote addresses
+        // are checked by the kernel.
         let moved = unsafe {
             let (l, ln) = (near.as_ptr(), near_len as libc::c_ulong);
             let (r, rn) = (far.as_ptr(), far_len as libc::c_ulong);

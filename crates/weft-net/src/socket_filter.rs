@@ -1,4 +1,5 @@
-//! Classic BPF programs, which the kernel runs on what arrives at a socket before it keeps any of it: an empty answer drops it.
+//! Classic BPF programs, which the kernel runs on what arrives at a socket before it keeps any of it: an
+//! empty answer drops it.
 
 /// `struct sock_filter` of linux/filter.h.
 #[repr(C)]
@@ -13,7 +14,8 @@ pub(crate) struct Instruction {
 // linux/bpf_common.h
 /// Take a number.
 pub(crate) const TAKE: u16 = 0x00;
-/// Load a word, a halfword or a byte of what arrived, most significant byte first. Where there is none the program ends and drops it.
+/// Load a word, a halfword or a byte of what arrived, most significant byte first. Where there is none the
+/// program ends and drops it.
 pub(crate) const LOAD_WORD: u16 = 0x20;
 pub(crate) const LOAD_HALF: u16 = 0x28;
 pub(crate) const LOAD_BYTE: u16 = 0x30;

@@ -1,4 +1,5 @@
-//! System calls, each wrapped in a safe function with Rust types, so that the links need no `unsafe` for them.
+//! System calls, each wrapped in a safe function with Rust types, so that the links need no `unsafe` for
+//! them.
 #![allow(unsafe_code)]
 
 mod datagrams;
@@ -47,7 +48,8 @@ pub(crate) fn locked_memory_max() -> Option<u64> {
     Some(limit.rlim_cur).filter(|limit| known && *limit != libc::RLIM_INFINITY)
 }
 
-/// Whether this process may have a file of so many bytes, one in memory too: the system ends by a signal who makes a larger one.
+/// Whether this process may have a file of so many bytes, one in memory too: the system ends by a signal who
+/// makes a larger one.
 pub(crate) fn check_file_size(bytes: u64) -> io::Result<()> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is ours to write.
@@ -110,7 +112,8 @@ pub(crate) fn run_on(processors: &[u32]) -> bool {
     unsafe { libc::sched_setaffinity(0, bytes, &set) == 0 }
 }
 
-/// Moves this thread to one of its processors that `suits`, and then lets it run on all of them again. False: there is none.
+/// Moves this thread to one of its processors that `suits`, and then lets it run on all of them again. False:
+/// there is none.
 pub(crate) fn move_to(suits: impl Fn(u32) -> bool) -> bool {
     let all = processors();
     let some: Vec<u32> = all.iter().copied().filter(|processor| suits(*processor)).collect();
@@ -156,7 +159,8 @@ pub(crate) fn try_lock(file: BorrowedFd<'_>, lock: Lock) -> io::Result<()> {
     check(unsafe { libc::flock(file.as_raw_fd(), operation | libc::LOCK_NB) })
 }
 
-/// posix_fallocate(3): the range has memory or disk behind it, or the call fails. Interrupted calls are repeated.
+/// posix_fallocate(3): the range has memory or disk behind it, or the call fails. Interrupted calls are
+/// repeated.
 pub(crate) fn reserve(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
     for _ in 0..INTERRUPTS_MAX {
         // SAFETY: the descriptor is open, no memory is involved.
@@ -207,10 +211,11 @@ pub(crate) fn attach_filter(socket: BorrowedFd<'_>, filter: &[Instruction]) -> i
 /// Datagrams that one call of [`discard`] takes at most. A Unix socket queues 10 by default.
 const DISCARD_MAX: usize = 16;
 
-/// Takes datagrams that have arrived, and whatever came with them, out of the socket's queue without looking at them or waiting.
+/// Takes datagrams that have arrived, and whatever came with them, out of the socket's queue without looking
+/// at them or waiting.
 pub(crate) fn discard(socket: BorrowedFd<'_>) -> io::Result<()> {
-    // Room for nothing: the kernel drops the bytes, and closes descriptors that were sent along, as there is no room for control messages.
-    // SAFETY: headers of zeros are valid.
+    // Room for nothing: the kernel drops the bytes, and closes descriptors that were sent along, as there is
+    // no room for control messages. SAFETY: headers of zeros are valid.
     let mut headers: [libc::mmsghdr; DISCARD_MAX] = unsafe { std::mem::zeroed() };
     let (count, flags, none) = (DISCARD_MAX as libc::c_uint, libc::MSG_DONTWAIT, ptr::null_mut());
     // SAFETY: the headers are ours and point to nothing.

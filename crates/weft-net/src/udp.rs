@@ -1,10 +1,11 @@
-//! Datagrams between nodes over the kernel's UDP. Unreliable on purpose: the core's flow numbers, acknowledges and retransmits.
+//! Datagrams between nodes over the kernel's UDP. Unreliable on purpose: the core's flow numbers,
+//! acknowledges and retransmits.
 //!
-//! A process has one unconnected socket, bound to all addresses of one family, and connected sockets for the few peers that it exchanges most
-//! with. A train of packets leaves with segmentation offload (`UDP_SEGMENT`)
-//! and arrives joined (`UDP_GRO`) where the kernel can do that, else packet by packet. IP never fragments, and what ICMP says of the
-//! path is not heeded: a packet that the path does not carry is lost, which the core's flow notices, and an ICMP message that somebody has forged
-//! changes nothing.
+//! A process has one unconnected socket, bound to all addresses of one family, and connected sockets for the
+//! few peers that it exchanges most with. A train of packets leaves with segmentation offload (`UDP_SEGMENT`)
+//! and arrives joined (`UDP_GRO`) where the kernel can do that, else packet by packet. IP never fragments,
+//! and what ICMP says of the path is not heeded: a packet that the path does not carry is lost, which the
+//! core's flow notices, and an ICMP message that somebody has forged changes nothing.
 
 mod address;
 mod connected;
@@ -48,10 +49,11 @@ const RECEIVE_ERRORS_MAX: usize = 16;
 /// How the socket is made.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Interfaces to use (`WEFT_INTERFACE`): names or subnets separated by commas, the better ones first, e.g.
-    /// `eth0,10.1.0.0/16`; with `!` in front those not to use. None: all that fit.
+    /// Interfaces to use (`WEFT_INTERFACE`): names or subnets separated by commas, the better ones first,
+    /// e.g. `eth0,10.1.0.0/16`; with `!` in front those not to use. None: all that fit.
     pub interfaces: Option<String>,
-    /// Upper bound of the packet size in bytes, at least [`PACKET_SIZE_MIN`]. None: as the interfaces' MTU allows.
+    /// Upper bound of the packet size in bytes, at least [`PACKET_SIZE_MIN`]. None: as the interfaces' MTU
+    /// allows.
     pub packet_size_max: Option<usize>,
 }
 
@@ -138,11 +140,13 @@ pub struct Udp {
 }
 
 impl Udp {
-    /// Opens the socket and finds the addresses to offer: IPv4 when any usable interface has it, else IPv6; loopback only when there
-    /// is nothing else or it is asked for. Interfaces that are down or without carrier and bridges for containers are left out.
+    /// Opens the socket and finds the addresses to offer: IPv4 when any usable interface has it, else IPv6;
+    /// loopback only when there is nothing else or it is asked for. Interfaces that are down or without
+    /// carrier and bridges for containers are left out.
     ///
     /// # Errors
-    /// No interface can be used (each is named with its reason), the settings make no sense, or the socket cannot be made.
+    /// No interface can be used (each is named with its reason), the settings make no sense, or the socket
+    /// cannot be made.
     pub fn bind(settings: &Settings) -> Result<Self, Error> {
         let most = settings.packet_size_max.unwrap_or(PACKET_SIZE_MAX);
         if most < PACKET_SIZE_MIN {
@@ -212,7 +216,8 @@ impl Udp {
         let outcome = match code {
             libc::EAGAIN => Outcome::WouldBlock,
             libc::EMSGSIZE => Outcome::TooLarge,
-            // Queue or memory full, a firewall, a route or an interface that has gone: it may come back, and a flow resends.
+            // Queue or memory full, a firewall, a route or an interface that has gone: it may come back, and
+            // a flow resends.
             libc::ENOBUFS | libc::ENOMEM | libc::EPERM | libc::EACCES => Outcome::Dropped,
             libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN | libc::EHOSTDOWN => Outcome::Dropped,
             // EINVAL is what a "blackhole" route answers.
@@ -255,7 +260,8 @@ impl Udp {
         }
     }
 
-    /// Sends a run of equal packets with one call. `None`: the kernel cannot cut it, so packet by packet is the way.
+    /// Sends a run of equal packets with one call. `None`: the kernel cannot cut it, so packet by packet is
+    /// the way.
     fn send_run(&mut self, to: &SocketAddr, run: &[u8], segment: usize) -> io::Result<Option<Outcome>> {
         let packets = run.len().div_ceil(segment) as u64;
         let Ok(size) = u16::try_from(segment) else { return Ok(None) };
@@ -274,8 +280,8 @@ impl Udp {
             match cause.raw_os_error() {
                 // The second is about an earlier packet.
                 Some(libc::EINTR | libc::ECONNREFUSED) => {}
-                // No checksums in hardware, a tunnel, an old kernel, a path smaller than a packet; or no way at all, which the
-                // single packets will say.
+                // No checksums in hardware, a tunnel, an old kernel, a path smaller than a packet; or no way
+                // at all, which the single packets will say.
                 Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP | libc::ENOPROTOOPT) => break,
                 _ => return self.refused(&cause).map(Some).ok_or(cause),
             }
@@ -302,7 +308,8 @@ impl Udp {
                 Err(cause) if matches!(cause.raw_os_error(), Some(libc::EINTR | libc::ECONNREFUSED)) => {
                     last = Some(cause)
                 }
-                // About this packet; or about an earlier one, as an ICMP message says that anybody may have made: then once.
+                // About this packet; or about an earlier one, as an ICMP message says that anybody may have
+                // made: then once.
                 Err(cause) if cause.raw_os_error() == Some(libc::EMSGSIZE) && !is_too_large => is_too_large = true,
                 Err(cause) => return self.refused(&cause).ok_or(cause),
             }

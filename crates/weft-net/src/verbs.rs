@@ -1,5 +1,7 @@
-//! RDMA devices (InfiniBand, RoCE, iWARP) by rdma-core, several of them as rails of one link: connections of RDMA CM, reliable queue pairs, packets that are sent into receives which all peers
-//! share, and remote writes and reads for large messages and windows. A peer is a connection of `weft_core::connection`: numbers and tags.
+//! RDMA devices (InfiniBand, RoCE, iWARP) by rdma-core, several of them as rails of one link: connections of
+//! RDMA CM, reliable queue pairs, packets that are sent into receives which all peers share, and remote
+//! writes and reads for large messages and windows. A peer is a connection of `weft_core::connection`:
+//! numbers and tags.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -19,8 +21,8 @@
 //! | `rails` | all of them as one link: which leads to which of a peer's, what goes by which, and what is done when one fails |
 //! | `stripes` | how an access is cut over rails: a pure function |
 //!
-//! iWARP tells a sender nothing of a receiver that has no receive posted: the connection ends. So a sender is granted so many packets, and each message
-//! says how many more.
+//! iWARP tells a sender nothing of a receiver that has no receive posted: the connection ends. So a sender is
+//! granted so many packets, and each message says how many more.
 
 mod api;
 mod areas;
@@ -66,17 +68,20 @@ pub use memory::{Registered, registered};
 pub use rails::{Rail, VerbsRails};
 pub use status::{DeviceStatus, PortStatus, locked_memory, status};
 
-/// Smaller messages are as quick as packets: what is announced costs a key more to tell, and a frame at the end.
+/// Smaller messages are as quick as packets: what is announced costs a key more to tell, and a frame at the
+/// end.
 const PLACED_MIN: u64 = 16 << 10;
-/// Larger messages are announced rather than sent unasked: written they take fewer instructions also where nothing else is on its way, and half as
-/// many where several are (docs/decisions/0193).
+/// Larger messages are announced rather than sent unasked: written they take fewer instructions also where
+/// nothing else is on its way, and half as many where several are (docs/decisions/0193).
 pub const EAGER_MAX: u64 = 20 << 10;
-/// All one-sided operations that can be: each is one work request then, and neither a message nor the target's processor is needed.
+/// All one-sided operations that can be: each is one work request then, and neither a message nor the
+/// target's processor is needed.
 const ONE_SIDED_MIN: u64 = 1;
 /// Bytes of one access, at most.
 const ACCESS_MAX: u64 = 1 << 30;
 
-/// Devices that are used at a time: the key of exposed memory, which peers are told, has room for the keys of so many.
+/// Devices that are used at a time: the key of exposed memory, which peers are told, has room for the keys of
+/// so many.
 pub const RAILS_MAX: usize = 2;
 /// Packets to groups that each look takes, if there are so many, whatever has come from peers.
 const GROUP_SHARE: usize = 16;
@@ -116,7 +121,8 @@ pub struct Settings {
     pub connections: u32,
     /// Bytes of registrations that are kept for the next operation; 0: none.
     pub registration_cache: u64,
-    /// A rail on which part of an access has been under way for so long has failed, if others lead to the same peer; 0: never.
+    /// A rail on which part of an access has been under way for so long has failed, if others lead to the
+    /// same peer; 0: never.
     pub access_limit: Duration,
 }
 
@@ -199,7 +205,8 @@ impl Verbs {
         self.device.kept.describe()
     }
 
-    /// Bytes of the longest datagram that the device multicasts, or why it has not what that takes; it is tried.
+    /// Bytes of the longest datagram that the device multicasts, or why it has not what that takes; it is
+    /// tried.
     fn multicast(&mut self) -> Result<usize, String> {
         Ok(self.device.groups()?.bytes)
     }

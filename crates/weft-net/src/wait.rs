@@ -1,4 +1,5 @@
-//! Waiting: sleeping in the kernel until a descriptor is ready or a time has come ([`wait`]), and how long to spin before that ([`Spin`]).
+//! Waiting: sleeping in the kernel until a descriptor is ready or a time has come ([`wait`]), and how long to
+//! spin before that ([`Spin`]).
 
 use std::io;
 use std::os::fd::RawFd;
@@ -37,7 +38,8 @@ pub enum Interest {
     Write,
 }
 
-/// Sleeps until one of `fds` is ready or `timeout` has passed (None: no limit). A signal ends the sleep with nothing ready.
+/// Sleeps until one of `fds` is ready or `timeout` has passed (None: no limit). A signal ends the sleep with
+/// nothing ready.
 ///
 /// # Errors
 /// InvalidInput with more than [`FDS_MAX`] descriptors; otherwise what ppoll(2) says.

@@ -1,7 +1,9 @@
-//! What the progress thread sleeps on: descriptors, by epoll(7), and timers. And on which processor it runs ([`Apart`]).
+//! What the progress thread sleeps on: descriptors, by epoll(7), and timers. And on which processor it runs
+//! ([`Apart`]).
 //!
-//! The thread sleeps. Whoever holds the right to make progress arms and disarms what it watches, which does not wake it. A descriptor that becomes
-//! readable wakes the thread once and is disarmed by that, so nothing wakes it again while somebody else makes progress.
+//! The thread sleeps. Whoever holds the right to make progress arms and disarms what it watches, which does
+//! not wake it. A descriptor that becomes readable wakes the thread once and is disarmed by that, so nothing
+//! wakes it again while somebody else makes progress.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -84,7 +86,8 @@ impl Watch {
         set(&self.pulse, libc::itimerspec { it_interval: timespec(period), it_value: timespec(period) });
     }
 
-    /// Sleeps until an armed descriptor is readable, the timer has run out, or a period is over. A signal may end it earlier.
+    /// Sleeps until an armed descriptor is readable, the timer has run out, or a period is over. A signal may
+    /// end it earlier.
     pub fn wait(&self) {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS_MAX];
         // SAFETY: the list is ours and that long. An error is an early end.
@@ -143,7 +146,8 @@ fn set(timer: &OwnedFd, time: libc::itimerspec) {
     unsafe { libc::timerfd_settime(timer.as_raw_fd(), 0, &time, ptr::null_mut()) };
 }
 
-/// Least time between two moves of a thread: a program that the kernel moves from one processor to the next is not followed at once.
+/// Least time between two moves of a thread: a program that the kernel moves from one processor to the next
+/// is not followed at once.
 const APART_PAUSE: Duration = Duration::from_millis(1);
 
 /// A processor that a thread leaves to another thread.
@@ -156,8 +160,8 @@ pub struct Apart {
 }
 
 impl Apart {
-    /// Keeps this thread off `processor` from now on if that is where it runs, unless it may use no other; `before` is what this
-    /// returned last, and ends.
+    /// Keeps this thread off `processor` from now on if that is where it runs, unless it may use no other;
+    /// `before` is what this returned last, and ends.
     pub fn from(processor: Option<u32>, before: Option<Self>) -> Option<Self> {
         let here = sys::processor()?;
         if processor != Some(here) {
@@ -178,8 +182,8 @@ pub fn processor() -> Option<u32> {
     sys::processor()
 }
 
-/// Takes `processor` from those that this thread may use, unless it is the only one, and gives it `back`. Whether it was taken: not if the
-/// machine has more processors than a `cpu_set_t`, for instance.
+/// Takes `processor` from those that this thread may use, unless it is the only one, and gives it `back`.
+/// Whether it was taken: not if the machine has more processors than a `cpu_set_t`, for instance.
 fn keep_off(processor: u32, back: Option<u32>) -> bool {
     let mut mine = sys::processors();
     if mine.is_empty() {
@@ -201,8 +205,8 @@ pub fn spawn_without_signals(
     name: &str,
     body: impl FnOnce() + Send + 'static,
 ) -> io::Result<std::thread::JoinHandle<()>> {
-    // SAFETY: sets of zeros are valid places for sets; the calls read and write these only. A new thread has the mask of the
-    // one that starts it, which gets its own back at once.
+    // SAFETY: sets of zeros are valid places for sets; the calls read and write these only. A new thread has
+    // the mask of the one that starts it, which gets its own back at once.
     unsafe {
         let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = (std::mem::zeroed(), std::mem::zeroed());
         libc::sigfillset(&mut all);

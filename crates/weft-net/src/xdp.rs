@@ -1,11 +1,12 @@
-//! AF_XDP: frames that the interface's driver hands to this process before the kernel's network code sees them.
+//! AF_XDP: frames that the interface's driver hands to this process before the kernel's network code sees
+//! them.
 //!
-//! The link contains an [`Ethernet`] link and uses the same frames, so peers need not know of it. Everything is sent through the packet socket of that link. What
-//! the XDP program lets pass arrives there too: frames of another receive queue, frames that are too long for a chunk, and all frames when the
-//! program is gone.
+//! The link contains an [`Ethernet`] link and uses the same frames, so peers need not know of it. Everything
+//! is sent through the packet socket of that link. What the XDP program lets pass arrives there too: frames
+//! of another receive queue, frames that are too long for a chunk, and all frames when the program is gone.
 //!
-//! All processes of a job on a host share one program, one receive queue and one memory: [`group`]. Needs the privileges CAP_NET_RAW,
-//! CAP_BPF and CAP_NET_ADMIN in the first of them.
+//! All processes of a job on a host share one program, one receive queue and one memory: [`group`]. Needs the
+//! privileges CAP_NET_RAW, CAP_BPF and CAP_NET_ADMIN in the first of them.
 
 mod bpf;
 mod group;
@@ -41,7 +42,8 @@ pub struct Counters {
     pub packets_received: u64,
     /// Frames of ours that said something else than they were.
     pub malformed: u64,
-    /// Times that another process had the lock when chunks were to be given back: they are kept until the next time.
+    /// Times that another process had the lock when chunks were to be given back: they are kept until the
+    /// next time.
     pub contended: u64,
 }
 
@@ -70,8 +72,8 @@ pub struct Refused {
 }
 
 impl Xdp {
-    /// Receives what arrives at `ethernet` by AF_XDP. All processes of the group must call it, since they wait for each other, for at
-    /// most ten seconds.
+    /// Receives what arrives at `ethernet` by AF_XDP. All processes of the group must call it, since they
+    /// wait for each other, for at most ten seconds.
     ///
     /// # Errors
     /// A privilege is missing, another program is attached, or another member of the group did not come.

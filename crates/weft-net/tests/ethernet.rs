@@ -1,4 +1,5 @@
-//! Raw frames between two interfaces of a network namespace made for the test: a pair of virtual ones, `d0` and `d1`.
+//! Raw frames between two interfaces of a network namespace made for the test: a pair of virtual ones, `d0`
+//! and `d1`.
 
 mod support;
 

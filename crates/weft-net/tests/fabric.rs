@@ -1,4 +1,5 @@
-//! Two datagram endpoints of libfabric's provider `udp` in one process, over loopback. Where there is no libfabric nothing is tested.
+//! Two datagram endpoints of libfabric's provider `udp` in one process, over loopback. Where there is no
+//! libfabric nothing is tested.
 
 use std::time::{Duration, Instant};
 

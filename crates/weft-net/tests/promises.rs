@@ -135,7 +135,8 @@ fn meet(mut near: Fabric, mut far: Fabric, wrap: impl Fn(Fabric, Ends) -> Box<dy
     joined([near, far], ends, wrap)
 }
 
-/// Two ends with something around them. For each stand its own address, and that of the other end as it knows it.
+/// Two ends with something around them. For each stand its own address, and that of the other end as it knows
+/// it.
 fn joined<C>(
     [near, far]: [C; 2],
     [(near_own, there), (far_own, back)]: [(Address, Address); 2],

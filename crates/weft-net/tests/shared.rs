@@ -53,8 +53,8 @@ fn sleep(node: &mut Node) -> bool {
     armed
 }
 
-/// Each rank waits now spinning, now asleep, and pauses at random before sleeping and before sending, so that every order of the
-/// four steps of the sleeping protocol comes up.
+/// Each rank waits now spinning, now asleep, and pauses at random before sleeping and before sending, so that
+/// every order of the four steps of the sleeping protocol comes up.
 #[test]
 fn no_wake_up_is_lost_in_thousands_of_random_rounds() {
     let directory = Directory::new("wake");

@@ -1,4 +1,5 @@
-//! UDP on machines that this one is not: IPv6 only, loopback only, behind a firewall. Each is a network namespace.
+//! UDP on machines that this one is not: IPv6 only, loopback only, behind a firewall. Each is a network
+//! namespace.
 
 mod support;
 
@@ -21,7 +22,8 @@ fn role_exchanges_with_a_neighbour() {
     let pair = choose_peer_address(near.candidates(), &endpoint_address.candidates).unwrap();
     let packet = vec![5; pair.packet_size];
     let deadline = Instant::now() + LIMIT / 3;
-    // The interfaces came up a moment ago, and a network may lose packets at any time: say it again until it is heard.
+    // The interfaces came up a moment ago, and a network may lose packets at any time: say it again until it
+    // is heard.
     while receive_packets(&mut far, &mut |bytes| assert_eq!(bytes, packet), 8) == 0 {
         assert_eq!(near.send(&pair.to.into(), &packet).unwrap(), Outcome::Sent);
         wait(

@@ -1,4 +1,5 @@
-//! AF_XDP between two interfaces of a network namespace made for the test: a pair of virtual ones, `d0` and `d1`.
+//! AF_XDP between two interfaces of a network namespace made for the test: a pair of virtual ones, `d0` and
+//! `d1`.
 
 mod support;
 
@@ -13,7 +14,8 @@ use weft_net::udp::Settings;
 use weft_net::wait::{Interest, wait};
 use weft_net::xdp::{Group, RING_FRAMES, Xdp, outlook};
 
-/// Makes a role's namespace, after which `role` says something that begins with `expected`. Skipped where AF_XDP is not to be had.
+/// Makes a role's namespace, after which `role` says something that begins with `expected`. Skipped where
+/// AF_XDP is not to be had.
 fn run(preparation: &str, role: &str, expected: &str) {
     if !can_unshare() {
         return;

@@ -1,8 +1,9 @@
-//! `weft-netd`: hands packet sockets to processes that may not make them. Each is bound to one interface, gets the frames of Weft
-//! for one port that nobody else on the host has, and cannot be made to get anything else: its filter is locked.
+//! `weft-netd`: hands packet sockets to processes that may not make them. Each is bound to one interface,
+//! gets the frames of Weft for one port that nobody else on the host has, and cannot be made to get anything
+//! else: its filter is locked.
 //!
-//! It keeps nothing. Which ports are taken, and who has how many, is what the kernel says of the sockets that are open; so it can
-//! be ended and started at any time. Who may ask is who may write to its unix socket.
+//! It keeps nothing. Which ports are taken, and who has how many, is what the kernel says of the sockets that
+//! are open; so it can be ended and started at any time. Who may ask is who may write to its unix socket.
 //!
 //! What can be sent through such a socket cannot be limited: SECURITY.md.
 #![deny(unsafe_code)]

@@ -1,4 +1,5 @@
-//! The loop that accepts connections, reads requests and sends answers. No connection can keep another waiting, and no user another user.
+//! The loop that accepts connections, reads requests and sends answers. No connection can keep another
+//! waiting, and no user another user.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};

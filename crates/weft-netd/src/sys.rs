@@ -24,7 +24,8 @@ pub(crate) fn inherited_listener() -> Option<UnixListener> {
     if number("LISTEN_PID") != Some(std::process::id()) || number("LISTEN_FDS") != Some(1) {
         return None;
     }
-    // SAFETY: systemd says that this descriptor is open and ours, and nobody has taken it before: this is called once.
+    // SAFETY: systemd says that this descriptor is open and ours, and nobody has taken it before: this is
+    // called once.
     let socket = unsafe { OwnedFd::from_raw_fd(LISTEN_FD) };
     rustix::io::fcntl_setfd(&socket, FdFlags::CLOEXEC).ok()?;
     Some(UnixListener::from(socket))

@@ -1,5 +1,5 @@
-//! The helper as a process of its own in a network namespace made for the test, with two interfaces, `d0` and `d1`; who asks it is
-//! nobody.
+//! The helper as a process of its own in a network namespace made for the test, with two interfaces, `d0` and
+//! `d1`; who asks it is nobody.
 
 #[path = "../../weft-net/tests/support/mod.rs"]
 mod support;

@@ -1,8 +1,9 @@
-//! The x87 extended format (C's `long double` on x86-64) in software: Rust has no such type. What `x87.rs` does is tested against it, and it
-//! takes its place on other processors.
+//! The x87 extended format (C's `long double` on x86-64) in software: Rust has no such type. What `x87.rs`
+//! does is tested against it, and it takes its place on other processors.
 //!
-//! Results are those of the processor with its default control word: 64 bits of precision, rounding to nearest even,
-//! exceptions masked (Intel 64 and IA-32 Software Developer's Manual, volume 1, §4.2, §4.8 and chapter 8).
+//! Results are those of the processor with its default control word: 64 bits of precision, rounding to
+//! nearest even, exceptions masked (Intel 64 and IA-32 Software Developer's Manual, volume 1, §4.2, §4.8 and
+//! chapter 8).
 
 use core::cmp::Ordering;
 
@@ -27,7 +28,8 @@ pub(crate) struct Extended {
 
 /// What the bits mean.
 enum Value {
-    /// `significand * 2^(exponent - bias - 63)`; the significand's top bit may be clear when the exponent is 1.
+    /// `significand * 2^(exponent - bias - 63)`; the significand's top bit may be clear when the exponent is
+    /// 1.
     Finite {
         negative: bool,
         exponent: i32,
@@ -148,7 +150,8 @@ fn add(a_negative: bool, a_exponent: i32, a: u64, b_negative: bool, b_exponent: 
     round(a_negative && difference != 0, a_exponent, difference)
 }
 
-/// Shifts right; the lowest bit tells that bits were lost, so that rounding still sees on which side of half it is.
+/// Shifts right; the lowest bit tells that bits were lost, so that rounding still sees on which side of half
+/// it is.
 fn shift_right_jamming(value: u128, by: u32) -> u128 {
     match value.checked_shr(by) {
         Some(shifted) => shifted | u128::from(shifted << by != value),
@@ -191,8 +194,8 @@ fn round(negative: bool, exponent: i32, value: u128) -> Extended {
     Extended::new(if negative { SIGN } else { 0 } | field, significand)
 }
 
-/// The NaN that comes out when at least one goes in: a quiet one before a signalling one, then the one with the larger
-/// significand, then the positive one (the manual's table "Rules for handling NaNs").
+/// The NaN that comes out when at least one goes in: a quiet one before a signalling one, then the one with
+/// the larger significand, then the positive one (the manual's table "Rules for handling NaNs").
 fn propagate(a: Extended, b: Extended) -> Extended {
     let rank = |number: Extended| {
         let is_nan = matches!(number.value(), Value::NotANumber);

@@ -1,7 +1,8 @@
 //! IEEE binary16 in the registers of binary32: no branches, so that loops over it become vector instructions.
 //!
-//! Sums and products of two numbers are those of the exact result rounded once, to nearest even, because binary32 has more than twice the
-//! precision and two bits (S. A. Figueroa, "When is double rounding innocuous?", SIGNUM 1995). A result that is not a number has one form.
+//! Sums and products of two numbers are those of the exact result rounded once, to nearest even, because
+//! binary32 has more than twice the precision and two bits (S. A. Figueroa, "When is double rounding
+//! innocuous?", SIGNUM 1995). A result that is not a number has one form.
 
 use crate::fold::{fold, illegal};
 use crate::{Kind, Op};

@@ -1,6 +1,7 @@
 //! All loops, compiled for each width of registers.
 
-/// Compiles all loops for the registers of `$feature`: a function each for those that the compiler looks at best by themselves.
+/// Compiles all loops for the registers of `$feature`: a function each for those that the compiler looks at
+/// best by themselves.
 macro_rules! compile {
     ($(#[$feature:meta])* $name:ident) => {
         pub(crate) mod $name {

@@ -1,4 +1,5 @@
-//! The arithmetic of reductions on arrays of bytes that hold numbers, wherever these lie: `inout[i] = input[i] op inout[i]`.
+//! The arithmetic of reductions on arrays of bytes that hold numbers, wherever these lie:
+//! `inout[i] = input[i] op inout[i]`.
 //!
 //! | what | where |
 //! |---|---|
@@ -8,8 +9,9 @@
 //! | C's `long double` of x86-64, by the processor's own instructions | `x87.rs` |
 //! | the same in software, where there are none | `extended.rs` |
 //!
-//! Each element's result is that of the operation on two scalars, so it is the same bits in whatever registers it was computed; only
-//! which of *two* values that are not numbers comes out of a sum or a product may differ.
+//! Each element's result is that of the operation on two scalars, so it is the same bits in whatever
+//! registers it was computed; only which of *two* values that are not numbers comes out of a sum or a product
+//! may differ.
 #![no_std]
 
 #[cfg(any(test, miri, not(target_arch = "x86_64")))]
@@ -202,7 +204,8 @@ pub fn apply(op: Op, kind: Kind, input: &[u8], inout: &mut [u8]) {
 /// How many bytes are copied at once before they are reduced: they stay in the nearest cache.
 const BLOCK: usize = 8 << 10;
 
-/// `out[i] = left[i] op right[i]`: memory is passed over once, where a copy and then [`apply`] would do so twice.
+/// `out[i] = left[i] op right[i]`: memory is passed over once, where a copy and then [`apply`] would do so
+/// twice.
 ///
 /// # Panics
 /// As [`apply`].

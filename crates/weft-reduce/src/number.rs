@@ -1,5 +1,5 @@
-//! The loops over integers and floating-point numbers. Everything here is inlined into a caller that says for which registers it is compiled, so
-//! nothing here may be a function of its own.
+//! The loops over integers and floating-point numbers. Everything here is inlined into a caller that says for
+//! which registers it is compiled, so nothing here may be a function of its own.
 
 use crate::fold::{fold, illegal};
 use crate::{Kind, Op, long_double};
@@ -85,7 +85,8 @@ pub(crate) fn apply(op: Op, kind: Kind, input: &[u8], inout: &mut [u8]) {
         Op::Min => minimum(kind, input, inout),
         Op::Sum => sum(kind, input, inout),
         Op::Prod => product(kind, input, inout),
-        // Anything but 0 is true; the result is 1 or 0, which is `.TRUE.` and `.FALSE.` of the usual Fortran compilers too.
+        // Anything but 0 is true; the result is 1 or 0, which is `.TRUE.` and `.FALSE.` of the usual Fortran
+        // compilers too.
         Op::LAnd => for_sizes!(kind, input, inout, |a, b| ((a != 0) & (b != 0)).into()),
         Op::LOr => for_sizes!(kind, input, inout, |a, b| ((a | b) != 0).into()),
         Op::LXor => for_sizes!(kind, input, inout, |a, b| ((a != 0) ^ (b != 0)).into()),
@@ -96,7 +97,8 @@ pub(crate) fn apply(op: Op, kind: Kind, input: &[u8], inout: &mut [u8]) {
     }
 }
 
-/// A kernel that picks one of two numbers by a comparison: as `MAXPD` and `MINPD` do, the right one where there is none.
+/// A kernel that picks one of two numbers by a comparison: as `MAXPD` and `MINPD` do, the right one where
+/// there is none.
 macro_rules! choice {
     ($name:ident, $long_double:path, $better:tt) => {
         #[inline(always)]

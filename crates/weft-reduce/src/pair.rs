@@ -35,8 +35,9 @@ pub(crate) fn apply(op: Op, kind: Kind, input: &[u8], inout: &mut [u8]) {
     }
 }
 
-/// Pairs whose members have a word each: read, compared and chosen as words, which is what becomes vector instructions. `$keep` are the bits of
-/// the second word, and `$keep_value` those of the first, that belong to the members; the others are padding, which stays that of inout.
+/// Pairs whose members have a word each: read, compared and chosen as words, which is what becomes vector
+/// instructions. `$keep` are the bits of the second word, and `$keep_value` those of the first, that belong
+/// to the members; the others are padding, which stays that of inout.
 macro_rules! words {
     ($word:ty, $value:expr, $index:expr, $keep_value:expr, $keep:expr, $input:expr, $inout:expr) => {{
         const SIZE: usize = size_of::<$word>();
@@ -112,7 +113,8 @@ fn choose<const LARGER: bool>(kind: Kind, input: &[u8], inout: &mut [u8]) {
     }
 }
 
-/// Other pairs: of `STEP` bytes with the index at `AT`. Both members are chosen without a branch; padding stays that of inout.
+/// Other pairs: of `STEP` bytes with the index at `AT`. Both members are chosen without a branch; padding
+/// stays that of inout.
 #[inline(always)]
 fn pairs<const LARGER: bool, const STEP: usize, const AT: usize, V: Member, I: Member>(input: &[u8], inout: &mut [u8]) {
     fold::<STEP>(

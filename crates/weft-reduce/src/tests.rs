@@ -1,4 +1,5 @@
-//! Every operation on every kind, in every width of registers that this processor has, against one element after the other.
+//! Every operation on every kind, in every width of registers that this processor has, against one element
+//! after the other.
 
 extern crate std;
 use std::vec::Vec;
@@ -68,8 +69,8 @@ fn implementations() -> Vec<(&'static str, Implementation)> {
     all
 }
 
-/// One element: the plainest code that says what the operation is. None where a sum or product of two values that are not numbers may be
-/// either.
+/// One element: the plainest code that says what the operation is. None where a sum or product of two values
+/// that are not numbers may be either.
 fn one(op: Op, kind: Kind, input: &[u8], inout: &[u8]) -> Option<Vec<u8>> {
     macro_rules! read {
         ($number:ty, $bytes:expr) => {
@@ -325,7 +326,8 @@ fn operations(kind: Kind) -> impl Iterator<Item = Op> {
     Op::ALL.into_iter().filter(move |op| kind.supports(*op))
 }
 
-/// Every operation × kind × 0 to 70 elements × where the two operands begin; what is around the result stays as it is.
+/// Every operation × kind × 0 to 70 elements × where the two operands begin; what is around the result stays
+/// as it is.
 #[test]
 fn every_operation_on_every_kind_wherever_it_lies() {
     const PLACES: [(usize, usize); 8] = [(0, 0), (0, 1), (1, 0), (3, 3), (8, 8), (4, 8), (63, 16), (5, 62)];

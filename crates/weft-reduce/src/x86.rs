@@ -5,7 +5,8 @@ use crate::{Kind, Op, kernel};
 cpufeatures::new!(avx2_is_there, "avx2");
 cpufeatures::new!(avx512_is_there, "avx2", "avx512f", "avx512bw", "avx512dq", "avx512vl");
 
-/// Bytes of a cache line, to which the results are aligned before a long loop: a register that is stored across two lines costs two stores.
+/// Bytes of a cache line, to which the results are aligned before a long loop: a register that is stored
+/// across two lines costs two stores.
 const LINE: usize = 64;
 /// Shorter arrays are not worth it.
 const ALIGNED_MIN: usize = 16 * LINE;
@@ -18,7 +19,8 @@ pub(crate) fn registers() -> &'static str {
     }
 }
 
-/// False if the processor has nothing wider than what every processor has. Lengths and legality have been checked.
+/// False if the processor has nothing wider than what every processor has. Lengths and legality have been
+/// checked.
 #[inline]
 pub(crate) fn apply(op: Op, kind: Kind, input: &[u8], inout: &mut [u8]) -> bool {
     let chosen: unsafe fn(Op, Kind, &[u8], &mut [u8]) = if avx512_is_there::get() {

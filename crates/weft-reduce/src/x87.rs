@@ -1,4 +1,5 @@
-//! C's `long double` by the instructions that C compilers use for it: 64 bits of precision, or what else the program's control word says.
+//! C's `long double` by the instructions that C compilers use for it: 64 bits of precision, or what else the
+//! program's control word says.
 
 use core::arch::asm;
 use core::cmp::Ordering;
@@ -23,8 +24,9 @@ macro_rules! in_place {
             let (input, _) = input.as_chunks::<16>();
             let (inout, _) = inout.as_chunks_mut::<16>();
             for (input, inout) in input.iter().zip(inout) {
-                // SAFETY: both are 16 bytes, which may lie anywhere; 10 are read, and 10 written to the second. The register stack, which is
-                // empty between functions (System V ABI for x86-64, §3.2.3), is left empty.
+                // SAFETY: both are 16 bytes, which may lie anywhere; 10 are read, and 10 written to the
+                // second. The register stack, which is empty between functions (System V ABI for x86-64,
+                // §3.2.3), is left empty.
                 unsafe {
                     asm!(
                         "fld tbyte ptr [{a}]",
@@ -52,8 +54,8 @@ pub(crate) fn complex_product(input: &[u8], inout: &mut [u8]) {
     let (input, _) = input.as_chunks::<32>();
     let (inout, _) = inout.as_chunks_mut::<32>();
     for (input, inout) in input.iter().zip(inout) {
-        // SAFETY: both are 32 bytes, which may lie anywhere; of each half of both 10 are read, and of the second 10 written, after everything has
-        // been read. The register stack is empty before and after.
+        // SAFETY: both are 32 bytes, which may lie anywhere; of each half of both 10 are read, and of the
+        // second 10 written, after everything has been read. The register stack is empty before and after.
         unsafe {
             asm!(
                 "fld tbyte ptr [{a}]",

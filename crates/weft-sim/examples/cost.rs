@@ -47,7 +47,8 @@ fn best(mut once: impl FnMut() -> f64) -> f64 {
     (0..REPEATS).map(|_| once()).fold(f64::INFINITY, f64::min)
 }
 
-/// One message there and one back: two submits, two packets made, two handled, and a look for more to send after each.
+/// One message there and one back: two submits, two packets made, two handled, and a look for more to send
+/// after each.
 fn ping_pong() -> f64 {
     let (mut a, mut b) = pair(&Settings::default());
     let (mut memory, mut packet) = (Memory::default(), [0; 1500]);
@@ -67,7 +68,8 @@ fn ping_pong() -> f64 {
     begin.elapsed().as_nanos() as f64 / f64::from(ROUNDS) / 2.0
 }
 
-/// The parts of that, timed apart over a window of packets with one message each; acknowledgements come back at the end.
+/// The parts of that, timed apart over a window of packets with one message each; acknowledgements come back
+/// at the end.
 fn parts() -> [f64; 3] {
     let window = 64;
     let settings = Settings { window_packets: window, ..Settings::default() };
@@ -124,7 +126,8 @@ fn coalesced() -> f64 {
     begin.elapsed().as_nanos() as f64 / f64::from(ROUNDS)
 }
 
-/// Bulk data in packets of a size: nanoseconds per packet, both sides together, filling and counting included.
+/// Bulk data in packets of a size: nanoseconds per packet, both sides together, filling and counting
+/// included.
 fn bulk(packet_size: usize) -> f64 {
     let (mut a, mut b) = pair(&Settings { packet_size, ..Settings::default() });
     let (mut memory, mut packet) = (Memory::default(), vec![0; packet_size]);

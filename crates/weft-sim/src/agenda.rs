@@ -1,4 +1,5 @@
-//! The events of a run that have still to happen, in order of time. Events at one time keep the order in which they were added, so that runs repeat.
+//! The events of a run that have still to happen, in order of time. Events at one time keep the order in
+//! which they were added, so that runs repeat.
 
 use crate::topology::Node;
 use std::cmp::Reverse;

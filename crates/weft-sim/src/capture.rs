@@ -1,5 +1,5 @@
-//! A capture of a run in the format that Wireshark opens (pcapng): each rank's host is an interface, packets stand in
-//! Ethernet, IPv4 and UDP as they would on a wire, and the time is virtual, in nanoseconds.
+//! A capture of a run in the format that Wireshark opens (pcapng): each rank's host is an interface, packets
+//! stand in Ethernet, IPv4 and UDP as they would on a wire, and the time is virtual, in nanoseconds.
 
 use crate::nuisance::Flight;
 use std::fs::File;

@@ -1,8 +1,9 @@
 //! What must hold at the end of every run, and what a plan demands besides.
 //!
-//! While a run is played, `ledger` checks that every message arrives exactly once, in order and whole, that every byte of
-//! bulk data arrives once at its place, and that nothing is acknowledged before; `process` checks the memory of each flow;
-//! `witness` knows of each resend whether anything was lost; `world` ends a run that does not end itself.
+//! While a run is played, `ledger` checks that every message arrives exactly once, in order and whole, that
+//! every byte of bulk data arrives once at its place, and that nothing is acknowledged before; `process`
+//! checks the memory of each flow; `witness` knows of each resend whether anything was lost; `world` ends a
+//! run that does not end itself.
 
 use crate::nuisance::Nuisance;
 use crate::plan::{Demands, Plan};
@@ -11,10 +12,12 @@ use crate::report::Report;
 use crate::violation::Violation;
 use weft_core::flow::IDLE_BYTES_MAX;
 
-/// Resends for nothing where packets overtake each other or come twice, in a thousand numbered packets: late is taken for
-/// lost as long as the flow has not learnt how late packets are here, and now and then afterwards.
+/// Resends for nothing where packets overtake each other or come twice, in a thousand numbered packets: late
+/// is taken for lost as long as the flow has not learnt how late packets are here, and now and then
+/// afterwards.
 const SPURIOUS_PERMILLE: u64 = 250;
-/// The same, for each flow, until it has learnt anything: that takes a round trip, in which some part of a window leaves.
+/// The same, for each flow, until it has learnt anything: that takes a round trip, in which some part of a
+/// window leaves.
 const SPURIOUS_UNLEARNT: u64 = 64;
 /// … that part, where windows are large.
 const SPURIOUS_WINDOW_PART: u64 = 8;

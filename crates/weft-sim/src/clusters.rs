@@ -24,9 +24,11 @@ pub struct Clusters {
 
 /// Megabits per second of a host's own link.
 pub const HOST_RATE: u64 = 10_000;
-/// Of the link, while the windows are as large as they get: payload, of which packets of 1452 bytes leave 92.7 % on the wire.
+/// Of the link, while the windows are as large as they get: payload, of which packets of 1452 bytes leave
+/// 92.7 % on the wire.
 const STEADY_PERCENT_MIN: u64 = 90;
-/// A run lasts so many round trips at least: that long it takes until the windows hold what the link does, and twice that, so that half of it is steady.
+/// A run lasts so many round trips at least: that long it takes until the windows hold what the link does,
+/// and twice that, so that half of it is steady.
 const ROUND_TRIPS: u64 = 40;
 /// Messages of each stream.
 const MESSAGES: u64 = 8;

@@ -1,4 +1,5 @@
-//! The switches and cables of a topology: on which route a packet travels, and when it arrives at the next node, if it does.
+//! The switches and cables of a topology: on which route a packet travels, and when it arrives at the next
+//! node, if it does.
 
 use crate::port::{Offer, Port};
 use crate::topology::{Buffer, Cable, Node, Spreading, Topology};
@@ -8,7 +9,8 @@ use std::ops::Range;
 use weft_core::time::{Duration, Instant};
 use weft_random::{Random, mix};
 
-/// A leaf goes on using a cut cable for so long: until the link's state is noticed, or a routing protocol has converged.
+/// A leaf goes on using a cut cable for so long: until the link's state is noticed, or a routing protocol has
+/// converged.
 pub const REROUTE_AFTER: Duration = Duration::from_millis(1);
 /// A host's own queue is bounded by its process (`Host::send_bytes`), not by the port.
 const HOST_ROOM: u64 = u64::MAX;
@@ -186,7 +188,8 @@ impl Fabric {
         }
     }
 
-    /// The spine on the way from a leaf to another; one whose cables are known to be cut only if there is no other.
+    /// The spine on the way from a leaf to another; one whose cables are known to be cut only if there is no
+    /// other.
     fn spine(&mut self, now: Instant, (leaf, home): (u32, u32), (from, to): (u32, u32), path: u8) -> u32 {
         let Topology::LeafSpine { leaves, spines, spreading, .. } = self.topology else { return 0 };
         let first = match spreading {

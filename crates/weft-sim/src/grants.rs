@@ -1,5 +1,5 @@
-//! The announced transfers of one process. `weft_core::grants` decides which of them may send how much; this module translates its
-//! names into those of peers and regions.
+//! The announced transfers of one process. `weft_core::grants` decides which of them may send how much; this
+//! module translates its names into those of peers and regions.
 
 use std::collections::HashMap;
 use std::ops::Range;

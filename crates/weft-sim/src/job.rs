@@ -1,5 +1,5 @@
-//! Whole jobs in virtual time: engines (`weft-engine`) on simulated carriers, programs drawn from a seed, and oracles for what comes of
-//! them.
+//! Whole jobs in virtual time: engines (`weft-engine`) on simulated carriers, programs drawn from a seed, and
+//! oracles for what comes of them.
 //!
 //! | module | what it holds |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! What can go wrong. A plan has any number of these; each draws from a generator of its own, so that leaving one out
-//! changes nothing of the others.
+//! What can go wrong. A plan has any number of these; each draws from a generator of its own, so that leaving
+//! one out changes nothing of the others.
 
 mod stages;
 
@@ -26,7 +26,8 @@ pub enum Nuisance {
     },
     /// The packets with these numbers are lost, counted over the whole run from 0.
     LoseExactly(Vec<u64>),
-    /// Packets are lost in bursts (Gilbert 1960, Elliott 1963): the link of each rank is good or bad, and in a bad time loses.
+    /// Packets are lost in bursts (Gilbert 1960, Elliott 1963): the link of each rank is good or bad, and in
+    /// a bad time loses.
     Bursts {
         /// A packet begins a bad time.
         begins: u32,
@@ -80,8 +81,8 @@ pub enum Nuisance {
         /// The end.
         to: Instant,
     },
-    /// All hosts have more to run than processors: each process, its progress thread included, runs for a short time in each
-    /// period, at a place of its own by chance, and is not there otherwise.
+    /// All hosts have more to run than processors: each process, its progress thread included, runs for a
+    /// short time in each period, at a place of its own by chance, and is not there otherwise.
     Overload {
         /// How long it runs …
         run: Duration,
@@ -312,7 +313,8 @@ pub struct PacketCounts {
     pub marked: u64,
 }
 
-/// A place on the way between a host's link and the next node that changes, loses or adds packets. Stages stand in a row.
+/// A place on the way between a host's link and the next node that changes, loses or adds packets. Stages
+/// stand in a row.
 pub trait Stage: Send {
     /// A packet passes. What goes on is added to `outcome.onward`; a packet that does not leaves its cause.
     fn pass(&mut self, now: Instant, flight: Flight, outcome: &mut Outcome);
@@ -323,7 +325,8 @@ pub trait Stage: Send {
 pub struct Stages(Vec<Box<dyn Stage>>);
 
 impl Stages {
-    /// The stages of these nuisances. Each has its seed from its name, so that leaving one out changes no other.
+    /// The stages of these nuisances. Each has its seed from its name, so that leaving one out changes no
+    /// other.
     pub fn new(nuisances: &[Nuisance], ranks: u32, seed: u64) -> Self {
         let name = |nuisance: &Nuisance| nuisance.name().bytes().fold(7, |hash, byte| mix(hash ^ u64::from(byte)));
         let salted = |(i, nuisance): (usize, &Nuisance)| {

@@ -1,4 +1,5 @@
-//! What a simulation says. Whoever reads it may have seen enough (`… | head`): then there is nothing left to do.
+//! What a simulation says. Whoever reads it may have seen enough (`… | head`): then there is nothing left to
+//! do.
 
 use std::fmt::Arguments;
 use std::io::Write;

@@ -1,4 +1,5 @@
-//! What is to be played: who sends what to whom, over which network, against which nuisances, and what must hold.
+//! What is to be played: who sends what to whom, over which network, against which nuisances, and what must
+//! hold.
 
 use crate::nuisance::Nuisance;
 use crate::topology::{Buffer, Topology};
@@ -15,7 +16,8 @@ pub struct Plan {
     pub ranks: u32,
     /// The network between them.
     pub topology: Topology,
-    /// Further networks between the same ranks, which have an interface in each: bulk data is striped over all of them.
+    /// Further networks between the same ranks, which have an interface in each: bulk data is striped over
+    /// all of them.
     pub rails: Vec<Topology>,
     /// What a host can do.
     pub host: Host,
@@ -34,7 +36,8 @@ pub struct Plan {
 /// A host, all alike.
 #[derive(Clone, Copy, Debug)]
 pub struct Host {
-    /// Bytes that may wait for its own link before its process stops sending (a socket's send buffer and the card's ring).
+    /// Bytes that may wait for its own link before its process stops sending (a socket's send buffer and the
+    /// card's ring).
     pub send_bytes: u64,
     /// Bytes that wait in the process's socket; more are dropped.
     pub receive_bytes: u64,
@@ -81,7 +84,8 @@ pub struct Traffic {
     pub per_turn: u32,
     /// Time between turns.
     pub gap: Duration,
-    /// Message k is submitted only when k − lead messages have come from `to`; `None`: whenever there is room.
+    /// Message k is submitted only when k − lead messages have come from `to`; `None`: whenever there is
+    /// room.
     pub lead: Option<u32>,
 }
 
@@ -121,8 +125,8 @@ pub struct Demands {
     pub no_lane_given_up: bool,
     /// Nothing is sent again, probes are allowed.
     pub no_resend_of_data: bool,
-    /// Packets sent again though the packet, or a copy of it, was alive: at most so many in a thousand numbered packets.
-    /// `None`: what the nuisances excuse, nothing if none can mislead (`check::misleads`).
+    /// Packets sent again though the packet, or a copy of it, was alive: at most so many in a thousand
+    /// numbered packets. `None`: what the nuisances excuse, nothing if none can mislead (`check::misleads`).
     pub spurious_permille_max: Option<u64>,
     /// Most standalone acknowledgements: one per so many numbered packets, plus one per bulk range and flow.
     pub packets_per_ack: Option<u64>,
@@ -134,7 +138,8 @@ pub struct Demands {
     pub share_percent_min: Option<u64>,
     /// The same while the windows are as large as they get (`Report::steady_percent`).
     pub steady_percent_min: Option<u64>,
-    /// The slowest in a hundred transfers takes at most this many percent of the time the busiest link needs for all.
+    /// The slowest in a hundred transfers takes at most this many percent of the time the busiest link needs
+    /// for all.
     pub transfer_percent_max: Option<u64>,
 }
 

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use weft_core::time::{Duration, Instant};
 
-/// A transmitter. Packets leave in the order of arrival, so that what happens to one is known when it arrives.
+/// A transmitter. Packets leave in the order of arrival, so that what happens to one is known when it
+/// arrives.
 #[derive(Debug)]
 pub struct Port {
     link: Link,

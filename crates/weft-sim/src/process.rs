@@ -38,7 +38,8 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// The flow is given time to rest. Now and then it is parked, as drivers do with many peers: nothing may come of it.
+    /// The flow is given time to rest. Now and then it is parked, as drivers do with many peers: nothing may
+    /// come of it.
     pub(crate) fn rest(&mut self, own: u32, settings: &Arc<Settings>, secret: &Secret) {
         self.flow.shrink();
         self.rests += 1;
@@ -58,7 +59,8 @@ impl Peer {
         self.rails.as_ref().map_or(0, of)
     }
 
-    /// Bytes that the flow keeps because it stripes, or because a path has proved to carry no more than smaller packets.
+    /// Bytes that the flow keeps because it stripes, or because a path has proved to carry no more than
+    /// smaller packets.
     pub(crate) fn kept_bytes(&self) -> usize {
         let smaller =
             if self.flow.counters().packets_smaller + self.past.packets_smaller > 0 { SMALLER_BYTES } else { 0 };
@@ -176,7 +178,8 @@ impl Process {
         pause.or_else(|| self.overload.as_ref()?.away_until(now))
     }
 
-    /// The sockets that are looked at now: while frames come, UDP is not looked at in each pass, as in the library.
+    /// The sockets that are looked at now: while frames come, UDP is not looked at in each pass, as in the
+    /// library.
     pub(crate) fn looks(&mut self) -> Range<usize> {
         self.passes += 1;
         let udp = self.sockets[0].slots.is_empty() || self.passes >= UDP_EVERY;

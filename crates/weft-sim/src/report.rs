@@ -55,7 +55,8 @@ pub struct Report {
     pub delivered_at: Duration,
     /// The time the busiest link needs for the payload alone.
     pub ideal: Duration,
-    /// Payload bytes of the plan, those that have arrived so far, and when so many parts of all had: see `STEADY`.
+    /// Payload bytes of the plan, those that have arrived so far, and when so many parts of all had: see
+    /// `STEADY`.
     payload: u64,
     arrived: u64,
     steady: [Duration; 2],
@@ -114,7 +115,8 @@ impl Report {
         }
     }
 
-    /// Like `share_percent`, in the second half of the run but for its end: when the windows are as large as they get.
+    /// Like `share_percent`, in the second half of the run but for its end: when the windows are as large as
+    /// they get.
     pub fn steady_percent(&self) -> f64 {
         let [begin, end] = self.steady;
         let share = STEADY[1] - STEADY[0];

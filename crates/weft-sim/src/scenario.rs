@@ -1,4 +1,5 @@
-//! The plans by name: each a topology, a workload, nuisances and demands. What a scenario chooses freely comes from its seed.
+//! The plans by name: each a topology, a workload, nuisances and demands. What a scenario chooses freely
+//! comes from its seed.
 
 mod plans;
 
@@ -81,7 +82,8 @@ pub fn play(scenario: Scenario, seed: u64) -> Result<Report, Violation> {
     world::run(&plan(scenario, seed, &[]), seed)
 }
 
-/// The names of nuisances that a plan which fails can do without and still fail: one after the other is left out.
+/// The names of nuisances that a plan which fails can do without and still fail: one after the other is left
+/// out.
 pub fn idle_nuisances(plan: &Plan, seed: u64) -> Vec<String> {
     let mut plan = plan.clone();
     let mut idle = Vec::new();

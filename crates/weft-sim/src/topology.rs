@@ -2,7 +2,8 @@
 
 use weft_core::time::Duration;
 
-/// Bytes on the wire beside each datagram: preamble, Ethernet header, checksum and gap (38), IPv4 (20), UDP (8).
+/// Bytes on the wire beside each datagram: preamble, Ethernet header, checksum and gap (38), IPv4 (20), UDP
+/// (8).
 pub const FRAME_OVERHEAD: u64 = 66;
 /// The shortest frame with preamble and gap, bytes.
 pub const FRAME_MIN: u64 = 84;
@@ -54,8 +55,8 @@ pub struct Bucket {
 pub enum Buffer {
     /// So many bytes for each port.
     PerPort(u64),
-    /// So many bytes for all ports; one port gets at most as much as is left (Choudhury and Hahne, Dynamic queue length
-    /// thresholds for shared-memory packet switches, 1998, with a factor of 1).
+    /// So many bytes for all ports; one port gets at most as much as is left (Choudhury and Hahne, Dynamic
+    /// queue length thresholds for shared-memory packet switches, 1998, with a factor of 1).
     Shared(u64),
 }
 
@@ -150,7 +151,8 @@ impl Topology {
         }
     }
 
-    /// How far the ranks' links together exceed what leaves their leaf, in percent; 100 where nothing is exceeded.
+    /// How far the ranks' links together exceed what leaves their leaf, in percent; 100 where nothing is
+    /// exceeded.
     pub fn oversubscription_percent(&self, ranks: u32) -> u64 {
         match self {
             Self::LeafSpine { link, trunk, spines, .. } => {
@@ -165,7 +167,8 @@ impl Topology {
         matches!(self, Self::LeafSpine { spreading: Spreading::PerPacket, spines: 2.., .. })
     }
 
-    /// The round trip of a full packet and a short answer between the ranks that are farthest apart, nothing queued.
+    /// The round trip of a full packet and a short answer between the ranks that are farthest apart, nothing
+    /// queued.
     pub fn round_trip(&self, packet_bytes: u64) -> Duration {
         let there_and_back =
             |link: &Link| link.occupancy(packet_bytes).0 + link.occupancy(0).0 + 2 * link.propagation.0;

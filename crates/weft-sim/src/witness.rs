@@ -150,7 +150,8 @@ mod tests {
         // Expect: one of each, and two that had arrived.
         assert_eq!(resends, Resends { lost: 1, queue: 1, late: 1, arrived: 2, ..Resends::default() });
         assert_eq!((resends.total(), resends.spurious()), (5, 3));
-        // The second copy of 1 is lost too, and it was duplicated.   Expect: a third is late while the other copy lives.
+        // The second copy of 1 is lost too, and it was duplicated.   Expect: a third is late while the other
+        // copy lives.
         witness.copied(number(1));
         witness.gone(number(1), Cause::Damage);
         witness.note_departure(number(1), &mut resends).expect("a resend");

@@ -25,7 +25,8 @@ use weft_core::wire::{self, Kind, Secret};
 const EVENTS_MAX: u64 = 200_000_000;
 /// Added to what a flow may hold: growth of buffers by doubling, records, events.
 const FLOW_BYTES_SLACK: usize = 256 * 1024;
-/// Bytes that leave at once at most: what one UDP datagram could hold, which is Linux's limit for segmentation offload.
+/// Bytes that leave at once at most: what one UDP datagram could hold, which is Linux's limit for
+/// segmentation offload.
 const TRAIN_BYTES_MAX: usize = 65_507;
 /// The job's secret.
 const SECRET: [u8; 16] = *b"the job's secret";

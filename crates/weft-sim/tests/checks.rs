@@ -85,7 +85,8 @@ fn a_plan_that_cannot_be_is_refused() {
     assert!(violation(&crowd).contains("ranks; a run has"));
 }
 
-/// Traffic that only the reverse of a pair sends, and packets that nobody should have sent: no flow is made for them.
+/// Traffic that only the reverse of a pair sends, and packets that nobody should have sent: no flow is made
+/// for them.
 #[test]
 fn flows_are_made_when_two_ranks_talk() {
     let mut plan = stream();
@@ -124,7 +125,8 @@ fn a_rank_that_pauses_gets_nothing_meanwhile() {
     }
 }
 
-/// One of 255 announces, then computes for 50 ms and does not send what it is granted.   Expect: the others do not wait for it.
+/// One of 255 announces, then computes for 50 ms and does not send what it is granted.   Expect: the others
+/// do not wait for it.
 #[test]
 fn a_sender_that_stalls_does_not_hold_up_an_incast() {
     let incast = find("incast").expect("a scenario")(&mut Random::new(1));

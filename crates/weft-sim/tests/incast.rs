@@ -1,4 +1,5 @@
-//! 256 senders to one receiver that decides who may send how much: real flows and grants in front of one port of a switch.
+//! 256 senders to one receiver that decides who may send how much: real flows and grants in front of one port
+//! of a switch.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -207,7 +208,8 @@ impl Incast {
         sum
     }
 
-    /// Share of the receiver's link, and the time of the slowest in a hundred over that of a link that is always full.
+    /// Share of the receiver's link, and the time of the slowest in a hundred over that of a link that is
+    /// always full.
     fn result(&self) -> (f64, f64) {
         let payload = 1408.0;
         let ideal = (u64::from(SENDERS) * BYTES) as f64 / payload * frame_bytes(1452) as f64 * 0.8;

@@ -1,4 +1,5 @@
-//! What the reliability promises, in virtual time: shaped links, absent receivers, goodput and latency under loss.
+//! What the reliability promises, in virtual time: shaped links, absent receivers, goodput and latency under
+//! loss.
 
 use weft_core::flow::Settings;
 use weft_core::time::{Duration, Instant};
@@ -28,7 +29,8 @@ fn run(plan: &Plan, seed: u64) -> Report {
     world::run(plan, seed).unwrap_or_else(|violation| panic!("{violation}\nseed {seed} of {plan:?}"))
 }
 
-/// A fast host behind Linux's `tbf rate 10gbit burst 256kb latency 20ms`: nothing but its window slows it down.
+/// A fast host behind Linux's `tbf rate 10gbit burst 256kb latency 20ms`: nothing but its window slows it
+/// down.
 fn behind_tbf(workload: Vec<Traffic>) -> Plan {
     let mut plan = plan(workload);
     let bucket = Bucket { rate: 10_000, burst_bytes: 256 << 10, limit_bytes: 25 << 20 };

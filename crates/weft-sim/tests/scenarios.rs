@@ -71,8 +71,8 @@ fn hostile() {
     }
 }
 
-/// A tag that covered only the start of a packet let a damaged selective map through: the sender forgot what had never arrived, and one run in
-/// five of these hung.
+/// A tag that covered only the start of a packet let a damaged selective map through: the sender forgot what
+/// had never arrived, and one run in five of these hung.
 #[test]
 fn damaged() {
     for report in check("damaged", 0..24) {
@@ -80,7 +80,8 @@ fn damaged() {
     }
 }
 
-/// Processes and their progress threads run for 10 ms in each 100.   Expect: no peer is given up, and few packets are sent again for nothing.
+/// Processes and their progress threads run for 10 ms in each 100.   Expect: no peer is given up, and few
+/// packets are sent again for nothing.
 #[test]
 fn overloaded() {
     check("overloaded", 0..16);
@@ -192,7 +193,8 @@ fn thousands() {
     }
 }
 
-/// How much later all had arrived because of the packets a scenario loses, and the round trip of the empty link.
+/// How much later all had arrived because of the packets a scenario loses, and the round trip of the empty
+/// link.
 fn delay_by_loss(name: &str, seed: u64) -> (Duration, Duration) {
     let plan = find(name).expect("a scenario of that name")(&mut Random::new(seed));
     let without = Plan { nuisances: Vec::new(), ..plan.clone() };

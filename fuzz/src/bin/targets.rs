@@ -1,4 +1,5 @@
-//! `targets list`, `targets seeds TARGET DIRECTORY`, `targets run TARGET FILE…`: what `make fuzz` and whoever repeats a crash need.
+//! `targets list`, `targets seeds TARGET DIRECTORY`, `targets run TARGET FILE…`: what `make fuzz` and whoever
+//! repeats a crash need.
 #![forbid(unsafe_code)]
 
 use std::path::Path;

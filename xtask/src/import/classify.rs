@@ -36,7 +36,8 @@ pub(super) fn outside_abi(name: &str) -> bool {
     ["_c2f", "_f2c", "_c2f08", "_f082c", "_f082f", "_f2f08"].iter().any(|end| name.ends_with(end))
 }
 
-/// Two procedures take MPI_Count in the standard's data and have a large-count form in the ABI's stubs: both names exist.
+/// Two procedures take MPI_Count in the standard's data and have a large-count form in the ABI's stubs: both
+/// names exist.
 pub(super) fn large_without_poly(name: &str) -> bool {
     matches!(name, "MPI_Psend_init" | "MPI_Precv_init")
 }

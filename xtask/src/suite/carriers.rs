@@ -1,5 +1,5 @@
-//! Raw frames and UDP side by side between two hosts, and what happens when one of them, or the interface, fails; raw frames
-//! received by AF_XDP.
+//! Raw frames and UDP side by side between two hosts, and what happens when one of them, or the interface,
+//! fails; raw frames received by AF_XDP.
 
 mod xdp;
 
@@ -52,7 +52,8 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         }),
         case("an interface goes down for good: the job fails in time, with a reason", |context| {
             Ok((
-                // Who waits in Waitall finds it in a status, who is in a collective has it as the error itself.
+                // Who waits in Waitall finds it in a status, who is in a collective has it as the error
+                // itself.
                 Expected::failure().says(" on host ").says("has not answered for longer than WEFT_PEER_TIMEOUT"),
                 broken(context, || Down::new(context)),
             ))

@@ -1,5 +1,5 @@
-//! `WEFT_CHECK=1`: collectives that are called wrongly across ranks, and messages that are received as something else, each kind with its
-//! sentence; and right ones, of which nothing is said.
+//! `WEFT_CHECK=1`: collectives that are called wrongly across ranks, and messages that are received as
+//! something else, each kind with its sentence; and right ones, of which nothing is said.
 
 use super::context::{Context, Expected};
 use super::{Case, Outcome};

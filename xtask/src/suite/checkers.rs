@@ -1,4 +1,5 @@
-//! Programs under valgrind and with the address sanitizer: what is right is not complained of, and what is wrong is found where it is done.
+//! Programs under valgrind and with the address sanitizer: what is right is not complained of, and what is
+//! wrong is found where it is done.
 
 use super::Case;
 use super::context::{Context, Expected};

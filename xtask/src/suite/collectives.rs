@@ -1,4 +1,5 @@
-//! Collectives by algorithms that are asked for, in two levels, out of step and under loss; settings that differ between ranks; `weft tune`.
+//! Collectives by algorithms that are asked for, in two levels, out of step and under loss; settings that
+//! differ between ranks; `weft tune`.
 
 use super::context::{Context, Expected};
 use super::process::Run;

@@ -1,5 +1,6 @@
-//! The conformance programs of `tests/c`, by chapter of the standard: the same binary, compiled by MPICH's wrapper of the standard ABI, runs on MPICH
-//! and on Weft. What a library is known not to do is left out by name, see `tests/c/left-out.txt`.
+//! The conformance programs of `tests/c`, by chapter of the standard: the same binary, compiled by MPICH's
+//! wrapper of the standard ABI, runs on MPICH and on Weft. What a library is known not to do is left out by
+//! name, see `tests/c/left-out.txt`.
 
 use std::collections::BTreeMap;
 use std::path::Path;

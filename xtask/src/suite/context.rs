@@ -29,7 +29,8 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// `root`: where the project lies, unless it is where this was built. `prefix`: what is installed, seen from there.
+    /// `root`: where the project lies, unless it is where this was built. `prefix`: what is installed, seen
+    /// from there.
     pub(crate) fn new(root: Option<PathBuf>, prefix: &Path) -> anyhow::Result<Context> {
         let built = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the project")?;
         let root = root.unwrap_or_else(|| built.to_path_buf());
@@ -60,7 +61,8 @@ impl Context {
         self.root.join("build/venv/bin").join(name)
     }
 
-    /// Compiles a C file of the project with the installed `mpicc`, unless that has been done since it changed.
+    /// Compiles a C file of the project with the installed `mpicc`, unless that has been done since it
+    /// changed.
     pub(crate) fn compile(&self, source: &str) -> anyhow::Result<PathBuf> {
         self.compile_with(&self.bin("mpicc"), source, "")
     }
@@ -120,7 +122,8 @@ impl Context {
         self.hosts_on_rails.get().context("just made")
     }
 
-    /// So many virtual machines of this kind with this device: those that are up, if they are like that, or else new ones.
+    /// So many virtual machines of this kind with this device: those that are up, if they are like that, or
+    /// else new ones.
     pub(crate) fn guests(&self, device: Device, count: u32, machine: guests::Machine) -> anyhow::Result<Rc<Guests>> {
         let mut guests = self.guests.borrow_mut();
         let fits =

@@ -1,4 +1,5 @@
-//! `weft info` and `weft doctor`: what is broken on purpose is found, by its name, in bounded time, and nothing stays.
+//! `weft info` and `weft doctor`: what is broken on purpose is found, by its name, in bounded time, and
+//! nothing stays.
 //!
 //! The hosts are virtual and broken by `ip` alone, so that no firewall has to be installed.
 
@@ -185,7 +186,8 @@ fn broken_agents() -> Vec<Case> {
             finish(run, Expected::code(1).says("version-differs").says("0.0.1"))
         }),
         Case::new("doctor: an agent that talks nonsense", move |context| {
-            // The version is the second word of `weft version`; the command is given to the shell as its name.
+            // The version is the second word of `weft version`; the command is given to the shell as its
+            // name.
             let run = doctor(context, "sh -c 'set -- $($0 version); echo WEFT-DOCTOR $2; exec cat'");
             finish(run, Expected::code(1).says("host-stopped-answering"))
         }),

@@ -1,5 +1,5 @@
-//! libfabric in the place of UDP: the programs of `tests/c` between virtual hosts, by datagrams with faults and by reliable messages, and what
-//! is said where libfabric is not to be had.
+//! libfabric in the place of UDP: the programs of `tests/c` between virtual hosts, by datagrams with faults
+//! and by reliable messages, and what is said where libfabric is not to be had.
 
 use std::time::Duration;
 
@@ -53,7 +53,8 @@ const STRICT: &[&str] = &[
     "register,inject=0,queue=4",
     "size=508,inject=16",
 ];
-/// Properties of such a provider that writes to memory of peers: what it demands of registered memory, in either form, and what it refuses.
+/// Properties of such a provider that writes to memory of peers: what it demands of registered memory, in
+/// either form, and what it refuses.
 const STRICT_PLACING: &[&str] = &[
     "placing,size=20000,register",
     "placing,size=20000,endpoint,virtual,keybytes=2",
@@ -147,7 +148,8 @@ fn bad_days() -> Vec<Case> {
     }
     let beside = &[("WEFT_LINK", "ethernet,fabric")];
     cases.push(over("sizes, 2 ranks, raw frames beside it".into(), "sizes", 2, "", beside));
-    // Over reliable messages: a connection that is sealed; and a flow, since there is another carrier or something that injects faults.
+    // Over reliable messages: a connection that is sealed; and a flow, since there is another carrier or
+    // something that injects faults.
     let tcp = ("WEFT_FABRIC_PROVIDER", "tcp");
     for (what, settings) in [
         ("sealed", [tcp, ("WEFT_SEALED", "1")]),

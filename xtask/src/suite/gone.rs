@@ -1,5 +1,5 @@
-//! Ranks that only wait for others: they hear of it when those are gone, or their host is, and of nothing when they are only slow. Also under a launcher
-//! that does nothing about ranks that die.
+//! Ranks that only wait for others: they hear of it when those are gone, or their host is, and of nothing
+//! when they are only slow. Also under a launcher that does nothing about ranks that die.
 
 use std::time::Duration;
 
@@ -39,7 +39,8 @@ const WAYS: [&str; 10] = [
     "many MPI_Send heard",
     "MPI_Test heard",
 ];
-/// Seconds in which ranks of one host hear that others of it have died, with their start and on a busy machine.
+/// Seconds in which ranks of one host hear that others of it have died, with their start and on a busy
+/// machine.
 const NEIGHBOURS_LIMIT_SECONDS: u64 = 25;
 
 /// Operations that `dies` knows, and their forms.

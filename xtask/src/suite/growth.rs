@@ -1,6 +1,7 @@
 //! Whether something grows: a robust slope through noisy figures, and how sure it is.
 
-/// A standard normal value is below this with a probability of 99.5 %: the bounds of a slope hold it with 99 %.
+/// A standard normal value is below this with a probability of 99.5 %: the bounds of a slope hold it with 99
+/// %.
 const Z: f64 = 2.576;
 
 /// The slope through points, with its bounds.
@@ -12,8 +13,9 @@ pub(crate) struct Slope {
 }
 
 impl Slope {
-    /// The median of the slopes between all pairs of points (H. Theil 1950), with the bounds that Kendall's test gives for it (P. K. Sen 1968): up
-    /// to a quarter of the points may lie anywhere. `None` where they are too few to say anything.
+    /// The median of the slopes between all pairs of points (H. Theil 1950), with the bounds that Kendall's
+    /// test gives for it (P. K. Sen 1968): up to a quarter of the points may lie anywhere. `None` where they
+    /// are too few to say anything.
     pub(crate) fn through(points: &[(f64, f64)]) -> Option<Slope> {
         let mut slopes: Vec<f64> = Vec::with_capacity(points.len() * points.len() / 2);
         for (at, (x, y)) in points.iter().enumerate() {
@@ -75,7 +77,8 @@ mod tests {
         })
     }
 
-    /// So many points around 1000 that grow by `slope` each, with noise of `amplitude`; every eighth lies anywhere above.
+    /// So many points around 1000 that grow by `slope` each, with noise of `amplitude`; every eighth lies
+    /// anywhere above.
     fn points(count: usize, slope: f64, amplitude: f64, seed: u64) -> Vec<(f64, f64)> {
         let outlier = |at: usize| if at % 8 == 3 { 5000.0 } else { 0.0 };
         let value =

@@ -1,8 +1,10 @@
-//! `cargo xtask rdma`: virtual machines in which MPI runs over RDMA devices that the kernel plays: `siw` (iWARP) or `rdma_rxe` (RoCE).
+//! `cargo xtask rdma`: virtual machines in which MPI runs over RDMA devices that the kernel plays: `siw`
+//! (iWARP) or `rdma_rxe` (RoCE).
 //!
-//! A guest boots what `tests/rdma/image.sh` made. Its root is the host's own, which it cannot change: what it writes stays in its memory. A
-//! directory is shared with it: commands and exit codes go through there. Guests are joined by a network of their own, and reach each other by a
-//! remote shell ([`shell`]), so that `mpiexec` in the first of them starts ranks in all.
+//! A guest boots what `tests/rdma/image.sh` made. Its root is the host's own, which it cannot change: what it
+//! writes stays in its memory. A directory is shared with it: commands and exit codes go through there.
+//! Guests are joined by a network of their own, and reach each other by a remote shell ([`shell`]), so that
+//! `mpiexec` in the first of them starts ranks in all.
 
 mod inside;
 mod machine;
@@ -32,7 +34,8 @@ const HOW: &str = "usage: cargo xtask rdma [--guests N] [--device siw|rxe] [--in
 const IMAGE: &str = "tests/rdma/image.sh";
 /// What a guest does first.
 const GUEST: &str = "tests/rdma/guest.sh";
-/// How the directories begin that are shared with guests; the process that has booted them follows, and a number.
+/// How the directories begin that are shared with guests; the process that has booted them follows, and a
+/// number.
 const SHARE: &str = "share-";
 /// Making the image takes half a minute, and as long as 300 MB take to come here.
 const IMAGE_LIMIT_SECONDS: u64 = 1200;
@@ -261,7 +264,8 @@ impl Session<'_> {
         String::from_utf8_lossy(&fs::read(self.path.with_extension("out")).unwrap_or_default()).into_owned()
     }
 
-    /// Waits until the output holds `text`; false when it has not come within `limit`, or before the command ended.
+    /// Waits until the output holds `text`; false when it has not come within `limit`, or before the command
+    /// ended.
     pub(crate) fn says(&self, text: &str, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         loop {

@@ -1,4 +1,5 @@
-//! Jobs that hang: `mpiexec` says where each rank is and who keeps whom waiting, when it is asked (SIGQUIT) and when it ends them.
+//! Jobs that hang: `mpiexec` says where each rank is and who keeps whom waiting, when it is asked (SIGQUIT)
+//! and when it ends them.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! A job under attack: forged, replayed, damaged and foreign packets between two hosts cost it time, and nothing else. And a job
-//! without privileges, with and without the helper that has them.
+//! A job under attack: forged, replayed, damaged and foreign packets between two hosts cost it time, and
+//! nothing else. And a job without privileges, with and without the helper that has them.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -127,7 +127,8 @@ fn tool(context: &Context) -> anyhow::Result<PathBuf> {
     Ok(BUILT.get_or_init(|| path).clone())
 }
 
-/// Runs what follows without any privilege: root as nobody; on a user's own hosts as that user, who has some there.
+/// Runs what follows without any privilege: root as nobody; on a user's own hosts as that user, who has some
+/// there.
 fn as_nobody(hosts: &Hosts) -> &'static [&'static str] {
     match hosts.are_without_root() {
         true => &["setpriv", "--inh-caps", "-all", "--ambient-caps", "-all"],

@@ -1,8 +1,9 @@
-//! `cargo xtask instructions`, and the suite of that name: what a message of 8 bytes costs, in instructions of user space.
+//! `cargo xtask instructions`, and the suite of that name: what a message of 8 bytes costs, in instructions
+//! of user space.
 //!
-//! Times on a shared machine differ by tens of percent from run to run, these counts by less than one percent (decision 0109).
-//! The command prints them for one installed Weft or compares several; the suite compares with `tests/instructions/counts.json`,
-//! which `--save` writes.
+//! Times on a shared machine differ by tens of percent from run to run, these counts by less than one percent
+//! (decision 0109). The command prints them for one installed Weft or compares several; the suite compares
+//! with `tests/instructions/counts.json`, which `--save` writes.
 
 mod count;
 
@@ -21,7 +22,8 @@ use count::{Count, MESSAGES, Mode, Place, kinds};
 const LIMIT: f64 = 1.03;
 /// The same beside the committed table: it need not be written anew for each small change.
 const LIMIT_OF_TABLE: f64 = 1.10;
-/// System calls for a message that are not seen: such as are made once in a window, or for an acknowledgement, may fall into another block.
+/// System calls for a message that are not seen: such as are made once in a window, or for an
+/// acknowledgement, may fall into another block.
 const SYSTEM_CALLS_UNSEEN: f64 = 0.05;
 const TABLE: &str = "tests/instructions/counts.json";
 const USAGE: &str =

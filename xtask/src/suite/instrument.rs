@@ -1,4 +1,5 @@
-//! `weft compare`, `weft bench` and `weft availability`: they run to the end, keep samples, and say what is wrong.
+//! `weft compare`, `weft bench` and `weft availability`: they run to the end, keep samples, and say what is
+//! wrong.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -126,7 +127,8 @@ fn check_run(context: &Context, name: &str, run: Run, code: i32) -> Outcome {
     }
 }
 
-/// On one host every sample of two ranks says what a cache line cost, or that it could not be measured; a launch does not.
+/// On one host every sample of two ranks says what a cache line cost, or that it could not be measured; a
+/// launch does not.
 fn check_lines(context: &Context, name: &str) -> Outcome {
     let path = context.work.join(format!("instrument-{name}.jsonl"));
     let text = std::fs::read_to_string(&path).unwrap_or_default();

@@ -385,7 +385,8 @@ fn processors() -> Vec<Case> {
         anyhow::ensure!(distinct == enough(), "ranks are bound to {bound:?}:\n{}", finished.report());
         Ok(())
     };
-    // As long as a rank runs its processor is taken: they must run at the same time, also when one host starts later.
+    // As long as a rank runs its processor is taken: they must run at the same time, also when one host
+    // starts later.
     let options = ["--bind-to", "hwthread", "--report-bindings", "sleep", "1"];
     vec![
         Case::new("--bind-to gives each rank a processor of its own", move |context| {
@@ -432,7 +433,8 @@ fn processors() -> Vec<Case> {
     ]
 }
 
-/// Two ranks with the time of one and a half processors: they are told that they share one, and neither is bound.
+/// Two ranks with the time of one and a half processors: they are told that they share one, and neither is
+/// bound.
 fn quota(context: &Context, registry: &Path) -> Outcome {
     let options =
         ["-n", "2", "--bind-to", "core", "--report-bindings", "sh", "-c", "echo ranks and processors: $WEFT_LOAD"];

@@ -1,5 +1,5 @@
-//! Objects that are made and freed leave nothing behind, each kind by itself and all together; and what the program has freed while it was under
-//! way is complete before a process leaves.
+//! Objects that are made and freed leave nothing behind, each kind by itself and all together; and what the
+//! program has freed while it was under way is complete before a process leaves.
 
 use super::Case;
 use super::context::{Context, Expected};
@@ -13,7 +13,8 @@ const LIMIT_SHORT_SECONDS: u64 = 300;
 const TURNS_ALL: &str = "100000";
 const LIMIT_ALL_SECONDS: u64 = 3600;
 const MINUTES_LARGE: u64 = 10;
-/// Operations that `tests/c/left_to_finalize.c` leaves to MPI_Finalize, and lengths of their messages: one for each protocol.
+/// Operations that `tests/c/left_to_finalize.c` leaves to MPI_Finalize, and lengths of their messages: one
+/// for each protocol.
 const LEFT: [&str; 9] = ["isend", "issend", "ibsend", "bsend", "persistent", "irecv", "any", "recv_init", "disconnect"];
 /// What is left to the last session has a program of its own.
 const SESSION: &str = "session";

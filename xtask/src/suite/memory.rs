@@ -1,4 +1,5 @@
-//! Messages of one host where memory is short, where the kernel lets no process copy from another, and between containers.
+//! Messages of one host where memory is short, where the kernel lets no process copy from another, and
+//! between containers.
 
 use super::context::{Context, Expected};
 use super::process::Run;
@@ -100,7 +101,8 @@ fn refused(context: &Context) -> Outcome {
     Expected::code(0).says(NO_COPIES).judge(attempt())
 }
 
-/// `$SIZES`, all sizes of messages, on one host by `mpiexec` with these arguments, which put some of the ranks into containers.
+/// `$SIZES`, all sizes of messages, on one host by `mpiexec` with these arguments, which put some of the
+/// ranks into containers.
 fn contained(context: &Context, arguments: &str, says: &'static str) -> Outcome {
     let attempt = || {
         let script = format!("exec '{}' {arguments}", context.bin("mpiexec").display());

@@ -1,4 +1,5 @@
-//! Broadcasts and other operations by multicast on four and eight virtual hosts, under hardship: each receiver loses packets of its own, stops for a while or for good.
+//! Broadcasts and other operations by multicast on four and eight virtual hosts, under hardship: each
+//! receiver loses packets of its own, stops for a while or for good.
 
 use super::context::{Context, EXIT_NO_HOSTS, Expected, no_hosts};
 use super::process::{Finished, Run};
@@ -7,7 +8,8 @@ use super::{Case, Outcome};
 const LIMIT_SECONDS: u64 = 100;
 /// Two levels of acknowledgements: each co-root looks after the others of its half.
 const CO_ROOTS: &str = "coroot-2+aggregate-3";
-/// Shares of packets that every receiver loses on its own, of what goes to all as well as of what goes to it alone.
+/// Shares of packets that every receiver loses on its own, of what goes to all as well as of what goes to it
+/// alone.
 const LOSSES: [&str; 4] = ["0.1%", "1%", "5%", "10%"];
 /// What `hardship gone` ends with.
 const HEARD: i32 = 42;
@@ -84,7 +86,8 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             let snoop =
                 format!("ip netns exec $switch ip link set br0 type bridge mcast_snooping 1 mcast_querier {querier}");
             let script = format!("{SWITCH}; {snoop}; {RUN}");
-            // What the hosts join they say by themselves, so that it works either way as long as the bridge remembers.
+            // What the hosts join they say by themselves, so that it works either way as long as the bridge
+            // remembers.
             judge(&multicast(), scripted(context, 4, &script, "multicast", &[], &[("WEFT_BCAST", "window".into())]))
         }));
     }
@@ -157,7 +160,8 @@ fn carriers(cases: &mut Vec<Case>) {
     }
 }
 
-/// Operations other than the broadcast that may be multicast: their settings, and what the program calls them.
+/// Operations other than the broadcast that may be multicast: their settings, and what the program calls
+/// them.
 const OTHERS: [(&str, &str); 4] = [
     ("WEFT_BARRIER", "barrier"),
     ("WEFT_ALLREDUCE", "allreduce"),
@@ -216,12 +220,13 @@ const ONLY_IPV6: &str = "number=1; for host in $(echo \"$WEFT_HOSTS\" | tr , ' '
     \"ip -4 addr flush dev e0; echo 0 >/proc/sys/net/ipv6/conf/e0/disable_ipv6; ip -6 addr add fd77::$number/64 dev e0 nodad\" || exit 1; \
     number=$((number + 1)); done";
 const RUN: &str = "\"$0\" -n $count -ppn 1 --stats --hosts \"$WEFT_HOSTS\" --agent \"$WEFT_AGENT\" \"$@\"";
-/// Broadcasts that are counted, and frames that nobody here sends: hosts join groups, and ask for each other's addresses.
+/// Broadcasts that are counted, and frames that nobody here sends: hosts join groups, and ask for each
+/// other's addresses.
 const COUNTED: u64 = 2000;
 const FRAMES_OF_HOSTS: u64 = 100;
 
-/// The root multicasts each broadcast once whether there are two hosts or eight, and no other multicast frames pass the bridge but the
-/// questions what has arrived, which a busy machine has it ask now and then.
+/// The root multicasts each broadcast once whether there are two hosts or eight, and no other multicast
+/// frames pass the bridge but the questions what has arrived, which a busy machine has it ask now and then.
 fn frames_counted(context: &Context, hosts: u32) -> anyhow::Result<Outcome> {
     let count = "ip netns exec $switch cat /sys/class/net/br0/statistics/multicast";
     let script = format!("{SWITCH}; before=$({count}); {RUN} || exit 1; echo frames $(($({count}) - before))");

@@ -1,6 +1,6 @@
 //! Two hosts between which the network carries smaller packets from some moment on, and larger ones again:
-//! jobs lose time, and nothing else. The smaller MTU is that of one host's interface, of both hosts' interfaces,
-//! or of a port of the switch between them, which sends no ICMP message.
+//! jobs lose time, and nothing else. The smaller MTU is that of one host's interface, of both hosts'
+//! interfaces, or of a port of the switch between them, which sends no ICMP message.
 
 use std::time::Duration;
 

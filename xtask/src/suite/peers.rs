@@ -7,15 +7,16 @@ use super::needs::Need;
 use super::process::{Finished, Run};
 use super::{Case, Outcome, libfabric};
 
-/// mpi4py's tests with one rank take a minute here; with five ranks on two processors longer, and on a busy machine ten minutes.
+/// mpi4py's tests with one rank take a minute here; with five ranks on two processors longer, and on a busy
+/// machine ten minutes.
 const MPI4PY_LIMIT_SECONDS: u64 = 900;
 const MPI4PY_BUILD_LIMIT_SECONDS: u64 = 300;
 /// Python starts in a second, and in many on a busy machine.
 const POOL_LIMIT_SECONDS: u64 = 120;
 /// The demonstration takes half a minute; without the build of mpi4py at hand one more.
 const DEMO_LIMIT_SECONDS: u64 = 300;
-/// What is left out of mpi4py's tests, one a line: `module reason` or `pattern reason`; with `>N` before it, only where
-/// more than N ranks run.
+/// What is left out of mpi4py's tests, one a line: `module reason` or `pattern reason`; with `>N` before it,
+/// only where more than N ranks run.
 const LEFT_OUT: &str = "tests/mpi4py/left-out.txt";
 
 pub(crate) fn hydra(_: &Context) -> Vec<Case> {
@@ -132,7 +133,8 @@ fn collective_tests(context: &Context, ranks: u32, mpiexec: Run) -> Outcome {
     run_tests(context, ranks, &["-i", "test_cco"], || Ok(mpiexec))
 }
 
-/// The modules about windows, and the locks and counters that its `util.sync` makes of them; nothing is left out of those.
+/// The modules about windows, and the locks and counters that its `util.sync` makes of them; nothing is left
+/// out of those.
 fn window_tests(context: &Context, ranks: u32, mpiexec: Run) -> Outcome {
     run_tests(context, ranks, &["-i", "^test_(win|rma|rma_nb|util_sync)\\.py$"], || Ok(mpiexec))
 }
@@ -200,7 +202,8 @@ fn mpi4py_runs(one_host: &[u32], two_hosts: &[u32]) -> Vec<Case> {
 /// What messages of the demonstration may have gone over, or both.
 const LINKS: &[&str] = &["self", "shared", "udp", "ethernet", "xdp", "ethernet+udp", "xdp+udp"];
 
-/// The second column of the demonstration's last table, where a row has one: a program's first row begins with its name.
+/// The second column of the demonstration's last table, where a row has one: a program's first row begins
+/// with its name.
 fn links_of(output: &str) -> Vec<String> {
     let rows = output.lines().skip_while(|line| !line.trim_start().starts_with("program")).skip(1);
     let link = |line: &str| {
@@ -228,8 +231,8 @@ pub(crate) fn demo(_: &Context) -> Vec<Case> {
     })]
 }
 
-/// Its pool of processes that were started together with the master, which talk over an intercommunicator. Where tests make a pool
-/// of their own they would spawn, which they leave out by themselves.
+/// Its pool of processes that were started together with the master, which talk over an intercommunicator.
+/// Where tests make a pool of their own they would spawn, which they leave out by themselves.
 fn futures(context: &Context, mpiexec: anyhow::Result<Run>) -> anyhow::Result<Finished> {
     let home = context.root.join("build/mpi4py");
     let run = mpiexec?.arg(context.python("python")).args(["-m", "mpi4py.futures"]);

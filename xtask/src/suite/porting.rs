@@ -1,4 +1,5 @@
-//! What programs that others wrote, and their configure scripts, find: the compiler wrappers in every dialect, pkg-config, `mpi.h`.
+//! What programs that others wrote, and their configure scripts, find: the compiler wrappers in every
+//! dialect, pkg-config, `mpi.h`.
 
 use super::Case;
 use super::context::{Context, Expected};

@@ -1,4 +1,5 @@
-//! Running one command under a time limit, with everything it says in a file, and nothing left of it afterwards.
+//! Running one command under a time limit, with everything it says in a file, and nothing left of it
+//! afterwards.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -43,7 +44,8 @@ pub(crate) fn is_interrupted() -> bool {
     INTERRUPTED.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
 }
 
-/// PATH with the directories of administrators behind it: `ip` and `nft` are there, and an ordinary user's PATH does not lead there.
+/// PATH with the directories of administrators behind it: `ip` and `nft` are there, and an ordinary user's
+/// PATH does not lead there.
 pub(crate) fn search_path() -> OsString {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let own = std::env::split_paths(&path).filter(|directory| !directory.as_os_str().is_empty());
@@ -155,7 +157,8 @@ impl Run {
         let directory = std::env::temp_dir();
         let log = directory.join(format!("weft-suite-{mark}.log"));
         let file = File::create(&log)?;
-        // Under nohup(1), or in the background of a script, signals are ignored here, and would be by what is started.
+        // Under nohup(1), or in the background of a script, signals are ignored here, and would be by what is
+        // started.
         let mut command = Command::new("env");
         command
             .arg("--default-signal")
@@ -199,7 +202,8 @@ impl Running {
         String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// Waits until the output holds `text`; false when it has not come within `limit`, or before the command ended.
+    /// Waits until the output holds `text`; false when it has not come within `limit`, or before the command
+    /// ended.
     pub(crate) fn says(&self, text: &str, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         loop {
@@ -220,8 +224,8 @@ impl Running {
         waitid(WaitId::Pid(self.pid()), look).is_ok_and(|ended| ended.is_some())
     }
 
-    /// The processes of this run that live now, as `pid command`. One that begins has no environment for a moment and
-    /// is not found: whether the command goes on is said by `has_ended`.
+    /// The processes of this run that live now, as `pid command`. One that begins has no environment for a
+    /// moment and is not found: whether the command goes on is said by `has_ended`.
     pub(crate) fn processes(&self) -> Vec<(Pid, String)> {
         marked(&self.mark)
     }

@@ -63,7 +63,8 @@ pub(super) const BAD_DAY: &str = "drop=5%,duplicate=1%,reorder=1%,seed=7";
 pub(super) const FAULTS: &[(&str, &str)] =
     &[("bad", BAD_DAY), ("terrible", "drop=20%,duplicate=5%,reorder=5%,seed=11")];
 
-/// Everything at once, damage included: what was damaged must not be believed, least of all an acknowledgement.
+/// Everything at once, damage included: what was damaged must not be believed, least of all an
+/// acknowledgement.
 pub(super) const DAMAGE: &str = "drop=5%,duplicate=2%,reorder=3%,corrupt=1%";
 /// Runs of the program under it, each with a seed of its own …
 const DAMAGE_SEEDS: u32 = 3;
@@ -159,7 +160,8 @@ pub(crate) fn two_hosts(_: &Context) -> Vec<Case> {
     cases.push(program("given_up", 2, Where::TwoHosts, None));
     cases.push(program("large", 2, Where::TwoHosts, None));
     cases.push(program("flood", 2, Where::TwoHosts, None));
-    // As it comes, small packets are raw frames where the privilege is there, and bulk data goes by UDP; here each has to do both.
+    // As it comes, small packets are raw frames where the privilege is there, and bulk data goes by UDP; here
+    // each has to do both.
     for link in ["ethernet", "udp", "shared,udp"] {
         cases.push(over(link, format!("WEFT_LINK={link}, sizes, 2 ranks"), move |context| {
             attempt(|| Ok(context.mpiexec_on_hosts(2)?.arg(context.compile(&source("sizes"))?).env("WEFT_LINK", link)))

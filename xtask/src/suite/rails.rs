@@ -1,4 +1,5 @@
-//! Two hosts with two interfaces: large messages use both, and whichever fails, the program goes on. Over Weft's own links, and over libfabric.
+//! Two hosts with two interfaces: large messages use both, and whichever fails, the program goes on. Over
+//! Weft's own links, and over libfabric.
 
 use std::time::Duration;
 
@@ -167,7 +168,8 @@ fn heal(hosts: &Hosts) -> anyhow::Result<()> {
     hosts.names.iter().try_for_each(|host| await_carriers(hosts, host, 2))
 }
 
-/// Waits until so many interfaces of a virtual host have their carrier: that takes a moment behind `ip link set up`.
+/// Waits until so many interfaces of a virtual host have their carrier: that takes a moment behind
+/// `ip link set up`.
 pub(super) fn await_carriers(hosts: &Hosts, host: &str, count: usize) -> anyhow::Result<()> {
     let deadline = std::time::Instant::now() + LIMIT;
     loop {

@@ -1,5 +1,6 @@
-//! MPI over RDMA: programs between virtual machines whose kernels play a device, `siw` (iWARP) or `rdma_rxe` (RoCE), over each carrier that leads
-//! there and in each of its modes; and what is said when something breaks.
+//! MPI over RDMA: programs between virtual machines whose kernels play a device, `siw` (iWARP) or `rdma_rxe`
+//! (RoCE), over each carrier that leads there and in each of its modes; and what is said when something
+//! breaks.
 
 mod multicast;
 mod promises;
@@ -24,7 +25,8 @@ const PEER_TIMEOUT: &str = "4";
 const TRAFFIC_SECONDS: &str = "25";
 /// What a rank may lock, in KiB, where that is to be less than an endpoint takes.
 const LOCKED_KIB: &str = "64";
-/// The same where it is to be enough for an endpoint, but not for a connection: over libfabric, and over the device itself.
+/// The same where it is to be enough for an endpoint, but not for a connection: over libfabric, and over the
+/// device itself.
 const LOCKED_BY_FABRIC_KIB: &str = "16384";
 const LOCKED_BY_VERBS_KIB: &str = "1024";
 /// Takes away what lets root lock as much as it likes.
@@ -36,7 +38,8 @@ struct Mode {
     name: &'static str,
     devices: &'static [Device],
     settings: &'static [(&'static str, &'static str)],
-    /// Whether small messages are written to memory of their receivers, as `fast_path` is told; none: no such thing.
+    /// Whether small messages are written to memory of their receivers, as `fast_path` is told; none: no such
+    /// thing.
     writes: Option<&'static [&'static str]>,
     /// Also mpi4py's modules, four guests, the doctor, and what breaks.
     thorough: bool,
@@ -51,7 +54,8 @@ const VERBS: (&str, &str) = ("WEFT_LINK", "shared,verbs");
 
 /// Also between ranks of one guest.
 const DEVICE_ONLY: (&str, &str) = ("WEFT_LINK", "verbs");
-/// KiB that a peer takes that is hardly talked to, and KiB for all of them together; the same with a ring for each.
+/// KiB that a peer takes that is hardly talked to, and KiB for all of them together; the same with a ring for
+/// each.
 const PEER_KIB: &[&str] = &["8", "256"];
 const PEER_WITH_RING_KIB: &[&str] = &["64", "256"];
 
@@ -147,7 +151,8 @@ fn all() -> Vec<Case> {
         if let Some(mode) = MODES.iter().find(|mode| mode.name == "verbs, one-sided") {
             cases.push(on_guests(device, *mode, 2, "remote_access", 2, reads));
         }
-        // Registered memory that is no longer there, in the mode of all operations; and where nothing that was registered may be used again.
+        // Registered memory that is no longer there, in the mode of all operations; and where nothing that
+        // was registered may be used again.
         for (mode, setting, kept) in KEPT {
             cases.push(registration_cache(device, mode, setting, kept));
         }
@@ -168,7 +173,8 @@ fn all() -> Vec<Case> {
     cases
 }
 
-/// Whether registrations are kept: what is said of the case, the setting, and what the program is told to expect.
+/// Whether registrations are kept: what is said of the case, the setting, and what the program is told to
+/// expect.
 const KEPT: [(&str, &str, &str); 2] = [("kept", "16777216", "yes"), ("not kept", "0", "no")];
 
 fn registration_cache(device: Device, what: &str, bytes: &'static str, expected: &'static str) -> Case {
@@ -182,7 +188,8 @@ fn registration_cache(device: Device, what: &str, bytes: &'static str, expected:
     })
 }
 
-/// What `make test` runs of them, by name: each carrier and each operation on one of the devices, and what breaks.
+/// What `make test` runs of them, by name: each carrier and each operation on one of the devices, and what
+/// breaks.
 const SELECTED: &[&str] = &[
     "siw: rping of rdma-core",
     "siw: the device keeps what carriers promise",
@@ -270,8 +277,8 @@ fn mpi4py(device: Device, mode: Mode, what: &str, pattern: &'static str) -> Case
     })
 }
 
-/// All ranks talk to all others by the device: with so few connections that each closes another one, and as many as there are peers, of which each may take
-/// so much registered memory.
+/// All ranks talk to all others by the device: with so few connections that each closes another one, and as
+/// many as there are peers, of which each may take so much registered memory.
 fn peers_of_many(device: Device) -> Vec<Case> {
     let mode = |name, settings| Mode { name, devices: DEVICES, settings, writes: None, thorough: false };
     let one = mode("verbs, one connection at a time", &[DEVICE_ONLY, ("WEFT_VERBS_CONNECTIONS", "1")]);
@@ -332,7 +339,8 @@ fn failures(device: Device, mode: Mode) -> Vec<Case> {
         case("no memory may be locked", little_locked, Expected::failure().says("may lock 64 KiB here (`ulimit -l`)")),
         case("locked memory is exhausted by endpoints", exhausted, names_the_peer()),
     ];
-    // Packets of RoCE are no packets of the guest's own: its routes let them pass, and its ports are not those of TCP.
+    // Packets of RoCE are no packets of the guest's own: its routes let them pass, and its ports are not
+    // those of TCP.
     if device == Device::Siw {
         cases.push(case("most ports belong to others", ports_taken, Expected::code(0)));
         cases.push(case("a connection is refused", refused, names_the_peer()));
@@ -396,7 +404,8 @@ fn link_down(context: &Context, guests: &Guests, settings: Settings<'_>) -> anyh
     .map(out_of_reach)
 }
 
-/// Nobody can reach what still runs on the other guest; its agent ends it when it has heard nothing for long enough.
+/// Nobody can reach what still runs on the other guest; its agent ends it when it has heard nothing for long
+/// enough.
 fn out_of_reach(finished: Finished) -> Finished {
     Finished { leftovers: Vec::new(), ..finished }
 }

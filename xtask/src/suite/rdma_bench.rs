@@ -1,8 +1,10 @@
-//! `cargo xtask bench-rdma`: what MPI over an RDMA device costs, by counting. Times of emulated machines say nothing, so all ranks run in one guest whose
-//! clock goes on by a nanosecond with each instruction: of the ranks, of the kernel, and of the device that the kernel plays.
+//! `cargo xtask bench-rdma`: what MPI over an RDMA device costs, by counting. Times of emulated machines say
+//! nothing, so all ranks run in one guest whose clock goes on by a nanosecond with each instruction: of the
+//! ranks, of the kernel, and of the device that the kernel plays.
 //!
-//! Each program runs twice, with few iterations and with many; the difference is that of the iterations. Ranks are on hosts of their own, which are one
-//! guest. What a message costs in user space is counted by callgrind besides, where nobody looks in vain.
+//! Each program runs twice, with few iterations and with many; the difference is that of the iterations.
+//! Ranks are on hosts of their own, which are one guest. What a message costs in user space is counted by
+//! callgrind besides, where nobody looks in vain.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
@@ -25,7 +27,8 @@ const RANKS: u32 = 2;
 const RANKS_COLLECTIVE: u32 = 4;
 /// Messages of a block that callgrind counts, and blocks; the first one is for warming up.
 const COUNTED: [usize; 2] = [64, 3];
-/// What a guest counts: nanoseconds in which its processor did something, and packets of its loopback interface. Then what the program printed.
+/// What a guest counts: nanoseconds in which its processor did something, and packets of its loopback
+/// interface. Then what the program printed.
 const COUNT: &str = r#"
 ulimit -l unlimited
 until [ "$(cat /sys/class/net/eth0/operstate)" = up ] || [ $((waited = waited + 1)) -gt 100 ]; do sleep 0.1; done
@@ -341,7 +344,8 @@ fn sides(name: &str, output: &str) -> anyhow::Result<Counts> {
         .enumerate()
         .map(|(rank, side)| {
             let begin = format!("/tmp/rank-{rank}.");
-            // `/tmp/rank-0.2:totals: 43712 128 33`; the first block is that of the warm-up, and the last one that of the end.
+            // `/tmp/rank-0.2:totals: 43712 128 33`; the first block is that of the warm-up, and the last one
+            // that of the end.
             let of_block = |line: &str| {
                 let (number, values) = line.strip_prefix(&begin)?.split_once(":totals: ")?;
                 let number: usize = number.parse().ok()?;

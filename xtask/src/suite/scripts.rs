@@ -1,5 +1,5 @@
-//! What people's scripts ask of `mpiexec` and `weft`: options of other launchers, programs of other libraries, long lines, and readers that
-//! have seen enough.
+//! What people's scripts ask of `mpiexec` and `weft`: options of other launchers, programs of other
+//! libraries, long lines, and readers that have seen enough.
 
 use super::context::{Context, Expected};
 use super::process::{Finished, Run};
@@ -7,7 +7,8 @@ use super::{Case, Outcome};
 
 /// Longer than anything here takes.
 const LIMIT_SECONDS: u64 = 60;
-/// Bytes of a long line, more than an agent reads at once, or may send without being told that it was written.
+/// Bytes of a long line, more than an agent reads at once, or may send without being told that it was
+/// written.
 const LONG_LINE: usize = 300_000;
 /// Ranks that write long lines, each so many.
 const WRITERS: usize = 4;
@@ -75,7 +76,8 @@ fn other_launchers() -> Vec<Case> {
     ]
 }
 
-/// A program that names another MPI library, and does not speak to `mpiexec`: each of its processes is a job of its own.
+/// A program that names another MPI library, and does not speak to `mpiexec`: each of its processes is a job
+/// of its own.
 fn stranger() -> Case {
     Case::new("a program of another MPI library is noticed", |context| {
         let directory = context.work.join("another-mpi");

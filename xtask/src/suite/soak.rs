@@ -1,4 +1,5 @@
-//! `cargo xtask soak`: all kinds of objects, made and freed for an hour between two hosts that lose packets, and whether anything grows.
+//! `cargo xtask soak`: all kinds of objects, made and freed for an hour between two hosts that lose packets,
+//! and whether anything grows.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};

@@ -1,5 +1,6 @@
-//! Another user of the machine, and all that a running job has: every socket, file, mapping and process of it is found in `/proc`, must be of a kind
-//! that the book's page on security lists, and is attacked. The job goes on, with as many descriptors as before, and who sleeps goes on sleeping.
+//! Another user of the machine, and all that a running job has: every socket, file, mapping and process of it
+//! is found in `/proc`, must be of a kind that the book's page on security lists, and is attacked. The job
+//! goes on, with as many descriptors as before, and who sleeps goes on sleeping.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -24,7 +25,8 @@ const ATTACK_SECONDS: &str = "1.5";
 const LIMIT: Duration = Duration::from_secs(60);
 /// How long ranks sleep: longer than an attack, on a busy machine too.
 const SLEEP_SECONDS: &str = "8";
-/// Times that a rank wakes during an attack, at most: four looks at its neighbours a second, and signs of life.
+/// Times that a rank wakes during an attack, at most: four looks at its neighbours a second, and signs of
+/// life.
 const WAKES_MAX: u64 = 500;
 
 /// A kind of thing, as its row begins; `None`: none that anybody has thought of.
@@ -68,8 +70,8 @@ fn attacked(context: &Context) -> anyhow::Result<Outcome> {
     let run = context.mpiexec_on_hosts(4)?.arg(context.compile("tests/hostile/traffic.c")?).arg(&end);
     let running = run.limit(LIMIT.as_secs()).start()?;
     let attack = || {
-        // Sockets of groups and timers are opened when the first message needs them: a count of a job that has
-        // only begun would take them for a leak.
+        // Sockets of groups and timers are opened when the first message needs them: a count of a job that
+        // has only begun would take them for a leak.
         anyhow::ensure!(running.says("warm", LIMIT), "the job does not become warm:\n{}", running.output());
         let ranks = ranks_of(&running, 4)?;
         let things = things_of_job(&running)?;
@@ -164,7 +166,8 @@ fn ranks_of(running: &Running, count: usize) -> anyhow::Result<Vec<Pid>> {
 /// All that the processes of a job have.
 ///
 /// # Errors
-/// Something is of no kind that the page lists, and is still there in a second look: what comes and goes in between is in no table of the system.
+/// Something is of no kind that the page lists, and is still there in a second look: what comes and goes in
+/// between is in no table of the system.
 fn things_of_job(running: &Running) -> anyhow::Result<Vec<Thing>> {
     let mut before: Option<BTreeSet<String>> = None;
     loop {

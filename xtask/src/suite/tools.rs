@@ -102,7 +102,8 @@ fn profile(context: &Context, linked: bool) -> Outcome {
     SAYS.into_iter().fold(Expected::code(0), Expected::says).judge(run())
 }
 
-/// gdb attaches to all ranks of a job that waits, and shows what they wait for, their queues, and where they are in the program.
+/// gdb attaches to all ranks of a job that waits, and shows what they wait for, their queues, and where they
+/// are in the program.
 fn debug(context: &Context) -> anyhow::Result<Outcome> {
     gdb_is_here()?;
     let running = context.mpiexec(2).arg(context.compile(WAITS)?).start()?;

@@ -1,5 +1,6 @@
-//! The README's commands for an ordinary user: the demonstration, and some of the suites once more, by somebody who has no privilege
-//! and whose PATH does not lead to administrators' tools. Where this is run by such a user, all of it is that already.
+//! The README's commands for an ordinary user: the demonstration, and some of the suites once more, by
+//! somebody who has no privilege and whose PATH does not lead to administrators' tools. Where this is run by
+//! such a user, all of it is that already.
 //!
 //! The checkout may lie where others cannot read: what is needed is copied to where that user can.
 
@@ -211,8 +212,9 @@ impl User {
         run.env("HOME", self.home()).env("TMPDIR", self.home().join("tmp")).directory(&self.tree())
     }
 
-    /// What root does before this user can run the Python of `build/venv`: nothing, unless that is in a directory that others may not
-    /// enter, such as root's home. Then a directory stands before that one in which there is nothing else.
+    /// What root does before this user can run the Python of `build/venv`: nothing, unless that is in a
+    /// directory that others may not enter, such as root's home. Then a directory stands before that one in
+    /// which there is nothing else.
     fn python_in_reach(&self) -> anyhow::Result<Vec<String>> {
         let ask = ["-c", "import sys; print(sys.base_prefix, end='')"];
         let finished = Run::new(self.tree().join("build/venv/bin/python")).args(ask).finish()?;

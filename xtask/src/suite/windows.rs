@@ -1,4 +1,5 @@
-//! One-sided operations from seeds, on one, two and four hosts, also where packets are lost, repeated and reordered.
+//! One-sided operations from seeds, on one, two and four hosts, also where packets are lost, repeated and
+//! reordered.
 
 use super::context::{Context, Expected};
 use super::multicast::{judge, on_hosts};

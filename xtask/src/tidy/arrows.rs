@@ -1,10 +1,11 @@
 //! The table of crates in ARCHITECTURE.md against `cargo metadata` and against the sources.
 //!
 //! The table is the one whose header's first cell is `crate`; it has the columns `may use` and `unsafe`.
-//! - `may use`: names of workspace crates, with or without `weft-`, between commas; `–` for none. What follows a
-//!   semicolon is a remark. Dependencies of tests do not count.
-//! - `unsafe`: `forbidden` (the crate's root must say so to the compiler), `everywhere`, or files and directories below
-//!   the crate's `src` in backquotes (`memory.rs`, `shared/`), the only places where the word may appear.
+//! - `may use`: names of workspace crates, with or without `weft-`, between commas; `–` for none. What
+//!   follows a semicolon is a remark. Dependencies of tests do not count.
+//! - `unsafe`: `forbidden` (the crate's root must say so to the compiler), `everywhere`, or files and
+//!   directories below the crate's `src` in backquotes (`memory.rs`, `shared/`), the only places where the
+//!   word may appear.
 
 use super::Findings;
 use anyhow::{Context, Result, ensure};

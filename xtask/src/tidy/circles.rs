@@ -1,13 +1,15 @@
 //! No circles among the modules of a crate.
 //!
-//! An import is a place where the source of a module names something of another one, in `use` or in a path, by
-//! `crate::…`, `super::…`, `self::…` or a name that was imported; what is compiled for tests only does not count.
-//! A name that a module only passes on (`use` of any visibility) belongs to the module that defines it.
+//! An import is a place where the source of a module names something of another one, in `use` or in a path,
+//! by `crate::…`, `super::…`, `self::…` or a name that was imported; what is compiled for tests only does not
+//! count. A name that a module only passes on (`use` of any visibility) belongs to the module that defines
+//! it.
 //!
-//! How parents and children count: an import is seen from the nearest common parent of both sides, as one from the
-//! child that the importing module is in to the child that the imported one is in. So `engine.rs` with everything below
-//! `engine/` is one room of its crate, and `engine/outgoing.rs` with what is below it one room of `engine`. A module and
-//! what lies inside it may import each other. The rooms of one parent must not be in a circle.
+//! How parents and children count: an import is seen from the nearest common parent of both sides, as one
+//! from the child that the importing module is in to the child that the imported one is in. So `engine.rs`
+//! with everything below `engine/` is one room of its crate, and `engine/outgoing.rs` with what is below it
+//! one room of `engine`. A module and what lies inside it may import each other. The rooms of one parent must
+//! not be in a circle.
 //!
 //! What the compiler finds without a path is not seen: methods, traits in scope, macros in textual order.
 
@@ -41,7 +43,8 @@ impl Rooms {
         self.imports.get(&key).into_iter().flatten().map(|(file, line)| format!("{file}:{line}")).collect()
     }
 
-    /// The sets of rooms, each of more than one, in which every room imports every other, directly or through others.
+    /// The sets of rooms, each of more than one, in which every room imports every other, directly or through
+    /// others.
     fn knots(&self) -> Vec<BTreeSet<&str>> {
         let mut left: BTreeSet<&str> = self.imports.keys().map(|(from, _)| from.as_str()).collect();
         let mut knots = Vec::new();

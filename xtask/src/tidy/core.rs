@@ -1,8 +1,9 @@
 //! weft-core builds without std.
 //!
-//! A toolchain for a bare target is not always installed, so the proof is made with the compiler at hand: a small
-//! `no_std` program that brings its own allocator and its own panic handler and depends on weft-core. If weft-core, or
-//! a crate that it uses, pulls std in, then there are two panic handlers and the compiler refuses the program.
+//! A toolchain for a bare target is not always installed, so the proof is made with the compiler at hand: a
+//! small `no_std` program that brings its own allocator and its own panic handler and depends on weft-core.
+//! If weft-core, or a crate that it uses, pulls std in, then there are two panic handlers and the compiler
+//! refuses the program.
 
 use super::Findings;
 use anyhow::{Context, Result};
@@ -59,7 +60,8 @@ pub(super) fn check(root: &Path, findings: &mut Findings) -> Result<()> {
     let core = core.to_str().context("the project's path is not text")?;
     write(&directory.join("Cargo.toml"), &MANIFEST.replace("CORE", core))?;
     write(&directory.join("lib.rs"), PROGRAM)?;
-    // The same versions as in the workspace; cargo drops the entries that are not needed, and downloads what a new machine does not have yet.
+    // The same versions as in the workspace; cargo drops the entries that are not needed, and downloads what
+    // a new machine does not have yet.
     std::fs::copy(root.join("Cargo.lock"), directory.join("Cargo.lock"))?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);

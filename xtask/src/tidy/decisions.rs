@@ -1,5 +1,5 @@
-//! Rules about `docs/decisions/`: every record has a name, a title and its sections, and stands in the index with a status; the index, and
-//! whoever cites a decision, name no record that does not exist.
+//! Rules about `docs/decisions/`: every record has a name, a title and its sections, and stands in the index
+//! with a status; the index, and whoever cites a decision, name no record that does not exist.
 
 use super::Findings;
 use anyhow::{Context, Result};

@@ -1,11 +1,12 @@
-//! What README.md claims in numbers is what the generated documents say: how much of MPI is implemented (`docs/status.md`), and the
-//! figures beside other libraries (`docs/performance.md`).
+//! What README.md claims in numbers is what the generated documents say: how much of MPI is implemented
+//! (`docs/status.md`), and the figures beside other libraries (`docs/performance.md`).
 
 use super::Findings;
 use anyhow::{Context, Result};
 use std::path::Path;
 
-/// The figures on the first screen: the title of a table in `docs/performance.md`, and the size in its first column.
+/// The figures on the first screen: the title of a table in `docs/performance.md`, and the size in its first
+/// column.
 const FIGURES: &[(&str, &str)] = &[
     ("Ping-pong latency, 2 hosts, 2 ranks", "8"),
     ("Ping-pong latency, 2 hosts, 2 ranks", "256 KB"),

@@ -1,5 +1,5 @@
-//! The sections of the standard that are cited are those that it has, and what the boundary says of a procedure cites the section where the standard
-//! has it. Which those are is in `spec/sections.txt`.
+//! The sections of the standard that are cited are those that it has, and what the boundary says of a
+//! procedure cites the section where the standard has it. Which those are is in `spec/sections.txt`.
 
 use super::Findings;
 use anyhow::{Context, Result};

@@ -1,8 +1,9 @@
 //! Attributes and their keys (MPI-5.0 §7.7).
 //!
-//! Copy and delete functions are the program's and may call MPI: they always run while the process lock is free. While one runs, its object
-//! cannot be freed, and the attribute that is being deleted can be neither deleted nor set: each would call the same function for ever.
-//! The code that a function returns is what the call returns (decision 0200).
+//! Copy and delete functions are the program's and may call MPI: they always run while the process lock is
+//! free. While one runs, its object cannot be freed, and the attribute that is being deleted can be neither
+//! deleted nor set: each would call the same function for ever. The code that a function returns is what the
+//! call returns (decision 0200).
 
 use crate::arguments::*;
 use crate::types::{MPI_Comm, MPI_Datatype, MPI_Win};
@@ -15,8 +16,8 @@ use weft_mpi::object::{Attributes, Callback, Class, Copying, Keyval, Objects};
 use weft_mpi::process;
 use weft_mpi::window::Window;
 
-/// The attributes that a duplicate of `old`, an object of `class` with attributes `from`, gets: copy functions are
-/// called in the order in which the attributes were set. The keyvals are held for the result.
+/// The attributes that a duplicate of `old`, an object of `class` with attributes `from`, gets: copy
+/// functions are called in the order in which the attributes were set. The keyvals are held for the result.
 ///
 /// # Errors
 /// What a copy function returned; the copies made so far are forgotten.
@@ -62,12 +63,13 @@ fn release(attributes: &Attributes) {
     process::with(|process| attributes.iter().for_each(|(number, _)| process.objects.release_keyval(*number)));
 }
 
-/// Takes all attributes off the object `handle` of `class`, the last that was set first, as MPI-5.0 §11.2.4 wants it
-/// of MPI_COMM_SELF; delete functions are called.
+/// Takes all attributes off the object `handle` of `class`, the last that was set first, as MPI-5.0 §11.2.4
+/// wants it of MPI_COMM_SELF; delete functions are called.
 ///
 /// # Errors
-/// What a delete function returned: that attribute and those set before it are still there. `MPI_ERR_COMM`, `MPI_ERR_TYPE`, `MPI_ERR_WIN`
-/// when a function of the program runs for the object: it cannot go from under that.
+/// What a delete function returned: that attribute and those set before it are still there. `MPI_ERR_COMM`,
+/// `MPI_ERR_TYPE`, `MPI_ERR_WIN` when a function of the program runs for the object: it cannot go from under
+/// that.
 pub(crate) fn delete_attributes(handle: usize, class: Class) -> Result<(), Error> {
     process::with(|process| check_at_rest(&process.objects, handle, class))?;
     // A delete function may set further attributes, but not forever.
@@ -108,7 +110,8 @@ fn delete_one(handle: usize, class: Class, number: i32, value: usize) -> Result<
     })
 }
 
-/// Calls of a function for one attribute of one object that may be inside each other: a copy function may copy its object, but not for ever.
+/// Calls of a function for one attribute of one object that may be inside each other: a copy function may
+/// copy its object, but not for ever.
 const CALLS_WITHIN_MAX: usize = 64;
 
 /// A function of the program that runs; while it lives, [`Objects::callbacks`] says so.

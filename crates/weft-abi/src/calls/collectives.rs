@@ -1,7 +1,7 @@
 //! Collective communication (MPI-5.0 §6).
 //!
-//! Each operation is planned once: its schedule and its buffers. The blocking, nonblocking and persistent forms differ in
-//! what they do with the plan.
+//! Each operation is planned once: its schedule and its buffers. The blocking, nonblocking and persistent
+//! forms differ in what they do with the plan.
 //!
 //! Of what C hands over, arrays of counts, displacements and datatypes have no length beside them: they have
 //! an element for each process of the communicator, of its remote group, or of the neighbours (MPI-5.0 §6.5,

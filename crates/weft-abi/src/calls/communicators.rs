@@ -203,7 +203,8 @@ pub(crate) fn comm_create_group(comm: MPI_Comm, group: MPI_Group, tag: c_int, ne
         newcomm.set(MPI_Comm::NULL);
         return Ok(());
     };
-    // Groups that overlap agree in this one context: only the ranks in the parent tell all of their members apart.
+    // Groups that overlap agree in this one context: only the ranks in the parent tell all of their members
+    // apart.
     let sources = Some(sources.into());
     let scope = CollectiveScope { communicator: comm.0, context, tag, group: group.clone(), rank, sources, turn: None };
     create(Creation::CreateGroup, scope, group, newcomm, |_| ())
@@ -257,8 +258,9 @@ fn split(creation: Creation, comm: MPI_Comm, color: Result<i64>, key: c_int, new
     create_between(creation, scope, local, remote, own_begin == 0, newcomm)
 }
 
-/// MPI_Comm_split_type (MPI-5.0 §7.4.2). `MPI_COMM_TYPE_SHARED` gives the processes of a node, the others parts of it as well, for processes
-/// that are bound to some (`weft_mpi::hardware`); an unguided split says in `info` by what it has divided.
+/// MPI_Comm_split_type (MPI-5.0 §7.4.2). `MPI_COMM_TYPE_SHARED` gives the processes of a node, the others
+/// parts of it as well, for processes that are bound to some (`weft_mpi::hardware`); an unguided split says
+/// in `info` by what it has divided.
 pub(crate) fn comm_split_type(
     comm: MPI_Comm,
     split_type: c_int,
@@ -322,7 +324,8 @@ fn node_of(comm: MPI_Comm) -> Result<i64> {
     })
 }
 
-/// The part of those that are in the process set `name`: the first rank of them. `None` for others, and if there is no such set.
+/// The part of those that are in the process set `name`: the first rank of them. `None` for others, and if
+/// there is no such set.
 fn part_of_set(comm: MPI_Comm, name: &str) -> Result<Option<i64>> {
     with(|process| {
         let group = process.objects.communicator(comm.0)?.everybody().0.clone();
@@ -347,7 +350,8 @@ pub(crate) fn comm_free(comm: InOut<MPI_Comm>) -> Result<()> {
     Ok(())
 }
 
-/// MPI_Comm_disconnect (MPI-5.0 §11.10.4): waits for what is under way on the communicator, also where the program has freed its request.
+/// MPI_Comm_disconnect (MPI-5.0 §11.10.4): waits for what is under way on the communicator, also where the
+/// program has freed its request.
 pub(crate) fn comm_disconnect(comm: InOut<MPI_Comm>) -> Result<()> {
     let handle = comm.get();
     compared(handle)?;

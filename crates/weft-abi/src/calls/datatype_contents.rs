@@ -1,4 +1,5 @@
-//! What a datatype was made of (MPI-5.0 §5.1.13), and predefined datatypes by what they hold (§6.9.4, §19.1.9).
+//! What a datatype was made of (MPI-5.0 §5.1.13), and predefined datatypes by what they hold (§6.9.4,
+//! §19.1.9).
 
 use crate::arguments::*;
 use crate::types::*;
@@ -150,7 +151,8 @@ pub(crate) fn type_create_f90_integer(r: c_int, newtype: Out<MPI_Datatype>) -> R
     Ok(())
 }
 
-/// MPI_Type_get_value_index (MPI-5.0 §6.9.4): pairs without a name are not supported, which the standard allows.
+/// MPI_Type_get_value_index (MPI-5.0 §6.9.4): pairs without a name are not supported, which the standard
+/// allows.
 pub(crate) fn type_get_value_index(
     value_type: MPI_Datatype,
     index_type: MPI_Datatype,

@@ -1,7 +1,7 @@
 //! Making datatypes and asking for their shape (MPI-5.0 §5.1, §7.8).
 //!
-//! Where the arguments do not tell whether the large-count form was called, there is one function for each form: the
-//! constructor is remembered for MPI_Type_get_envelope.
+//! Where the arguments do not tell whether the large-count form was called, there is one function for each
+//! form: the constructor is remembered for MPI_Type_get_envelope.
 
 use super::attributes::{copy_attributes, delete_attributes};
 use super::text;

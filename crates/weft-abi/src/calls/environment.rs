@@ -153,7 +153,8 @@ pub(crate) fn pcontrol(_level: c_int) -> Result<()> {
 /// Alignment in bytes of memory from MPI_Alloc_mem: a cache line.
 const MEMORY_ALIGNMENT: usize = 64;
 
-/// The memory that MPI_Alloc_mem gave and MPI_Free_mem has not taken back, by address. No other address is freed.
+/// The memory that MPI_Alloc_mem gave and MPI_Free_mem has not taken back, by address. No other address is
+/// freed.
 static ALLOCATED: Mutex<BTreeMap<usize, Layout>> = Mutex::new(BTreeMap::new());
 
 fn allocated() -> MutexGuard<'static, BTreeMap<usize, Layout>> {

@@ -81,7 +81,8 @@ pub(crate) fn comm_get_errhandler(comm: MPI_Comm, errhandler: Out<MPI_Errhandler
     Ok(())
 }
 
-/// MPI_Errhandler_free (MPI-5.0 §9.3.5). Predefined handlers may be freed, since MPI_Comm_get_errhandler gives them.
+/// MPI_Errhandler_free (MPI-5.0 §9.3.5). Predefined handlers may be freed, since MPI_Comm_get_errhandler
+/// gives them.
 pub(crate) fn errhandler_free(errhandler: InOut<MPI_Errhandler>) -> Result<(), Error> {
     let handle = errhandler.get().0;
     process::with(|process| {
@@ -101,7 +102,8 @@ pub(crate) fn comm_call_errhandler(comm: MPI_Comm, errorcode: c_int) -> Result<(
     call(Scope::Comm(comm), "MPI_Comm_call_errhandler", errorcode)
 }
 
-/// Calls the error handler of `scope` for the program (MPI-5.0 §9.5.2), with the very code that it gives. The process lock is free.
+/// Calls the error handler of `scope` for the program (MPI-5.0 §9.5.2), with the very code that it gives. The
+/// process lock is free.
 pub(crate) fn call(scope: Scope, name: &str, errorcode: c_int) -> Result<(), Error> {
     let (class, text) =
         error_codes::with(|codes| Ok::<_, Error>((codes.class_of(errorcode)?, codes.text(errorcode)?)))?;

@@ -1,4 +1,5 @@
-//! What Fortran's types are (MPI-5.0 §20.4.1): those of common compilers without options. As they are known, programs cannot set them.
+//! What Fortran's types are (MPI-5.0 §20.4.1): those of common compilers without options. As they are known,
+//! programs cannot set them.
 
 use super::environment::give_info;
 use crate::arguments::*;
@@ -11,7 +12,8 @@ use weft_mpi::object::Info;
 /// Sizes of LOGICAL in bytes that there are datatypes for.
 const LOGICAL_SIZES: [c_int; 5] = [1, 2, 4, 8, 16];
 
-/// Sizes of Fortran's types in bytes, and which of the sized ones Weft has: those of common compilers without options.
+/// Sizes of Fortran's types in bytes, and which of the sized ones Weft has: those of common compilers without
+/// options.
 fn fortran_info() -> Info {
     let supported = |handle: usize| weft_mpi::predefined::element(handle).is_some().to_string();
     let sizes = [("logical", 4), ("integer", 4), ("real", 4), ("double_precision", 8)];

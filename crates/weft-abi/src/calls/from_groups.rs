@@ -23,7 +23,8 @@ fn name(stringtag: InString) -> Result<Vec<u8>> {
     Ok(name)
 }
 
-/// There is no communicator yet whose error handler could hear of `error`: it goes to the one that was given to the call.
+/// There is no communicator yet whose error handler could hear of `error`: it goes to the one that was given
+/// to the call.
 fn of_the_call(error: Error) -> Error {
     Error::new(error.class, error.message.clone())
 }
@@ -64,7 +65,8 @@ pub(crate) fn comm_create_from_group(
     Ok(())
 }
 
-/// MPI_Intercomm_create_from_groups (MPI-5.0 §7.6.2). Only the leader of `local_group` looks at the remote group.
+/// MPI_Intercomm_create_from_groups (MPI-5.0 §7.6.2). Only the leader of `local_group` looks at the remote
+/// group.
 pub(crate) fn intercomm_create_from_groups(
     local_group: MPI_Group,
     local_leader: c_int,

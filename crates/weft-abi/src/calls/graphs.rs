@@ -237,7 +237,8 @@ fn create_distributed(creation: Creation, comm_old: MPI_Comm, made: Distributed,
     create(creation, scope, made.group, newcomm, |object| object.topology = Some(topology))
 }
 
-/// MPI_Dist_graph_create_adjacent (MPI-5.0 §8.5.4): each process gives its own neighbours. No info key is known.
+/// MPI_Dist_graph_create_adjacent (MPI-5.0 §8.5.4): each process gives its own neighbours. No info key is
+/// known.
 pub(crate) fn dist_graph_create_adjacent(
     comm_old: MPI_Comm,
     _indegree: c_int,
@@ -303,8 +304,8 @@ pub(crate) fn dist_graph_neighbors_count(
     Ok(())
 }
 
-/// MPI_Dist_graph_neighbors (MPI-5.0 §8.5.5): where there is room for fewer neighbours than there are, the first ones. Weights are
-/// not written where the graph has none.
+/// MPI_Dist_graph_neighbors (MPI-5.0 §8.5.5): where there is room for fewer neighbours than there are, the
+/// first ones. Weights are not written where the graph has none.
 pub(crate) unsafe fn dist_graph_neighbors(
     comm: MPI_Comm,
     maxindegree: c_int,

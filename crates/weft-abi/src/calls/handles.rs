@@ -1,7 +1,7 @@
 //! Handles as integers, for languages without pointers (MPI-5.0 §19.3.4).
 //!
-//! Predefined handles stand for themselves; others have integers from 2^30 on. What is no handle, or no integer of one,
-//! becomes the null handle.
+//! Predefined handles stand for themselves; others have integers from 2^30 on. What is no handle, or no
+//! integer of one, becomes the null handle.
 
 use crate::types::*;
 use std::ffi::c_int;
@@ -22,8 +22,8 @@ const ERROR_HANDLERS: Range<usize> = 0x140..0x160;
 const REQUESTS: Range<usize> = 0x180..0x1a0;
 const DATATYPES: Range<usize> = 0x200..0x300;
 
-/// The table of a process that holds the objects of one kind; there is none outside of init and finalize, or when Weft
-/// does not make such objects yet.
+/// The table of a process that holds the objects of one kind; there is none outside of init and finalize, or
+/// when Weft does not make such objects yet.
 type Table<T> = fn(&mut Process) -> Option<&mut Slab<T>>;
 
 fn to_integer<T>(handle: usize, predefined: Range<usize>, null: usize, table: Table<T>) -> c_int {

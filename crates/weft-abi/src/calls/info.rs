@@ -49,7 +49,8 @@ pub(crate) fn info_create(info: Out<MPI_Info>) -> Result<()> {
     add(Info::new(), info)
 }
 
-/// MPI_Info_create_env (MPI-5.0 §10): what MPI_INFO_ENV holds, with the arguments of `main` where they are given.
+/// MPI_Info_create_env (MPI-5.0 §10): what MPI_INFO_ENV holds, with the arguments of `main` where they are
+/// given.
 pub(crate) unsafe fn info_create_env(argc: c_int, argv: *mut *mut c_char, info: Out<MPI_Info>) -> Result<()> {
     let mut arguments = Vec::new();
     if !argv.is_null() {
@@ -150,8 +151,8 @@ pub(crate) fn info_get_valuelen(info: MPI_Info, key: InString, valuelen: Out<c_i
     Ok(())
 }
 
-/// MPI_Info_get_string (MPI-5.0 §10): `buflen` bytes fit in `value`, the zero byte among them; with 0 only the length
-/// is asked for.
+/// MPI_Info_get_string (MPI-5.0 §10): `buflen` bytes fit in `value`, the zero byte among them; with 0 only
+/// the length is asked for.
 pub(crate) unsafe fn info_get_string(
     info: MPI_Info,
     key: InString,

@@ -22,7 +22,8 @@ use weft_mpi::request::{Mode, Persistent, Receive, Send};
 /// The message that `count` items of `datatype` at `buffer` are, for `access`.
 ///
 /// # Errors
-/// `MPI_ERR_TYPE`, `MPI_ERR_BUFFER`, `MPI_ERR_COUNT`; and always where messages have labels: whoever gets an error asks [`labelled`].
+/// `MPI_ERR_TYPE`, `MPI_ERR_BUFFER`, `MPI_ERR_COUNT`; and always where messages have labels: whoever gets an
+/// error asks [`labelled`].
 #[inline(always)]
 fn data(
     process: &Process,
@@ -190,7 +191,8 @@ pub(crate) fn bsend(
     send_as(form, &message, Mode::Buffered)
 }
 
-/// Where a nonblocking receive puts its message: made by [`start_receive`] alone, whose caller keeps the memory.
+/// Where a nonblocking receive puts its message: made by [`start_receive`] alone, whose caller keeps the
+/// memory.
 struct Target {
     buffer: *mut u8,
     count: u64,

@@ -14,7 +14,8 @@ use weft_mpi::completion::Outcome;
 use weft_mpi::error::{Error, Result};
 use weft_mpi::process::{self, Process, attempt, block_for, lock, with};
 
-/// Stores what a completed request reports, after the callbacks of a generalized one; its error. The lock is free.
+/// Stores what a completed request reports, after the callbacks of a generalized one; its error. The lock is
+/// free.
 fn report(outcome: Outcome, status: Option<InOut<MPI_Status>>, with_error: bool) -> Option<Error> {
     report_by(outcome, status, with_error, |error, communicator| with(|process| code_of(process, error, communicator)))
 }
@@ -192,8 +193,8 @@ fn all_complete(process: &mut Process, handles: Handles, from: &mut usize) -> Re
     Ok(true)
 }
 
-/// Completes a request if nothing but its status is to be told of it, with `error` in that if any; `false`, and everything is as it was,
-/// if it is none such.
+/// Completes a request if nothing but its status is to be told of it, with `error` in that if any; `false`,
+/// and everything is as it was, if it is none such.
 #[inline(always)]
 fn take_plain(
     process: &mut Process,
@@ -216,7 +217,8 @@ struct Completion<'call> {
 }
 
 impl<'call> Completion<'call> {
-    /// Completes the requests at `indices`; their statuses lie at the same indices, or `packed` one after the other.
+    /// Completes the requests at `indices`; their statuses lie at the same indices, or `packed` one after the
+    /// other.
     fn take(
         &mut self,
         process: &mut Process,
@@ -275,7 +277,8 @@ impl<'call> Completion<'call> {
         Ok(true)
     }
 
-    /// Runs the callbacks. The error, if any request failed: MPI_ERR_IN_STATUS (MPI-5.0 §3.7.5). The lock must be free.
+    /// Runs the callbacks. The error, if any request failed: MPI_ERR_IN_STATUS (MPI-5.0 §3.7.5). The lock
+    /// must be free.
     fn conclude(mut self) -> Result<()> {
         for (outcome, status) in self.generalized {
             if let Some(error) = report(outcome, status, true) {

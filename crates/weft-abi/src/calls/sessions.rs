@@ -56,8 +56,8 @@ pub(crate) fn session_get_num_psets(session: MPI_Session, info: MPI_Info, npset_
     Ok(())
 }
 
-/// MPI_Session_get_nth_pset (MPI-5.0 §11.3.3): `pset_len` bytes fit in `pset_name`, the zero byte among them; with 0 only the length is
-/// asked for.
+/// MPI_Session_get_nth_pset (MPI-5.0 §11.3.3): `pset_len` bytes fit in `pset_name`, the zero byte among them;
+/// with 0 only the length is asked for.
 pub(crate) unsafe fn session_get_nth_pset(
     session: MPI_Session,
     info: MPI_Info,

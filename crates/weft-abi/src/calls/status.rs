@@ -1,7 +1,7 @@
 //! Statuses: what the program sees of a completed operation (MPI-5.0 §3.2.5).
 //!
-//! The ABI gives five private integers; the first two hold the length of the message in bytes, the third whether the
-//! operation was cancelled.
+//! The ABI gives five private integers; the first two hold the length of the message in bytes, the third
+//! whether the operation was cancelled.
 
 use crate::arguments::*;
 use crate::types::MPI_Status;

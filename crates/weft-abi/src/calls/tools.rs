@@ -1,5 +1,5 @@
-//! The tool information interface (MPI-5.0 §15.3): control variables, performance variables, categories. Weft's variables have no
-//! enumerations, and it says so; events are in `tools/events.rs`.
+//! The tool information interface (MPI-5.0 §15.3): control variables, performance variables, categories.
+//! Weft's variables have no enumerations, and it says so; events are in `tools/events.rs`.
 
 pub(crate) mod events;
 
@@ -123,7 +123,8 @@ pub(crate) fn t_cvar_read(handle: MPI_T_cvar_handle, buf: Buffer) -> Result<()> 
 /// MPI_T_cvar_write (MPI-5.0 §15.3.6).
 pub(crate) fn t_cvar_write(handle: MPI_T_cvar_handle, buf: Buffer) -> Result<()> {
     needed(buf.as_ptr(), "buf")?;
-    // SAFETY: the handle's count is VALUE_LENGTH characters; a string of the tool may be shorter, and ends with a zero byte.
+    // SAFETY: the handle's count is VALUE_LENGTH characters; a string of the tool may be shorter, and ends
+    // with a zero byte.
     let value = unsafe { InString::new(buf.as_ptr().cast()) }.to_string();
     with(|tools| tools.write_control(handle.0, &value))
 }
@@ -372,7 +373,8 @@ pub(crate) fn t_category_changed(update_number: Out<c_int>) -> Result<()> {
     })
 }
 
-/// MPI_T_enum_get_info (MPI-5.0 §15.3.5): no variable and no event has an enumeration, so that no handle can be one.
+/// MPI_T_enum_get_info (MPI-5.0 §15.3.5): no variable and no event has an enumeration, so that no handle can
+/// be one.
 pub(crate) fn t_enum_get_info(_enumtype: MPI_T_enum, _num: Option<Out<c_int>>, _name: OutText) -> Result<()> {
     with(|_| Err(no_enumeration()))
 }

@@ -7,8 +7,9 @@ use crate::measure::library::Spec;
 
 /// The range of the experiment with acknowledgements, bytes, and how many sizes it has.
 const ACK_SIZES: (u64, u64, u32) = (10_000, 4_000_000, 40);
-/// Packets after which something happens to a stream: 64 is the receiver's bound in the middle of data, 128 a train's longest,
-/// 512 and 1024 half a window and a whole one. Sizes of one packet less and one more are measured too.
+/// Packets after which something happens to a stream: 64 is the receiver's bound in the middle of data, 128 a
+/// train's longest, 512 and 1024 half a window and a whole one. Sizes of one packet less and one more are
+/// measured too.
 const TURNING_POINTS: [u64; 4] = [64, 128, 512, 1024];
 /// Payload of a packet of bulk data on Ethernet: 1472 bytes of UDP less 44 of ours.
 const PACKET_BYTES: u64 = 1428;
@@ -47,8 +48,9 @@ fn weft(environment: &[(&str, &str)], within_host: Option<bool>) -> Spec {
     Spec { environment, within_host, ..Spec::plain(Kind::Weft) }
 }
 
-/// Sendrecv between two hosts under each scheme of acknowledgements; the deferred and the immediate one also with a long delay,
-/// as in J. Squyres' experiment with usNIC, where the end of a message waited for a deferred acknowledgement.
+/// Sendrecv between two hosts under each scheme of acknowledgements; the deferred and the immediate one also
+/// with a long delay, as in J. Squyres' experiment with usNIC, where the end of a message waited for a
+/// deferred acknowledgement.
 fn ack() -> Experiment {
     let long = LONG_DELAY_US.to_string();
     let scheme = |name| weft(&[(ACK.name, name)], None);
@@ -77,8 +79,9 @@ fn carriers() -> Experiment {
     Experiment { name: "carriers", measurements, hosts: vec![1, 2], libraries, sizes: None, carriers: true }
 }
 
-/// Weft over its own links, AF_XDP where there is the privilege, beside libfabric's datagrams and its reliable messages over TCP: what J. Squyres' article on the usNIC
-/// transport over libfabric compares, PingPong and Sendrecv between two hosts.
+/// Weft over its own links, AF_XDP where there is the privilege, beside libfabric's datagrams and its
+/// reliable messages over TCP: what J. Squyres' article on the usNIC transport over libfabric compares,
+/// PingPong and Sendrecv between two hosts.
 fn fabric() -> Experiment {
     let over = |provider| weft(&[(LINK.name, FABRIC), (FABRIC_PROVIDER.name, provider)], Some(false));
     let own = |link| weft(&[(LINK.name, link)], Some(false));
@@ -92,7 +95,8 @@ fn fabric() -> Experiment {
     }
 }
 
-/// Broadcasts between eight hosts down trees and by each scheme of multicast, as in the paper of Liu, Mamidala and Panda.
+/// Broadcasts between eight hosts down trees and by each scheme of multicast, as in the paper of Liu,
+/// Mamidala and Panda.
 fn multicast(name: &'static str, measurements: &[&str]) -> Experiment {
     // The first is what the table takes without multicast.
     const WAYS: [&str; 8] =

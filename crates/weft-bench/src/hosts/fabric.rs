@@ -22,7 +22,8 @@ const CARRIER_POLL: Duration = Duration::from_millis(10);
 const PREFIX: &str = "weft-";
 /// The bridge's own namespace ends with this instead of a number.
 const SWITCH: &str = "switch";
-/// Addresses are taken from the range set aside for benchmarks (RFC 2544, RFC 6890), a subnet for each interface of a host.
+/// Addresses are taken from the range set aside for benchmarks (RFC 2544, RFC 6890), a subnet for each
+/// interface of a host.
 const NETWORK: &str = "198.18";
 /// A burst of four full segmentation trains, and the queue that MPICH and we were measured with.
 const SHAPE: &str = "burst 256kb latency 20ms";
@@ -33,7 +34,8 @@ pub(crate) struct Plan {
     pub(crate) count: usize,
     /// Interfaces of each host, `e0` and so on, each kind joined by a switch of its own.
     pub(crate) interfaces: usize,
-    /// What `tc` calls a rate, `10gbit`, for each interface, the last also for those behind; none: as quick as the machine.
+    /// What `tc` calls a rate, `10gbit`, for each interface, the last also for those behind; none: as quick
+    /// as the machine.
     pub(crate) rates: Vec<String>,
     /// What every host drops of the frames that arrive.
     pub(crate) loss: Option<Loss>,
@@ -62,7 +64,8 @@ pub(crate) struct Fabric {
 }
 
 impl Fabric {
-    /// Makes the hosts. `stop` is asked between steps; once it says so, what was made is removed and an error returned.
+    /// Makes the hosts. `stop` is asked between steps; once it says so, what was made is removed and an error
+    /// returned.
     pub(crate) fn create(plan: &Plan, stop: &mut dyn FnMut() -> Option<i32>) -> Result<Fabric, Failure> {
         if plan.loss.is_some() {
             Loss::tools()?;
@@ -220,8 +223,8 @@ pub(crate) fn sweep() -> Vec<String> {
     removed
 }
 
-/// A user's own hosts end with the last process that sees them. So of those whose creator is gone only the processes in them
-/// have to be ended, which hold them.
+/// A user's own hosts end with the last process that sees them. So of those whose creator is gone only the
+/// processes in them have to be ended, which hold them.
 fn sweep_elsewhere() -> Vec<String> {
     let link = |pid: &str, kind: &str| std::fs::read_link(format!("/proc/{pid}/ns/{kind}")).ok();
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -288,7 +291,8 @@ fn remove(name: &str) -> Result<(), String> {
     tool("ip", &["netns", "delete", name], "").map(drop)
 }
 
-/// Makes a network namespace of this name. `ip netns add` would return to the network it came from, and only that network's owner may.
+/// Makes a network namespace of this name. `ip netns add` would return to the network it came from, and only
+/// that network's owner may.
 fn add_namespace(name: &str) -> Result<(), String> {
     let file = Path::new(NAMES).join(name);
     std::fs::File::create(&file).map_err(|error| format!("{}: {error}", file.display()))?;

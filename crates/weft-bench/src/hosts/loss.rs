@@ -1,7 +1,9 @@
-//! Frames that get lost between virtual hosts: each host drops a share of what arrives at its interface, at random.
+//! Frames that get lost between virtual hosts: each host drops a share of what arrives at its interface, at
+//! random.
 //!
-//! Interfaces without hardware hand over up to 64 KiB of a stream as one frame, and dropping that would be a burst of 44
-//! packets. So segmentation offload is switched off where frames are dropped: a frame is then a packet, as on a real wire.
+//! Interfaces without hardware hand over up to 64 KiB of a stream as one frame, and dropping that would be a
+//! burst of 44 packets. So segmentation offload is switched off where frames are dropped: a frame is then a
+//! packet, as on a real wire.
 
 use std::str::FromStr;
 

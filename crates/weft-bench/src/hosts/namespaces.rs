@@ -1,10 +1,13 @@
-//! Where virtual hosts are made: on the machine as it is by who may do that, and by anybody else in a user namespace of their own.
+//! Where virtual hosts are made: on the machine as it is by who may do that, and by anybody else in a user
+//! namespace of their own.
 //!
-//! In it this process, and what it starts, keep their user and group and have what making hosts and using raw frames takes, for
-//! namespaces that were made there and for nothing else. A mount namespace comes with it, in which `/run/netns` is this process's
-//! own. The network stays the machine's, so that whatever runs beside the hosts still reaches the world.
+//! In it this process, and what it starts, keep their user and group and have what making hosts and using raw
+//! frames takes, for namespaces that were made there and for nothing else. A mount namespace comes with it,
+//! in which `/run/netns` is this process's own. The network stays the machine's, so that whatever runs beside
+//! the hosts still reaches the world.
 //!
-//! The hosts are seen from inside only; from outside the user enters them through the process that made them ([`join`]).
+//! The hosts are seen from inside only; from outside the user enters them through the process that made them
+//! ([`join`]).
 
 use std::fs;
 use std::io;
@@ -50,7 +53,8 @@ impl Ground {
 /// Goes to where hosts can be made. This process must have one thread, as it has at its start.
 ///
 /// # Errors
-/// A sentence: this user may not make hosts, and the kernel lets nobody have a user namespace. Then this process makes none.
+/// A sentence: this user may not make hosts, and the kernel lets nobody have a user namespace. Then this
+/// process makes none.
 pub(crate) fn prepare() -> Result<Ground, String> {
     if is_privileged() {
         return Ok(Ground::Machine);
@@ -100,8 +104,8 @@ fn is_privileged() -> bool {
     may && fs::create_dir_all(NAMES).is_ok() && rustix::fs::access(NAMES, Access::WRITE_OK).is_ok()
 }
 
-/// What this process and its children keep of all they could do in the new namespace. The children have it although they are not
-/// root, because it is ambient (capabilities(7)).
+/// What this process and its children keep of all they could do in the new namespace. The children have it
+/// although they are not root, because it is ambient (capabilities(7)).
 fn keep_needed() -> io::Result<()> {
     let needed = NEEDED.into_iter().fold(CapabilitySet::empty(), CapabilitySet::union);
     set_capabilities(None, CapabilitySets { effective: needed, permitted: needed, inheritable: needed })?;
@@ -118,7 +122,8 @@ fn own_names() -> io::Result<()> {
     if Path::new(NAMES).is_dir() {
         return Ok(empty(NAMES)?);
     }
-    // The directory cannot be made there: so `/run` becomes a new one that shows all that is in the old one, and has it.
+    // The directory cannot be made there: so `/run` becomes a new one that shows all that is in the old one,
+    // and has it.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let old = rustix::fs::open(RUN, flags, Mode::empty())?;
     let entries: Vec<fs::DirEntry> = fs::read_dir(RUN)?.flatten().collect();

@@ -70,7 +70,8 @@ fn ended(child: &mut Child) -> Option<ExitCode> {
     })
 }
 
-/// `from_process`: sent by `kill`. What the terminal sends has reached the command already, which is in our process group.
+/// `from_process`: sent by `kill`. What the terminal sends has reached the command already, which is in our
+/// process group.
 fn pass_on(pid: Pid, signal: i32, from_process: bool) {
     if signal == SIGCHLD || !from_process {
         return;

@@ -16,7 +16,8 @@ const LIMIT_SECONDS_MAX: i64 = 24 * 3600;
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Common {
-    /// Libraries: NAME, NAME=PREFIX or NAME:VARIABLE=VALUE,…; names that need no prefix are weft, mpich, openmpi and impi
+    /// Libraries: NAME, NAME=PREFIX or NAME:VARIABLE=VALUE,…; names that need no prefix are weft, mpich,
+    /// openmpi and impi
     #[arg(long, value_name = "LIBRARY,…")]
     pub(crate) library: Vec<Specs>,
     /// Where: 1 is this machine as it is, 2 to 8 are virtual hosts; several make several places [default: 1]

@@ -1,4 +1,5 @@
-//! The measured programs: their sources are part of this command, and are built once for each compiler that is used.
+//! The measured programs: their sources are part of this command, and are built once for each compiler that
+//! is used.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};

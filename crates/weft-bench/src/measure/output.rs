@@ -1,4 +1,5 @@
-//! Writes the run file: a line for each record, handed to the system at once, so that a run that is killed keeps its samples.
+//! Writes the run file: a line for each record, handed to the system at once, so that a run that is killed
+//! keeps its samples.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -19,7 +20,8 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// A new file at `path`. One that is there is replaced only when it is empty: samples are not thrown away.
+    /// A new file at `path`. One that is there is replaced only when it is empty: samples are not thrown
+    /// away.
     pub(crate) fn create(path: &Path) -> Result<Output, String> {
         let holds = path.metadata().map_or(0, |data| if data.is_file() { data.len() } else { 0 });
         if holds > 0 {

@@ -77,8 +77,8 @@ impl PlannedPlace {
     }
 }
 
-/// Goes to where the virtual hosts of these places can be made, if there are any; Err says why that is nowhere. As
-/// [`namespaces::prepare`] this comes while the process has one thread.
+/// Goes to where the virtual hosts of these places can be made, if there are any; Err says why that is
+/// nowhere. As [`namespaces::prepare`] this comes while the process has one thread.
 pub(crate) fn ground(places: &[PlannedPlace], is_quiet: bool) -> Result<Ground, String> {
     if places.iter().all(|place| place.hosts == 1) {
         return Ok(Ground::Machine);

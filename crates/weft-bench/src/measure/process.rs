@@ -1,7 +1,7 @@
 //! One job: a command under a time limit, its lines as they come, and nothing left of it afterwards.
 //!
-//! Everything a job starts carries a mark in its environment, by which it is found again: launchers make sessions and process
-//! groups of their own, also inside virtual hosts.
+//! Everything a job starts carries a mark in its environment, by which it is found again: launchers make
+//! sessions and process groups of their own, also inside virtual hosts.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,7 +20,8 @@ use crate::lines::{CHANGE_RATIO, REPEATS_MAX};
 const MARK: &str = "WEFT_MEASUREMENT_JOB";
 /// `RATIO:REPEATS:FILE`, for bench/programs/lines.h.
 const LINES: &str = "BENCH_LINES";
-/// How often an ending signal and the time limit are looked at: seldom, because looking takes processor time from the job.
+/// How often an ending signal and the time limit are looked at: seldom, because looking takes processor time
+/// from the job.
 const LOOK: Duration = Duration::from_millis(50);
 const POLL: Duration = Duration::from_millis(1);
 /// How long launchers may take to clean up after SIGTERM.
@@ -230,7 +231,8 @@ fn end(child: &mut Child) {
     }
 }
 
-/// Ends everything that carries the mark, and removes the shared memory that it leaves: a library that is killed cannot.
+/// Ends everything that carries the mark, and removes the shared memory that it leaves: a library that is
+/// killed cannot.
 fn sweep(mark: &str, is_certain: bool) {
     let entry = format!("{MARK}={mark}");
     let mut shared = BTreeSet::new();

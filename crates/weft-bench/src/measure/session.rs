@@ -1,7 +1,8 @@
 //! A session: every library in every place, round by round, into a run file.
 //!
-//! In a round each measurement runs each library in turn before the next measurement begins, and each round begins with
-//! another library. So a change in the machine's speed affects all libraries alike, and none always runs after the same other one.
+//! In a round each measurement runs each library in turn before the next measurement begins, and each round
+//! begins with another library. So a change in the machine's speed affects all libraries alike, and none
+//! always runs after the same other one.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -54,7 +55,8 @@ impl From<String> for Refused {
     }
 }
 
-/// Libraries to be compared: those named, or Weft and the peers that are there. `fetch`: gets peers that are not.
+/// Libraries to be compared: those named, or Weft and the peers that are there. `fetch`: gets peers that are
+/// not.
 pub(crate) struct Selection {
     pub(crate) named: Vec<Spec>,
     pub(crate) fetch: bool,
@@ -172,8 +174,8 @@ fn brings_libfabric(mpi: &Mpi) -> Option<PathBuf> {
     directory.join("libfabric.so.1").is_file().then_some(directory)
 }
 
-/// The wrapper by which programs for `mpi` are built. Libraries of the standard ABI share one binary, built by MPICH's
-/// wrapper when it takes part; one that has no wrapper borrows another's.
+/// The wrapper by which programs for `mpi` are built. Libraries of the standard ABI share one binary, built
+/// by MPICH's wrapper when it takes part; one that has no wrapper borrows another's.
 fn compiler<'a>(mpi: &'a Mpi, all: &'a [Mpi]) -> Result<(&'a Mpi, PathBuf), String> {
     let shared = || {
         let abi = |kind| all.iter().find(|one| one.kind == kind && one.has_abi && one.compiler().is_some());
@@ -276,7 +278,8 @@ impl Session<'_> {
     fn competitors(&mut self, libraries: &[Mpi], cache: &Path) -> Result<Vec<Competitor>, Refused> {
         let mut all = Vec::new();
         let alone = PlannedPlace { hosts: 1, ranks: 1, rate: None, loss: None };
-        // A second Weft in the same places, with other settings, is compared with the first like anybody else.
+        // A second Weft in the same places, with other settings, is compared with the first like anybody
+        // else.
         let subject_of = |places: Option<bool>| {
             libraries.iter().position(|mpi| mpi.kind == Kind::Weft && mpi.within_host == places).unwrap_or(0)
         };

@@ -37,8 +37,8 @@ pub(crate) fn judge(finished: &Finished, limit_seconds: f64) -> Verdict {
 }
 
 impl Verdict {
-    /// Between hosts, what was measured must have crossed the wire: virtual hosts are one machine, and a library that finds
-    /// out takes a shorter way. `sent_bytes`: what all hosts have sent during the job.
+    /// Between hosts, what was measured must have crossed the wire: virtual hosts are one machine, and a
+    /// library that finds out takes a shorter way. `sent_bytes`: what all hosts have sent during the job.
     pub(crate) fn require_wire(&mut self, sent_bytes: u64) {
         let number = |sample: &Map<String, Value>, name: &str| sample.get(name).and_then(Value::as_u64).unwrap_or(0);
         let carried = |sample: &Map<String, Value>| number(sample, "size").saturating_mul(number(sample, "iterations"));

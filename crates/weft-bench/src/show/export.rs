@@ -1,4 +1,5 @@
-//! Figures for other programs: one JSON object, or CSV with a row for each cell. `docs/book/report.md` describes both.
+//! Figures for other programs: one JSON object, or CSV with a row for each cell. `docs/book/report.md`
+//! describes both.
 
 use std::io::{self, Write};
 
@@ -199,7 +200,8 @@ const COLUMNS: &[&str] = &[
     "notes",
 ];
 
-/// A row for each cell of each table, then one for each figure of a carrier; advantages only in the subject's rows.
+/// A row for each cell of each table, then one for each figure of a carrier; advantages only in the subject's
+/// rows.
 pub(crate) fn csv(out: &mut dyn Write, summaries: &[Summary]) -> io::Result<()> {
     writeln!(out, "{}", COLUMNS.join(","))?;
     for summary in summaries {
@@ -258,7 +260,8 @@ fn write_fields(out: &mut dyn Write, fields: &[String]) -> io::Result<()> {
     writeln!(out, "{}", quoted.join(","))
 }
 
-/// A field of CSV as RFC 4180 §2 has it: in quotes when it holds a comma, a quote or an end of line, quotes doubled.
+/// A field of CSV as RFC 4180 §2 has it: in quotes when it holds a comma, a quote or an end of line, quotes
+/// doubled.
 fn quote(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", field.replace('"', "\"\""))

@@ -1,7 +1,8 @@
 //! Samples of one place are shown apart by what a cache line cost while they were taken (`crate::lines`).
 //!
-//! A place whose lines had several states becomes several places, so that every table, chart and ratio is of one state. What was
-//! measured without lines stays where it is: a start-up has none. Samples in which the lines changed are left out, and counted.
+//! A place whose lines had several states becomes several places, so that every table, chart and ratio is of
+//! one state. What was measured without lines stays where it is: a start-up has none. Samples in which the
+//! lines changed are left out, and counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +20,8 @@ struct Plan {
     states: Vec<State>,
     /// For each state: its place, and how many samples it has.
     parts: BTreeMap<usize, (Place, usize)>,
-    /// Programs whose samples say what lines cost, with the states in which an MPI library has some; a carrier, where there is no library.
+    /// Programs whose samples say what lines cost, with the states in which an MPI library has some; a
+    /// carrier, where there is no library.
     programs: BTreeMap<String, BTreeSet<usize>>,
     changed: usize,
     unknown: usize,
@@ -126,7 +128,8 @@ impl Plan {
         states.into_iter().flatten().map(|state| self.parts[state].0.id.clone()).collect()
     }
 
-    /// Where a sample counts: in no place when it is left out, in all of its program's when it has nothing to do with lines.
+    /// Where a sample counts: in no place when it is left out, in all of its program's when it has nothing to
+    /// do with lines.
     fn places_of(&self, sample: &Sample) -> Vec<String> {
         let program = words::program(measurement(sample));
         let stay = || vec![sample.place.clone()];

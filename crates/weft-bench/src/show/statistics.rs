@@ -53,8 +53,8 @@ fn by_round(observations: &[Observation]) -> BTreeMap<u32, f64> {
     rounds.into_iter().filter_map(|(round, values)| Some((round, median(values.into_iter())?))).collect()
 }
 
-/// Compares `ours` with `theirs` in each round that has both, by their medians there, and describes what came out:
-/// drift of the machine hits the two of one round alike. `samples` and `rounds` count rounds.
+/// Compares `ours` with `theirs` in each round that has both, by their medians there, and describes what came
+/// out: drift of the machine hits the two of one round alike. `samples` and `rounds` count rounds.
 pub(crate) fn paired(
     ours: &[Observation],
     theirs: &[Observation],

@@ -164,7 +164,8 @@ fn gather(samples: &[Sample]) -> BTreeMap<(String, String), Gathered> {
     gathered
 }
 
-/// A program that cannot measure at all says so once, without a size: its reason belongs to the sizes that others have.
+/// A program that cannot measure at all says so once, without a size: its reason belongs to the sizes that
+/// others have.
 fn spread_refusals(table: &mut Gathered) {
     let refusals = |((_, size), row): (&(String, u64), &Collected)| {
         *size == 0 && row.values().flatten().all(|observed| observed.value.is_err())
@@ -278,8 +279,9 @@ fn fill(
 
 type Candidate = (usize, u64, Vec<Observation>);
 
-/// Carriers' samples that may stand beside a message of `size`: of the same size when there are any; for a time else those of the
-/// nearest size; for a stream else those of any size that is not far larger, since a carrier's frames are no messages.
+/// Carriers' samples that may stand beside a message of `size`: of the same size when there are any; for a
+/// time else those of the nearest size; for a stream else those of any size that is not far larger, since a
+/// carrier's frames are no messages.
 fn fitting(unit: &str, size: u64, libraries: &[Library], found: &Gathered) -> Vec<Candidate> {
     let mut all: Vec<Candidate> = Vec::new();
     for (index, library) in libraries.iter().enumerate().filter(|(_, library)| library.role == Role::Carrier) {

@@ -29,7 +29,8 @@ impl Look {
     }
 }
 
-/// The whole of a run: warnings, a table for each measurement and place, and where the subject leads and lags.
+/// The whole of a run: warnings, a table for each measurement and place, and where the subject leads and
+/// lags.
 pub(crate) fn write(out: &mut dyn Write, summary: &Summary, look: Look) -> io::Result<()> {
     for warning in &summary.warnings {
         writeln!(out, "{}", painted(look, "33", &format!("warning: {warning}")))?;

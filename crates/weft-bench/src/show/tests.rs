@@ -360,7 +360,8 @@ fn the_document_says_where_the_subject_is_behind_first() {
     at("| 8 | **2.00 k** | 1.00 k | 2.00× other |");
 }
 
-/// `measurement unit size library round value before after …`: the same with what a cache line cost; `-` is null.
+/// `measurement unit size library round value before after …`: the same with what a cache line cost; `-` is
+/// null.
 fn run_with_lines(samples: &str, more: &str) -> Summary {
     let mut text = HEAD.to_owned() + more;
     for line in samples.lines().map(|line| line.replace(" -", " null")).filter(|line| !line.trim().is_empty()) {

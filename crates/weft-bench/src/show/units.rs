@@ -52,7 +52,8 @@ fn minus(text: String) -> String {
     text.replace('-', "−")
 }
 
-/// A value of a unit, without the unit; percentages have one decimal, counts a second are in thousands and millions.
+/// A value of a unit, without the unit; percentages have one decimal, counts a second are in thousands and
+/// millions.
 pub(crate) fn value(value: f64, unit: &str) -> String {
     match unit {
         "percent" if value.is_finite() => minus(format!("{:.*}", usize::from(value.abs() < 99.95), value)),
@@ -67,7 +68,8 @@ pub(crate) fn with_unit(v: f64, unit: &str) -> String {
     format!("{} {}", value(v, unit), unit_title(unit))
 }
 
-/// `8`, `1 KB`, `64 KB`, `1 MB`; what is no whole number of those, in bytes. (K is 1024 here, as for message sizes usual.)
+/// `8`, `1 KB`, `64 KB`, `1 MB`; what is no whole number of those, in bytes. (K is 1024 here, as for message
+/// sizes usual.)
 pub(crate) fn size(bytes: u64) -> String {
     const STEPS: [(u64, &str); 3] = [(1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB")];
     for (step, name) in STEPS {

@@ -28,7 +28,8 @@ pub(crate) fn is_spread(figure: &Figure, unit: &str) -> bool {
     figure.samples >= SPREAD_SAMPLES_MIN && width > limit
 }
 
-/// What is said below a table of one state of the lines when some library has samples of too few rounds there.
+/// What is said below a table of one state of the lines when some library has samples of too few rounds
+/// there.
 pub(crate) fn few(table: &Table, libraries: &[Library], rounds: u32) -> Option<String> {
     let state = table.place.lines.as_ref()?.name.as_ref()?;
     let rounds_of = |column: usize| {

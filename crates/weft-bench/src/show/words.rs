@@ -249,7 +249,8 @@ pub(crate) fn comparison(summary: &Summary, comparison: Option<Comparison>, size
     format!("{} {name}{other}", advantage(&comparison))
 }
 
-/// `12.4 ±3%`: the median, and half the distance of the quartiles as a share of it; in points for percentages.
+/// `12.4 ±3%`: the median, and half the distance of the quartiles as a share of it; in points for
+/// percentages.
 pub(crate) fn figure(figure: &Figure, unit: &str) -> String {
     let half = (figure.high - figure.low) / 2.0;
     let value = units::value(figure.median, unit);
@@ -284,7 +285,8 @@ pub(crate) fn row_title(row: &Row) -> String {
 /// One row in which the subject leads or lags.
 pub(crate) struct Verdict {
     pub(crate) standing: Standing,
-    /// Larger: further apart. Ratios as the larger over the smaller; points scaled so that 100 of them weigh as much as a factor of 10.
+    /// Larger: further apart. Ratios as the larger over the smaller; points scaled so that 100 of them weigh
+    /// as much as a factor of 10.
     pub(crate) distance: f64,
     /// `Ping-pong latency, 8 B, 1 host, 2 ranks`.
     pub(crate) subject: String,
@@ -346,7 +348,8 @@ pub(crate) fn tally(summary: &Summary, verdicts: &[Verdict]) -> String {
     )
 }
 
-/// What a page says of a library where it has neither a version nor a place: carriers are programs without one.
+/// What a page says of a library where it has neither a version nor a place: carriers are programs without
+/// one.
 pub(crate) fn of_role(role: Role) -> &'static str {
     match role {
         Role::Carrier => "the link alone, by system calls, without MPI",

@@ -1,4 +1,5 @@
-//! The agent on a host: answers requests from its standard input, and ends when that closes. Every request is bounded.
+//! The agent on a host: answers requests from its standard input, and ends when that closes. Every request is
+//! bounded.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Read, Write};

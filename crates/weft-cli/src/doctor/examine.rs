@@ -1,5 +1,5 @@
-//! Sends the doctor's requests to the agents and collects their answers. A request goes to all agents before the first answer is
-//! awaited, so that many hosts take no longer than one.
+//! Sends the doctor's requests to the agents and collects their answers. A request goes to all agents before
+//! the first answer is awaited, so that many hosts take no longer than one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher};
@@ -130,8 +130,8 @@ impl Examination {
         Examination { hosts, names, seen, pairs: Vec::new() }
     }
 
-    /// Sends to each host what `request` makes for it, then fetches the answers, in the same order. All have the same deadline:
-    /// many hosts that hang take no longer than one.
+    /// Sends to each host what `request` makes for it, then fetches the answers, in the same order. All have
+    /// the same deadline: many hosts that hang take no longer than one.
     fn ask(&mut self, mut request: impl FnMut(usize) -> Option<Request>) -> Vec<Option<Reply>> {
         let mut asked = Vec::with_capacity(self.hosts.len());
         for (index, host) in self.hosts.iter_mut().enumerate() {
@@ -187,7 +187,8 @@ impl Examination {
         self.pairs = directions(self.hosts.len()).into_iter().flat_map(|(from, to)| self.pairs_of(from, to)).collect();
     }
 
-    /// One direction over each link that both hosts have. The best endpoints of libfabric are a pair only where none are on a common interface.
+    /// One direction over each link that both hosts have. The best endpoints of libfabric are a pair only
+    /// where none are on a common interface.
     fn pairs_of(&self, from: usize, to: usize) -> Vec<Pair> {
         let common = || self.seen[to].links.iter().filter(|link| self.has(from, &link.name));
         let has_interfaces = common().any(|link| link.name.starts_with(FABRIC_ON));
@@ -257,7 +258,8 @@ impl Examination {
         }
     }
 
-    /// Sends packets of the sizes that `wanted` says (empty: the usual two) and waits for them. False: there was nothing to send.
+    /// Sends packets of the sizes that `wanted` says (empty: the usual two) and waits for them. False: there
+    /// was nothing to send.
     fn round(&mut self, wanted: impl Fn(&Pair) -> Option<Vec<usize>>) -> bool {
         let wishes: Vec<Option<Vec<usize>>> = self.pairs.iter().map(wanted).collect();
         if wishes.iter().all(Option::is_none) || self.hosts.iter().all(|host| host.fault.is_some()) {
@@ -340,7 +342,8 @@ impl Examination {
             self.ask(|from| unheard.iter().any(|senders| senders[from] > 0).then_some(Request::Multicast));
             self.collect(&missing);
         }
-        // Each in its turn and once: where all send, a limit hits one for the packets of another, and receive buffers overflow.
+        // Each in its turn and once: where all send, a limit hits one for the packets of another, and receive
+        // buffers overflow.
         for from in (0..can.len()).filter(|&from| can[from]) {
             self.ask(|index| (index == from).then_some(Request::MulticastInARow));
             let missing = |(index, &can): (usize, &bool)| if can && index != from { BURST } else { 0 };

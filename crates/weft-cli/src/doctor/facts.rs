@@ -1,4 +1,5 @@
-//! The facts that an agent collects about its host, such as interfaces, limits and versions. What they mean is decided in `findings`.
+//! The facts that an agent collects about its host, such as interfaces, limits and versions. What they mean
+//! is decided in `findings`.
 
 use std::collections::BTreeMap;
 use std::net::ToSocketAddrs;

@@ -1,5 +1,5 @@
-//! Findings: pure functions from the facts and test packets of the hosts to the faults, warnings and notes that the user reads. So every
-//! finding can be tested with made-up facts.
+//! Findings: pure functions from the facts and test packets of the hosts to the faults, warnings and notes
+//! that the user reads. So every finding can be tested with made-up facts.
 
 mod host;
 mod multicast;

@@ -1,4 +1,5 @@
-//! One host as the controller sees it: the process that reaches it, requests and replies, each with a time limit.
+//! One host as the controller sees it: the process that reaches it, requests and replies, each with a time
+//! limit.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -29,10 +29,12 @@ const BATCH: usize = 64;
 /// Different packets that are remembered, so that strangers cannot fill the memory.
 const ARRIVED_MAX: usize = 1 << 16;
 const POLL: Duration = Duration::from_millis(1);
-/// How long an answer of the network to a packet that did not arrive is waited for, and how often it is tried.
+/// How long an answer of the network to a packet that did not arrive is waited for, and how often it is
+/// tried.
 const TRACE_WAIT: Duration = Duration::from_millis(300);
 const TRACE_ATTEMPTS: usize = 3;
-/// How long a link that takes no packet now may need: RDMA devices make a connection first, and then each peer has room for one packet until it has answered.
+/// How long a link that takes no packet now may need: RDMA devices make a connection first, and then each
+/// peer has room for one packet until it has answered.
 const ROOM_WAIT: Duration = Duration::from_secs(2);
 
 const _: () = assert!(HEAD_BYTES <= SHORT_BYTES && SHORT_BYTES <= udp::PACKET_SIZE_MIN);
@@ -182,8 +184,8 @@ impl Probe {
     }
 }
 
-/// Whether the kernel has asked for the hardware address of `ip` on its own segment, and nobody has answered: the entry's flags
-/// are 0 (proc_pid_net(5)).
+/// Whether the kernel has asked for the hardware address of `ip` on its own segment, and nobody has answered:
+/// the entry's flags are 0 (proc_pid_net(5)).
 fn is_silent_neighbour(neighbours: &str, ip: &str) -> bool {
     let mut entries = neighbours.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     entries.any(|entry| entry.first() == Some(&ip) && entry.get(2) == Some(&"0x0"))
@@ -193,7 +195,8 @@ fn is_silent_neighbour(neighbours: &str, ip: &str) -> bool {
 fn unanswered(error: ErrorKind) -> Option<Unanswered> {
     match error {
         ErrorKind::ConnectionRefused => Some(Unanswered::Refused),
-        // For a connected UDP socket Linux reports only those that are final: "prohibited", not "unreachable just now".
+        // For a connected UDP socket Linux reports only those that are final: "prohibited", not "unreachable
+        // just now".
         ErrorKind::HostUnreachable | ErrorKind::PermissionDenied => Some(Unanswered::Prohibited),
         ErrorKind::NetworkUnreachable | ErrorKind::NetworkDown => Some(Unanswered::NoRoute),
         _ => None,

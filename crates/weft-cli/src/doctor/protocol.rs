@@ -1,4 +1,5 @@
-//! What `weft doctor` and its agents say to each other: one JSON object a line, the agent answers each request once.
+//! What `weft doctor` and its agents say to each other: one JSON object a line, the agent answers each
+//! request once.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +32,8 @@ pub(crate) enum Request {
     Open,
     /// Send to these.
     Send { link: String, targets: Vec<Target> },
-    /// Send to the multicast groups: a short packet to each, and a full one to the one that programs would use.
+    /// Send to the multicast groups: a short packet to each, and a full one to the one that programs would
+    /// use.
     Multicast,
     /// Send [`BURST`] packets in a row to the group that programs would use.
     MulticastInARow,
@@ -135,7 +137,8 @@ pub(crate) struct Arrived {
 pub(crate) const MULTICAST: &str = "multicast";
 /// … and to one of the link, which switches pass on without knowing who has joined (RFC 4541, §2.1.2).
 pub(crate) const MULTICAST_OF_LINK: &str = "multicast of the link";
-/// Multicast packets in a row, by which a limit on their rate shows. They have different lengths, from one more than [`SHORT_BYTES`] on.
+/// Multicast packets in a row, by which a limit on their rate shows. They have different lengths, from one
+/// more than [`SHORT_BYTES`] on.
 pub(crate) const BURST: usize = 200;
 
 /// Why a packet is not answered, as far as the network says.
@@ -144,7 +147,8 @@ pub(crate) const BURST: usize = 200;
 pub(crate) enum Unanswered {
     /// Nobody says anything: lost, or dropped by a firewall that does not answer.
     Silence,
-    /// The host answers that nobody listens there: a firewall that rejects, or an address that two hosts have.
+    /// The host answers that nobody listens there: a firewall that rejects, or an address that two hosts
+    /// have.
     Refused,
     /// A firewall or router answers that it is prohibited.
     Prohibited,

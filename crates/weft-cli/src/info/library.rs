@@ -29,8 +29,8 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    /// Looks where the loader looks for a program that the `mpicc` beside this command has linked: `LD_LIBRARY_PATH`, then
-    /// the directory that the wrapper wrote into the program.
+    /// Looks where the loader looks for a program that the `mpicc` beside this command has linked:
+    /// `LD_LIBRARY_PATH`, then the directory that the wrapper wrote into the program.
     pub(crate) fn find() -> Library {
         let command = std::env::current_exe().unwrap_or_default();
         Self::find_for(&command, std::env::var("LD_LIBRARY_PATH").ok().as_deref())

@@ -1,4 +1,5 @@
-//! Which links, addresses and memory programs would use here, and why not the others: as the library decides it.
+//! Which links, addresses and memory programs would use here, and why not the others: as the library decides
+//! it.
 
 use serde::Serialize;
 use weft_mpi::engine::Placement;

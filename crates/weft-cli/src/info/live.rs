@@ -1,4 +1,5 @@
-//! `weft info --live`: what running ranks of this host are doing, from the pages that they publish (`weft_mpi::live`).
+//! `weft info --live`: what running ranks of this host are doing, from the pages that they publish
+//! (`weft_mpi::live`).
 //!
 //! Nothing is asked of a rank: its page is read, so one that hangs or is stopped tells as much as any other.
 
@@ -24,7 +25,8 @@ const BUSY_NS_MAX: u64 = 500_000_000;
 /// After so long without anything a wait is pointed out.
 const LONG_NS: u64 = 10_000_000_000;
 
-/// Shows the ranks below the process `below`, or all of this user; again and again on a terminal. The exit code is 1 when there is none.
+/// Shows the ranks below the process `below`, or all of this user; again and again on a terminal. The exit
+/// code is 1 when there is none.
 pub(super) fn run(below: Option<u32>, as_json: bool, once: bool) -> ExitCode {
     let style = Style::of_output();
     let repeats = !once && !as_json && std::io::stdout().is_terminal();
@@ -120,8 +122,8 @@ fn sentence(standing: &Standing) -> String {
     text
 }
 
-/// Who keeps whom waiting, for each job whose ranks are all here: ranks of other hosts may be what is waited for. A job is told by the parent
-/// of its ranks; where that says nothing, nothing is concluded.
+/// Who keeps whom waiting, for each job whose ranks are all here: ranks of other hosts may be what is waited
+/// for. A job is told by the parent of its ranks; where that says nothing, nothing is concluded.
 fn reasons(found: &[Found]) -> Vec<String> {
     let standings = || found.iter().filter_map(|one| one.says.as_ref().ok().map(|snapshot| &snapshot.standing));
     let Some(size) = standings().map(|standing| standing.size).next() else { return Vec::new() };
@@ -150,7 +152,8 @@ fn wait_for_doing(standing: &Standing) -> wait_for::Doing {
     }
 }
 
-/// The sum over a rank's peers of the counter of that name; of gauges, the times are the longest, and the packets' size is the least.
+/// The sum over a rank's peers of the counter of that name; of gauges, the times are the longest, and the
+/// packets' size is the least.
 fn total(snapshot: &Snapshot, name: &str) -> u64 {
     let values = snapshot.peers.iter().filter_map(|peer| value(peer, name));
     match name {

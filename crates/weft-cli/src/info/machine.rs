@@ -97,7 +97,8 @@ impl Directory {
 }
 
 impl Copying {
-    /// Lets a child copy from this process, which is what ranks do: neither is the other's ancestor, as far as Yama counts.
+    /// Lets a child copy from this process, which is what ranks do: neither is the other's ancestor, as far
+    /// as Yama counts.
     fn tried() -> Copying {
         let ptrace_scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok();
         let ptrace_scope = ptrace_scope.and_then(|text| text.trim().parse().ok());

@@ -78,8 +78,8 @@ impl Page {
         let _ = writeln!(self.text, "  {name:NAME_LETTERS$} {word}  {text}");
     }
 
-    /// Writes `text` behind `front`, in lines that are not too long, each further one as far to the right as the first; blanks that
-    /// `text` begins with count.
+    /// Writes `text` behind `front`, in lines that are not too long, each further one as far to the right as
+    /// the first; blanks that `text` begins with count.
     fn put(&mut self, front: &str, code: Option<u8>, text: &str) {
         let own = text.len() - text.trim_start().len();
         let column = front.chars().count() + own;
@@ -92,8 +92,8 @@ impl Page {
     }
 }
 
-/// `text` in lines of at most so many letters, but for words that are longer; blanks within a line stay. What is coloured counts as longer
-/// than it looks.
+/// `text` in lines of at most so many letters, but for words that are longer; blanks within a line stay. What
+/// is coloured counts as longer than it looks.
 fn wrapped(text: &str, letters: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

@@ -486,8 +486,9 @@ mod tests {
         assert!(carriers(network(false, "fabric")).iter().all(|carrier| carrier == "libfabric"));
     }
 
-    /// A device that writes messages from 16000 bytes on, and those that are longer than 20000 rather than packets.   Expect: the page says so,
-    /// unless the user has said another limit, or raw frames lead there as well.
+    /// A device that writes messages from 16000 bytes on, and those that are longer than 20000 rather than
+    /// packets.   Expect: the page says so, unless the user has said another limit, or raw frames lead there
+    /// as well.
     #[test]
     fn what_an_rdma_device_writes_is_said_with_the_size_from_which_on() {
         let written = Some(Written { bytes_min: 16_000, eager_max: 20_000 });

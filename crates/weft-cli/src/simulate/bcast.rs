@@ -1,5 +1,5 @@
-//! `weft simulate bcast`: what broadcasts take by each scheme of multicast and by a tree, in formulas and by the library's own state machines in
-//! virtual time.
+//! `weft simulate bcast`: what broadcasts take by each scheme of multicast and by a tree, in formulas and by
+//! the library's own state machines in virtual time.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -29,7 +29,8 @@ pub(super) struct Bcast {
     /// Bytes of the message
     #[arg(long, value_delimiter = ',', default_value = "4,1836,65536", value_parser = clap::value_parser!(u64).range(0..=BYTES_MAX))]
     size: Vec<u64>,
-    /// tree, auto, or a scheme of WEFT_BCAST such as basic, window, coroot-32, aggregate-10, coroot-32+aggregate-10
+    /// tree, auto, or a scheme of WEFT_BCAST such as basic, window, coroot-32, aggregate-10,
+    /// coroot-32+aggregate-10
     #[arg(long, value_delimiter = ',', default_value = "tree,basic,window,coroot-32,aggregate-10,auto")]
     scheme: Vec<BcastScheme>,
     /// Hosts and network

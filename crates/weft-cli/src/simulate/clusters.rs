@@ -1,5 +1,5 @@
-//! `weft simulate clusters`: two clusters that one link joins, which takes long to cross: how often collectives cross it, and what they take, with
-//! `WEFT_CLUSTERS` and without.
+//! `weft simulate clusters`: two clusters that one link joins, which takes long to cross: how often
+//! collectives cross it, and what they take, with `WEFT_CLUSTERS` and without.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

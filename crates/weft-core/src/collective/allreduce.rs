@@ -1,5 +1,5 @@
-//! Reduction whose result everybody gets. Each algorithm combines operands in one fixed order, and every rank gets the
-//! same bits.
+//! Reduction whose result everybody gets. Each algorithm combines operands in one fixed order, and every rank
+//! gets the same bits.
 
 use alloc::vec::Vec;
 
@@ -43,7 +43,8 @@ fn up_and_down(plan: &mut Plan, arguments: &Allreduce, tree: Tree, segment_bytes
     bcast::down(plan, &Bcast { rank, size, root: 0, items }, tree, segment_bytes);
 }
 
-/// Up a tree to rank 0, which multicasts what has come to it while other segments come up. It sends nothing else.
+/// Up a tree to rank 0, which multicasts what has come to it while other segments come up. It sends nothing
+/// else.
 fn up_and_multicast(plan: &mut Plan, arguments: &Allreduce) {
     let Allreduce { rank, size, items, commutative, in_place } = *arguments;
     let own = Vector::contribution(items, in_place);
@@ -55,9 +56,9 @@ fn up_and_multicast(plan: &mut Plan, arguments: &Allreduce) {
     }
 }
 
-/// The whole vector is exchanged with `radix` − 1 members, then with as many further away: log n rounds. In each, what the members of a
-/// group have is combined in the order of the group by all of them, so that all get the same bits. Ranks beyond the largest power of the radix are
-/// folded into members first.
+/// The whole vector is exchanged with `radix` − 1 members, then with as many further away: log n rounds. In
+/// each, what the members of a group have is combined in the order of the group by all of them, so that all
+/// get the same bits. Ranks beyond the largest power of the radix are folded into members first.
 fn multiplying(plan: &mut Plan, arguments: &Allreduce, radix: u32) {
     let Allreduce { rank, size, items, in_place, .. } = *arguments;
     let whole = 0..items.count;
@@ -109,8 +110,8 @@ fn multiplying(plan: &mut Plan, arguments: &Allreduce, radix: u32) {
     }
 }
 
-/// Pairs of ranks become one member each until a power of two remains (see [`Members`]); the folded ranks get the result
-/// at the end.
+/// Pairs of ranks become one member each until a power of two remains (see [`Members`]); the folded ranks get
+/// the result at the end.
 fn folded(plan: &mut Plan, arguments: &Allreduce, among_members: fn(&mut Plan, &Exchange<'_>, Start, Items)) {
     let Allreduce { rank, size, items, in_place, .. } = *arguments;
     let members = Members::new(size, None);
@@ -172,7 +173,8 @@ fn doubling(plan: &mut Plan, exchange: &Exchange<'_>, start: Start, items: Items
     fold.finish(plan, whole);
 }
 
-/// Reduce-scatter by halving, then the parts are exchanged: 2 log₂ n rounds, every byte leaves a rank less than twice.
+/// Reduce-scatter by halving, then the parts are exchanged: 2 log₂ n rounds, every byte leaves a rank less
+/// than twice.
 fn halving(plan: &mut Plan, exchange: &Exchange<'_>, start: Start, items: Items) {
     let mut fold = start.fold(plan, exchange, items);
     exchange.halve(plan, &mut fold);
@@ -180,8 +182,9 @@ fn halving(plan: &mut Plan, exchange: &Exchange<'_>, start: Start, items: Items)
     exchange.double(plan, Vector::of_receive(items));
 }
 
-/// Parts travel round the ring and grow, then travel round once more: 2(n − 1) rounds, every byte leaves a rank less than
-/// twice for any n. Part `i` is combined from rank `i + 1` round to rank `i`, so the operation must commute.
+/// Parts travel round the ring and grow, then travel round once more: 2(n − 1) rounds, every byte leaves a
+/// rank less than twice for any n. Part `i` is combined from rank `i + 1` round to rank `i`, so the operation
+/// must commute.
 fn ring(plan: &mut Plan, arguments: &Allreduce) {
     let Allreduce { rank, size, items, in_place, .. } = *arguments;
     let own = Vector::contribution(items, in_place);

@@ -77,9 +77,9 @@ impl super::TypedBlocks<'_> {
     }
 }
 
-/// In step `k` everybody sends to the rank `k` further on and receives from that `k` before, so that in each step nobody
-/// is the target of two. Several steps are under way together. Whoever is furthest behind finds both its partners' transfers
-/// started, since they wait for earlier steps only.
+/// In step `k` everybody sends to the rank `k` further on and receives from that `k` before, so that in each
+/// step nobody is the target of two. Several steps are under way together. Whoever is furthest behind finds
+/// both its partners' transfers started, since they wait for earlier steps only.
 fn exchange(
     plan: &mut Plan,
     rank: u32,
@@ -106,8 +106,8 @@ fn exchange(
     }
 }
 
-/// In step `k` the ranks whose sum is `k` modulo n swap their blocks. What arrives is kept packed in scratch until what
-/// leaves from the same place has left.
+/// In step `k` the ranks whose sum is `k` modulo n swap their blocks. What arrives is kept packed in scratch
+/// until what leaves from the same place has left.
 fn exchange_in_place(plan: &mut Plan, rank: u32, size: u32, block: impl Fn(u32) -> Block) {
     let mut waiting: alloc::vec::Vec<(Part, Part)> = alloc::vec::Vec::new();
     let longest = (0..size).filter(|&i| i != rank).map(|i| block(i).bytes).max().unwrap_or(0);
@@ -131,8 +131,8 @@ fn exchange_in_place(plan: &mut Plan, rank: u32, size: u32, block: impl Fn(u32) 
     waiting.drain(..).for_each(|(from, to)| plan.copy(from, to));
 }
 
-/// ⌈log₂ n⌉ rounds (Bruck and others, 1997): block `i` has `i` places to go round, and in round `k` travels 2^k places if
-/// bit `k` of `i` is set. Each byte travels several times, so this is for small blocks.
+/// ⌈log₂ n⌉ rounds (Bruck and others, 1997): block `i` has `i` places to go round, and in round `k` travels
+/// 2^k places if bit `k` of `i` is set. Each byte travels several times, so this is for small blocks.
 fn bruck(plan: &mut Plan, arguments: &Allgather) {
     let Allgather { rank, size, send, receive, in_place } = *arguments;
     let (at, n, length) = (rank as u64, size as u64, bytes(receive));

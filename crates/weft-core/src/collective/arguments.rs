@@ -11,8 +11,8 @@ pub struct ElementShape {
     pub true_extent: i64,
     /// Packed bytes of one item.
     pub size: u64,
-    /// The packed bytes of any number of consecutive items are one run of memory, in the same order, that starts at
-    /// `true_lb` of the first.
+    /// The packed bytes of any number of consecutive items are one run of memory, in the same order, that
+    /// starts at `true_lb` of the first.
     pub contiguous: bool,
 }
 
@@ -42,8 +42,8 @@ impl ElementShape {
     }
 }
 
-/// `count` consecutive items of a datatype, as in `(sendcount, sendtype)`. Where the standard calls the arguments not
-/// significant, `Items::default()` will do.
+/// `count` consecutive items of a datatype, as in `(sendcount, sendtype)`. Where the standard calls the
+/// arguments not significant, `Items::default()` will do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Items {
     /// Number of items.
@@ -52,8 +52,8 @@ pub struct Items {
     pub shape: ElementShape,
 }
 
-/// Blocks of one datatype, one per rank, as in `(recvcounts, displs, recvtype)`. Where the standard calls them not
-/// significant, `Blocks::default()` will do.
+/// Blocks of one datatype, one per rank, as in `(recvcounts, displs, recvtype)`. Where the standard calls
+/// them not significant, `Blocks::default()` will do.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Blocks<'a> {
     /// Items of each block, by rank.
@@ -84,7 +84,8 @@ pub struct Barrier {
     pub size: u32,
 }
 
-/// Arguments of [`bcast`](super::bcast). The buffer is [`Buffer::Receive`](super::Buffer::Receive) everywhere.
+/// Arguments of [`bcast`](super::bcast). The buffer is [`Buffer::Receive`](super::Buffer::Receive)
+/// everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bcast {
     /// This process in the group.
@@ -140,7 +141,8 @@ pub enum Parts<'a> {
     Consecutive(Items),
     /// Blocks of one datatype anywhere.
     Listed(Blocks<'a>),
-    /// Blocks of their own datatypes, of the kinds [`Kind::SendOf`](super::Kind::SendOf) and [`Kind::ReceiveOf`](super::Kind::ReceiveOf) their place.
+    /// Blocks of their own datatypes, of the kinds [`Kind::SendOf`](super::Kind::SendOf) and
+    /// [`Kind::ReceiveOf`](super::Kind::ReceiveOf) their place.
     Typed(TypedBlocks<'a>),
 }
 
@@ -149,7 +151,8 @@ pub enum Parts<'a> {
 pub struct NeighbourExchange<'a> {
     /// This process in the group.
     pub rank: u32,
-    /// From whom blocks come, in the order of the blocks: `None` where a grid ends. Anybody may stand there several times, this process too.
+    /// From whom blocks come, in the order of the blocks: `None` where a grid ends. Anybody may stand there
+    /// several times, this process too.
     pub sources: &'a [Option<u32>],
     /// To whom blocks go, likewise.
     pub destinations: &'a [Option<u32>],
@@ -234,9 +237,11 @@ pub struct Gather {
     pub size: u32,
     /// Rank that gathers or scatters.
     pub root: u32,
-    /// `sendcount` and `sendtype`. Gather: not significant at the root with `in_place`. Scatter: at the root only.
+    /// `sendcount` and `sendtype`. Gather: not significant at the root with `in_place`. Scatter: at the root
+    /// only.
     pub send: Items,
-    /// `recvcount` (of one block) and `recvtype`. Gather: at the root only. Scatter: not at the root with `in_place`.
+    /// `recvcount` (of one block) and `recvtype`. Gather: at the root only. Scatter: not at the root with
+    /// `in_place`.
     pub receive: Items,
     /// `MPI_IN_PLACE` at this rank; it may be so at the root only.
     pub in_place: bool,
@@ -276,7 +281,8 @@ pub struct Scatterv<'a> {
     pub in_place: bool,
 }
 
-/// Arguments of [`allgather`](super::allgather) and [`alltoall`](super::alltoall). Counts are of one block; block `i` is based at `i × count × extent`.
+/// Arguments of [`allgather`](super::allgather) and [`alltoall`](super::alltoall). Counts are of one block;
+/// block `i` is based at `i × count × extent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allgather {
     /// This process in the group.
@@ -321,7 +327,8 @@ pub struct Alltoallv<'a> {
     pub in_place: bool,
 }
 
-/// Arguments of [`alltoallw`](super::alltoallw). Slices have the kinds [`Kind::SendOf`](super::Kind::SendOf) and [`Kind::ReceiveOf`](super::Kind::ReceiveOf) the peer's rank.
+/// Arguments of [`alltoallw`](super::alltoallw). Slices have the kinds [`Kind::SendOf`](super::Kind::SendOf)
+/// and [`Kind::ReceiveOf`](super::Kind::ReceiveOf) the peer's rank.
 #[derive(Clone, Copy, Debug)]
 pub struct Alltoallw<'a> {
     /// This process in the group.

@@ -15,8 +15,8 @@ pub(super) fn add(plan: &mut Plan, arguments: &Barrier, algorithm: BarrierAlgori
     }
 }
 
-/// In round `k` everybody signals the rank `2^k` further on and waits for that `2^k` before; after ⌈log₂ n⌉ rounds everybody has
-/// heard, directly or not, of everybody (Hensgen, Finkel, Manber, 1988).
+/// In round `k` everybody signals the rank `2^k` further on and waits for that `2^k` before; after ⌈log₂ n⌉
+/// rounds everybody has heard, directly or not, of everybody (Hensgen, Finkel, Manber, 1988).
 fn dissemination(plan: &mut Plan, arguments: &Barrier) {
     let Barrier { rank, size } = *arguments;
     let (here, n) = (rank as u64, size as u64);

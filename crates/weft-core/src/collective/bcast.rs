@@ -1,4 +1,5 @@
-//! Broadcast. Ranks may describe the data by different counts and datatypes, so data is cut at packed bytes only.
+//! Broadcast. Ranks may describe the data by different counts and datatypes, so data is cut at packed bytes
+//! only.
 
 use alloc::vec::Vec;
 
@@ -50,7 +51,8 @@ pub(super) fn down(plan: &mut Plan, arguments: &Bcast, tree: Tree, segment_bytes
     }
 }
 
-/// The root sends each segment once, to all. A message that is multicast has a limit, so that its receivers' memory has.
+/// The root sends each segment once, to all. A message that is multicast has a limit, so that its receivers'
+/// memory has.
 pub(super) fn multicast(plan: &mut Plan, arguments: &Bcast, segment_bytes: u64) {
     let Bcast { rank, root, items, .. } = *arguments;
     let total = bytes(items);
@@ -67,8 +69,8 @@ pub(super) fn multicast(plan: &mut Plan, arguments: &Bcast, segment_bytes: u64) 
     }
 }
 
-/// Parts go down the binomial tree, then everybody exchanges parts (van de Geijn): every byte leaves each rank about
-/// twice, however many ranks there are.
+/// Parts go down the binomial tree, then everybody exchanges parts (van de Geijn): every byte leaves each
+/// rank about twice, however many ranks there are.
 fn scatter_allgather(plan: &mut Plan, arguments: &Bcast, ring: bool) {
     let Bcast { rank, size, root, .. } = *arguments;
     let total = bytes(arguments.items);

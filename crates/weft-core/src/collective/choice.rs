@@ -1,7 +1,8 @@
-//! Which algorithm is used when: a table of rules, and pure functions that look into it. The algorithms themselves know nothing of this choice.
+//! Which algorithm is used when: a table of rules, and pure functions that look into it. The algorithms
+//! themselves know nothing of this choice.
 //!
-//! The choice depends only on numbers that every rank of the operation has, so all of them choose the same. The table that is built in
-//! (`choice.table`) says how one is written.
+//! The choice depends only on numbers that every rank of the operation has, so all of them choose the same.
+//! The table that is built in (`choice.table`) says how one is written.
 
 mod algorithm;
 mod facts;
@@ -62,8 +63,8 @@ impl Choices {
         Self { forced, users, built_in, same_everywhere: false }
     }
 
-    /// The same, but that operands of reductions are combined in an order that depends on the number of ranks only, and not on where they are
-    /// (MPI-5.0 §6.9.1, advice to implementors).
+    /// The same, but that operands of reductions are combined in an order that depends on the number of ranks
+    /// only, and not on where they are (MPI-5.0 §6.9.1, advice to implementors).
     pub fn with_one_order(self, same_everywhere: bool) -> Self {
         Self { same_everywhere, ..self }
     }
@@ -116,7 +117,8 @@ impl Choices {
     }
 }
 
-/// The same by the built-in table alone, of which only the lines of the operation are read: for what is not done often.
+/// The same by the built-in table alone, of which only the lines of the operation are read: for what is not
+/// done often.
 pub(super) fn built_in(operation: Operation, facts: &Facts) -> Algorithm {
     let lines = BUILT_IN.lines().filter(|line| line.split_whitespace().next() == Some(operation.name()));
     let mut rules = lines.filter_map(|line| Rule::parse(line).ok().flatten());

@@ -1,4 +1,5 @@
-//! Schedules by choice: an algorithm for each operation, by what all ranks of a group know alike, and two levels where those are chosen.
+//! Schedules by choice: an algorithm for each operation, by what all ranks of a group know alike, and two
+//! levels where those are chosen.
 
 use super::choice::{Algorithm, Choices, Facts, Layout, Multicast, Operation, Place};
 use super::plan::Plan;
@@ -68,8 +69,8 @@ impl Chosen<'_> {
         }
     }
 
-    /// Whether what is chosen between nodes is multicast, and there are several ranks on some: then it goes on within them, whatever is chosen for
-    /// the whole group.
+    /// Whether what is chosen between nodes is multicast, and there are several ranks on some: then it goes
+    /// on within them, whatever is chosen for the whole group.
     fn is_multicast(&self, between: Algorithm) -> bool {
         !self.layout.nodes().is_empty() && between.is_multicast()
     }

@@ -1,9 +1,11 @@
-//! What a collective takes on a network that is simple to describe: the steps of all its ranks, in virtual time. It is for comparing
-//! algorithms, and for sizes of jobs that nobody has at hand; it is not a prediction for any one machine.
+//! What a collective takes on a network that is simple to describe: the steps of all its ranks, in virtual
+//! time. It is for comparing algorithms, and for sizes of jobs that nobody has at hand; it is not a
+//! prediction for any one machine.
 //!
-//! Hosts hang on leaf switches, and these on spines. A message costs its sender and its receiver processor time, waits for the links on its
-//! way in turn, and takes its bytes over the rate of the slowest of them. A rank does one thing at a time. Large messages leave when their
-//! receive is posted and the sender has heard of it.
+//! Hosts hang on leaf switches, and these on spines. A message costs its sender and its receiver processor
+//! time, waits for the links on its way in turn, and takes its bytes over the rate of the slowest of them. A
+//! rank does one thing at a time. Large messages leave when their receive is posted and the sender has heard
+//! of it.
 
 use alloc::collections::{BTreeMap, BinaryHeap, VecDeque};
 use alloc::vec;
@@ -48,8 +50,9 @@ pub struct Network {
 }
 
 impl Network {
-    /// 10 Gbit/s Ethernet, 32 hosts on a leaf, 16 spines: twice as many bytes can leave the hosts of a leaf as can leave the leaf. A
-    /// message of few bytes takes 18 µs to another host of the leaf and 24 µs to another leaf.
+    /// 10 Gbit/s Ethernet, 32 hosts on a leaf, 16 spines: twice as many bytes can leave the hosts of a leaf
+    /// as can leave the leaf. A message of few bytes takes 18 µs to another host of the leaf and 24 µs to
+    /// another leaf.
     pub const LEAF_SPINE: Self = Self {
         send_ns: 6_000,
         receive_ns: 6_000,
@@ -105,8 +108,8 @@ impl Case {
         }
     }
 
-    /// The nanoseconds from when all ranks begin until the last one is done, by the algorithm that is chosen. `None`: the schedules have
-    /// more than `steps_max` steps together.
+    /// The nanoseconds from when all ranks begin until the last one is done, by the algorithm that is chosen.
+    /// `None`: the schedules have more than `steps_max` steps together.
     ///
     /// # Panics
     /// Ranks wait for each other for ever: a test of the algorithm sees to that.
@@ -124,7 +127,8 @@ impl Case {
         Some(time(network, &schedules, layout.nodes()))
     }
 
-    /// Messages that leave the first cluster, and such that leave another one, by the algorithms that are chosen. `cluster`: that of a rank, from 0 on.
+    /// Messages that leave the first cluster, and such that leave another one, by the algorithms that are
+    /// chosen. `cluster`: that of a rank, from 0 on.
     pub fn crossings(&self, choices: &Choices, layout: &Layout, cluster: impl Fn(u32) -> u32) -> [u64; 2] {
         let chosen = Chosen { choices, layout };
         let mut crossings = [0, 0];
@@ -147,8 +151,8 @@ impl Case {
     }
 }
 
-/// The nanoseconds until the last of the ranks with these schedules is done. `nodes`: the host of each, by numbers from 0; empty: each
-/// has its own.
+/// The nanoseconds until the last of the ranks with these schedules is done. `nodes`: the host of each, by
+/// numbers from 0; empty: each has its own.
 ///
 /// # Panics
 /// Ranks wait for each other for ever.
@@ -378,7 +382,8 @@ mod tests {
     fn one_message_takes_what_its_parts_take() {
         let layout = Layout::apart(2);
         let small = time_of("linear", Operation::Bcast, 2, 1, &layout);
-        // Processor time at both ends, two hops, one packet on two links, of which the second begins while the first goes on.
+        // Processor time at both ends, two hops, one packet on two links, of which the second begins while
+        // the first goes on.
         assert_eq!(small, 6_000 + 6_000 + 2 * 3_000 + 67 * 800 / 1000);
         let large = time_of("linear", Operation::Bcast, 2, 1 << 20, &layout);
         let bytes = (1_u64 << 20) + 66 * (1_u64 << 20).div_ceil(1440);

@@ -140,7 +140,8 @@ mod tests {
         all
     }
 
-    /// Steps that touch the same memory are ordered, and nothing waits for what it need not wait for, not even by way of others.
+    /// Steps that touch the same memory are ordered, and nothing waits for what it need not wait for, not
+    /// even by way of others.
     #[test]
     fn steps_wait_for_whoever_touched_the_same_memory_and_for_nobody_else() {
         let mut numbers = weft_random::Random::new(1);

@@ -8,10 +8,12 @@ use super::Schedule;
 /// Steps of a schedule that needs no memory of its own to be run.
 const FEW: usize = 64;
 
-/// The edge between what is done of a schedule and what is not: a pure function of the events that it is told.
+/// The edge between what is done of a schedule and what is not: a pure function of the events that it is
+/// told.
 ///
-/// Whoever runs the schedule takes [the next step](Self::take_next), begins it, says so by [`Self::start`], and says by [`Self::complete`]
-/// when it is complete. The schedule is handed in each time; it must be the same.
+/// Whoever runs the schedule takes [the next step](Self::take_next), begins it, says so by [`Self::start`],
+/// and says by [`Self::complete`] when it is complete. The schedule is handed in each time; it must be the
+/// same.
 #[derive(Clone, Debug)]
 pub struct Frontier {
     left: u32,
@@ -107,7 +109,8 @@ impl Frontier {
         }
     }
 
-    /// A step that was taken has begun. Only transfers need say so: nothing waits for the beginning of another step.
+    /// A step that was taken has begun. Only transfers need say so: nothing waits for the beginning of
+    /// another step.
     #[inline]
     pub fn start(&mut self, schedule: &Schedule, number: u32) {
         for &later in schedule.after_start(number) {

@@ -38,8 +38,9 @@ fn linear(plan: &mut Plan, arguments: &Gather) {
     });
 }
 
-/// Up the k-nomial tree of ranks counted from the root: a subtree's blocks travel as one message. Inner nodes keep them
-/// packed in scratch; the root receives in place, unless a subtree wraps from the last rank to rank 0.
+/// Up the k-nomial tree of ranks counted from the root: a subtree's blocks travel as one message. Inner nodes
+/// keep them packed in scratch; the root receives in place, unless a subtree wraps from the last rank to rank
+/// 0.
 fn up(plan: &mut Plan, arguments: &Gather, radix: u32) {
     let tree = tree::k_nomial(radix, arguments.size);
     let Gather { rank, size, root, send, receive, in_place } = *arguments;

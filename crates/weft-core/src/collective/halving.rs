@@ -1,11 +1,12 @@
-//! Reduce-scatter by recursive halving and its reverse (Rabenseifner, 2004), for any number of ranks and in rank order.
+//! Reduce-scatter by recursive halving and its reverse (Rabenseifner, 2004), for any number of ranks and in
+//! rank order.
 //!
-//! Of neighbouring ranks some are first *folded* together, so that a power of two *members* remain whose contributions
-//! are in the order of ranks. Then in each round a member exchanges half of what it still has with a partner. Members
-//! stand at *positions*; the vector is cut into a part for each position, and partners differ in one bit of the position,
-//! the highest first. With positions that are bit-reversed member numbers, partners are the nearest members first: groups
-//! that are combined are always adjacent, so operands stay in rank order, and the largest messages go to the nearest
-//! ranks, often on the same host.
+//! Of neighbouring ranks some are first *folded* together, so that a power of two *members* remain whose
+//! contributions are in the order of ranks. Then in each round a member exchanges half of what it still has
+//! with a partner. Members stand at *positions*; the vector is cut into a part for each position, and
+//! partners differ in one bit of the position, the highest first. With positions that are bit-reversed member
+//! numbers, partners are the nearest members first: groups that are combined are always adjacent, so operands
+//! stay in rank order, and the largest messages go to the nearest ranks, often on the same host.
 
 use super::plan::{Fold, Plan, Vector};
 
@@ -14,7 +15,8 @@ use super::plan::{Fold, Plan, Vector};
 pub(super) struct Members {
     /// Number of members: the largest power of two that is not above the number of ranks.
     pub(super) count: u32,
-    /// Pairs of ranks `(2i, 2i + 1)` that make one member, from rank 0 on; every other rank is a member by itself.
+    /// Pairs of ranks `(2i, 2i + 1)` that make one member, from rank 0 on; every other rank is a member by
+    /// itself.
     pairs: u32,
     /// In its pair, this rank stays as the member; elsewhere the even rank does.
     favoured: Option<u32>,

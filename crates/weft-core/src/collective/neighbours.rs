@@ -1,4 +1,5 @@
-//! With neighbours, and with all of another group: a block to each and a block from each (MPI-5.0 §8.6, §6.2.3).
+//! With neighbours, and with all of another group: a block to each and a block from each (MPI-5.0 §8.6,
+//! §6.2.3).
 
 use super::gather::OUTSTANDING_MAX;
 use super::plan::{Part, Plan, Vector, bytes};

@@ -1,4 +1,5 @@
-//! Each rank has one piece at first, and all pieces in the end: an allgather, which is the second half of many algorithms.
+//! Each rank has one piece at first, and all pieces in the end: an allgather, which is the second half of
+//! many algorithms.
 //!
 //! The ranks stand in a cycle of positions `0..size`; `rank_of(position)` is the rank at a position.
 
@@ -37,8 +38,8 @@ pub(super) fn ring(plan: &mut Plan, here: u32, size: u32, rank_of: impl Fn(u32) 
     });
 }
 
-/// Rounds with the one and the other neighbour in turns, in which the two pieces that came last go on: half as many rounds as the
-/// ring's (Chen and others, 2005). For odd sizes it is the ring.
+/// Rounds with the one and the other neighbour in turns, in which the two pieces that came last go on: half
+/// as many rounds as the ring's (Chen and others, 2005). For odd sizes it is the ring.
 pub(super) fn neighbour_exchange(plan: &mut Plan, here: u32, size: u32, piece: impl Fn(u32) -> Part) {
     if !size.is_multiple_of(2) {
         return ring(plan, here, size, |position| position, piece);
@@ -54,7 +55,8 @@ pub(super) fn neighbour_exchange(plan: &mut Plan, here: u32, size: u32, piece: i
             // In odd rounds the even ranks turn to the rank before, the odd ones to the rank behind.
             let turns_back = is_even == (round % 2 == 1);
             let peer = at(here as u64 + if turns_back { n - 1 } else { 1 });
-            // Even ranks get the pairs before theirs, then those behind, further away each time; odd ones the other way round.
+            // Even ranks get the pairs before theirs, then those behind, further away each time; odd ones the
+            // other way round.
             let away = 2 * round.div_ceil(2);
             let base = (here & !1) as u64;
             let arriving = if turns_back { base + n - away } else { base + away };
@@ -69,7 +71,8 @@ pub(super) fn neighbour_exchange(plan: &mut Plan, here: u32, size: u32, piece: i
     });
 }
 
-/// log₂ size rounds with partners 1, 2, 4, … away, each of which gives all that it has: for powers of two, else dissemination.
+/// log₂ size rounds with partners 1, 2, 4, … away, each of which gives all that it has: for powers of two,
+/// else dissemination.
 pub(super) fn doubling(plan: &mut Plan, here: u32, size: u32, run: impl Fn(Range<u32>) -> Part) {
     if !size.is_power_of_two() {
         return dissemination(plan, here, size, |position| position, run);
@@ -101,8 +104,9 @@ pub(super) fn multicast(plan: &mut Plan, here: u32, size: u32, piece: impl Fn(u3
     (1..size as u64).map(|step| cyclic(here as u64 + step, size)).for_each(|from| plan.receive(from, piece(from)));
 }
 
-/// ⌈log₂ size⌉ rounds, for any size; what is held doubles each round (Bruck and others, 1997, but every piece goes to its
-/// final position at once: a run of pieces that wraps past the last position travels as two messages).
+/// ⌈log₂ size⌉ rounds, for any size; what is held doubles each round (Bruck and others, 1997, but every piece
+/// goes to its final position at once: a run of pieces that wraps past the last position travels as two
+/// messages).
 ///
 /// `run(first..end)` is the part of adjacent pieces.
 pub(super) fn dissemination(
@@ -134,7 +138,8 @@ fn runs_ending(last: u32, count: u32, size: u32, mut visit: impl FnMut(Range<u32
     }
 }
 
-/// Most segments that a pipeline is cut into where each is sent once or received once; it bounds the size of a schedule.
+/// Most segments that a pipeline is cut into where each is sent once or received once; it bounds the size of
+/// a schedule.
 pub(super) const SEGMENTS_MAX: u64 = 1024;
 
 /// The ranges of segments of `length` (at least 1), longer if there would be more than `segments_max`.
@@ -143,7 +148,8 @@ pub(super) fn segments(total: u64, length: u64, segments_max: u64) -> impl Itera
     (0..total.div_ceil(length)).map(move |i| i * length..(i * length).saturating_add(length).min(total))
 }
 
-/// The data of a broadcast as packed bytes: in the user's buffer if it is so there, else in scratch, packed at the root.
+/// The data of a broadcast as packed bytes: in the user's buffer if it is so there, else in scratch, packed
+/// at the root.
 pub(super) fn open(plan: &mut Plan, arguments: &Bcast) -> Vector {
     let items = arguments.items;
     if items.shape.contiguous {

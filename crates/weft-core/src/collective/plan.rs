@@ -1,4 +1,5 @@
-//! The builder of schedules. An algorithm is written as a program for one rank, from top to bottom, as a textbook has it:
+//! The builder of schedules. An algorithm is written as a program for one rank, from top to bottom, as a
+//! textbook has it:
 //!
 //! ```text
 //! let mut plan = Plan::default();
@@ -9,30 +10,36 @@
 //!
 //! # What waits for what
 //!
-//! Nobody says so: the plan concludes it from the memory that steps touch. What is read waits for what wrote it; what is written waits
-//! for what wrote or read it before. All else may happen at once, and in any order, so *what the program says is done before something
-//! else, and does not touch the same memory, need not be*. Two things can be asked for besides:
+//! Nobody says so: the plan concludes it from the memory that steps touch. What is read waits for what wrote
+//! it; what is written waits for what wrote or read it before. All else may happen at once, and in any order,
+//! so *what the program says is done before something else, and does not touch the same memory, need not be*.
+//! Two things can be asked for besides:
 //!
-//! - [`Plan::fence`]: all that follows waits for all that came before, as a barrier's rounds must, which touch no memory;
-//! - [`Plan::limit`]: of the transfers that follow so many are under way at most; each waits for the one that stands so many before it.
+//! - [`Plan::fence`]: all that follows waits for all that came before, as a barrier's rounds must, which
+//!   touch no memory;
+//! - [`Plan::limit`]: of the transfers that follow so many are under way at most; each waits for the one that
+//!   stands so many before it.
 //!
-//! Transfers between the same two ranks begin in the order of the program at both of them, so that they find each other.
+//! Transfers between the same two ranks begin in the order of the program at both of them, so that they find
+//! each other.
 //!
-//! **An algorithm must be free of deadlocks when every transfer of the program begins as soon as what it waits for is complete**, where a
-//! send is complete only with its receive. It is so if in a program of rounds, where each round's transfers begin together, nobody would
-//! be stuck: a plan only ever waits for less.
+//! **An algorithm must be free of deadlocks when every transfer of the program begins as soon as what it
+//! waits for is complete**, where a send is complete only with its receive. It is so if in a program of
+//! rounds, where each round's transfers begin together, nobody would be stuck: a plan only ever waits for
+//! less.
 //!
 //! # Memory
 //!
-//! A [`Vector`] is items at equal distances; a [`Part`] of it is what steps are given. It knows its place among the packed bytes of its
-//! buffer (its *span*), by which parts are compared: so items of a datatype with holes that lie between each other do not count as
-//! overlapping. Within one plan, the receive buffer is either one vector (from its beginning) or [blocks](super::Blocks) by rank,
-//! and not both.
+//! A [`Vector`] is items at equal distances; a [`Part`] of it is what steps are given. It knows its place
+//! among the packed bytes of its buffer (its *span*), by which parts are compared: so items of a datatype
+//! with holes that lie between each other do not count as overlapping. Within one plan, the receive buffer is
+//! either one vector (from its beginning) or [blocks](super::Blocks) by rank, and not both.
 //!
 //! # Algorithms made of algorithms
 //!
-//! A function that writes to a `&mut Plan` can be used as a part of others: [`Plan::among`] gives the ranks in it other numbers, those of
-//! a part of the group. What it leaves in memory the next one waits for, piece by piece.
+//! A function that writes to a `&mut Plan` can be used as a part of others: [`Plan::among`] gives the ranks
+//! in it other numbers, those of a part of the group. What it leaves in memory the next one waits for, piece
+//! by piece.
 
 mod fold;
 mod vector;
@@ -51,8 +58,8 @@ const SCRATCH_SPANS: u64 = 1 << 62;
 /// Steps that follow a fence wait for so many others at most; for more there is a step that waits for them.
 const FENCE_EDGES_MAX: usize = 2;
 
-/// A rank may have published in so many phases, counting the one it publishes in, of which not all ranks of the node have finished the first: what
-/// transports must have room for.
+/// A rank may have published in so many phases, counting the one it publishes in, of which not all ranks of
+/// the node have finished the first: what transports must have room for.
 pub const PHASES_AHEAD: u32 = 4;
 
 /// So many of the phases that have begun may be without all their steps yet when the next one begins.
@@ -254,7 +261,8 @@ impl Plan {
         }
     }
 
-    /// Says to the ranks of the node that this one is done with a phase, and with those before it. What touches them must have been fenced off.
+    /// Says to the ranks of the node that this one is done with a phase, and with those before it. What
+    /// touches them must have been fenced off.
     pub(super) fn finish_phase(&mut self, phase: u32) {
         self.finished = self.finished.max(phase + 1);
         self.add(Step::Finish { phase }, None, None);
@@ -329,8 +337,9 @@ impl Plan {
 
     /// Scratch memory for items of the reduction's datatype.
     ///
-    /// The base is where item 0 would begin if its lower bound were 0, a multiple of [`SCRATCH_ALIGNMENT`] so that items
-    /// are aligned as in user memory; it may lie outside the scratch memory, the bytes touched do not.
+    /// The base is where item 0 would begin if its lower bound were 0, a multiple of [`SCRATCH_ALIGNMENT`] so
+    /// that items are aligned as in user memory; it may lie outside the scratch memory, the bytes touched do
+    /// not.
     pub(super) fn scratch_items(&mut self, items: Items) -> Vector {
         let shape = items.shape;
         let last = (items.count.max(1) as i64 - 1) * shape.extent;
@@ -365,7 +374,8 @@ impl Plan {
         self.add_behind(self.waits_for.len(), step, read, written);
     }
 
-    /// Adds a step that waits for those noted from `first` on, and for those before it that touch the same memory.
+    /// Adds a step that waits for those noted from `first` on, and for those before it that touch the same
+    /// memory.
     fn add_behind(&mut self, first: usize, step: Step, read: Option<Part>, written: Option<Part>) {
         let number = self.nodes.len() as u32;
         if let Some(part) = read {
@@ -432,8 +442,8 @@ impl Plan {
 /// Stands for the ranks of other nodes that something is multicast to.
 const EVERYBODY: u32 = u32::MAX;
 
-/// Pairs of transfers with the same rank in the same direction, of which the second must begin after the first, where it does not wait
-/// for the end of that anyway.
+/// Pairs of transfers with the same rank in the same direction, of which the second must begin after the
+/// first, where it does not wait for the end of that anyway.
 fn in_turn(nodes: &[Node], waits_for: &[u32]) -> Vec<(u32, u32)> {
     let key = |node: &Node| match node.step {
         Step::Send { to, .. } => Some((to, true)),

@@ -20,7 +20,8 @@ pub(super) fn add_to(plan: &mut Plan, arguments: &Reduce, algorithm: ReduceAlgor
     add_from(plan, arguments, algorithm, own, result);
 }
 
-/// The same with this rank's contribution somewhere else than in a buffer of the user; at the root it may be where the result comes.
+/// The same with this rank's contribution somewhere else than in a buffer of the user; at the root it may be
+/// where the result comes.
 pub(super) fn add_from(plan: &mut Plan, arguments: &Reduce, algorithm: ReduceAlgorithm, own: Vector, result: Vector) {
     if bytes(arguments.items) == 0 {
         return;
@@ -33,8 +34,8 @@ pub(super) fn add_from(plan: &mut Plan, arguments: &Reduce, algorithm: ReduceAlg
     }
 }
 
-/// Up a tree, in segments. The tree's nodes are ranks counted from the root if the operation commutes; else they are
-/// the ranks, so that subtrees are adjacent ranks in order, and rank 0 passes the result on.
+/// Up a tree, in segments. The tree's nodes are ranks counted from the root if the operation commutes; else
+/// they are the ranks, so that subtrees are adjacent ranks in order, and rank 0 passes the result on.
 pub(super) fn up(plan: &mut Plan, arguments: &Reduce, tree: Tree, segment_bytes: u64, own: Vector, result: Vector) {
     let Reduce { rank, size, root, items, commutative, .. } = *arguments;
     assert!(commutative || tree.is_ordered(), "{tree:?} keeps no order");
@@ -74,7 +75,8 @@ pub(super) fn up(plan: &mut Plan, arguments: &Reduce, tree: Tree, segment_bytes:
     });
 }
 
-/// Reduce-scatter by halving, then the parts are gathered at the root: every byte leaves a rank less than twice.
+/// Reduce-scatter by halving, then the parts are gathered at the root: every byte leaves a rank less than
+/// twice.
 fn halving(plan: &mut Plan, arguments: &Reduce, own: Vector, result: Vector) {
     let Reduce { rank, size, root, items, .. } = *arguments;
     let members = Members::new(size, Some(root));

@@ -69,8 +69,9 @@ fn alone(plan: &mut Plan, arguments: &Arguments<'_>) {
     }
 }
 
-/// Recursive halving of the whole vector. If the operation commutes, the positions of members are their numbers, so that
-/// halves are runs of blocks; else they are bit-reversed and the blocks are put into that order first.
+/// Recursive halving of the whole vector. If the operation commutes, the positions of members are their
+/// numbers, so that halves are runs of blocks; else they are bit-reversed and the blocks are put into that
+/// order first.
 fn halving(plan: &mut Plan, arguments: &Arguments<'_>) {
     let Arguments { rank, size, commutative, .. } = *arguments;
     let members = Members::new(size, None);
@@ -122,9 +123,10 @@ fn halving(plan: &mut Plan, arguments: &Arguments<'_>) {
     plan.copy(part.part(offset(rank)..offset(rank) + arguments.count(rank)), result);
 }
 
-/// In step k everybody sends the block of the rank k further on to it, and combines what comes from the rank k before:
-/// n − 1 rounds, every byte leaves a rank once. First come the ranks below, downwards, each to the left of the value; then
-/// those above, downwards, each to the left of a second value, which at last goes to the right of the first.
+/// In step k everybody sends the block of the rank k further on to it, and combines what comes from the rank
+/// k before: n − 1 rounds, every byte leaves a rank once. First come the ranks below, downwards, each to the
+/// left of the value; then those above, downwards, each to the left of a second value, which at last goes to
+/// the right of the first.
 fn pairwise(plan: &mut Plan, arguments: &Arguments<'_>) {
     let Arguments { rank, size, commutative, in_place, .. } = *arguments;
     let (at, n) = (rank as u64, size as u64);

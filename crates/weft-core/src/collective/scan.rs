@@ -27,8 +27,8 @@ pub(super) fn exscan(plan: &mut Plan, arguments: &Allreduce, algorithm: ScanAlgo
     }
 }
 
-/// Before round k a rank has the result over the 2^k ranks that end with itself; it gets that of the rank 2^k before
-/// (Hillis and Steele, 1986). ⌈log₂ n⌉ rounds with one reduction each.
+/// Before round k a rank has the result over the 2^k ranks that end with itself; it gets that of the rank 2^k
+/// before (Hillis and Steele, 1986). ⌈log₂ n⌉ rounds with one reduction each.
 fn scan_doubling(plan: &mut Plan, arguments: &Allreduce) {
     let Allreduce { rank, size, items, in_place, .. } = *arguments;
     let result = Vector::of_receive(items).part(0..items.count);
@@ -84,8 +84,8 @@ fn distances(size: u32) -> impl Iterator<Item = u32> {
     (0..u32::BITS).map(|bit| 1 << bit).take_while(move |&distance| distance < size)
 }
 
-/// Segments follow one another from rank to rank, which adds its own: the time of one copy of the data, and of a segment
-/// for each rank.
+/// Segments follow one another from rank to rank, which adds its own: the time of one copy of the data, and
+/// of a segment for each rank.
 fn scan_chain(plan: &mut Plan, arguments: &Allreduce, segment_bytes: u64) {
     let Allreduce { rank, size, items, in_place, .. } = *arguments;
     let result = Vector::of_receive(items);

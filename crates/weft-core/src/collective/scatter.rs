@@ -38,8 +38,9 @@ fn linear(plan: &mut Plan, arguments: &Gather) {
     }
 }
 
-/// Down the k-nomial tree of ranks counted from the root, largest subtrees first: a subtree's blocks travel as one
-/// message. The root sends from the user's buffer, unless a subtree wraps from the last rank to rank 0.
+/// Down the k-nomial tree of ranks counted from the root, largest subtrees first: a subtree's blocks travel
+/// as one message. The root sends from the user's buffer, unless a subtree wraps from the last rank to rank
+/// 0.
 fn down(plan: &mut Plan, arguments: &Gather, radix: u32) {
     let tree = tree::k_nomial(radix, arguments.size);
     let Gather { rank, size, root, send, receive, in_place } = *arguments;

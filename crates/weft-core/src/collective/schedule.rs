@@ -2,7 +2,8 @@
 
 use alloc::vec::Vec;
 
-/// Alignment in bytes that the memory behind [`Buffer::Scratch`] must have; items in scratch are based at multiples of it.
+/// Alignment in bytes that the memory behind [`Buffer::Scratch`] must have; items in scratch are based at
+/// multiples of it.
 pub const SCRATCH_ALIGNMENT: u64 = 64;
 
 /// The memory a slice is in.
@@ -36,7 +37,8 @@ pub enum Kind {
 pub struct Slice {
     /// The memory.
     pub buffer: Buffer,
-    /// Bytes from the buffer's base to the base of the first item (to its lower bound 0, not to its first byte).
+    /// Bytes from the buffer's base to the base of the first item (to its lower bound 0, not to its first
+    /// byte).
     pub offset: i64,
     /// Number of items.
     pub count: u64,
@@ -54,8 +56,9 @@ pub enum Step {
         /// What is sent.
         slice: Slice,
     },
-    /// Send the slice to one rank of each other node, by one packet for all of them where the network can do that. Those ranks receive it from this
-    /// rank, in the order in which they are sent; none of them is sent anything else by this schedule.
+    /// Send the slice to one rank of each other node, by one packet for all of them where the network can do
+    /// that. Those ranks receive it from this rank, in the order in which they are sent; none of them is sent
+    /// anything else by this schedule.
     Multicast {
         /// What is sent.
         slice: Slice,
@@ -74,24 +77,24 @@ pub enum Step {
         /// Destination.
         to: Slice,
     },
-    /// `inout[i] = input[i] op inout[i]`: the input is the *left* operand, as in a user's function (MPI-5.0 §6.9.5).
-    /// Equal counts, kind [`Kind::Receive`], no overlap.
+    /// `inout[i] = input[i] op inout[i]`: the input is the *left* operand, as in a user's function (MPI-5.0
+    /// §6.9.5). Equal counts, kind [`Kind::Receive`], no overlap.
     Reduce {
         /// Left operand, unchanged.
         input: Slice,
         /// Right operand, replaced by the result.
         inout: Slice,
     },
-    /// Packs the slice into this process's memory for the phase, which the others on its node can read: no message. No items: it says
-    /// only that this process has come so far.
+    /// Packs the slice into this process's memory for the phase, which the others on its node can read: no
+    /// message. No items: it says only that this process has come so far.
     Publish {
         /// Which of the operation's phases, from 0 on.
         phase: u32,
         /// What is published.
         slice: Slice,
     },
-    /// Unpacks what rank `from` of this node has published for the phase, from byte `at` of it on, as soon as that is there. No items: it
-    /// only waits.
+    /// Unpacks what rank `from` of this node has published for the phase, from byte `at` of it on, as soon as
+    /// that is there. No items: it only waits.
     Collect {
         /// Which of the operation's phases.
         phase: u32,
@@ -104,8 +107,8 @@ pub enum Step {
         /// Where they go.
         slice: Slice,
     },
-    /// `inout[i] = published[i] op inout[i]`: as [`Self::Reduce`], with an input as for [`Self::Collect`]. The packed bytes of `inout` are
-    /// one run of memory, as its items in memory are.
+    /// `inout[i] = published[i] op inout[i]`: as [`Self::Reduce`], with an input as for [`Self::Collect`].
+    /// The packed bytes of `inout` are one run of memory, as its items in memory are.
     Combine {
         /// Which of the operation's phases.
         phase: u32,
@@ -116,16 +119,17 @@ pub enum Step {
         /// Right operand, replaced by the result.
         inout: Slice,
     },
-    /// Says to the others on this node where in this process's memory the packed bytes of the slice are, which are one run. They stay there, and as they are,
-    /// until all that need them have published something in a later phase.
+    /// Says to the others on this node where in this process's memory the packed bytes of the slice are,
+    /// which are one run. They stay there, and as they are, until all that need them have published something
+    /// in a later phase.
     Expose {
         /// Which of the operation's phases, from 0 on.
         phase: u32,
         /// What is exposed.
         slice: Slice,
     },
-    /// Unpacks what rank `from` of this node has exposed for the phase, from byte `at` of it on, as soon as that is there, by one copy from that process's
-    /// memory.
+    /// Unpacks what rank `from` of this node has exposed for the phase, from byte `at` of it on, as soon as
+    /// that is there, by one copy from that process's memory.
     Fetch {
         /// Which of the operation's phases.
         phase: u32,
@@ -138,8 +142,9 @@ pub enum Step {
         /// Where they go.
         slice: Slice,
     },
-    /// Says to the ranks of the node that this one needs nothing more of what they have published for this phase and those before it: so they
-    /// may publish something else there. Where it does not say so, it does at the end of the operation.
+    /// Says to the ranks of the node that this one needs nothing more of what they have published for this
+    /// phase and those before it: so they may publish something else there. Where it does not say so, it does
+    /// at the end of the operation.
     Finish {
         /// Which of the operation's phases.
         phase: u32,
@@ -198,8 +203,8 @@ pub(super) struct Node {
     pub(super) at_end: u32,
 }
 
-/// What one rank does in one collective operation: steps, in the order in which they were planned, each of which waits for some before
-/// it. No steps: nothing to do.
+/// What one rank does in one collective operation: steps, in the order in which they were planned, each of
+/// which waits for some before it. No steps: nothing to do.
 ///
 /// A few flat arrays that never change: any number of runs share one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -248,7 +253,8 @@ impl Schedule {
         self.nodes.iter().map(|node| &node.step)
     }
 
-    /// For how many events a step waits: each step that is named to it by [`Self::after_start`] and [`Self::after_end`] is one.
+    /// For how many events a step waits: each step that is named to it by [`Self::after_start`] and
+    /// [`Self::after_end`] is one.
     #[inline]
     pub fn waits(&self, number: u32) -> u32 {
         self.nodes[number as usize].waits

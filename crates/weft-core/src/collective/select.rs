@@ -7,7 +7,8 @@ pub enum Tree {
     Linear,
     /// From rank to rank.
     Chain,
-    /// Children stand 1, 2, … radix − 1, then as many times the radix, then its square … further on; radix 2 is the binomial tree.
+    /// Children stand 1, 2, … radix − 1, then as many times the radix, then its square … further on; radix 2
+    /// is the binomial tree.
     KNomial {
         /// At least 2.
         radix: u32,
@@ -17,7 +18,8 @@ pub enum Tree {
         /// At least 1.
         arity: u32,
     },
-    /// Two binary trees for half of the data each, in which nobody is an inner node twice (Sanders, Speck, Träff, 2009).
+    /// Two binary trees for half of the data each, in which nobody is an inner node twice (Sanders, Speck,
+    /// Träff, 2009).
     DoubleBinary,
 }
 
@@ -25,7 +27,8 @@ impl Tree {
     /// The binomial tree.
     pub const BINOMIAL: Self = Self::KNomial { radix: 2 };
 
-    /// By which `ranks` ranks tell the one that multicasts for all of them: its processor takes a message from each as long as there are few.
+    /// By which `ranks` ranks tell the one that multicasts for all of them: its processor takes a message
+    /// from each as long as there are few.
     pub(super) const fn towards_multicast(ranks: u32) -> Self {
         if ranks <= 16 { Self::Linear } else { Self::KNomial { radix: 8 } }
     }
@@ -52,7 +55,8 @@ pub enum BcastAlgorithm {
     Shared,
     /// By network multicast to one rank of each other node; between nodes only.
     Multicast,
-    /// By single copies between ranks of one node that may read each other's memory: the root exposes, the others copy.
+    /// By single copies between ranks of one node that may read each other's memory: the root exposes, the
+    /// others copy.
     SingleCopy,
 }
 
@@ -80,8 +84,8 @@ pub enum ReduceAlgorithm {
     Halving,
     /// Through memory that the ranks share: the others publish, the root reduces. For ranks of one node.
     Shared,
-    /// By single copies between ranks of one node that may read each other's memory: each reduces a share, and the
-    /// root copies the shares.
+    /// By single copies between ranks of one node that may read each other's memory: each reduces a share,
+    /// and the root copies the shares.
     SingleCopy,
 }
 
@@ -95,12 +99,14 @@ impl ReduceAlgorithm {
 pub enum AllreduceAlgorithm {
     /// Whole, by recursive doubling.
     Doubling,
-    /// Whole, by recursive multiplying: each round combines what so many ranks have. For operations that commute.
+    /// Whole, by recursive multiplying: each round combines what so many ranks have. For operations that
+    /// commute.
     Multiplying {
         /// Ranks that exchange with each other in a round; at least 2.
         radix: u32,
     },
-    /// Up a tree and down again, segments one behind the other; a tree that keeps no order only if the operation commutes.
+    /// Up a tree and down again, segments one behind the other; a tree that keeps no order only if the
+    /// operation commutes.
     Tree {
         /// Which.
         tree: Tree,
@@ -113,12 +119,14 @@ pub enum AllreduceAlgorithm {
     Ring,
     /// Up a tree, and then one multicast to one rank of each other node; between nodes only.
     Multicast,
-    /// Through memory that the ranks share: all publish, and each reduces what all have. For ranks of one node.
+    /// Through memory that the ranks share: all publish, and each reduces what all have. For ranks of one
+    /// node.
     Shared,
-    /// The same in two phases: each reduces its share of what all have, and publishes that. For ranks of one node.
+    /// The same in two phases: each reduces its share of what all have, and publishes that. For ranks of one
+    /// node.
     SharedShares,
-    /// By single copies between ranks of one node that may read each other's memory: each reduces a share, and copies
-    /// the shares of the others.
+    /// By single copies between ranks of one node that may read each other's memory: each reduces a share,
+    /// and copies the shares of the others.
     SingleCopy,
 }
 
@@ -146,7 +154,8 @@ pub enum AllgatherAlgorithm {
     Dissemination,
     /// Round the ring.
     Ring,
-    /// In turns with the one and the other neighbour on the ring, two blocks at a time (Chen and others, 2005); the ring for odd n.
+    /// In turns with the one and the other neighbour on the ring, two blocks at a time (Chen and others,
+    /// 2005); the ring for odd n.
     NeighbourExchange,
     /// With partners 1, 2, 4, … away; dissemination unless n is a power of two.
     Doubling,
@@ -154,10 +163,11 @@ pub enum AllgatherAlgorithm {
     Linear,
     /// Each multicasts its block to one rank of each other node; between nodes only.
     Multicast,
-    /// Through memory that the ranks share: all publish, and each copies what all have. For ranks of one node.
+    /// Through memory that the ranks share: all publish, and each copies what all have. For ranks of one
+    /// node.
     Shared,
-    /// By single copies between ranks of one node that may read each other's memory: all expose their blocks, and each
-    /// copies those of the others.
+    /// By single copies between ranks of one node that may read each other's memory: all expose their blocks,
+    /// and each copies those of the others.
     SingleCopy,
 }
 
@@ -170,7 +180,8 @@ pub enum BarrierAlgorithm {
     Tree(Tree),
     /// Up a tree, and then one multicast to one rank of each other node; between nodes only.
     Multicast,
-    /// Through memory that the ranks share: each says there that it has come, and looks for all others. For ranks of one node.
+    /// Through memory that the ranks share: each says there that it has come, and looks for all others. For
+    /// ranks of one node.
     Shared,
 }
 
@@ -184,10 +195,11 @@ pub enum AlltoallAlgorithm {
         /// Blocks that are under way together in each direction.
         outstanding: usize,
     },
-    /// Through memory that the ranks share: all publish all of their blocks, and each copies its own. For ranks of one node.
+    /// Through memory that the ranks share: all publish all of their blocks, and each copies its own. For
+    /// ranks of one node.
     Shared,
-    /// By single copies between ranks of one node that may read each other's memory: all expose their blocks, and each
-    /// copies its own.
+    /// By single copies between ranks of one node that may read each other's memory: all expose their blocks,
+    /// and each copies its own.
     SingleCopy,
 }
 

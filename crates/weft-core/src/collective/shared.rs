@@ -1,5 +1,6 @@
-//! Through memory that the ranks of a node share, without any message: who has something for others publishes it, and who needs it takes
-//! it from there. Each of these is for ranks of one node, and for what has room in a rank's part of that memory (`published_bytes` in [`choice`](super::choice)).
+//! Through memory that the ranks of a node share, without any message: who has something for others publishes
+//! it, and who needs it takes it from there. Each of these is for ranks of one node, and for what has room in
+//! a rank's part of that memory (`published_bytes` in [`choice`](super::choice)).
 //!
 //! A rank that publishes waits for nobody, so that it does not matter who comes last.
 
@@ -45,7 +46,8 @@ pub(super) fn barrier(plan: &mut Plan, arguments: &Barrier) {
     others(rank, size).for_each(|other| plan.await_published(phase, other));
 }
 
-/// The root publishes, the others copy; if it is long, one segment after the other, of which as many are under way as there is room.
+/// The root publishes, the others copy; if it is long, one segment after the other, of which as many are
+/// under way as there is room.
 pub(super) fn bcast(plan: &mut Plan, arguments: &Bcast) {
     let Bcast { rank, root, items, .. } = *arguments;
     let total = plan::bytes(items);
@@ -98,8 +100,8 @@ pub(super) fn can_publish(items: Items) -> bool {
     items.shape.size <= SEGMENT_BYTES
 }
 
-/// All publish; each reduces its share of what all have and publishes that, and copies the shares of the others. If it is long, one segment after
-/// the other.
+/// All publish; each reduces its share of what all have and publishes that, and copies the shares of the
+/// others. If it is long, one segment after the other.
 pub(super) fn allreduce_by_shares(plan: &mut Plan, arguments: &Allreduce) {
     let Allreduce { rank, size, items, in_place, .. } = *arguments;
     let own = Vector::contribution(items, in_place);
@@ -150,8 +152,9 @@ fn whole(items: Items) -> Folded {
     Folded { range: 0..items.count, published: 0..items.count }
 }
 
-/// `target = published by 0 op published by 1 op …`, operands in the order of ranks and grouped from the last one on, at whichever rank it is
-/// done. `own`: where this rank's operand is in memory, unless it is where the result goes. `unpacked`: room for an operand, once there is one.
+/// `target = published by 0 op published by 1 op …`, operands in the order of ranks and grouped from the last
+/// one on, at whichever rank it is done. `own`: where this rank's operand is in memory, unless it is where
+/// the result goes. `unpacked`: room for an operand, once there is one.
 fn fold(
     plan: &mut Plan,
     phase: u32,
@@ -164,7 +167,8 @@ fn fold(
     let part = |vector: Vector| vector.part(range.clone());
     let at = (range.start - published.start) * items.shape.size;
     let of = (published.end - published.start) * items.shape.size;
-    // An operand that has come from elsewhere is unpacked first, unless items are in memory as they are packed.
+    // An operand that has come from elsewhere is unpacked first, unless items are in memory as they are
+    // packed.
     let is_dense = items.shape.contiguous && items.shape.extent == items.shape.size as i64;
     match own {
         Some(own) if rank == size - 1 => plan.copy(part(own), part(target)),
@@ -184,8 +188,8 @@ fn fold(
     }
 }
 
-/// All publish, and each copies what all have. `own` is this rank's block, which lies in its place already with `in_place`; `block` is each
-/// rank's, and its packed bytes.
+/// All publish, and each copies what all have. `own` is this rank's block, which lies in its place already
+/// with `in_place`; `block` is each rank's, and its packed bytes.
 pub(super) fn allgather(
     plan: &mut Plan,
     (rank, size): (u32, u32),

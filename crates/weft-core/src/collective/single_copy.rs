@@ -1,7 +1,9 @@
-//! Between ranks of one node that may read each other's memory: who has something for others *exposes* it, which is to say where it is, and who
-//! needs it copies it from there, once. For what is long: nobody waits for memory that is shared, and reductions are divided among all ranks.
+//! Between ranks of one node that may read each other's memory: who has something for others *exposes* it,
+//! which is to say where it is, and who needs it copies it from there, once. For what is long: nobody waits
+//! for memory that is shared, and reductions are divided among all ranks.
 //!
-//! What is exposed must stay as it is until all have what they need of it. So each of these ends with a phase in which ranks say that they do.
+//! What is exposed must stay as it is until all have what they need of it. So each of these ends with a phase
+//! in which ranks say that they do.
 
 use core::ops::Range;
 
@@ -10,7 +12,8 @@ use super::plan::{self, Part, Plan, Vector};
 use super::shared::others;
 use super::{Allgather, Allreduce, Bcast, Items, Reduce};
 
-/// Bytes of an operand that are fetched and reduced at a time, so that they stay in a processor's second-level cache.
+/// Bytes of an operand that are fetched and reduced at a time, so that they stay in a processor's
+/// second-level cache.
 const CHUNK_BYTES: u64 = 64 << 10;
 
 /// The root exposes, the others copy.
@@ -29,7 +32,8 @@ pub(super) fn bcast(plan: &mut Plan, arguments: &Bcast) {
     }
 }
 
-/// Each reduces its share of what all expose, and the root copies the shares to `result`, where its own contribution may be.
+/// Each reduces its share of what all expose, and the root copies the shares to `result`, where its own
+/// contribution may be.
 pub(super) fn reduce(plan: &mut Plan, arguments: &Reduce, own: Vector, result: Vector) {
     let Reduce { rank, size, root, items, .. } = *arguments;
     let phase = expose_operand(plan, own, items);
@@ -89,8 +93,9 @@ pub(super) fn reduce_scatter(
     }
 }
 
-/// All expose their blocks, and each copies those of the others. `own` is this rank's block, in one run of memory if `own_is_run`; it lies in its place already
-/// with `in_place`. `block` is each rank's, and its packed bytes.
+/// All expose their blocks, and each copies those of the others. `own` is this rank's block, in one run of
+/// memory if `own_is_run`; it lies in its place already with `in_place`. `block` is each rank's, and its
+/// packed bytes.
 pub(super) fn allgather(
     plan: &mut Plan,
     (rank, size): (u32, u32),
@@ -156,7 +161,8 @@ fn expose_operand(plan: &mut Plan, own: Vector, items: Items) -> u32 {
     phase
 }
 
-/// Copies what each of the others has reduced to its place. In place that is where the operand was of which the other has no need any more.
+/// Copies what each of the others has reduced to its place. In place that is where the operand was of which
+/// the other has no need any more.
 fn fetch_shares(plan: &mut Plan, results: u32, (rank, size): (u32, u32), items: Items, to: Vector) {
     for other in others(rank, size) {
         let share = cut_range(items.count, size, other);
@@ -185,8 +191,8 @@ struct Operands {
 }
 
 impl Operands {
-    /// Items `mine` of `target = exposed by 0 op exposed by 1 op …`, operands in the order of ranks and grouped from the last one on, at whichever rank it is
-    /// done. Item 0 of the target is the first of them.
+    /// Items `mine` of `target = exposed by 0 op exposed by 1 op …`, operands in the order of ranks and
+    /// grouped from the last one on, at whichever rank it is done. Item 0 of the target is the first of them.
     fn reduce(&self, plan: &mut Plan, items: Items, mine: Range<u64>, target: Vector) {
         let Self { phase, rank, size, own, overwritten } = *self;
         let item = items.shape.size.max(1);

@@ -1,12 +1,14 @@
 //! Trees of nodes 0 … n − 1, of which node 0 is the root.
 //!
-//! The functions are those of the binomial tree: node `v` has the subtree `v .. v + lowest set bit of v`, cut at `size`. [`Tree`] has them all.
+//! The functions are those of the binomial tree: node `v` has the subtree `v .. v + lowest set bit of v`, cut
+//! at `size`. [`Tree`] has them all.
 
 use alloc::vec::Vec;
 
 use super::select::Tree;
 
-/// One of the trees of a [`Tree`], of `size` nodes: a double one has two, each of which carries half of the data.
+/// One of the trees of a [`Tree`], of `size` nodes: a double one has two, each of which carries half of the
+/// data.
 #[derive(Clone, Copy)]
 pub(super) struct OneTree {
     pub(super) tree: Tree,
@@ -21,8 +23,8 @@ impl Tree {
         (0..trees).map(move |number| OneTree { tree: self, second: number == 1, size })
     }
 
-    /// Whether each subtree is adjacent nodes, and children follow their parent and each other in order: then operands that come up can be combined
-    /// in the order of nodes.
+    /// Whether each subtree is adjacent nodes, and children follow their parent and each other in order: then
+    /// operands that come up can be combined in the order of nodes.
     pub(super) fn is_ordered(self) -> bool {
         !matches!(self, Self::KAry { .. } | Self::DoubleBinary)
     }
@@ -111,8 +113,9 @@ impl OneTree {
         left.into_iter().chain(right).map(|position| self.node_at(position)).collect()
     }
 
-    /// Where a node stands in the tree whose inner nodes are the even ones. The second tree of a double one has the others for
-    /// inner nodes: it is the first one reversed, or shifted by one if that leaves odd nodes odd.
+    /// Where a node stands in the tree whose inner nodes are the even ones. The second tree of a double one
+    /// has the others for inner nodes: it is the first one reversed, or shifted by one if that leaves odd
+    /// nodes odd.
     fn position(self, v: u32) -> u32 {
         let nodes = self.size - 1;
         match (v == 0 || !self.second, nodes.is_multiple_of(2)) {

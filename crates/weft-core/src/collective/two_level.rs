@@ -1,5 +1,6 @@
-//! Two levels: within each node, and between one rank of each node, its leader. Between nodes each byte travels once for a node, however many
-//! ranks that has. A reduction to all may have several leaders on each node, each for a share of the data.
+//! Two levels: within each node, and between one rank of each node, its leader. Between nodes each byte
+//! travels once for a node, however many ranks that has. A reduction to all may have several leaders on each
+//! node, each for a share of the data.
 
 use alloc::vec::Vec;
 
@@ -104,7 +105,8 @@ pub(super) fn add_bcast_by(
     plan.among(levels.within(), |plan| within(plan, &arguments, &levels.node));
 }
 
-/// To the leaders, and from these to the root, which leads its own node. Operands do not stay in the order of ranks.
+/// To the leaders, and from these to the root, which leads its own node. Operands do not stay in the order of
+/// ranks.
 pub(super) fn add_reduce(
     plan: &mut Plan,
     arguments: &Reduce,
@@ -161,8 +163,8 @@ pub(super) fn add_reduce_by(
     }
 }
 
-/// To the leaders, among these, and from these to their nodes. Operands do not stay in the order of ranks. Each of `leaders` ranks of a
-/// node (fewer, if some node has fewer) leads for its share of the items.
+/// To the leaders, among these, and from these to their nodes. Operands do not stay in the order of ranks.
+/// Each of `leaders` ranks of a node (fewer, if some node has fewer) leads for its share of the items.
 pub(super) fn add_allreduce(
     plan: &mut Plan,
     arguments: &Allreduce,
@@ -230,8 +232,8 @@ pub(super) fn add_barrier(
     add_barrier_by(plan, arguments, nodes, |plan, of| barrier::add(plan, of, between), (up, down));
 }
 
-/// The same by whatever plans each level, as for [`add_bcast_by`]: to the leaders, among them, and back; also either half alone, if nothing is planned for
-/// the other.
+/// The same by whatever plans each level, as for [`add_bcast_by`]: to the leaders, among them, and back; also
+/// either half alone, if nothing is planned for the other.
 pub(super) fn add_barrier_by(
     plan: &mut Plan,
     arguments: &Barrier,
@@ -251,8 +253,8 @@ pub(super) fn add_barrier_by(
     plan.among(levels.within(), |plan| down(plan, &node, &levels.node));
 }
 
-/// The blocks of a node are gathered at its leader, the leaders exchange them, and give all to their nodes. The ranks of each node follow
-/// each other, so that its blocks lie side by side.
+/// The blocks of a node are gathered at its leader, the leaders exchange them, and give all to their nodes.
+/// The ranks of each node follow each other, so that its blocks lie side by side.
 pub(super) fn add_allgather(
     plan: &mut Plan,
     arguments: &Allgather,
@@ -264,8 +266,8 @@ pub(super) fn add_allgather(
     add_allgather_by(plan, arguments, nodes, between, is_shared, within);
 }
 
-/// The same by whatever plans what each node is given, as for [`add_bcast_by`]; `is_shared`: in memory that its ranks share, by which it is
-/// gathered then, too.
+/// The same by whatever plans what each node is given, as for [`add_bcast_by`]; `is_shared`: in memory that
+/// its ranks share, by which it is gathered then, too.
 pub(super) fn add_allgather_by(
     plan: &mut Plan,
     arguments: &Allgather,

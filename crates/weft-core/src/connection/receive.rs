@@ -9,8 +9,8 @@ use crate::wire::{Ciphers, FRAME_PREFIX, Number};
 use alloc::boxed::Box;
 
 impl Connection {
-    /// Takes a packet that claims to be from this peer (`wire::peek_sender`). Nothing but its number is looked at before its tag is
-    /// verified.
+    /// Takes a packet that claims to be from this peer (`wire::peek_sender`). Nothing but its number is
+    /// looked at before its tag is verified.
     pub fn handle_packet(&mut self, bytes: &[u8], deliver: &mut dyn Deliver) {
         if self.failed {
             return;

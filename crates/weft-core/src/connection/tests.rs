@@ -111,7 +111,8 @@ fn bulk_data_is_read_as_it_leaves_and_overtaken_by_messages() {
             offset += bytes.len() as u64;
         }
         assert_eq!(offset, 5100);
-        // What has left is the carrier's.   Expect: the program may have its memory back, all 5000 bytes of it.
+        // What has left is the carrier's.   Expect: the program may have its memory back, all 5000 bytes of
+        // it.
         assert_eq!(near.poll_event(), Some(Event::Acknowledged { region: 5, bytes: 5000 }));
         assert_eq!(near.poll_event(), None);
     }
@@ -160,7 +161,8 @@ fn a_packet_that_is_missing_for_too_long_breaks_the_connection_and_repeated_ones
     assert!(far.next_timeout().is_none() && !far.misses_packets());
 }
 
-/// As of libfabric's `ofi_rxm`: a packet that the receiver fetches comes after shorter ones that were sent later.
+/// As of libfabric's `ofi_rxm`: a packet that the receiver fetches comes after shorter ones that were sent
+/// later.
 #[test]
 fn packets_that_overtake_each_other_are_handed_on_in_order() {
     for sealed in [false, true] {

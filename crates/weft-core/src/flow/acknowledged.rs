@@ -1,4 +1,5 @@
-//! What the sending half does with an acknowledgement: which packets have arrived, and which count as lost (RFC 9002 §6.1).
+//! What the sending half does with an acknowledgement: which packets have arrived, and which count as lost
+//! (RFC 9002 §6.1).
 
 use super::congestion::{Acknowledged, Cut};
 use super::loss_detection::LossCause;
@@ -155,7 +156,8 @@ impl Outgoing {
         })
     }
 
-    /// Drops the records in front of the first missing packet. Returns how many packets are newly acknowledged.
+    /// Drops the records in front of the first missing packet. Returns how many packets are newly
+    /// acknowledged.
     fn acknowledge_front(
         &mut self,
         now: Instant,
@@ -230,7 +232,8 @@ impl Outgoing {
         match record.state {
             State::Acknowledged => return 0,
             State::InFlight | State::Overtaken(_) => path.in_flight -= 1,
-            // It was only late, by so many packets. One that nothing has overtaken counted as lost for another reason.
+            // It was only late, by so many packets. One that nothing has overtaken counted as lost for
+            // another reason.
             State::Lost => {
                 let overtaken = path.proved.since(record.order.plus(1));
                 if overtaken > 0 {
@@ -261,9 +264,10 @@ impl Outgoing {
         1
     }
 
-    /// The oldest packet is one that the peer misses: who told so had all before it. If it is noted that the peer has it, it was told
-    /// so while it missed an earlier one. Whatever the order in which it told the two, one of them was wrong, and only this one can be
-    /// put right: it is sent again. Returns how many packets that concerns.
+    /// The oldest packet is one that the peer misses: who told so had all before it. If it is noted that the
+    /// peer has it, it was told so while it missed an earlier one. Whatever the order in which it told the
+    /// two, one of them was wrong, and only this one can be put right: it is sent again. Returns how many
+    /// packets that concerns.
     fn believe_what_is_missing(&mut self) -> u32 {
         let base = self.base();
         let Some(record) = self.records.front_mut().filter(|record| record.state == State::Acknowledged) else {
@@ -312,8 +316,9 @@ impl Outgoing {
         }
     }
 
-    /// One past the last packet that a resend or a probe may prove lost, of those from `seen` on that nothing is known of. What was sent on a path
-    /// after a packet that went for the first time, and that nothing has overtaken, has not been overtaken either.
+    /// One past the last packet that a resend or a probe may prove lost, of those from `seen` on that nothing
+    /// is known of. What was sent on a path after a packet that went for the first time, and that nothing has
+    /// overtaken, has not been overtaken either.
     fn end_of_overtaken(&self, seen: u32, probed: Option<Probed>) -> u32 {
         let base = self.base();
         // Paths of which there may be more, and one past the last of them.
@@ -370,7 +375,8 @@ impl Outgoing {
             self.loss_at = earlier(self.loss_at, record.sent_at + late);
             return;
         } else if age < spacing {
-            // It was sent often and in vain: whatever is proved, it is given time. A later probe proves as much.
+            // It was sent often and in vain: whatever is proved, it is given time. A later probe proves as
+            // much.
             if overtaken > 0 {
                 self.loss_at = earlier(self.loss_at, record.sent_at + late);
             }
@@ -404,8 +410,8 @@ impl Outgoing {
     }
 }
 
-/// Whether a time is known is decided before it is compared: a compiler would compare what is not there first, which changes nothing, and
-/// which memory checkers complain of.
+/// Whether a time is known is decided before it is compared: a compiler would compare what is not there
+/// first, which changes nothing, and which memory checkers complain of.
 fn earlier(known: Option<Instant>, at: Instant) -> Option<Instant> {
     let known = core::hint::black_box(known.unwrap_or(at));
     Some(known.min(at))

@@ -62,7 +62,8 @@ pub(super) struct Congestion {
     far: Far,
 }
 
-/// How the window grows on a far path: [`Far::NEW`], [`Far::SLOW_START`], or the rounds since the last that met a queue.
+/// How the window grows on a far path: [`Far::NEW`], [`Far::SLOW_START`], or the rounds since the last that
+/// met a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Far(u8);
 
@@ -78,7 +79,8 @@ impl Far {
 }
 
 const UNKNOWN: u32 = u32::MAX;
-/// A window on a far path grows at most by so many doublings of what its queue may take: by then, a part of itself is less.
+/// A window on a far path grows at most by so many doublings of what its queue may take: by then, a part of
+/// itself is less.
 const CALM_MAX: u8 = 16;
 
 impl Congestion {
@@ -101,8 +103,8 @@ impl Congestion {
         self.window
     }
 
-    /// The time between two packets on a far path with this round trip: a round is to be as full at its end as at its beginning, so that no queue
-    /// is longer than the path needs.
+    /// The time between two packets on a far path with this round trip: a round is to be as full at its end
+    /// as at its beginning, so that no queue is longer than the path needs.
     pub(super) fn pacing_interval(&self, empty: Duration) -> Duration {
         // While the window doubles, twice as fast; otherwise somewhat faster than it is emptied.
         let (parts, of) = if self.far == Far::NEW || self.far == Far::SLOW_START { (1, 2) } else { (4, 5) };
@@ -130,8 +132,8 @@ impl Congestion {
         }
     }
 
-    /// A packet and its answer took `sample`, of which up to `host_delay` may have passed because a process did not look; `empty`: the shortest
-    /// round trip.
+    /// A packet and its answer took `sample`, of which up to `host_delay` may have passed because a process
+    /// did not look; `empty`: the shortest round trip.
     pub(super) fn delayed(&mut self, sample: Duration, host_delay: Duration, empty: Option<Duration>) {
         if let Some(empty) = empty.filter(|empty| *empty >= FAR) {
             self.delayed_far(sample, host_delay, empty);
@@ -142,8 +144,8 @@ impl Congestion {
         }
     }
 
-    /// The same on a far path. Who waits for it looks seldom: what is no queue even if nobody looked late is none, and what is one though they did
-    /// is one.
+    /// The same on a far path. Who waits for it looks seldom: what is no queue even if nobody looked late is
+    /// none, and what is one though they did is one.
     #[cold]
     fn delayed_far(&mut self, sample: Duration, host_delay: Duration, empty: Duration) {
         let (target, told) = (empty.0 + far_queue(empty).0, sample.0.saturating_sub(host_delay.0));
@@ -252,7 +254,8 @@ impl Congestion {
         false
     }
 
-    /// Makes the window so large, but no less than half of what it was when the round began. True if it is smaller then.
+    /// Makes the window so large, but no less than half of what it was when the round began. True if it is
+    /// smaller then.
     fn shrink(&mut self, wanted: u32) -> bool {
         let least = (self.before / 2).max(WINDOW_MIN).min(self.window);
         let shrunk = wanted.clamp(least, self.window);
@@ -288,7 +291,8 @@ mod tests {
             }
         }
 
-        /// Plays so many round trips in which the path carries so many packets a microsecond; returns the window.
+        /// Plays so many round trips in which the path carries so many packets a microsecond; returns the
+        /// window.
         fn play(&mut self, packets_per_us: u32, rounds: u32) -> u32 {
             for _ in 0..rounds {
                 // A window takes as long as the path needs for it, and never less than an empty round trip.

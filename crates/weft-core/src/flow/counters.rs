@@ -135,7 +135,8 @@ pub struct Gauges {
     pub window_packets: u64,
     /// Packets that are in flight.
     pub in_flight_packets: u64,
-    /// Bytes of the longest packet that leaves at present: what the path carries (its MTU) without the network's headers.
+    /// Bytes of the longest packet that leaves at present: what the path carries (its MTU) without the
+    /// network's headers.
     pub packet_bytes: u64,
 }
 

@@ -3,8 +3,8 @@
 use super::settings::HOST_DELAY_MEMORY;
 use crate::time::{Duration, Instant};
 
-/// The looks at a flow. What arrived while nobody looked has waited, and so has what came after it and was behind it: a
-/// pause is therefore remembered for twice its length.
+/// The looks at a flow. What arrived while nobody looked has waited, and so has what came after it and was
+/// behind it: a pause is therefore remembered for twice its length.
 #[derive(Debug)]
 pub(super) struct HostDelay {
     looked_at: Instant,

@@ -1,4 +1,5 @@
-//! The receiving half: what has arrived, what is held until the messages before it are here, and when to acknowledge.
+//! The receiving half: what has arrived, what is held until the messages before it are here, and when to
+//! acknowledge.
 
 mod acknowledging;
 
@@ -76,7 +77,8 @@ pub(super) struct Incoming {
     expected: u64,
     /// One past the last packet that has arrived.
     horizon: Number,
-    /// What has arrived of numbers in `expected..horizon`; all others are clear. There only while something is missing.
+    /// What has arrived of numbers in `expected..horizon`; all others are clear. There only while something
+    /// is missing.
     arrived: Option<Box<Ring>>,
     next_message: Number,
     /// There only while there is something.
@@ -254,7 +256,8 @@ impl Incoming {
         self.pending_echo = Some(PendingEcho { of: Echoed::Packet { number, transmission }, at: now, host_delay });
         self.unacknowledged += 1;
         let (delays, packets) = match (more_follows, messages) {
-            // What each of several paths delivers decides what it gets next, so the sender is to know it soon.
+            // What each of several paths delivers decides what it gets next, so the sender is to know it
+            // soon.
             (true, _) if settings.bulk_paths > 1 => (BULK_DELAY, BULK_DELAY),
             (true, _) => (BULK_DELAY, BULK_PACKETS),
             (false, true) => (1, BULK_DELAY),
@@ -302,7 +305,8 @@ impl Incoming {
         !self.next_message.is_after(first) && (first == self.next_message || held() < window as usize)
     }
 
-    /// Delivers messages whose turn it is and holds the others. Returns how many were delivered, and their bytes.
+    /// Delivers messages whose turn it is and holds the others. Returns how many were delivered, and their
+    /// bytes.
     pub(super) fn messages(&mut self, first: Number, payload: &[u8], deliver: &mut dyn FnMut(&[u8])) -> (u64, u64) {
         if first != self.next_message {
             self.hold(first, payload);

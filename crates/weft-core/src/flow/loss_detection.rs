@@ -1,5 +1,5 @@
-//! What shows that a packet is lost (packet and time thresholds, answered probes; RFC 9002 §6.1) or that a peer has failed, and how long to wait for
-//! a peer before the next probe (its probe timeout, RFC 9002 §6.2).
+//! What shows that a packet is lost (packet and time thresholds, answered probes; RFC 9002 §6.1) or that a
+//! peer has failed, and how long to wait for a peer before the next probe (its probe timeout, RFC 9002 §6.2).
 
 use super::settings::{REORDER_MEMORY, REORDER_PACKETS, REORDER_PACKETS_MAX, Settings};
 use crate::time::{Duration, Instant};
@@ -18,7 +18,8 @@ pub(super) enum LossCause {
     Denial,
 }
 
-/// How much packets overtake each other on this path (after RFC 8985 §6.2: a proof widens, resends without one narrow).
+/// How much packets overtake each other on this path (after RFC 8985 §6.2: a proof widens, resends without
+/// one narrow).
 #[derive(Debug)]
 pub(super) struct Reordering {
     packets: u32,
@@ -82,8 +83,8 @@ impl OutstandingProbes {
         self.next = number.plus(1);
     }
 
-    /// An echo of `probe` came; if it proves anything: the transmission before which all have arrived or are lost, and whether it
-    /// is the newest probe. Each probe proves once.
+    /// An echo of `probe` came; if it proves anything: the transmission before which all have arrived or are
+    /// lost, and whether it is the newest probe. Each probe proves once.
     pub(super) fn answered(&mut self, probe: Number) -> Option<(Number, bool)> {
         if self.first.is_after(probe) || !self.next.is_after(probe) {
             return None;
@@ -150,7 +151,8 @@ impl ProbeTimeout {
 
     /// Adds to the silence when the next probe is due; true once it is too long.
     ///
-    /// Time in which nobody looked here is not the peer's silence: an interval counts at most twice its length.
+    /// Time in which nobody looked here is not the peer's silence: an interval counts at most twice its
+    /// length.
     pub(super) fn is_silent(&mut self, now: Instant, interval: Duration, settings: &Settings) -> bool {
         if self.unanswered > 0 {
             self.silent.0 += now.since(self.sent_at).0.min(2 * interval.0);

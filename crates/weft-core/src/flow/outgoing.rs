@@ -20,7 +20,8 @@ use alloc::collections::VecDeque;
 const KEPT_RECORDS: usize = 1;
 
 impl Settings {
-    /// Most bytes that a flow holds to know what is on its way, however long the path is: it copies no bulk data.
+    /// Most bytes that a flow holds to know what is on its way, however long the path is: it copies no bulk
+    /// data.
     pub const fn books_max(&self) -> usize {
         // What grows by doubling has half its room to spare.
         let packets = self.reach().next_power_of_two() as usize;
@@ -101,7 +102,8 @@ pub(super) struct Outgoing {
     pass_at: Instant,
     pub(super) probe_timeout: ProbeTimeout,
     pub(super) reordering: Reordering,
-    /// How long the oldest packet has been sent in vain, beyond its first transmissions; our own absence not counted.
+    /// How long the oldest packet has been sent in vain, beyond its first transmissions; our own absence not
+    /// counted.
     pub(super) in_vain: Duration,
     /// A packet does not get through.
     pub(super) hopeless: bool,
@@ -112,7 +114,8 @@ pub(super) struct Outgoing {
     /// How often the present size was in doubt and has arrived, since a packet was lost that had not been
     /// lost often.
     pub(super) vouched: u8,
-    /// What is known of the size that packets may have. There only while it is not the one of the settings, or in doubt.
+    /// What is known of the size that packets may have. There only while it is not the one of the settings,
+    /// or in doubt.
     pub(super) mtu: Option<Box<PathMtu>>,
 }
 
@@ -198,14 +201,16 @@ impl Outgoing {
         self.paths[path].paced_until() <= now + PACE_AHEAD
     }
 
-    /// Whether the peer takes another packet behind the oldest that it may miss. It keeps packets of messages, and data goes where it belongs.
+    /// Whether the peer takes another packet behind the oldest that it may miss. It keeps packets of
+    /// messages, and data goes where it belongs.
     pub(super) fn is_within_reach(&self, data: bool, settings: &Settings) -> bool {
         let sent = self.records.len() as u32;
         sent < settings.window_packets
             || sent < settings.reach() && (data || u32::from(self.message_packets) < settings.window_packets)
     }
 
-    /// The path of the next packet that may be sent for the first time, and whether it is data: messages come before it.
+    /// The path of the next packet that may be sent for the first time, and whether it is data: messages come
+    /// before it.
     pub(super) fn next_path(&mut self, now: Instant, settings: &Settings) -> Option<(usize, bool)> {
         let (messages, data) = (self.queue.has_unsent_messages(), self.queue.has_unsent_data());
         if data {
@@ -234,8 +239,8 @@ impl Outgoing {
         data.filter(|path| !self.paths[*path].is_full()).map(|path| (path, true))
     }
 
-    /// The path of the unsent messages. A run goes like bulk data, but all of it one path: messages that overtake others would wait
-    /// for these at the receiver.
+    /// The path of the unsent messages. A run goes like bulk data, but all of it one path: messages that
+    /// overtake others would wait for these at the receiver.
     fn messages_path(&self, settings: &Settings) -> usize {
         let run = settings.bulk_paths > 0 && self.queue.is_run(self.messages_max(settings));
         if run { self.paths.bulk(settings).next().unwrap_or(0) } else { 0 }
@@ -318,7 +323,8 @@ impl Outgoing {
         None
     }
 
-    /// The next packet to send for the first time, on the path and of the kind that `next_path` says, with at most `max` bytes.
+    /// The next packet to send for the first time, on the path and of the kind that `next_path` says, with at
+    /// most `max` bytes.
     pub(super) fn next_new(
         &mut self,
         now: Instant,

@@ -1,4 +1,5 @@
-//! What is kept of a flow that has been idle for long: enough to go on later as if nothing had been, in a fraction of the memory.
+//! What is kept of a flow that has been idle for long: enough to go on later as if nothing had been, in a
+//! fraction of the memory.
 
 use super::incoming::{self, Incoming};
 use super::loss_detection::Reordering;
@@ -28,12 +29,14 @@ pub struct Parked {
 }
 
 impl Flow {
-    /// Whether nothing is lost by parking: nothing is under way, held or awaited, and nobody is to be told of anything.
+    /// Whether nothing is lost by parking: nothing is under way, held or awaited, and nobody is to be told of
+    /// anything.
     pub fn can_park(&self) -> bool {
         self.is_idle() && self.incoming.can_park() && !self.failed && !self.watched && self.events.is_empty()
     }
 
-    /// What must be known to go on with [`Flow::unpark`], and what happened so far: that counts from zero again.
+    /// What must be known to go on with [`Flow::unpark`], and what happened so far: that counts from zero
+    /// again.
     ///
     /// Panics if the flow is not ready to be parked.
     pub fn park(self) -> (Parked, Counters) {
@@ -45,8 +48,8 @@ impl Flow {
         (Parked { paths, reordering, base, next_control, next_message, packet_size, incoming }, self.counters)
     }
 
-    /// The flow that was parked, with the arguments that it was made with. What it knew of time alone is forgotten: how long the
-    /// peer has been silent, and when somebody looked last.
+    /// The flow that was parked, with the arguments that it was made with. What it knew of time alone is
+    /// forgotten: how long the peer has been silent, and when somebody looked last.
     pub fn unpark(parked: Parked, settings: Arc<Settings>, secret: &Secret, parties: &Parties) -> Self {
         let Parked { paths, reordering, base, next_control, next_message, packet_size, incoming } = parked;
         let paths = Paths::unpark(paths, &settings);

@@ -1,8 +1,8 @@
-//! The paths (paths) that packets take. A packet proves another one lost, by overtaking it, only on the same path; and a probe that goes unanswered
-//! says something only about its own path.
+//! The paths (paths) that packets take. A packet proves another one lost, by overtaking it, only on the same
+//! path; and a probe that goes unanswered says something only about its own path.
 //!
-//! Path 0 is that of messages. Bulk data goes there too, or on paths of its own: each packet takes the one on which it will have
-//! arrived first.
+//! Path 0 is that of messages. Bulk data goes there too, or on paths of its own: each packet takes the one on
+//! which it will have arrived first.
 
 use super::congestion::Congestion;
 use super::loss_detection::OutstandingProbes;
@@ -17,7 +17,8 @@ use core::ops::{Index, IndexMut};
 const INLINE: usize = 2;
 /// Packets whose departure a choice of path anticipates: a train.
 const AHEAD: u32 = 44;
-/// A path that nothing was sent on for so long may be as good as any: a rate that was once found low does not stand for ever.
+/// A path that nothing was sent on for so long may be as good as any: a rate that was once found low does not
+/// stand for ever.
 const RATE_VALID: Duration = Duration::from_secs(1);
 /// Fewer packets in a round trip tell nothing.
 const TELLING: u32 = 8;
@@ -36,7 +37,8 @@ pub(super) struct Path {
     pub(super) newest: Number,
     /// First transmissions since one asked for an acknowledgement.
     pub(super) since_request: u32,
-    /// The last time anything left that wants an answer. An answer to earlier packets does not put the tail's probe off.
+    /// The last time anything left that wants an answer. An answer to earlier packets does not put the tail's
+    /// probe off.
     pub(super) asked_at: Instant,
     /// When pacing lets the next packet leave on a far path.
     paced_until: Instant,
@@ -108,8 +110,8 @@ impl Path {
 
 /// How fast a path delivers: packets in 2³⁰ ns; 0 before the first round trip has ended.
 ///
-/// A round trip in which the path always had a queue shows what it can carry. One in which it had little to do shows only how little
-/// that was: then the rate grows until there is a queue.
+/// A round trip in which the path always had a queue shows what it can carry. One in which it had little to
+/// do shows only how little that was: then the rate grows until there is a queue.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
     packets: u32,
@@ -270,7 +272,8 @@ impl Paths {
 
     /// The path on which bulk data that leaves now will have arrived first; not `but`, if there is another.
     ///
-    /// A path whose window is full may be that one nevertheless: then it is better to wait for it than to take a slow one.
+    /// A path whose window is full may be that one nevertheless: then it is better to wait for it than to
+    /// take a slow one.
     pub(super) fn choose(&self, now: Instant, settings: &Settings, but: Option<usize>) -> usize {
         let Some(stripes) = &self.stripes else { return self.bulk(settings).next().unwrap_or(0) };
         let best = stripes.rates.iter().map(|rate| rate.packets).max().unwrap_or(0).max(1);
@@ -285,7 +288,8 @@ impl Paths {
         other.or(but).unwrap_or(0)
     }
 
-    /// Something waits, messages for this path or bulk data: the windows that are full are what holds it back.
+    /// Something waits, messages for this path or bulk data: the windows that are full are what holds it
+    /// back.
     pub(super) fn held_back(&mut self, messages: Option<usize>, data: bool, settings: &Settings) {
         let full = |paths: &mut Self, path: usize| {
             if paths[path].is_full() {
@@ -391,7 +395,8 @@ impl Paths {
         core::mem::take(&mut self.doubts)
     }
 
-    /// Paths on which something was acknowledged that was sent since they were doubted, or a probe answered; since the last call.
+    /// Paths on which something was acknowledged that was sent since they were doubted, or a probe answered;
+    /// since the last call.
     pub(super) fn take_alive(&mut self) -> u8 {
         core::mem::take(&mut self.alive)
     }

@@ -1,4 +1,5 @@
-//! What the program has submitted and the peer has not acknowledged: messages, copied into a ring of bytes, and ranges of regions.
+//! What the program has submitted and the peer has not acknowledged: messages, copied into a ring of bytes,
+//! and ranges of regions.
 
 use super::settings::{FILLING_SHARE, RUN_PACKETS};
 use crate::wire::{DATA_OVERHEAD, ECHO_SIZE, FRAME_PREFIX, MESSAGES_OVERHEAD, Number};
@@ -13,10 +14,11 @@ pub(super) const KEPT_BYTES: usize = 64;
 pub(super) enum Content {
     /// `length` bytes of frames that stand at position `start` of the ring; `run`: part of a run of messages.
     Messages { start: u32, length: u16, first: Number, run: bool },
-    /// A piece of a region; `end`: nothing was waiting behind it; `fills`: it may be filled up to the length of other packets, since
-    /// that is little beside its range.
+    /// A piece of a region; `end`: nothing was waiting behind it; `fills`: it may be filled up to the length
+    /// of other packets, since that is little beside its range.
     Data { remote_key: u32, region: u32, offset: u64, length: u16, end: bool, fills: bool },
-    /// Nothing but zeros: whether the path carries a packet of `size` bytes. 0: that it does not is known, and only the number counts.
+    /// Nothing but zeros: whether the path carries a packet of `size` bytes. 0: that it does not is known,
+    /// and only the number counts.
     Question { size: u16 },
 }
 
@@ -86,7 +88,8 @@ pub(super) struct Queue {
     last_packet: u16,
     /// Number of the message there.
     next_message: Number,
-    /// So many unsent messages had come together that all of them travel like bulk data: it lasts until none is left.
+    /// So many unsent messages had come together that all of them travel like bulk data: it lasts until none
+    /// is left.
     run: bool,
     jobs: VecDeque<Job>,
 }
@@ -197,8 +200,8 @@ impl Queue {
         self.jobs.iter().take(2).map(|job| (job.left.end - job.left.start).div_ceil(max as u64) as usize).sum()
     }
 
-    /// Bytes and number of the unsent messages that go into a packet: those that fit, and the first of them in any case. That is longer than
-    /// a packet if packets have become smaller since it was submitted.
+    /// Bytes and number of the unsent messages that go into a packet: those that fit, and the first of them
+    /// in any case. That is longer than a packet if packets have become smaller since it was submitted.
     fn fitting(&self, max: usize) -> (usize, u32) {
         let begin = self.index(self.unsent);
         let (mut length, mut messages) = (0, 0);

@@ -13,8 +13,9 @@ impl Flow {
         self.handle_one(now, bytes, false, deliver);
     }
 
-    /// Takes several datagrams that claim to be from this flow's peer: `bytes` holds them one after the other, each `segment`
-    /// bytes long, only the last may be shorter. `marked`: the network marked at least one as having met congestion (RFC 3168).
+    /// Takes several datagrams that claim to be from this flow's peer: `bytes` holds them one after the
+    /// other, each `segment` bytes long, only the last may be shorter. `marked`: the network marked at least
+    /// one as having met congestion (RFC 3168).
     pub fn handle_train(
         &mut self,
         now: Instant,
@@ -73,7 +74,8 @@ impl Flow {
         };
         self.counters.packets_received += 1;
         let mut map: &[u8] = &[];
-        // What was there before may have been recorded and be sent again by anybody: no proof that the peer lives.
+        // What was there before may have been recorded and be sent again by anybody: no proof that the peer
+        // lives.
         let mut is_new = true;
         match packet.kind {
             Kind::Numbered { .. } => is_new = self.handle_numbered(now, &packet, payload, deliver),
@@ -85,8 +87,8 @@ impl Flow {
                 let arrival = self.incoming.bare_arrives(number);
                 if arrival != BareArrival::New {
                     self.counters.replayed += 1;
-                    // Acknowledgements of another carrier may have overtaken a probe that waited long in its socket. An answer does no
-                    // harm, and without one the carrier would seem dead.
+                    // Acknowledgements of another carrier may have overtaken a probe that waited long in its
+                    // socket. An answer does no harm, and without one the carrier would seem dead.
                     if packet.kind == Kind::Probe(number) && arrival == BareArrival::Old {
                         self.counters.probes_received += 1;
                         self.incoming.probed(now, number, self.host_delay.current());
@@ -116,7 +118,8 @@ impl Flow {
         self.handle_acknowledgement(now, &packet, map);
     }
 
-    /// Takes a piece of a packet; with the last of them the packet, as if it had come whole. One that was there before does no harm.
+    /// Takes a piece of a packet; with the last of them the packet, as if it had come whole. One that was
+    /// there before does no harm.
     #[cold]
     fn handle_piece(&mut self, now: Instant, packet: &Packet, payload: &[u8], deliver: &mut dyn Deliver) {
         let Some((piece, bytes)) = Piece::parse(payload).filter(|(piece, bytes)| piece.holds(bytes)) else {

@@ -1,4 +1,5 @@
-//! A bit set over the packets of a window; a packet number selects the bit. It is as long as the packets in it reach.
+//! A bit set over the packets of a window; a packet number selects the bit. It is as long as the packets in
+//! it reach.
 
 use super::settings::WINDOW_MAX;
 use crate::wire::Number;
@@ -8,8 +9,8 @@ use alloc::vec;
 /// Words of a ring on a short path.
 const WORDS: usize = WINDOW_MAX as usize / 64;
 
-/// Bit `number % (64 × words)` belongs to a packet. At least one word beyond the packets that it holds is clear, so that reading across
-/// the end of them finds nothing of their beginning.
+/// Bit `number % (64 × words)` belongs to a packet. At least one word beyond the packets that it holds is
+/// clear, so that reading across the end of them finds nothing of their beginning.
 #[derive(Debug)]
 pub(super) struct Ring(Box<[u64]>);
 

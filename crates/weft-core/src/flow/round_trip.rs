@@ -5,7 +5,8 @@ use crate::time::{Duration, Instant};
 
 /// Assumed before the first sample: nothing is resent because of it, only a probe leaves earlier or later.
 const INITIAL: Duration = Duration::from_micros(200);
-/// A sample may exceed what was expected by this much; more is a receiver that did not look, not a longer path.
+/// A sample may exceed what was expected by this much; more is a receiver that did not look, not a longer
+/// path.
 const SURPRISE_MAX: Duration = Duration::from_millis(1);
 /// How long the shortest round trip is believed, in seconds.
 const MINIMUM_MEMORY_S: u32 = 10;
@@ -20,7 +21,8 @@ pub(super) struct RoundTrip {
     latest: u32,
     /// `UNKNOWN` before the first sample.
     minimum: u32,
-    /// The least since `since`: it becomes the minimum when it is old enough, so that a path that got longer is believed.
+    /// The least since `since`: it becomes the minimum when it is old enough, so that a path that got longer
+    /// is believed.
     fresh: u32,
     since_s: u32,
 }
@@ -106,7 +108,8 @@ mod tests {
         let quiet = path.probe_delay(Duration::from_micros(50), Duration::from_micros(200));
         assert_eq!(quiet.as_micros(), 200);
 
-        // Receive a sample from a receiver that computed for two seconds.   Expect: probes stay within milliseconds.
+        // Receive a sample from a receiver that computed for two seconds.   Expect: probes stay within
+        // milliseconds.
         path.sample(Instant(1), Duration::from_secs(2));
         assert!(path.probe_delay(Duration::from_micros(50), Duration::from_micros(200)) < Duration::from_millis(3));
     }

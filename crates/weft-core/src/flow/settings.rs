@@ -5,9 +5,11 @@ use crate::wire;
 
 /// Most packets that a receiver takes in at once, and so the most in flight on a short path.
 pub const WINDOW_MAX: u32 = 2048;
-/// A path whose empty round trip is at least so long is far: what it holds on its way is not in any buffer, and the window may grow with it.
+/// A path whose empty round trip is at least so long is far: what it holds on its way is not in any buffer,
+/// and the window may grow with it.
 pub const FAR: Duration = Duration::from_micros(500);
-/// Most packets between the oldest unacknowledged and the newest on a far path: such numbers are 19 bits apart.
+/// Most packets between the oldest unacknowledged and the newest on a far path: such numbers are 19 bits
+/// apart.
 pub const FAR_PACKETS_MAX: u32 = 1 << 19;
 /// Packets of a far path leave ahead of their pace by so much at most, so that they leave in trains …
 pub const PACE_AHEAD: Duration = Duration::from_micros(100);
@@ -31,24 +33,28 @@ pub const REORDER_PACKETS: u32 = 3;
 pub const REORDER_PACKETS_MAX: u32 = 192;
 /// Resends without such a proof after which it shrinks by half.
 pub const REORDER_MEMORY: u32 = 256;
-/// Bulk data of which more will follow is acknowledged this many times later than the rest: its sender asks for what it needs, and
-/// this bound, as the next one, is there only in case the question is lost.
+/// Bulk data of which more will follow is acknowledged this many times later than the rest: its sender asks
+/// for what it needs, and this bound, as the next one, is there only in case the question is lost.
 pub const BULK_DELAY: u32 = 4;
-/// The same in packets: a quarter of a full window, which is when its sender asks (decision 0069); not where it is striped.
+/// The same in packets: a quarter of a full window, which is when its sender asks (decision 0069); not where
+/// it is striped.
 pub const BULK_PACKETS: u32 = 16;
-/// Packets after a new gap that are acknowledged at once, so that the sender has its evidence within one round trip.
+/// Packets after a new gap that are acknowledged at once, so that the sender has its evidence within one
+/// round trip.
 pub const GAP_ACKS: u8 = 4;
 /// Packets that make a burst: the last of so many asks for an acknowledgement.
 pub const BURST_PACKETS: u32 = 16;
-/// Messages that wait together and fill more packets than this are a run: they travel like bulk data, in trains.
+/// Messages that wait together and fill more packets than this are a run: they travel like bulk data, in
+/// trains.
 pub const RUN_PACKETS: usize = 2;
-/// The last packet of a range of bulk data is filled up, where another range goes on in the same train, with no more than one part of
-/// so many of its range.
+/// The last packet of a range of bulk data is filled up, where another range goes on in the same train, with
+/// no more than one part of so many of its range.
 pub const FILLING_SHARE: u64 = 32;
-/// An acknowledgement of messages that is asked for, or of many, is granted so much time: the program may answer them, and the
-/// answer carries it.
+/// An acknowledgement of messages that is asked for, or of many, is granted so much time: the program may
+/// answer them, and the answer carries it.
 pub const ANSWER_TIME: Duration = Duration::from_micros(5);
-/// Packets per round trip by which a window grows that is full and meets no queue: the same for all, so that shares become equal.
+/// Packets per round trip by which a window grows that is full and meets no queue: the same for all, so that
+/// shares become equal.
 pub const WINDOW_GROWTH: u32 = 4;
 /// A window that is full and meets no queue grows by one part of so many per round trip besides.
 pub const WINDOW_GROWTH_SHARE: u32 = 8;
@@ -56,16 +62,19 @@ pub const WINDOW_GROWTH_SHARE: u32 = 8;
 pub const HOST_DELAY_MEMORY: Duration = Duration::from_millis(20);
 /// Probes of a path that go unanswered before the driver is told to doubt it: one may only be late.
 pub const PATH_DOUBTS: u8 = 2;
-/// Transmissions of a packet after which it is sent on another path, if there is one: this one may not carry its size.
+/// Transmissions of a packet after which it is sent on another path, if there is one: this one may not carry
+/// its size.
 pub const PATH_TRIES: u8 = 4;
-/// Transmissions of a packet that follow each other as soon as the last is proved lost. Each later one is given time, `pto_min`
-/// at first and twice that for the next …
+/// Transmissions of a packet that follow each other as soon as the last is proved lost. Each later one is
+/// given time, `pto_min` at first and twice that for the next …
 pub const SPACED_AFTER: u8 = 8;
-/// … up to one part of so many of `peer_timeout`, so that this passes before a packet has been sent as often as it can be …
+/// … up to one part of so many of `peer_timeout`, so that this passes before a packet has been sent as often
+/// as it can be …
 pub const SPACING_SHARE: u64 = 64;
 /// … and to this where there is no timeout.
 pub const SPACING_MAX: Duration = Duration::from_secs(10);
-/// What overtook a packet on another carrier gives it so much time to follow: the receiver may not have looked there yet.
+/// What overtook a packet on another carrier gives it so much time to follow: the receiver may not have
+/// looked there yet.
 pub const LANE_PATIENCE: Duration = Duration::from_millis(2);
 /// Losses in a round trip that never cut the window.
 pub const LOSSES_FREE: u32 = 2;
@@ -81,7 +90,8 @@ pub const CUT_AFTER: u8 = 3;
 pub const VOUCHED_MIN: u8 = 6;
 /// Bytes of a control: a question that every path carries.
 pub const CONTROL_SIZE: u16 = 128;
-/// Questions whether a path carries a size that are lost before it counts as not carrying it (RFC 8899 §5.1.2, `MAX_PROBES`).
+/// Questions whether a path carries a size that are lost before it counts as not carrying it (RFC 8899
+/// §5.1.2, `MAX_PROBES`).
 pub const SIZE_TRIES: u8 = 3;
 /// The same for the size that packets have, controls that are lost taken into account.
 pub const DOUBT_TRIES: u8 = 6;
@@ -94,7 +104,8 @@ pub const DOUBT_REST: Duration = Duration::from_millis(10);
 pub const SIZE_GRAIN: u16 = 16;
 /// How long after a size was found the path is asked for a larger one, and again after twice the time …
 pub const SIZE_REST: Duration = Duration::from_secs(1);
-/// … up to this (RFC 8899 §5.1.1, `PMTU_RAISE_TIMER`, is longer: its questions are not answered by the packets around them).
+/// … up to this (RFC 8899 §5.1.1, `PMTU_RAISE_TIMER`, is longer: its questions are not answered by the
+/// packets around them).
 pub const SIZE_REST_MAX: Duration = Duration::from_secs(60);
 
 const _: () = assert!(SIZE_DOUBTED_AFTER <= CUT_AFTER && CUT_AFTER < SPACED_AFTER);
@@ -122,36 +133,41 @@ pub enum AckScheme {
 /// How a flow behaves; the same on both sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Largest datagram payload in bytes, header included; `PACKET_SIZE_MIN..=PACKET_SIZE_MAX`. The flow begins with it, and goes on with
-    /// smaller ones where a path does not carry it (`path_mtu`).
+    /// Largest datagram payload in bytes, header included; `PACKET_SIZE_MIN..=PACKET_SIZE_MAX`. The flow
+    /// begins with it, and goes on with smaller ones where a path does not carry it (`path_mtu`).
     pub packet_size: usize,
-    /// Paths (sockets, carriers, interfaces) that bulk data takes, other than that of the packets around it: what overtakes a packet
-    /// on another path proves nothing. 0: all packets go the same path; below `wire::PATHS_MAX`.
+    /// Paths (sockets, carriers, interfaces) that bulk data takes, other than that of the packets around it:
+    /// what overtakes a packet on another path proves nothing. 0: all packets go the same path; below
+    /// `wire::PATHS_MAX`.
     pub bulk_paths: u8,
-    /// Most packets in flight on a short path, and most packets of messages that the receiver keeps behind a gap; `1..=WINDOW_MAX`.
+    /// Most packets in flight on a short path, and most packets of messages that the receiver keeps behind a
+    /// gap; `1..=WINDOW_MAX`.
     pub window_packets: u32,
-    /// Most bytes of packets between the oldest unacknowledged and the newest on a far path, at most [`FAR_PACKETS_MAX`] packets: twice what
-    /// the path holds, so that it stays full while a lost packet is sent again. 0: no more than elsewhere.
+    /// Most bytes of packets between the oldest unacknowledged and the newest on a far path, at most
+    /// [`FAR_PACKETS_MAX`] packets: twice what the path holds, so that it stays full while a lost packet is
+    /// sent again. 0: no more than elsewhere.
     pub far_bytes: u64,
     /// When to acknowledge.
     pub ack_scheme: AckScheme,
-    /// An acknowledgement is deferred over at most this many packets, of data that more will follow `BULK_PACKETS` times as many;
-    /// of packets with messages over `BULK_DELAY` times as many, but from this many on for no longer than `ANSWER_TIME`.
+    /// An acknowledgement is deferred over at most this many packets, of data that more will follow
+    /// `BULK_PACKETS` times as many; of packets with messages over `BULK_DELAY` times as many, but from this
+    /// many on for no longer than `ANSWER_TIME`.
     pub ack_packets: u32,
-    /// An acknowledgement is deferred for at most this long, for data that more will follow `BULK_DELAY` times.
+    /// An acknowledgement is deferred for at most this long, for data that more will follow `BULK_DELAY`
+    /// times.
     pub ack_delay: Duration,
-    /// How long a queue on the path the window may fill, unless half an empty round trip is longer; where it is far, see
-    /// [`FAR_QUEUE`].
+    /// How long a queue on the path the window may fill, unless half an empty round trip is longer; where it
+    /// is far, see [`FAR_QUEUE`].
     pub delay_target: Duration,
     /// The shortest wait before a probe.
     pub pto_min: Duration,
     /// The longest wait between probes.
     pub pto_max: Duration,
-    /// While the program waits for the peer, one of which nothing is heard for this long is probed, and again after this
-    /// long; zero: never. An eighth of `peer_timeout` leaves room for some lost probes.
+    /// While the program waits for the peer, one of which nothing is heard for this long is probed, and again
+    /// after this long; zero: never. An eighth of `peer_timeout` leaves room for some lost probes.
     pub keepalive: Duration,
-    /// Unanswered probes for this long mean that the peer has failed, and so does a packet that is proved lost again and again for
-    /// this long; zero: never.
+    /// Unanswered probes for this long mean that the peer has failed, and so does a packet that is proved
+    /// lost again and again for this long; zero: never.
     pub peer_timeout: Duration,
     /// `can_accept` is false while more bytes than this are queued or unacknowledged on the ordered channel.
     pub queue_bytes: usize,
@@ -172,8 +188,8 @@ impl Settings {
         if far > self.window_packets { far } else { self.window_packets }
     }
 
-    /// How long after a packet was sent for the time `transmission` it may count as lost at the earliest: nothing at first, more and
-    /// more once it was sent in vain so often that something else must be wrong.
+    /// How long after a packet was sent for the time `transmission` it may count as lost at the earliest:
+    /// nothing at first, more and more once it was sent in vain so often that something else must be wrong.
     pub(super) fn spacing(&self, transmission: u8) -> Duration {
         let Some(doublings) = transmission.checked_sub(SPACED_AFTER) else { return Duration(0) };
         let longest = match self.peer_timeout.0 {

@@ -1,4 +1,5 @@
-//! Two flows, and between them a wire that does what each test says. Combinations of faults are left to weft-sim.
+//! Two flows, and between them a wire that does what each test says. Combinations of faults are left to
+//! weft-sim.
 
 use super::*;
 use crate::process::ProcessName;
@@ -11,7 +12,8 @@ fn secret() -> Secret {
     Secret::new([7; 16])
 }
 
-/// Regions and remote keys of one side: region r holds bytes of a known pattern; a remote key is a vector that grows.
+/// Regions and remote keys of one side: region r holds bytes of a known pattern; a remote key is a vector
+/// that grows.
 #[derive(Default)]
 struct Memory {
     messages: Vec<Vec<u8>>,
@@ -101,7 +103,8 @@ impl Pair {
         self.now
     }
 
-    /// Carries everything both ways, 10 µs each, and jumps to the next timeout when nothing moves, until both are idle.
+    /// Carries everything both ways, 10 µs each, and jumps to the next timeout when nothing moves, until both
+    /// are idle.
     fn run_until_idle(&mut self) {
         for _ in 0..100_000 {
             let now = self.later(us(10));
@@ -329,7 +332,8 @@ fn an_answer_to_the_late_original_is_not_taken_for_one_to_the_resend() {
     pair.a.receive(now, &answer);
     let resend = pair.a.packets(now);
     assert_eq!(resend.len(), 1);
-    // Receive the original while the resend is still on its way.   Expect: no round trip of a few microseconds.
+    // Receive the original while the resend is still on its way.   Expect: no round trip of a few
+    // microseconds.
     let now = pair.later(us(1));
     pair.b.receive(now, &[original]);
     let answer = pair.b.packets(now);
@@ -340,7 +344,8 @@ fn an_answer_to_the_late_original_is_not_taken_for_one_to_the_resend() {
     pair.run_until_idle();
     assert_eq!((pair.a.acknowledged(), pair.b.flow.counters().duplicates), (2_000, 1));
 
-    // And the same again.   Expect: the path is known to change places, so three later packets are no proof any more.
+    // And the same again.   Expect: the path is known to change places, so three later packets are no proof
+    // any more.
     pair.a.flow.submit_data(0, 0, 0..2_000);
     let mut packets = pair.a.packets(pair.now);
     packets.truncate(5);

@@ -17,10 +17,11 @@ pub struct Train {
     pub bytes: usize,
     /// Bytes of each but the last.
     pub segment: usize,
-    /// The path that all of them take, at most `Settings::bulk_paths`; 0 is that of messages, and of everything else.
+    /// The path that all of them take, at most `Settings::bulk_paths`; 0 is that of messages, and of
+    /// everything else.
     pub path: usize,
-    /// Whether something else may be due at once. If not, looking again brings nothing but perhaps a probe of another path, which can
-    /// wait for the next look.
+    /// Whether something else may be due at once. If not, looking again brings nothing but perhaps a probe of
+    /// another path, which can wait for the next look.
     pub more: bool,
 }
 
@@ -39,8 +40,9 @@ impl Flow {
         Some(self.poll_one(now, regions, out)?.length)
     }
 
-    /// Like `poll_transmit`, for up to `packets_max` packets of equal size, as many as fit into `out`, one after the other.
-    /// At most half a window, so that acknowledgements come while the rest is still to be sent.
+    /// Like `poll_transmit`, for up to `packets_max` packets of equal size, as many as fit into `out`, one
+    /// after the other. At most half a window, so that acknowledgements come while the rest is still to be
+    /// sent.
     pub fn poll_train(
         &mut self,
         now: Instant,
@@ -59,8 +61,8 @@ impl Flow {
                 break;
             }
             let departure = self.next_new(now, path, content.is_data());
-            // The kernel cuts trains into equal packets: one that is shorter ends the train, and each costs about as much as the
-            // copies of 40 KB.
+            // The kernel cuts trains into equal packets: one that is shorter ends the train, and each costs
+            // about as much as the copies of 40 KB.
             let fills = matches!(departure.content, Content::Data { fills: true, .. })
                 && !self.settings.sealed
                 && packet < packets
@@ -77,8 +79,9 @@ impl Flow {
         Some(train)
     }
 
-    /// How long a train becomes of which one packet is written, at most `most`: where two trains are needed for what is next, they are
-    /// of one length. The receiver works on the first while the second is made, and no call is spent on a packet or two.
+    /// How long a train becomes of which one packet is written, at most `most`: where two trains are needed
+    /// for what is next, they are of one length. The receiver works on the first while the second is made,
+    /// and no call is spent on a packet or two.
     fn even(&self, most: usize, data: bool) -> usize {
         let (messages_max, data_max) = self.payload_max();
         let queue = &self.outgoing.queue;
@@ -198,7 +201,8 @@ impl Flow {
         self.read_content(&content, usize::from(from), regions, &mut out[at..at + bytes]);
         let mut length = at + bytes;
         if self.settings.sealed {
-            // No packet with messages or data has the transmission 0, so nothing else is sealed with the same nonce.
+            // No packet with messages or data has the transmission 0, so nothing else is sealed with the same
+            // nonce.
             length = self.ciphers().seal(control, 0, at, length, out);
         }
         self.outgoing.cut_until(until, until == whole);
@@ -230,7 +234,8 @@ impl Flow {
         }
     }
 
-    /// An acknowledgement goes ahead of bulk data that would carry it a slower path, or could not carry all of it.
+    /// An acknowledgement goes ahead of bulk data that would carry it a slower path, or could not carry all
+    /// of it.
     fn must_acknowledge_first(&self) -> bool {
         let overtakes = self.settings.bulk_paths > 0 && !self.outgoing.queue.has_unsent_messages();
         self.incoming.is_urgent() && (overtakes || self.incoming.wants_map())
@@ -243,7 +248,8 @@ impl Flow {
         self.outgoing.next_new(now, &self.settings, path, data, if data { data_max } else { messages_max })
     }
 
-    /// Most bytes of messages and of data that the next packet takes. Data leaves room for the echo that is to go with it.
+    /// Most bytes of messages and of data that the next packet takes. Data leaves room for the echo that is
+    /// to go with it.
     pub(super) fn payload_max(&self) -> (usize, usize) {
         let packet = self.outgoing.packet_size();
         let echo = if self.incoming.has_echo() { ECHO_SIZE } else { 0 };
@@ -278,8 +284,8 @@ impl Flow {
         }
     }
 
-    /// Whether a packet of `length` bytes takes an echo along. One that is sent again is as long as it was. In a run the full
-    /// packets do without, so that all of them are of one size.
+    /// Whether a packet of `length` bytes takes an echo along. One that is sent again is as long as it was.
+    /// In a run the full packets do without, so that all of them are of one size.
     fn has_room_for_echo(&self, length: usize, run: bool) -> bool {
         length + if run { 2 * ECHO_SIZE } else { ECHO_SIZE } <= self.outgoing.packet_size()
     }

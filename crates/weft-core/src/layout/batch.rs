@@ -1,9 +1,10 @@
-//! A layout as runs of bytes. Consecutive runs of equal length at equal distances are handed out as one batch.
+//! A layout as runs of bytes. Consecutive runs of equal length at equal distances are handed out as one
+//! batch.
 
 /// `count` runs of `length` bytes each, the first at `offset`, each next one `step` bytes further.
 ///
-/// A copier that looks at `length` once per batch can use a fixed-size move for 4, 8 or 16 bytes; that is what
-/// makes a column of a matrix cheap to pack.
+/// A copier that looks at `length` once per batch can use a fixed-size move for 4, 8 or 16 bytes; that is
+/// what makes a column of a matrix cheap to pack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Batch {
     /// Bytes from the base address to the first run.
@@ -22,8 +23,9 @@ impl Batch {
     }
 }
 
-/// Joins what can be joined on the way from the shape's walk to the visitor: runs that touch become one run, equal
-/// runs at an equal step become one batch. Holds back one batch, so [`finish`](Merger::finish) must be called.
+/// Joins what can be joined on the way from the shape's walk to the visitor: runs that touch become one run,
+/// equal runs at an equal step become one batch. Holds back one batch, so [`finish`](Merger::finish) must be
+/// called.
 pub(super) struct Merger<'a> {
     /// Nothing is held while its count is 0.
     held: Batch,
@@ -84,7 +86,8 @@ impl<'a> Merger<'a> {
         }
         let next = batch.offset.wrapping_add(batch.step);
         self.run(next, batch.length as u64);
-        // The second run, of the same length and not touching the first, was either put behind it or is held alone.
+        // The second run, of the same length and not touching the first, was either put behind it or is held
+        // alone.
         self.held.step = batch.step;
         self.held.count += rest - 1;
         self.last = batch.offset.wrapping_add(batch.step.wrapping_mul(rest as i64));

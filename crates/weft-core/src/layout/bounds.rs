@@ -50,8 +50,8 @@ impl Bounds {
         Ok(bounds)
     }
 
-    /// Both follow one another in one type map. Markers win over bounds without markers (definition of lb in §5.1.6);
-    /// among equals the outermost do.
+    /// Both follow one another in one type map. Markers win over bounds without markers (definition of lb in
+    /// §5.1.6); among equals the outermost do.
     pub(super) fn join(&mut self, other: &Bounds) {
         if self.is_empty() || (other.marked && !self.marked) {
             (self.lb, self.ub) = (other.lb, other.ub);
@@ -77,7 +77,8 @@ impl Bounds {
         Ok(bounds)
     }
 
-    /// The bounds of a structure: unless they are marked, the extent is rounded up to the alignment (the ε of §5.1.6).
+    /// The bounds of a structure: unless they are marked, the extent is rounded up to the alignment (the ε of
+    /// §5.1.6).
     pub(super) fn padded(mut self) -> Result<Bounds, Overflow> {
         if !self.marked {
             let extent = self.ub.checked_sub(self.lb).ok_or(Overflow::Bytes)?;

@@ -1,7 +1,8 @@
-//! Datatypes that travel: the target of a one-sided operation walks the layout that its origin describes (MPI-5.0 §12.3).
+//! Datatypes that travel: the target of a one-sided operation walks the layout that its origin describes
+//! (MPI-5.0 §12.3).
 //!
-//! Only what is needed to walk it: which bytes of an item, in which order, and the distance between items. The kinds of elements stay at home;
-//! an operation that computes says of what element it is.
+//! Only what is needed to walk it: which bytes of an item, in which order, and the distance between items.
+//! The kinds of elements stay at home; an operation that computes says of what element it is.
 //!
 //! ```text
 //! extent (8 bytes) │ shape
@@ -43,9 +44,10 @@ impl Layout {
         take(&mut left, 8) && fits(&self.0.shape, &mut left)
     }
 
-    /// Cuts `count` items into parts that have short descriptions. `visit` is given each part, a layout of which one item at the same base
-    /// address has the packed bytes `range` of the items, in order, as long as it says that it wants more. A part has `runs` runs, or as many
-    /// more as are needed for it to end between two pieces of `grain` packed bytes.
+    /// Cuts `count` items into parts that have short descriptions. `visit` is given each part, a layout of
+    /// which one item at the same base address has the packed bytes `range` of the items, in order, as long
+    /// as it says that it wants more. A part has `runs` runs, or as many more as are needed for it to end
+    /// between two pieces of `grain` packed bytes.
     ///
     /// # Errors
     /// The items are too far apart.
@@ -109,8 +111,8 @@ fn take(left: &mut usize, bytes: usize) -> bool {
     rest.is_some()
 }
 
-/// Whether the description of a shape fits what is left, which it is taken off. It stops as soon as it does not: shapes share parts, and
-/// may have many more of them than memory would hold.
+/// Whether the description of a shape fits what is left, which it is taken off. It stops as soon as it does
+/// not: shapes share parts, and may have many more of them than memory would hold.
 fn fits(shape: &Shape, left: &mut usize) -> bool {
     let own = match shape {
         Shape::Empty => 0,
@@ -258,7 +260,8 @@ mod tests {
         alloc::vec![int, pair, column, irregular, mixed, nested, spread, nothing]
     }
 
-    /// Layouts of all shapes are described, and built again from that.   Expect: the same bytes in the same order, the same extent.
+    /// Layouts of all shapes are described, and built again from that.   Expect: the same bytes in the same
+    /// order, the same extent.
     #[test]
     fn a_layout_survives_its_description() {
         for layout in several() {
@@ -271,7 +274,8 @@ mod tests {
         }
     }
 
-    /// Each layout, and limits about the length of its description.   Expect: it is described in just so many bytes.
+    /// Each layout, and limits about the length of its description.   Expect: it is described in just so many
+    /// bytes.
     #[test]
     fn how_long_a_description_is_is_known_before() {
         for layout in several() {
@@ -282,7 +286,8 @@ mod tests {
         }
     }
 
-    /// A sequence of two of a sequence of two, fifty levels of it: shapes share their parts.   Expect: that its description is too long is known at once.
+    /// A sequence of two of a sequence of two, fifty levels of it: shapes share their parts.   Expect: that
+    /// its description is too long is known at once.
     #[test]
     fn a_description_that_no_memory_holds_is_not_begun() {
         let hole = Layout::indexed(&[(0, 1), (3, 2), (9, 1)], &Layout::element(Element::Byte)).unwrap();
@@ -321,8 +326,9 @@ mod tests {
         Layout::vector(2, 1, 2, &Layout::element(Element::Byte)).unwrap()
     }
 
-    /// Several items of each layout, cut into parts of few runs.   Expect: the parts have the bytes of the whole in order, each as many runs as asked for or
-    /// what is needed to end between two elements; and whoever wants no more is given no more.
+    /// Several items of each layout, cut into parts of few runs.   Expect: the parts have the bytes of the
+    /// whole in order, each as many runs as asked for or what is needed to end between two elements; and
+    /// whoever wants no more is given no more.
     #[test]
     fn parts_of_items_are_the_items() {
         for layout in several() {
@@ -355,7 +361,8 @@ mod tests {
         assert_eq!((cut, calls), (Ok(()), 2));
     }
 
-    /// Descriptions are cut at each place, lengthened, and changed in each byte.   Expect: an error or some layout, never a panic.
+    /// Descriptions are cut at each place, lengthened, and changed in each byte.   Expect: an error or some
+    /// layout, never a panic.
     #[test]
     fn a_damaged_description_is_refused_or_harmless() {
         for layout in several() {

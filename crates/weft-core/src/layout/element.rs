@@ -14,7 +14,8 @@ pub enum Element {
     Int16,
     /// 32-bit signed: `MPI_INT`, `MPI_INT32_T`, `MPI_INTEGER`, `MPI_INTEGER4`.
     Int32,
-    /// 64-bit signed: `MPI_LONG`, `MPI_LONG_LONG`, `MPI_INT64_T`, `MPI_INTEGER8`, `MPI_AINT`, `MPI_COUNT`, `MPI_OFFSET`.
+    /// 64-bit signed: `MPI_LONG`, `MPI_LONG_LONG`, `MPI_INT64_T`, `MPI_INTEGER8`, `MPI_AINT`, `MPI_COUNT`,
+    /// `MPI_OFFSET`.
     Int64,
     /// 128-bit signed: `MPI_INTEGER16`.
     Int128,
@@ -56,7 +57,8 @@ pub enum Element {
     Logical128,
     /// `MPI_BYTE`: uninterpreted, bitwise operations only.
     Byte,
-    /// `MPI_CHAR`, `MPI_CHARACTER`: printable; reductions take it for a signed integer, which the standard does not ask for.
+    /// `MPI_CHAR`, `MPI_CHARACTER`: printable; reductions take it for a signed integer, which the standard
+    /// does not ask for.
     Char,
     /// `MPI_WCHAR`: 4 bytes, printable, not reducible.
     WChar,
@@ -154,8 +156,8 @@ impl Element {
         }
     }
 
-    /// Bytes to a multiple of which the C compiler aligns it (x86-64 System V); rounds the extent of a structure
-    /// (the ε of MPI-5.0 §5.1.6).
+    /// Bytes to a multiple of which the C compiler aligns it (x86-64 System V); rounds the extent of a
+    /// structure (the ε of MPI-5.0 §5.1.6).
     pub const fn alignment(self) -> usize {
         use Element::*;
         match self {

@@ -1,8 +1,9 @@
-//! Where a datatype's bytes lie: its type map reduced to runs of bytes in order, as a tree kept as flat as possible.
+//! Where a datatype's bytes lie: its type map reduced to runs of bytes in order, as a tree kept as flat as
+//! possible.
 //!
-//! Element types are forgotten here. Neighbouring runs are joined when a shape is built, regular repetition stays a
-//! formula, so a matrix column of any height is one [`Shape::Grid`] and an indexed type of contiguous blocks one
-//! table with prefix sums.
+//! Element types are forgotten here. Neighbouring runs are joined when a shape is built, regular repetition
+//! stays a formula, so a matrix column of any height is one [`Shape::Grid`] and an indexed type of contiguous
+//! blocks one table with prefix sums.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -11,8 +12,8 @@ use core::ops::Range;
 use super::batch::{Batch, Merger};
 use super::{Overflow, checked_offset};
 
-/// Parts of a nested sequence are copied into the outer one while it has no more than this many: flat tables are
-/// walked faster, but a tower of sequences must not multiply.
+/// Parts of a nested sequence are copied into the outer one while it has no more than this many: flat tables
+/// are walked faster, but a tower of sequences must not multiply.
 const FLATTEN_PARTS_MAX: usize = 64;
 
 /// The bytes of one item, in type-map order.
@@ -119,7 +120,8 @@ impl Shape {
         })
     }
 
-    /// Walks the packed bytes `range` of this shape placed at `base`. `range` is not empty and within the size.
+    /// Walks the packed bytes `range` of this shape placed at `base`. `range` is not empty and within the
+    /// size.
     pub(super) fn walk(&self, base: i64, range: Range<u64>, out: &mut Merger<'_>) {
         match *self {
             Shape::Empty => {}

@@ -42,7 +42,8 @@ impl Entry {
     }
 }
 
-/// The naive model: the type map itself, and the definitions of §5.1.6 word by word, where ε is that of structures only.
+/// The naive model: the type map itself, and the definitions of §5.1.6 word by word, where ε is that of
+/// structures only.
 fn type_map(recipe: &Recipe) -> Vec<Entry> {
     let copies = |of: &[Entry], count: u64, step: i64, out: &mut Vec<Entry>, at: i64| {
         for index in 0..count as i64 {

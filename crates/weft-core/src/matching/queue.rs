@@ -1,8 +1,9 @@
 //! One ordered queue of posted receives or of unexpected messages.
 //!
-//! The usual queue is short, or its oldest entry is the one wanted: a scan of the list in order is then the fastest
-//! search there is. A search that goes deeper than [`SCAN_MAX`] entries makes the queue build an index, a chain per
-//! (source, tag) pattern, and keep it until the queue is empty; with it every search and removal takes constant time.
+//! The usual queue is short, or its oldest entry is the one wanted: a scan of the list in order is then the
+//! fastest search there is. A search that goes deeper than [`SCAN_MAX`] entries makes the queue build an
+//! index, a chain per (source, tag) pattern, and keep it until the queue is empty; with it every search and
+//! removal takes constant time.
 
 use alloc::vec::Vec;
 use core::hash::{BuildHasherDefault, Hash, Hasher};
@@ -82,7 +83,8 @@ impl Hash for Key {
     }
 }
 
-/// A multiplicative hash: the keys are ranks and tags of the job's own processes, which have easier ways to be slow.
+/// A multiplicative hash: the keys are ranks and tags of the job's own processes, which have easier ways to
+/// be slow.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Mix(u64);
 
@@ -126,9 +128,10 @@ struct Entry<T> {
     value: Option<T>,
 }
 
-/// Entries in order of arrival. `CHAINS` is 1 when the entries may have wildcards and the searches have none (posted
-/// receives: an entry stands in the chain of its own kind), 3 when it is the other way round (unexpected messages: an
-/// entry stands in a chain for each kind of search but the one for anything at all, which is the list itself).
+/// Entries in order of arrival. `CHAINS` is 1 when the entries may have wildcards and the searches have none
+/// (posted receives: an entry stands in the chain of its own kind), 3 when it is the other way round
+/// (unexpected messages: an entry stands in a chain for each kind of search but the one for anything at all,
+/// which is the list itself).
 pub(super) struct Queue<T, const CHAINS: usize> {
     entries: Vec<Entry<T>>,
     order: Ends,

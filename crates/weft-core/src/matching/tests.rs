@@ -169,7 +169,8 @@ proptest! {
     }
 }
 
-/// Expect: contexts come and go, and what is kept for them is no more than those need that are there at a time.
+/// Expect: contexts come and go, and what is kept for them is no more than those need that are there at a
+/// time.
 #[test]
 fn contexts_that_are_gone_leave_nothing_behind() {
     let mut matcher: Matcher<u64, u64> = Matcher::new();

@@ -1,5 +1,5 @@
-//! Packets that are kept until all who acknowledge to this member have them, and what is sent again of them. The root keeps all that it
-//! sends; a co-root all that it receives.
+//! Packets that are kept until all who acknowledge to this member have them, and what is sent again of them.
+//! The root keeps all that it sends; a co-root all that it receives.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -74,7 +74,8 @@ pub(super) struct Keeper {
     probing: Vec<u32>,
     /// A packet that leaves in pieces: its number, for whom, and where the next piece begins.
     cutting: Option<(u64, u32, usize)>,
-    /// Packets that there had been when each of [`Review`] last looked at how many the children had asked for.
+    /// Packets that there had been when each of [`Review`] last looked at how many the children had asked
+    /// for.
     reviewed: [u64; 2],
 }
 
@@ -177,7 +178,8 @@ impl Keeper {
         self.kept.get_mut(at).map(|kept| &mut kept.bytes)
     }
 
-    /// Child `member` tells what has arrived at it (`acknowledgement`) and at all behind it (`all`). `sent`: packets that have left.
+    /// Child `member` tells what has arrived at it (`acknowledgement`) and at all behind it (`all`). `sent`:
+    /// packets that have left.
     pub(super) fn handle(
         &mut self,
         now: Instant,
@@ -196,8 +198,8 @@ impl Keeper {
         }
         let was_least = child.acknowledged == self.acknowledged;
         child.acknowledged = all;
-        // Whoever acknowledges lives, and so the next question is no earlier than if it were the first. The first one does not wait for longer because of others'
-        // answers.
+        // Whoever acknowledges lives, and so the next question is no earlier than if it were the first. The
+        // first one does not wait for longer because of others' answers.
         let was_asked = self.probes > 0;
         (self.probes, self.silent_since) = (0, None);
         if was_least {
@@ -263,8 +265,8 @@ impl Keeper {
         }
     }
 
-    /// The next packet that is to be sent again, and to whom. One that did not get through again and again leaves in pieces: it may be too long for
-    /// a path.
+    /// The next packet that is to be sent again, and to whom. One that did not get through again and again
+    /// leaves in pieces: it may be too long for a path.
     pub(super) fn poll_repair(&mut self, now: Instant, cutter: &Cutter<'_>, out: &mut Vec<u8>) -> Option<Destination> {
         if let Some(to) = self.poll_piece(cutter, out) {
             return Some(to);
@@ -313,8 +315,8 @@ impl Keeper {
         Some(Destination::Member(member))
     }
 
-    /// Whom to ask now what has arrived: the group the first time, then those that lag behind; and the group again now and then, for those
-    /// whose co-root is gone. `sent`: packets that have left.
+    /// Whom to ask now what has arrived: the group the first time, then those that lag behind; and the group
+    /// again now and then, for those whose co-root is gone. `sent`: packets that have left.
     pub(super) fn poll_probe(&mut self, now: Instant, sent: u64, timing: &Timing) -> Option<Destination> {
         if let Some(member) = self.probing.pop() {
             return Some(Destination::Member(member));

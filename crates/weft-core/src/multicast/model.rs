@@ -1,5 +1,6 @@
-//! What a broadcast takes, in formulas: those of Liu, Mamidala and Panda ("Fast and Scalable MPI-Level Broadcast using InfiniBand's Hardware
-//! Multicast Support", IPDPS 2004), for a network that is described by a few costs. `simulation` runs the state machines on the same network.
+//! What a broadcast takes, in formulas: those of Liu, Mamidala and Panda ("Fast and Scalable MPI-Level
+//! Broadcast using InfiniBand's Hardware Multicast Support", IPDPS 2004), for a network that is described by
+//! a few costs. `simulation` runs the state machines on the same network.
 //!
 //! With N ranks, p packets and M broadcasts for each acknowledgement:
 //!
@@ -14,12 +15,14 @@
 //!
 //! # The parameters of the paper's testbed
 //!
-//! The source at hand gives the results of the paper's model for 1024 ranks (4 B under 20 µs, 1836 B under 40 µs, up to 4.86 times better than the
-//! tree) and what the testbed was (2.4 GHz Xeon, 4X InfiniBand, packets of 2 KB), not the model's parameters. So [`Testbed::PAPER`] is concluded: the tree
-//! takes 4.86 x 20 = 97 µs in 10 steps, so a step of few bytes takes 9.7 µs; and 4.86 x 40 = 194 µs for 1836 B, so a byte takes 5.3 ns: 1 ns on the
-//! link of 8 Gbit/s and the rest for a copy at either end. A multicast packet is taken to cost what any other does. How the result moves:
-//! every figure of `multicast` and `tree` is proportional to the step, and their ratio is ceil(log2 N) whatever the step is; only the last two lines depend
-//! on the price of an acknowledgement.
+//! The source at hand gives the results of the paper's model for 1024 ranks (4 B under 20 µs, 1836 B under 40
+//! µs, up to 4.86 times better than the tree) and what the testbed was (2.4 GHz Xeon, 4X InfiniBand, packets
+//! of 2 KB), not the model's parameters. So [`Testbed::PAPER`] is concluded: the tree takes 4.86 x 20 = 97 µs
+//! in 10 steps, so a step of few bytes takes 9.7 µs; and 4.86 x 40 = 194 µs for 1836 B, so a byte takes 5.3
+//! ns: 1 ns on the link of 8 Gbit/s and the rest for a copy at either end. A multicast packet is taken to
+//! cost what any other does. How the result moves: every figure of `multicast` and `tree` is proportional to
+//! the step, and their ratio is ceil(log2 N) whatever the step is; only the last two lines depend on the
+//! price of an acknowledgement.
 
 use super::Scheme;
 use super::wire::HEADER_SIZE;
@@ -55,7 +58,8 @@ impl Testbed {
         packet_bytes: 2048,
     };
 
-    /// 10 Gbit/s Ethernet and UDP sockets, as `Network::LEAF_SPINE` has them: 18 µs for a message of few bytes.
+    /// 10 Gbit/s Ethernet and UDP sockets, as `Network::LEAF_SPINE` has them: 18 µs for a message of few
+    /// bytes.
     pub const ETHERNET: Self = Self {
         send_ns: 6_000,
         receive_ns: 6_000,

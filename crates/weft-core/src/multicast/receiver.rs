@@ -12,15 +12,16 @@ use crate::placement::RemoteMemory;
 use crate::time::{Duration, Instant};
 use crate::wire::{Key, Number, Secret};
 
-/// Requests for what is missing that its keeper does not answer before the root is asked instead, every other time.
+/// Requests for what is missing that its keeper does not answer before the root is asked instead, every other
+/// time.
 const ASK_ROOT_AFTER: u32 = 3;
 
-/// A question to one member comes by another socket than what it asks about, which may lie unread in the group's: what a question alone shows to be
-/// missing is asked for after so much time.
+/// A question to one member comes by another socket than what it asks about, which may lie unread in the
+/// group's: what a question alone shows to be missing is asked for after so much time.
 const ASK_AFTER_QUESTION: Duration = Duration::from_micros(50);
 
-/// What has been asked for and not been answered, at most: each quarter of a window is, and each broadcast where none is aggregated. Of more, the oldest
-/// are answered with the next.
+/// What has been asked for and not been answered, at most: each quarter of a window is, and each broadcast
+/// where none is aggregated. Of more, the oldest are answered with the next.
 const ASKED_MAX: usize = 16;
 
 /// An acknowledgement is wanted.
@@ -51,12 +52,14 @@ pub struct Receiver {
     assemblies: Assemblies,
     /// One past the newest packet that there is, as far as is known, …
     end: u64,
-    /// … and as far as what is missing before it counts as lost: a question alone proves that only after a while.
+    /// … and as far as what is missing before it counts as lost: a question alone proves that only after a
+    /// while.
     proved: u64,
     /// As a co-root: what others may still lack.
     keeper: Keeper,
-    /// What is to be acknowledged, oldest first. A co-root answers each when those behind it have come so far: if it waited for the newest alone, a root
-    /// that goes on asking would hear of nothing before its window is used up.
+    /// What is to be acknowledged, oldest first. A co-root answers each when those behind it have come so
+    /// far: if it waited for the newest alone, a root that goes on asking would hear of nothing before its
+    /// window is used up.
     asked: VecDeque<Asked>,
     /// An acknowledgement is due, for these: the parent, or who has asked out of turn.
     due: Vec<u32>,
@@ -234,7 +237,8 @@ impl Receiver {
         let to = if packet.from == self.root { self.parent } else { packet.from };
         // A packet says more.
         self.writes = false;
-        // The root's question to everybody is for the co-roots to answer; whom it asks alone answers it as well, for its co-root may be gone.
+        // The root's question to everybody is for the co-roots to answer; whom it asks alone answers it as
+        // well, for its co-root may be gone.
         self.owe(to);
         if self.keeper.acknowledged() < self.expected {
             self.keeper.sent(now, &self.timing);
@@ -269,7 +273,8 @@ impl Receiver {
         self.writes = true;
     }
 
-    /// The word that is to be written to the root's memory, and where. It stays the same or is newer until [`Self::begun`].
+    /// The word that is to be written to the root's memory, and where. It stays the same or is newer until
+    /// [`Self::begun`].
     pub fn to_write(&self) -> Option<(RemoteMemory, u64)> {
         self.slot.filter(|_| self.writes).map(|slot| (slot, slots::word(self.subtree())))
     }
@@ -364,7 +369,8 @@ impl Receiver {
         earlier(earlier(due, ask), self.keeper.next_timeout())
     }
 
-    /// A member whose acknowledgements this one gathers and that has not answered for longer than the settings allow.
+    /// A member whose acknowledgements this one gathers and that has not answered for longer than the
+    /// settings allow.
     pub fn silent(&self, now: Instant) -> Option<u32> {
         self.keeper.silent(now, self.settings.peer_timeout)
     }

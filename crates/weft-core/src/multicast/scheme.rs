@@ -1,5 +1,5 @@
-//! The schemes of Liu, Mamidala and Panda ("Fast and Scalable MPI-Level Broadcast using InfiniBand's Hardware Multicast Support", IPDPS 2004):
-//! who acknowledges to whom, how often, and whether the root waits.
+//! The schemes of Liu, Mamidala and Panda ("Fast and Scalable MPI-Level Broadcast using InfiniBand's Hardware
+//! Multicast Support", IPDPS 2004): who acknowledges to whom, how often, and whether the root waits.
 
 use core::fmt;
 use core::str::FromStr;
@@ -12,11 +12,13 @@ pub const AGGREGATE_MAX: u32 = 1000;
 pub struct Scheme {
     /// The root's call ends when all have acknowledged; otherwise when its buffer is free again.
     pub blocking: bool,
-    /// Members that gather the acknowledgements of others and repair what they have lost; 0: the root does so for all.
+    /// Members that gather the acknowledgements of others and repair what they have lost; 0: the root does so
+    /// for all.
     pub co_roots: u32,
     /// One acknowledgement for so many broadcasts; at least 1.
     pub aggregate: u32,
-    /// Where the carrier writes to memory of peers by itself, acknowledgements are written into slots that the root looks at, and no packets.
+    /// Where the carrier writes to memory of peers by itself, acknowledgements are written into slots that
+    /// the root looks at, and no packets.
     pub written: bool,
 }
 
@@ -28,8 +30,8 @@ impl Scheme {
     /// The same, and acknowledgements are written.
     pub const WRITTEN: Self = Self { written: true, ..Self::WINDOW };
 
-    /// The one for a group of so many members that no setting asks for another: from so many on that the acknowledgements of all would keep the
-    /// root busy, as many co-roots as each of them has members.
+    /// The one for a group of so many members that no setting asks for another: from so many on that the
+    /// acknowledgements of all would keep the root busy, as many co-roots as each of them has members.
     pub fn for_members(members: u32) -> Self {
         let co_roots = if members > DIRECT_MEMBERS_MAX { members.isqrt() } else { 0 };
         Self { co_roots, aggregate: 10, ..Self::WINDOW }
@@ -81,7 +83,8 @@ impl FromStr for Scheme {
     }
 }
 
-/// Who acknowledges to whom in the stream of one root: members `0..members`, at most two levels below the root.
+/// Who acknowledges to whom in the stream of one root: members `0..members`, at most two levels below the
+/// root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AckTree {
     /// Members of the group.

@@ -12,7 +12,8 @@ use crate::placement::RemoteMemory;
 use crate::time::{Duration, Instant};
 use crate::wire::{Key, Secret};
 
-/// Broadcasts that come closer behind each other ask for acknowledgements together, if the scheme says so: those of all cost more than what one broadcast takes.
+/// Broadcasts that come closer behind each other ask for acknowledgements together, if the scheme says so:
+/// those of all cost more than what one broadcast takes.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 
 /// Sends frames to all other members of a group.
@@ -32,10 +33,12 @@ pub struct Sender {
     /// and the packet that did.
     asked: u64,
     timing: Timing,
-    /// When the newest packet left, and whether a packet has left after a pause and none since has asked for acknowledgements.
+    /// When the newest packet left, and whether a packet has left after a pause and none since has asked for
+    /// acknowledgements.
     left: Option<Instant>,
     paused: bool,
-    /// A packet that has asked for acknowledgements, and when it left; whether it may have been sent again since.
+    /// A packet that has asked for acknowledgements, and when it left; whether it may have been sent again
+    /// since.
     timed: Option<(u64, Instant)>,
     is_repaired: bool,
     /// The number of the newest question, and when it left.
@@ -48,7 +51,8 @@ pub struct Sender {
     congestion_window: u32,
     /// The window has shrunk because of losses among packets before this one.
     recovering: u64,
-    /// Packets that each receiver has lost since the window was last looked at: only of the one that has lost most.
+    /// Packets that each receiver has lost since the window was last looked at: only of the one that has lost
+    /// most.
     losses: Losses,
     /// Where receivers may write their acknowledgements, and what they have written.
     slots: Option<(RemoteMemory, Slots)>,
@@ -100,12 +104,14 @@ impl Sender {
         }
     }
 
-    /// Receivers may write their acknowledgements at `target`, each into a slot of [`SLOT_BYTES`] bytes in the order of the members. They are told when they acknowledge by packets.
+    /// Receivers may write their acknowledgements at `target`, each into a slot of [`SLOT_BYTES`] bytes in
+    /// the order of the members. They are told when they acknowledge by packets.
     pub fn open_slots(&mut self, target: RemoteMemory) {
         self.slots = Some((target, Slots::new(self.settings.members)));
     }
 
-    /// The slot of `member` has this word in it. What is written is a peer's: it counts if it goes forward, and not beyond what has been sent.
+    /// The slot of `member` has this word in it. What is written is a peer's: it counts if it goes forward,
+    /// and not beyond what has been sent.
     pub fn handle_written(&mut self, now: Instant, member: u32, word: u64) {
         let Some((_, slots)) = self.slots.as_mut().filter(|_| member != self.member) else { return };
         match slots.look(member, word, self.unsent) {
@@ -142,8 +148,9 @@ impl Sender {
         newest.map_or(0, |packet| self.settings.packet_size.saturating_sub(packet.len()))
     }
 
-    /// Takes a frame of `length` bytes, which `write` writes. It shares a packet with others if they have not left. Returns the number that
-    /// [`Self::acknowledged`] exceeds when all have it; `None`, and nothing is done, if there is no room for it.
+    /// Takes a frame of `length` bytes, which `write` writes. It shares a packet with others if they have not
+    /// left. Returns the number that [`Self::acknowledged`] exceeds when all have it; `None`, and nothing is
+    /// done, if there is no room for it.
     pub fn submit(&mut self, length: usize, write: impl FnOnce(&mut [u8])) -> Option<u64> {
         if length > self.frame_max() {
             return None;
@@ -191,8 +198,8 @@ impl Sender {
         self.is_open && newest == self.unsent && 2 * self.open_room() > self.settings.packet_size
     }
 
-    /// Whether some receiver had to ask for most of the packets since this was asked last: the network carries no multicast to it any more, or loses too
-    /// much.
+    /// Whether some receiver had to ask for most of the packets since this was asked last: the network
+    /// carries no multicast to it any more, or loses too much.
     pub fn review(&mut self) -> bool {
         self.keeper.review(self.unsent, Review::Together)
     }
@@ -254,10 +261,12 @@ impl Sender {
         Some(to)
     }
 
-    /// What has not been answered in time is most often the loss of the newest packet, which no later one proves: it leaves before the question. Whom this
-    /// does not help asks for what it lacks (as the tail loss probes of TCP have it, RFC 8985 §7). If that packet has not asked for an answer, the question
-    /// is put off: more broadcasts may come, which ask for all of them together. Questions to single members come without the packet: what these
-    /// ask for shows whether the network carries multicast to them at all.
+    /// What has not been answered in time is most often the loss of the newest packet, which no later one
+    /// proves: it leaves before the question. Whom this does not help asks for what it lacks (as the tail
+    /// loss probes of TCP have it, RFC 8985 §7). If that packet has not asked for an answer, the question is
+    /// put off: more broadcasts may come, which ask for all of them together. Questions to single members
+    /// come without the packet: what these ask for shows whether the network carries multicast to them at
+    /// all.
     fn send_newest_again(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         let newest = self.unsent.wrapping_sub(1);
         let was_asked = self.asked == newest;
@@ -341,8 +350,9 @@ impl Sender {
         }
     }
 
-    /// Somebody has answered the packet with number `echo`, `hold` after it came. What has been sent again says nothing of a round trip (Karn and Partridge, 1987): it
-    /// would grow by the time after which something was sent again, and that with it. Questions have numbers of their own.
+    /// Somebody has answered the packet with number `echo`, `hold` after it came. What has been sent again
+    /// says nothing of a round trip (Karn and Partridge, 1987): it would grow by the time after which
+    /// something was sent again, and that with it. Questions have numbers of their own.
     fn time(&mut self, now: Instant, echo: u64, hold: Duration) {
         let since = |left: Instant| now.since(left).0.checked_sub(hold.0).map(Duration);
         let answers_question = self.probed.filter(|(probed, _)| *probed == echo);

@@ -1,8 +1,9 @@
-//! The state machines of one group of any size on a simulated network: broadcasts one by one and back to back, under loss and with receivers
-//! that come late.
+//! The state machines of one group of any size on a simulated network: broadcasts one by one and back to
+//! back, under loss and with receivers that come late.
 //!
-//! Each host does one thing at a time, at the costs of a [`Testbed`]. A packet to the group takes the sender's processor and link once. What `model`
-//! leaves out is here: acknowledgements that delay data, windows that fill, repairs.
+//! Each host does one thing at a time, at the costs of a [`Testbed`]. A packet to the group takes the
+//! sender's processor and link once. What `model` leaves out is here: acknowledgements that delay data,
+//! windows that fill, repairs.
 
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::rc::Rc;
@@ -120,7 +121,8 @@ impl Simulation {
         Outcome { latency_ns: sum.latency_ns / u64::from(count), root_ns: sum.root_ns / u64::from(count), ..sum }
     }
 
-    /// `count` broadcasts, each as soon as the one before lets the root go: the time from one to the next, `latency_ns` and `root_ns` alike.
+    /// `count` broadcasts, each as soon as the one before lets the root go: the time from one to the next,
+    /// `latency_ns` and `root_ns` alike.
     ///
     /// # Panics
     /// Somebody waits for ever.

@@ -1,16 +1,19 @@
-//! Acknowledgements that receivers write into the root's memory by themselves, by RDMA, as numbers in a slot of each: no packet, and nothing that wakes the root.
+//! Acknowledgements that receivers write into the root's memory by themselves, by RDMA, as numbers in a slot
+//! of each: no packet, and nothing that wakes the root.
 //!
-//! A slot says as much as an acknowledgement without gaps. Who lacks a packet asks for it by a packet, and questions are answered by packets: so whatever becomes of a
-//! write, the stream goes on.
+//! A slot says as much as an acknowledgement without gaps. Who lacks a packet asks for it by a packet, and
+//! questions are answered by packets: so whatever becomes of a write, the stream goes on.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 /// Bytes of a slot.
 pub const SLOT_BYTES: u64 = 8;
-/// How often a member that acknowledges by packets is told where its slot is, at most: it may be unable to write.
+/// How often a member that acknowledges by packets is told where its slot is, at most: it may be unable to
+/// write.
 const OFFERS_MAX: u8 = 8;
-/// Bits of the number in a slot; the others are a check of it, since a word that is half written is no number.
+/// Bits of the number in a slot; the others are a check of it, since a word that is half written is no
+/// number.
 const NUMBER_BITS: u32 = 48;
 
 /// What is written for a number.

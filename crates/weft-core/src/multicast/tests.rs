@@ -1,4 +1,5 @@
-//! Groups on a network that does to each receiver what a test says. Larger groups and combinations of faults are left to weft-sim.
+//! Groups on a network that does to each receiver what a test says. Larger groups and combinations of faults
+//! are left to weft-sim.
 
 use super::wire::{Body, Packet};
 use super::*;
@@ -293,7 +294,8 @@ fn the_root_sends_as_many_packets_to_two_receivers_as_to_twenty() {
     assert_eq!(count(3), count(21));
 }
 
-/// How long 12 packets take until all have them, and until the root's call ends; and how many of them were repaired.
+/// How long 12 packets take until all have them, and until the root's call ends; and how many of them were
+/// repaired.
 fn twelve_packets(scheme: Scheme, lose: &[(usize, u64)]) -> (Duration, Duration, u64) {
     let mut group = Group::new(settings(8, scheme), Faults::default(), 1);
     group.path = Duration::from_micros(100);
@@ -327,9 +329,9 @@ fn twelve_packets(scheme: Scheme, lose: &[(usize, u64)]) -> (Duration, Duration,
     (arrived.unwrap_or_default(), returned.unwrap_or_default(), repairs)
 }
 
-/// By every scheme, one receiver or co-root or most of them lose the first, a middle or the last packet of a broadcast.
-/// Expect: the last of them has all less than two round trips later than without the loss, and a root that waits for that hears of it less than two
-/// round trips later.
+/// By every scheme, one receiver or co-root or most of them lose the first, a middle or the last packet of a
+/// broadcast. Expect: the last of them has all less than two round trips later than without the loss, and a
+/// root that waits for that hears of it less than two round trips later.
 #[test]
 fn one_lost_packet_costs_less_than_two_round_trips() {
     let round_trip = Duration::from_micros(200);
@@ -353,8 +355,8 @@ fn one_lost_packet_costs_less_than_two_round_trips() {
     }
 }
 
-/// Broadcasts that are apart by more than a question waits, and by less than a pause.
-/// Expect: ten of them are acknowledged together, and a packet that is lost is there again all the same before the next broadcast.
+/// Broadcasts that are apart by more than a question waits, and by less than a pause. Expect: ten of them are
+/// acknowledged together, and a packet that is lost is there again all the same before the next broadcast.
 #[test]
 fn broadcasts_that_are_apart_share_acknowledgements_and_are_repaired_at_once() {
     const COUNT: u32 = 100;
@@ -380,8 +382,9 @@ fn broadcasts_that_are_apart_share_acknowledgements_and_are_repaired_at_once() {
     }
 }
 
-/// What goes to the group takes longer than what goes to one member, as where it lies in another socket of a process that does not run.
-/// Expect: a question that comes before what it asks about makes nobody ask for that.
+/// What goes to the group takes longer than what goes to one member, as where it lies in another socket of a
+/// process that does not run. Expect: a question that comes before what it asks about makes nobody ask for
+/// that.
 #[test]
 fn a_question_that_overtakes_costs_no_repairs() {
     let mut group = Group::new(settings(4, Scheme::WINDOW), Faults::default(), 1);
@@ -397,8 +400,9 @@ fn a_question_that_overtakes_costs_no_repairs() {
     assert_eq!((negative, group.root.counters().repairs_by_unicast), (0, 0));
 }
 
-/// Each broadcast ends before the next begins, and so each packet that is lost is the last one: what proves the loss is a question.
-/// Expect: it costs some round trips, however often packets are lost; the answers to questions do not make the next question later.
+/// Each broadcast ends before the next begins, and so each packet that is lost is the last one: what proves
+/// the loss is a question. Expect: it costs some round trips, however often packets are lost; the answers to
+/// questions do not make the next question later.
 #[test]
 fn losses_of_broadcasts_that_wait_for_each_other_cost_a_few_round_trips_each() {
     const COUNT: u32 = 400;
@@ -423,8 +427,8 @@ fn losses_of_broadcasts_that_wait_for_each_other_cost_a_few_round_trips_each() {
     );
 }
 
-/// The root waits for the acknowledgements of seven, each of which loses 5 % on both ways: every other broadcast loses something.
-/// Expect: a broadcast takes two round trips in the mean at most.
+/// The root waits for the acknowledgements of seven, each of which loses 5 % on both ways: every other
+/// broadcast loses something. Expect: a broadcast takes two round trips in the mean at most.
 #[test]
 fn broadcasts_that_wait_for_all_of_seven_do_not_collapse_under_loss() {
     const COUNT: u32 = 1000;
@@ -488,8 +492,8 @@ fn a_root_that_asks_nobody_knows_what_the_network_filters() {
     }
 }
 
-/// One receiver lacks a hundred packets behind each other, as when a socket overflows, and hears all the others.
-/// Expect: that says nothing of whether the network carries multicast.
+/// One receiver lacks a hundred packets behind each other, as when a socket overflows, and hears all the
+/// others. Expect: that says nothing of whether the network carries multicast.
 #[test]
 fn one_gap_however_long_is_no_reason_to_give_multicast_up() {
     let mut group = Group::new(settings(5, Scheme::WINDOW), Faults::default(), 1);
@@ -511,7 +515,8 @@ fn is_beyond_use(group: &mut Group) -> bool {
     group.root.review() || others
 }
 
-/// Expect: once the receivers know where, next to nothing is acknowledged by packets, and nobody but the root's own clock makes it look.
+/// Expect: once the receivers know where, next to nothing is acknowledged by packets, and nobody but the
+/// root's own clock makes it look.
 #[test]
 fn acknowledgements_that_are_written_are_no_packets() {
     let count = |scheme| {

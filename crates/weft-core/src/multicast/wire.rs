@@ -1,4 +1,5 @@
-//! What travels about a multicast stream: its packets, probes for what has arrived of them, and acknowledgements.
+//! What travels about a multicast stream: its packets, probes for what has arrived of them, and
+//! acknowledgements.
 //!
 //! All numbers are little-endian.
 //!
@@ -25,8 +26,9 @@
 //!       map        8 each, at most 16: bit i of word k: packet `expected + 1 + 64 k + i` has arrived
 //! ```
 //!
-//! A packet that is sent again is the same in every byte, whoever sends it: who repairs needs to keep nothing but it. One that does not get
-//! through, as where a path carries less than before, is sent again in pieces, of which the receiver makes the same bytes.
+//! A packet that is sent again is the same in every byte, whoever sends it: who repairs needs to keep nothing
+//! but it. One that does not get through, as where a path carries less than before, is sent again in pieces,
+//! of which the receiver makes the same bytes.
 //!
 //! Numbers continue beyond 32 bits: the tag covers the part that does not travel.
 
@@ -65,9 +67,11 @@ mod kind {
 pub struct StreamId {
     /// The communicator's context.
     pub context: u32,
-    /// Communicators that have no process in common may have one context: the number in the job of this one's first process.
+    /// Communicators that have no process in common may have one context: the number in the job of this one's
+    /// first process.
     pub first: u32,
-    /// Contexts are given again: a number that no other group of this context with this first process has had.
+    /// Contexts are given again: a number that no other group of this context with this first process has
+    /// had.
     pub generation: u32,
     /// Rank in the communicator of the process whose stream it is.
     pub root: u32,
@@ -80,7 +84,8 @@ impl StreamId {
     }
 }
 
-/// The stream that a packet claims to be of; `None` if it claims to be none of a multicast stream. Nothing is proved until it is opened.
+/// The stream that a packet claims to be of; `None` if it claims to be none of a multicast stream. Nothing is
+/// proved until it is opened.
 #[inline]
 pub fn peek(bytes: &[u8]) -> Option<StreamId> {
     let is_stream = bytes.len() >= HEADER_SIZE && u32_at(bytes, 8) & MARK == MARK;
@@ -162,7 +167,8 @@ pub struct Packet {
     pub from: u32,
     /// An acknowledgement is wanted at once.
     pub request: bool,
-    /// Its number; for a data packet and a probe of the stream, for an acknowledgement the first that does not count as arrived.
+    /// Its number; for a data packet and a probe of the stream, for an acknowledgement the first that does
+    /// not count as arrived.
     pub number: u64,
     /// The rest.
     pub body: Body,
@@ -171,14 +177,16 @@ pub struct Packet {
 /// Why bytes that claim to be of a stream are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reject {
-    /// The tag is not that of the stream: no member of the job made it, or it was damaged, or recorded long ago.
+    /// The tag is not that of the stream: no member of the job made it, or it was damaged, or recorded long
+    /// ago.
     Forged,
     /// The tag is right and the content is not.
     Malformed,
 }
 
 impl Packet {
-    /// Verifies and parses a packet of the stream whose `key` that is. `near` is a number that is less than 2³¹ from the packet's.
+    /// Verifies and parses a packet of the stream whose `key` that is. `near` is a number that is less than
+    /// 2³¹ from the packet's.
     ///
     /// # Errors
     /// It is none.
@@ -216,8 +224,8 @@ impl Packet {
         Ok(Self { from: u32_at(bytes, 24), request: bytes[11] & REQUEST != 0, number, body })
     }
 
-    /// Writes the packet but for the frames of a data packet, which are to be appended, as the bytes of a piece and the zeros of a test are; then
-    /// [`seal`] it.
+    /// Writes the packet but for the frames of a data packet, which are to be appended, as the bytes of a
+    /// piece and the zeros of a test are; then [`seal`] it.
     pub fn emit(&self, stream: &StreamId, out: &mut Vec<u8>) {
         let kind = match &self.body {
             Body::Data => kind::DATA,
@@ -258,7 +266,8 @@ pub(super) struct Cutter<'a> {
 }
 
 impl Cutter<'_> {
-    /// Writes the piece of data packet `number` that begins at byte `at` of it, with at most `size` bytes in all. Returns where the next one begins.
+    /// Writes the piece of data packet `number` that begins at byte `at` of it, with at most `size` bytes in
+    /// all. Returns where the next one begins.
     pub(super) fn cut(&self, number: u64, packet: &[u8], at: usize, size: usize, out: &mut Vec<u8>) -> usize {
         let end = packet.len().min(at + size - PIECE_AT);
         let body = Body::Piece(packet.len() as u16, at as u16);

@@ -6,9 +6,10 @@ use alloc::vec::Vec;
 /// Factors beyond so many are 1: a number of 31 bits has 30 prime factors at most.
 const FACTORS_MAX: usize = 31;
 
-/// `nodes` as a product of `count` factors that are as close to each other as possible, in non-increasing order: the
-/// difference between the largest and the smallest is the least there can be, and among those that have it, the sum. Where that
-/// leaves a choice, the smallest is as large as possible, which is what MPICH gives.
+/// `nodes` as a product of `count` factors that are as close to each other as possible, in non-increasing
+/// order: the difference between the largest and the smallest is the least there can be, and among those that
+/// have it, the sum. Where that leaves a choice, the smallest is as large as possible, which is what MPICH
+/// gives.
 ///
 /// # Panics
 /// `nodes` is 0 or has more than 31 bits.
@@ -46,11 +47,13 @@ struct Best {
 }
 
 impl Search<'_> {
-    /// All ways that could be better than what is known: the largest smallest factor first, since what comes next is less even.
+    /// All ways that could be better than what is known: the largest smallest factor first, since what comes
+    /// next is less even.
     fn all(&mut self, nodes: u32, count: usize, largest_prime: u32) {
         for index in (0..self.root(nodes, count)).rev() {
             let least = self.divisors[index];
-            // The others are together what is left, so one of them is so large at least, and some factor has the largest prime.
+            // The others are together what is left, so one of them is so large at least, and some factor has
+            // the largest prime.
             let needed = |most: u32| most >= largest_prime && reaches(most, count - 1, nodes / least);
             if !needed(self.limit(least)) {
                 return;
@@ -70,7 +73,8 @@ impl Search<'_> {
         self.best.as_ref().map_or(u32::MAX, |best| least.saturating_add(best.spread))
     }
 
-    /// Chooses all factors of `rest` from the one with number `at` on, none smaller than the one before, which is the divisor number `from`.
+    /// Chooses all factors of `rest` from the one with number `at` on, none smaller than the one before,
+    /// which is the divisor number `from`.
     fn choose(&mut self, rest: u32, count: usize, at: usize, from: usize) {
         let (least, before, left) = (self.chosen[0], self.chosen[at - 1], count - at);
         if left == 1 {
@@ -248,8 +252,8 @@ mod tests {
         }
     }
 
-    /// What is found is the most even, by its definition, of numbers of all kinds and sizes. Slow numbers are left out of brute force: those
-    /// of many divisors have very many factorizations.
+    /// What is found is the most even, by its definition, of numbers of all kinds and sizes. Slow numbers are
+    /// left out of brute force: those of many divisors have very many factorizations.
     #[test]
     fn nothing_is_more_even_among_numbers_by_chance() {
         let mut random = weft_random::Random::new(1);

@@ -1,4 +1,5 @@
-//! Cartesian grids of processes (MPI-5.0 §8.5.1). Ranks are in row-major order: the last coordinate varies fastest.
+//! Cartesian grids of processes (MPI-5.0 §8.5.1). Ranks are in row-major order: the last coordinate varies
+//! fastest.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -20,7 +21,8 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// The grid of these dimensions; `None` when one is empty, or they have more processes than there are ranks.
+    /// The grid of these dimensions; `None` when one is empty, or they have more processes than there are
+    /// ranks.
     pub fn new(dimensions: Vec<Dimension>) -> Option<Self> {
         let mut size = 1_u32;
         for dimension in &dimensions {
@@ -66,8 +68,8 @@ impl Grid {
         Ok(rank)
     }
 
-    /// The processes from which and to which `rank` shifts its data when all shift theirs by `displacement` along
-    /// `dimension` (MPI-5.0 §8.5.6): source and destination, `None` where there is none.
+    /// The processes from which and to which `rank` shifts its data when all shift theirs by `displacement`
+    /// along `dimension` (MPI-5.0 §8.5.6): source and destination, `None` where there is none.
     ///
     /// # Panics
     /// There is no such rank or dimension.

@@ -11,7 +11,8 @@ const STEPS_MAX: usize = 1 << 22;
 /// Ways that are made, at most, however small the grid is.
 const ORDERS_MAX: usize = 128;
 
-/// Ways through the grid block by block, for blocks of different shapes: those first whose blocks are as large as a node, and compact.
+/// Ways through the grid block by block, for blocks of different shapes: those first whose blocks are as
+/// large as a node, and compact.
 pub(super) fn orders(grid: &Grid, capacities: &[u32]) -> Vec<Vec<u32>> {
     let sizes: Vec<u32> = grid.dimensions().iter().map(|dimension| dimension.size).collect();
     let limit = (STEPS_MAX / (grid.size() as usize * sizes.len().max(1))).clamp(1, ORDERS_MAX);

@@ -1,8 +1,8 @@
 //! Which process takes which vertex of a topology, so that neighbours share a node where they can: `reorder`
 //! (MPI-5.0 §8.4).
 //!
-//! Everything here is a pure function of the neighbourhood and of the nodes that the processes run on. All processes of a communicator
-//! compute it for themselves and find the same.
+//! Everything here is a pure function of the neighbourhood and of the nodes that the processes run on. All
+//! processes of a communicator compute it for themselves and find the same.
 
 use alloc::collections::{BTreeMap, BinaryHeap};
 use alloc::vec;

@@ -6,7 +6,8 @@ use core::ops::Range;
 /// Bytes of the longest number in runs.
 const RUN_BYTES: usize = 3;
 
-/// What a standalone acknowledgement tells beyond the selective bits, as it stands in the packet: words, or runs.
+/// What a standalone acknowledgement tells beyond the selective bits, as it stands in the packet: words, or
+/// runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Map<'a>(pub(crate) &'a [u8]);
 
@@ -19,7 +20,8 @@ impl<'a> Map<'a> {
         self.0.len().is_multiple_of(8)
     }
 
-    /// Packets that have arrived, where `first` is the first that this tells of: 64 at a time, bit i is that of the i-th packet from the number on.
+    /// Packets that have arrived, where `first` is the first that this tells of: 64 at a time, bit i is that
+    /// of the i-th packet from the number on.
     pub(crate) fn pieces(self, first: Number) -> impl Iterator<Item = (Number, u64)> + 'a {
         let aligned = Number(first.0 & !63);
         let (words, runs) = if self.is_words() { (self.0, &[][..]) } else { (&[][..], self.0) };

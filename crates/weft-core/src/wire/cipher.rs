@@ -1,7 +1,9 @@
-//! Sealed packets: nobody but the two processes can read a payload, or change a bit of it (AES-128-GCM, NIST SP 800-38D).
+//! Sealed packets: nobody but the two processes can read a payload, or change a bit of it (AES-128-GCM, NIST
+//! SP 800-38D).
 //!
-//! Each direction of a pair has a key of its own. A nonce is a packet's number, beyond 32 bits, and its transmission: no two
-//! packets of a direction share both, because a packet that was sent 255 times is not sent again.
+//! Each direction of a pair has a key of its own. A nonce is a packet's number, beyond 32 bits, and its
+//! transmission: no two packets of a direction share both, because a packet that was sent 255 times is not
+//! sent again.
 
 use super::{Key, TAG_SIZE, is_messages, payload_at, u32_at};
 use aes_gcm::aead::generic_array::GenericArray;
@@ -39,8 +41,8 @@ impl Ciphers {
         Self { seal: cipher(seal), open: cipher(open), opened: Vec::new() }
     }
 
-    /// Encrypts the payload at `at..length` of a packet that is otherwise complete but for its tag, and writes the seal
-    /// behind it. Returns the new length.
+    /// Encrypts the payload at `at..length` of a packet that is otherwise complete but for its tag, and
+    /// writes the seal behind it. Returns the new length.
     pub(crate) fn seal(&self, number: u64, transmission: u8, at: usize, length: usize, packet: &mut [u8]) -> usize {
         let (head, rest) = packet.split_at_mut(at);
         let (payload, behind) = rest.split_at_mut(length - at);
@@ -50,8 +52,8 @@ impl Ciphers {
         length + SEAL_SIZE
     }
 
-    /// Opens a packet with messages or data of this epoch; returns it as it was before it was sealed. `None` if it was not
-    /// sealed by the peer.
+    /// Opens a packet with messages or data of this epoch; returns it as it was before it was sealed. `None`
+    /// if it was not sealed by the peer.
     pub(crate) fn open(&mut self, epoch: u32, packet: &[u8]) -> Option<&[u8]> {
         let at = payload_at(packet)?;
         // Length, order and transmission stand before the rest of the prefix.

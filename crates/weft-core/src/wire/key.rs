@@ -1,8 +1,9 @@
 //! Tags: who may make packets of one direction of one pair, and that nothing in them was changed on the path.
 //!
-//! A tag covers a whole packet. Short packets are hashed by SipHash alone. Of longer ones SipHash takes the header, and behind it
-//! what a universal hash makes of each 2 KiB of the rest (`weft_hash`), whose key nobody learns, because SipHash hides its results. Two
-//! bodies of one length have the same result in one of 2⁶⁴ keys.
+//! A tag covers a whole packet. Short packets are hashed by SipHash alone. Of longer ones SipHash takes the
+//! header, and behind it what a universal hash makes of each 2 KiB of the rest (`weft_hash`), whose key
+//! nobody learns, because SipHash hides its results. Two bodies of one length have the same result in one of
+//! 2⁶⁴ keys.
 
 use super::{HEADER_SIZE, TAG_SIZE, u64_at};
 use crate::process::ProcessName;
@@ -38,7 +39,8 @@ impl core::fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// From the bytes that the job's launcher has given to all. To be made once and cloned: that shares 2 KiB.
+    /// From the bytes that the job's launcher has given to all. To be made once and cloned: that shares 2
+    /// KiB.
     pub fn new(bytes: [u8; 16]) -> Self {
         let word = |index: usize| {
             let mut hasher = SipHasher24::new_with_key(&bytes);
@@ -56,7 +58,8 @@ impl Secret {
     }
 }
 
-/// What makes and verifies the tags of one direction of one pair: nobody else's packets fit, not even the same sender's to others.
+/// What makes and verifies the tags of one direction of one pair: nobody else's packets fit, not even the
+/// same sender's to others.
 #[derive(Clone)]
 pub struct Key {
     k0: u64,
@@ -84,8 +87,8 @@ impl Key {
         Self { k0: half(0), k1: half(1), body: secret.body.clone() }
     }
 
-    /// The key for all packets about what one process sends to a multicast group, which these numbers name: the group's members know it, as all
-    /// processes of the job do.
+    /// The key for all packets about what one process sends to a multicast group, which these numbers name:
+    /// the group's members know it, as all processes of the job do.
     pub(crate) fn for_group(secret: &Secret, group: [u32; 4]) -> Self {
         let half = |which: u8| {
             let mut hasher = SipHasher24::new_with_key(&secret.bytes);
@@ -109,7 +112,8 @@ impl Key {
         key
     }
 
-    /// SipHash-1-3 of the epoch, the length, the header after the tag, and the rest or what the universal hash makes of it.
+    /// SipHash-1-3 of the epoch, the length, the header after the tag, and the rest or what the universal
+    /// hash makes of it.
     #[inline]
     fn tag(&self, epoch: u32, packet: &[u8]) -> u64 {
         if packet.len() > SHORT {
@@ -141,8 +145,8 @@ impl Key {
         hasher.finish()
     }
 
-    /// Writes the tag into a packet that is otherwise complete. `epoch` is what its number exceeds 32 bits by: a packet recorded
-    /// 2³² numbers ago does not fit any more. Panics if it is shorter than a tag.
+    /// Writes the tag into a packet that is otherwise complete. `epoch` is what its number exceeds 32 bits
+    /// by: a packet recorded 2³² numbers ago does not fit any more. Panics if it is shorter than a tag.
     pub fn write_tag(&self, epoch: u32, packet: &mut [u8]) {
         let tag = if packet.len() <= SHORT { self.short_tag(epoch, packet) } else { self.long_tag(epoch, packet) };
         packet[..TAG_SIZE].copy_from_slice(&tag.to_le_bytes());

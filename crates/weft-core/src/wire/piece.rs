@@ -22,7 +22,8 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// Writes the prefix, behind which the bytes are to follow, and returns its length. Panics if `out` is too short.
+    /// Writes the prefix, behind which the bytes are to follow, and returns its length. Panics if `out` is
+    /// too short.
     pub fn emit(&self, out: &mut [u8]) -> usize {
         let prefix = &mut out[..PIECE_PREFIX];
         let (kind, word, offset) = match self.channel {
@@ -40,7 +41,8 @@ impl Piece {
         PIECE_PREFIX
     }
 
-    /// What the payload of a `Kind::Piece` says, and the bytes of the piece; sealed ones have the seal behind them.
+    /// What the payload of a `Kind::Piece` says, and the bytes of the piece; sealed ones have the seal behind
+    /// them.
     pub fn parse(payload: &[u8]) -> Option<(Self, &[u8])> {
         let (prefix, bytes) = payload.split_at_checked(PIECE_PREFIX)?;
         let (kind, request) = kind::apart(prefix[0]);

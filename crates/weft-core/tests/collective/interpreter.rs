@@ -1,5 +1,5 @@
-//! Runs the schedules of all ranks of a group against plain memory, strictly: a send completes only with its receive,
-//! and whatever a schedule may not do is a failure (see [`run`]).
+//! Runs the schedules of all ranks of a group against plain memory, strictly: a send completes only with its
+//! receive, and whatever a schedule may not do is a failure (see [`run`]).
 
 use std::collections::{HashMap, VecDeque};
 
@@ -427,7 +427,8 @@ pub(crate) fn run(label: &str, op: Op, processes: Vec<Process>) -> Vec<Memory> {
                     }
                     Step::Fetch { phase, from, at, of, slice } => match exposed.get(&(from, phase)).copied() {
                         None => false,
-                        // As it is now, not as it was when it was exposed; and only as long as that rank is in the operation.
+                        // As it is now, not as it was when it was exposed; and only as long as that rank is
+                        // in the operation.
                         Some(theirs) => {
                             assert_ne!(from, rank, "{label}: rank {rank} fetches from itself");
                             let other = &mut ranks[from as usize];
@@ -454,7 +455,8 @@ pub(crate) fn run(label: &str, op: Op, processes: Vec<Process>) -> Vec<Memory> {
                 }
                 continue;
             }
-            // It goes to whoever receives from this rank and is sent nothing else, and the memory is free again at once.
+            // It goes to whoever receives from this rank and is sent nothing else, and the memory is free
+            // again at once.
             Step::Multicast { slice } => {
                 let bytes = me.read(slice);
                 me.frontier.start(&me.process.schedule, number);

@@ -676,7 +676,8 @@ fn alltoallw_with_any_types() {
     }
 }
 
-/// No bytes, by every rank in its own words: no items, or items without bytes (MPI-5.0 §3.3.1 compares signatures only).
+/// No bytes, by every rank in its own words: no items, or items without bytes (MPI-5.0 §3.3.1 compares
+/// signatures only).
 #[test]
 fn nothing_may_be_described_as_items_without_bytes() {
     let empty = Type { blocks: Vec::new(), extent: 4 };

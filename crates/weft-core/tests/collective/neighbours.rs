@@ -35,7 +35,8 @@ fn content(form: Form, from: u32, at: usize) -> Vec<u8> {
     pattern(u64::from(from) * 1000 + index, 4 * items(form, from, at))
 }
 
-/// Blocks of these numbers of items, and the memory that they are in: of these contents, or with room for them.
+/// Blocks of these numbers of items, and the memory that they are in: of these contents, or with room for
+/// them.
 struct Side {
     types: Vec<Type>,
     counts: Vec<u64>,
@@ -128,8 +129,9 @@ fn check(
     assert_eq!(run(label, no_op, processes), expected, "{label}");
 }
 
-/// Graphs by chance, with edges that are there several times and some from a process to itself: of the edges from one process to another,
-/// the first in the list of the one is the first in the list of the other (MPI-5.0 §8.6).
+/// Graphs by chance, with edges that are there several times and some from a process to itself: of the edges
+/// from one process to another, the first in the list of the one is the first in the list of the other
+/// (MPI-5.0 §8.6).
 #[test]
 fn neighbours_in_any_graph_get_each_others_blocks() {
     for seed in 0..60 {
@@ -159,7 +161,8 @@ fn neighbours_in_any_graph_get_each_others_blocks() {
     }
 }
 
-/// Grids with borders, and with periodic dimensions of one, two and three processes: the code in MPI-5.0 §8.6.2.
+/// Grids with borders, and with periodic dimensions of one, two and three processes: the code in MPI-5.0
+/// §8.6.2.
 #[test]
 fn neighbours_in_a_grid_get_what_was_sent_their_way() {
     let lines: Vec<Dimension> =

@@ -1,5 +1,6 @@
-//! What the table that is built in chooses, where it begins to choose something else: sizes just below, at and just above each number of bytes that a
-//! rule of it names, with ranks in many places, drawn from a seed (`WEFT_COLLECTIVES_SEED`).
+//! What the table that is built in chooses, where it begins to choose something else: sizes just below, at
+//! and just above each number of bytes that a rule of it names, with ranks in many places, drawn from a seed
+//! (`WEFT_COLLECTIVES_SEED`).
 
 use weft_core::collective::choice::{BUILT_IN, Choices, Layout, Operation, Table};
 use weft_core::collective::{Allgather, Allreduce, Bcast, Chosen, Gather, Reduce, ReduceScatterBlock, Schedule};
@@ -53,7 +54,8 @@ struct Case {
     kind: Type,
 }
 
-/// Draws a case; `shares_memory`: one of several ranks on one node, that publish what they have in shared memory.
+/// Draws a case; `shares_memory`: one of several ranks on one node, that publish what they have in shared
+/// memory.
 fn draw(
     random: &mut Random,
     operation: Operation,
@@ -160,7 +162,8 @@ impl Case {
         (0..self.size).flat_map(block).collect()
     }
 
-    /// What a rank sends, what lies in its receive buffer before (`None`: room for so much), and what does afterwards.
+    /// What a rank sends, what lies in its receive buffer before (`None`: room for so much), and what does
+    /// afterwards.
     fn buffers(&self, rank: u32) -> (Option<Vec<u8>>, Option<Vec<u8>>, Vec<u8>) {
         let Self { size, root, count, in_place, .. } = *self;
         let at_root = rank == root;

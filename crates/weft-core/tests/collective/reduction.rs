@@ -38,7 +38,8 @@ fn mix(input: &[u8], inout: &mut [u8]) {
     inout.copy_from_slice(&result.to_le_bytes());
 }
 
-/// What a rank contributes, `count` items of 4 bytes; maps have odd factors, so that composing keeps them as they are.
+/// What a rank contributes, `count` items of 4 bytes; maps have odd factors, so that composing keeps them as
+/// they are.
 pub(crate) fn contribution(rank: u32, count: u64) -> Vec<u8> {
     let mut bytes = pattern(rank as u64, 4 * count);
     bytes.iter_mut().step_by(4).for_each(|byte| *byte |= 1);
@@ -203,8 +204,8 @@ fn allreduce_gives_all_the_result_in_rank_order() {
     }
 }
 
-/// Longer than what a rank publishes at once, and shares longer than what a rank fetches at once, for all kinds of operations and types.
-/// Expect: segments one behind the other, operands in the order of ranks.
+/// Longer than what a rank publishes at once, and shares longer than what a rank fetches at once, for all
+/// kinds of operations and types. Expect: segments one behind the other, operands in the order of ranks.
 #[test]
 fn a_long_allreduce_through_shared_memory_is_cut_into_segments() {
     long_allreduce(AllreduceAlgorithm::SharedShares, &[(2, 0), (3, 1), (5, 2)], (70 << 10, 6), usize::MAX);

@@ -82,7 +82,8 @@ fn engine(own: usize, wire: &Arc<Mutex<Wire>>, time: &Arc<AtomicU64>, loss_perce
     engine
 }
 
-/// Bytes of the messages that each process sends to the other: in one packet, in several, and such as are asked for first.
+/// Bytes of the messages that each process sends to the other: in one packet, in several, and such as are
+/// asked for first.
 const SIZES: [usize; 6] = [0, 1, 1_000, 20_000, 100_000, 1 << 20];
 /// Time that passes between two looks at the carrier.
 const PASS: Duration = Duration::from_micros(10);

@@ -2,16 +2,16 @@
 
 use weft_core::time::{Duration, Instant};
 
-/// Small messages to one peer that leave at once although others are on their way, between two waiting calls. Those that follow
-/// them share packets.
+/// Small messages to one peer that leave at once although others are on their way, between two waiting calls.
+/// Those that follow them share packets.
 const COALESCE_AFTER: u32 = 1;
 /// How long a small message waits for others while the program goes on calling MPI …
 const COALESCE_TIME: Duration = Duration::from_micros(10);
 /// … and when it does not: then it is up to the progress thread.
 pub(crate) const COALESCE_TIME_MAX: Duration = Duration::from_micros(100);
 
-/// Small messages to one peer that wait for others to share their packet. The first of a burst leave at once, and so does
-/// everything when the program waits.
+/// Small messages to one peer that wait for others to share their packet. The first of a burst leave at once,
+/// and so does everything when the program waits.
 #[derive(Default)]
 pub(crate) struct Coalescing {
     /// Sent since the program waited last.

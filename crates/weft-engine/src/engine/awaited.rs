@@ -1,11 +1,12 @@
-//! Peers of other nodes that something here waits for. Who only waits to receive sends nothing that could go unanswered,
-//! so those it waits for are asked now and then whether they live (decision 0080).
+//! Peers of other nodes that something here waits for. Who only waits to receive sends nothing that could go
+//! unanswered, so those it waits for are asked now and then whether they live (decision 0080).
 //!
-//! Rounds are rare, and each asks only so many peers: who waits for anybody of a large job gets to all of them in turns.
-//! The flow of a peer does the asking, and counts its silence (`Flow::watch`).
+//! Rounds are rare, and each asks only so many peers: who waits for anybody of a large job gets to all of
+//! them in turns. The flow of a peer does the asking, and counts its silence (`Flow::watch`).
 //!
-//! Of the processes of this node the system says whether they live. So nobody asks them, and one that is stopped lives: whoever waits, for
-//! whatever, looks after all of them a few times in a second (decision 0198).
+//! Of the processes of this node the system says whether they live. So nobody asks them, and one that is
+//! stopped lives: whoever waits, for whatever, looks after all of them a few times in a second (decision
+//! 0198).
 
 use weft_core::time::{Duration, Instant};
 

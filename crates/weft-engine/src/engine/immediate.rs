@@ -1,5 +1,5 @@
-//! What needs no request: small messages to the node that leave at once, and blocking receives whose message arrives at
-//! once and goes from the ring to the program's memory.
+//! What needs no request: small messages to the node that leave at once, and blocking receives whose message
+//! arrives at once and goes from the ring to the program's memory.
 
 use weft_core::matching::Envelope;
 use weft_core::message::{Frame, Head};
@@ -41,7 +41,8 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Sends a small standard message at once, if nothing stands in the way; `false` leaves everything as it was.
+    /// Sends a small standard message at once, if nothing stands in the way; `false` leaves everything as it
+    /// was.
     #[inline]
     pub fn send_now(&mut self, peer: PeerId, envelope: Envelope, data: &UserData) -> bool {
         let Some(state) = self.peers.get_mut(peer) else { return false };
@@ -76,13 +77,14 @@ impl<P: Platform> PointToPoint<P> {
             && self.is_single_copy_idle()
     }
 
-    /// Takes the message of `receive`, which is not posted, as it arrives: looks for it at most `turns` times, as long as
-    /// `goes_on`. `None`: it must be posted; nothing of its message is lost then.
+    /// Takes the message of `receive`, which is not posted, as it arrives: looks for it at most `turns`
+    /// times, as long as `goes_on`. `None`: it must be posted; nothing of its message is lost then.
     #[inline]
     pub fn receive_now(&mut self, receive: &Receive, turns: u32, goes_on: impl Fn() -> bool) -> Option<Received> {
         let Some(context) = receive.context else { return Some(Received { status: Status::PROC_NULL, error: None }) };
         let reachable = receive.peer.is_none_or(|peer| matches!(self.peers[peer].route, Route::Shared(_)));
-        // A receive of what comes in pieces is posted at once, and a large one, too: its sender may write to it.
+        // A receive of what comes in pieces is posted at once, and a large one, too: its sender may write to
+        // it.
         let looks = reachable && self.node.is_some() && self.has_only_rings();
         if !looks || receive.data.len() > RING_PIECE_BYTES {
             return None;

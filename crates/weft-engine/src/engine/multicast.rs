@@ -1,8 +1,9 @@
 //! Multicast groups: what one process sends to all hosts of a communicator at once (`weft_core::multicast`).
 //!
-//! A message that is multicast is made of the same frames as one that is sent eagerly to each receiver, within the credit of each, and at the receivers
-//! it goes through the same matching. So a schedule receives it as any other message, and what nobody has asked for yet is kept like any
-//! other. Acknowledgements and repairs go to processes' own addresses, as packets of their own beside the flows.
+//! A message that is multicast is made of the same frames as one that is sent eagerly to each receiver,
+//! within the credit of each, and at the receivers it goes through the same matching. So a schedule receives
+//! it as any other message, and what nobody has asked for yet is kept like any other. Acknowledgements and
+//! repairs go to processes' own addresses, as packets of their own beside the flows.
 
 mod groups;
 mod sending;
@@ -98,7 +99,8 @@ impl<P: Platform> Multicasts<'_, P> {
         paths
     }
 
-    /// Packets of a stream that may be under way without one being lost because this process does not look, at most [`WINDOW_MAX`].
+    /// Packets of a stream that may be under way without one being lost because this process does not look,
+    /// at most [`WINDOW_MAX`].
     pub fn multicast_window(&mut self) -> u32 {
         let paths = self.multicast_paths();
         let carriers = self.link.carriers();

@@ -228,7 +228,8 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// The flow or connection of `peer` is idle: it keeps its memory until enough others have become idle after it, and is parked then.
+    /// The flow or connection of `peer` is idle: it keeps its memory until enough others have become idle
+    /// after it, and is parked then.
     fn keep_cached(&mut self, peer: PeerId) {
         let Some(remote) = self.network.remotes.get_mut(peer) else { return };
         if remote.memory_bytes() > CACHED_FLOW_BYTES_MAX {
@@ -249,8 +250,8 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// A message of `length` bytes, head included, for `peer` has been submitted: it leaves, unless others are likely to follow and
-    /// share its packet or, if it is longer than one, its train.
+    /// A message of `length` bytes, head included, for `peer` has been submitted: it leaves, unless others
+    /// are likely to follow and share its packet or, if it is longer than one, its train.
     #[inline]
     pub(super) fn flush_or_coalesce(&mut self, peer: PeerId, length: usize) {
         let Some(remote) = self.network.remotes.get_mut(peer) else { return };
@@ -424,7 +425,8 @@ pub(super) fn send_stalled(carriers: &mut Carriers, stalled: &mut VecDeque<Stall
 enum Taken {
     /// The link has taken so many bytes; the rest has no room yet.
     Bytes(usize),
-    /// The machine refuses packets of this carrier, which counts as loss: the flow repairs it or reports the peer.
+    /// The machine refuses packets of this carrier, which counts as loss: the flow repairs it or reports the
+    /// peer.
     Refused,
 }
 

@@ -19,18 +19,18 @@ use crate::transport::{Frames, Platform};
 
 /// The first piece of a message fills up a packet if that leaves room for more than this, bytes.
 const FIRST_PIECE_MIN: u64 = 128;
-/// All pieces of a message in a ring but the first have so much at least, and so much at most: each costs about as much as a copy of 4 KiB, so that long
-/// messages have longer ones. Decision 0107, section 2.
+/// All pieces of a message in a ring but the first have so much at least, and so much at most: each costs
+/// about as much as a copy of 4 KiB, so that long messages have longer ones. Decision 0107, section 2.
 const NEXT_PIECE_BYTES: (u64, u64) = (16 << 10, 64 << 10);
 /// With nobody to wait for it, a piece is as long as a frame may well be.
 const OTHER_PIECE_BYTES: u64 = 1 << 20;
-/// After so much of a message this process sees to what has arrived, if anything: who sends and receives takes turns. Each fills half of a ring first:
-/// lines that both write and read at the same time come late.
+/// After so much of a message this process sees to what has arrived, if anything: who sends and receives
+/// takes turns. Each fills half of a ring first: lines that both write and read at the same time come late.
 const TURN_BYTES: u64 = 1 << 20;
 
 impl<P: Platform> PointToPoint<P> {
-    /// Sends a standard message that fits a packet to another node at once, without a request of its own; `false` leaves
-    /// everything as it was.
+    /// Sends a standard message that fits a packet to another node at once, without a request of its own;
+    /// `false` leaves everything as it was.
     #[inline]
     pub(super) fn send_small(&mut self, peer: PeerId, envelope: Envelope, data: &UserData) -> bool {
         let bytes = data.len();
@@ -120,7 +120,8 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Sends the message of the request `handle` by the protocol that is chosen for it; `false` when its route is full.
+    /// Sends the message of the request `handle` by the protocol that is chosen for it; `false` when its
+    /// route is full.
     fn push_send(&mut self, peer: PeerId, handle: usize) -> bool {
         let Some(State::Queued(send)) = self.messages.requests.get(handle).map(|entry| &entry.state) else {
             return true;
@@ -185,7 +186,8 @@ impl<P: Platform> PointToPoint<P> {
         let number = self.peers[peer].put(bytes);
         let Some(entry) = self.messages.requests.get_mut(handle) else { return true };
         entry.state = State::Announced(send.clone());
-        // The receive may have been posted after the look above and before the receiver could see this. One that waits inside MPI fetches it.
+        // The receive may have been posted after the look above and before the receiver could see this. One
+        // that waits inside MPI fetches it.
         let may_write = self.may_be_copied(bytes) && !self.is_inside_mpi(peer);
         if !may_write || !self.write(peer, handle, &send, Some(number)) {
             self.offer(peer, handle, number);
@@ -193,7 +195,8 @@ impl<P: Platform> PointToPoint<P> {
         true
     }
 
-    /// How much of a message has been put on the route to `peer`: all of it, or its first piece; `None` when the route is full.
+    /// How much of a message has been put on the route to `peer`: all of it, or its first piece; `None` when
+    /// the route is full.
     fn push_eager(&mut self, peer: PeerId, send: &Send, acknowledge: Option<u32>) -> Option<u64> {
         let total = send.data.len();
         let (whole, first) =
@@ -213,8 +216,8 @@ impl<P: Platform> PointToPoint<P> {
         if total <= frame_max - whole.as_bytes().len() as u64 {
             return self.carry(peer, &whole, &send.data, 0, total).then_some(total);
         }
-        // The queue of a flow takes all pieces once it takes the first, which fills up what earlier messages have left of their last
-        // packet. All others but the last fill a packet each.
+        // The queue of a flow takes all pieces once it takes the first, which fills up what earlier messages
+        // have left of their last packet. All others but the last fill a packet each.
         let room = self.submission(peer).frame_room() as u64;
         let first_max = if room > FIRST_PIECE_MIN { room } else { frame_max };
         let mut offset = first_max - first.as_bytes().len() as u64;
@@ -264,9 +267,10 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Bytes of the piece from `offset` on of a message that goes to `peer` up to `end`. The first pieces in a ring are short, so that the
-    /// receiver begins soon, and so are the last ones, so that it ends soon after the sender. With other operations under way, such as the receive
-    /// of MPI_Sendrecv, that is not what counts: the receiver has something to do as well.
+    /// Bytes of the piece from `offset` on of a message that goes to `peer` up to `end`. The first pieces in
+    /// a ring are short, so that the receiver begins soon, and so are the last ones, so that it ends soon
+    /// after the sender. With other operations under way, such as the receive of MPI_Sendrecv, that is not
+    /// what counts: the receiver has something to do as well.
     fn next_piece(&self, peer: PeerId, offset: u64, end: u64) -> u64 {
         let left = end - offset;
         if !matches!(self.peers[peer].route, Route::Shared(_)) {
@@ -360,7 +364,8 @@ impl<P: Platform> PointToPoint<P> {
     }
 }
 
-/// Submits a frame with `length` bytes of `data` from `offset` on, through `scratch` if these are several runs of memory.
+/// Submits a frame with `length` bytes of `data` from `offset` on, through `scratch` if these are several
+/// runs of memory.
 #[inline(always)]
 fn submit_to(mut to: Submission<'_>, head: &Head, data: &UserData, offset: u64, length: u64, scratch: &mut Vec<u8>) {
     match data.run(offset, length) {

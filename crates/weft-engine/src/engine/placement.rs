@@ -1,5 +1,5 @@
-//! Large messages that a carrier writes to the peer's memory by itself: the receiver's invitation, and the sender's pieces
-//! (`weft_core::placement`).
+//! Large messages that a carrier writes to the peer's memory by itself: the receiver's invitation, and the
+//! sender's pieces (`weft_core::placement`).
 
 use weft_core::message::Head;
 use weft_core::time::Instant;

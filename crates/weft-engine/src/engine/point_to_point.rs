@@ -178,7 +178,8 @@ impl<P: Platform> PointToPoint<P> {
         self.flush();
     }
 
-    /// This process cannot begin its part of a collective operation for `error`: the others hear of it, because they wait for it (decision 0194).
+    /// This process cannot begin its part of a collective operation for `error`: the others hear of it,
+    /// because they wait for it (decision 0194).
     #[cold]
     pub fn give_up(&mut self, scope: &CollectiveScope, error: &Error) {
         self.give_up_for(scope, error.cause(), true, (0..scope.group.size()).collect());
@@ -226,18 +227,19 @@ impl<P: Platform> PointToPoint<P> {
                 return;
             }
             State::Announced(send @ Send { peer: Some(peer), .. }) => (*peer, send.envelope.context),
-            // It has left, but nothing else says when the program may go on: a wait for what is cancelled must not depend on
-            // a receive that may never be posted (MPI-5.0 §3.8.4).
+            // It has left, but nothing else says when the program may go on: a wait for what is cancelled
+            // must not depend on a receive that may never be posted (MPI-5.0 §3.8.4).
             State::AwaitingMatch { peer, context } => (*peer, *context),
-            // Other data that has left is not called back: programs look at the status right after MPI_Cancel and take what
-            // it says for final. Cancelling sends is deprecated (MPI-5.0 §3.8.4).
+            // Other data that has left is not called back: programs look at the status right after MPI_Cancel
+            // and take what it says for final. Cancelling sends is deprecated (MPI-5.0 §3.8.4).
             _ => return,
         };
         if std::mem::replace(&mut request.cancellation, Cancellation::Asked) == Cancellation::Possible {
             self.enqueue(peer, Outgoing::Control(Head::retract(context, wire)));
             self.flush();
         }
-        // What this process asks itself is answered at once: a program that looks at the status now takes what it says for final.
+        // What this process asks itself is answered at once: a program that looks at the status now takes
+        // what it says for final.
         while peer == self.peers.own() && self.poll_myself() > 0 {
             self.flush();
         }
@@ -311,7 +313,8 @@ impl<P: Platform> PointToPoint<P> {
         (state.waiting, state.ahead_of_room) = (false, None);
         self.withdraw_receives_from_anybody(peer);
         self.messages.peer_failed(peer, &reason, &mut self.peers);
-        // What waits for something that it would have published in a slot, and has no request, finds that out by looking.
+        // What waits for something that it would have published in a slot, and has no request, finds that out
+        // by looking.
         self.messages.notify();
         // Before anybody is told that the memory is the program's again.
         self.deregister_closed();
@@ -320,7 +323,8 @@ impl<P: Platform> PointToPoint<P> {
         self.network.must_look = true;
     }
 
-    /// Says to the processes of this node whether nobody needs this one any more: it may end then, and they do not take it for dead.
+    /// Says to the processes of this node whether nobody needs this one any more: it may end then, and they
+    /// do not take it for dead.
     pub fn say_left(&mut self, left: bool) {
         if let Some(liveness) = self.node.as_mut().and_then(Node::liveness) {
             liveness.say_left(left);
@@ -332,13 +336,15 @@ impl<P: Platform> PointToPoint<P> {
         !self.network.carriers.is_empty()
     }
 
-    /// Whether large messages of the node need a hand of their receiver or sender while the other is inside MPI.
+    /// Whether large messages of the node need a hand of their receiver or sender while the other is inside
+    /// MPI.
     #[inline]
     pub fn node_needs_help(&self) -> bool {
         self.node.is_some() && !self.peers.near.copies
     }
 
-    /// Wakes the thread of this process that sleeps until a neighbour wakes it; `false` when none sleeps like that.
+    /// Wakes the thread of this process that sleeps until a neighbour wakes it; `false` when none sleeps like
+    /// that.
     pub fn nudge(&mut self) -> bool {
         let only_neighbours = !self.has_network();
         match &mut self.node {
@@ -350,7 +356,8 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Whether `members` are all on this node, which has fewer processors than processes; the same at all of them.
+    /// Whether `members` are all on this node, which has fewer processors than processes; the same at all of
+    /// them.
     pub fn are_oversubscribed(&self, members: &[PeerId]) -> bool {
         self.is_oversubscribed() && self.peers.are_near(members)
     }

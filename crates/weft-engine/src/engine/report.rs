@@ -32,7 +32,8 @@ impl<P: Platform> PointToPoint<P> {
         sum
     }
 
-    /// Whether a send would leave unasked, but its receiver has no room: messages before it wait there for their receives.
+    /// Whether a send would leave unasked, but its receiver has no room: messages before it wait there for
+    /// their receives.
     pub fn waits_for_room(&self, send: &Send) -> bool {
         let Some((peer, state)) = send.peer.and_then(|peer| Some((peer, self.peers.get(peer)?))) else { return false };
         let bytes = send.data.len();
@@ -54,8 +55,8 @@ impl<P: Platform> PointToPoint<P> {
         self.network.remotes.get(peer)
     }
 
-    /// Packets that cannot have come from any peer: too short, from nobody who is reached over the network, challenges about carriers
-    /// with a wrong tag, and what the links found damaged.
+    /// Packets that cannot have come from any peer: too short, from nobody who is reached over the network,
+    /// challenges about carriers with a wrong tag, and what the links found damaged.
     pub fn foreign(&self) -> u64 {
         let sentences = self.network.remotes.iter().map(Remote::forged);
         self.network.foreign

@@ -1,5 +1,5 @@
-//! Large messages of a node: whichever side is inside MPI when both halves are known copies, once, between the two
-//! address spaces.
+//! Large messages of a node: whichever side is inside MPI when both halves are known copies, once, between
+//! the two address spaces.
 //!
 //! A large receive stands on the table of its sender; a receive from any source stands on the any-source
 //! table of its process ([`PostedTable`]). A large send that finds its receive there writes to it. Otherwise
@@ -9,10 +9,11 @@
 //!
 //! What makes this MPI's matching (MPI-5.0 §3.5):
 //!
-//! - A receive is posted on a table only if every receive that was posted before it and could take the same message
-//!   stands on one too. The sender takes the earliest that its message matches, on either table.
-//! - Both count the sender's messages. The sender takes a receive only when all messages that it has sent before have been
-//!   handled, and none is being handled. So no message is on its way that could have a better claim.
+//! - A receive is posted on a table only if every receive that was posted before it and could take the same
+//!   message stands on one too. The sender takes the earliest that its message matches, on either table.
+//! - Both count the sender's messages. The sender takes a receive only when all messages that it has sent
+//!   before have been handled, and none is being handled. So no message is on its way that could have a
+//!   better claim.
 //! - A message that arrives may match a receive that a sender already writes to. If the sender of both is the
 //!   same, the message that is written was sent first. The message that arrives goes on to the next receive
 //!   it matches.
@@ -39,7 +40,8 @@ use crate::transport::{
     PostedTable, Remainder,
 };
 
-/// Bytes of a message that one side copies before it asks whether both could copy the rest, at first and at most.
+/// Bytes of a message that one side copies before it asks whether both could copy the rest, at first and at
+/// most.
 const COPY_BYTES_FIRST: u64 = 128 << 10;
 const COPY_BYTES_MAX: u64 = 1 << 20;
 
@@ -86,7 +88,8 @@ impl<P: Platform> PointToPoint<P> {
         self.node.as_ref()?.processors()
     }
 
-    /// Says to the processes of the node whether this one may copy from the memory of all of them, once it knows them.
+    /// Says to the processes of the node whether this one may copy from the memory of all of them, once it
+    /// knows them.
     pub fn say_copies(&self) {
         if let Some(posted) = self.node.as_ref().and_then(Node::posted_receives) {
             posted.say_copies(
@@ -97,7 +100,8 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Whether each process of `group` that is on this node may copy from the memory of the others there; `None`: some have not said so yet.
+    /// Whether each process of `group` that is on this node may copy from the memory of the others there;
+    /// `None`: some have not said so yet.
     pub fn all_copy(&self, group: &Group) -> Option<bool> {
         let Some(node) = &self.node else { return Some(false) };
         let Some(posted) = node.posted_receives() else { return Some(false) };
@@ -131,7 +135,8 @@ impl<P: Platform> PointToPoint<P> {
         self.processors().is_some_and(NodeProcessors::shares_processor)
     }
 
-    /// Moves this thread to a processor on which no process of the node spins; false: there is no node that would know of one.
+    /// Moves this thread to a processor on which no process of the node spins; false: there is no node that
+    /// would know of one.
     pub fn migrate(&self) -> bool {
         self.processors().map(NodeProcessors::migrate).is_some()
     }
@@ -181,8 +186,9 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Writes the message of the request `handle` to its receive, if that stands on the table of `peer` and no other
-    /// message can have it; the request is complete then. `number`: that of its announcement, if it has one.
+    /// Writes the message of the request `handle` to its receive, if that stands on the table of `peer` and
+    /// no other message can have it; the request is complete then. `number`: that of its announcement, if it
+    /// has one.
     pub(super) fn write(&mut self, peer: PeerId, handle: usize, send: &Send, number: Option<u32>) -> bool {
         let before = number.map_or(self.peers[peer].numbered(), |number| number.wrapping_sub(1));
         let Envelope { context, source, tag } = send.envelope;
@@ -213,8 +219,8 @@ impl<P: Platform> PointToPoint<P> {
         true
     }
 
-    /// Writes a message to the receive that it has, from its end on, until all of it is there or the receiver waits inside MPI for several:
-    /// then both copy what is left. How much that is.
+    /// Writes a message to the receive that it has, from its end on, until all of it is there or the receiver
+    /// waits inside MPI for several: then both copy what is left. How much that is.
     fn write_from_end(&mut self, peer: PeerId, claim: &Claim, data: &UserData) -> std::io::Result<u64> {
         let pid = self.peers[peer].process;
         let (mut left, mut most) = (data.len().min(claim.length), COPY_BYTES_FIRST);
@@ -261,7 +267,8 @@ impl<P: Platform> PointToPoint<P> {
         self.single_copy.offers.iter().rev().any(|offer| offer.peer == peer && open(offer.handle))
     }
 
-    /// Whether no announced send of ours waits for its receive to be posted, and no receive for its sender's part.
+    /// Whether no announced send of ours waits for its receive to be posted, and no receive for its sender's
+    /// part.
     #[inline]
     pub(super) fn is_single_copy_idle(&self) -> bool {
         self.single_copy.offers.is_empty()
@@ -272,7 +279,8 @@ impl<P: Platform> PointToPoint<P> {
     /// Moves on what is under way directly.
     #[inline]
     pub(super) fn progress_single_copies(&mut self) {
-        // What is noticed must be taken note of even if no receive is left, or this process would never sleep again.
+        // What is noticed must be taken note of even if no receive is left, or this process would never sleep
+        // again.
         if self.node.as_mut().and_then(Node::posted_receives_mut).is_some_and(PostedReceives::take_written) {
             self.collect_written();
         }
@@ -289,7 +297,8 @@ impl<P: Platform> PointToPoint<P> {
         std::mem::take(&mut self.peers.near.copied)
     }
 
-    /// Whether a neighbour is copying a message to or from this process at this time: it has a processor, and will soon be done.
+    /// Whether a neighbour is copying a message to or from this process at this time: it has a processor, and
+    /// will soon be done.
     pub fn is_served(&mut self) -> bool {
         let moving = |posted_table: &Table<P>, wire| posted_table.cooperative_copy().moving_name() == Some(wire);
         !self.peers.near.cooperative.is_empty()

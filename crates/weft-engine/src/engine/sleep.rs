@@ -25,7 +25,8 @@ impl<P: Platform> Engine<P> {
         self.node.is_none() || self.arm_node(SleepMode::Thread)
     }
 
-    /// Says to the node how this process is about to sleep; false when something has arrived, and it must not.
+    /// Says to the node how this process is about to sleep; false when something has arrived, and it must
+    /// not.
     fn arm_node(&mut self, rest: SleepMode) -> bool {
         let Some(node) = &mut self.node else { return false };
         if !node.arm(rest) {
@@ -45,8 +46,8 @@ impl<P: Platform> Engine<P> {
         }
     }
 
-    /// Gets ready to sleep: what to sleep on, and for how long at most (nanoseconds). `None` when there is something
-    /// to do already.
+    /// Gets ready to sleep: what to sleep on, and for how long at most (nanoseconds). `None` when there is
+    /// something to do already.
     pub fn prepare_sleep(&mut self) -> Option<Sleep<P>> {
         let sleep = self.try_to_sleep();
         self.rests.sleeps += u64::from(sleep.is_some());

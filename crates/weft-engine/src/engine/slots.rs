@@ -99,7 +99,8 @@ impl Slots {
         Some(self.get(slot)?.context)
     }
 
-    /// Whether a slot can serve another communicator: nobody reads what this process has published for the last one.
+    /// Whether a slot can serve another communicator: nobody reads what this process has published for the
+    /// last one.
     pub(super) fn is_free(&self, slot: u32, published: Option<&impl CollectiveSlots>) -> bool {
         let (Some(published), Some(open)) = (published, self.get(slot)) else { return true };
         open.begun == open.finished
@@ -171,8 +172,9 @@ impl<'a, P: Platform> NodeCollectives<'a, P> {
 }
 
 impl<P: Platform> NodeCollectives<'_, P> {
-    /// From now on the slot serves the collectives in `context` of those of `group` that are on this node. For a slot that serves operations the contexts are numbers
-    /// of its own, of which each use has a higher one at all processes.
+    /// From now on the slot serves the collectives in `context` of those of `group` that are on this node.
+    /// For a slot that serves operations the contexts are numbers of its own, of which each use has a higher
+    /// one at all processes.
     pub fn open_slot(&mut self, slot: u32, context: u32, group: &Arc<Group>) {
         let Some(own) = self.link.own_local_rank() else { return };
         let local_rank = |peer: &PeerId| self.link.local_rank(*peer).map(|local_rank| local_rank as u32);
@@ -277,8 +279,9 @@ impl<P: Platform> NodeCollectives<'_, P> {
         self.publish_with(turn, phase, Exposed::BYTES as u64, |out, _| out.copy_from_slice(&exposed.to_bytes()))
     }
 
-    /// Copies the bytes from `at` on of what rank `from` of the group has exposed in a phase of an operation, as many as are there, to `data`; there
-    /// are `of` in all, as far as this process knows. `None`: nothing has been exposed yet.
+    /// Copies the bytes from `at` on of what rank `from` of the group has exposed in a phase of an operation,
+    /// as many as are there, to `data`; there are `of` in all, as far as this process knows. `None`: nothing
+    /// has been exposed yet.
     pub(crate) fn fetch_exposed(
         &mut self,
         local_rank: &CollectiveScope,
@@ -347,7 +350,8 @@ impl<P: Platform> NodeCollectives<'_, P> {
         }
     }
 
-    /// This process needs nothing more of what was published for a phase of an operation, and for those before it.
+    /// This process needs nothing more of what was published for a phase of an operation, and for those
+    /// before it.
     #[inline]
     pub(crate) fn finish_phase(&mut self, turn: &Turn, phase: u32) {
         let Self { slots, link } = self;
@@ -403,7 +407,8 @@ impl<P: Platform> NodeCollectives<'_, P> {
         }
     }
 
-    /// `peer` publishes nothing more: what waits for that, and is not there, fails with `error`. Whether anything does.
+    /// `peer` publishes nothing more: what waits for that, and is not there, fails with `error`. Whether
+    /// anything does.
     pub fn nothing_more_published_by(&mut self, peer: PeerId, error: &Error) -> bool {
         let Some(local_rank) = self.link.known_local_rank(peer) else { return false };
         let is_awaited = self.slots.awaited_local_ranks().any(|awaited| awaited as usize == local_rank);

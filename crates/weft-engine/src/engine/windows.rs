@@ -1,5 +1,6 @@
-//! Moves one-sided operations (`crate::windows`): [`origin`] begins them, [`placed`] leaves them to a carrier that does them by itself, [`target`] does what
-//! others ask for, and what is here carries records and answers between the two.
+//! Moves one-sided operations (`crate::windows`): [`origin`] begins them, [`placed`] leaves them to a carrier
+//! that does them by itself, [`target`] does what others ask for, and what is here carries records and
+//! answers between the two.
 
 mod description;
 mod origin;
@@ -21,12 +22,14 @@ use crate::windows::{Answer, BATCH_TAG, Batch, LAYOUTS_MAX, LEAVING_MIN, NewWind
 
 pub use description::TargetItems;
 
-/// A batch that another process sends is no longer than this: the description of a datatype is the longest record, and may stand behind a
-/// batch that was nearly full.
+/// A batch that another process sends is no longer than this: the description of a datatype is the longest
+/// record, and may stand behind a batch that was nearly full.
 const BATCH_BYTES_MAX: u64 = (DESCRIPTION_BYTES_MAX + RECORD_MAX + BATCH_BYTES) as u64;
-/// Datatypes whose descriptions are longer than this are not told to targets: accesses to items of them are cut into parts …
+/// Datatypes whose descriptions are longer than this are not told to targets: accesses to items of them are
+/// cut into parts …
 const DESCRIPTION_BYTES_MAX: usize = 4 << 20;
-/// … of about so many runs each, whose descriptions are as short, and which the target keeps until the next part is told.
+/// … of about so many runs each, whose descriptions are as short, and which the target keeps until the next
+/// part is told.
 const PART_RUNS: usize = (DESCRIPTION_BYTES_MAX - PART_BYTES_MIN) / RUN_BYTES - PART_RUNS_MORE;
 /// A part ends between two elements, which may have so many runs.
 const PART_RUNS_MORE: usize = 64;
@@ -71,8 +74,8 @@ impl<P: Platform> OneSided<'_, P> {
         index
     }
 
-    /// The window `index` is gone, and with it its memory: nothing is read of that any more, not even for a packet whose acknowledgement is missing though
-    /// its data has arrived.
+    /// The window `index` is gone, and with it its memory: nothing is read of that any more, not even for a
+    /// packet whose acknowledgement is missing though its data has arrived.
     pub fn close_window(&mut self, index: usize) {
         self.conceal_window(index);
         let taken = self.windows.table.get_mut(index).and_then(Option::take);
@@ -92,8 +95,8 @@ impl<P: Platform> OneSided<'_, P> {
         self.windows.close(index);
     }
 
-    /// Where the memory of the process `peer` of this node is, of which `bytes` bytes from `address` on are in a window; records where it lets
-    /// nobody copy.
+    /// Where the memory of the process `peer` of this node is, of which `bytes` bytes from `address` on are
+    /// in a window; records where it lets nobody copy.
     pub fn neighbour_reach(&self, peer: PeerId, address: u64, bytes: u64) -> Reach {
         match self.link.neighbour(peer) {
             Some(process) => Reach::Neighbour { process, address, bytes },
@@ -198,8 +201,8 @@ impl<P: Platform> OneSided<'_, P> {
         self.link.notify();
     }
 
-    /// What has been collected for `target` leaves; `false`: it must wait until what is being written there is there, or until there is room
-    /// for its request, and then leaves by itself.
+    /// What has been collected for `target` leaves; `false`: it must wait until what is being written there
+    /// is there, or until there is room for its request, and then leaves by itself.
     fn send_batch(&mut self, window: &mut Window, target: u32) -> bool {
         let state = &mut window.targets[target as usize];
         if state.writes > 0 && !cfg!(weft_mutant = "records_before_writes") {
@@ -384,7 +387,8 @@ impl<P: Platform> OneSided<'_, P> {
         }
     }
 
-    /// Forgets the message of a transfer; what went wrong. One of which less has come than was asked for has been refused.
+    /// Forgets the message of a transfer; what went wrong. One of which less has come than was asked for has
+    /// been refused.
     fn end_transfer(&mut self, window: &Window, rank: u32, transfer: &Transfer) -> Option<Error> {
         let arrived = self.link.request(transfer.handle).map_or(0, |request| request.status.bytes);
         let error = self.link.take_error(transfer.handle);

@@ -1,7 +1,8 @@
-//! Collectives and the memory they touch: a schedule that is bound to its buffers, and what a run of it reads, writes and reduces.
+//! Collectives and the memory they touch: a schedule that is bound to its buffers, and what a run of it
+//! reads, writes and reduces.
 //!
-//! A schedule says where bytes are by offsets; whether they are there depends on the buffers. So the two are bound together once, and
-//! memory is found only for the steps of that schedule.
+//! A schedule says where bytes are by offsets; whether they are there depends on the buffers. So the two are
+//! bound together once, and memory is found only for the steps of that schedule.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,8 +31,8 @@ impl Address {
     /// No address.
     pub const NULL: Self = Self::new(std::ptr::null_mut());
 
-    /// The buffer at `base`, as a call of MPI was given it, or one of the addresses that stand for something else. Nothing is
-    /// promised of it yet: see [`Bound::new`].
+    /// The buffer at `base`, as a call of MPI was given it, or one of the addresses that stand for something
+    /// else. Nothing is promised of it yet: see [`Bound::new`].
     pub const fn new(base: *mut u8) -> Self {
         Self { base, shared: None }
     }
@@ -163,7 +164,8 @@ impl Arguments {
     }
 }
 
-/// A schedule and the buffers that it is for. Neither changes, so a persistent collective is started again without copying them.
+/// A schedule and the buffers that it is for. Neither changes, so a persistent collective is started again
+/// without copying them.
 pub struct Bound {
     schedule: Arc<Schedule>,
     arguments: Arguments,
@@ -176,14 +178,16 @@ impl Bound {
     ///
     /// # Safety
     /// Until every collective that runs it is complete (MPI-5.0 §2.4, §6.1):
-    /// - what its slices touch by their counts and the datatypes of `arguments` stays valid, for reading in the send buffer, for writing
-    ///   too in the other, and lies in its working memory where they are slices of that;
+    /// - what its slices touch by their counts and the datatypes of `arguments` stays valid, for reading in
+    ///   the send buffer, for writing too in the other, and lies in its working memory where they are slices
+    ///   of that;
     /// - the operands of its reductions do not overlap, and have elements of the operation's type one extent
     ///   apart;
     /// - where the operation is a function of the program, that can be called with them.
     ///
-    /// One thread at a time uses it, its runs and what these give out; nobody uses what a run has given out once that run is gone. So it
-    /// is with collectives that are started, moved on and completed under the process lock.
+    /// One thread at a time uses it, its runs and what these give out; nobody uses what a run has given out
+    /// once that run is gone. So it is with collectives that are started, moved on and completed under the
+    /// process lock.
     pub unsafe fn new(schedule: impl Into<Arc<Schedule>>, arguments: Arguments) -> Self {
         Self { schedule: schedule.into(), arguments, is_checked: false }
     }
@@ -191,7 +195,8 @@ impl Bound {
     /// The same where all buffers are [shared](SharedBuffer) ones: what the schedule touches is checked.
     ///
     /// # Panics
-    /// When a slice of the schedule is not inside of its buffer, or a reduction is done by a function of the program.
+    /// When a slice of the schedule is not inside of its buffer, or a reduction is done by a function of the
+    /// program.
     pub fn shared(schedule: impl Into<Arc<Schedule>>, arguments: Arguments) -> Self {
         let bound = Self { schedule: schedule.into(), arguments, is_checked: true };
         let by_program = matches!(bound.arguments.operation, Some(Operation::User(_)));
@@ -208,7 +213,8 @@ impl Bound {
         let address = match slice.buffer {
             Buffer::Send => &self.arguments.send,
             Buffer::Receive => &self.arguments.receive,
-            // Each run has its own, which is shared memory too, so each access is checked; but for none at all.
+            // Each run has its own, which is shared memory too, so each access is checked; but for none at
+            // all.
             Buffer::Scratch => {
                 assert!(slice.count == 0 || self.schedule.scratch > 0, "there is no working memory");
                 return;
@@ -292,8 +298,8 @@ impl Run {
 
     fn data(&self, slice: &Slice, buffer_use: BufferUse) -> UserData {
         match (self.start(slice), self.bound.arguments.datatype(slice.kind)) {
-            // SAFETY: `Bound::new` was promised what the slices of its schedule touch, and `Bound::shared` has checked that those of no
-            // shared buffer have no items. `slice` is one of them.
+            // SAFETY: `Bound::new` was promised what the slices of its schedule touch, and `Bound::shared`
+            // has checked that those of no shared buffer have no items. `slice` is one of them.
             (SliceStart::Program(base), Some(datatype)) => unsafe {
                 UserData::new_for(buffer_use, base, slice.count, datatype.layout()).unwrap_or_else(|error| {
                     panic!("the buffers of a collective are checked before it is planned: {error}")
@@ -345,8 +351,9 @@ impl Run {
         }
     }
 
-    /// Does a step that takes what another process has published, which is `bytes`; or returns the call of the program's function that does it. The
-    /// step decides how much is taken; where less was published, less is.
+    /// Does a step that takes what another process has published, which is `bytes`; or returns the call of
+    /// the program's function that does it. The step decides how much is taken; where less was published,
+    /// less is.
     ///
     /// # Errors
     /// `MPI_ERR_TRUNCATE` when more was published than this process knows of; a step that makes no sense.
@@ -381,7 +388,8 @@ impl Run {
                 let element = element_of(datatype)?;
                 let whole = len / element.extent() * element.extent();
                 match data.program_run(&(0..whole as u64)) {
-                    // SAFETY: whoever made the value promised `whole` bytes, which lie apart from what others publish.
+                    // SAFETY: whoever made the value promised `whole` bytes, which lie apart from what others
+                    // publish.
                     Some(to) => unsafe { reduce_elements(op, element, input.as_ptr(), to, whole / element.extent()) },
                     None => {
                         let mut right = vec![0; whole];
@@ -393,7 +401,8 @@ impl Run {
                 Ok(None)
             }
             Operation::User(user) => {
-                // Others may write over what they have published while the function runs, and it may want it aligned.
+                // Others may write over what they have published while the function runs, and it may want it
+                // aligned.
                 let Some(to) = data.program_run(&(0..data.len())) else {
                     return Err(internal("a function of the program for memory that is not the program's"));
                 };
@@ -419,8 +428,8 @@ impl Run {
     /// Does a step that is no transfer, or returns the call of the program's function that does it.
     ///
     /// # Errors
-    /// A step that makes no sense; `MPI_ERR_TRUNCATE` when what this process sends to itself is longer than what it receives from itself:
-    /// the front part has been copied then.
+    /// A step that makes no sense; `MPI_ERR_TRUNCATE` when what this process sends to itself is longer than
+    /// what it receives from itself: the front part has been copied then.
     ///
     /// # Panics
     /// When it is a transfer.
@@ -451,8 +460,8 @@ impl Run {
         let operation = arguments.operation.ok_or_else(|| internal("a reduction without an operation"))?;
         match (self.start(input), self.start(inout)) {
             (SliceStart::Program(from), SliceStart::Program(to)) => {
-                // SAFETY: `Bound::new` was promised both operands of each reduction, and that they are apart. `Bound::shared` has found
-                // no items here.
+                // SAFETY: `Bound::new` was promised both operands of each reduction, and that they are apart.
+                // `Bound::shared` has found no items here.
                 unsafe { reduction(operation, datatype, from, to, input.count) }
             }
             (from, to) => {
@@ -472,7 +481,8 @@ impl SliceStart<'_> {
     /// The bytes from here on, which are those of an operand of a reduction.
     fn bytes(&self, bytes: u64) -> UserData {
         match self {
-            // SAFETY: `Bound::new` was promised the operands of each reduction; `Bound::shared` has found no items here.
+            // SAFETY: `Bound::new` was promised the operands of each reduction; `Bound::shared` has found no
+            // items here.
             Self::Program(base) => unsafe { UserData::from_bytes(*base, bytes) },
             Self::Shared(buffer, offset) => buffer.describe_bytes_at(*offset, bytes),
         }
@@ -500,7 +510,8 @@ fn element_of(datatype: &dyn Datatype) -> Result<Element> {
     datatype.element().ok_or_else(|| internal("a predefined operation on a derived type"))
 }
 
-/// `inout = input op inout` for `count` elements of which `touched` bytes are there: the last one's padding may not be.
+/// `inout = input op inout` for `count` elements of which `touched` bytes are there: the last one's padding
+/// may not be.
 fn reduce_shared(op: Op, element: Element, (count, touched): (u64, u64), input: &UserData, inout: &UserData) {
     let mut operands = [(); 2].map(|()| vec![0; count as usize * element.extent()]);
     let [left, right] = &mut operands;
@@ -510,8 +521,8 @@ fn reduce_shared(op: Op, element: Element, (count, touched): (u64, u64), input: 
     inout.write(0, &right[..touched as usize]);
 }
 
-/// `inout[i] = input[i] op inout[i]` for `count` items, outside of any collective (`MPI_Reduce_local`, MPI-5.0 §6.9.7). The function of
-/// the program may call MPI: the process lock must be free.
+/// `inout[i] = input[i] op inout[i]` for `count` items, outside of any collective (`MPI_Reduce_local`,
+/// MPI-5.0 §6.9.7). The function of the program may call MPI: the process lock must be free.
 ///
 /// # Errors
 /// A predefined operation on a derived datatype.
@@ -566,7 +577,8 @@ unsafe fn reduction(
     }
 }
 
-/// `inout[i] = input[i] op inout[i]` on `count` contiguous elements in the program's memory, which `op` is defined for.
+/// `inout[i] = input[i] op inout[i]` on `count` contiguous elements in the program's memory, which `op` is
+/// defined for.
 ///
 /// # Safety
 /// Both addresses hold `count` elements, and do not overlap.
@@ -575,15 +587,17 @@ pub unsafe fn reduce_elements(op: Op, element: Element, input: *const u8, inout:
     if bytes == 0 {
         return;
     }
-    // SAFETY: the caller promises `count` elements to read here, which nobody writes meanwhile: those at `inout` are apart.
+    // SAFETY: the caller promises `count` elements to read here, which nobody writes meanwhile: those at
+    // `inout` are apart.
     let input = unsafe { std::slice::from_raw_parts(input, bytes) };
     // SAFETY: the caller promises `count` elements to write here, apart from those at `input`.
     let inout = unsafe { std::slice::from_raw_parts_mut(inout, bytes) };
     reduce::apply(op, element, input, inout);
 }
 
-/// A call of the program's reduction function that is due: it runs while the process lock is free, because the
-/// function may call MPI (MPI-5.0 §6.9.5). Only a [`Run`] makes one, and whoever vouched for that vouched for the operands.
+/// A call of the program's reduction function that is due: it runs while the process lock is free, because
+/// the function may call MPI (MPI-5.0 §6.9.5). Only a [`Run`] makes one, and whoever vouched for that vouched
+/// for the operands.
 pub struct UserReduction {
     function: UserFunction,
     /// Left operands.
@@ -731,7 +745,8 @@ mod tests {
         let mut values = [1_i64, 2, 30, 40];
         let buffer = SharedBuffer::of_values(&values);
         let arguments = sum(Address::new(values.as_mut_ptr().cast()));
-        // SAFETY: the schedule touches four numbers in the receive buffer and two in its working memory; `values` outlives the run.
+        // SAFETY: the schedule touches four numbers in the receive buffer and two in its working memory;
+        // `values` outlives the run.
         let sent = run(unsafe { Bound::new(schedule(), arguments) });
         assert_eq!(values, [1, 2, 31, 42]);
         assert_eq!(run(Bound::shared(schedule(), sum(buffer.address(0)))), sent);

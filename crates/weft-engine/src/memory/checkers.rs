@@ -1,9 +1,11 @@
-//! What memory checkers are told: valgrind's memcheck, and the address sanitizer that a program may have been built with.
+//! What memory checkers are told: valgrind's memcheck, and the address sanitizer that a program may have been
+//! built with.
 //!
-//! A peer writes to the program's memory where neither sees it, and what the library itself reads and writes is not always looked at. So
-//! a buffer is shown to the checker where a call of MPI describes it, all of it, as it would be to a library that was built with the
-//! checker; and what a peer has written counts as written from then on. Where no checker is there, [`UserData::new`] compares an address
-//! with a number, as it has to in any case. Where messages have labels (`WEFT_CHECK`), the same comparison finds those that lack one.
+//! A peer writes to the program's memory where neither sees it, and what the library itself reads and writes
+//! is not always looked at. So a buffer is shown to the checker where a call of MPI describes it, all of it,
+//! as it would be to a library that was built with the checker; and what a peer has written counts as written
+//! from then on. Where no checker is there, [`UserData::new`] compares an address with a number, as it has to
+//! in any case. Where messages have labels (`WEFT_CHECK`), the same comparison finds those that lack one.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -24,8 +26,8 @@ pub enum BufferUse {
     Any,
 }
 
-/// A report of the address sanitizer, `__asan_report_load_n` or `__asan_report_store_n`: so many bytes at an address may not be touched. It says
-/// so and ends the program, or does whatever it has been told to.
+/// A report of the address sanitizer, `__asan_report_load_n` or `__asan_report_store_n`: so many bytes at an
+/// address may not be touched. It says so and ends the program, or does whatever it has been told to.
 pub type Report = unsafe extern "C" fn(address: *mut u8, bytes: usize);
 
 /// `__asan_region_is_poisoned`: the first byte of those that may not be touched, or null.
@@ -44,7 +46,8 @@ pub struct Sanitizer {
 
 impl Sanitizer {
     fn show(&self, start: *mut u8, bytes: usize, buffer_use: BufferUse) {
-        // SAFETY: this looks whether memory may be touched, and touches none of it; `attach` was promised what it is.
+        // SAFETY: this looks whether memory may be touched, and touches none of it; `attach` was promised
+        // what it is.
         let poison = unsafe { (self.find_poison)(start, bytes) };
         if poison.is_null() {
             return;
@@ -63,7 +66,8 @@ enum Checker {
 
 static CHECKER: OnceLock<Checker> = OnceLock::new();
 
-/// Buffers below this address are looked at more closely: those that are nowhere, and all where a checker is there or messages have labels.
+/// Buffers below this address are looked at more closely: those that are nowhere, and all where a checker is
+/// there or messages have labels.
 pub(super) static LOOK_BELOW: AtomicUsize = AtomicUsize::new(PROGRAM_START);
 
 /// Looks once whether a checker is there. `sanitizer`: what the process has of it.
@@ -82,7 +86,8 @@ pub unsafe fn attach(sanitizer: Option<Sanitizer>) {
     LOOK_BELOW.store(usize::MAX, Ordering::Relaxed);
 }
 
-/// Whether a tool of valgrind runs the program: one thread at a time, and none while another one is within a call of the system that does not wait as a rule.
+/// Whether a tool of valgrind runs the program: one thread at a time, and none while another one is within a
+/// call of the system that does not wait as a rule.
 pub fn runs_one_thread() -> bool {
     /// `RUNNING_ON_VALGRIND`.
     const RUNNING: usize = 0x1001;
@@ -92,7 +97,8 @@ pub fn runs_one_thread() -> bool {
 
 static HAS_LABELS: AtomicBool = AtomicBool::new(false);
 
-/// Whether messages must be described with a [label](super::Label) from now on. Where they need not, that costs nothing.
+/// Whether messages must be described with a [label](super::Label) from now on. Where they need not, that
+/// costs nothing.
 pub fn label_messages(labels: bool) {
     HAS_LABELS.store(labels, Ordering::Relaxed);
     if labels {
@@ -180,13 +186,15 @@ const CHECK_ADDRESSABLE: usize = MEMCHECK + 4;
 const CHECK_DEFINED: usize = MEMCHECK + 5;
 const MAKE_DEFINED_IF_ADDRESSABLE: usize = MEMCHECK + 11;
 
-/// A client request (`valgrind/valgrind.h`): rotations that come back to where they began, and an exchange of a register with itself.
-/// Valgrind, which translates the program, knows the sequence; a processor does nothing. What it answers: 0 where nobody does.
+/// A client request (`valgrind/valgrind.h`): rotations that come back to where they began, and an exchange of
+/// a register with itself. Valgrind, which translates the program, knows the sequence; a processor does
+/// nothing. What it answers: 0 where nobody does.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn request(number: usize, start: *const u8, bytes: usize) -> usize {
     let arguments = [number, start.addr(), bytes, 0, 0, 0];
     let mut answer = 0_usize;
-    // SAFETY: the instructions leave all registers and memory as they were; valgrind reads the six words and writes the answer.
+    // SAFETY: the instructions leave all registers and memory as they were; valgrind reads the six words and
+    // writes the answer.
     unsafe {
         std::arch::asm!(
             "rol rdi, 3", "rol rdi, 13", "rol rdi, 61", "rol rdi, 51", "xchg rbx, rbx",

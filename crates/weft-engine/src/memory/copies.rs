@@ -42,13 +42,14 @@ pub(super) unsafe fn copy_run(from: *const u8, to: *mut u8, length: usize) {
     }
 }
 
-/// Longer runs are copied forward. They go to memory that is in no near cache as a rule, and lines that are written are asked for early
-/// only by a copy that goes forward.
+/// Longer runs are copied forward. They go to memory that is in no near cache as a rule, and lines that are
+/// written are asked for early only by a copy that goes forward.
 const BACKWARD_BYTES_MAX: usize = 12 << 10;
 /// What is copied at once of a run that is copied backward.
 const BLOCK_BYTES: usize = 512;
 
-/// Copies `length` bytes that another process may have written just now, the last block first if they are few: decision 0107, section 4.
+/// Copies `length` bytes that another process may have written just now, the last block first if they are
+/// few: decision 0107, section 4.
 ///
 /// # Safety
 /// As for [`copy_run`].

@@ -5,19 +5,21 @@ use weft_core::layout::Layout;
 use super::UserData;
 use crate::error::{Error, ErrorClass, Result};
 
-/// No program has anything below this address: the first page is never mapped. The addresses that stand for something else, `MPI_IN_PLACE`
-/// and `MPI_BUFFER_AUTOMATIC`, lie there, as do the members of a structure at a null pointer. `MPI_BOTTOM` is the null pointer
-/// (MPI-5.0 §20.3): what counts is where the items are, not where the buffer begins.
+/// No program has anything below this address: the first page is never mapped. The addresses that stand for
+/// something else, `MPI_IN_PLACE` and `MPI_BUFFER_AUTOMATIC`, lie there, as do the members of a structure at
+/// a null pointer. `MPI_BOTTOM` is the null pointer (MPI-5.0 §20.3): what counts is where the items are, not
+/// where the buffer begins.
 pub(super) const PROGRAM_START: usize = 4096;
 
 /// `MPI_IN_PLACE` (MPI-5.0 §20.3).
 const IN_PLACE: usize = 1;
 
-/// Checks that `count` items of `layout` at address `base` can be counted, and that there can be memory where they are; their bytes.
+/// Checks that `count` items of `layout` at address `base` can be counted, and that there can be memory where
+/// they are; their bytes.
 ///
 /// # Errors
-/// `MPI_ERR_COUNT` when they are more bytes than 63 bits count, `MPI_ERR_BUFFER` when they would lie at a null pointer, or at an address
-/// that stands for something else.
+/// `MPI_ERR_COUNT` when they are more bytes than 63 bits count, `MPI_ERR_BUFFER` when they would lie at a
+/// null pointer, or at an address that stands for something else.
 #[inline(never)]
 pub fn check_items(base: usize, count: u64, layout: &Layout) -> Result<u64> {
     let bytes = packed_size(count, layout)?;
@@ -108,8 +110,8 @@ impl Footprint {
         Self { lowest: base.wrapping_add_signed(touched.start as isize), end, bytes }
     }
 
-    /// Whether a byte is known to be in both. Items with gaps may lie in each other's gaps: of those it is known only if they begin at the
-    /// same byte.
+    /// Whether a byte is known to be in both. Items with gaps may lie in each other's gaps: of those it is
+    /// known only if they begin at the same byte.
     pub fn overlaps(&self, other: &Self) -> bool {
         if self.bytes == 0 || other.bytes == 0 {
             return false;
@@ -121,7 +123,8 @@ impl Footprint {
     }
 }
 
-/// Items in the program's memory of which parts are messages: those of a partitioned operation (MPI-5.0 §4.2).
+/// Items in the program's memory of which parts are messages: those of a partitioned operation (MPI-5.0
+/// §4.2).
 #[derive(Clone)]
 pub struct Divisible {
     base: *mut u8,

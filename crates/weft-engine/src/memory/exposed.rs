@@ -1,7 +1,8 @@
 //! Memory of windows (MPI-5.0 §12): the program's own, or memory that processes of the node share.
 //!
-//! Accumulates are atomic for each element (MPI-5.0 §12.7.1). What only this process touches is so because one thread at a time has the engine. In memory that
-//! several processes map, each of them computes for itself, with the [lock](super::window_lock) of the part that it changes. Either way nobody else changes an
+//! Accumulates are atomic for each element (MPI-5.0 §12.7.1). What only this process touches is so because
+//! one thread at a time has the engine. In memory that several processes map, each of them computes for
+//! itself, with the [lock](super::window_lock) of the part that it changes. Either way nobody else changes an
 //! element meanwhile, and whole runs are computed where they lie.
 
 use std::sync::atomic::AtomicU32;
@@ -12,7 +13,8 @@ use weft_core::reduce::{self, Op};
 use super::window_lock::{Held, Holder};
 use super::{SharedBuffer, UserData};
 
-/// Bytes that are computed at once: others need not wait longer for the lock than that takes, and a copy of them stays in a processor's first-level cache.
+/// Bytes that are computed at once: others need not wait longer for the lock than that takes, and a copy of
+/// them stays in a processor's first-level cache.
 pub(super) const CHUNK_BYTES: usize = 8 << 10;
 
 /// The lock of memory that other processes have mapped as well.
@@ -52,13 +54,15 @@ impl Exposed {
     /// `bytes` bytes at address `base`, which only this process writes to by operations.
     ///
     /// # Safety
-    /// They stay valid for reading and writing as long as a window has this value, and may be written whenever a process of the window does so
-    /// (MPI-5.0 §12.7): the program that makes the window promises both.
+    /// They stay valid for reading and writing as long as a window has this value, and may be written
+    /// whenever a process of the window does so (MPI-5.0 §12.7): the program that makes the window promises
+    /// both.
     pub unsafe fn new(base: *mut u8, bytes: u64) -> Self {
         Self { base, bytes, lock: None, is_checked: false }
     }
 
-    /// The same in memory that other processes have mapped as well; all of them give a lock that is the same word. `holder` is this process.
+    /// The same in memory that other processes have mapped as well; all of them give a lock that is the same
+    /// word. `holder` is this process.
     ///
     /// # Safety
     /// As for [`Exposed::new`], and so for the word at `lock`, which is aligned and used for nothing else.
@@ -68,7 +72,8 @@ impl Exposed {
         Self { base, bytes, lock: Some(lock), is_checked: false }
     }
 
-    /// All of `buffer`. Other engines of this process may have the same memory, as processes of a node do that map it.
+    /// All of `buffer`. Other engines of this process may have the same memory, as processes of a node do
+    /// that map it.
     pub fn of_buffer(buffer: &SharedBuffer) -> Self {
         let base = std::ptr::without_provenance_mut(buffer.base());
         Self { base, bytes: buffer.len() as u64, lock: None, is_checked: true }
@@ -116,7 +121,8 @@ impl Exposed {
         begin >= self.address() + self.bytes || begin + bytes.len() as u64 <= self.address()
     }
 
-    /// `count` items of `layout`, the first based `offset` bytes from the beginning; `None`: they do not lie inside.
+    /// `count` items of `layout`, the first based `offset` bytes from the beginning; `None`: they do not lie
+    /// inside.
     pub fn items(&self, offset: u64, count: u64, layout: &Layout) -> Option<UserData> {
         let touched = layout.touched(count);
         let low = i64::try_from(offset).ok()?.checked_add(touched.start)?;
@@ -146,8 +152,9 @@ impl Exposed {
         Some(unsafe { UserData::from_bytes(self.base.wrapping_add(offset as usize), length) })
     }
 
-    /// Combines packed elements `input` with those of `target`, which lies in this memory, from its packed byte `skip` on. What these were
-    /// before is written to `previous`, if it is wanted. With [`Op::NoOp`] there may be no input: `length` says how many bytes are meant.
+    /// Combines packed elements `input` with those of `target`, which lies in this memory, from its packed
+    /// byte `skip` on. What these were before is written to `previous`, if it is wanted. With [`Op::NoOp`]
+    /// there may be no input: `length` says how many bytes are meant.
     ///
     /// # Panics
     /// When that is no whole number of elements, or reaches past the end of `target`.
@@ -175,7 +182,8 @@ impl Exposed {
             }
             match target.program_run(&(at..at + length as u64)) {
                 _ if op == Op::NoOp => {}
-                // SAFETY: the run lies in memory that `new` was promised, apart from the input. Nobody else combines elements there meanwhile.
+                // SAFETY: the run lies in memory that `new` was promised, apart from the input. Nobody else
+                // combines elements there meanwhile.
                 Some(at) if are_apart(input.as_ptr(), at, length) => unsafe {
                     combine((op, element), input, at);
                 },
@@ -184,8 +192,8 @@ impl Exposed {
         }
     }
 
-    /// Replaces the element at `offset` by `value` if it is equal to `compare`; what it was is appended to `previous`. False: it does not lie
-    /// inside, and nothing has been done.
+    /// Replaces the element at `offset` by `value` if it is equal to `compare`; what it was is appended to
+    /// `previous`. False: it does not lie inside, and nothing has been done.
     ///
     /// # Panics
     /// When the values are no elements.
@@ -252,8 +260,9 @@ mod tests {
         [living(1), living(2), living(3)]
     };
 
-    /// The same accumulates on memory of this process, and on memory that others share: of each element and operation, at aligned and other
-    /// addresses.   Expect: the same results, and the same as the arithmetic by itself.
+    /// The same accumulates on memory of this process, and on memory that others share: of each element and
+    /// operation, at aligned and other addresses.   Expect: the same results, and the same as the arithmetic
+    /// by itself.
     #[test]
     fn shared_and_private_memory_compute_alike() {
         let mut lock = 0_u32;
@@ -294,8 +303,9 @@ mod tests {
         assert_eq!(lock, 0);
     }
 
-    /// Threads stand for processes, and add to the same elements in every way: long runs, runs with gaps, single elements, those that go without the
-    /// engine, and compare-and-swap.   Expect: nothing is lost, of no element, and the lock is free.
+    /// Threads stand for processes, and add to the same elements in every way: long runs, runs with gaps,
+    /// single elements, those that go without the engine, and compare-and-swap.   Expect: nothing is lost, of
+    /// no element, and the lock is free.
     #[test]
     fn nothing_is_lost_when_runs_and_single_elements_meet() {
         /// Elements; more than are computed at once.

@@ -1,4 +1,5 @@
-//! Copies by address between buffers of this very process, as between the processes of a node: for a simulator.
+//! Copies by address between buffers of this very process, as between the processes of a node: for a
+//! simulator.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,8 +18,8 @@ struct Reachable {
     copies: u64,
 }
 
-/// The memory of simulated processes, all of which are this one: what is registered can be copied by its address, and nothing else is
-/// touched.
+/// The memory of simulated processes, all of which are this one: what is registered can be copied by its
+/// address, and nothing else is touched.
 #[derive(Clone, Default)]
 pub struct InProcess(Arc<Mutex<Reachable>>);
 

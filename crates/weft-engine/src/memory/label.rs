@@ -1,5 +1,6 @@
-//! Labels: what a message says of itself before its data begins, where that is asked for (`WEFT_CHECK`). Whoever makes a message, or the buffer for
-//! one, puts a label before the program's memory; to everybody else both are one sequence of bytes.
+//! Labels: what a message says of itself before its data begins, where that is asked for (`WEFT_CHECK`).
+//! Whoever makes a message, or the buffer for one, puts a label before the program's memory; to everybody
+//! else both are one sequence of bytes.
 
 use std::cell::UnsafeCell;
 
@@ -24,7 +25,8 @@ impl Label {
 
     /// What it says; what has arrived, once the receive that it belongs to is complete.
     pub fn words(&self) -> [i64; LABEL_WORDS] {
-        // SAFETY: the words are ours and are there. A peer may write them meanwhile, as the program's memory: then they are any numbers.
+        // SAFETY: the words are ours and are there. A peer may write them meanwhile, as the program's memory:
+        // then they are any numbers.
         std::array::from_fn(|at| unsafe { self.0[at].get().read_volatile() })
     }
 

@@ -9,11 +9,12 @@ use super::checkers::LOOK_BELOW;
 use super::exposed::{CHUNK_BYTES, Exposed, Lock, are_apart, combine};
 use super::window_lock::Holder;
 
-/// Bytes that are copied so at most: what is longer takes so long that finding out how to copy it best is worth it.
+/// Bytes that are copied so at most: what is longer takes so long that finding out how to copy it best is
+/// worth it.
 const DIRECT_BYTES_MAX: u64 = 4 << 10;
 
-/// One process's part of a window, in memory that all processes of the node have mapped. Any thread may access it at any time: each function
-/// reads or writes what MPI-5.0 §12.7 lets it.
+/// One process's part of a window, in memory that all processes of the node have mapped. Any thread may
+/// access it at any time: each function reads or writes what MPI-5.0 §12.7 lets it.
 #[derive(Debug, Default)]
 pub struct MappedMemory {
     base: AtomicPtr<u8>,
@@ -40,7 +41,8 @@ unsafe fn read_word(from: *const u8, size: usize) -> u64 {
     }
 }
 
-/// The same, by one store: a program that looks at the memory of its own window sees the whole element or none of it.
+/// The same, by one store: a program that looks at the memory of its own window sees the whole element or
+/// none of it.
 ///
 /// # Safety
 /// So many bytes can be written there.
@@ -78,14 +80,15 @@ fn is_word(size: usize) -> bool {
     matches!(size, 1 | 2 | 4 | 8)
 }
 
-/// Whether a buffer of the program may be used without another look: it is somewhere, and no memory checker wants to hear of it.
+/// Whether a buffer of the program may be used without another look: it is somewhere, and no memory checker
+/// wants to hear of it.
 fn is_plain(address: *const u8) -> bool {
     address.addr() >= LOOK_BELOW.load(Ordering::Relaxed)
 }
 
 impl MappedMemory {
-    /// It is `exposed` from now on, as long as nothing else is [set](Self::set) or it is [gone](Self::clear). False: that is not memory which
-    /// others have mapped, or has no bytes.
+    /// It is `exposed` from now on, as long as nothing else is [set](Self::set) or it is [gone](Self::clear).
+    /// False: that is not memory which others have mapped, or has no bytes.
     pub fn set(&self, exposed: &Exposed) -> bool {
         let Some(Lock { word, holder }) = exposed.lock().filter(|_| !exposed.is_empty()) else { return false };
         self.base.store(exposed.base(), Ordering::Relaxed);
@@ -126,18 +129,21 @@ impl MappedMemory {
     /// It has found something.
     #[inline]
     unsafe fn lock(&self) -> Lock {
-        // SAFETY: `set` has stored both before the bytes that were found, from references that are good for ever.
+        // SAFETY: `set` has stored both before the bytes that were found, from references that are good for
+        // ever.
         unsafe { Lock { word: &*self.word.load(Ordering::Relaxed), holder: &*self.holder.load(Ordering::Relaxed) } }
     }
 
-    /// Copies `length` bytes of the program there. False: nothing has been done, since that must be looked at more closely.
+    /// Copies `length` bytes of the program there. False: nothing has been done, since that must be looked at
+    /// more closely.
     ///
     /// # Safety
     /// `from` is an address that the program gives for so many bytes. The window is not freed meanwhile.
     #[inline]
     pub unsafe fn put(&self, offset: u64, from: *const u8, length: u64) -> bool {
         let Some(to) = self.at_copied(offset, from, length) else { return false };
-        // SAFETY: the caller's promise, and that of whoever made the exposed memory. Both may overlap where a process puts to itself.
+        // SAFETY: the caller's promise, and that of whoever made the exposed memory. Both may overlap where a
+        // process puts to itself.
         unsafe { std::ptr::copy(from, to, length as usize) };
         true
     }
@@ -154,8 +160,8 @@ impl MappedMemory {
         true
     }
 
-    /// Combines `length` bytes of elements with those at `operand`, each atomically; what they were goes to `result`, if that is not null. False: as for
-    /// [`Self::put`].
+    /// Combines `length` bytes of elements with those at `operand`, each atomically; what they were goes to
+    /// `result`, if that is not null. False: as for [`Self::put`].
     ///
     /// # Safety
     /// As for [`Self::put`]; so many bytes at `operand`, which [`Op::NoOp`] needs none of, and at `result`.
@@ -195,7 +201,8 @@ impl MappedMemory {
         true
     }
 
-    /// Replaces one element by `value` if it is equal to `compare`, atomically; what it was goes to `result`. False: as for [`Self::update`].
+    /// Replaces one element by `value` if it is equal to `compare`, atomically; what it was goes to `result`.
+    /// False: as for [`Self::update`].
     ///
     /// # Safety
     /// As for [`Self::put`]; so many bytes as the element has.
@@ -272,8 +279,8 @@ mod tests {
     const ONE: [u8; 8] = 1_u64.to_le_bytes();
     static OWN: Holder = Holder { id: 1, exists: |_| true };
 
-    /// Accesses inside, at the end, beyond it, of what is no element, and to memory that is gone.   Expect: those that lie inside are done, and all
-    /// others are refused and change nothing.
+    /// Accesses inside, at the end, beyond it, of what is no element, and to memory that is gone.   Expect:
+    /// those that lie inside are done, and all others are refused and change nothing.
     #[test]
     fn what_lies_inside_is_done_and_nothing_else() {
         let mut memory = [7_u64; 4];
@@ -310,8 +317,8 @@ mod tests {
         }
     }
 
-    /// All lengths of runs of every element and operation that it takes, with and without a result.   Expect: what the arithmetic by itself gives, and
-    /// what was there before.
+    /// All lengths of runs of every element and operation that it takes, with and without a result.   Expect:
+    /// what the arithmetic by itself gives, and what was there before.
     #[test]
     fn runs_are_combined_as_arrays_are() {
         for element in Element::ALL.into_iter().filter(|element| element.size() == element.extent()) {
@@ -342,7 +349,8 @@ mod tests {
         }
     }
 
-    /// An operand that lies in the memory it is combined with, which MPI forbids.   Expect: it is left to those who copy it first.
+    /// An operand that lies in the memory it is combined with, which MPI forbids.   Expect: it is left to
+    /// those who copy it first.
     #[test]
     fn buffers_that_overlap_are_left_alone() {
         let mut memory = [1_u64; 8];

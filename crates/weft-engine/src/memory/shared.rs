@@ -1,8 +1,9 @@
 //! Memory of ours that safe code can describe: buffers, and the table of all that are there.
 //!
-//! A description of such memory ([`UserData`]) holds no part of it. Each access looks for the buffer by its address, checks that what it
-//! touches lies inside, and locks it. So a description may be used too late, or by several threads: whoever uses it after its buffer is
-//! gone hears of it, and never touches memory that is not there.
+//! A description of such memory ([`UserData`]) holds no part of it. Each access looks for the buffer by its
+//! address, checks that what it touches lies inside, and locks it. So a description may be used too late, or
+//! by several threads: whoever uses it after its buffer is gone hears of it, and never touches memory that is
+//! not there.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock, Weak};
@@ -42,7 +43,8 @@ struct Locked<'a> {
 impl Locked<'_> {
     fn bytes(&mut self) -> &mut [u8] {
         let start = self.lines.as_mut_ptr().cast();
-        // SAFETY: `new` made at least as many bytes as lines, any bits are a byte, and the lock is held for as long as the borrow.
+        // SAFETY: `new` made at least as many bytes as lines, any bits are a byte, and the lock is held for
+        // as long as the borrow.
         unsafe { std::slice::from_raw_parts_mut(start, self.bytes) }
     }
 }

@@ -1,11 +1,11 @@
 //! The lock of one process's part of a window, in memory that the processes of the node share.
 //!
-//! An accumulate holds the lock while it reads and writes elements, one element as well as a long run. So accumulates are atomic for each
-//! element (MPI-5.0 §12.7.1), whatever registers compute them, and no element needs an atomic instruction of its own. A free lock costs one
-//! atomic instruction (decision 0195).
+//! An accumulate holds the lock while it reads and writes elements, one element as well as a long run. So
+//! accumulates are atomic for each element (MPI-5.0 §12.7.1), whatever registers compute them, and no element
+//! needs an atomic instruction of its own. A free lock costs one atomic instruction (decision 0195).
 //!
-//! The word says which process holds the lock. A process that is killed with it never gives it back: whoever waits asks now and then whether the
-//! holder exists, and takes the lock over from one that does not.
+//! The word says which process holds the lock. A process that is killed with it never gives it back: whoever
+//! waits asks now and then whether the holder exists, and takes the lock over from one that does not.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -97,7 +97,8 @@ fn wait<W: LockWord>(word: &W, holder: &Holder) {
     loop {
         looks = looks.wrapping_add(1);
         let found = word.look();
-        // Of several that find the holder gone one takes the lock over: for the others it has another holder then.
+        // Of several that find the holder gone one takes the lock over: for the others it has another holder
+        // then.
         let may_take = found == FREE || looks.is_multiple_of(W::LOOKS_PER_QUESTION) && !(holder.exists)(found);
         if may_take && word.replace(found, holder.id) {
             return;
@@ -112,7 +113,8 @@ mod tests {
 
     const LIVING: Holder = Holder { id: 2, exists: |id| id != 1 };
 
-    /// A process is killed with the lock, and two others want it.   Expect: both get it in turn; it is free afterwards.
+    /// A process is killed with the lock, and two others want it.   Expect: both get it in turn; it is free
+    /// afterwards.
     #[test]
     fn the_lock_of_a_process_that_is_gone_is_taken_over() {
         let word = AtomicU32::new(1);
@@ -132,7 +134,8 @@ mod tests {
         assert_eq!((word.look(), counter.into_inner()), (FREE, 2));
     }
 
-    /// The holder exists, and takes its time.   Expect: nobody takes the lock from it, however often they ask.
+    /// The holder exists, and takes its time.   Expect: nobody takes the lock from it, however often they
+    /// ask.
     #[test]
     fn who_lives_keeps_the_lock() {
         static ASKED: AtomicU32 = AtomicU32::new(0);

@@ -1,28 +1,32 @@
 //! Copies into shared memory that another processor is about to read.
 //!
-//! There are two kinds of stores. Plain stores leave the lines in the writer's cache. Between processors that share a cache nothing is
-//! quicker; between others each line must be fetched from the reader's cache before it can be written again, one after the
-//! other, which takes ten times as long as the copy itself. Streaming stores bypass the caches: no line is fetched, and
-//! the reader's prefetcher finds the data in memory. Their speed does not depend on where the two processes run.
+//! There are two kinds of stores. Plain stores leave the lines in the writer's cache. Between processors that
+//! share a cache nothing is quicker; between others each line must be fetched from the reader's cache before
+//! it can be written again, one after the other, which takes ten times as long as the copy itself. Streaming
+//! stores bypass the caches: no line is fetched, and the reader's prefetcher finds the data in memory. Their
+//! speed does not depend on where the two processes run.
 //!
-//! This module does not ask which processors share a cache: a process may move, and a virtual machine does not say. A [`Writer`] measures instead: it
-//! uses plain stores until several copies in a row have been slow, then streams, and tries plain stores again from time to time, less often after
-//! each try that was slow.
+//! This module does not ask which processors share a cache: a process may move, and a virtual machine does
+//! not say. A [`Writer`] measures instead: it uses plain stores until several copies in a row have been slow,
+//! then streams, and tries plain stores again from time to time, less often after each try that was slow.
 
 /// Shorter copies are always plain: the fence behind streaming stores waits for memory.
 const BYTES_MIN: usize = 4 << 10;
-/// Copies between two tries of plain stores, at first and at most. A try in vain costs about as much as ten copies.
+/// Copies between two tries of plain stores, at first and at most. A try in vain costs about as much as ten
+/// copies.
 const PAUSE_MIN: u32 = 128;
 const PAUSE_MAX: u32 = 4096;
-/// So many slow copies in a row are needed: a single one may have been interrupted, or met memory that had never been touched.
+/// So many slow copies in a row are needed: a single one may have been interrupted, or met memory that had
+/// never been touched.
 const SLOW_IN_A_ROW: u32 = 3;
 /// Bytes that count as one copy when they go another way.
 const PASSED_BYTES_PER_COPY: u64 = 8 << 10;
-/// A plain copy is slow when it takes as many ticks of the processor's clock as this share of its bytes, which is 5 GB/s
-/// at 2.5 GHz. With a shared cache it takes a third of that at most, without one three times as much at least.
+/// A plain copy is slow when it takes as many ticks of the processor's clock as this share of its bytes,
+/// which is 5 GB/s at 2.5 GHz. With a shared cache it takes a third of that at most, without one three times
+/// as much at least.
 const SLOW_TICKS_SHARE: u64 = 2;
-/// The same for memory that the reader may have in no cache: lines that are written must come from memory first then, and a copy does 6 to 18
-/// GB/s instead of 25 to 30; a streamed one does 25.
+/// The same for memory that the reader may have in no cache: lines that are written must come from memory
+/// first then, and a copy does 6 to 18 GB/s instead of 25 to 30; a streamed one does 25.
 const SLOW_TICKS_SHARE_BEYOND_CACHES: u64 = 8;
 /// Bytes of a cache line.
 #[cfg(target_arch = "x86_64")]
@@ -43,8 +47,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// For memory that one other process reads. `ticks` is a counter that grows by about 2.5 each nanosecond; where there is none, one that
-    /// stands still: copies are plain then.
+    /// For memory that one other process reads. `ticks` is a counter that grows by about 2.5 each nanosecond;
+    /// where there is none, one that stands still: copies are plain then.
     pub const fn new(ticks: fn() -> u64) -> Self {
         Self { streamed_left: 0, pause: PAUSE_MIN, slow: 0, slow_share: SLOW_TICKS_SHARE, ticks }
     }
@@ -60,7 +64,8 @@ impl Writer {
         self.streamed_left == 0
     }
 
-    /// `len` bytes have gone another way than they would if plain stores were quick: that, too, is a reason to try again some time.
+    /// `len` bytes have gone another way than they would if plain stores were quick: that, too, is a reason
+    /// to try again some time.
     #[inline]
     pub fn pass_by(&mut self, len: u64) {
         self.streamed_left =
@@ -116,8 +121,8 @@ unsafe fn stream(from: *const u8, to: *mut u8, len: usize) {
     let front = to.align_offset(LINE).min(len);
     let lines = (len - front) / LINE;
     let back = front + lines * LINE;
-    // SAFETY: all three parts lie inside the caller's `len` bytes; the streaming stores go to whole aligned lines, and are
-    // fenced before this function returns. SSE2 is part of x86-64.
+    // SAFETY: all three parts lie inside the caller's `len` bytes; the streaming stores go to whole aligned
+    // lines, and are fenced before this function returns. SSE2 is part of x86-64.
     unsafe {
         std::ptr::copy_nonoverlapping(from, to, front);
         for line in 0..lines {
@@ -163,9 +168,9 @@ mod tests {
         }
     }
 
-    /// Plain copies turn slow, as when one of the two moves to another cache, and quick again later.
-    /// Expect: after a slow one it streams, and tries at longer and longer intervals; once it is quick it stays plain, and a
-    /// single slow copy is forgotten in the end.
+    /// Plain copies turn slow, as when one of the two moves to another cache, and quick again later. Expect:
+    /// after a slow one it streams, and tries at longer and longer intervals; once it is quick it stays
+    /// plain, and a single slow copy is forgotten in the end.
     #[test]
     fn slow_copies_are_tried_again_less_and_less_often() {
         let mut writer = Writer::new(|| 0);

@@ -12,7 +12,8 @@ use crate::transport::{Remainder, Ticket};
 pub enum Withdrawal {
     /// We: it is on the table no more.
     Ours,
-    /// A sender writes to it, or has done so; who, and the low bits of the number of its message, if it has announced that in the ring as well.
+    /// A sender writes to it, or has done so; who, and the low bits of the number of its message, if it has
+    /// announced that in the ring as well.
     Taken(Option<(PeerId, u32)>),
 }
 
@@ -55,14 +56,16 @@ pub enum Fetched {
     Whole,
     /// Its sender is still copying a part of it: [`Messages::conclude_fetch`] is called when that is there.
     Begun,
-    /// Its sender waits as well: it shall send so many bytes from the beginning on; what lies behind them is there.
+    /// Its sender waits as well: it shall send so many bytes from the beginning on; what lies behind them is
+    /// there.
     Asked(u64),
     /// It cannot be copied like this.
     Refused,
 }
 
-/// The peers, and what the message layer needs done by their carriers: the engine provides both. As it stands, every peer is on a network: nothing
-/// can be fetched from its memory, and there is no table of posted receives.
+/// The peers, and what the message layer needs done by their carriers: the engine provides both. As it
+/// stands, every peer is on a network: nothing can be fetched from its memory, and there is no table of
+/// posted receives.
 pub trait PeerAccess {
     /// What the message layer knows of a peer.
     fn peer(&self, peer: PeerId) -> &Peer;
@@ -89,7 +92,8 @@ pub trait PeerAccess {
         false
     }
 
-    /// Message number `handled` of `peer` is being handled: said before a receive is taken off the table for it.
+    /// Message number `handled` of `peer` is being handled: said before a receive is taken off the table for
+    /// it.
     fn counted(&mut self, _peer: PeerId, _handled: u32) {}
 
     /// All messages of `peer` that have been counted have found their receives, or have none yet.

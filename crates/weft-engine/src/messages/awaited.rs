@@ -30,11 +30,12 @@ impl Peer {
 }
 
 impl Messages {
-    /// A probe found nothing: of `peer`, or of anybody. `is_member`: whether a process belongs to the communicator.
+    /// A probe found nothing: of `peer`, or of anybody. `is_member`: whether a process belongs to the
+    /// communicator.
     ///
     /// # Errors
-    /// The message will not come, since its sender is gone. A probe for messages of anybody hears of a failure if nobody
-    /// has yet.
+    /// The message will not come, since its sender is gone. A probe for messages of anybody hears of a
+    /// failure if nobody has yet.
     pub fn probed_in_vain(
         &mut self,
         peer: Option<PeerId>,
@@ -61,8 +62,9 @@ impl Messages {
         self.probed || self.are_under_way()
     }
 
-    /// Tells of each peer that something waits for, some of them more than once; `None`: anybody. `probed` is called if peers are to be asked
-    /// ([`Peer::take_probed`]) whether a probe waits for them: those count once.
+    /// Tells of each peer that something waits for, some of them more than once; `None`: anybody. `probed` is
+    /// called if peers are to be asked ([`Peer::take_probed`]) whether a probe waits for them: those count
+    /// once.
     pub fn take_awaited(&mut self, probed: &mut dyn FnMut(), tell: &mut dyn FnMut(Option<PeerId>)) {
         for (_, request) in self.requests.iter() {
             match &request.state {
@@ -103,7 +105,8 @@ impl Messages {
         }
     }
 
-    /// The processes without which calls that block do not return, or `requests` do not complete; those in `context` do not count.
+    /// The processes without which calls that block do not return, or `requests` do not complete; those in
+    /// `context` do not count.
     pub fn waited_for(&self, context: u32, requests: &[usize]) -> Vec<PeerId> {
         let mut peers: Vec<PeerId> = self
             .requests
@@ -116,8 +119,8 @@ impl Messages {
         peers
     }
 
-    /// `peer` sends nothing any more but in `context`: receives that block, and those of `requests`, which a call waits for as well, fail
-    /// with `error` if they need `peer`. Whether there are any.
+    /// `peer` sends nothing any more but in `context`: receives that block, and those of `requests`, which a
+    /// call waits for as well, fail with `error` if they need `peer`. Whether there are any.
     pub fn no_message_from(&mut self, peer: PeerId, context: u32, requests: &[usize], error: &Error) -> bool {
         let affected: Vec<(usize, u32)> = self
             .unmatched_with(peer, context, requests)
@@ -133,7 +136,8 @@ impl Messages {
         !affected.is_empty()
     }
 
-    /// The sends to `peer` that block, and those of `requests`, that no receive of `peer` has matched, as far as is known here.
+    /// The sends to `peer` that block, and those of `requests`, that no receive of `peer` has matched, as far
+    /// as is known here.
     pub fn unmatched_sends(&self, peer: PeerId, context: u32, requests: &[usize]) -> Vec<usize> {
         let sends = self.unmatched_with(peer, context, requests);
         sends.filter(|(_, request)| !matches!(request.state, State::Posted(_))).map(|(handle, _)| handle).collect()
@@ -150,7 +154,8 @@ impl Messages {
         })
     }
 
-    /// Nothing will match these `sends`: those that still nothing has matched fail with `error`. Whether there are any.
+    /// Nothing will match these `sends`: those that still nothing has matched fail with `error`. Whether
+    /// there are any.
     pub fn fail_unmatched(&mut self, sends: &[usize], error: &Error) -> bool {
         let is_unmatched =
             |handle: &&usize| self.requests.get(**handle).is_some_and(|request| partner(request).is_some());
@@ -172,7 +177,8 @@ impl Messages {
         self.requests.iter().any(|(_, request)| is_of(request) && !matches!(request.state, State::Generalized))
     }
 
-    /// The sends and receives under way that the program has freed, or that are `lent` to it: it cannot complete them itself.
+    /// The sends and receives under way that the program has freed, or that are `lent` to it: it cannot
+    /// complete them itself.
     pub fn unfinished(&self, lent: &[usize]) -> Vec<Unfinished> {
         let stage = |(handle, request): (usize, &Request)| {
             let found = |is_send, peer, tag, is_unmatched| {
@@ -239,7 +245,8 @@ fn partner(request: &Request) -> Option<PeerId> {
     }
 }
 
-/// Whether a call waits for `request` that does not return without it: one that blocks, or one that waits for this very request.
+/// Whether a call waits for `request` that does not return without it: one that blocks, or one that waits for
+/// this very request.
 fn waits(request: &Request, context: u32, is_awaited: bool) -> bool {
     match &request.state {
         // A receive that the peer may be writing to has a ticket: whether it does is not known here.

@@ -1,4 +1,5 @@
-//! Messages that arrive unasked, within the credit of their sender: to the receive that is posted, or kept until there is one.
+//! Messages that arrive unasked, within the credit of their sender: to the receive that is posted, or kept
+//! until there is one.
 
 use weft_core::matching::Envelope;
 use weft_core::message::Head;
@@ -14,7 +15,8 @@ use crate::handle::Slab;
 use crate::memory::UserData;
 use crate::request::{Hold, State, Status};
 
-/// What each message that is kept beyond its sender's credit costs of the memory for them, beside its payload: its places in tables and heap.
+/// What each message that is kept beyond its sender's credit costs of the memory for them, beside its
+/// payload: its places in tables and heap.
 const LENT_PER_MESSAGE: u64 = 192;
 
 /// Memory of messages that nobody had asked for is kept for the next ones: of so many, if it is not larger …
@@ -57,7 +59,8 @@ impl Messages {
         }
     }
 
-    /// The bytes of the unexpected message `unexpected`, if all of it is here; otherwise it stays where it is.
+    /// The bytes of the unexpected message `unexpected`, if all of it is here; otherwise it stays where it
+    /// is.
     pub fn take_whole(&mut self, unexpected: usize, peers: &mut impl PeerAccess) -> Option<Vec<u8>> {
         match self.unexpected.get(unexpected)?.body {
             Body::Whole { acknowledge: None, .. } => {}
@@ -78,7 +81,8 @@ impl Messages {
         }
     }
 
-    /// Tells the sender that its synchronous message has matched: its `request` waits for that (MPI-5.0 §3.4).
+    /// Tells the sender that its synchronous message has matched: its `request` waits for that (MPI-5.0
+    /// §3.4).
     pub(super) fn acknowledge(&mut self, peer: PeerId, request: Option<u32>) {
         if let Some(request) = request {
             self.outbox.push((peer, Outgoing::Control(Head::fin(request))));
@@ -97,8 +101,8 @@ impl Messages {
         self.consumed(peer, payload, peers);
     }
 
-    /// A message has come that nobody has asked for: the sender of one that is kept beyond its credit may go on, and one whose messages
-    /// take up its credit is told, so that it does not wait for more.
+    /// A message has come that nobody has asked for: the sender of one that is kept beyond its credit may go
+    /// on, and one whose messages take up its credit is told, so that it does not wait for more.
     #[inline(never)]
     fn note_unexpected(&mut self, peer: PeerId, peers: &mut impl PeerAccess) {
         // A probe may be waiting for it.
@@ -110,8 +114,9 @@ impl Messages {
         }
     }
 
-    /// Tells a peer, once, that it gets no more than its credit. Whoever has no credit left has either more than half of it to get back, and
-    /// does, or has a quarter of it kept here, and is told this: so it never waits for ever.
+    /// Tells a peer, once, that it gets no more than its credit. Whoever has no credit left has either more
+    /// than half of it to get back, and does, or has a quarter of it kept here, and is told this: so it never
+    /// waits for ever.
     fn tell_room(&mut self, peer: PeerId, peers: &mut impl PeerAccess) {
         let state = peers.peer_mut(peer);
         if state.kept > KEPT_BYTES_TOLD && !std::mem::replace(&mut state.told_full, true) {
@@ -138,8 +143,8 @@ impl Messages {
         self.tell_room(peer, peers);
     }
 
-    /// Gives a whole message to the posted receive `handle`; `false`, and nothing is done, if that stands on a table, where its
-    /// sender may have been quicker.
+    /// Gives a whole message to the posted receive `handle`; `false`, and nothing is done, if that stands on
+    /// a table, where its sender may have been quicker.
     #[inline(always)]
     fn deliver_whole(&mut self, handle: usize, envelope: Envelope, bytes: &[u8]) -> bool {
         let Some(request) = self.requests.get_mut(handle) else { return true };
@@ -161,7 +166,8 @@ impl Messages {
         true
     }
 
-    /// Gives a whole message that has just arrived to a receive that is not posted; no posted one may match it.
+    /// Gives a whole message that has just arrived to a receive that is not posted; no posted one may match
+    /// it.
     #[inline]
     pub fn handle_whole(
         &mut self,
@@ -336,9 +342,10 @@ struct Room<'a> {
 }
 
 impl Room<'_> {
-    /// Stores an eager message of `total` bytes; its name for the matcher. As long as there is room for the messages of all peers together,
-    /// its sender gets its credit back at once, as if it had been received. Beyond that, not more than the peer has credit
-    /// for: one that does not keep to it is not believed, and what it sends is counted and dropped.
+    /// Stores an eager message of `total` bytes; its name for the matcher. As long as there is room for the
+    /// messages of all peers together, its sender gets its credit back at once, as if it had been received.
+    /// Beyond that, not more than the peer has credit for: one that does not keep to it is not believed, and
+    /// what it sends is counted and dropped.
     fn keep(self, total: u64, make: impl FnOnce() -> Body) -> Option<usize> {
         let Self { unexpected, malformed_frames, lent, lent_max, state, peer } = self;
         let cost = total.saturating_add(CREDIT_PER_MESSAGE);

@@ -93,7 +93,8 @@ impl Messages {
         }
     }
 
-    /// Counts a message that has arrived; `false` when it is one that its sender has written to its receive meanwhile.
+    /// Counts a message that has arrived; `false` when it is one that its sender has written to its receive
+    /// meanwhile.
     #[inline]
     pub(super) fn count(&mut self, peer: PeerId, peers: &mut impl PeerAccess) -> bool {
         let state = peers.peer_mut(peer);

@@ -12,8 +12,9 @@ use crate::group::PeerId;
 /// ones. An operation that was complete here before its failure was told never meets the failure.
 const GIVEN_UP_MAX: usize = 1024;
 
-/// Groups up to this size are told whole: then everybody ends, even where processes disagree about who sends to whom, because
-/// their arguments differ. In larger ones each process tells those with whom it has still to do.
+/// Groups up to this size are told whole: then everybody ends, even where processes disagree about who sends
+/// to whom, because their arguments differ. In larger ones each process tells those with whom it has still to
+/// do.
 const TOLD_WHOLE_MAX: u32 = 1024;
 
 /// What a process has said of an operation.
@@ -87,8 +88,8 @@ impl Messages {
         self.given_up.retain(|given_up| !is_over(given_up.context));
     }
 
-    /// This process has given an operation up for a `cause`. Who hears of it: everybody, if it is the first to know and they are
-    /// not too many, or those `partners` for which there is still something to be done.
+    /// This process has given an operation up for a `cause`. Who hears of it: everybody, if it is the first
+    /// to know and they are not too many, or those `partners` for which there is still something to be done.
     pub(crate) fn give_up(
         &mut self,
         scope: &CollectiveScope,

@@ -25,7 +25,8 @@ pub struct Peer {
     pub credit: u64,
     /// Eager bytes consumed here that the peer has not been told of.
     pub(super) uncredited: u64,
-    /// What its messages cost that are here and no receive has asked for: within its credit, or they are not kept.
+    /// What its messages cost that are here and no receive has asked for: within its credit, or they are not
+    /// kept.
     pub(super) kept: u64,
     /// It has been told that there is no room beyond its credit, since it last got some.
     pub(super) told_full: bool,
@@ -36,7 +37,8 @@ pub struct Peer {
     pub(super) arriving_on: Vec<(Stream, Arriving)>,
     /// Messages that have arrived from it, also those that nobody has asked for yet.
     pub(super) handled: u32,
-    /// The message with this number has been written to its receive already: its announcement is still to come.
+    /// The message with this number has been written to its receive already: its announcement is still to
+    /// come.
     pub(super) written: Option<u32>,
     /// Whether its announced data can be read from its memory.
     pub single_copy: bool,

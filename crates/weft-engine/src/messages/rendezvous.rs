@@ -1,8 +1,8 @@
 //! Large messages: announced, asked for, and sent into the buffer that waits for them (the rendezvous of
 //! `weft_core::message`); and taken back, while nobody has asked.
 //!
-//! What comes over a network is granted in pieces, by `weft_core::grants`, so that many senders do not drown one
-//! receiver. Each grant leaves as a message, ahead of all bulk data.
+//! What comes over a network is granted in pieces, by `weft_core::grants`, so that many senders do not drown
+//! one receiver. Each grant leaves as a message, ahead of all bulk data.
 
 use weft_core::matching::Envelope;
 use weft_core::message::Head;
@@ -18,7 +18,8 @@ use crate::regions::{AccessKind, Purpose, Region, RegionKey};
 use crate::request::{Cancellation, Hold, Pulled, Request, State};
 use crate::transport::RemoteMemory;
 
-/// When so much has still to come, what comes now does not stay in a processor's own caches until the program reads it; those have 1 or 2 MiB today.
+/// When so much has still to come, what comes now does not stay in a processor's own caches until the program
+/// reads it; those have 1 or 2 MiB today.
 const BEYOND_CACHES_BYTES: u64 = 2 << 20;
 
 impl Messages {
@@ -66,7 +67,8 @@ impl Messages {
         Fetched::Whole
     }
 
-    /// The sender's `request`, which the receive `handle` gets `limit` bytes of, has been fetched, or cannot be.
+    /// The sender's `request`, which the receive `handle` gets `limit` bytes of, has been fetched, or cannot
+    /// be.
     pub fn conclude_fetch(
         &mut self,
         handle: usize,
@@ -136,7 +138,8 @@ impl Messages {
         self.regrant |= self.grants.next_timeout().is_some_and(|at| at <= now);
     }
 
-    /// Tells the grants what has arrived, and the senders what they may send now. `round_trip`: the shortest to a peer, if that is known.
+    /// Tells the grants what has arrived, and the senders what they may send now. `round_trip`: the shortest
+    /// to a peer, if that is known.
     pub fn poll_grants(&mut self, now: Instant, round_trip: impl Fn(PeerId) -> Option<Duration>) {
         self.regrant = false;
         for key in self.arrived.drain(..) {
@@ -161,7 +164,8 @@ impl Messages {
         }
     }
 
-    /// An operation is over: no peer accesses its memory any more, and if its message `was_granted` in pieces, others may have its share.
+    /// An operation is over: no peer accesses its memory any more, and if its message `was_granted` in
+    /// pieces, others may have its share.
     pub(super) fn end_access(&mut self, key: RegionKey, was_granted: bool) {
         self.regions.close(key);
         if was_granted {
@@ -173,9 +177,10 @@ impl Messages {
         }
     }
 
-    /// Forgets the request `handle`. What its sender has still to send of a message that was arriving is dropped when it
-    /// comes: the sender's operation completes. A message of which the first piece has left unasked is sent to its end, out of a copy: the
-    /// receiver could tell no later one from its missing pieces.
+    /// Forgets the request `handle`. What its sender has still to send of a message that was arriving is
+    /// dropped when it comes: the sender's operation completes. A message of which the first piece has left
+    /// unasked is sent to its end, out of a copy: the receiver could tell no later one from its missing
+    /// pieces.
     pub fn abandon(&mut self, handle: usize, peers: &impl PeerAccess) {
         if let Some(Request { state: State::Sending { send, region: None, .. }, hold, .. }) =
             self.requests.get_mut(handle)
@@ -385,7 +390,8 @@ impl Messages {
         }
     }
 
-    /// `bytes` of what was granted of the region `key` have reached the receiver, or need the program's buffer no more.
+    /// `bytes` of what was granted of the region `key` have reached the receiver, or need the program's
+    /// buffer no more.
     pub fn handle_acknowledged(&mut self, key: RegionKey, bytes: u64) {
         let Some(handle) = self.regions.get(key).map(|region| region.owner) else { return };
         let Some(State::Sending { left, .. }) = self.requests.get_mut(handle).map(|entry| &mut entry.state) else {

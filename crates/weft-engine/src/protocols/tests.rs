@@ -123,7 +123,8 @@ fn small_messages_ignore_the_receiver() {
     });
 }
 
-/// What a carrier would rather write is announced from there on, unless the user has said a limit; no route has more than others by itself.
+/// What a carrier would rather write is announced from there on, unless the user has said a limit; no route
+/// has more than others by itself.
 #[test]
 fn a_carrier_that_writes_lowers_the_limit_where_nobody_has_said_one() {
     let costs = CostModel::BUILT_IN;

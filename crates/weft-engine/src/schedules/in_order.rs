@@ -67,7 +67,8 @@ pub(super) fn share<P: Platform>(
 pub enum InOrder {
     /// It is complete.
     Complete,
-    /// So many of its steps are: the next one must wait, or needs a request. It goes on as a cursor [behind](Cursor::behind) these.
+    /// So many of its steps are: the next one must wait, or needs a request. It goes on as a cursor
+    /// [behind](Cursor::behind) these.
     Stopped {
         /// How many.
         complete: u32,
@@ -76,9 +77,9 @@ pub enum InOrder {
     },
 }
 
-/// Does the steps of an operation through shared memory one after the other, in the order in which they were planned, which is always
-/// possible, and without anything that would have to be built for it. As long as what it needs is not there it looks again while `goes_on`, which
-/// is told how often it has looked.
+/// Does the steps of an operation through shared memory one after the other, in the order in which they were
+/// planned, which is always possible, and without anything that would have to be built for it. As long as
+/// what it needs is not there it looks again while `goes_on`, which is told how often it has looked.
 ///
 /// # Errors
 /// What went wrong in the operation, which is complete.

@@ -94,7 +94,8 @@ part! {
         /// Bytes of the largest frame.
         fn frame_max(&self) -> usize;
 
-        /// Sends a frame of `head` and `len` bytes that `fill` writes in place; false, and nothing happens, when there is no room.
+        /// Sends a frame of `head` and `len` bytes that `fill` writes in place; false, and nothing happens,
+        /// when there is no room.
         fn try_send_with(&mut self, to: usize, head: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) -> bool;
 
         /// Hands at most `limit` frames that have arrived to `on_frame`, with the local rank of their sender;
@@ -117,7 +118,8 @@ pub enum SleepMode {
     Doorbell = 1,
     /// On a word in memory: nothing but a neighbour will wake it.
     Futex = 2,
-    /// The process computes, and a thread of it watches the doorbell: it is woken, but still wants its processor.
+    /// The process computes, and a thread of it watches the doorbell: it is woken, but still wants its
+    /// processor.
     Thread = 3,
 }
 
@@ -163,7 +165,8 @@ pub trait Liveness {
     /// Looks whether all the others live, whatever started them: those that do not become faults.
     fn look_for_dead(&mut self);
 
-    /// Says to others whether this process may end now, and counts as living all the same: nobody needs it any more.
+    /// Says to others whether this process may end now, and counts as living all the same: nobody needs it
+    /// any more.
     fn say_left(&mut self, left: bool);
 }
 
@@ -178,6 +181,7 @@ pub trait NodeProcessors {
     /// Moves this thread to a processor on which no other one spins, as far as is known.
     fn migrate(&self);
 
-    /// Where processes take turns: moves this thread to a processor that at least two fewer use, if it is the last one here.
+    /// Where processes take turns: moves this thread to a processor that at least two fewer use, if it is the
+    /// last one here.
     fn rebalance(&self);
 }

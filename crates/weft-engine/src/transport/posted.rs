@@ -1,7 +1,8 @@
-//! Large receives that a process of the node has posted where their senders see them, so that a sender can write its message itself
-//! (one copy), and messages that both sides copy at the same time.
+//! Large receives that a process of the node has posted where their senders see them, so that a sender can
+//! write its message itself (one copy), and messages that both sides copy at the same time.
 //!
-//! How senders and receivers agree on who has a receive is the business of the implementation; `crate::engine` says what it relies on.
+//! How senders and receivers agree on who has a receive is the business of the implementation;
+//! `crate::engine` says what it relies on.
 
 use std::ops::Range;
 
@@ -86,7 +87,8 @@ pub enum Candidate {
 pub struct Taker {
     /// Local rank of the sender.
     pub by: usize,
-    /// The number of its message modulo 2²¹, when that has been announced in the ring as well: see [`number_near`].
+    /// The number of its message modulo 2²¹, when that has been announced in the ring as well: see
+    /// [`number_near`].
     pub announced: Option<u32>,
 }
 
@@ -123,7 +125,8 @@ pub enum PostState {
     Failed,
 }
 
-/// The number nearest to `handled` of which `low` are the low bits: fewer messages than half of those numbers are on their way.
+/// The number nearest to `handled` of which `low` are the low bits: fewer messages than half of those numbers
+/// are on their way.
 pub fn number_near(low: u32, handled: u32) -> u32 {
     let shift = u32::BITS - NUMBER_BITS;
     let ahead = (low.wrapping_sub(handled) << shift) as i32 >> shift;
@@ -170,8 +173,8 @@ part! {
 }
 
 part! {
-    /// One end of a table of posted receives. The receiver posts, withdraws and frees; the sender takes and finishes. A post is taken by one
-    /// of them exactly, and all know by whom.
+    /// One end of a table of posted receives. The receiver posts, withdraws and frees; the sender takes and
+    /// finishes. A post is taken by one of them exactly, and all know by whom.
     pub trait PostedTable {
         type {
             /// What both sides copy at the same time.
@@ -187,13 +190,16 @@ part! {
         /// Whether the sender has announced several messages and waits for them inside MPI (receiver).
         fn sender_awaits_several(&self) -> bool;
 
-        /// How many receives the receiver has ever posted; for the sender, to see whether there is anything new.
+        /// How many receives the receiver has ever posted; for the sender, to see whether there is anything
+        /// new.
         fn posted(&self) -> u32;
 
-        /// Says that message `handled` of the sender is being handled (receiver): before any receive is withdrawn for it.
+        /// Says that message `handled` of the sender is being handled (receiver): before any receive is
+        /// withdrawn for it.
         fn advance(&mut self, handled: u32);
 
-        /// Says that all messages that have been handled have found their receives, or have none yet (receiver).
+        /// Says that all messages that have been handled have found their receives, or have none yet
+        /// (receiver).
         fn publish_matched(&mut self);
 
         /// Posts a receive (receiver). None: the table is full.
@@ -208,8 +214,8 @@ part! {
         /// Frees the entry of a post that is done or has failed (receiver).
         fn free(&mut self, ticket: Ticket);
 
-        /// Takes the earliest receive that `message` matches (sender), on either table, if all messages of this sender before it have found
-        /// their receives, and it is not being handled itself.
+        /// Takes the earliest receive that `message` matches (sender), on either table, if all messages of
+        /// this sender before it have found their receives, and it is not being handled itself.
         fn take(&mut self, message: &Offered) -> Option<Claim>;
 
         /// What is posted of `context` that a message with `tag` matches (sender): a hint, nothing is taken.
@@ -246,11 +252,11 @@ pub enum Ending {
 }
 
 part! {
-    /// A message that both of its sides copy at the same time, each a part: the receiver takes pieces from the front, the sender from the
-    /// back.
+    /// A message that both of its sides copy at the same time, each a part: the receiver takes pieces from
+    /// the front, the sender from the back.
     pub trait Cooperation {
-        /// Begins with a message of `length` bytes that both know as `name`, and that lies at `address` here. False: the last
-        /// one is not complete, or there is nothing to be shared.
+        /// Begins with a message of `length` bytes that both know as `name`, and that lies at `address` here.
+        /// False: the last one is not complete, or there is nothing to be shared.
         fn begin(&self, name: u32, address: u64, length: u64) -> bool;
 
         /// The message of which something is left to be taken.

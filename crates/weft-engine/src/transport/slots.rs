@@ -2,7 +2,8 @@
 
 use super::absent::part;
 
-/// A phase of the collectives of one context: no two of them are alike, of whatever communicators, until numbers come round again.
+/// A phase of the collectives of one context: no two of them are alike, of whatever communicators, until
+/// numbers come round again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     /// The context.
@@ -11,7 +12,8 @@ pub struct Stamp {
     pub phase: u32,
 }
 
-/// How many slots for collectives each process of a node has, and whom they serve. They are numbered in this order.
+/// How many slots for collectives each process of a node has, and whom they serve. They are numbered in this
+/// order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotCounts {
     /// Each serves one communicator at a time.
@@ -39,7 +41,8 @@ part! {
         /// Bytes that can be published in a slot at once.
         fn published_max(&self, slot: usize) -> usize;
 
-        /// A process may publish `len` bytes in a slot if all have finished so many phases before, counting the one it publishes in.
+        /// A process may publish `len` bytes in a slot if all have finished so many phases before, counting
+        /// the one it publishes in.
         fn phases_ahead(&self, slot: usize, len: usize) -> u32;
 
         /// Publishes `len` bytes in a slot of this process; `fill` writes them in place. They replace what

@@ -2,16 +2,18 @@
 
 use weft_core::time::Duration;
 
-/// Sleeps after which a waiter that has stopped spinning tries it again; the second number is reached by doubling.
+/// Sleeps after which a waiter that has stopped spinning tries it again; the second number is reached by
+/// doubling.
 const PROBES: (u32, u32) = (8, 256);
 /// A budget below this is none.
 const BUDGET_MIN: Duration = Duration::from_micros(2);
 
 /// How long a waiter spins before it sleeps.
 ///
-/// A spin that sees what it waits for costs less than a sleep; one that does not takes the processor from whoever could
-/// bring it. Nobody can know beforehand which it will be: other jobs, other virtual hosts and other programs use the same
-/// processors. So the budget is halved by each spin in vain, and from time to time the whole budget is tried again (decision 0108).
+/// A spin that sees what it waits for costs less than a sleep; one that does not takes the processor from
+/// whoever could bring it. Nobody can know beforehand which it will be: other jobs, other virtual hosts and
+/// other programs use the same processors. So the budget is halved by each spin in vain, and from time to
+/// time the whole budget is tried again (decision 0108).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpinBudget {
     most: Duration,
@@ -42,12 +44,14 @@ impl SpinBudget {
         }
     }
 
-    /// Somebody else had the processor for long. Whether that happens again and again, with nothing that came by spinning in between.
+    /// Somebody else had the processor for long. Whether that happens again and again, with nothing that came
+    /// by spinning in between.
     pub fn is_kept_away(&mut self) -> bool {
         std::mem::replace(&mut self.kept_away, true)
     }
 
-    /// It did not: the waiter sleeps. `preempted`: the processor was taken away meanwhile, so somebody else wants it.
+    /// It did not: the waiter sleeps. `preempted`: the processor was taken away meanwhile, so somebody else
+    /// wants it.
     pub fn missed(&mut self, preempted: bool) {
         let half = if preempted { 0 } else { self.budget.as_nanos() / 2 };
         let was_probe = self.sleeps >= self.interval;

@@ -4,12 +4,14 @@ use weft_core::time::{Duration, Instant};
 
 use super::Learned;
 
-/// How long a waiter spins at most before it sleeps, with peers on this node. A spin must outlast the wake-up of a peer that
-/// sleeps, or two that sleep would never find out that spinning pays: 25 µs on a virtual machine whose processors idle.
+/// How long a waiter spins at most before it sleeps, with peers on this node. A spin must outlast the wake-up
+/// of a peer that sleeps, or two that sleep would never find out that spinning pays: 25 µs on a virtual
+/// machine whose processors idle.
 pub(super) const SPIN_NODE: Duration = Duration::from_micros(100);
 /// The same when there are peers on other nodes.
 pub(super) const SPIN_NETWORK: Duration = Duration::from_micros(200);
-/// The same while a neighbour copies a message to or from this process, which takes as long as the message is large.
+/// The same while a neighbour copies a message to or from this process, which takes as long as the message is
+/// large.
 const SPIN_SERVED: Duration = Duration::from_micros(20_000);
 /// Passes of the progress loop after which a waiter sees whether it may spin on.
 const PASSES_FREE: u32 = 3;
@@ -29,10 +31,11 @@ const _: () = assert!(YIELDED.as_nanos() < PREEMPTED.as_nanos());
 pub enum Next {
     /// One more pass of the progress loop, and then [`Wait::pass_in_vain`].
     Pass,
-    /// Another thread of the process sleeps on behalf of all: [say that a call waits](Wait::enters), and wait until what it waits for is
-    /// complete, or nobody else sees to what arrives. Then a pass.
+    /// Another thread of the process sleeps on behalf of all: [say that a call waits](Wait::enters), and wait
+    /// until what it waits for is complete, or nobody else sees to what arrives. Then a pass.
     Park,
-    /// Say that a call waits: neighbours may know, and the progress thread need not watch. Then as [`Next::Assess`].
+    /// Say that a call waits: neighbours may know, and the progress thread need not watch. Then as
+    /// [`Next::Assess`].
     Enter,
     /// Forget what has advanced so far, and see how many processors there are: [`Fact::Assessed`].
     Assess,
@@ -40,8 +43,8 @@ pub enum Next {
     AskServed,
     /// Look at the clock, and at what has advanced since the last look: [`Fact::Looked`].
     Look,
-    /// Say on which processor this thread waits; if `rebalance`, see whether the waiting ranks are spread evenly over the processors;
-    /// then yield: [`Fact::Yielded`].
+    /// Say on which processor this thread waits; if `rebalance`, see whether the waiting ranks are spread
+    /// evenly over the processors; then yield: [`Fact::Yielded`].
     Yield {
         /// It is time to see that, on a node that is oversubscribed.
         rebalance: bool,
@@ -50,7 +53,8 @@ pub enum Next {
     AskShared,
     /// Go to a processor on which no other rank spins. Then a pass.
     Migrate,
-    /// Sleep until there is something to do; the wait goes on with a pass. It need not sleep if there is something to do already.
+    /// Sleep until there is something to do; the wait goes on with a pass. It need not sleep if there is
+    /// something to do already.
     Sleep,
 }
 
@@ -62,7 +66,8 @@ pub enum Fact {
         /// There are fewer processors than ranks of the node, or than ranks that are awake.
         oversubscribed: bool,
     },
-    /// Whether a neighbour is copying a message to or from this process: it has a processor, and will soon be done.
+    /// Whether a neighbour is copying a message to or from this process: it has a processor, and will soon be
+    /// done.
     Served(bool),
     /// A look.
     Looked {
@@ -82,7 +87,8 @@ pub enum Fact {
 /// One call that waits. It begins with a pass.
 #[derive(Clone, Debug, Default)]
 pub struct Wait {
-    /// Since it began, or since it last slept; from the first look on, since the last look, and [`PASSES_LOOKED`].
+    /// Since it began, or since it last slept; from the first look on, since the last look, and
+    /// [`PASSES_LOOKED`].
     passes: u32,
     /// The next look comes with this pass.
     look_at: u32,
@@ -106,7 +112,8 @@ struct Spinning {
 }
 
 impl Wait {
-    /// A pass has not brought what the call waits for. `sleeps`: another thread of the process sleeps on behalf of all.
+    /// A pass has not brought what the call waits for. `sleeps`: another thread of the process sleeps on
+    /// behalf of all.
     #[inline]
     pub fn pass_in_vain(&mut self, sleeps: bool) -> Next {
         if sleeps {
@@ -119,11 +126,13 @@ impl Wait {
         if self.passes == PASSES_FREE {
             return if self.enters() { Next::Enter } else { Next::Assess };
         }
-        // On an oversubscribed node each pass in vain ends a turn: what is waited for may come from the next one.
+        // On an oversubscribed node each pass in vain ends a turn: what is waited for may come from the next
+        // one.
         if self.oversubscribed || self.passes >= self.look_at { Next::Look } else { Next::Pass }
     }
 
-    /// The call waits in a way that others must know of, on [`Next::Enter`] or [`Next::Park`]: whether it must say so, for the first time.
+    /// The call waits in a way that others must know of, on [`Next::Enter`] or [`Next::Park`]: whether it
+    /// must say so, for the first time.
     #[inline]
     pub fn enters(&mut self) -> bool {
         !std::mem::replace(&mut self.entered, true)
@@ -168,8 +177,8 @@ impl Wait {
         self.passes = PASSES_LOOKED;
         self.look_at = PASSES_LOOKED + learned.pace.passes();
         if advanced {
-            // A pass that copies a large message is progress, however long it takes, and so are the packets of one that arrive: the
-            // spin has brought them, and starts anew.
+            // A pass that copies a large message is progress, however long it takes, and so are the packets
+            // of one that arrive: the spin has brought them, and starts anew.
             learned.budget.hit();
         }
         let before = self.looked.filter(|_| !advanced).unwrap_or(Spinning { since: now, last: now, resumed: now });
@@ -189,7 +198,8 @@ impl Wait {
         }
     }
 
-    /// Other jobs and other virtual hosts use the same processors: whoever could bring what we wait for may be one of them.
+    /// Other jobs and other virtual hosts use the same processors: whoever could bring what we wait for may
+    /// be one of them.
     fn spin_on(&self, spinning: Spinning, learned: &mut Learned) -> Next {
         Next::Yield { rebalance: self.oversubscribed && learned.migration.is_time_to_rebalance(spinning.last) }
     }
@@ -222,7 +232,8 @@ impl Wait {
         Next::Sleep
     }
 
-    /// Whether it has not said that it waits ([`Self::enters`]): then there is nothing to take back or to learn when it ends.
+    /// Whether it has not said that it waits ([`Self::enters`]): then there is nothing to take back or to
+    /// learn when it ends.
     #[inline]
     pub fn is_brief(&self) -> bool {
         !self.entered
@@ -328,7 +339,8 @@ mod tests {
         }
     }
 
-    /// A pass that asks a socket takes as long as many that look at memory. Whoever shares the processor gets it as soon.
+    /// A pass that asks a socket takes as long as many that look at memory. Whoever shares the processor gets
+    /// it as soon.
     #[test]
     fn it_yields_every_four_microseconds_however_long_a_pass_takes() {
         for (pass, least, most) in [(100, 40, 40), (600, 6, 8), (2_000, 4, 8)] {
@@ -382,7 +394,8 @@ mod tests {
             around.spin(&mut Wait::default(), &mut learned, usize::MAX);
             spans.push(around.now / US);
         }
-        // A look after 64 passes of 100 ns, then every 40 (4 µs), and a yield of 500. The spin is counted from the first look: 100, 50, 25, 12.5, 6.25, 3.1 µs, none.
+        // A look after 64 passes of 100 ns, then every 40 (4 µs), and a yield of 500. The spin is counted
+        // from the first look: 100, 50, 25, 12.5, 6.25, 3.1 µs, none.
         assert_eq!(spans, [107, 58, 31, 17, 13, 8, 0]);
     }
 
@@ -534,8 +547,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens, and whatever has been learnt: nothing is asked without end, a wait comes to a sleep, and it does not spin
-        /// longer than its budget by more than one look.
+        /// Whatever happens, and whatever has been learnt: nothing is asked without end, a wait comes to a
+        /// sleep, and it does not spin longer than its budget by more than one look.
         #[test]
         fn a_wait_ends_in_a_sleep_and_no_spin_outlasts_its_budget_by_more_than_one_look(
             changes in prop::collection::vec(surroundings(), 1..40),

@@ -1,7 +1,9 @@
-//! What the progress thread is left with: as a call leaves MPI, what is armed for what is outstanding; as the thread wakes, what it does.
+//! What the progress thread is left with: as a call leaves MPI, what is armed for what is outstanding; as the
+//! thread wakes, what it does.
 //!
-//! The lock around the process is the right to make progress: a call that leaves MPI with something outstanding, and nobody else
-//! waiting inside, arms what the thread watches; one that waits inside MPI disarms it, and watches for itself. Arming wakes nobody.
+//! The lock around the process is the right to make progress: a call that leaves MPI with something
+//! outstanding, and nobody else waiting inside, arms what the thread watches; one that waits inside MPI
+//! disarms it, and watches for itself. Arming wakes nobody.
 //!
 //! | outstanding as a call leaves | what is armed |
 //! |---|---|
@@ -11,14 +13,16 @@
 //! | messages that wait for others to share their packet | the timer |
 //! | collectives, or requests where memory is not shared by copies | a look after [`CALLS_PAUSE`], and then the doorbell as well |
 //!
-//! While the doorbell is armed each frame of a neighbour costs that neighbour a system call, and this process a thread that wakes. A program that waits at once
-//! for what it has started, again and again, would pay that each time for nothing. So the doorbell is armed when the thread has looked, and the
-//! program has not called MPI since (decision 0196).
+//! While the doorbell is armed each frame of a neighbour costs that neighbour a system call, and this process
+//! a thread that wakes. A program that waits at once for what it has started, again and again, would pay that
+//! each time for nothing. So the doorbell is armed when the thread has looked, and the program has not called
+//! MPI since (decision 0196).
 //!
-//! A program that calls MPI again and again, a window of messages for instance, makes progress itself. The thread would only
-//! take its processor and its lock, and send from another processor what the network then carries out of order. So it does
-//! nothing if the program calls again within [`CALLS_APART`], or is calling, and looks again after [`CALLS_PAUSE`]
-//! (decision 0108). It leaves the program its processor, and the lock after a train (decision 0108).
+//! A program that calls MPI again and again, a window of messages for instance, makes progress itself. The
+//! thread would only take its processor and its lock, and send from another processor what the network then
+//! carries out of order. So it does nothing if the program calls again within [`CALLS_APART`], or is calling,
+//! and looks again after [`CALLS_PAUSE`] (decision 0108). It leaves the program its processor, and the lock
+//! after a train (decision 0108).
 
 use weft_core::time::Duration;
 
@@ -28,9 +32,11 @@ pub const REPAIR_AFTER: Duration = Duration::from_millis(2);
 pub const CALLS_PAUSE: Duration = Duration::from_micros(50);
 /// One that starts operations one after the other calls again sooner than that.
 pub const CALLS_APART: Duration = Duration::from_micros(8);
-/// One that calls all the time, but never waits, may make no progress: the thread leaves it alone so many times in a row.
+/// One that calls all the time, but never waits, may make no progress: the thread leaves it alone so many
+/// times in a row.
 const DEFERS_MAX: u32 = 8;
-/// Passes of the progress loop for one wake-up: the first takes in what has arrived, the second sends what that brought.
+/// Passes of the progress loop for one wake-up: the first takes in what has arrived, the second sends what
+/// that brought.
 const PASSES: u32 = 2;
 
 const _: () = assert!(CALLS_APART.as_nanos() < CALLS_PAUSE.as_nanos());
@@ -59,15 +65,15 @@ pub struct Outstanding {
 }
 
 impl Outstanding {
-    /// The most that may be outstanding, whatever requests and packets there are: what covers this covers all of it, so the rest of the
-    /// state need not be looked at.
+    /// The most that may be outstanding, whatever requests and packets there are: what covers this covers all
+    /// of it, so the rest of the state need not be looked at.
     #[inline(always)]
     pub fn most(collectives: bool, node_needs_help: bool) -> Self {
         Self { requests: true, neighbours: collectives || node_needs_help }
     }
 
-    /// What of `state` the progress thread must care for; `None`: nothing. `has_deadlines`: packets are not acknowledged, or messages or
-    /// grants wait for their time; asked for only if it matters.
+    /// What of `state` the progress thread must care for; `None`: nothing. `has_deadlines`: packets are not
+    /// acknowledged, or messages or grants wait for their time; asked for only if it matters.
     #[inline(always)]
     pub fn of(state: &State, has_deadlines: impl FnOnce() -> bool) -> Option<Self> {
         let neighbours = state.collectives || (state.requests && state.node_needs_help);
@@ -81,7 +87,8 @@ impl Outstanding {
 pub struct Arm {
     /// The thread wakes when the network has something to read.
     pub network: bool,
-    /// The thread wakes when a neighbour rings, who must be told so; [`Armed::arrived`] is whether a frame has arrived before that.
+    /// The thread wakes when a neighbour rings, who must be told so; [`Armed::arrived`] is whether a frame
+    /// has arrived before that.
     pub doorbell: bool,
 }
 
@@ -112,13 +119,15 @@ pub struct TakeBack {
 pub enum Woken {
     /// Releases the lock for [`CALLS_APART`], then asks once more.
     LookAgain,
-    /// Leaves everything to the program, which keeps calling, and looks again after so long: the timer is to be set.
+    /// Leaves everything to the program, which keeps calling, and looks again after so long: the timer is to
+    /// be set.
     Defer(Duration),
     /// Each of what it watches may be what woke it.
     Act {
         /// Neighbours must be told that nobody watches the doorbell.
         disarm_doorbell: bool,
-        /// Passes of the progress loop at most, none if somebody waits inside MPI and makes them. Then [`after_passes`].
+        /// Passes of the progress loop at most, none if somebody waits inside MPI and makes them. Then
+        /// [`after_passes`].
         passes: u32,
     },
 }
@@ -128,7 +137,8 @@ pub enum Woken {
 pub enum Left {
     /// Arms again what is outstanding, like a call that leaves MPI.
     HandOver,
-    /// Somebody wants the lock, and arms everything as it leaves: the thread need not, and looks again after so long.
+    /// Somebody wants the lock, and arms everything as it leaves: the thread need not, and looks again after
+    /// so long.
     Pause(Duration),
 }
 
@@ -168,7 +178,8 @@ pub struct Coverage {
     timer: Timer,
     /// Calls that have left MPI with something outstanding …
     calls: u64,
-    /// … and how many there were when the network was armed, or the look was decided upon, or when the thread last woke.
+    /// … and how many there were when the network was armed, or the look was decided upon, or when the thread
+    /// last woke.
     calls_seen: u64,
     /// Times in a row that the thread left everything to the program.
     defers: u32,
@@ -180,8 +191,9 @@ impl Coverage {
         Self { has_doorbell, ..Self::default() }
     }
 
-    /// A call leaves MPI, and nobody waits inside. Whether all that is `outstanding` is covered already, messages that are `coalescing`
-    /// included: then the call has been counted, and there is nothing to do. It is the way of each small message of a burst but the first.
+    /// A call leaves MPI, and nobody waits inside. Whether all that is `outstanding` is covered already,
+    /// messages that are `coalescing` included: then the call has been counted, and there is nothing to do.
+    /// It is the way of each small message of a burst but the first.
     #[inline(always)]
     pub fn is_covered(&mut self, outstanding: &Outstanding, coalescing: bool) -> bool {
         let is_armed = (self.network || !outstanding.requests)
@@ -261,8 +273,8 @@ impl Coverage {
         self.network || self.doorbell || self.timer == Timer::Soon
     }
 
-    /// The thread has been woken, and has the lock. `waits`: somebody waits inside MPI. `coalescing` as in [`Armed`]. `looked`: it has
-    /// looked again, as it was told.
+    /// The thread has been woken, and has the lock. `waits`: somebody waits inside MPI. `coalescing` as in
+    /// [`Armed`]. `looked`: it has looked again, as it was told.
     pub fn woken(&mut self, waits: bool, coalescing: bool, looked: bool) -> Woken {
         self.computes = false;
         if !waits {
@@ -282,14 +294,14 @@ impl Coverage {
         Woken::Act { disarm_doorbell: std::mem::take(&mut self.doorbell), passes: if waits { 0 } else { PASSES } }
     }
 
-    /// Whether the program has called MPI since the network was armed, or the look was decided upon: it may be about to call again. From now on only
-    /// further calls count.
+    /// Whether the program has called MPI since the network was armed, or the look was decided upon: it may
+    /// be about to call again. From now on only further calls count.
     fn calls_go_on(&mut self) -> bool {
         (self.network || self.look != Look::None) && std::mem::replace(&mut self.calls_seen, self.calls) != self.calls
     }
 
-    /// Whether the thread leaves everything to the program, which `calls` again and again: what is armed counts as armed until it looks
-    /// again.
+    /// Whether the thread leaves everything to the program, which `calls` again and again: what is armed
+    /// counts as armed until it looks again.
     fn defers(&mut self, calls: bool, coalescing: bool) -> bool {
         // Messages that wait for others were promised that they leave when the timer runs out.
         let is_urgent = self.timer == Timer::Soon || self.doorbell || coalescing;
@@ -314,20 +326,22 @@ pub fn after_passes(contended: bool) -> Left {
     if contended { Left::Pause(REPAIR_AFTER) } else { Left::HandOver }
 }
 
-/// The thread has been woken, and somebody else has the lock: it looks again after so long. `waits`: a call waits inside MPI, which sees
-/// to everything.
+/// The thread has been woken, and somebody else has the lock: it looks again after so long. `waits`: a call
+/// waits inside MPI, which sees to everything.
 pub fn when_busy(waits: bool) -> Duration {
     if waits { REPAIR_AFTER } else { CALLS_PAUSE }
 }
 
-/// A program that is inside MPI each time the thread looks does without it ever longer, up to [`REPAIR_AFTER`].
+/// A program that is inside MPI each time the thread looks does without it ever longer, up to
+/// [`REPAIR_AFTER`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Backoff {
     pause: Duration,
 }
 
 impl Backoff {
-    /// The thread is done with what woke it, or was told to look `again` after some time. What its timer is to be set to.
+    /// The thread is done with what woke it, or was told to look `again` after some time. What its timer is
+    /// to be set to.
     pub fn pause(&mut self, again: Option<Duration>) -> Option<Duration> {
         self.pause = again.map_or(Duration::default(), |again| {
             Duration((self.pause.as_nanos() * 2).clamp(again.as_nanos(), REPAIR_AFTER.as_nanos()))
@@ -352,7 +366,8 @@ mod tests {
         [1, 2, 4, 8, 16].map(|bit| facts & bit != 0)
     }
 
-    /// All states: nothing outstanding, nothing to care for; and everything that moves on by itself alone is left out.
+    /// All states: nothing outstanding, nothing to care for; and everything that moves on by itself alone is
+    /// left out.
     #[test]
     fn what_is_outstanding_for_the_thread_follows_from_the_state() {
         for facts in 0..32 {
@@ -599,8 +614,9 @@ mod tests {
     }
 
     proptest! {
-        /// After any history: what is outstanding as a call leaves is covered by what is armed in the kernel at that time, where the
-        /// kernel disarms whatever wakes the thread, and what covers nothing any more is not armed again.
+        /// After any history: what is outstanding as a call leaves is covered by what is armed in the kernel
+        /// at that time, where the kernel disarms whatever wakes the thread, and what covers nothing any more
+        /// is not armed again.
         #[test]
         fn whatever_came_before_everything_outstanding_is_covered(history in prop::collection::vec(steps(), 1..60)) {
             let mut coverage = Coverage::new(true);

@@ -12,12 +12,13 @@ impl Looks {
         Self { in_vain: 0 }
     }
 
-    /// A call has looked in vain: whether it yields its processor as it leaves. It always does where it is known that others want
-    /// it (`wanted`), and otherwise every `passes` looks, as a call does that waits ([`super::Pace`]).
+    /// A call has looked in vain: whether it yields its processor as it leaves. It always does where it is
+    /// known that others want it (`wanted`), and otherwise every `passes` looks, as a call does that waits
+    /// ([`super::Pace`]).
     ///
-    /// Others may be what the loop looks for, and nobody tells this process that there are any (ranks of another job, or of another
-    /// host of a machine that plays several). A yield that nobody takes costs about as much as one look. Looks that find something are not
-    /// counted, so that they cost nothing.
+    /// Others may be what the loop looks for, and nobody tells this process that there are any (ranks of
+    /// another job, or of another host of a machine that plays several). A yield that nobody takes costs
+    /// about as much as one look. Looks that find something are not counted, so that they cost nothing.
     #[inline]
     pub fn in_vain(&mut self, wanted: bool, passes: u32) -> bool {
         self.in_vain += 1;

@@ -1,12 +1,14 @@
 //! How often a waiter changes the processor.
 //!
-//! The kernel likes to put a process that is woken beside the one that woke it. Two ranks that spin on one processor, each
-//! yielding to the other, never look idle nor long enough off the processor to be moved, so a waiter that sees another
-//! spinning rank of the node on its processor, or that somebody takes every turn that it yields, migrates itself (decision 0108).
+//! The kernel likes to put a process that is woken beside the one that woke it. Two ranks that spin on one
+//! processor, each yielding to the other, never look idle nor long enough off the processor to be moved, so a
+//! waiter that sees another spinning rank of the node on its processor, or that somebody takes every turn
+//! that it yields, migrates itself (decision 0108).
 
 use weft_core::time::{Duration, Instant};
 
-/// After so many yields in a row that let somebody else run somebody spins there as well, be it a rank of another host or of another job.
+/// After so many yields in a row that let somebody else run somebody spins there as well, be it a rank of
+/// another host or of another job.
 const YIELDED_ALWAYS: u32 = 16;
 /// Least and most time between two migrations; it doubles with each that did not last.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(16));
@@ -38,7 +40,8 @@ impl Migration {
         self.yielded >= YIELDED_ALWAYS
     }
 
-    /// Whether to see now if the ranks of an oversubscribed node are spread evenly; the next time is then later.
+    /// Whether to see now if the ranks of an oversubscribed node are spread evenly; the next time is then
+    /// later.
     pub(super) fn is_time_to_rebalance(&mut self, now: Instant) -> bool {
         let due = self.rebalanced.is_none_or(|last| now.since(last) >= EVEN_OUT_PAUSE);
         if due {

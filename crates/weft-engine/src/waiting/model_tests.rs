@@ -4,8 +4,9 @@
 //! once more, sleep; write the frame, read the announcement, wake), a network that loses packets, epoll(7)
 //! with descriptors that wake once, and a timer.
 //!
-//! Whatever the schedule: nobody sleeps for ever, and no frame lies in front of a process for long that waits, or that has left
-//! something outstanding. Each fault of [`Fault`] breaks that, and the model finds it: a check that could not fail would be none.
+//! Whatever the schedule: nobody sleeps for ever, and no frame lies in front of a process for long that
+//! waits, or that has left something outstanding. Each fault of [`Fault`] breaks that, and the model finds
+//! it: a check that could not fail would be none.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -37,13 +38,15 @@ enum Fault {
     News,
     /// To wake a thread that is parked when nobody makes progress for it any more.
     HandOver,
-    /// To see, after a yield with the lock released, that what the call waits for may have completed meanwhile.
+    /// To see, after a yield with the lock released, that what the call waits for may have completed
+    /// meanwhile.
     YieldedWithoutLock,
     /// To wake who sleeps when something is left for the next pass.
     Work,
     /// To wake only those that are concerned.
     Concerned,
-    /// To take back what the progress thread watches when a call goes on waiting that has done something else meanwhile.
+    /// To take back what the progress thread watches when a call goes on waiting that has done something else
+    /// meanwhile.
     TakenBackAside,
     /// To see that who sleeps knows already what is due.
     KnownDeadlines,
@@ -145,7 +148,8 @@ struct Process {
 }
 
 impl Process {
-    /// Whether a call that waits for all of `exchanges` may return; with none, it waits until everything has left and has been acknowledged.
+    /// Whether a call that waits for all of `exchanges` may return; with none, it waits until everything has
+    /// left and has been acknowledged.
     fn has(&self, exchanges: &[usize]) -> bool {
         match exchanges {
             [] => self.unacknowledged.is_empty() && self.held.is_empty() && !self.has_work(),
@@ -300,7 +304,8 @@ impl Here {
         self.spend(span).await;
     }
 
-    /// As [`Self::step`], where much may happen in between: the kernel takes the processor away more often than it would.
+    /// As [`Self::step`], where much may happen in between: the kernel takes the processor away more often
+    /// than it would.
     async fn critical_step(&self, ns: u64) {
         let away = self.world(|world| if world.one_in(8) { world.below(30 * US) } else { 0 });
         self.step(ns + away).await;
@@ -474,7 +479,8 @@ impl Here {
 
     // A call that waits; see `weft-mpi/src/process/waiting.rs`.
 
-    /// Waits until all of `exchanges` are complete; with none, until everything has left and has been acknowledged.
+    /// Waits until all of `exchanges` are complete; with none, until everything has left and has been
+    /// acknowledged.
     async fn block_until_complete(&self, exchanges: Vec<usize>) {
         self.with(|process| process.inside += 1);
         self.lock().await;
@@ -590,7 +596,8 @@ impl Here {
         next
     }
 
-    /// Does something else with the lock released, such as to call a function of the program, and goes on waiting.
+    /// Does something else with the lock released, such as to call a function of the program, and goes on
+    /// waiting.
     async fn aside(&self) {
         let is_alone = !self.with(|process| process.waiters.has_parked());
         let forgets = self.lacks(Fault::TakenBackAside);
@@ -741,7 +748,8 @@ impl Here {
         }
     }
 
-    // What is left to the progress thread; see `weft-mpi/src/process/helped.rs` and `weft-mpi/src/progress_thread.rs`.
+    // What is left to the progress thread; see `weft-mpi/src/process/helped.rs` and
+    // `weft-mpi/src/progress_thread.rs`.
 
     fn set_timer(&self, span: Duration) {
         let now = self.world(|world| world.now);
@@ -897,7 +905,8 @@ impl Here {
         self.leave().await;
     }
 
-    /// One of `threads` threads of the program: its share of the exchanges, in their order, with computation in between.
+    /// One of `threads` threads of the program: its share of the exchanges, in their order, with computation
+    /// in between.
     async fn program(self, thread: usize, threads: usize) {
         let mine: Vec<usize> = self.world(|world| {
             let all = world.exchanges.iter().enumerate();
@@ -930,7 +939,8 @@ impl Here {
     }
 }
 
-/// After its end a process still answers those whose acknowledgements were lost (in `MPI_Finalize`), and sees to nothing else.
+/// After its end a process still answers those whose acknowledgements were lost (in `MPI_Finalize`), and sees
+/// to nothing else.
 async fn after_its_end(here: Here) {
     here.until_here(|process| (process.threads == 0).then_some(0)).await;
     here.with(|process| {
@@ -1089,7 +1099,8 @@ fn whatever_the_schedule_nobody_sleeps_for_ever_and_no_frame_is_forgotten() {
     assert!(marks.handed_over > 0 && marks.stale > 0 && wakes_few(marks), "{marks:?}");
 }
 
-/// Nearly all threads that are woken find what they wait for, or have to make progress. (Others may have come to do so before they run.)
+/// Nearly all threads that are woken find what they wait for, or have to make progress. (Others may have come
+/// to do so before they run.)
 fn wakes_few(marks: Marks) -> bool {
     marks.woken > 0 && marks.woken_in_vain * 20 < marks.woken
 }

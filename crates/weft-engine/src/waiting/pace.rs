@@ -1,8 +1,10 @@
-//! How many passes of the progress loop a waiter makes between two looks at the clock, learnt from how long they take.
+//! How many passes of the progress loop a waiter makes between two looks at the clock, learnt from how long
+//! they take.
 
 use weft_core::time::Duration;
 
-/// A look, and the yield that comes with it, is worth its price once in so long. Whoever shares the processor waits for it.
+/// A look, and the yield that comes with it, is worth its price once in so long. Whoever shares the processor
+/// waits for it.
 const LOOK_EVERY: Duration = Duration::from_micros(4);
 /// Most passes between two looks. Where nothing but memory is looked at they take about as long as that.
 const PASSES_MAX: u32 = 64;
@@ -11,15 +13,18 @@ const PASSES_MIN: u32 = 4;
 /// With peers on other nodes, before anything has been measured: a pass may be a system call.
 const PASSES_NETWORK: u32 = 8;
 
-/// How much rarer looks are after a yield that let somebody compute for long, and how many short ones end that.
+/// How much rarer looks are after a yield that let somebody compute for long, and how many short ones end
+/// that.
 const DEAR: u32 = 16;
 
 /// Passes between two looks.
 ///
-/// A pass takes 30 ns where it looks at a ring in shared memory, and 20 times as long where it asks a socket. If two ranks spin on one
-/// processor, each waits for the other's yield: after a fixed number of passes that came 40 µs late over UDP.
+/// A pass takes 30 ns where it looks at a ring in shared memory, and 20 times as long where it asks a socket.
+/// If two ranks spin on one processor, each waits for the other's yield: after a fixed number of passes that
+/// came 40 µs late over UDP.
 ///
-/// A yield to somebody who computes costs his turn, a few milliseconds; then what is waited for had better come before the next one.
+/// A yield to somebody who computes costs his turn, a few milliseconds; then what is waited for had better
+/// come before the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     passes: u32,

@@ -1,16 +1,17 @@
-//! The threads of one process that wait: one drives, which means that it makes progress and sleeps in the kernel on behalf of all; the
-//! others park until what they wait for is complete, or until one of them must drive.
+//! The threads of one process that wait: one drives, which means that it makes progress and sleeps in the
+//! kernel on behalf of all; the others park until what they wait for is complete, or until one of them must
+//! drive.
 
 use weft_core::time::{Duration, Instant};
 
-/// What is due sooner than the one who sleeps knows, by less than this, is not worth waking it: times differ by as much as it takes to
-/// read the clock twice.
+/// What is due sooner than the one who sleeps knows, by less than this, is not worth waking it: times differ
+/// by as much as it takes to read the clock twice.
 const SOONER_MIN: Duration = Duration::from_micros(10);
 
 /// The threads of one process that wait, and what they have been told.
 ///
-/// As long as a thread is parked, another one is awake and will look again, or sleeps and will be woken by whatever arrives; see
-/// [`Self::lacks_driver`].
+/// As long as a thread is parked, another one is awake and will look again, or sleeps and will be woken by
+/// whatever arrives; see [`Self::lacks_driver`].
 #[derive(Clone, Debug, Default)]
 pub struct Waiters {
     /// Calls that wait, spinning, asleep or parked, and have said so.
@@ -36,7 +37,8 @@ enum Sleeper {
 /// What those who sleep and park have not heard of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct News {
-    /// Operations have completed: whoever waits for one of those is to be woken, whether it sleeps or is parked.
+    /// Operations have completed: whoever waits for one of those is to be woken, whether it sleeps or is
+    /// parked.
     pub completed: bool,
     /// Something is due before the sleep of the one who sleeps ends: it is to be woken.
     pub sooner: bool,
@@ -53,7 +55,8 @@ impl Waiters {
         self.inside += 1;
     }
 
-    /// It waits no more, or is kept from looking for a while. Afterwards [`Self::lacks_driver`] is to be asked.
+    /// It waits no more, or is kept from looking for a while. Afterwards [`Self::lacks_driver`] is to be
+    /// asked.
     pub fn leave(&mut self) {
         self.inside = self.inside.saturating_sub(1);
     }
@@ -104,8 +107,8 @@ impl Waiters {
         self.parked > 0
     }
 
-    /// Whether one of those that are parked must be woken, because nobody else sees to what arrives: nobody sleeps on behalf of all, and of those
-    /// that wait nobody is awake.
+    /// Whether one of those that are parked must be woken, because nobody else sees to what arrives: nobody
+    /// sleeps on behalf of all, and of those that wait nobody is awake.
     #[inline]
     pub fn lacks_driver(&self) -> bool {
         self.parked > 0 && !self.sleeps() && self.inside <= self.parked
@@ -117,9 +120,10 @@ impl Waiters {
         self.listening > 0
     }
 
-    /// A thread is about to release the lock, `completions` operations having completed so far. What the others must hear of. `due`: when something
-    /// is due; asked for only if it matters. Who sleeps need not hear of what it knows: two threads would wake each other all the time
-    /// that a packet is not acknowledged.
+    /// A thread is about to release the lock, `completions` operations having completed so far. What the
+    /// others must hear of. `due`: when something is due; asked for only if it matters. Who sleeps need not
+    /// hear of what it knows: two threads would wake each other all the time that a packet is not
+    /// acknowledged.
     pub fn news(&mut self, completions: u64, due: impl FnOnce() -> Option<Instant>) -> News {
         let completed = completions != self.told;
         self.told = completions;
@@ -221,8 +225,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever threads do one after the other: if one that is told to is woken whenever there is no driver, there is always somebody who
-        /// looks or sleeps as long as anybody is parked, and nobody is woken when there is.
+        /// Whatever threads do one after the other: if one that is told to is woken whenever there is no
+        /// driver, there is always somebody who looks or sleeps as long as anybody is parked, and nobody is
+        /// woken when there is.
         #[test]
         fn as_long_as_anybody_is_parked_somebody_drives(steps in prop::collection::vec((0_usize..5, 0_u8..3), 1..200)) {
             let mut waiters = Waiters::new();

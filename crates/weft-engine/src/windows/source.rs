@@ -51,8 +51,8 @@ pub(crate) struct Accumulating {
 pub(crate) enum Batch {
     /// All of them.
     Whole(Vec<u8>),
-    /// Their sender has them still, or is sending them: they are received when all before them has been done, and there is room. So a target keeps
-    /// one of these of each origin.
+    /// Their sender has them still, or is sending them: they are received when all before them has been done,
+    /// and there is room. So a target keeps one of these of each origin.
     Announced { envelope: Envelope, unexpected: usize, bytes: u64 },
     /// They are arriving by this request.
     Arriving(usize, SharedBuffer),

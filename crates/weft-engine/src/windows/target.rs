@@ -19,7 +19,8 @@ pub(crate) struct Target {
     pub batch: Vec<u8>,
     /// Full batches before these, which wait until what is being written there is there.
     pub held: VecDeque<Vec<u8>>,
-    /// Puts and gets that the carrier does, the last of those there have ever been the last: whether they are over.
+    /// Puts and gets that the carrier does, the last of those there have ever been the last: whether they are
+    /// over.
     pub placed: VecDeque<bool>,
     /// How many of them there have ever been.
     pub placed_begun: u64,
@@ -27,20 +28,25 @@ pub(crate) struct Target {
     pub writes: u32,
     /// It has been asked for something since it last said that all is done.
     pub is_dirty: bool,
-    /// The carrier has been given something to write there since it was last asked what shows that this is in place, and needs no answer for that.
+    /// The carrier has been given something to write there since it was last asked what shows that this is in
+    /// place, and needs no answer for that.
     pub is_written: bool,
-    /// Reads that are to show it ([`Proof::Read`]) which have ever been wanted, the last that has begun, and the last that is over.
+    /// Reads that are to show it ([`Proof::Read`]) which have ever been wanted, the last that has begun, and
+    /// the last that is over.
     pub proofs: u64,
     pub proofs_begun: u64,
     pub proofs_ended: u64,
     /// How many answers must have come before what the carrier did not write after all is in place.
     pub refused: u64,
-    /// It has been sent what nobody waits for, a lock that is given back, and nothing that is answered behind it.
+    /// It has been sent what nobody waits for, a lock that is given back, and nothing that is answered behind
+    /// it.
     pub is_unanswered: bool,
-    /// Answers of it that have ever been waited for, and those that have come: in this order, but for those to locks.
+    /// Answers of it that have ever been waited for, and those that have come: in this order, but for those
+    /// to locks.
     pub asked: u64,
     pub answered: u64,
-    /// Messages to and from it that are under way, in the order in which they were begun: only the first is looked at.
+    /// Messages to and from it that are under way, in the order in which they were begun: only the first is
+    /// looked at.
     pub transfers: VecDeque<Transfer>,
     /// Those of them for which a request of the program waits.
     pub requested: Vec<Transfer>,

@@ -1,8 +1,8 @@
 //! Which processors each rank of a host gets: decided once, before the first rank starts.
 //!
-//! A processor that one rank was bound to is never given to another one, of this job or any other on the machine: what is
-//! bound to cores or threads takes them in the registry, whole or not at all. Where that is impossible, no rank of the
-//! host is bound, and the reason is said.
+//! A processor that one rank was bound to is never given to another one, of this job or any other on the
+//! machine: what is bound to cores or threads takes them in the registry, whole or not at all. Where that is
+//! impossible, no rank of the host is bound, and the reason is said.
 
 use crate::control::{BindTo, Binding, MapBy};
 use crate::processors::{Hold, Load, Registry, Session, Set, Topology};
@@ -148,7 +148,8 @@ fn own(
     Ok((0..ranks).map(|rank| pick(&mut groups, rank, each)).collect())
 }
 
-/// Takes `each` units for a rank from the group whose turn it is, and from the next ones if it has not enough.
+/// Takes `each` units for a rank from the group whose turn it is, and from the next ones if it has not
+/// enough.
 fn pick(groups: &mut [VecDeque<Set>], rank: usize, each: usize) -> Set {
     let count = groups.len();
     let whole = (0..count).map(|turn| (rank + turn) % count).find(|&group| groups[group].len() >= each);

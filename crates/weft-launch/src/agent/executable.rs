@@ -1,5 +1,5 @@
-//! What a file is that the system will not execute, in words: a program for another processor or system, one that is cut off, or
-//! text for a shell.
+//! What a file is that the system will not execute, in words: a program for another processor or system, one
+//! that is cut off, or text for a shell.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,7 +11,8 @@ const HEAD_LENGTH: usize = 512;
 /// Most entries of a program header table that are believed.
 const SEGMENTS_MAX: u16 = 256;
 
-/// Half a sentence about a file that the system refused to execute because of what is in it. `None`: it may be text for a shell.
+/// Half a sentence about a file that the system refused to execute because of what is in it. `None`: it may
+/// be text for a shell.
 pub(crate) fn refused(file: &Path) -> Option<String> {
     let mut head = Vec::new();
     File::open(file).ok()?.take(HEAD_LENGTH as u64).read_to_end(&mut head).ok()?;
@@ -32,7 +33,8 @@ pub(crate) fn refused(file: &Path) -> Option<String> {
     Some(format!("{file_name} is {kind}"))
 }
 
-/// Half a sentence about a program that is shorter than its own header says, which the system would start and kill.
+/// Half a sentence about a program that is shorter than its own header says, which the system would start and
+/// kill.
 pub(crate) fn truncated(file: &Path) -> Option<String> {
     let opened = File::open(file).ok()?;
     let length = opened.metadata().ok()?.len();
@@ -46,7 +48,8 @@ pub(crate) fn truncated(file: &Path) -> Option<String> {
     if opened.read_exact_at(&mut header, 0).is_err() {
         return cut(header.len() as u64);
     }
-    // The layout is that of 64-bit programs of this machine's byte order (System V gABI, chapter 4 and 5); others fail elsewhere.
+    // The layout is that of 64-bit programs of this machine's byte order (System V gABI, chapter 4 and 5);
+    // others fail elsewhere.
     if header[4] != 2 || header[5] != if cfg!(target_endian = "little") { 1 } else { 2 } {
         return None;
     }
@@ -68,7 +71,8 @@ pub(crate) fn truncated(file: &Path) -> Option<String> {
     if needed > length { cut(needed) } else { None }
 }
 
-/// The MPI library that a program is linked with, when that is not of the standard's binary interface: `libmpi.so.40` and the like.
+/// The MPI library that a program is linked with, when that is not of the standard's binary interface:
+/// `libmpi.so.40` and the like.
 pub(crate) fn other_library(file: &Path) -> Option<String> {
     needed(file)?.into_iter().find(|name| {
         let stem = name.split(".so").next().unwrap_or_default();
@@ -79,7 +83,8 @@ pub(crate) fn other_library(file: &Path) -> Option<String> {
 /// Bytes of a dynamic section, and of its table of names, that are looked at.
 const SECTION_MAX: u64 = 1 << 20;
 
-/// The libraries that a program names (System V gABI, chapter 5: DT_NEEDED). `None`: it is no such program of this machine's.
+/// The libraries that a program names (System V gABI, chapter 5: DT_NEEDED). `None`: it is no such program of
+/// this machine's.
 fn needed(file: &Path) -> Option<Vec<String>> {
     const LOAD: u64 = 1;
     const DYNAMIC: u64 = 2;

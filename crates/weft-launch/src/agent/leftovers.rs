@@ -1,4 +1,5 @@
-//! Ends the processes that ranks started and left behind. The agent is a subreaper (prctl(2)), so orphans become its children.
+//! Ends the processes that ranks started and left behind. The agent is a subreaper (prctl(2)), so orphans
+//! become its children.
 
 use crate::sys;
 use std::time::{Duration, Instant};
@@ -6,7 +7,8 @@ use std::time::{Duration, Instant};
 /// Pause between two rounds of killing.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Kills all children of this process, and theirs as they become its own, until there is none or the time is over.
+/// Kills all children of this process, and theirs as they become its own, until there is none or the time is
+/// over.
 pub(super) fn kill(limit: Duration) {
     let deadline = Instant::now() + limit;
     while Instant::now() < deadline {

@@ -2,8 +2,8 @@
 
 use crate::control::FRAME_MAX;
 
-/// A longer line is handed on in pieces of this size, in bytes; other ranks' lines may come between the pieces. A line up to here leaves
-/// as one message to `mpiexec`, which writes it whole before any other.
+/// A longer line is handed on in pieces of this size, in bytes; other ranks' lines may come between the
+/// pieces. A line up to here leaves as one message to `mpiexec`, which writes it whole before any other.
 pub(crate) const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// A message holds a line, its label, and the complete lines that were read before it.

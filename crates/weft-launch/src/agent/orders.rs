@@ -96,8 +96,9 @@ impl Agent {
     }
 }
 
-/// How the ranks of this agent stand, by number: those that have joined the job as processes of Weft, themselves or as a child of what was
-/// started. Jobs that they have started on their own have an agent of their own.
+/// How the ranks of this agent stand, by number: those that have joined the job as processes of Weft,
+/// themselves or as a child of what was started. Jobs that they have started on their own have an agent of
+/// their own.
 fn standings() -> BTreeMap<u32, Standing> {
     let now = sys::monotonic_ns();
     let read = |path: std::path::PathBuf| page::read(&path, standing::WORDS).ok();

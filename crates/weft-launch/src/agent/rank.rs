@@ -67,8 +67,8 @@ pub(crate) struct Starter<'a> {
 }
 
 impl<'a> Starter<'a> {
-    /// Finds the program and prepares its arguments and environment. A note comes back when the directory was not
-    /// asked for and does not exist: the agent's own is taken.
+    /// Finds the program and prepares its arguments and environment. A note comes back when the directory was
+    /// not asked for and does not exist: the agent's own is taken.
     pub(crate) fn new(
         plan: &'a Plan,
         program: &'a Program,
@@ -242,8 +242,8 @@ fn choose_directory(program: &Program) -> Result<(PathBuf, Option<String>), Unus
     Ok((own(), Some(note)))
 }
 
-/// The environment of a program's ranks: this process's if it is to be inherited, without other launchers' traces,
-/// then what was asked for.
+/// The environment of a program's ranks: this process's if it is to be inherited, without other launchers'
+/// traces, then what was asked for.
 fn merge_environment(program: &Program) -> Vec<(OsString, OsString)> {
     let stale = |name: &OsString| {
         name == LOAD_VARIABLE || STALE_PREFIXES.iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
@@ -270,8 +270,8 @@ fn pipe() -> std::io::Result<(File, File)> {
 }
 
 impl Output {
-    /// Reads what is there, at most a buffer full, and appends what may be printed to `out`. False: the stream has
-    /// ended. `None`: nothing is there now.
+    /// Reads what is there, at most a buffer full, and appends what may be printed to `out`. False: the
+    /// stream has ended. `None`: nothing is there now.
     pub(crate) fn read(&mut self, buffer: &mut [u8], out: &mut Vec<u8>) -> Option<bool> {
         match self.file.read(buffer) {
             Ok(0) => Some(false),
@@ -323,7 +323,8 @@ impl Conversation {
         }
     }
 
-    /// Reads what the rank said: `None` when there is nothing now, nothing at all when it will never say more.
+    /// Reads what the rank said: `None` when there is nothing now, nothing at all when it will never say
+    /// more.
     pub(crate) fn read<'b>(&mut self, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
         match self.file.read(buffer) {
             Ok(count) => Some(&buffer[..count]),

@@ -1,7 +1,9 @@
-//! The process manager's side of PMI-1.1 for the ranks of one host: the bytes that ranks send come in, actions go out.
+//! The process manager's side of PMI-1.1 for the ranks of one host: the bytes that ranks send come in,
+//! actions go out.
 //!
-//! What a rank puts stays here until all ranks of the host have arrived at a barrier or exchange. Then it travels to `mpiexec` with
-//! the message that they have arrived, and comes back as what all ranks of the job have put. So `get` never leaves the host.
+//! What a rank puts stays here until all ranks of the host have arrived at a barrier or exchange. Then it
+//! travels to `mpiexec` with the message that they have arrived, and comes back as what all ranks of the job
+//! have put. So `get` never leaves the host.
 
 use crate::control::{Gathered, NameRequest, Phase, Plan};
 use crate::wire::{self, Line};

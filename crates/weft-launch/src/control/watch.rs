@@ -1,5 +1,5 @@
-//! Notices that the other side of a control connection has fallen silent. A host that loses power does not close its connections: they
-//! would stay open for hours.
+//! Notices that the other side of a control connection has fallen silent. A host that loses power does not
+//! close its connections: they would stay open for hours.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,8 @@ impl Watch {
 
     /// Whether nothing was heard for too long; `received` counts all bytes that ever came.
     pub(crate) fn is_over(&mut self, received: u64, now: Instant) -> bool {
-        // A side that was stopped itself (by a terminal, by a batch system) has heard nothing for its own reasons.
+        // A side that was stopped itself (by a terminal, by a batch system) has heard nothing for its own
+        // reasons.
         let was_stopped = now.duration_since(self.looked_at) > self.limit / 2;
         if was_stopped || received != self.heard {
             (self.heard, self.heard_at) = (received, now);

@@ -1,12 +1,13 @@
-//! The hosts that a batch system has given to this job, from the environment of `mpiexec`: those of Slurm, PBS, LSF and Grid Engine.
+//! The hosts that a batch system has given to this job, from the environment of `mpiexec`: those of Slurm,
+//! PBS, LSF and Grid Engine.
 
 use crate::hosts::{self, Host};
 
 /// Most hosts of an allocation.
 const HOSTS_MAX: usize = 1 << 16;
 
-/// The hosts of the allocation, with their slots; none where there is no allocation. `variable` looks into the environment, `read` into a
-/// file; `own_name` is this host's.
+/// The hosts of the allocation, with their slots; none where there is no allocation. `variable` looks into
+/// the environment, `read` into a file; `own_name` is this host's.
 ///
 /// # Errors
 /// One sentence.
@@ -79,7 +80,8 @@ fn of_slurm(list: &str, slots: Option<&str>) -> Result<Vec<Host>, String> {
     Ok(all)
 }
 
-/// The names of a list: commas divide it, but for those in brackets; brackets hold numbers and ranges of numbers.
+/// The names of a list: commas divide it, but for those in brackets; brackets hold numbers and ranges of
+/// numbers.
 fn expand(list: &str) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     let (mut depth, mut begin) = (0_i32, 0);

@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 /// Shows a job to debuggers.
 pub trait Debugger: Sync {
-    /// All ranks run: on which host, which program, and the number of its process there. They wait in MPI_Init until this has returned, if they
-    /// call it, because the same thread lets them go on.
+    /// All ranks run: on which host, which program, and the number of its process there. They wait in
+    /// MPI_Init until this has returned, if they call it, because the same thread lets them go on.
     fn show_ranks(&self, ranks: Vec<(String, Vec<u8>, i32)>);
 
     /// The job is about to be ended, for this reason.

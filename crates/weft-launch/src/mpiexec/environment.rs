@@ -1,8 +1,9 @@
 //! Which variables ranks see.
 //!
 //! Ranks of this host inherit everything. Ranks of other hosts get everything too, because `LD_LIBRARY_PATH`,
-//! `PYTHONPATH` or `OMP_NUM_THREADS` are meant for the whole job and forgetting one is a puzzle; left out are only
-//! variables that describe this host or this login and would be wrong elsewhere: there the agent's own are kept.
+//! `PYTHONPATH` or `OMP_NUM_THREADS` are meant for the whole job and forgetting one is a puzzle; left out are
+//! only variables that describe this host or this login and would be wrong elsewhere: there the agent's own
+//! are kept.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -1,4 +1,5 @@
-//! Runs a job until its last rank has ended: one loop that waits for agents, standard streams, signals and the clock.
+//! Runs a job until its last rank has ended: one loop that waits for agents, standard streams, signals and
+//! the clock.
 
 mod endings;
 mod reports;

@@ -73,8 +73,9 @@ enum Next {
     File(OsString),
 }
 
-/// The words of a file that has a program and its options in each line, as they would stand on a command line (MPI-5.0 §11.5): with `:`
-/// between programs. A line that begins with `#` is a comment; one that ends with a backslash goes on in the next.
+/// The words of a file that has a program and its options in each line, as they would stand on a command line
+/// (MPI-5.0 §11.5): with `:` between programs. A line that begins with `#` is a comment; one that ends with a
+/// backslash goes on in the next.
 fn words_of_programs(text: &str) -> Result<VecDeque<OsString>, String> {
     let joined = text.replace("\\\n", " ");
     let mut words: VecDeque<OsString> = VecDeque::new();
@@ -304,7 +305,8 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The largest number of triplets `a:b:c` (from a to b in steps of c, MPI-5.0 §11.8.4) that is not above `limit`.
+/// The largest number of triplets `a:b:c` (from a to b in steps of c, MPI-5.0 §11.8.4) that is not above
+/// `limit`.
 fn largest(triplets: &str, limit: u32) -> Result<u32, String> {
     let wrong = || format!("-soft needs numbers such as 2:8:2 or 1,4, not `{triplets}`");
     let limit = i64::from(limit);

@@ -9,8 +9,8 @@ use crate::{JobSecret, reach, sys, wire};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-/// An agent waits for a silent `mpiexec` so many times as long as `mpiexec` for a silent host: whoever gives up first says
-/// why.
+/// An agent waits for a silent `mpiexec` so many times as long as `mpiexec` for a silent host: whoever gives
+/// up first says why.
 const AGENT_PATIENCE: u64 = 4;
 
 /// A job that is ready to be started.

@@ -80,8 +80,8 @@ impl Agent {
         }
     }
 
-    /// Starts the agent of this host: a copy of this process. Must come before the others, whose pipes it must not
-    /// hold open.
+    /// Starts the agent of this host: a copy of this process. Must come before the others, whose pipes it
+    /// must not hold open.
     pub(crate) fn start_local(host: &str, mask: &Mask) -> io::Result<Self> {
         let (own, other) = UnixStream::pair()?;
         let files = |stream: UnixStream| -> io::Result<(File, File)> {
@@ -136,7 +136,8 @@ impl Agent {
             directory: None,
             streams: [child_input.as_raw_fd(), child_output.as_raw_fd(), child_errors.as_raw_fd()],
             keep: &[],
-            // An agent that works ends by itself when mpiexec is gone; a command that hangs before must not stay.
+            // An agent that works ends by itself when mpiexec is gone; a command that hangs before must not
+            // stay.
             death_signal: libc::SIGTERM,
             mask,
             affinity: &[],

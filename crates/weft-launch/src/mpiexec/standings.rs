@@ -1,4 +1,5 @@
-//! How the ranks of a job stand, in a few lines, however many they are: those in the same place share one. Below stands who keeps whom waiting.
+//! How the ranks of a job stand, in a few lines, however many they are: those in the same place share one.
+//! Below stands who keeps whom waiting.
 
 use super::survey::Seen;
 use super::verdict;

@@ -1,5 +1,5 @@
-//! The table of options: their names in all families, what they take, what they do or what is used instead. The parser, `--help`, the
-//! suggestions and the page of the book (`docs/book/mpiexec.md`) are made from it.
+//! The table of options: their names in all families, what they take, what they do or what is used instead.
+//! The parser, `--help`, the suggestions and the page of the book (`docs/book/mpiexec.md`) are made from it.
 
 mod rows;
 mod suggestions;

@@ -1,5 +1,5 @@
-//! Of which parts of its machine a process is bound to one, for `MPI_Comm_split_type` (MPI-5.0 §7.4.2) and `MPI_Get_hw_resource_info`
-//! (§9.1.2).
+//! Of which parts of its machine a process is bound to one, for `MPI_Comm_split_type` (MPI-5.0 §7.4.2) and
+//! `MPI_Get_hw_resource_info` (§9.1.2).
 
 use std::fs;
 use std::path::Path;
@@ -94,7 +94,8 @@ fn cache(root: &Path, number: usize, level: u32) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Two packages of two cores with two threads; a level-2 cache for each core, and a level-3 cache for each package.
+    /// Two packages of two cores with two threads; a level-2 cache for each core, and a level-3 cache for
+    /// each package.
     fn machine() -> std::path::PathBuf {
         static MADE: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let made = MADE.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

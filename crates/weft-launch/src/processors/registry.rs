@@ -1,8 +1,9 @@
 //! Which processors the jobs of this machine use: locks on files that every user may read.
 //!
-//! For processor 3 there is the file `taken-3`, which the agent that has bound a rank to it keeps locked, and there are `rank-3-0`,
-//! `rank-3-1`, …, one of which is locked for each rank that runs there. The locks are advisory (flock(2)) and end with the
-//! agent, however it ends. The files stay; they are empty. Whoever reads or changes the registry locks `registry` meanwhile.
+//! For processor 3 there is the file `taken-3`, which the agent that has bound a rank to it keeps locked, and
+//! there are `rank-3-0`, `rank-3-1`, …, one of which is locked for each rank that runs there. The locks are
+//! advisory (flock(2)) and end with the agent, however it ends. The files stay; they are empty. Whoever reads
+//! or changes the registry locks `registry` meanwhile.
 
 use crate::sys;
 use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions, create_dir_all};
@@ -138,7 +139,8 @@ fn rank(processor: usize, number: usize) -> String {
 }
 
 impl Directory {
-    /// The directory, made when it is not there: everybody may make files in it and nobody may remove those of others.
+    /// The directory, made when it is not there: everybody may make files in it and nobody may remove those
+    /// of others.
     fn open(directory: &Path) -> io::Result<Self> {
         if let Some(parent) = directory.parent() {
             create_dir_all(parent)?;
@@ -194,8 +196,9 @@ impl Directory {
 /// Owner that a user namespace shows for users that it does not know: the machine's root may be one of them.
 const OWNER_UNKNOWN: u32 = 65534;
 
-/// Why a directory cannot be the registry for this user; half a sentence. Whoever owns it can replace every file in it, which root accepts of
-/// nobody else, and where all may write, only the sticky bit keeps them from replacing those of others.
+/// Why a directory cannot be the registry for this user; half a sentence. Whoever owns it can replace every
+/// file in it, which root accepts of nobody else, and where all may write, only the sticky bit keeps them
+/// from replacing those of others.
 fn distrust(found: &Metadata, user: u32) -> Option<String> {
     let (owner, mode) = (found.uid(), found.mode());
     if user == 0 && ![0, OWNER_UNKNOWN].contains(&owner) {

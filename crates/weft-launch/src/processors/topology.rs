@@ -26,8 +26,9 @@ pub(crate) struct Topology {
     pub(crate) processors: Vec<Processor>,
 }
 
-/// A name for this machine and the processors of it that this process may use: agents with equal names share them.
-/// Network namespaces and containers of one machine have one name, as long as they may use the same processors.
+/// A name for this machine and the processors of it that this process may use: agents with equal names share
+/// them. Network namespaces and containers of one machine have one name, as long as they may use the same
+/// processors.
 pub(crate) fn machine() -> String {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     format!("{}/{}", boot.trim(), Set::allowed())
@@ -101,8 +102,8 @@ pub(super) fn nodes(root: &Path) -> Vec<(usize, Set)> {
 pub(crate) mod tests {
     use super::*;
 
-    /// Two sockets, each a memory node, of `cores` cores with two threads each, numbered as Linux does: the second
-    /// threads come after all first ones.
+    /// Two sockets, each a memory node, of `cores` cores with two threads each, numbered as Linux does: the
+    /// second threads come after all first ones.
     pub(crate) fn two_sockets(cores: usize) -> Topology {
         let total = cores * 2;
         let describe = |number: usize| {

@@ -7,8 +7,8 @@ const MASK_WORDS_MAX: usize = 1024;
 /// Words tried first: 1024 processors.
 const MASK_WORDS: usize = 16;
 
-/// The processors in this thread's affinity mask, a bit for each, on machines of any size. The control groups' cpuset
-/// counts: the kernel keeps masks inside it.
+/// The processors in this thread's affinity mask, a bit for each, on machines of any size. The control
+/// groups' cpuset counts: the kernel keeps masks inside it.
 ///
 /// # Errors
 /// The system's.

@@ -27,8 +27,8 @@ impl<'fd> Poll<'fd> {
         self.entries.len() - 1
     }
 
-    /// Waits until something is ready or the time is over; `None` waits without limit. An interruption by a signal
-    /// counts as time over.
+    /// Waits until something is ready or the time is over; `None` waits without limit. An interruption by a
+    /// signal counts as time over.
     ///
     /// # Errors
     /// The system's.

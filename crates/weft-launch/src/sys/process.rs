@@ -15,8 +15,9 @@ const STACK_ALIGNMENT: usize = 16;
 /// What a forked child does first, once [`on_fork`] was called.
 static IN_CHILD: OnceLock<fn()> = OnceLock::new();
 
-/// Runs `handler` in every child that this process forks from now on, before anything else there. Only the first handler counts. It must
-/// neither wait nor allocate: it may hold whatever the process held when it forked.
+/// Runs `handler` in every child that this process forks from now on, before anything else there. Only the
+/// first handler counts. It must neither wait nor allocate: it may hold whatever the process held when it
+/// forked.
 pub(crate) fn on_fork(handler: fn()) {
     extern "C" fn in_child() {
         if let Some(handler) = IN_CHILD.get() {
@@ -24,7 +25,8 @@ pub(crate) fn on_fork(handler: fn()) {
         }
     }
     if IN_CHILD.set(handler).is_ok() {
-        // SAFETY: the function has the type that is asked for, and lives as long as this library, with which the registration goes.
+        // SAFETY: the function has the type that is asked for, and lives as long as this library, with which
+        // the registration goes.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     }
 }
@@ -76,8 +78,9 @@ struct Child<'a> {
     failure: Option<(Step, i32)>,
 }
 
-/// Starts a program in a process group of its own. The child shares this process's memory until it executes, so the
-/// cost does not depend on how much memory this process has, and a failure to execute is known on return.
+/// Starts a program in a process group of its own. The child shares this process's memory until it executes,
+/// so the cost does not depend on how much memory this process has, and a failure to execute is known on
+/// return.
 ///
 /// # Errors
 /// Which step failed, and the system's reason.
@@ -94,8 +97,9 @@ pub(crate) fn spawn(spawn: &Spawn<'_>) -> Result<libc::pid_t, SpawnError> {
     let used = stack.as_ptr_range().end.addr() % STACK_ALIGNMENT;
     let top = stack.as_mut_ptr().wrapping_add(CHILD_STACK_BYTES - used);
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    // SAFETY: the stack is private and outlives the child's use of it, because CLONE_VFORK suspends this process
-    // until the child has executed or exited; `run_child` only makes async-signal-safe calls and writes `failure`.
+    // SAFETY: the stack is private and outlives the child's use of it, because CLONE_VFORK suspends this
+    // process until the child has executed or exited; `run_child` only makes async-signal-safe calls and
+    // writes `failure`.
     let pid = unsafe { libc::clone(run_child, top.cast(), flags, (&raw mut child).cast()) };
     if pid < 0 {
         return Err(SpawnError { step: Step::Prepare, error: io::Error::last_os_error() });
@@ -145,8 +149,8 @@ fn become_program(child: &Child<'_>) -> Step {
                 return Step::Prepare;
             }
         }
-        // Rust ignores SIGPIPE, and a shell lets its background jobs ignore SIGINT and SIGQUIT; what mpiexec sends to
-        // a rank is meant for it. Handlers of this process do not survive execve anyway.
+        // Rust ignores SIGPIPE, and a shell lets its background jobs ignore SIGINT and SIGQUIT; what mpiexec
+        // sends to a rank is meant for it. Handlers of this process do not survive execve anyway.
         for signal in [libc::SIGPIPE, libc::SIGINT, libc::SIGQUIT] {
             libc::signal(signal, libc::SIG_DFL);
         }
@@ -237,7 +241,8 @@ pub(crate) enum Ended {
     Signal(i32),
 }
 
-/// The next child of this process that has ended: `Ok(None)` when all children live, `Err(())` when there is none.
+/// The next child of this process that has ended: `Ok(None)` when all children live, `Err(())` when there is
+/// none.
 pub(crate) fn reap() -> Result<Option<(libc::pid_t, Ended)>, ()> {
     let ended = rustix::process::wait(WaitOptions::NOHANG).map_err(|_| ())?;
     Ok(ended.map(|(pid, status)| {

@@ -15,8 +15,8 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Blocks `numbers` for this process and makes them readable. The mask from before comes back, for the programs
-    /// that this process starts.
+    /// Blocks `numbers` for this process and makes them readable. The mask from before comes back, for the
+    /// programs that this process starts.
     ///
     /// # Errors
     /// The system's.
@@ -53,8 +53,9 @@ impl Signals {
     }
 }
 
-/// A file that this process writes and that grows larger than it may (`ulimit -f`) is an error of the write from now on, no signal that ends
-/// the process. Programs that it starts have the signal as they should: a handler does not survive execve(2).
+/// A file that this process writes and that grows larger than it may (`ulimit -f`) is an error of the write
+/// from now on, no signal that ends the process. Programs that it starts have the signal as they should: a
+/// handler does not survive execve(2).
 pub(crate) fn expect_full_files() {
     extern "C" fn nothing(_: libc::c_int) {}
     // SAFETY: the handler does nothing, which is safe at any time; the signal exists on every Linux.

@@ -71,8 +71,9 @@ pub(crate) fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(|word| word.replace('|', " ").replace("PEER", &peer())).collect()
 }
 
-/// A program for which no signal is ignored: who runs the tests under nohup(1), or in the background of a script, has some ignored, and what is ignored stays
-/// so in what is started. The process is that of the program, which env(1) becomes.
+/// A program for which no signal is ignored: who runs the tests under nohup(1), or in the background of a
+/// script, has some ignored, and what is ignored stays so in what is started. The process is that of the
+/// program, which env(1) becomes.
 pub(crate) fn with_default_signals(program: &str) -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal", program]);
@@ -179,7 +180,8 @@ pub(crate) fn await_processes(mark: &str, count: usize) {
     }
 }
 
-/// A number of seconds to sleep that no other process on this machine uses: it marks the processes of one story.
+/// A number of seconds to sleep that no other process on this machine uses: it marks the processes of one
+/// story.
 pub(crate) fn mark(story: u32) -> String {
     format!("9{:07}{story:02}", std::process::id())
 }

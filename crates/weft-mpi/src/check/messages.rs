@@ -1,8 +1,10 @@
-//! `WEFT_CHECK=1`, point-to-point: what a message is sent as is compared with what it is received as (MPI-5.0 §3.3.1).
+//! `WEFT_CHECK=1`, point-to-point: what a message is sent as is compared with what it is received as (MPI-5.0
+//! §3.3.1).
 //!
-//! Each message of the program has a [`Label`]: its sender's datatypes and call come before the data, in one message with it, so that both
-//! are matched as one. A receive has room for a label before the program's buffer, and is a request of its own; the program's request
-//! completes with it, once the two sides have been compared. By then the data has arrived: the error says that it is not what was asked for.
+//! Each message of the program has a [`Label`]: its sender's datatypes and call come before the data, in one
+//! message with it, so that both are matched as one. A receive has room for a label before the program's
+//! buffer, and is a request of its own; the program's request completes with it, once the two sides have been
+//! compared. By then the data has arrived: the error says that it is not what was asked for.
 
 use weft_engine::error::ErrorClass;
 use weft_launch::CallSite;

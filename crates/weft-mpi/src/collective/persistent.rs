@@ -8,8 +8,9 @@ use crate::process::Process;
 use crate::request::{Persistent, PersistentCollective};
 
 impl Process {
-    /// Makes a persistent collective, with the slot that its processes have agreed on, if there is one. The operation has a tag of its
-    /// own for its messages, and publishes in that slot only. So ranks may start several operations in different orders.
+    /// Makes a persistent collective, with the slot that its processes have agreed on, if there is one. The
+    /// operation has a tag of its own for its messages, and publishes in that slot only. So ranks may start
+    /// several operations in different orders.
     ///
     /// # Errors
     /// Too many requests.

@@ -13,7 +13,8 @@ use crate::planner::{Call, Plans};
 use crate::process::Process;
 use crate::slots::Slots;
 
-/// How long the others of a node are waited for, that they say whether they may copy from each other's memory.
+/// How long the others of a node are waited for, that they say whether they may copy from each other's
+/// memory.
 const COPIES_LIMIT: Duration = Duration::from_secs(20);
 
 impl Process {
@@ -48,8 +49,9 @@ impl Process {
         }
     }
 
-    /// Where the processes of `scope` are, for the reductions by which they agree on something, if they are those of a communicator; for others
-    /// it is as if each were on a node of its own. These reductions go by messages: some begin when the ones before them end, in any order.
+    /// Where the processes of `scope` are, for the reductions by which they agree on something, if they are
+    /// those of a communicator; for others it is as if each were on a node of its own. These reductions go by
+    /// messages: some begin when the ones before them end, in any order.
     pub fn agreement_layout(&self, scope: &CollectiveScope) -> Option<Layout> {
         let communicator = self.objects.communicator(scope.communicator).ok()?;
         let is_whole =
@@ -68,8 +70,9 @@ impl Process {
         slot.map(|slot| engine.published_max(slot))
     }
 
-    /// Whether processes of this node may all copy from each other's memory. All of them must answer alike, so this waits for those that have not found
-    /// out yet: they are in `MPI_Init`, past all that they wait for there. One that dies in that moment has kept the others for [`COPIES_LIMIT`].
+    /// Whether processes of this node may all copy from each other's memory. All of them must answer alike,
+    /// so this waits for those that have not found out yet: they are in `MPI_Init`, past all that they wait
+    /// for there. One that dies in that moment has kept the others for [`COPIES_LIMIT`].
     fn all_copy(&self, group: &Group) -> bool {
         let Some(engine) = &self.engine else { return false };
         let begun = Instant::now();
@@ -82,13 +85,15 @@ impl Process {
         }
     }
 
-    /// Whether some processes of a communicator are on one node, as all of them know alike: only then can its operations go through memory.
+    /// Whether some processes of a communicator are on one node, as all of them know alike: only then can its
+    /// operations go through memory.
     pub(crate) fn shares_memory(&self, communicator: &Communicator) -> bool {
         let layout = communicator.layout.get_or_init(|| self.layout(&communicator.group));
         layout.place().nodes < communicator.group.size()
     }
 
-    /// Gives the collective of `scope` its turn among those that go through the node's memory, if `schedule` does.
+    /// Gives the collective of `scope` its turn among those that go through the node's memory, if `schedule`
+    /// does.
     pub fn take_turn(&mut self, scope: &mut CollectiveScope, schedule: &Schedule) {
         if schedule.phases > 0
             && let Self { objects, engine: Some(engine), .. } = self

@@ -20,10 +20,11 @@ use crate::process::{Process, lock};
 use crate::request::Hold;
 use crate::slots::Slots;
 
-/// How often an agreement may meet others before the call gives up. Each time spreads their offers over twice as many numbers.
+/// How often an agreement may meet others before the call gives up. Each time spreads their offers over twice
+/// as many numbers.
 const MET_MAX: u32 = 200;
-/// How many numbers are tried of which somebody still uses the contexts. Whoever offers one does not, so that there are few, unless
-/// nearly all are in use.
+/// How many numbers are tried of which somebody still uses the contexts. Whoever offers one does not, so that
+/// there are few, unless nearly all are in use.
 const IN_USE_MAX: u32 = 10_000;
 
 /// The step that an agreement is in.
@@ -34,10 +35,12 @@ enum Step {
     Confirm { reserved: Reserved },
 }
 
-/// An agreement on the context of a new communicator that is under way: two reductions, repeated when it met another.
+/// An agreement on the context of a new communicator that is under way: two reductions, repeated when it met
+/// another.
 struct Agreement {
     scope: CollectiveScope,
-    /// Where its processes are, and what may be multicast between them, as all knew it when it began: that may change between two reductions.
+    /// Where its processes are, and what may be multicast between them, as all knew it when it began: that
+    /// may change between two reductions.
     layout: Option<Layout>,
     /// Handle of the communicator that gets the context, if this process is a member.
     communicator: Option<usize>,
@@ -213,8 +216,9 @@ impl Process {
         (context..context + CONTEXTS_EACH).all(|context| messages.matcher.counts_in(context) == (0, 0))
     }
 
-    /// Contexts of communicators that have been freed can be given again, but for those with operations under way (MPI-5.0 §7.4.3).
-    /// Messages that are left in them, or have come since, are forgotten: nobody can receive them.
+    /// Contexts of communicators that have been freed can be given again, but for those with operations under
+    /// way (MPI-5.0 §7.4.3). Messages that are left in them, or have come since, are forgotten: nobody can
+    /// receive them.
     pub(super) fn sweep_contexts(&mut self) {
         let Some(engine) = self.engine.as_deref_mut() else { return };
         // A program that never waits has not looked at what it has sent itself.
@@ -265,14 +269,16 @@ impl Process {
 /// them that this process could not make it.
 ///
 /// # Errors
-/// That it could not, at this process or at another; others have come to another call, or a process is gone: so is the communicator then.
+/// That it could not, at this process or at another; others have come to another call, or a process is gone:
+/// so is the communicator then.
 pub fn agree_on_context(scope: CollectiveScope, communicator: Result<Option<usize>>, creation: Creation) -> Result<()> {
     let mut process = lock();
     let request = process.start_agreement(scope, communicator, creation)?;
     wait(process, request)?.error.map_or(Ok(()), Err)
 }
 
-/// What this process needs for a creation that begins with an agreement. Without it this process tells the others, who wait for it.
+/// What this process needs for a creation that begins with an agreement. Without it this process tells the
+/// others, who wait for it.
 ///
 /// # Errors
 /// It has not got it.

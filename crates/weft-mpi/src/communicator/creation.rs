@@ -12,7 +12,8 @@ pub(super) const OPENING: usize = 4;
 /// One of them has the rank of a process in so many of its bits.
 const RANK_BITS: u32 = 32;
 
-/// What a new communicator is made by. All its processes must call the same (MPI-5.0 §7.4.2), which is looked at before anything else.
+/// What a new communicator is made by. All its processes must call the same (MPI-5.0 §7.4.2), which is looked
+/// at before anything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each has the name of its call")]
 pub enum Creation {
@@ -73,8 +74,8 @@ impl Creation {
         }
     }
 
-    /// What each process brings to the first step of every creation: their highest are found. `offer`: of a context. One whose part has failed by
-    /// `refusal` brings this.
+    /// What each process brings to the first step of every creation: their highest are found. `offer`: of a
+    /// context. One whose part has failed by `refusal` brings this.
     pub(super) fn opening(self, offer: i64, rank: u32, refusal: Option<&Error>) -> [i64; OPENING] {
         let told = |error: &Error| i64::from(ErrorClass::to_wire(Some(error.class))) << RANK_BITS | i64::from(rank);
         let refusal = refusal.map_or(0, told);

@@ -11,7 +11,8 @@ use crate::process::with;
 /// Bytes of one number.
 const NUMBER_BYTES: u64 = 8;
 
-/// Gives each process of the communicator its list of numbers; what each has given to this one, by rank. All processes call this.
+/// Gives each process of the communicator its list of numbers; what each has given to this one, by rank. All
+/// processes call this.
 ///
 /// # Errors
 /// `MPI_ERR_COMM`; a process is gone.

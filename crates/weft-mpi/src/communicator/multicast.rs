@@ -1,5 +1,6 @@
-//! Whether the network carries multicast between the nodes of a communicator is tried by all its processes together, in one of the first blocking
-//! operations that may use it, and is known to all of them alike from then on.
+//! Whether the network carries multicast between the nodes of a communicator is tried by all its processes
+//! together, in one of the first blocking operations that may use it, and is known to all of them alike from
+//! then on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +16,14 @@ use crate::multicast::{BcastSetting, Carried, Multicast, Reviews};
 use crate::object::Communicator;
 use crate::process::{self, Process, with};
 
-/// Blocking operations that may be multicast, on a communicator, before that is tried: a program that does only a few need not pay for it.
+/// Blocking operations that may be multicast, on a communicator, before that is tried: a program that does
+/// only a few need not pay for it.
 const OPERATIONS_BEFORE: u32 = 2;
 /// How often a path for small messages is tried where one for bulk data is found to work: no switch has
 /// anything to learn for it.
 const ATTEMPTS_SMALL: u32 = 3;
-/// How often the network is tried. From the third time on it is given time before: a switch may learn of a new member only after a while.
+/// How often the network is tried. From the third time on it is given time before: a switch may learn of a
+/// new member only after a while.
 const ATTEMPTS: u32 = 8;
 const PATIENT_FROM: u32 = 2;
 /// Packets that may wait for acknowledgements in each stream, at most.
@@ -47,7 +50,8 @@ impl Process {
         }
     }
 
-    /// Whether [`Self::tries_multicast`] may ever say more than no of such an operation, as long as the hints of the communicator stay as they are.
+    /// Whether [`Self::tries_multicast`] may ever say more than no of such an operation, as long as the hints
+    /// of the communicator stay as they are.
     pub(crate) fn may_try_multicast(&self, object: &Communicator, operation: Operation) -> bool {
         !matches!(object.multicast, Multicast::Impossible | Multicast::GivenUp)
             && self.multicast.tries_after(operation, &object.info, OPERATIONS_BEFORE).is_some()
@@ -103,7 +107,8 @@ impl Process {
         Ok(self.engine()?.multicasts().join_group(new).unwrap_or_default())
     }
 
-    /// Whether this process is to send a test: the first rank does, and the first of another node, so that each node hears one.
+    /// Whether this process is to send a test: the first rank does, and the first of another node, so that
+    /// each node hears one.
     fn sends_test(&self, communicator: usize) -> Result<bool> {
         let object = self.objects.communicator(communicator)?;
         let nodes = self.nodes_of(&object.group.members);
@@ -195,7 +200,8 @@ fn review(communicator: usize) -> Result<()> {
     })
 }
 
-/// Tries with all processes of `communicator` whether the network carries multicast between them; or, if it did, whether it still does.
+/// Tries with all processes of `communicator` whether the network carries multicast between them; or, if it
+/// did, whether it still does.
 ///
 /// # Errors
 /// A process is gone.
@@ -259,8 +265,9 @@ pub fn prepare(communicator: usize) -> Result<()> {
     })
 }
 
-/// All processes of `communicator`, which is about to be freed, wait until what they have multicast is everywhere: whoever lost a packet still asks
-/// for it, and whoever has it all still says so. Without multicast nobody waits for anybody.
+/// All processes of `communicator`, which is about to be freed, wait until what they have multicast is
+/// everywhere: whoever lost a packet still asks for it, and whoever has it all still says so. Without
+/// multicast nobody waits for anybody.
 pub fn part(communicator: usize) {
     let context = with(|process| {
         let object = process.objects.communicator(communicator).ok()?;

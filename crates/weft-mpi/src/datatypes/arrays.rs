@@ -54,8 +54,8 @@ fn times(one: i64, other: i64) -> Result<i64> {
     one.checked_mul(other).ok_or_else(|| overflow(Overflow::Bytes))
 }
 
-/// Items of one dimension that belong to the part: `blocks` blocks of `length` items, their starts `step` items apart,
-/// and after them one of `rest` items.
+/// Items of one dimension that belong to the part: `blocks` blocks of `length` items, their starts `step`
+/// items apart, and after them one of `rest` items.
 struct Pattern {
     first: i64,
     blocks: i64,

@@ -1,5 +1,5 @@
-//! Predefined datatypes by what they hold: by size (MPI-5.0 §19.1.9), by Fortran's precision and range, by the parts of
-//! a pair (§6.9.4).
+//! Predefined datatypes by what they hold: by size (MPI-5.0 §19.1.9), by Fortran's precision and range, by
+//! the parts of a pair (§6.9.4).
 
 use std::sync::atomic::AtomicUsize;
 
@@ -10,8 +10,8 @@ use crate::constants::*;
 use crate::error::{Error, Result};
 use crate::object::{Constituent, Description, Objects, Recipe};
 
-/// `MPI_Type_match_size`: the predefined datatype of `class` with `size` bytes. Of 16 bytes there are two reals, C's `long double`
-/// and Fortran's `REAL*16`; the first is the one that reductions know.
+/// `MPI_Type_match_size`: the predefined datatype of `class` with `size` bytes. Of 16 bytes there are two
+/// reals, C's `long double` and Fortran's `REAL*16`; the first is the one that reductions know.
 ///
 /// # Errors
 /// `MPI_ERR_ARG` when there is none.
@@ -45,7 +45,8 @@ pub fn is_unnamed_predefined(recipe: &Recipe) -> bool {
     matches!(recipe.combiner, MPI_COMBINER_F90_REAL | MPI_COMBINER_F90_COMPLEX | MPI_COMBINER_F90_INTEGER)
 }
 
-/// Decimal digits and exponent range of the real kinds, with their elements: one, and a pair as a complex number.
+/// Decimal digits and exponent range of the real kinds, with their elements: one, and a pair as a complex
+/// number.
 const REALS: [(i32, i32, Element, Element); 3] = [
     (6, 37, Element::Float32, Element::ComplexFloat32),
     (15, 307, Element::Float64, Element::ComplexFloat64),
@@ -126,8 +127,8 @@ impl Objects {
         Ok(handle)
     }
 
-    /// A handle of a constituent for `MPI_Type_get_contents`: predefined datatypes keep theirs, others get a new one that
-    /// the program frees (MPI-5.0 §5.1.13).
+    /// A handle of a constituent for `MPI_Type_get_contents`: predefined datatypes keep theirs, others get a
+    /// new one that the program frees (MPI-5.0 §5.1.13).
     ///
     /// # Errors
     /// Too many datatypes.
@@ -155,7 +156,8 @@ const PAIRS: [(usize, usize, usize); 9] = [
     (MPI_INTEGER, MPI_INTEGER, MPI_2INTEGER),
 ];
 
-/// `MPI_Type_get_value_index` (MPI-5.0 §6.9.4): the predefined pair of two predefined types, or `MPI_DATATYPE_NULL`.
+/// `MPI_Type_get_value_index` (MPI-5.0 §6.9.4): the predefined pair of two predefined types, or
+/// `MPI_DATATYPE_NULL`.
 ///
 /// # Errors
 /// `MPI_ERR_TYPE` when one of them is not predefined.
@@ -190,7 +192,8 @@ mod tests {
         assert!(integer_type(&mut objects, 39).is_err());
     }
 
-    /// Whatever size matches, the datatype has it; and every size that C's types of the class have is matched.
+    /// Whatever size matches, the datatype has it; and every size that C's types of the class have is
+    /// matched.
     #[test]
     fn a_datatype_is_found_by_its_size() {
         let mut objects = Objects::new();

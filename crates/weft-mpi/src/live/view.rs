@@ -94,7 +94,8 @@ impl View<'_> {
         handles.iter().take(SEEN_MAX).for_each(|handle| self.tell_missing(draft, *handle));
         let mut parts = 0;
         handles.iter().take(SEEN_MAX).for_each(|handle| self.each_part(*handle, &mut |_| parts += 1));
-        // A receive from anybody is one of many; beside others of which all are needed that can only be left out.
+        // A receive from anybody is one of many; beside others of which all are needed that can only be left
+        // out.
         let alternatives = any || parts == 1;
         let (mut known, mut from_anybody) = (true, false);
         for handle in handles.iter().take(SEEN_MAX) {
@@ -225,7 +226,8 @@ impl View<'_> {
         let messages = &self.engine.messages;
         for (envelope, unexpected) in messages.matcher.unexpected().take(SEEN_MAX) {
             let Some(message) = messages.unexpected.get(*unexpected) else { continue };
-            // What belongs to no communicator of this process is the library's own, and its tag means nothing to a user.
+            // What belongs to no communicator of this process is the library's own, and its tag means nothing
+            // to a user.
             let is_told = envelope.context % CONTEXTS_EACH == 0 && self.communicator(envelope.context).is_some();
             let tag = Some(envelope.tag).filter(|_| is_told);
             let peer = self.number(message.peer).unwrap_or(u32::MAX);

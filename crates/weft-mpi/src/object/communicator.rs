@@ -12,11 +12,13 @@ use crate::topology::Topology;
 
 /// A communicator (MPI-5.0 §7.4, §7.6).
 pub struct Communicator {
-    /// Matching context of its point-to-point messages; the next ones are those of its collectives, of groups, and of leaders.
+    /// Matching context of its point-to-point messages; the next ones are those of its collectives, of
+    /// groups, and of leaders.
     pub context: u32,
     /// Its processes; of an intercommunicator, the local group.
     pub group: Arc<Group>,
-    /// The processes that the ranks of point-to-point operations name: its group, but of an intercommunicator the remote group.
+    /// The processes that the ranks of point-to-point operations name: its group, but of an intercommunicator
+    /// the remote group.
     pub addressed: Arc<Group>,
     /// What makes it an intercommunicator.
     pub inter: Option<Inter>,
@@ -49,7 +51,8 @@ pub struct Communicator {
 /// Both groups of an intercommunicator (MPI-5.0 §7.6) as one, for what all its processes agree on.
 #[derive(Clone)]
 pub struct Inter {
-    /// The processes of the first group and then those of the second; which is the first, all of them know alike.
+    /// The processes of the first group and then those of the second; which is the first, all of them know
+    /// alike.
     pub both: Arc<Group>,
     /// This process's rank among them.
     pub rank: u32,

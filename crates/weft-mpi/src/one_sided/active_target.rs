@@ -43,7 +43,8 @@ impl Fence {
     /// The barrier is over, or has failed.
     ///
     /// # Errors
-    /// `MPI_ERR_WIN`, `MPI_ERR_ASSERT`, `MPI_ERR_RMA_SYNC`; what went wrong with operations, or with the barrier.
+    /// `MPI_ERR_WIN`, `MPI_ERR_ASSERT`, `MPI_ERR_RMA_SYNC`; what went wrong with operations, or with the
+    /// barrier.
     pub fn end(self, met: Result<()>) -> Result<()> {
         let Self { mut outcome, goes_on, window, .. } = self;
         fence(Ordering::SeqCst);
@@ -113,8 +114,8 @@ pub fn start(window: usize, group: &Group, assert: i32) -> Result<()> {
     outcome
 }
 
-/// Whether each of `ranks`, which the window [awaits](weft_engine::windows::Window::await_ranks), has done something, or is gone: an error then. What they
-/// have done is taken, and they are awaited no more.
+/// Whether each of `ranks`, which the window [awaits](weft_engine::windows::Window::await_ranks), has done
+/// something, or is gone: an error then. What they have done is taken, and they are awaited no more.
 fn await_all(
     process: &mut Process,
     index: usize,
@@ -186,7 +187,8 @@ pub fn wait(window: usize, blocks: bool) -> Result<bool> {
     let outcome = if blocks {
         block_for(process, &|| Awaited::Unknown, over)
     } else {
-        // A program that has heard of the end in another way finds it here: what told it may have come by another route.
+        // A program that has heard of the end in another way finds it here: what told it may have come by
+        // another route.
         process.engine()?.look_at_network();
         drop(process);
         match crate::process::attempt(&mut over) {

@@ -10,8 +10,8 @@ use crate::awaited::Awaited;
 use crate::error::Result;
 use crate::process::{Process, block_for, lock};
 
-/// A program may wait for what others do to its window by calls that need nothing from anybody: so often, in ticks of about 2.5 GHz, one of these
-/// looks for what has arrived.
+/// A program may wait for what others do to its window by calls that need nothing from anybody: so often, in
+/// ticks of about 2.5 GHz, one of these looks for what has arrived.
 const TICKS_PER_LOOK: u64 = 12_500;
 
 /// What a synchronization has to wait for.
@@ -21,13 +21,14 @@ pub(super) enum Awaiting {
     Done,
     /// The program may use its buffers again.
     Local,
-    /// The same, and what went wrong with operations is left for the call that ends their epoch: this one only begins another.
+    /// The same, and what went wrong with operations is left for the call that ends their epoch: this one
+    /// only begins another.
     LocalUnreported,
 }
 
 impl Process {
-    /// Whether all `marks` have been reached, or never will be, as their processes are gone: the first of which this is so. Those of which either is
-    /// so are taken away.
+    /// Whether all `marks` have been reached, or never will be, as their processes are gone: the first of
+    /// which this is so. Those of which either is so are taken away.
     fn are_reached(&mut self, index: usize, marks: &mut Vec<Mark>, gone: &mut Result<()>) -> bool {
         let Ok(engine) = self.engine() else { return true };
         let Some(window) = engine.windows.get(index) else { return false };
@@ -81,7 +82,8 @@ impl Process {
     }
 }
 
-/// Waits until all is done that this process has begun at `ranks` of the window, or everywhere. Whatever goes wrong, it waits for the rest as well.
+/// Waits until all is done that this process has begun at `ranks` of the window, or everywhere. Whatever goes
+/// wrong, it waits for the rest as well.
 ///
 /// # Errors
 /// What went wrong first: a process is gone, or an operation has been refused.

@@ -1,4 +1,5 @@
-//! Making windows: their processes agree on a context, on what each contributes, and those of a node on memory that they share.
+//! Making windows: their processes agree on a context, on what each contributes, and those of a node on
+//! memory that they share.
 
 use weft_net::shared::{self, WindowMemory};
 
@@ -17,7 +18,8 @@ use crate::window::{Facts, OpenEpochs, Part, Window};
 
 /// Bytes between the words that are the locks of the parts of one memory: no two share a cache line.
 const LOCK_STRIDE: usize = 128;
-/// Parts of a window that need not be contiguous begin at multiples of this: the first process to touch a page has it near.
+/// Parts of a window that need not be contiguous begin at multiples of this: the first process to touch a
+/// page has it near.
 const PART_ALIGNMENT: u64 = 4096;
 
 /// What the program asks for.
@@ -65,7 +67,8 @@ pub struct Prepared {
     /// What each process contributes.
     pub parts: Vec<Part>,
     memory: Option<WindowMemory>,
-    /// For each process, where the lock of its part is in this process; 0: its part is not here, or nobody else maps it.
+    /// For each process, where the lock of its part is in this process; 0: its part is not here, or nobody
+    /// else maps it.
     pub locks: Vec<usize>,
 }
 
@@ -118,10 +121,12 @@ impl Shares {
 
 /// Words that each process tells all others first.
 const TOLD: usize = 6;
-/// Words that each process tells all others last: whether it could open its part, whether their carriers may access that, and what they call it.
+/// Words that each process tells all others last: whether it could open its part, whether their carriers may
+/// access that, and what they call it.
 const REMOTE: usize = 4;
 
-/// Makes a window of the processes of `comm`: they agree on its context, and those of a node on its memory. All of them call this.
+/// Makes a window of the processes of `comm`: they agree on its context, and those of a node on its memory.
+/// All of them call this.
 ///
 /// # Errors
 /// `MPI_ERR_COMM`; what is wrong with the options of any process, at all of them; `MPI_ERR_RMA_SHARED`; no
@@ -240,7 +245,8 @@ fn allocate(
         let leader = process.engine()?.peers[first].number();
         let job = process.job.as_ref().ok_or_else(|| Error::new(MPI_ERR_OTHER, "this process is in no job"))?;
         let settings = shared::Settings { directory: job.shm_dir.clone(), ..shared::Settings::default() };
-        // Communicators that have no process in common may have one context, but then they have other leaders.
+        // Communicators that have no process in common may have one context, but then they have other
+        // leaders.
         Ok::<_, Error>((job.names.name("window", &[context, leader]), settings))
     })?;
     let no_memory = |error: weft_net::Error| Error::new(MPI_ERR_NO_MEM, error.to_string());
@@ -262,7 +268,8 @@ fn allocate(
     if let Some(memory) = &memory {
         let base = memory.base().addr();
         for (index, rank) in shares.near.iter().enumerate() {
-            // A part of no bytes has an address, too: that of contiguous memory is where the next part begins (MPI-5.0 §12.2.3).
+            // A part of no bytes has an address, too: that of contiguous memory is where the next part begins
+            // (MPI-5.0 §12.2.3).
             parts[*rank as usize].here = base + shares.begins[index] as usize;
             if !alone {
                 locks[*rank as usize] = base + shares.locks + index * LOCK_STRIDE;
@@ -278,15 +285,16 @@ fn no_memory_of(rank: usize, class: ErrorClass) -> Error {
     Error::new(class, format!("rank {rank} has no memory for its part, and so there is no window"))
 }
 
-/// Opens what has been prepared. `exposures` are what `Prepared` says: this process's part, and those parts that are mapped here. All processes call
-/// this; the window's handle.
+/// Opens what has been prepared. `exposures` are what `Prepared` says: this process's part, and those parts
+/// that are mapped here. All processes call this; the window's handle.
 ///
 /// # Errors
 /// Too many windows; a process is gone.
 pub fn open(prepared: Prepared, exposed_memory: ExposedMemory, mapped: Vec<Option<Exposed>>) -> Result<usize> {
     let communicator = prepared.communicator;
     let opened = with(|process| open_here(process, prepared, exposed_memory, mapped));
-    // Nobody accesses a window that its target has not opened: what is there is what the target's program put there before.
+    // Nobody accesses a window that its target has not opened: what is there is what the target's program put
+    // there before.
     let class = i64::from(ErrorClass::to_wire(opened.as_ref().err().map(|error| error.class)));
     let remote = opened.as_ref().ok().and_then(|opened| opened.remote);
     let own = remote.map_or([class, 0, 0, 0], |memory| [class, 1, memory.key as i64, memory.address as i64]);
@@ -322,7 +330,8 @@ pub fn open(prepared: Prepared, exposed_memory: ExposedMemory, mapped: Vec<Optio
     Ok(handle)
 }
 
-/// A window that this process has opened: its handle, its number in the engine, and what carriers of others need to reach it.
+/// A window that this process has opened: its handle, its number in the engine, and what carriers of others
+/// need to reach it.
 struct Opened {
     handle: usize,
     index: usize,

@@ -12,7 +12,8 @@ use crate::window::{Held, direct};
 /// `MPI_Win_lock`.
 ///
 /// # Errors
-/// `MPI_ERR_WIN`, `MPI_ERR_RANK`, `MPI_ERR_LOCKTYPE`, `MPI_ERR_ASSERT`, `MPI_ERR_RMA_SYNC`; the target is gone.
+/// `MPI_ERR_WIN`, `MPI_ERR_RANK`, `MPI_ERR_LOCKTYPE`, `MPI_ERR_ASSERT`, `MPI_ERR_RMA_SYNC`; the target is
+/// gone.
 pub fn lock_one(window: usize, lock_type: i32, rank: i32, assert: i32) -> Result<()> {
     check_assert(assert, MPI_MODE_NOCHECK)?;
     if !matches!(lock_type, MPI_LOCK_EXCLUSIVE | MPI_LOCK_SHARED) {
@@ -132,7 +133,8 @@ pub fn unlock_all(window: usize) -> Result<()> {
     })
 }
 
-/// `MPI_Win_flush` and its relatives: of one rank, or of all that are locked; `locally`: only the program's buffers matter.
+/// `MPI_Win_flush` and its relatives: of one rank, or of all that are locked; `locally`: only the program's
+/// buffers matter.
 ///
 /// # Errors
 /// `MPI_ERR_WIN`, `MPI_ERR_RANK`, `MPI_ERR_RMA_SYNC`; what went wrong with operations; a target is gone.

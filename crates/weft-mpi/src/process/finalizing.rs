@@ -1,11 +1,14 @@
-//! A call that waits for a process that has called MPI_Finalize need not wait for ever: it fails with a sentence.
+//! A call that waits for a process that has called MPI_Finalize need not wait for ever: it fails with a
+//! sentence.
 //!
-//! Who calls MPI_Finalize sends messages to some of the others in a context that is nobody else's; what that one sent before is here then,
-//! since its messages to this process keep their order. The others hear nothing by themselves: who has waited for a while asks the process
-//! that it waits for, once, and whoever is in MPI_Finalize answers. So nobody who does not wait long sends anything.
+//! Who calls MPI_Finalize sends messages to some of the others in a context that is nobody else's; what that
+//! one sent before is here then, since its messages to this process keep their order. The others hear nothing
+//! by themselves: who has waited for a while asks the process that it waits for, once, and whoever is in
+//! MPI_Finalize answers. So nobody who does not wait long sends anything.
 //!
-//! That says nothing of what is sent *to* such a process: a receive that it has freed may still take it (MPI-5.0 §3.7.3). Who waits for a send asks
-//! once more, and is answered when all that it sent before has been looked at, and what a receive has taken of that has come.
+//! That says nothing of what is sent *to* such a process: a receive that it has freed may still take it
+//! (MPI-5.0 §3.7.3). Who waits for a send asks once more, and is answered when all that it sent before has
+//! been looked at, and what a receive has taken of that has come.
 
 use weft_core::matching::Envelope;
 use weft_core::time::{Duration, Instant};
@@ -28,7 +31,8 @@ const QUESTION_OF_SENDER: i32 = 102;
 const ANSWER_TO_SENDER: i32 = 103;
 /// How long a call sleeps before it asks.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Where there are more requests, they are looked through only as often as somebody is asked, not whenever a call sleeps.
+/// Where there are more requests, they are looked through only as often as somebody is asked, not whenever a
+/// call sleeps.
 const REQUESTS_MANY: usize = 256;
 
 /// What is known of processes that are in MPI_Finalize.
@@ -100,8 +104,9 @@ impl Process {
         Error::finalized(rank as u32)
     }
 
-    /// A call is about to sleep: if it waits for a process that has called MPI_Finalize, it need not, and `true` says so. Otherwise it shall
-    /// not sleep longer than `timeout`, which is made shorter. (Where there are sessions, such a process may send more.)
+    /// A call is about to sleep: if it waits for a process that has called MPI_Finalize, it need not, and
+    /// `true` says so. Otherwise it shall not sleep longer than `timeout`, which is made shorter. (Where
+    /// there are sessions, such a process may send more.)
     pub(super) fn heed_finalizing(&mut self, timeout: &mut Option<Duration>) -> bool {
         if self.finalizing.is_own {
             self.answer();
@@ -176,7 +181,8 @@ impl Process {
         self.say(peer, QUESTION_OF_SENDER)
     }
 
-    /// Whether it is too early to look through many requests for those whom to ask: then the call sleeps until it is time.
+    /// Whether it is too early to look through many requests for those whom to ask: then the call sleeps
+    /// until it is time.
     fn is_patient(&mut self, timeout: &mut Option<Duration>) -> bool {
         if self.engine.as_ref().is_none_or(|engine| engine.messages.requests.len() <= REQUESTS_MANY) {
             return false;
@@ -204,7 +210,8 @@ impl Process {
         }
     }
 
-    /// The requests without which the call that is about to sleep, and those of threads that are parked, do not return.
+    /// The requests without which the call that is about to sleep, and those of threads that are parked, do
+    /// not return.
     fn awaited_requests(&self) -> Vec<usize> {
         self.awaited.requests().into_iter().chain(self.parked.requests()).collect()
     }
@@ -224,7 +231,8 @@ impl Process {
         peers
     }
 
-    /// Asks those of `peers` that have not been asked, once the call has slept long enough; until then it sleeps no longer than that.
+    /// Asks those of `peers` that have not been asked, once the call has slept long enough; until then it
+    /// sleeps no longer than that.
     fn ask(&mut self, peers: &[PeerId], timeout: &mut Option<Duration>) {
         let asked = &mut self.finalizing.asked;
         let unasked: Vec<PeerId> = peers.iter().copied().filter(|peer| !asked.contains(peer)).collect();

@@ -1,4 +1,5 @@
-//! What is outstanding as a call leaves MPI is handed over to the progress thread; what that one does when it is awake.
+//! What is outstanding as a call leaves MPI is handed over to the progress thread; what that one does when it
+//! is awake.
 
 use std::sync::atomic::Ordering;
 
@@ -30,7 +31,8 @@ fn try_lock() -> std::result::Result<Guard, Duration> {
     }
 }
 
-/// What the progress thread does when the kernel has woken it. In how long to look again, if what is armed is not enough.
+/// What the progress thread does when the kernel has woken it. In how long to look again, if what is armed is
+/// not enough.
 fn progress_from_thread() -> Option<Duration> {
     try_progress().err()
 }
@@ -75,7 +77,8 @@ fn note_processor(thread: &mut ProgressThread) {
 }
 
 impl Process {
-    /// What the progress thread does now, see [`ProgressThread::woken`]; `None`: there is nothing left for it.
+    /// What the progress thread does now, see [`ProgressThread::woken`]; `None`: there is nothing left for
+    /// it.
     fn woken(&mut self, looked: bool) -> Option<Woken> {
         let thread = self.progress_thread.as_mut()?;
         Some(thread.woken(self.engine.as_ref()?, self.waiters.any(), looked))
@@ -108,7 +111,8 @@ impl Process {
         }
     }
 
-    /// Whether a collective is under way of which others may need something, or there are windows that they may access.
+    /// Whether a collective is under way of which others may need something, or there are windows that they
+    /// may access.
     #[inline]
     fn serves_others(&self) -> bool {
         let needs_help = || self.collectives.iter().any(|(_, running)| running.cursor.needs_help());

@@ -9,8 +9,8 @@ use weft_engine::waiting::Waiters;
 use super::Process;
 use crate::awaited::Awaited;
 
-/// Where one thread is parked. It has a lock of its own: who waited for that of the process would not be seen to want it back
-/// (`crate::contention`).
+/// Where one thread is parked. It has a lock of its own: who waited for that of the process would not be seen
+/// to want it back (`crate::contention`).
 #[derive(Debug, Default)]
 pub(super) struct Place {
     is_woken: Mutex<bool>,
@@ -92,7 +92,8 @@ impl Process {
         wake(&mut self.parked, &mut self.waiters, |_| std::mem::take(&mut is_first));
     }
 
-    /// Whether the one who sleeps must hear of what has completed: its call may return, or it has to move collectives on.
+    /// Whether the one who sleeps must hear of what has completed: its call may return, or it has to move
+    /// collectives on.
     pub(super) fn concerns_sleeper(&self) -> bool {
         let Some(engine) = &self.engine else { return false };
         self.is_vague(&self.awaited)

@@ -1,8 +1,9 @@
-//! Operations that the program has left to MPI are complete before MPI_Finalize returns: those whose requests it has freed, and messages of its
-//! buffers (MPI-5.0 §3.6, §3.7.3, §11.2.2).
+//! Operations that the program has left to MPI are complete before MPI_Finalize returns: those whose requests
+//! it has freed, and messages of its buffers (MPI-5.0 §3.6, §3.7.3, §11.2.2).
 //!
-//! All processes are in MPI_Finalize by then, so no operation begins. A message that has been matched arrives. A process asks each peer with
-//! which one of its operations is open. Once the peer has answered, a message that has not been matched never will be.
+//! All processes are in MPI_Finalize by then, so no operation begins. A message that has been matched
+//! arrives. A process asks each peer with which one of its operations is open. Once the peer has answered, a
+//! message that has not been matched never will be.
 
 use weft_engine::messages::{PeerAccess, Unfinished};
 
@@ -37,7 +38,8 @@ impl Process {
         engine.messages.unfinished(&lent)
     }
 
-    /// Looks whether all that can come of them has come: then, what has not. Called once in each pass of a wait.
+    /// Looks whether all that can come of them has come: then, what has not. Called once in each pass of a
+    /// wait.
     pub(crate) fn settle(&mut self) -> Option<Vec<Unfinished>> {
         self.answer();
         let unfinished = self.unfinished();
@@ -57,14 +59,15 @@ impl Process {
         if is_open {
             return None;
         }
-        // All have answered. What they had written before, by whichever way, is looked at once more: nothing else would wake this wait.
+        // All have answered. What they had written before, by whichever way, is looked at once more: nothing
+        // else would wake this wait.
         self.progress();
         let unfinished = self.unfinished();
         unfinished.iter().all(|operation| operation.is_unmatched).then_some(unfinished)
     }
 
-    /// The processes on the other side of those that are not matched: all, where one is from anybody. This process knows by itself what it has sent
-    /// itself, and of those that are gone nothing comes.
+    /// The processes on the other side of those that are not matched: all, where one is from anybody. This
+    /// process knows by itself what it has sent itself, and of those that are gone nothing comes.
     fn partners(&self, unfinished: &[Unfinished]) -> Vec<PeerId> {
         let (Some(job), Some(engine)) = (&self.job, &self.engine) else { return Vec::new() };
         let unmatched = || unfinished.iter().filter(|operation| operation.is_unmatched);

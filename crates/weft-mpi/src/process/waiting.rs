@@ -31,7 +31,8 @@ pub fn block_from<R>(process: Guard, check: impl FnMut(&mut Process) -> Option<R
     block_for(process, &|| Awaited::Unknown, check)
 }
 
-/// The same for a call that can say what it waits for: it is asked before each sleep, and others may see it then.
+/// The same for a call that can say what it waits for: it is asked before each sleep, and others may see it
+/// then.
 pub fn block_for<R>(
     mut process: Guard,
     awaited: &dyn Fn() -> Awaited,
@@ -60,8 +61,8 @@ pub fn block_for<R>(
     }
 }
 
-/// Does what comes `next`, up to the next pass: what most waits do once, and none too often. Three functions of which each is small, because
-/// the loop above has the processor's registers to itself then.
+/// Does what comes `next`, up to the next pass: what most waits do once, and none too often. Three functions
+/// of which each is small, because the loop above has the processor's registers to itself then.
 #[inline(never)]
 fn go_on(mut process: Guard, wait: &mut Wait, next: Next, awaited: &dyn Fn() -> Awaited) -> Guard {
     let next = match next {
@@ -132,7 +133,8 @@ fn yield_processor(mut process: Guard, wait: &mut Wait, rebalance: bool) -> (Gua
         let next = wait.next(Fact::Yielded(clock::now()), &mut process.learned);
         return (process, next);
     }
-    // Who runs now may be a thread of this process, which would otherwise wait for the lock, and so for the next turn of this one.
+    // Who runs now may be a thread of this process, which would otherwise wait for the lock, and so for the
+    // next turn of this one.
     let seen = process.completions();
     drop(process);
     std::thread::yield_now();
@@ -144,7 +146,8 @@ fn yield_processor(mut process: Guard, wait: &mut Wait, rebalance: bool) -> (Gua
     (process, next)
 }
 
-/// Runs what may take long, with the lock released, while the call waits: a thread that is parked sees to what arrives meanwhile.
+/// Runs what may take long, with the lock released, while the call waits: a thread that is parked sees to
+/// what arrives meanwhile.
 #[cold]
 fn aside(mut process: Guard, wait: &Wait, run: impl FnOnce(Guard) -> Guard) -> Guard {
     if wait.is_brief() || !process.waiters.has_parked() {
@@ -158,7 +161,8 @@ fn aside(mut process: Guard, wait: &Wait, run: impl FnOnce(Guard) -> Guard) -> G
     process
 }
 
-/// Another thread sleeps on behalf of all: waits until what is `awaited` is complete, or nobody else sees to what arrives.
+/// Another thread sleeps on behalf of all: waits until what is `awaited` is complete, or nobody else sees to
+/// what arrives.
 fn park(mut process: Guard, awaited: Awaited) -> Guard {
     let place = process.park(awaited);
     drop(process);
@@ -281,7 +285,8 @@ impl Process {
         }
     }
 
-    /// The call that begins will wait for messages of `bytes` bytes: neighbours may know that before it has looked in vain.
+    /// The call that begins will wait for messages of `bytes` bytes: neighbours may know that before it has
+    /// looked in vain.
     #[inline]
     pub fn expect_wait(&mut self, bytes: u64) {
         if bytes > RING_PIECE_BYTES
@@ -312,8 +317,9 @@ impl Process {
         self.engine.as_mut().is_some_and(|engine| engine.is_served())
     }
 
-    /// Whether there is a processor for every rank of the node that is awake. Where there are fewer than ranks it is no: those that sleep
-    /// will want theirs as soon as they are woken, and would have to wait for the end of a spin.
+    /// Whether there is a processor for every rank of the node that is awake. Where there are fewer than
+    /// ranks it is no: those that sleep will want theirs as soon as they are woken, and would have to wait
+    /// for the end of a spin.
     #[inline]
     fn has_processors(&self) -> bool {
         !self.is_oversubscribed() && self.engine.as_ref().is_none_or(|engine| engine.awake() <= self.processors)
@@ -325,7 +331,8 @@ impl Process {
         self.has_processors() && self.learned.may_spin()
     }
 
-    /// Wakes sleeping threads of this process when something has happened that they may wait for; whether there are any.
+    /// Wakes sleeping threads of this process when something has happened that they may wait for; whether
+    /// there are any.
     #[inline(always)]
     pub(super) fn notify(&mut self) -> bool {
         let others = self.waiters.may_want_news();

@@ -3,8 +3,8 @@
 
 use super::table::TABLE;
 
-/// Names in this family that are no settings: what `weft hosts run` tells its command and `mpiexec` its ranks, the compilers
-/// behind the wrappers, and what the project's own tools use.
+/// Names in this family that are no settings: what `weft hosts run` tells its command and `mpiexec` its
+/// ranks, the compilers behind the wrappers, and what the project's own tools use.
 const OTHER_NAMES: [&str; 9] = [
     "WEFT_HOSTS",
     "WEFT_LOAD",

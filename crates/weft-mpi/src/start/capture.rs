@@ -18,7 +18,8 @@ pub(super) struct CaptureFile {
 }
 
 impl CaptureFile {
-    /// The capture that the setting's path means for this rank; none without one, or, said, where the file cannot be made.
+    /// The capture that the setting's path means for this rank; none without one, or, said, where the file
+    /// cannot be made.
     pub(super) fn new(path: Option<&str>, rank: u32, paths: &[Route], links: &Opened) -> Option<Self> {
         let path = PathBuf::from(path?.replace(CAPTURE_RANK, &rank.to_string()));
         let on_problem = move |sentence: &str| warn(rank, &format!("{}: {sentence}", CAPTURE.name));

@@ -15,13 +15,14 @@ use crate::job::Job;
 use crate::object::Group;
 use crate::process::{self, Phase, Process};
 
-/// Ends the World Model: everything that is on its way arrives first. All processes of the job do so together, in a context that is
-/// nobody else's: what another one of them is still in is not taken for that.
+/// Ends the World Model: everything that is on its way arrives first. All processes of the job do so
+/// together, in a context that is nobody else's: what another one of them is still in is not taken for that.
 ///
 /// # Errors
 /// A peer is gone, or the launcher is.
 pub fn finalize() -> Result<()> {
-    // What is multicast comes by another way than the messages of the barrier, by which others learn that nothing more comes.
+    // What is multicast comes by another way than the messages of the barrier, by which others learn that
+    // nothing more comes.
     process::block_until(|process| {
         process.engine().map_or(Some(()), |engine| engine.groups.have_sent_all().then_some(()))
     });
@@ -50,8 +51,8 @@ pub fn finalize() -> Result<()> {
     if told[0] == 0 { leave() } else { stay() }
 }
 
-/// Some process has left operations to MPI that are under way: all wait for what comes of theirs, and for each other, since both sides of a
-/// message must be there.
+/// Some process has left operations to MPI that are under way: all wait for what comes of theirs, and for
+/// each other, since both sides of a message must be there.
 fn settle(scope: CollectiveScope) -> Result<()> {
     let given_up = process::block_until(Process::settle);
     let sentences = process::with(|process| process.describe_unfinished(&given_up));
@@ -105,7 +106,8 @@ fn end_world(process: &mut Process) {
     process::ACTIVE.store(!process.objects.sessions.is_empty(), Ordering::Relaxed);
 }
 
-/// Neither the launcher nor the processes of this node need miss this one any more. The first time the launcher is told what has been where.
+/// Neither the launcher nor the processes of this node need miss this one any more. The first time the
+/// launcher is told what has been where.
 ///
 /// # Errors
 /// The launcher is gone.
@@ -120,8 +122,8 @@ pub(super) fn say_goodbye(process: &mut Process) -> Result<()> {
     manager.finalize().map_err(|error| other(error.to_string()))
 }
 
-/// The launcher's barrier at the end, where there are peers on other hosts: packets of those that are not done yet are answered
-/// meanwhile.
+/// The launcher's barrier at the end, where there are peers on other hosts: packets of those that are not
+/// done yet are answered meanwhile.
 fn wait_for_the_others(mut process: process::Guard) -> Result<()> {
     if !process.engine().is_ok_and(|engine| engine.has_network()) {
         return Ok(());

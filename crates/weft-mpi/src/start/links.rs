@@ -66,7 +66,8 @@ impl Opened {
         names
     }
 
-    /// What peers are told of the endpoints of libfabric. A carrier into which faults are injected keeps no promise.
+    /// What peers are told of the endpoints of libfabric. A carrier into which faults are injected keeps no
+    /// promise.
     pub(super) fn fabric_addresses(&self, settings: &Settings) -> Vec<fabric::EndpointAddress> {
         let is_clean = settings.faults.is_clean();
         let of = |fabric: &Fabric| {
@@ -91,8 +92,8 @@ impl Opened {
     }
 }
 
-/// Opens what the settings allow. Raw frames are left out where they cannot be had and UDP can; rank 0 says why if the user has named
-/// them, else `weft info` does.
+/// Opens what the settings allow. Raw frames are left out where they cannot be had and UDP can; rank 0 says
+/// why if the user has named them, else `weft info` does.
 pub(super) fn open(settings: &Settings, rank: u32) -> Result<Opened> {
     let wanted = udp::Settings { interfaces: settings.interface.clone(), packet_size_max: None };
     let bulk = open_bulk(settings, &wanted)?;

@@ -18,10 +18,12 @@ use crate::settings::Settings;
 const WINDOW_MIN: u32 = 4;
 /// How often a quiet peer that is waited for is asked, in each `WEFT_PEER_TIMEOUT`, whether it lives.
 const ASKED_PER_TIMEOUT: u64 = 8;
-/// A rail that is so many times slower than the fastest does not decide on the size of packets: it carries what the others do not.
+/// A rail that is so many times slower than the fastest does not decide on the size of packets: it carries
+/// what the others do not.
 const MUCH_SLOWER: u32 = 8;
-/// How long an acknowledgement waits for something to travel with where ranks take turns on processors: one that leaves by itself costs a turn at each end, and what it could
-/// travel with comes when the others have had theirs.
+/// How long an acknowledgement waits for something to travel with where ranks take turns on processors: one
+/// that leaves by itself costs a turn at each end, and what it could travel with comes when the others have
+/// had theirs.
 const ACK_DELAY_OF_TURNS: Duration = Duration::from_micros(500);
 
 /// A carrier that both ends have.
@@ -38,7 +40,8 @@ struct Found {
     placement: Option<Placement>,
 }
 
-/// How long acknowledgements wait, the same at both ends: at one of them ranks `take_turns` on processors, or at none.
+/// How long acknowledgements wait, the same at both ends: at one of them ranks `take_turns` on processors, or
+/// at none.
 pub(super) fn ack_delay(settings: &Settings, take_turns: bool) -> Duration {
     let default = if take_turns { ACK_DELAY_OF_TURNS } else { FlowSettings::default().ack_delay };
     settings.ack_delay.unwrap_or(default)
@@ -68,7 +71,8 @@ pub(super) fn remote(
         Ok(found) => (found, None),
         Err(reason) => (raw_only(own, peer), Some(reason)),
     };
-    // Packets fit every carrier; both ends come to the same numbers, and all peers together cannot overrun a receive buffer.
+    // Packets fit every carrier; both ends come to the same numbers, and all peers together cannot overrun a
+    // receive buffer.
     let packet_size = found.iter().filter(|carrier| carrier.decides).map(|carrier| carrier.packet_size).min();
     // A raw frame cannot be cut on its way.
     found.retain(|one| one.carrier.role == Role::BulkData || packet_size.is_none_or(|size| one.packet_size >= size));
@@ -161,7 +165,8 @@ fn by_fabric(
     Ok(found)
 }
 
-/// RDMA devices, and raw frames beside them where both ends have them. Faults spare connections, so they keep their promise.
+/// RDMA devices, and raw frames beside them where both ends have them. Faults spare connections, so they keep
+/// their promise.
 fn by_verbs(
     (own, peer): (&BusinessCard, &BusinessCard),
     verbs: &mut VerbsRails,
@@ -195,8 +200,9 @@ struct FabricPair {
     decides: bool,
 }
 
-/// Endpoints with addresses of IP are paired as interfaces are: by common subnets; others by their order. What does not lead anywhere is found
-/// out when it is asked. Without a common subnet the best of both are a pair.
+/// Endpoints with addresses of IP are paired as interfaces are: by common subnets; others by their order.
+/// What does not lead anywhere is found out when it is asked. Without a common subnet the best of both are a
+/// pair.
 fn fabric_pairs(
     own: &BusinessCard,
     peer: &BusinessCard,

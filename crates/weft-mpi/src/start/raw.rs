@@ -1,5 +1,5 @@
-//! Raw frames, and how they are received: by packet sockets, or on the first interface by AF_XDP together with the other ranks
-//! of the host.
+//! Raw frames, and how they are received: by packet sockets, or on the first interface by AF_XDP together
+//! with the other ranks of the host.
 
 use weft_net::ethernet::{self, Ethernet};
 use weft_net::xdp::{Group, RING_FRAMES, Xdp};
@@ -43,8 +43,8 @@ impl Host<'_> {
     }
 }
 
-/// The links as the settings want them; AF_XDP receives at the first. Where there is none, `refusal` says why. What the user asked for
-/// and does not get is said once a host.
+/// The links as the settings want them; AF_XDP receives at the first. Where there is none, `refusal` says
+/// why. What the user asked for and does not get is said once a host.
 pub(super) fn carriers(
     settings: &Settings,
     host: &Host<'_>,

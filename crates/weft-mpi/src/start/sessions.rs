@@ -8,7 +8,8 @@ use crate::object::full;
 use crate::process::{self, Phase};
 use crate::session::Session;
 
-/// Opens `session`, and joins the job unless that has been done; its handle. `names` as for [`super::initialize`].
+/// Opens `session`, and joins the job unless that has been done; its handle. `names` as for
+/// [`super::initialize`].
 ///
 /// # Errors
 /// As for that; too many sessions; `MPI_ERR_ERRHANDLER` when its error handler is none for sessions.
@@ -31,8 +32,9 @@ pub fn open_session(session: Session, names: &'static [&'static str]) -> Result<
     }
 }
 
-/// Closes the session of `handle`, when what was sent through its buffer has left. With the last one, outside of the World Model,
-/// everything that is on its way arrives first, and what the program has left to MPI is complete (MPI-5.0 §3.7.3).
+/// Closes the session of `handle`, when what was sent through its buffer has left. With the last one, outside
+/// of the World Model, everything that is on its way arrives first, and what the program has left to MPI is
+/// complete (MPI-5.0 §3.7.3).
 ///
 /// # Errors
 /// `MPI_ERR_SESSION`; the launcher is gone.

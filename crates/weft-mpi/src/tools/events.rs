@@ -1,8 +1,9 @@
-//! Events of the tool interface (MPI-5.0 §15.3.8): what happened to messages and packets, told to callbacks of tools.
+//! Events of the tool interface (MPI-5.0 §15.3.8): what happened to messages and packets, told to callbacks
+//! of tools.
 //!
-//! The engine notes them, while a tool has a callback for any, at the cost of a branch where a message finds no receive. They are told when a
-//! call waits or looks in vain, and by calls that are not in a hurry: a callback runs in such a call, while the library's lock is free,
-//! and may call MPI.
+//! The engine notes them, while a tool has a callback for any, at the cost of a branch where a message finds
+//! no receive. They are told when a call waits or looks in vain, and by calls that are not in a hurry: a
+//! callback runs in such a call, while the library's lock is free, and may call MPI.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -18,7 +19,8 @@ use crate::constants::*;
 use crate::error::Result;
 use crate::process::{self, Process};
 
-/// The one source of events: this library. Its clock counts nanoseconds; its events are told in the order in which they happened.
+/// The one source of events: this library. Its clock counts nanoseconds; its events are told in the order in
+/// which they happened.
 pub const SOURCE: (&str, &str) =
     ("weft", "the library's engine: messages, and packets between hosts; nanoseconds of the monotonic clock");
 /// Ticks of that clock in a second.
@@ -165,7 +167,8 @@ impl Instance {
     }
 }
 
-/// The levels of safety that a callback may be registered for (MPI-5.0 §15.3.8). Ours runs in a call, so each of them is kept.
+/// The levels of safety that a callback may be registered for (MPI-5.0 §15.3.8). Ours runs in a call, so each
+/// of them is kept.
 const SAFETY: [i32; 4] = [
     MPI_T_CB_REQUIRE_NONE,
     MPI_T_CB_REQUIRE_MPI_RESTRICTED,
@@ -270,7 +273,8 @@ type Registrations = BTreeMap<usize, Registration>;
 /// Whom to tell of an event.
 fn deliveries_of(registrations: &Registrations, instance: Instance, out: &mut Vec<Delivery>) {
     for (&registration, found) in registrations.iter().filter(|(_, found)| found.event == instance.event) {
-        // The callback that asks for least is the one that may do most: ours are called where everything is allowed.
+        // The callback that asks for least is the one that may do most: ours are called where everything is
+        // allowed.
         if let Some(&callback) = found.callbacks.values().next() {
             out.push(Delivery::Event { registration, callback, instance });
         }
@@ -378,7 +382,8 @@ impl Process {
     }
 }
 
-/// Tells tools what has happened. The caller does not hold the library's lock. What happens in callbacks is told by the next call.
+/// Tells tools what has happened. The caller does not hold the library's lock. What happens in callbacks is
+/// told by the next call.
 fn tell() {
     let Some(deliver) = DELIVER.get() else { return };
     // A call of a tool that looks at a variable holds the tools' lock: a later call tells.

@@ -1,4 +1,5 @@
-//! The performance variables (MPI-5.0 §15.3.7): messages of the engine, and every counter and gauge of the flows to peers.
+//! The performance variables (MPI-5.0 §15.3.7): messages of the engine, and every counter and gauge of the
+//! flows to peers.
 
 use std::sync::LazyLock;
 

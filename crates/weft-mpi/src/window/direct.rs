@@ -1,5 +1,5 @@
-//! Targets whose memory is mapped in this process, for calls that need neither the lock of the process nor its engine: an access of a few bytes is over
-//! in less time than the lock takes (decision 0155).
+//! Targets whose memory is mapped in this process, for calls that need neither the lock of the process nor
+//! its engine: an access of a few bytes is over in less time than the lock takes (decision 0155).
 //!
 //! A window that has such targets has an entry here, if one is free, which says of each whether an epoch lets
 //! it be accessed. Whatever a call does not find here, or finds to be unusual, it does with the lock, and
@@ -19,7 +19,8 @@ use crate::predefined;
 const ENTRIES: usize = 64;
 /// Processes between the first and the last of a window that are mapped; others are accessed with the lock.
 const SPAN: usize = 256;
-/// One call of so many is made with the lock, so that a program which only makes such calls sees to what arrives.
+/// One call of so many is made with the lock, so that a program which only makes such calls sees to what
+/// arrives.
 const CALLS_PER_LOOK: u32 = 64;
 
 /// What an epoch lets calls do.
@@ -82,7 +83,8 @@ fn find(window: usize, rank: i32, wanted: u8) -> Option<&'static Target> {
     (open & wanted == wanted && !calls.is_multiple_of(CALLS_PER_LOOK) && rank >= 0).then_some(target)
 }
 
-/// Where `count` items of a predefined `datatype` are, `disp` steps from the beginning of what `rank` exposes; `None`: the call takes the lock.
+/// Where `count` items of a predefined `datatype` are, `disp` steps from the beginning of what `rank`
+/// exposes; `None`: the call takes the lock.
 #[inline]
 pub fn spot(window: usize, rank: i32, disp: isize, count: i64, datatype: usize) -> Option<Spot> {
     let element = predefined::element(datatype).filter(|element| element.size() == element.extent())?;

@@ -1,7 +1,9 @@
-//! Epochs of a window at one process (MPI-5.0 §12.5): which calls may come next, and which targets may be accessed. A pure state machine.
+//! Epochs of a window at one process (MPI-5.0 §12.5): which calls may come next, and which targets may be
+//! accessed. A pure state machine.
 //!
-//! Erroneous orders are errors of class `MPI_ERR_RMA_SYNC` that say what the window is in. Where the standard leaves programs a way that many use, it is
-//! open: after a fence without operations behind it, any other epoch may begin.
+//! Erroneous orders are errors of class `MPI_ERR_RMA_SYNC` that say what the window is in. Where the standard
+//! leaves programs a way that many use, it is open: after a fence without operations behind it, any other
+//! epoch may begin.
 
 use crate::constants::MPI_ERR_RMA_SYNC;
 use crate::error::{Error, Result};
@@ -11,7 +13,8 @@ use crate::error::{Error, Result};
 pub struct Held {
     /// The target.
     pub rank: u32,
-    /// The program has promised that nobody holds a conflicting lock (`MPI_MODE_NOCHECK`): none was asked for.
+    /// The program has promised that nobody holds a conflicting lock (`MPI_MODE_NOCHECK`): none was asked
+    /// for.
     pub unchecked: bool,
 }
 
@@ -293,7 +296,8 @@ mod tests {
         assert!(epochs.held(0).is_err() && epochs.check_free().is_ok());
     }
 
-    /// Fences, with and without operations between them.   Expect: other epochs may begin where nothing has been begun.
+    /// Fences, with and without operations between them.   Expect: other epochs may begin where nothing has
+    /// been begun.
     #[test]
     fn a_fence_opens_access_to_all() {
         let mut epochs = Epochs::default();
@@ -311,7 +315,8 @@ mod tests {
         assert!(epochs.check_access(7).is_err());
     }
 
-    /// Start and complete, post and wait.   Expect: only the group's members are accessible, and both may be open together.
+    /// Start and complete, post and wait.   Expect: only the group's members are accessible, and both may be
+    /// open together.
     #[test]
     fn active_targets_are_those_of_the_group() {
         let mut epochs = Epochs::default();
@@ -326,7 +331,8 @@ mod tests {
         assert!(epochs.check_fence().is_ok());
     }
 
-    /// Locks of several targets, then of all.   Expect: each once, and given back by the call that goes with it.
+    /// Locks of several targets, then of all.   Expect: each once, and given back by the call that goes with
+    /// it.
     #[test]
     fn passive_targets_are_those_that_are_locked() {
         let mut epochs = Epochs::default();

@@ -6,7 +6,8 @@ use super::direct::Direct;
 use super::{Epochs, Held};
 use crate::error::Result;
 
-/// The epochs of a window, as [`Epochs`] has them. Each change of them is told to the window's slot, if it has one.
+/// The epochs of a window, as [`Epochs`] has them. Each change of them is told to the window's slot, if it
+/// has one.
 #[derive(Debug, Default)]
 pub struct OpenEpochs {
     epochs: Epochs,
@@ -42,7 +43,8 @@ impl OpenEpochs {
     #[inline]
     pub fn check_access(&mut self, rank: u32) -> Result<()> {
         self.epochs.check_access(rank)?;
-        // The first operation behind a fence counts: other epochs may not begin then. Further ones need not be counted.
+        // The first operation behind a fence counts: other epochs may not begin then. Further ones need not
+        // be counted.
         if let Some(direct) = self.direct.filter(|_| self.epochs.is_between_fences()) {
             direct.begin_all(false);
         }

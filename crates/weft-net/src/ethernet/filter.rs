@@ -1,13 +1,15 @@
-//! The classic BPF program by which a socket gets only the frames for its own process: the kernel runs it on every frame of our
-//! EtherType, before anything is copied. It looks at everything that makes a frame ours, so that it also holds when the socket is
-//! bound to another interface or protocol later (`weft-netd` locks it).
+//! The classic BPF program by which a socket gets only the frames for its own process: the kernel runs it on
+//! every frame of our EtherType, before anything is copied. It looks at everything that makes a frame ours,
+//! so that it also holds when the socket is bound to another interface or protocol later (`weft-netd` locks
+//! it).
 
 use super::frame::{ETHER_TYPE, MAGIC, MAGIC_AT, PORT_AT};
 use crate::socket_filter::{
     Instruction, JUMP_IF_EQUAL, LOAD_BYTE, LOAD_HALF, LOAD_WORD, RETURN, TAKE, only, step as load,
 };
 
-/// Where a load finds to whom the frame was addressed (SKF_AD_OFF + SKF_AD_PKTTYPE), and the answer "this host" (PACKET_HOST).
+/// Where a load finds to whom the frame was addressed (SKF_AD_OFF + SKF_AD_PKTTYPE), and the answer "this
+/// host" (PACKET_HOST).
 const PACKET_TYPE: u32 = (-0x1000_i32 + 4) as u32;
 const PACKET_HOST: u32 = 0;
 /// The answer "a multicast address" (PACKET_MULTICAST).
@@ -26,8 +28,8 @@ const GROUPS_IN: usize = 11;
 const PORT_WITH_GROUPS_IN: usize = 13;
 const LENGTH_WITH_GROUPS: usize = 16;
 
-/// Whose frames a socket gets. The program says so itself, and the kernel shows it to who may administer the network: that is
-/// how `weft-netd` knows which ports are taken, without keeping anything.
+/// Whose frames a socket gets. The program says so itself, and the kernel shows it to who may administer the
+/// network: that is how `weft-netd` knows which ports are taken, without keeping anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filter {
     /// Index of the interface.
@@ -36,13 +38,15 @@ pub struct Filter {
     pub port: u16,
     /// For whom the socket was made.
     pub user: u32,
-    /// The number that frames for the multicast groups of the process's job have in place of a port, once it has joined one.
+    /// The number that frames for the multicast groups of the process's job have in place of a port, once it
+    /// has joined one.
     pub groups: Option<u16>,
 }
 
 impl Filter {
-    /// Accepts frames that are addressed to this host's interface, of our kind, for the port; and those to multicast addresses for the number of the job's groups, if there
-    /// is one. A frame too short for a load is not accepted.
+    /// Accepts frames that are addressed to this host's interface, of our kind, for the port; and those to
+    /// multicast addresses for the number of the job's groups, if there is one. A frame too short for a load
+    /// is not accepted.
     pub(super) fn program(&self) -> Vec<Instruction> {
         // Each `only` skips what stands between it and the last instruction, which refuses.
         if let Some(groups) = self.groups {
@@ -84,7 +88,8 @@ impl Filter {
         ]
     }
 
-    /// The filter of which these are the program's bytes, as the kernel shows them; none when it is another program.
+    /// The filter of which these are the program's bytes, as the kernel shows them; none when it is another
+    /// program.
     pub fn read(program: &[u8]) -> Option<Self> {
         let instruction = |bytes: &[u8]| {
             let &[c0, c1, if_true, if_false, v0, v1, v2, v3] = bytes else { return None };

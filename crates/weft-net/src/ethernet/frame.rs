@@ -1,4 +1,5 @@
-//! The format of Weft's raw frames: an Ethernet header, then six bytes, then the packet, then whatever Ethernet pads with.
+//! The format of Weft's raw frames: an Ethernet header, then six bytes, then the packet, then whatever
+//! Ethernet pads with.
 //!
 //! ```text
 //!  0  destination  6
@@ -34,14 +35,16 @@ pub(crate) fn template(source: [u8; 6]) -> Vec<u8> {
     frame
 }
 
-/// What stands behind the Ethernet header of a frame to the process `port`, in front of a packet of so many bytes.
+/// What stands behind the Ethernet header of a frame to the process `port`, in front of a packet of so many
+/// bytes.
 #[inline]
 pub(crate) fn share_of_header(port: u16, length: u16) -> [u8; MTU_SHARE] {
     let ([a, b], [c, d], [e, f]) = (MAGIC.to_be_bytes(), port.to_be_bytes(), length.to_be_bytes());
     [a, b, c, d, e, f]
 }
 
-/// Completes a frame made from [`template`]; returns its length. Panics if the packet is longer than [`PACKET_MAX`].
+/// Completes a frame made from [`template`]; returns its length. Panics if the packet is longer than
+/// [`PACKET_MAX`].
 #[inline]
 pub(crate) fn emit(frame: &mut Vec<u8>, destination: [u8; 6], port: u16, packet: &[u8]) -> usize {
     let length = u16::try_from(packet.len()).expect("a packet fits a frame");
@@ -61,7 +64,8 @@ pub(crate) fn is_to_group(frame: &[u8]) -> bool {
     frame.first().is_some_and(|first| first & 1 == 1)
 }
 
-/// The packet in a frame that passed the filter of `port`; `None` when it is not whole or not for us after all.
+/// The packet in a frame that passed the filter of `port`; `None` when it is not whole or not for us after
+/// all.
 #[inline]
 pub(crate) fn parse(frame: &[u8], port: u16) -> Option<&[u8]> {
     let (header, rest) = frame.split_at_checked(HEADER)?;

@@ -1,4 +1,5 @@
-//! Multicast groups on Ethernet: addresses that the interface listens to, and a number in place of the port, which all processes of a job derive from its secret.
+//! Multicast groups on Ethernet: addresses that the interface listens to, and a number in place of the port,
+//! which all processes of a job derive from its secret.
 //!
 //! Bridges that snoop on IGMP and MLD do not know these addresses, and pass such frames on to everybody.
 
@@ -15,14 +16,16 @@ pub(super) struct Groups {
     joined: Vec<EthernetAddress>,
 }
 
-/// The address of group `group` of job `job`: one of those that nobody administers but the owner of the network (IEEE Std 802-2014 §8.2.2).
+/// The address of group `group` of job `job`: one of those that nobody administers but the owner of the
+/// network (IEEE Std 802-2014 §8.2.2).
 pub(super) fn address(job: u64, group: u64) -> EthernetAddress {
     let [a, b, c, d, e, ..] = (job.rotate_left(31) ^ group).to_le_bytes();
     EthernetAddress { mac: [3, a, b, c, d, e], port: job as u16 }
 }
 
 impl Groups {
-    /// Joins a group. `pass` has the filter pass its frames, `listen` has the interface take what comes to its address.
+    /// Joins a group. `pass` has the filter pass its frames, `listen` has the interface take what comes to
+    /// its address.
     pub(super) fn join(
         &mut self,
         group: &EthernetAddress,

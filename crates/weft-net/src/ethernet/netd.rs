@@ -1,4 +1,5 @@
-//! Packet sockets from `weft-netd`, the helper that has the privilege: what is asked, what it answers, and how to ask.
+//! Packet sockets from `weft-netd`, the helper that has the privilege: what is asked, what it answers, and
+//! how to ask.
 //!
 //! ```text
 //! request   0  "weftnet1"   8

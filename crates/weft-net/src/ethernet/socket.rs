@@ -1,5 +1,6 @@
-//! One AF_PACKET socket. Frames leave without passing the queueing discipline, and arrive in a ring that the kernel shares with this process,
-//! so that a look costs no system call. Linux: packet(7), Documentation/networking/packet_mmap.rst (TPACKET_V2).
+//! One AF_PACKET socket. Frames leave without passing the queueing discipline, and arrive in a ring that the
+//! kernel shares with this process, so that a look costs no system call. Linux: packet(7),
+//! Documentation/networking/packet_mmap.rst (TPACKET_V2).
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
@@ -46,7 +47,8 @@ struct RingRequest {
     frames: libc::c_uint,
 }
 
-/// Bytes the kernel needs in a ring's frame beside the Ethernet frame itself, generously: its head, an address, alignment.
+/// Bytes the kernel needs in a ring's frame beside the Ethernet frame itself, generously: its head, an
+/// address, alignment.
 const FRAME_OVERHEAD: usize = 128;
 /// Memory of a ring is asked for in pieces of this size, a multiple of every page size and frame size in use.
 const BLOCK: usize = 64 << 10;
@@ -63,8 +65,8 @@ pub(super) struct PacketSocket {
 // SAFETY: the ring is memory of this process that nobody else of it points to.
 unsafe impl Send for PacketSocket {}
 
-/// A socket on its interface that gets the frames its filter passes; nobody can take the filter off once it is locked.
-/// Needs CAP_NET_RAW.
+/// A socket on its interface that gets the frames its filter passes; nobody can take the filter off once it
+/// is locked. Needs CAP_NET_RAW.
 ///
 /// # Errors
 /// The privilege is missing, or the interface is gone.
@@ -95,8 +97,8 @@ fn bind(socket: BorrowedFd<'_>, index: u32, ether_type: u16) -> io::Result<()> {
 }
 
 impl PacketSocket {
-    /// Gives a socket of [`open_filtered`] a ring of `ring_bytes` for frames of at most `frame_max` bytes. What has arrived
-    /// before is lost.
+    /// Gives a socket of [`open_filtered`] a ring of `ring_bytes` for frames of at most `frame_max` bytes.
+    /// What has arrived before is lost.
     pub(super) fn new(fd: OwnedFd, frame_max: usize, ring_bytes: usize) -> io::Result<Self> {
         set_option(fd.as_fd(), libc::SOL_PACKET, PACKET_VERSION, TPACKET_V2)?;
         // Kernels before 4.20 lack the second; the filter leaves out what this host sends as well.
@@ -124,15 +126,17 @@ impl PacketSocket {
     /// Hands the next frame to `take`, with the length it had on the wire; `false` when there is none.
     #[inline]
     pub(super) fn receive(&mut self, take: &mut dyn FnMut(&[u8], usize)) -> bool {
-        // SAFETY: `next < frames`, so the head lies inside the ring; it is aligned, since a frame is a power of two of at least 128
-        // bytes. The kernel writes to it only while the status says so; the status itself is atomic.
+        // SAFETY: `next < frames`, so the head lies inside the ring; it is aligned, since a frame is a power
+        // of two of at least 128 bytes. The kernel writes to it only while the status says so; the status
+        // itself is atomic.
         let head = unsafe { self.ring.add(self.next * self.frame_size).cast::<FrameHead>().as_ptr() };
         // SAFETY: as above.
         let status = unsafe { &(*head).status };
         if status.load(Ordering::Acquire) & TP_STATUS_USER == 0 {
             return false;
         }
-        // SAFETY: the status gives the frame to us until it is set back; `Acquire` makes what the kernel wrote visible.
+        // SAFETY: the status gives the frame to us until it is set back; `Acquire` makes what the kernel
+        // wrote visible.
         let (length, captured, mac) = unsafe { ((*head).length, (*head).captured as usize, usize::from((*head).mac)) };
         // The kernel keeps within the frame; a check costs little.
         if mac + captured <= self.frame_size {
@@ -156,7 +160,8 @@ impl PacketSocket {
         if result == 0 { counts[1] } else { 0 }
     }
 
-    /// Takes the error that the socket holds, such as that its interface went down; until then it counts as readable.
+    /// Takes the error that the socket holds, such as that its interface went down; until then it counts as
+    /// readable.
     pub(super) fn take_error(&self) -> Option<io::Error> {
         let code = crate::sys::option(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR).ok()?;
         (code != 0).then(|| io::Error::from_raw_os_error(code))

@@ -1,6 +1,8 @@
-//! libfabric's C interface, as much of it as the link uses: API 1.17, whose structures later versions of the library keep.
+//! libfabric's C interface, as much of it as the link uses: API 1.17, whose structures later versions of the
+//! library keep.
 //!
-//! The library is opened at run time. All but a handful of its functions are entries of tables that its objects point to.
+//! The library is opened at run time. All but a handful of its functions are entries of tables that its
+//! objects point to.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -349,7 +351,8 @@ impl Library {
             let symbol = unsafe { libc::dlsym(library, name.as_ptr()) };
             if symbol.is_null() { Err(format!("it has no {}", name.to_string_lossy())) } else { Ok(symbol) }
         };
-        // SAFETY: `fabric.h` declares the functions of these names so, and pointers to functions are as large as others.
+        // SAFETY: `fabric.h` declares the functions of these names so, and pointers to functions are as large
+        // as others.
         let library = unsafe {
             Self {
                 getinfo: std::mem::transmute::<*mut c_void, GetInfo>(symbol(c"fi_getinfo")?),

@@ -1,5 +1,5 @@
-//! Which of the endpoints that libfabric offers are used: one on each rail, all of one provider. A pure function of the offers, the settings and
-//! the interfaces of this machine.
+//! Which of the endpoints that libfabric offers are used: one on each rail, all of one provider. A pure
+//! function of the offers, the settings and the interfaces of this machine.
 
 use weft_core::rails::RAILS_MAX;
 
@@ -41,8 +41,8 @@ impl<'a> Names<'a> {
     }
 }
 
-/// The first offer that is on the best of the interfaces that UDP would use, or has no address of IP and stands before those; and on the other
-/// interfaces what the same provider offers there.
+/// The first offer that is on the best of the interfaces that UDP would use, or has no address of IP and
+/// stands before those; and on the other interfaces what the same provider offers there.
 pub(super) fn choose(settings: &Settings, offers: &[Offer]) -> Result<Choice, Error> {
     let fits = |offer: &Offer| is_large_enough(offer) && (settings.provider.is_some() || leads_elsewhere(offer));
     let names = Names::parse(settings);
@@ -81,7 +81,8 @@ fn on_interfaces(offers: &[Offer], first: usize, candidates: &[Candidate]) -> Ve
     rails
 }
 
-/// What the provider of the first offer has on each device, in the order of the library, or in that in which they are named.
+/// What the provider of the first offer has on each device, in the order of the library, or in that in which
+/// they are named.
 fn on_devices(offers: &[Offer], first: usize, names: &Names<'_>) -> Vec<Rail> {
     let mut indices: Vec<usize> = Vec::new();
     for (index, offer) in offers.iter().enumerate() {
@@ -98,8 +99,8 @@ fn on_devices(offers: &[Offer], first: usize, names: &Names<'_>) -> Vec<Rail> {
     indices.into_iter().zip(0..).map(|(index, rail)| Rail { index, rail }).collect()
 }
 
-/// Reliable messages in order are carried by a connection, which has one endpoint, unless several interfaces are asked for by name: then by a flow
-/// over all of them.
+/// Reliable messages in order are carried by a connection, which has one endpoint, unless several interfaces
+/// are asked for by name: then by a flow over all of them.
 fn limit(mut rails: Vec<Rail>, offers: &[Offer], names: &Names<'_>) -> Choice {
     let there = rails.len();
     let is_connection = offers[rails[0].index].kind == Kind::Ordered && names.only.len() < 2;
@@ -122,7 +123,8 @@ fn is_like(offer: &Offer, first: &Offer) -> bool {
         && is_large_enough(offer)
 }
 
-/// Whether it is for peers on other hosts, and no layer that does what the flow does better (`ofi_rxd`: reliability over datagrams).
+/// Whether it is for peers on other hosts, and no layer that does what the flow does better (`ofi_rxd`:
+/// reliability over datagrams).
 fn leads_elsewhere(offer: &Offer) -> bool {
     let layers: Vec<&str> = offer.provider.split(';').collect();
     !layers.contains(&"shm") && !layers.contains(&"ofi_rxd")

@@ -41,7 +41,8 @@ const BATCH: usize = 32;
 const ERRORS_MAX: u32 = 16;
 /// Bytes of the longest address: what `FI_NAME_MAX` says of names.
 pub(super) const ADDRESS_BYTES_MAX: usize = 64;
-/// Providers that never take back the signal of a completion queue: after the first completion who sleeps on its descriptor wakes at once.
+/// Providers that never take back the signal of a completion queue: after the first completion who sleeps on
+/// its descriptor wakes at once.
 const ALWAYS_READABLE: &[&str] = &["net"];
 
 /// An object of the library, closed when it is dropped.
@@ -57,7 +58,8 @@ impl<T> Object<T> {
 
     fn close(&mut self) {
         if let Some(fid) = NonNull::new(self.fid()) {
-            // SAFETY: it is open, and this is the only place that closes it; what was made of it has been closed before.
+            // SAFETY: it is open, and this is the only place that closes it; what was made of it has been
+            // closed before.
             unsafe { ((*fid.as_ref().ops).close)(fid.as_ptr()) };
             self.0 = ptr::null_mut();
         }
@@ -116,7 +118,8 @@ pub(super) struct Endpoint {
     pub(super) last_error: Option<(&'static str, i64)>,
 }
 
-// SAFETY: the library allows a domain to be used by one thread at a time, whichever (FI_THREAD_DOMAIN), and so does whoever has this.
+// SAFETY: the library allows a domain to be used by one thread at a time, whichever (FI_THREAD_DOMAIN), and
+// so does whoever has this.
 unsafe impl Send for Endpoint {}
 
 impl Drop for Endpoint {
@@ -143,7 +146,8 @@ impl Endpoint {
         packet_size_max: usize,
         has_remote_memory: bool,
     ) -> Result<Self, String> {
-        // SAFETY: the caller has it of a list that lives while this runs, and the library has filled in all parts.
+        // SAFETY: the caller has it of a list that lives while this runs, and the library has filled in all
+        // parts.
         let (prefixes, address_format, registration, key_bytes, tx, rx, endpoint) = unsafe {
             let (tx, rx) = (&*(*info).tx_attr, &*(*info).rx_attr);
             let domain = &*(*info).domain_attr;
@@ -158,7 +162,8 @@ impl Endpoint {
         let accesses = if has_remote_memory { (tx.size / ACCESSES_PART).min(ACCESSES_MAX) } else { 0 };
         let has_remote_memory = accesses > 0;
         let sends = (tx.size - accesses.min(tx.size)).min(most).clamp(1, SENDS_MAX);
-        // What a reliable endpoint has been given at once it may still have, and nobody would know whether to look at it until it has not.
+        // What a reliable endpoint has been given at once it may still have, and nobody would know whether to
+        // look at it until it has not.
         let may_inject = prefix.sent == 0 && offer.kind == Kind::Datagrams;
         let inject_max = if may_inject { tx.inject_size } else { 0 };
         let mut this = Self {
@@ -204,8 +209,9 @@ impl Endpoint {
             }
         };
         let none = ptr::null_mut();
-        // SAFETY: each object is made of those before, by the tables that the library fills in for it; what is passed lives while the call
-        // runs, and memory that is registered as long as its registration, by the order in `Drop`.
+        // SAFETY: each object is made of those before, by the tables that the library fills in for it; what
+        // is passed lives while the call runs, and memory that is registered as long as its registration, by
+        // the order in `Drop`.
         unsafe {
             check("fi_fabric", (library.fabric)((*info).fabric_attr, &raw mut self.fabric.0, none).into())?;
             let fabric = self.fabric.0;
@@ -364,8 +370,9 @@ impl Endpoint {
 
     /// Hands on at most `limit` packets that have arrived; how many.
     ///
-    /// A provider may take one packet from its network for each look, however many completions there is room for, so the queue is read until it
-    /// is empty. But who has looked in vain and finds one has most likely waited for it: the next look, a system call, is left to the next pass.
+    /// A provider may take one packet from its network for each look, however many completions there is room
+    /// for, so the queue is read until it is empty. But who has looked in vain and finds one has most likely
+    /// waited for it: the next look, a system call, is left to the next pass.
     pub(super) fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
         let (mut packets, mut errors) = (0, 0);
         let looks_in_vain = std::mem::replace(&mut self.looks_in_vain, false);
@@ -406,7 +413,8 @@ impl Endpoint {
         let Some(index) = self.receives.index_of(entry.context) else { return false };
         let prefix = self.prefix.received;
         let length = entry.len.min(prefix + self.packet_size).saturating_sub(prefix);
-        // SAFETY: the provider has given this packet back, which has room for the prefix and so many bytes, all of them initialised.
+        // SAFETY: the provider has given this packet back, which has room for the prefix and so many bytes,
+        // all of them initialised.
         on_packet(unsafe { std::slice::from_raw_parts(self.receives.at(index).add(prefix), length) });
         self.unposted.push(index);
         true
@@ -442,7 +450,8 @@ impl Endpoint {
         }
     }
 
-    /// Whether a sleep on the descriptor ends when something arrives; `false`: something is here already, or there is no descriptor.
+    /// Whether a sleep on the descriptor ends when something arrives; `false`: something is here already, or
+    /// there is no descriptor.
     pub(super) fn arm(&mut self) -> bool {
         if self.descriptor.is_none() {
             return false;
@@ -470,8 +479,8 @@ struct Prefix {
 }
 
 impl Prefix {
-    /// By the modes of the whole, of what is sent and of what is received. `verbs` wants room in front of what is received only; sent with it, packets
-    /// begin with as many bytes that nobody takes off.
+    /// By the modes of the whole, of what is sent and of what is received. `verbs` wants room in front of
+    /// what is received only; sent with it, packets begin with as many bytes that nobody takes off.
     fn new((whole, sent, received): (u64, u64, u64), bytes: usize) -> Prefix {
         let is_told = (sent | received) & FI_MSG_PREFIX != 0;
         let of = |mode: u64| if (if is_told { mode } else { whole }) & FI_MSG_PREFIX != 0 { bytes } else { 0 };
@@ -479,7 +488,8 @@ impl Prefix {
     }
 }
 
-/// What may be behind a refusal for want of memory, as the end of a sentence: queues and buffers of RDMA are locked.
+/// What may be behind a refusal for want of memory, as the end of a sentence: queues and buffers of RDMA are
+/// locked.
 fn locked_memory() -> String {
     let Some(limit) = sys::locked_memory_max() else { return String::new() };
     format!(

@@ -1,7 +1,9 @@
-//! Memory of the program that a provider writes and reads by itself (`FI_RMA`): what is registered for peers, and what is under way.
+//! Memory of the program that a provider writes and reads by itself (`FI_RMA`): what is registered for peers,
+//! and what is under way.
 //!
-//! Nothing is kept of a registration once its operation is over: memory that the program frees and maps again has another one, so none can be stale. Providers
-//! for which registering is dear keep pages registered themselves, and watch the program's memory for that (`FI_MR_CACHE_MONITOR`).
+//! Nothing is kept of a registration once its operation is over: memory that the program frees and maps again
+//! has another one, so none can be stale. Providers for which registering is dear keep pages registered
+//! themselves, and watch the program's memory for that (`FI_MR_CACHE_MONITOR`).
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -60,7 +62,8 @@ pub(super) struct Placing {
 }
 
 impl Placing {
-    /// At most so many accesses at a time; `registration` and `key_bytes`: what the provider says of registered memory.
+    /// At most so many accesses at a time; `registration` and `key_bytes`: what the provider says of
+    /// registered memory.
     pub(super) fn new(accesses: usize, registration: c_int, key_bytes: usize) -> Self {
         Self {
             registration,
@@ -160,7 +163,8 @@ impl Placing {
         }
     }
 
-    /// Starts an access to `there` of the peer `to`, which the provider calls `name`; the provider's answer, or none if there is no room.
+    /// Starts an access to `there` of the peer `to`, which the provider calls `name`; the provider's answer,
+    /// or none if there is no room.
     ///
     /// # Safety
     /// As for [`Self::register`]: the memory stays until the access is complete, or its peer lost.
@@ -187,7 +191,8 @@ impl Placing {
         // SAFETY: an open registration.
         let described = unsafe { registered.as_ref() }.map_or(ptr::null_mut(), |registered| registered.desc);
         let context = self.contexts.context(index);
-        // SAFETY: the endpoint was opened for this, so it has these functions; the memory and the context stay.
+        // SAFETY: the endpoint was opened for this, so it has these functions; the memory and the context
+        // stay.
         let code = unsafe {
             let rma = &*(*ep).rma;
             let ((bytes, length), RemoteMemory { key, address }) = (memory, there);
@@ -207,7 +212,8 @@ impl Placing {
         Some(code)
     }
 
-    /// The access of this context is over, and was one to this peer and of this kind; none if it is no access.
+    /// The access of this context is over, and was one to this peer and of this kind; none if it is no
+    /// access.
     pub(super) fn end(&mut self, context: *mut c_void, succeeded: bool) -> Option<(usize, AccessKind)> {
         let index = self.contexts.index_of(context)?;
         let UnderWay { number, access, to, registered } = self.under_way[index].take()?;
@@ -343,8 +349,8 @@ mod tests {
         }
     }
 
-    /// Memory is written and read, freed, and mapped again at the same place, several times.   Expect: what is written is in the memory that is there now,
-    /// and an earlier key leads nowhere.
+    /// Memory is written and read, freed, and mapped again at the same place, several times.   Expect: what
+    /// is written is in the memory that is there now, and an earlier key leads nowhere.
     #[test]
     fn memory_that_was_freed_and_mapped_again_is_written_and_an_earlier_key_leads_nowhere() {
         let Some((mut near, mut far, to)) = pair() else { return };

@@ -1,5 +1,5 @@
-//! Endpoints of one provider on several interfaces, as one link. An address says through which of them it is reached, as with UDP the address
-//! of the destination does.
+//! Endpoints of one provider on several interfaces, as one link. An address says through which of them it is
+//! reached, as with UDP the address of the destination does.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};

@@ -21,14 +21,16 @@ pub(crate) struct Area {
     bytes: usize,
 }
 
-// SAFETY: an Area is an address; what may be done there is governed by Producer and Consumer, of which there is one each.
+// SAFETY: an Area is an address; what may be done there is governed by Producer and Consumer, of which there
+// is one each.
 unsafe impl Send for Area {}
 
 impl Area {
     /// # Safety
-    /// `base` points to `bytes` bytes that stay mapped, readable and writable as long as any Producer or Consumer made from this
-    /// Area lives; were zero when the ring was new; and are written by one Producer and one Consumer (perhaps in another process) only.
-    /// A process that breaks the last rule can make frames arrive wrong or be refused, not memory outside the ring be touched.
+    /// `base` points to `bytes` bytes that stay mapped, readable and writable as long as any Producer or
+    /// Consumer made from this Area lives; were zero when the ring was new; and are written by one Producer
+    /// and one Consumer (perhaps in another process) only. A process that breaks the last rule can make
+    /// frames arrive wrong or be refused, not memory outside the ring be touched.
     pub(crate) unsafe fn new(base: NonNull<u8>, bytes: usize) -> Self {
         assert!((RING_BYTES_MIN..=RING_BYTES_MAX).contains(&bytes) && bytes.is_multiple_of(LINE));
         assert!(base.addr().get().is_multiple_of(LINE));
@@ -47,7 +49,8 @@ impl Area {
 
     /// Bytes the consumer has freed since the beginning.
     pub(super) fn freed(&self) -> &AtomicU64 {
-        // SAFETY: the first bytes of the area are mapped (see `new`), aligned to a line, and only ever used as this atomic.
+        // SAFETY: the first bytes of the area are mapped (see `new`), aligned to a line, and only ever used
+        // as this atomic.
         unsafe { self.base.cast::<AtomicU64>().as_ref() }
     }
 
@@ -61,9 +64,9 @@ impl Area {
     #[inline]
     pub(super) fn word(&self, offset: usize) -> &AtomicU32 {
         debug_assert!(offset < self.capacity() && offset.is_multiple_of(LINE));
-        // SAFETY: every caller keeps `offset` on a line inside the data area; the word is mapped and aligned. Lines that the producer
-        // owns are its to write plainly, and then nobody else uses this word: the consumer looks only at the line after the last
-        // visible frame.
+        // SAFETY: every caller keeps `offset` on a line inside the data area; the word is mapped and aligned.
+        // Lines that the producer owns are its to write plainly, and then nobody else uses this word: the
+        // consumer looks only at the line after the last visible frame.
         unsafe { self.data(offset).cast::<AtomicU32>().as_ref() }
     }
 
@@ -80,7 +83,8 @@ impl Area {
     /// `len` bytes from `offset` on, for the consumer.
     ///
     /// # Safety
-    /// They lie inside the data area, and in the lines of a frame that has been made visible and not been released.
+    /// They lie inside the data area, and in the lines of a frame that has been made visible and not been
+    /// released.
     #[inline]
     pub(super) unsafe fn frame(&self, offset: usize, len: usize) -> &[u8] {
         // SAFETY: the caller's promise.
@@ -92,8 +96,8 @@ impl Area {
     pub(super) fn fetch_to_write(&self, offset: usize) {
         debug_assert!(offset < self.capacity());
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: PREFETCHW is a hint: it changes nothing that a program can see and never faults. Processors of this architecture
-        // that do not know it pass over it.
+        // SAFETY: PREFETCHW is a hint: it changes nothing that a program can see and never faults. Processors
+        // of this architecture that do not know it pass over it.
         unsafe {
             std::arch::asm!(
                 "prefetchw [{}]", in(reg) self.data(offset).as_ptr(), options(nostack, preserves_flags, readonly)

@@ -1,4 +1,5 @@
-//! The memory of one ring for the model checker: a few lines, each with its ready word and a cell that detects two uses at the same time.
+//! The memory of one ring for the model checker: a few lines, each with its ready word and a cell that
+//! detects two uses at the same time.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;

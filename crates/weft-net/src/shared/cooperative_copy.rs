@@ -1,11 +1,13 @@
 //! A cooperative copy: a large message that its sender and its receiver copy at the same time, each a part.
 //!
-//! The receiver begins: it writes down where the message goes, and takes pieces from the front. Meanwhile the sender takes pieces
-//! from the back. A piece is taken by one compare-and-swap of what is left, and is half of that, so that a side that
-//! comes late still finds work, and few system calls are made. The message is complete once every unit of it has been
-//! copied. A pair of ranks has one share: the next message begins when the last one is complete, or is copied by its receiver alone.
+//! The receiver begins: it writes down where the message goes, and takes pieces from the front. Meanwhile the
+//! sender takes pieces from the back. A piece is taken by one compare-and-swap of what is left, and is half
+//! of that, so that a side that comes late still finds work, and few system calls are made. The message is
+//! complete once every unit of it has been copied. A pair of ranks has one share: the next message begins
+//! when the last one is complete, or is copied by its receiver alone.
 //!
-//! Neither side trusts the other: what stands here can make a copy fail, or a message arrive wrong, between these two ranks only.
+//! Neither side trusts the other: what stands here can make a copy fail, or a message arrive wrong, between
+//! these two ranks only.
 
 use std::sync::atomic::Ordering;
 
@@ -29,7 +31,8 @@ const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
 #[repr(C, align(64))]
 #[cfg_attr(loom, derive(Default))]
 pub struct CooperativeCopy {
-    /// What nobody has taken: a generation, that of the message, above two numbers of units, the end and the beginning.
+    /// What nobody has taken: a generation, that of the message, above two numbers of units, the end and the
+    /// beginning.
     span: AtomicU64,
     /// Units that have not been moved.
     left: AtomicU32,
@@ -78,7 +81,8 @@ impl CooperativeCopy {
                 None => (Span { begin: span.begin + units, ..span }, span.begin..span.begin + units),
                 Some(_) => (Span { end: span.end - units, ..span }, span.end - units..span.end),
             };
-            // Of this message if the exchange succeeds: none begins while something of the one before is left.
+            // Of this message if the exchange succeeds: none begins while something of the one before is
+            // left.
             let (address, length) = (self.address.load(Ordering::Relaxed), self.length.load(Ordering::Relaxed));
             match self.span.compare_exchange(word, rest.word(), Ordering::SeqCst, Ordering::Acquire) {
                 Ok(_) => {

@@ -1,12 +1,13 @@
 //! Wakes a rank that sleeps in the kernel, by one datagram to a socket in Linux's abstract name space.
 //!
-//! The name needs no file and disappears with its process however that ends; the socket can be polled together with network sockets; and a datagram
-//! to a dead process is refused at once.
+//! The name needs no file and disappears with its process however that ends; the socket can be polled
+//! together with network sockets; and a datagram to a dead process is refused at once.
 //!
-//! Every user of the machine can see such names (/proc/net/unix) and send to them. So a bell has a secret, which stands in the shared
-//! segment, where only the ranks of the node can read it. A ring is that secret, and the kernel runs a filter of the bell's owner on each
-//! datagram before it queues it, on the time of who sends: what a stranger sends is dropped there, with all descriptors that come
-//! along. It takes no room in the queue and wakes nobody.
+//! Every user of the machine can see such names (/proc/net/unix) and send to them. So a bell has a secret,
+//! which stands in the shared segment, where only the ranks of the node can read it. A ring is that secret,
+//! and the kernel runs a filter of the bell's owner on each datagram before it queues it, on the time of who
+//! sends: what a stranger sends is dropped there, with all descriptors that come along. It takes no room in
+//! the queue and wakes nobody.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -126,7 +127,8 @@ impl Doorbell {
             };
             last = cause.raw_os_error().unwrap_or(0);
             match last {
-                // The peer's queue is full of rings, so it will wake up; or our own unheard rings fill our buffer, so wait.
+                // The peer's queue is full of rings, so it will wake up; or our own unheard rings fill our
+                // buffer, so wait.
                 libc::EAGAIN if self.has_room(Duration::default()) => return Rung::Yes,
                 libc::EAGAIN if self.has_room(PATIENCE) => {}
                 libc::ECONNREFUSED | libc::ENOENT => return Rung::Nobody,

@@ -1,6 +1,7 @@
 //! Sleeping on a word of the segment: futex(2), shared between processes.
 //!
-//! Cheaper than the doorbell, for a rank that waits for nothing but its neighbours: one system call on each side.
+//! Cheaper than the doorbell, for a rank that waits for nothing but its neighbours: one system call on each
+//! side.
 #![allow(unsafe_code)]
 
 use std::ptr;
@@ -13,7 +14,8 @@ pub(crate) fn wait(word: &AtomicU32, value: u32, timeout_ns: Option<u64>) {
         tv_nsec: (ns % 1_000_000_000) as libc::c_long,
     });
     let time_pointer = time.as_ref().map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: the word is alive during the call, the time is null or valid; whatever the result, the caller looks again.
+    // SAFETY: the word is alive during the call, the time is null or valid; whatever the result, the caller
+    // looks again.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, time_pointer) };
 }
 

@@ -37,8 +37,9 @@ impl Inbox {
         }
     }
 
-    /// Hands at most `limit` frames that have arrived to `on_frame(sender, bytes)`, head and payload in one piece; returns how many.
-    /// Frames of one sender come in its order. `bytes` is the ring itself: valid during the call only, aligned to 4 bytes.
+    /// Hands at most `limit` frames that have arrived to `on_frame(sender, bytes)`, head and payload in one
+    /// piece; returns how many. Frames of one sender come in its order. `bytes` is the ring itself: valid
+    /// during the call only, aligned to 4 bytes.
     #[inline]
     pub fn poll(&mut self, limit: usize, mut on_frame: impl FnMut(usize, &[u8])) -> usize {
         let announcements = self.segment.rank_state(self.own).announcements.load(Ordering::Acquire);

@@ -1,6 +1,8 @@
-//! All schedules of two or three ranks, and all values that the memory of a processor may show them: `make loom`.
+//! All schedules of two or three ranks, and all values that the memory of a processor may show them:
+//! `make loom`.
 //!
-//! A wake-up that gets lost is a schedule in which nobody can go on, which the checker reports. So is a line that two use at once.
+//! A wake-up that gets lost is a schedule in which nobody can go on, which the checker reports. So is a line
+//! that two use at once.
 #![allow(unsafe_code)]
 
 use loom::thread;
@@ -15,8 +17,8 @@ use weft_engine::transport::{
 use super::segment::Segment;
 use super::*;
 
-/// Places where a thread is interrupted at most, in one schedule. Every defect of the protocols that was put there on purpose is found
-/// with two.
+/// Places where a thread is interrupted at most, in one schedule. Every defect of the protocols that was put
+/// there on purpose is found with two.
 const INTERRUPTIONS: usize = 3;
 
 /// The same where three wait in a loop, which makes many more schedules.
@@ -391,7 +393,8 @@ impl LockWord for crate::atomic::AtomicU32 {
     }
 }
 
-/// Two elements that are read and written as any memory is, and their lock: the checker finds two that access one at once.
+/// Two elements that are read and written as any memory is, and their lock: the checker finds two that access
+/// one at once.
 struct Part {
     lock: crate::atomic::AtomicU32,
     elements: [loom::cell::UnsafeCell<u32>; 2],

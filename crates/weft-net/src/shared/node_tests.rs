@@ -1,4 +1,5 @@
-//! Several nodes' ranks as threads of one process: frames, sleeping, faults. Real processes are in `tests/shared.rs`.
+//! Several nodes' ranks as threads of one process: frames, sleeping, faults. Real processes are in
+//! `tests/shared.rs`.
 
 use super::processors::less_loaded;
 use super::*;
@@ -266,7 +267,8 @@ fn what_is_published_is_read_under_its_stamp_only_and_never_outside_of_its_cell(
     }
 }
 
-/// Expect: as many phases stand in a slot, of whatever length, as it says that a process may be ahead, and no earlier one does.
+/// Expect: as many phases stand in a slot, of whatever length, as it says that a process may be ahead, and no
+/// earlier one does.
 #[test]
 fn so_many_phases_stand_in_a_slot_at_once() {
     let mut nodes = nodes("phases", 2);

@@ -40,8 +40,8 @@ impl Outbox {
         Self { segment, own, rings, bell, bells, faults: Vec::new() }
     }
 
-    /// Sends one frame to local rank `to` (which may be this rank). False: the ring is full (poll, then try again) or the peer has
-    /// a fault. Copies; wakes the peer if it sleeps.
+    /// Sends one frame to local rank `to` (which may be this rank). False: the ring is full (poll, then try
+    /// again) or the peer has a fault. Copies; wakes the peer if it sleeps.
     ///
     /// # Panics
     /// When `to` is not a local rank, or head and payload together exceed [`super::Frames::frame_max`].
@@ -50,8 +50,9 @@ impl Outbox {
         self.try_send_with(to, head, payload.len(), |out| out.copy_from_slice(payload))
     }
 
-    /// As [`Self::try_send`], but `fill` writes the `len` bytes of payload where the receiver will read them. It is called at most
-    /// once, not at all when the result is false, and must write all of them: what it leaves is what an earlier frame left.
+    /// As [`Self::try_send`], but `fill` writes the `len` bytes of payload where the receiver will read them.
+    /// It is called at most once, not at all when the result is false, and must write all of them: what it
+    /// leaves is what an earlier frame left.
     #[inline]
     pub fn try_send_with(&mut self, to: usize, head: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         if let Ring::Unused = self.rings[to] {

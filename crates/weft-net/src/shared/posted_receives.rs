@@ -1,10 +1,11 @@
-//! The table of posted receives: large receives that a rank has posted, so that senders may write into them directly.
-//! It also holds the [`CooperativeCopy`] of a message that both sides are copying.
+//! The table of posted receives: large receives that a rank has posted, so that senders may write into them
+//! directly. It also holds the [`CooperativeCopy`] of a message that both sides are copying.
 //!
-//! The receiver is the only one that posts. A receive that names its source stands on the table of that pair of ranks, from which that sender alone
-//! takes it; the table lies at the start of the ring from the receiver to the sender. A receive from any source stands on the receiver's
-//! any-source table, from which every sender of the node may take it; that lies where the ring from the receiver to itself would. A sender reads tables
-//! only when it has something large to send, so posting wakes nobody.
+//! The receiver is the only one that posts. A receive that names its source stands on the table of that pair
+//! of ranks, from which that sender alone takes it; the table lies at the start of the ring from the receiver
+//! to the sender. A receive from any source stands on the receiver's any-source table, from which every
+//! sender of the node may take it; that lies where the ring from the receiver to itself would. A sender reads
+//! tables only when it has something large to send, so posting wakes nobody.
 //!
 //! An entry's state word holds its state; a generation, which grows with each post, so that a sender that has
 //! read an entry takes exactly the post that it has read, or nothing; and which sender has taken it for which
@@ -17,7 +18,8 @@
 //!    └───────────────┴──────────────────── free ──────────────────────────────┘   (receiver)
 //! ```
 //!
-//! OPEN is left by one compare-and-swap: of the senders that take and the receiver that withdraws one wins, and all know who.
+//! OPEN is left by one compare-and-swap: of the senders that take and the receiver that withdraws one wins,
+//! and all know who.
 //!
 //! A sender must not overtake its own messages. The table of the pair holds two counters: how many of the
 //! sender's messages the receiver has begun to handle, and for how many it has found a receive. A sender
@@ -30,7 +32,8 @@
 //! that were posted after it began to look, so it never sees a receive without having seen all that were
 //! posted before it.
 //!
-//! Neither side trusts the other: what stands on a table can make a copy fail, or a message arrive wrong, between these two ranks only.
+//! Neither side trusts the other: what stands on a table can make a copy fail, or a message arrive wrong,
+//! between these two ranks only.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
@@ -51,10 +54,12 @@ const OPEN: u64 = 1;
 const TAKEN: u64 = 2;
 const DONE: u64 = 3;
 const FAILED: u64 = 4;
-/// Bits of the state in a state word; above it the generation, and in the upper half who has taken it for what.
+/// Bits of the state in a state word; above it the generation, and in the upper half who has taken it for
+/// what.
 const STATE_MASK: u64 = 7;
 const POST_MASK: u64 = 0xffff_ffff;
-/// The upper half: the sender's local index, whether its message has been announced in the ring too, and the low bits of its number.
+/// The upper half: the sender's local index, whether its message has been announced in the ring too, and the
+/// low bits of its number.
 const BY_SHIFT: u32 = 32;
 const BY_MASK: u64 = 0x3ff;
 const ANNOUNCED: u64 = 1 << 42;
@@ -87,11 +92,12 @@ struct Entry {
 pub(super) struct Layout {
     /// Slots from this one on are not open.
     limit: AtomicU32,
-    /// How many of the sender's messages the receiver has begun to handle, and for how many of those it is known which receive they have,
-    /// or that they have none yet. On the table of a pair only.
+    /// How many of the sender's messages the receiver has begun to handle, and for how many of those it is
+    /// known which receive they have, or that they have none yet. On the table of a pair only.
     handled: AtomicU32,
     matched: AtomicU32,
-    /// Whether several messages of the sender are announced and not complete. On the table of a pair only; the sender writes it.
+    /// Whether several messages of the sender are announced and not complete. On the table of a pair only;
+    /// the sender writes it.
     several: AtomicU32,
     cooperative_copy: CooperativeCopy,
     entries: [Entry; POSTED_MAX],
@@ -115,11 +121,13 @@ pub struct PostedReceives {
     matched: u32,
 }
 
-// SAFETY: a PostedReceives is two addresses in the segment that it keeps mapped; all it does there it does by atomics.
+// SAFETY: a PostedReceives is two addresses in the segment that it keeps mapped; all it does there it does by
+// atomics.
 unsafe impl Send for PostedReceives {}
 
 impl PostedReceives {
-    /// The table at the beginning of the ring from `receiver` to `sender`; the common one if they are the same.
+    /// The table at the beginning of the ring from `receiver` to `sender`; the common one if they are the
+    /// same.
     pub(super) fn new(segment: Arc<Segment>, sender: usize, receiver: usize) -> Self {
         let layout = segment.ring(sender, receiver).posted_table().cast();
         let common = segment.ring(receiver, receiver).posted_table().cast();
@@ -127,8 +135,8 @@ impl PostedReceives {
     }
 
     fn layout(&self) -> &Layout {
-        // SAFETY: the ring keeps BOARD_BYTES for this at an address aligned to a line, zero when it was new; the segment stays
-        // mapped while this value lives; all fields are atomics.
+        // SAFETY: the ring keeps BOARD_BYTES for this at an address aligned to a line, zero when it was new;
+        // the segment stays mapped while this value lives; all fields are atomics.
         unsafe { self.layout.as_ref() }
     }
 
@@ -261,7 +269,8 @@ impl PostedTable for PostedReceives {
             }
         }
         let (_, common, at, word) = first?;
-        // In this order: a receive that was passed over because it had been withdrawn for this message has left its mark here.
+        // In this order: a receive that was passed over because it had been withdrawn for this message has
+        // left its mark here.
         if pair.handled.load(Ordering::SeqCst) != message.before {
             return None;
         }
@@ -320,8 +329,8 @@ impl PostedTable for PostedReceives {
 }
 
 impl Layout {
-    /// What stands here that a message of `context` and `tag` matches, as far as one can see without taking anything.
-    /// The entries and their state words, which were read first.
+    /// What stands here that a message of `context` and `tag` matches, as far as one can see without taking
+    /// anything. The entries and their state words, which were read first.
     fn open_entries(&self, context: u32, tag: i32) -> impl Iterator<Item = (usize, u64)> {
         let limit = self.limit.load(Ordering::Relaxed) as usize;
         self.entries.iter().take(limit).enumerate().filter_map(move |(at, entry)| {

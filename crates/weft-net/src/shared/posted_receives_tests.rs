@@ -159,8 +159,9 @@ fn of_taking_and_withdrawing_one_wins_and_both_know() {
     assert_eq!(kept + taken, ROUNDS);
 }
 
-/// Two receives wait, and a message for them is announced. The receiver fetches it into the first.
-/// Expect: its sender, who looks at the table only now, does not write it to the second, which is for the next message.
+/// Two receives wait, and a message for them is announced. The receiver fetches it into the first. Expect:
+/// its sender, who looks at the table only now, does not write it to the second, which is for the next
+/// message.
 #[test]
 fn a_message_that_is_being_handled_is_not_written_to_the_next_receive() {
     let (mut receiver, mut sender) = ends("handled");

@@ -12,8 +12,8 @@ use crate::sys;
 pub(super) const WAITS: u32 = 1;
 pub(super) const SPINS: u32 = 2;
 
-/// Of the processors `mine` the one where the fewest of the others are that are `spinning`, if they are at least two fewer there than
-/// `here` with this one, wherever the `unknown` ones are.
+/// Of the processors `mine` the one where the fewest of the others are that are `spinning`, if they are at
+/// least two fewer there than `here` with this one, wherever the `unknown` ones are.
 pub(super) fn less_loaded(here: u32, mine: &[u32], spinning: &[u32], unknown: usize) -> Option<u32> {
     let on = |processor: u32| spinning.iter().filter(|other| **other == processor).count();
     let emptiest = mine.iter().copied().filter(|other| *other != here).min_by_key(|other| on(*other))?;

@@ -1,17 +1,20 @@
 //! One ring: a stream of frames from one producer to one consumer through memory that both map.
 //!
-//! The data area is a circle of 64-byte lines. A frame occupies whole lines in a row: a *ready word* of 4 bytes, then its bytes.
-//! The ready word is written last; it holds a mark and the length, and zero means "not yet". So a frame of up to 60 bytes travels as
-//! one cache line and the consumer polls the very line that brings it. The payload of a longer frame begins on a line, so that both
-//! copies of it are aligned: the mark says how many bytes lie between the ready word and the frame. A frame that does not fit before
-//! the end of the area is preceded by a *skip word* that sends the consumer back to the start.
+//! The data area is a circle of 64-byte lines. A frame occupies whole lines in a row: a *ready word* of 4
+//! bytes, then its bytes. The ready word is written last; it holds a mark and the length, and zero means "not
+//! yet". So a frame of up to 60 bytes travels as one cache line and the consumer polls the very line that
+//! brings it. The payload of a longer frame begins on a line, so that both copies of it are aligned: the mark
+//! says how many bytes lie between the ready word and the frame. A frame that does not fit before the end of
+//! the area is preceded by a *skip word* that sends the consumer back to the start.
 //!
-//! The producer keeps this promise: **the line after the last frame has a zero ready word before that frame becomes visible.** It
-//! clears a few lines ahead after it has published, off the path of the message, and asks for the lines of the next frame: they are
-//! in the consumer's cache, and taking them costs more than all else. The consumer only reads the data area; it writes one counter,
-//! the bytes it has freed, every eighth of the ring.
+//! The producer keeps this promise: **the line after the last frame has a zero ready word before that frame
+//! becomes visible.** It clears a few lines ahead after it has published, off the path of the message, and
+//! asks for the lines of the next frame: they are in the consumer's cache, and taking them costs more than
+//! all else. The consumer only reads the data area; it writes one counter, the bytes it has freed, every
+//! eighth of the ring.
 //!
-//! Neither side trusts the other: lengths, marks and counters that are read from shared memory are checked, and impossible ones are [`Broken`].
+//! Neither side trusts the other: lengths, marks and counters that are read from shared memory are checked,
+//! and impossible ones are [`Broken`].
 #![allow(unsafe_code)]
 
 use std::sync::atomic::Ordering;
@@ -23,10 +26,12 @@ use super::sizes::{RING_BYTES_MAX, RING_BYTES_MIN};
 const READY_BYTES: usize = 4;
 /// Bytes cleared ahead of the next frame, at least, after each frame.
 const CLEAR_AHEAD: usize = 2 * LINE;
-/// So many bytes are cleared, and asked for, in one go, beyond what must be: most small frames then find nothing to do.
+/// So many bytes are cleared, and asked for, in one go, beyond what must be: most small frames then find
+/// nothing to do.
 const STRIDE: usize = 4 * LINE;
-/// Bytes behind a frame that are asked for when it has left: what the next frames will use, if they are like it. Behind one that is larger
-/// than the most there comes the next piece of a message, if anything: it is waited for already, and its copy asks for lines itself.
+/// Bytes behind a frame that are asked for when it has left: what the next frames will use, if they are like
+/// it. Behind one that is larger than the most there comes the next piece of a message, if anything: it is
+/// waited for already, and its copy asks for lines itself.
 const FETCH_AHEAD_MIN: usize = 8 * LINE;
 const FETCH_AHEAD_MAX: usize = 66 * LINE;
 /// A frame of so many bytes occupies one line.
@@ -50,8 +55,8 @@ pub(crate) const fn frame_max(ring_bytes: usize) -> usize {
     (ring_bytes - CONTROL_BYTES) / 8 * 3 / LINE * LINE - LINE
 }
 
-// A ring whose consumer has taken everything always has room for the largest frame: the unpublished eighth, the part skipped at the
-// end (less than the frame), the frame, and the cleared line behind it fit together.
+// A ring whose consumer has taken everything always has room for the largest frame: the unpublished eighth,
+// the part skipped at the end (less than the frame), the frame, and the cleared line behind it fit together.
 const _: () = {
     let capacity = RING_BYTES_MIN - CONTROL_BYTES;
     assert!(capacity / PUBLISH_SHARE + 2 * (frame_max(RING_BYTES_MIN) + LINE) + 2 * LINE <= capacity);
@@ -85,7 +90,8 @@ fn footprint(pad: usize, len: usize) -> usize {
     (READY_BYTES + pad + len).next_multiple_of(LINE)
 }
 
-/// Bytes between the ready word and a frame, so that the payload behind the head begins on a line if it is long.
+/// Bytes between the ready word and a frame, so that the payload behind the head begins on a line if it is
+/// long.
 #[inline]
 fn pad(head: usize, payload: usize) -> usize {
     let before = READY_BYTES + head;
@@ -123,8 +129,9 @@ impl Producer {
         Self { area, offset: 0, sent: 0, freed: 0, cleared: area.capacity() as u64, fetched: 0 }
     }
 
-    /// Appends a frame of `head` and `len` bytes that `fill` writes in place. Ok(false): no room yet, and `fill` was not called.
-    /// Visible to the consumer, and ordered before every later sequentially consistent operation, when it returns true.
+    /// Appends a frame of `head` and `len` bytes that `fill` writes in place. Ok(false): no room yet, and
+    /// `fill` was not called. Visible to the consumer, and ordered before every later sequentially consistent
+    /// operation, when it returns true.
     ///
     /// # Panics
     /// When head and payload together exceed [`frame_max`].
@@ -136,7 +143,8 @@ impl Producer {
         self.push_lines(head, len, fill)
     }
 
-    /// The same for a frame of several lines. Apart, since with constants for them [`Self::append`] is half as long.
+    /// The same for a frame of several lines. Apart, since with constants for them [`Self::append`] is half
+    /// as long.
     #[inline(never)]
     fn push_lines(&mut self, head: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) -> Result<bool, Broken> {
         let total = head.len() + len;
@@ -165,8 +173,9 @@ impl Producer {
         if self.cleared <= end {
             self.clear(end);
         }
-        // SAFETY: lines [start, start + need) are inside the data area: where the next frame begins there is a line at least, and longer
-        // frames have been measured. They are free (has_room), so the consumer does not look at them until the ready word below.
+        // SAFETY: lines [start, start + need) are inside the data area: where the next frame begins there is
+        // a line at least, and longer frames have been measured. They are free (has_room), so the consumer
+        // does not look at them until the ready word below.
         let frame = unsafe { self.area.frame_mut(start + READY_BYTES + pad, total) };
         let (front, payload) = frame.split_at_mut(head.len());
         // SAFETY: both are that long; `head` is elsewhere.
@@ -205,7 +214,8 @@ impl Producer {
         Ok(self.sent + bytes as u64 - freed <= limit)
     }
 
-    /// Clears the line at position `at`, which is free and not before `cleared`; what lies between belongs to the frame being written.
+    /// Clears the line at position `at`, which is free and not before `cleared`; what lies between belongs to
+    /// the frame being written.
     fn clear(&mut self, at: u64) {
         let mut offset = self.offset + (at - self.sent) as usize;
         if offset >= self.area.capacity() {
@@ -215,8 +225,8 @@ impl Producer {
         self.cleared = at + LINE as u64;
     }
 
-    /// Clears the lines on which the next small frames will begin, and asks for those that frames like the last one, of `need`
-    /// bytes, will use, while nobody waits for it.
+    /// Clears the lines on which the next small frames will begin, and asks for those that frames like the
+    /// last one, of `need` bytes, will use, while nobody waits for it.
     #[inline(always)]
     fn prepare_next(&mut self, need: usize) {
         let ahead = if need > FETCH_AHEAD_MAX { FETCH_AHEAD_MIN } else { need.max(FETCH_AHEAD_MIN) };
@@ -265,7 +275,8 @@ impl Consumer {
         Self { area, offset: 0, taken: 0, published: 0, shown: 0 }
     }
 
-    /// Whether something is there, in the single order of all sequentially consistent operations (see the sleeping protocol).
+    /// Whether something is there, in the single order of all sequentially consistent operations (see the
+    /// sleeping protocol).
     pub(crate) fn is_pending(&self) -> bool {
         self.area.word(self.offset).load(Ordering::SeqCst) != 0
     }
@@ -292,9 +303,9 @@ impl Consumer {
         } else {
             self.measure(word)?
         };
-        // SAFETY: the frame lies inside the data area (checked). The producer does not write these lines again before `release`
-        // has published them. A producer that does so all the same is another process of the same user that breaks the protocol:
-        // it can change the bytes of its own frame, nothing else.
+        // SAFETY: the frame lies inside the data area (checked). The producer does not write these lines
+        // again before `release` has published them. A producer that does so all the same is another process
+        // of the same user that breaks the protocol: it can change the bytes of its own frame, nothing else.
         Ok(Some(unsafe { self.area.frame(self.offset + READY_BYTES + pad, len) }))
     }
 
@@ -335,7 +346,8 @@ impl Consumer {
 #[inline]
 unsafe fn copy_short(from: *const u8, to: *mut u8, len: usize) {
     if (16..=32).contains(&len) {
-        // SAFETY: both 16-byte pieces lie inside `len`; where they overlap each other they write the same bytes.
+        // SAFETY: both 16-byte pieces lie inside `len`; where they overlap each other they write the same
+        // bytes.
         unsafe {
             let first = from.cast::<[u8; 16]>().read_unaligned();
             let last = from.add(len - 16).cast::<[u8; 16]>().read_unaligned();

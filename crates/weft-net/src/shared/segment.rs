@@ -4,10 +4,11 @@
 //! header (4096 bytes) │ the state of each rank (256 bytes, padded to a page) │ slots, by rank │ rings, by receiver, then by sender
 //! ```
 //!
-//! The leader (local index 0) creates it in the first directory that can hold all of it. Every byte is reserved before it is touched,
-//! so that a full file system is an error here and not a SIGBUS later. Where so many ranks share a segment that all rings together would need too much, a ring is
-//! reserved when it is first used. Open files carry a shared lock; a file without a lock was left by a killed job and is removed by
-//! the next leader in that directory.
+//! The leader (local index 0) creates it in the first directory that can hold all of it. Every byte is
+//! reserved before it is touched, so that a full file system is an error here and not a SIGBUS later. Where
+//! so many ranks share a segment that all rings together would need too much, a ring is reserved when it is
+//! first used. Open files carry a shared lock; a file without a lock was left by a killed job and is removed
+//! by the next leader in that directory.
 #![allow(unsafe_code)]
 
 mod files;
@@ -58,7 +59,8 @@ struct Header {
     asleep: AtomicU32,
 }
 
-/// What peers must know about a rank; the first line is written by senders, so it is the rank's own and not shared with others.
+/// What peers must know about a rank; the first line is written by senders, so it is the rank's own and not
+/// shared with others.
 #[repr(C, align(256))]
 pub(crate) struct RankState {
     /// How the rank sleeps, or is about to, and so how it is woken (`super::SleepMode`); 0 while it is awake.
@@ -72,8 +74,8 @@ pub(crate) struct RankState {
     _pad: [u8; 112],
     /// Which senders have ever used their ring to this rank, one bit each.
     pub(crate) announced: [AtomicU64; LOCAL_SIZE_MAX / 64],
-    /// Not 0 while the rank waits inside MPI: it will see to what arrives. Read by who has something large to send. It also says on
-    /// which processor the rank spins, if it does (`super::SPINS`).
+    /// Not 0 while the rank waits inside MPI: it will see to what arrives. Read by who has something large to
+    /// send. It also says on which processor the rank spins, if it does (`super::SPINS`).
     pub(crate) inside_mpi: AtomicU32,
     /// Receives that the rank has ever posted on its tables.
     pub(crate) posted: AtomicU32,
@@ -105,13 +107,15 @@ pub(crate) struct Segment {
     path: Option<PathBuf>,
 }
 
-// SAFETY: a Segment is mapped memory used through atomics and through rings, which have one owner at each end.
+// SAFETY: a Segment is mapped memory used through atomics and through rings, which have one owner at each
+// end.
 unsafe impl Send for Segment {}
 // SAFETY: as above; all methods that take &self use atomics or system calls.
 unsafe impl Sync for Segment {}
 
 impl Segment {
-    /// Creates the segment as the leader, in the first directory that can hold it. The warnings name those that could not.
+    /// Creates the segment as the leader, in the first directory that can hold it. The warnings name those
+    /// that could not.
     pub(crate) fn create(job_key: &str, local_size: usize, settings: &Settings) -> Result<(Self, Vec<String>), Error> {
         let geometry = Geometry::choose(local_size, settings.ring_bytes_max);
         if local_size == 1 {
@@ -275,7 +279,8 @@ impl Segment {
         sleeping::fall_asleep(&self.rank_state(index).sleeping, &self.header().asleep, rest);
     }
 
-    /// Makes rank `index` awake; how it slept. Of all who call this for one sleep, one gets something else than 0.
+    /// Makes rank `index` awake; how it slept. Of all who call this for one sleep, one gets something else
+    /// than 0.
     pub(crate) fn take_sleep(&self, index: usize) -> u32 {
         sleeping::take_sleep(&self.rank_state(index).sleeping, &self.header().asleep)
     }
@@ -285,11 +290,13 @@ impl Segment {
         self.geometry.local_size.saturating_sub(self.header().asleep.load(Ordering::Relaxed) as usize).max(1)
     }
 
-    /// The ring from `from` to `to`. Whoever asks must keep the segment mapped as long as the ring is used, and take one end only.
+    /// The ring from `from` to `to`. Whoever asks must keep the segment mapped as long as the ring is used,
+    /// and take one end only.
     pub(crate) fn ring(&self, to: usize, from: usize) -> Area {
         let start = self.geometry.ring_start(to, from);
-        // SAFETY: the ring lies inside the mapping (see `total`), page-aligned, and was zero when the file was new. That it stays
-        // mapped is kept by Inbox and Outbox, which hold the Segment beside their rings.
+        // SAFETY: the ring lies inside the mapping (see `total`), page-aligned, and was zero when the file
+        // was new. That it stays mapped is kept by Inbox and Outbox, which hold the Segment beside their
+        // rings.
         unsafe { Area::new(self.base.add(start), self.geometry.ring_bytes) }
     }
 
@@ -300,8 +307,9 @@ impl Segment {
     #[inline]
     pub(crate) fn slot(&self, of: usize, slot: usize) -> SlotArea {
         let (start, is_short) = (self.geometry.slot_start(of, slot), self.geometry.is_short(slot));
-        // SAFETY: the slot lies inside the mapping (see `total`), aligned to a line, was zero when the file was new, and has been reserved with it.
-        // That it stays mapped is kept by Inbox and Outbox, which hold the Segment.
+        // SAFETY: the slot lies inside the mapping (see `total`), aligned to a line, was zero when the file
+        // was new, and has been reserved with it. That it stays mapped is kept by Inbox and Outbox, which
+        // hold the Segment.
         unsafe { SlotArea::new(self.base.add(start), is_short) }
     }
 
@@ -332,7 +340,8 @@ impl Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // SAFETY: mapped by `map` with this length; rings that point into it are dropped with or before the Segment they came from.
+        // SAFETY: mapped by `map` with this length; rings that point into it are dropped with or before the
+        // Segment they came from.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.geometry.total()) };
         self.unlink();
     }

@@ -10,7 +10,8 @@ pub(super) fn fall_asleep(sleeping: &AtomicU32, asleep: &AtomicU32, rest: u32) {
     if rest != SleepMode::Thread as u32 {
         asleep.fetch_add(1, Ordering::Relaxed);
     }
-    // As a swap it is the instruction that a store of this order is as well, and the model checker knows the order of swaps.
+    // As a swap it is the instruction that a store of this order is as well, and the model checker knows the
+    // order of swaps.
     sleeping.swap(rest, Ordering::SeqCst);
 }
 

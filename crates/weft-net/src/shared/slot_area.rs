@@ -55,8 +55,9 @@ pub(crate) struct SlotArea {
 
 impl SlotArea {
     /// # Safety
-    /// `base` points to [`SLOT_BYTES`] bytes, or to [`SHORT_SLOT_BYTES`] if it is short, aligned to a cache line, that stay mapped, readable and writable as
-    /// long as this value or what it gives out is used, were zero when they were new, and are used by slots only.
+    /// `base` points to [`SLOT_BYTES`] bytes, or to [`SHORT_SLOT_BYTES`] if it is short, aligned to a cache
+    /// line, that stay mapped, readable and writable as long as this value or what it gives out is used, were
+    /// zero when they were new, and are used by slots only.
     #[inline]
     pub(crate) unsafe fn new(base: NonNull<u8>, is_short: bool) -> Self {
         assert!(base.addr().get().is_multiple_of(64));
@@ -136,8 +137,8 @@ impl SlotArea {
     #[inline]
     pub(super) fn fetch_to_write(&self, at: Cell) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: PREFETCHW is a hint: it changes nothing that a program can see and never faults. Processors of this architecture
-        // that do not know it pass over it.
+        // SAFETY: PREFETCHW is a hint: it changes nothing that a program can see and never faults. Processors
+        // of this architecture that do not know it pass over it.
         unsafe {
             std::arch::asm!(
                 "prefetchw [{}]", in(reg) self.cell(at).as_ptr(), options(nostack, preserves_flags, readonly)

@@ -1,4 +1,5 @@
-//! The memory of one slot for the model checker: cells of a few bytes, each with a cell that detects two uses at the same time.
+//! The memory of one slot for the model checker: cells of a few bytes, each with a cell that detects two uses
+//! at the same time.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;

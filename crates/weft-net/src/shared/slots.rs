@@ -1,13 +1,16 @@
-//! What the processes of a node publish for each other in collective operations: no message, and nobody who takes it away.
+//! What the processes of a node publish for each other in collective operations: no message, and nobody who
+//! takes it away.
 //!
-//! Each process has some slots in the segment, one for each communicator that uses them, and a slot has many small cells and a few large ones. What it
-//! publishes in phase `p` stands in the small cell `p mod SMALL_CELLS` if it has room there, and otherwise in the large cell `p mod LARGE_CELLS`, under a
-//! [`Stamp`], which no two phases of whatever uses the slot share. Persistent operations have slots of their own, most of them short: these have
-//! [`SHORT_CELLS`] small cells only. What is published may be written over as soon as all others have *finished* phase `p`, as they say
-//! in slots of their own. Who may write when is the engine's business; here is only how it becomes visible.
+//! Each process has some slots in the segment, one for each communicator that uses them, and a slot has many
+//! small cells and a few large ones. What it publishes in phase `p` stands in the small cell
+//! `p mod SMALL_CELLS` if it has room there, and otherwise in the large cell `p mod LARGE_CELLS`, under a
+//! [`Stamp`], which no two phases of whatever uses the slot share. Persistent operations have slots of their
+//! own, most of them short: these have [`SHORT_CELLS`] small cells only. What is published may be written
+//! over as soon as all others have *finished* phase `p`, as they say in slots of their own. Who may write
+//! when is the engine's business; here is only how it becomes visible.
 //!
-//! A cell begins with its stamp and its length, so that up to 48 bytes come with the stamp in one cache line. One line each way is
-//! all that two processes exchange for a barrier or for the sum of a number.
+//! A cell begins with its stamp and its length, so that up to 48 bytes come with the stamp in one cache line.
+//! One line each way is all that two processes exchange for a barrier or for the sum of a number.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::Ordering;
@@ -64,8 +67,8 @@ fn find(slot: &SlotArea, of: Stamp, stamp_in: impl Fn(Cell) -> u64) -> Option<Ce
     (slot.has_large() && stamp_in(large) == word(of)).then_some(large)
 }
 
-/// Publishes `len` bytes that `fill` writes. Visible to the others, and ordered before every later sequentially consistent operation, when
-/// it returns.
+/// Publishes `len` bytes that `fill` writes. Visible to the others, and ordered before every later
+/// sequentially consistent operation, when it returns.
 ///
 /// # Panics
 /// When `len` exceeds the room of a cell, or of a small one where there are no others.
@@ -77,20 +80,21 @@ pub(super) fn publish(mut slot: SlotArea, of: Stamp, len: usize, fill: impl FnOn
         assert!(slot.has_large() && len <= LARGE_MAX, "{len} bytes are more than a cell holds");
         large(of.phase)
     };
-    // SAFETY: the length was checked; the cell is this process's to write, because nobody reads what it held (the engine's promise, of which a
-    // breach makes others read wrong bytes of this memory).
+    // SAFETY: the length was checked; the cell is this process's to write, because nobody reads what it held
+    // (the engine's promise, of which a breach makes others read wrong bytes of this memory).
     fill(unsafe { slot.payload_mut(at, len) });
     slot.length(at).store(len as u32, Ordering::Relaxed);
     slot.stamp(at).swap(word(of), Ordering::SeqCst);
 }
 
-/// What is published under a stamp; `None` as long as there is nothing. The bytes may be wrong if their owner breaks the rules, but they are
-/// never outside of its cell.
+/// What is published under a stamp; `None` as long as there is nothing. The bytes may be wrong if their owner
+/// breaks the rules, but they are never outside of its cell.
 #[inline]
 pub(super) fn published(slot: &SlotArea, of: Stamp) -> Option<&[u8]> {
     let at = find(slot, of, |at| slot.stamp(at).load(Ordering::Acquire))?;
     let len = (slot.length(at).load(Ordering::Relaxed) as usize).min(at.payload_max());
-    // SAFETY: the length was limited; its owner does not write it again before this process says that it has finished the phase.
+    // SAFETY: the length was limited; its owner does not write it again before this process says that it has
+    // finished the phase.
     Some(unsafe { slot.payload(at, len) })
 }
 
@@ -103,7 +107,8 @@ pub(super) fn is_published(slot: &SlotArea, of: Stamp) -> bool {
 #[inline]
 pub(super) fn finish(slot: &SlotArea, before: Stamp) {
     slot.finished().store(word(before), Ordering::Release);
-    // The others have read it, so it must come back before it can be written: now, instead of when the next phase begins.
+    // The others have read it, so it must come back before it can be written: now, instead of when the next
+    // phase begins.
     slot.fetch_to_write(small(slot, before.phase));
 }
 

@@ -1,7 +1,8 @@
-//! Memory of windows that the processes of a node share (`MPI_Win_allocate`, `MPI_Win_allocate_shared`, MPI-5.0 §12.2): a file that all of them map.
+//! Memory of windows that the processes of a node share (`MPI_Win_allocate`, `MPI_Win_allocate_shared`,
+//! MPI-5.0 §12.2): a file that all of them map.
 //!
-//! One of them creates it in the first directory that can hold all of it, the others map it by its name, and then the name is removed. Every byte is
-//! reserved before it is touched, as for the node's segment.
+//! One of them creates it in the first directory that can hold all of it, the others map it by its name, and
+//! then the name is removed. Every byte is reserved before it is touched, as for the node's segment.
 #![allow(unsafe_code)]
 
 use std::fs::{self, File};
@@ -139,7 +140,8 @@ impl WindowMemory {
 
 impl Drop for WindowMemory {
     fn drop(&mut self) {
-        // SAFETY: mapped by `map` with this length; whoever got the address has promised to use it no longer than this lives.
+        // SAFETY: mapped by `map` with this length; whoever got the address has promised to use it no longer
+        // than this lives.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
         self.unlink();
     }
@@ -155,7 +157,8 @@ mod tests {
 
     use super::*;
 
-    /// Memory is created, mapped again by its name, and the name removed.   Expect: both see the same bytes; the name leads nowhere afterwards.
+    /// Memory is created, mapped again by its name, and the name removed.   Expect: both see the same bytes;
+    /// the name leads nowhere afterwards.
     #[test]
     fn what_one_writes_the_other_reads() {
         let settings = Settings::default();
@@ -176,7 +179,8 @@ mod tests {
         assert!(!private.base().is_null());
     }
 
-    /// More is asked for than any directory has.   Expect: a sentence with the reason of each, and nothing left behind.
+    /// More is asked for than any directory has.   Expect: a sentence with the reason of each, and nothing
+    /// left behind.
     #[test]
     fn what_no_directory_holds_is_refused() {
         let settings = Settings::default();
@@ -187,7 +191,8 @@ mod tests {
         );
     }
 
-    /// A process takes a lock in the memory, and is killed with it.   Expect: while it lives nobody else gets the lock; then it is taken over.
+    /// A process takes a lock in the memory, and is killed with it.   Expect: while it lives nobody else gets
+    /// the lock; then it is taken over.
     #[test]
     fn a_lock_outlives_nobody_who_held_it() {
         const NAME: &str = "WEFT_TEST_WINDOW";

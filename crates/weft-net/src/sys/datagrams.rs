@@ -44,8 +44,8 @@ struct Control<T> {
     value: T,
 }
 
-/// Sends datagrams of `segment` bytes each (the last may be shorter) with one call: Linux's UDP_SEGMENT, udp(7). A connected socket
-/// knows to whom.
+/// Sends datagrams of `segment` bytes each (the last may be shorter) with one call: Linux's UDP_SEGMENT,
+/// udp(7). A connected socket knows to whom.
 pub(crate) fn send_segmented(
     socket: BorrowedFd<'_>,
     to: Option<&SocketAddr>,
@@ -54,8 +54,8 @@ pub(crate) fn send_segmented(
 ) -> io::Result<()> {
     let mut name = to.map(SocketName::new);
     let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    // Alignment leaves room behind the number, which is handed over with it: zeros, so that nothing is read that was never written.
-    // SAFETY: a cmsghdr of zeros is valid.
+    // Alignment leaves room behind the number, which is handed over with it: zeros, so that nothing is read
+    // that was never written. SAFETY: a cmsghdr of zeros is valid.
     let mut control = Control { head: unsafe { std::mem::zeroed() }, value: [segment, 0, 0, 0] };
     control.head.cmsg_len = (size_of::<libc::cmsghdr>() + size_of::<u16>()) as _;
     control.head.cmsg_level = libc::SOL_UDP;
@@ -75,11 +75,13 @@ pub(crate) fn send_segmented(
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// What a packet says in the two low bits of its traffic class (RFC 3168 §5): its sender heeds marks; it was marked.
+/// What a packet says in the two low bits of its traffic class (RFC 3168 §5): its sender heeds marks; it was
+/// marked.
 pub(crate) const ECN_CAPABLE: i32 = 2;
 const ECN_MARKED: i32 = 3;
 
-/// Room for the control messages of one datagram: how long those are that were joined to it, and its traffic class.
+/// Room for the control messages of one datagram: how long those are that were joined to it, and its traffic
+/// class.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct Controls([u8; CONTROLS_BYTES]);
@@ -90,7 +92,8 @@ const CONTROL_STEP: usize = CONTROL_HEAD + size_of::<usize>();
 const CONTROLS_BYTES: usize = 2 * CONTROL_STEP;
 
 impl Controls {
-    /// Level, type and value of each, as cmsg(3) lays them out; a value is an int or, of IPv4's traffic class, a byte.
+    /// Level, type and value of each, as cmsg(3) lays them out; a value is an int or, of IPv4's traffic
+    /// class, a byte.
     fn iter(&self, length: usize) -> impl Iterator<Item = (libc::c_int, libc::c_int, libc::c_int)> + '_ {
         let whole = self.0[..length.min(CONTROLS_BYTES)].chunks(CONTROL_STEP).filter(|one| one.len() > CONTROL_HEAD);
         whole.map(|one| {
@@ -114,7 +117,8 @@ pub(crate) struct Datagram<'a> {
     pub(crate) marked: bool,
 }
 
-/// Buffers into which the kernel receives one or several datagrams with one call, each perhaps several joined to one (UDP_GRO).
+/// Buffers into which the kernel receives one or several datagrams with one call, each perhaps several joined
+/// to one (UDP_GRO).
 pub(crate) struct ReceiveBatch {
     bytes: Box<[u8]>,
     slot: usize,

@@ -1,4 +1,5 @@
-//! Addresses: which of this machine's are offered, how they are written on the business card, which pair two processes use.
+//! Addresses: which of this machine's are offered, how they are written on the business card, which pair two
+//! processes use.
 
 use std::cmp::Reverse;
 use std::fmt::Write;
@@ -8,9 +9,11 @@ use crate::Error;
 use crate::sys::{self, Interface};
 use weft_core::rails::RAILS_MAX;
 
-/// Largest packet in bytes: a jumbo frame fits, and so does a good part of loopback's 64 KiB, with bounded buffers.
+/// Largest packet in bytes: a jumbo frame fits, and so does a good part of loopback's 64 KiB, with bounded
+/// buffers.
 pub const PACKET_SIZE_MAX: usize = 16 << 10;
-/// Smallest packet that is worth having: what IPv4 promises of every link (576 bytes) less headers and options.
+/// Smallest packet that is worth having: what IPv4 promises of every link (576 bytes) less headers and
+/// options.
 pub const PACKET_SIZE_MIN: usize = 508;
 /// Addresses on one business card.
 pub const CANDIDATES_MAX: usize = 8;
@@ -30,7 +33,8 @@ pub struct Candidate {
     pub host: u32,
     /// Index of the interface on this machine; not in the endpoint address (0 in a peer's candidate).
     pub interface: u32,
-    /// Which of the interfaces that are offered, from 0; the first is the best, as far as this machine can tell.
+    /// Which of the interfaces that are offered, from 0; the first is the best, as far as this machine can
+    /// tell.
     pub rail: u8,
     /// What the interface carries, Mb/s; 0 if it does not say.
     pub speed: u32,
@@ -69,7 +73,8 @@ pub struct EndpointAddress {
 }
 
 impl EndpointAddress {
-    /// Compact text of `[0-9a-f.]`: host, window, then each address as family, address, prefix, port, packet size, rail, speed.
+    /// Compact text of `[0-9a-f.]`: host, window, then each address as family, address, prefix, port, packet
+    /// size, rail, speed.
     pub fn encode(&self) -> String {
         let host = self.candidates.first().map_or(0, |candidate| candidate.host);
         let mut text = format!("{host:08x}.{:x}", self.window_packets);
@@ -158,7 +163,8 @@ enum Fit {
     SameHost,
 }
 
-/// Chooses the addresses by which this process reaches a peer: one machine's own address, else a common subnet, else a routed one.
+/// Chooses the addresses by which this process reaches a peer: one machine's own address, else a common
+/// subnet, else a routed one.
 ///
 /// # Errors
 /// One sentence that names both sides' addresses and why no pair of them fits.
@@ -166,9 +172,9 @@ pub fn choose_peer_address(own: &[Candidate], peer: &[Candidate]) -> Result<Pair
     Ok(pair_rails(own, peer, true)?.remove(0))
 }
 
-/// Joins the interfaces of two processes to pairs, the best first, at least one and at most [`RAILS_MAX`]: the addresses that
-/// fit best, and with every other interface an address of a common subnet. Both ends come to the same pairs if one says that
-/// it is `first` and the other that it is not.
+/// Joins the interfaces of two processes to pairs, the best first, at least one and at most [`RAILS_MAX`]:
+/// the addresses that fit best, and with every other interface an address of a common subnet. Both ends come
+/// to the same pairs if one says that it is `first` and the other that it is not.
 ///
 /// # Errors
 /// As for [`choose_peer_address`].
@@ -287,7 +293,8 @@ pub(super) enum Term {
 }
 
 impl Selection {
-    /// Names and subnets separated by commas, with `!` in front of those that are not wanted; empty means any.
+    /// Names and subnets separated by commas, with `!` in front of those that are not wanted; empty means
+    /// any.
     pub(super) fn parse(text: &str) -> Result<Self, Error> {
         let mut selection = Self::default();
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
@@ -340,7 +347,8 @@ pub struct Considered {
     pub prefix: u8,
     /// Bytes of an IP packet, header included; 0 when the interface does not say.
     pub mtu: u32,
-    /// The candidate (its port is not known yet), or why there is none: completes the sentence "it is not offered: …".
+    /// The candidate (its port is not known yet), or why there is none: completes the sentence "it is not
+    /// offered: …".
     pub verdict: Result<Candidate, String>,
 }
 
@@ -384,7 +392,8 @@ pub(super) fn consider(interfaces: &[Interface], selection: &Selection, host: u3
     all
 }
 
-/// Numbers the interfaces that are offered: as they are asked for, else the faster ones first, in the kernel's order.
+/// Numbers the interfaces that are offered: as they are asked for, else the faster ones first, in the
+/// kernel's order.
 fn rank(all: &mut [Considered], interfaces: &[Interface], selection: &Selection) {
     let mut order: Vec<(usize, Reverse<u32>, u32)> = Vec::new();
     for (one, interface) in all.iter().zip(interfaces).filter(|(one, _)| one.verdict.is_ok()) {

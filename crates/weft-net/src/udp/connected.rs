@@ -1,8 +1,9 @@
 //! Connected UDP sockets for the peers with the most traffic.
 //!
-//! For each packet of the shared socket the kernel looks up the route, at its sender and once more at its receiver; a connected
-//! socket remembers it. All sockets are bound to the port that peers know. The kernel gives a packet to the socket whose addresses fit,
-//! and everything else to the shared one, so peers notice no difference, and a process with many peers has few sockets.
+//! For each packet of the shared socket the kernel looks up the route, at its sender and once more at its
+//! receiver; a connected socket remembers it. All sockets are bound to the port that peers know. The kernel
+//! gives a packet to the socket whose addresses fit, and everything else to the shared one, so peers notice
+//! no difference, and a process with many peers has few sockets.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -15,7 +16,8 @@ const CONNECTED_MAX: usize = 4;
 const CONTENDERS_MAX: usize = 8;
 /// Packets to a peer, beyond its share if all were alike, after which it gets a socket.
 const VOTES: u32 = 64;
-/// Looks at the shared socket after a change: what it got from the peer before must be taken first, or it would seem overtaken.
+/// Looks at the shared socket after a change: what it got from the peer before must be taken first, or it
+/// would seem overtaken.
 const LOOKS_AFTER_CHANGE: u32 = 1024;
 /// While only one socket brings anything, the others are looked at once in so many passes …
 const OTHERS_EVERY: u32 = 4;
@@ -90,7 +92,8 @@ impl Connected {
         false
     }
 
-    /// Gives `peer` a socket, or that of one that is hardly talked to any more. `prepare` sets the options of a new one.
+    /// Gives `peer` a socket, or that of one that is hardly talked to any more. `prepare` sets the options of
+    /// a new one.
     pub(super) fn connect(
         &mut self,
         shared: &UdpSocket,

@@ -1,6 +1,8 @@
-//! Multicast groups: one more socket, on a port that all processes of the job derive from its secret, and the addresses that it has joined.
+//! Multicast groups: one more socket, on a port that all processes of the job derive from its secret, and the
+//! addresses that it has joined.
 //!
-//! Packets to a group leave through the shared socket, on the interface that is offered first, and no further than its segment.
+//! Packets to a group leave through the shared socket, on the interface that is offered first, and no further
+//! than its segment.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
@@ -8,9 +10,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use super::address::Candidate;
 use super::socket;
 
-/// Groups that a process joins at most: Linux allows a socket 20 of IPv4 unless it is told otherwise (`net.ipv4.igmp_max_memberships`).
+/// Groups that a process joins at most: Linux allows a socket 20 of IPv4 unless it is told otherwise
+/// (`net.ipv4.igmp_max_memberships`).
 const GROUPS_MAX: usize = 20;
-/// First port that groups have, and how many: those that neither services nor the kernel's own choice use as a rule.
+/// First port that groups have, and how many: those that neither services nor the kernel's own choice use as
+/// a rule.
 const PORTS: (u16, u16) = (20_000, 12_000);
 /// While the groups' socket brings nothing it is looked at once in so many passes …
 const QUIET_EVERY: u32 = 4;
@@ -29,11 +33,13 @@ pub(super) struct Groups {
     turn: u32,
 }
 
-/// The address of group `group` of job `job`, on the segment of the interface with address `own`: local to an organization (RFC 2365 §6.2) or a link (RFC 4291 §2.7).
+/// The address of group `group` of job `job`, on the segment of the interface with address `own`: local to an
+/// organization (RFC 2365 §6.2) or a link (RFC 4291 §2.7).
 pub(crate) fn address(own: IpAddr, interface: u32, job: u64, group: u64) -> SocketAddr {
     let port = PORTS.0 + (job % u64::from(PORTS.1)) as u16;
     if own.is_ipv4() {
-        // 239.192.0.0/14 has 18 bits to choose. Only the last 23 bits of an address reach Ethernet, and these are among them.
+        // 239.192.0.0/14 has 18 bits to choose. Only the last 23 bits of an address reach Ethernet, and these
+        // are among them.
         let chosen = (job ^ group.rotate_left(17)) as u32 & 0x0003_ffff;
         return (Ipv4Addr::from(0xefc0_0000 | chosen), port).into();
     }

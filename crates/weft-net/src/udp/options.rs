@@ -8,11 +8,13 @@ use crate::sys;
 
 /// Receive buffer asked for, bytes. Linux counts its own bookkeeping in it.
 const RECEIVE_BUFFER_BYTES: i32 = 8 << 20;
-/// Send buffer asked for, bytes: several trains, since on some links a packet counts until the receiver has taken it.
+/// Send buffer asked for, bytes: several trains, since on some links a packet counts until the receiver has
+/// taken it.
 const SEND_BUFFER_BYTES: i32 = 2 << 20;
 /// Fewer full packets than this in the receive buffer are worth a warning.
 const WINDOW_PACKETS_LOW: u32 = 64;
-/// What the kernel spends on a packet beyond its bytes, when it keeps them in pages: counted against the receive buffer.
+/// What the kernel spends on a packet beyond its bytes, when it keeps them in pages: counted against the
+/// receive buffer.
 const KERNEL_OVERHEAD_BYTES: usize = 768;
 
 pub(super) fn open(is_v4: bool) -> io::Result<UdpSocket> {
@@ -32,7 +34,8 @@ pub(super) fn prepare(socket: &UdpSocket, is_v4: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Packets that the interface does not carry are refused, all others leave whole, whatever has been said of their path (RFC 8899 §4.1).
+/// Packets that the interface does not carry are refused, all others leave whole, whatever has been said of
+/// their path (RFC 8899 §4.1).
 fn never_fragment(socket: &UdpSocket, is_v4: bool) -> io::Result<()> {
     let set = |level, name, value| sys::set_option(socket.as_fd(), level, name, value);
     if is_v4 {
@@ -42,7 +45,8 @@ fn never_fragment(socket: &UdpSocket, is_v4: bool) -> io::Result<()> {
     set(libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 1)
 }
 
-/// Packets say that their sender heeds marks of congestion (RFC 3168 §5), and marks of those that arrive are reported.
+/// Packets say that their sender heeds marks of congestion (RFC 3168 §5), and marks of those that arrive are
+/// reported.
 fn ask_for_marks(socket: &UdpSocket, is_v4: bool) {
     let (level, class, report) = match is_v4 {
         true => (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_RECVTOS),
@@ -54,7 +58,8 @@ fn ask_for_marks(socket: &UdpSocket, is_v4: bool) {
     }
 }
 
-/// As large as the machine allows: past the limit with the right to do so, up to it without. Returns the receive buffer's bytes.
+/// As large as the machine allows: past the limit with the right to do so, up to it without. Returns the
+/// receive buffer's bytes.
 pub(super) fn enlarge_buffers(socket: &UdpSocket) -> usize {
     let set = |name, bytes| sys::set_option(socket.as_fd(), libc::SOL_SOCKET, name, bytes);
     // All of them may be refused; then the default stays, and the size read back says so.
@@ -63,7 +68,8 @@ pub(super) fn enlarge_buffers(socket: &UdpSocket) -> usize {
     sys::option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).map_or(0, |bytes| bytes.max(0) as usize)
 }
 
-/// Full packets that fit into a receive buffer, at least 1. The kernel charges each packet the memory it really sits in.
+/// Full packets that fit into a receive buffer, at least 1. The kernel charges each packet the memory it
+/// really sits in.
 pub(super) fn window(buffer_bytes: usize, packet_size: usize) -> u32 {
     let charged = (packet_size + KERNEL_OVERHEAD_BYTES).next_power_of_two() + KERNEL_OVERHEAD_BYTES;
     (buffer_bytes / charged).max(1) as u32

@@ -1,5 +1,5 @@
-//! Sockets that std cannot make: a second one on a port that is already in use, for one peer alone; one for multicast groups. Linux: socket(7),
-//! ip(7), ipv6(7), udp(7).
+//! Sockets that std cannot make: a second one on a port that is already in use, for one peer alone; one for
+//! multicast groups. Linux: socket(7), ip(7), ipv6(7), udp(7).
 #![allow(unsafe_code)]
 
 use std::io;
@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd};
 
 use crate::sys::{SocketName, check, set_option};
 
-/// A socket on the port of `shared`, which all of them must agree to: the kernel lets no other user join. Not connected yet, so
-/// what comes for the port may arrive at either.
+/// A socket on the port of `shared`, which all of them must agree to: the kernel lets no other user join. Not
+/// connected yet, so what comes for the port may arrive at either.
 pub(super) fn beside(shared: &UdpSocket) -> io::Result<UdpSocket> {
     let own = shared.local_addr()?;
     let socket = open(&own)?;
@@ -19,8 +19,8 @@ pub(super) fn beside(shared: &UdpSocket) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// A socket for what comes to the port of `group` at those multicast addresses that it will join, and at no others. Other processes of the host
-/// may have one like it.
+/// A socket for what comes to the port of `group` at those multicast addresses that it will join, and at no
+/// others. Other processes of the host may have one like it.
 pub(super) fn for_groups(group: &SocketAddr) -> io::Result<UdpSocket> {
     let socket = open(group)?;
     set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
@@ -28,13 +28,15 @@ pub(super) fn for_groups(group: &SocketAddr) -> io::Result<UdpSocket> {
         true => (libc::IPPROTO_IP, IP_MULTICAST_ALL, IpAddr::from(Ipv4Addr::UNSPECIFIED)),
         false => (libc::IPPROTO_IPV6, IPV6_MULTICAST_ALL, Ipv6Addr::UNSPECIFIED.into()),
     };
-    // Kernels before 4.20 have it for IPv4 only: then what others have joined is received and found to be foreign.
+    // Kernels before 4.20 have it for IPv4 only: then what others have joined is received and found to be
+    // foreign.
     let _ = set_option(socket.as_fd(), level, all, 0);
     bind(&socket, &SocketAddr::new(any, group.port()))?;
     Ok(socket)
 }
 
-/// What `socket` sends to groups leaves on this interface, stays on its segment, and does not come back to this host.
+/// What `socket` sends to groups leaves on this interface, stays on its segment, and does not come back to
+/// this host.
 pub(super) fn send_to_groups_through(socket: &UdpSocket, own: IpAddr, interface: u32) -> io::Result<()> {
     match own {
         IpAddr::V4(own) => {

@@ -184,7 +184,8 @@ fn peers_talked_to_often_get_sockets_of_their_own_and_all_packets_come_in_order(
     let mut near = loopback();
     let mut peers: Vec<Udp> = (0..6).map(|_| loopback()).collect();
     let back = to(&near);
-    // Two at a time, so that others become the ones talked to most; some packets wait in a socket while it changes hands.
+    // Two at a time, so that others become the ones talked to most; some packets wait in a socket while it
+    // changes hands.
     for (round, pair) in [[0, 1], [2, 3], [4, 5], [0, 5]].into_iter().enumerate() {
         let mut expected: Vec<(u8, u16)> = Vec::new();
         let mut heard = Vec::new();
@@ -223,7 +224,8 @@ fn peers_talked_to_often_get_sockets_of_their_own_and_all_packets_come_in_order(
         }
         assert!(near.connected.sockets().count() <= 4);
     }
-    // Its descriptor tells of all of them.   Send to the shared one and to one of its own.   Expect: readable.
+    // Its descriptor tells of all of them.   Send to the shared one and to one of its own.   Expect:
+    // readable.
     for peer in [3, 5] {
         assert_eq!(peers[peer].send(&back, &[9]).unwrap(), Outcome::Sent);
         let ready = crate::wait::wait(

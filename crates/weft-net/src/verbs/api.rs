@@ -1,5 +1,5 @@
-//! The C interfaces of libibverbs and librdmacm, as much of them as the link uses, as rdma-core 44 declares them; their layouts are part of an ABI that later
-//! versions keep. The libraries are opened at run time.
+//! The C interfaces of libibverbs and librdmacm, as much of them as the link uses, as rdma-core 44 declares
+//! them; their layouts are part of an ABI that later versions keep. The libraries are opened at run time.
 //!
 //! What is an inline function in the headers is an entry of a context's table of operations.
 #![allow(unsafe_code)]
@@ -339,7 +339,8 @@ macro_rules! functions {
             fn open() -> Result<Self, String> {
                 let (verbs, cm) = (load(VERBS)?, load(CM)?);
                 $(let $field = symbol(if stringify!($library) == "cm" { cm } else { verbs }, $name)?;)*
-                // SAFETY: the headers declare the functions of these names so, and pointers to functions are as large as others.
+                // SAFETY: the headers declare the functions of these names so, and pointers to functions are
+                // as large as others.
                 unsafe {
                     Ok(Self {
                         $($field: std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) $(-> $result)?>($field),)*
@@ -401,14 +402,15 @@ impl Library {
         LIBRARY.get_or_init(Self::open).as_ref().map_err(Clone::clone)
     }
 
-    /// Whether registered memory stays this process's own when it forks: the kernel copies it for the child then. Libraries that cannot tell are older than
-    /// kernels that do.
+    /// Whether registered memory stays this process's own when it forks: the kernel copies it for the child
+    /// then. Libraries that cannot tell are older than kernels that do.
     pub(super) fn copies_at_fork(&self) -> bool {
         const IBV_FORK_UNNEEDED: c_int = 2;
         let Ok(function) = load(VERBS).and_then(|library| symbol(library, c"ibv_is_fork_initialized")) else {
             return false;
         };
-        // SAFETY: the header declares the function of this name so, and pointers to functions are as large as others.
+        // SAFETY: the header declares the function of this name so, and pointers to functions are as large as
+        // others.
         let function: unsafe extern "C" fn() -> c_int = unsafe { std::mem::transmute(function) };
         // SAFETY: no arguments.
         unsafe { function() == IBV_FORK_UNNEEDED }

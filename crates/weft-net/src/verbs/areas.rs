@@ -1,5 +1,6 @@
-//! What is mapped where in this process, as the kernel tells it: only memory of the process alone, behind which there is no file, can be watched wholly.
-//! A file or a segment can be cut short by anybody who has it open.
+//! What is mapped where in this process, as the kernel tells it: only memory of the process alone, behind
+//! which there is no file, can be watched wholly. A file or a segment can be cut short by anybody who has it
+//! open.
 #![allow(unsafe_code)]
 
 use std::fs::File;

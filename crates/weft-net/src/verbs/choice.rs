@@ -1,4 +1,5 @@
-//! Which devices are used: those behind the interfaces that UDP would use, the better ones first, one for each interface.
+//! Which devices are used: those behind the interfaces that UDP would use, the better ones first, one for
+//! each interface.
 
 use std::net::SocketAddr;
 

@@ -1,12 +1,15 @@
-//! How many packets two ends may have on their way to each other: pure state machines, one for each direction at each end.
+//! How many packets two ends may have on their way to each other: pure state machines, one for each direction
+//! at each end.
 //!
-//! A receiver grants room for as many packets as it has receives for (its *window*), and tells of what has been taken with whatever it sends; a message
-//! that only grants room ([`super::wire::Kind::Credit`]) leaves when more than half of the window is to be told of. Each connection begins with a window of one packet,
-//! so that memory goes by peers that are talked to and not by peers that there are. The window of a peer that sends much grows, as long as all peers together do not
-//! have more than the process has for that; then the peer with the largest window is asked to give half of it back (`Reclaim`, `Returned`).
+//! A receiver grants room for as many packets as it has receives for (its *window*), and tells of what has
+//! been taken with whatever it sends; a message that only grants room ([`super::wire::Kind::Credit`]) leaves
+//! when more than half of the window is to be told of. Each connection begins with a window of one packet, so
+//! that memory goes by peers that are talked to and not by peers that there are. The window of a peer that
+//! sends much grows, as long as all peers together do not have more than the process has for that; then the
+//! peer with the largest window is asked to give half of it back (`Reclaim`, `Returned`).
 //!
-//! Windows are odd: then a message that only grants room stands for more than half of one, and no second one leaves before the peer has taken the first. So one
-//! receive in reserve ([`RESERVE`]) is enough for those.
+//! Windows are odd: then a message that only grants room stands for more than half of one, and no second one
+//! leaves before the peer has taken the first. So one receive in reserve ([`RESERVE`]) is enough for those.
 
 use super::wire::Kind;
 use std::collections::VecDeque;
@@ -17,7 +20,8 @@ pub(super) const WINDOW_FIRST: u16 = 1;
 pub(super) const WINDOW_MAX: u16 = 61;
 /// Receives besides the window: for one message that only grants room, or for the first message of a client.
 pub(super) const RESERVE: u32 = 1;
-/// A window grows after so many packets for each that it has: who sends a few packets now and then needs no more.
+/// A window grows after so many packets for each that it has: who sends a few packets now and then needs no
+/// more.
 const GROW_AFTER: u32 = 4;
 
 // Each step is even.
@@ -173,8 +177,9 @@ impl Credits {
     }
 }
 
-/// What an end has to say by itself, each kind at most once at a time, in the order in which it leaves. What needs no room never waits behind what does: if both
-/// ends had something to say that needs room, and had none, each would keep the other's room behind it for ever.
+/// What an end has to say by itself, each kind at most once at a time, in the order in which it leaves. What
+/// needs no room never waits behind what does: if both ends had something to say that needs room, and had
+/// none, each would keep the other's room behind it for ever.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Controls(VecDeque<Kind>);
 
@@ -214,7 +219,8 @@ impl Controls {
 mod tests {
     use super::*;
 
-    /// One end: what it grants, what it was granted, and what is on its way to it, each with its number and what it grants.
+    /// One end: what it grants, what it was granted, and what is on its way to it, each with its number and
+    /// what it grants.
     struct End {
         grants: Grants,
         credits: Credits,

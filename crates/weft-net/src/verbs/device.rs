@@ -1,6 +1,8 @@
-//! A device with what it needs: the only place, with what is below it and `memory.rs`, that follows pointers of the libraries.
+//! A device with what it needs: the only place, with what is below it and `memory.rs`, that follows pointers
+//! of the libraries.
 //!
-//! Nothing here waits: both channels are read without blocking, and what takes time (addresses, routes, connections) is told of by events.
+//! Nothing here waits: both channels are read without blocking, and what takes time (addresses, routes,
+//! connections) is told of by events.
 #![allow(unsafe_code)]
 
 mod accesses;
@@ -253,7 +255,8 @@ pub(super) struct Device {
     cell: Box<Cell>,
     /// Looks at rings since the last look at completions.
     ring_looks: u32,
-    /// Runs out while a peer that was asked to stop has not answered, and when something is to happen to a connection.
+    /// Runs out while a peer that was asked to stop has not answered, and when something is to happen to a
+    /// connection.
     timer: Option<OwnedFd>,
     is_timer_set: bool,
     sleep: Duration,
@@ -281,7 +284,8 @@ impl Drop for Device {
         }
         self.groups = None;
         let library = self.library;
-        // SAFETY: the queue pairs are closed, and each object before those that it was made of; packets' registrations before their domain.
+        // SAFETY: the queue pairs are closed, and each object before those that it was made of; packets'
+        // registrations before their domain.
         unsafe {
             if !self.srq.is_null() {
                 (library.destroy_srq)(self.srq);

@@ -15,7 +15,8 @@ const RECEIVES_MAX: u32 = 4096;
 pub(super) const CHUNK: u32 = 64;
 /// Packets that wait to leave, of all peers together …
 pub(super) const SENDS_MAX: usize = 256;
-/// … and operations of one peer that the device has, at most: packets, accesses, and what this end has to say by itself.
+/// … and operations of one peer that the device has, at most: packets, accesses, and what this end has to say
+/// by itself.
 const OPERATIONS_MAX: u32 = 48;
 /// The device is asked to copy packets of so many bytes at once.
 pub(super) const INLINE_WANTED: u32 = 256;
@@ -23,7 +24,8 @@ pub(super) const INLINE_WANTED: u32 = 256;
 pub(super) const INLINE_LEAST: u32 = 32;
 /// Reads of memory that one end asks the other for at a time.
 const READS_MAX: i32 = 16;
-/// Connections that are open at a time, where nothing else says so: one more closes the one that was not used for longest.
+/// Connections that are open at a time, where nothing else says so: one more closes the one that was not used
+/// for longest.
 pub const CONNECTIONS_MAX: u32 = 1024;
 
 /// What of a device counts here.
@@ -80,7 +82,8 @@ pub(super) fn limits(device: &Device, accesses: usize, connections: u32) -> Resu
     Ok(Limits { shared, receives, growth, operations, completions: receives + others, connections, reads })
 }
 
-/// The window that a connection of one of so many peers begins with. Where receives are shared it grows; a queue of its own has one size.
+/// The window that a connection of one of so many peers begins with. Where receives are shared it grows; a
+/// queue of its own has one size.
 pub(super) fn first_window(limits: &Limits, peers: u32) -> u16 {
     if limits.shared {
         return WINDOW_FIRST;

@@ -1,8 +1,9 @@
-//! Registrations of memory that only this end's device gets to: what it reads from for a write, and what it writes to for a read. They are kept for the next
-//! operation where changes of the memory are told of (`monitor`); otherwise, and in the moments in which a change is under way, they are for one operation.
+//! Registrations of memory that only this end's device gets to: what it reads from for a write, and what it
+//! writes to for a read. They are kept for the next operation where changes of the memory are told of
+//! (`monitor`); otherwise, and in the moments in which a change is under way, they are for one operation.
 //!
-//! What is kept covers whole pages of one buffer and no more: while an operation uses it nobody may change the buffer (MPI-5.0 §3.7.2), so nobody gives its pages
-//! away between the kernel's word of it and the act.
+//! What is kept covers whole pages of one buffer and no more: while an operation uses it nobody may change
+//! the buffer (MPI-5.0 §3.7.2), so nobody gives its pages away between the kernel's word of it and the act.
 
 use std::io;
 use std::ops::Range;

@@ -118,7 +118,8 @@ fn a_buffer_that_is_used_again_is_registered_once() {
     assert_eq!(locals.registrar().open.borrow().len(), 0);
 }
 
-/// What is mapped at each page has a number, and each registration that number of when it was made: none is used for another.
+/// What is mapped at each page has a number, and each registration that number of when it was made: none is
+/// used for another.
 #[test]
 fn no_registration_outlives_its_memory() {
     let mut locals = locals(1 << 20, Counting::default());

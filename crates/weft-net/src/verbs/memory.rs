@@ -1,6 +1,7 @@
-//! Registered memory: packets, what peers may access, and accesses to theirs. What peers may access is registered for one operation: a key of theirs that
-//! outlived it would let them write late. What only this end's device gets to is kept (`local`). Small accesses go by way of memory that stays
-//! registered: a copy of a few KiB costs less than the two system calls of a registration.
+//! Registered memory: packets, what peers may access, and accesses to theirs. What peers may access is
+//! registered for one operation: a key of theirs that outlived it would let them write late. What only this
+//! end's device gets to is kept (`local`). Small accesses go by way of memory that stays registered: a copy
+//! of a few KiB costs less than the two system calls of a registration.
 #![allow(unsafe_code)]
 
 use std::alloc::Layout;
@@ -26,7 +27,8 @@ const PAGE: usize = 4096;
 /// Bytes of an access that goes by way of our own memory, at most.
 const SMALL: usize = PAGE;
 
-/// Of all devices of this process: registrations that were made, uses of those that were kept, and bytes that are registered now.
+/// Of all devices of this process: registrations that were made, uses of those that were kept, and bytes that
+/// are registered now.
 static MADE: AtomicU64 = AtomicU64::new(0);
 static REUSED: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
@@ -48,8 +50,8 @@ pub fn registered() -> Registered {
     Registered { made: of(&MADE), reused: of(&REUSED), bytes: of(&BYTES) }
 }
 
-/// Packets of one size in registered memory, to which the device writes while it has them. So nothing here refers to more than a packet that it has
-/// given back.
+/// Packets of one size in registered memory, to which the device writes while it has them. So nothing here
+/// refers to more than a packet that it has given back.
 pub(super) struct Packets {
     library: &'static Library,
     memory: NonNull<u8>,
@@ -117,13 +119,15 @@ impl Packets {
 impl Drop for Packets {
     fn drop(&mut self) {
         deregister(self.library, self.registered);
-        // SAFETY: it was made with this layout, and the device has nothing of it: whoever has this has closed all queues.
+        // SAFETY: it was made with this layout, and the device has nothing of it: whoever has this has closed
+        // all queues.
         unsafe { std::alloc::dealloc(self.memory.as_ptr(), self.layout) };
     }
 }
 
 /// # Safety
-/// The domain is open; what is written to the memory by way of the registration is in the promises of whoever uses it.
+/// The domain is open; what is written to the memory by way of the registration is in the promises of whoever
+/// uses it.
 unsafe fn register(
     library: &Library,
     pd: *mut Pd,
@@ -166,7 +170,8 @@ impl Registrar for Domain {
             Right::RemoteWrite => IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
         };
         let memory = (memory.start as *mut u8, (memory.end - memory.start) as usize);
-        // SAFETY: the domain is open as long as `Placing` is, and the device gets to what an operation names only, whose memory stays until it is over.
+        // SAFETY: the domain is open as long as `Placing` is, and the device gets to what an operation names
+        // only, whose memory stays until it is over.
         unsafe { register(self.library, self.pd, memory, rights) }
     }
 
@@ -205,7 +210,8 @@ pub(super) struct Placing {
     locals: Locals<Domain>,
     exposures: Vec<*mut Mr>,
     free_exposures: Vec<u32>,
-    /// Our own memory for small accesses, a part for each; made when the first one begins, and none if it may not be registered.
+    /// Our own memory for small accesses, a part for each; made when the first one begins, and none if it may
+    /// not be registered.
     small: Option<Option<Packets>>,
     under_way: Vec<Option<UnderWay>>,
     free: Vec<usize>,
@@ -378,7 +384,8 @@ impl Placing {
         self.locals.close_changed();
     }
 
-    /// Closes what is kept and not used, so that something else can be registered; whether that was something.
+    /// Closes what is kept and not used, so that something else can be registered; whether that was
+    /// something.
     pub(super) fn give_back(&mut self) -> bool {
         self.locals.give_back()
     }

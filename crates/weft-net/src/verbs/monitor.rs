@@ -1,12 +1,15 @@
-//! Tells what happens to the program's memory, so that registrations of memory that is no longer there are not used again: userfaultfd(2).
+//! Tells what happens to the program's memory, so that registrations of memory that is no longer there are
+//! not used again: userfaultfd(2).
 //!
-//! The kernel has whoever changes a mapping (munmap, mremap, brk, madvise, another mapping at the same place) wait until the event has been read.
-//! So a thread reads them, and writes down what has changed. This thread neither takes a lock nor allocates: whoever waits for it may be within `free`.
-//! Memory is watched in the mode for writes to protected pages, of which there are none: no access of the program's waits, and a child
+//! The kernel has whoever changes a mapping (munmap, mremap, brk, madvise, another mapping at the same place)
+//! wait until the event has been read. So a thread reads them, and writes down what has changed. This thread
+//! neither takes a lock nor allocates: whoever waits for it may be within `free`. Memory is watched in the
+//! mode for writes to protected pages, of which there are none: no access of the program's waits, and a child
 //! of fork(2) is not watched.
 //!
-//! *When what is written down is complete* ([`Monitor::is_settled`]): the kernel counts changes that are under way, from before the mapping changes until the
-//! event has been read, and refuses to protect pages meanwhile, which costs one call to ask. And what has been read is written down when the thread says so.
+//! *When what is written down is complete* ([`Monitor::is_settled`]): the kernel counts changes that are
+//! under way, from before the mapping changes until the event has been read, and refuses to protect pages
+//! meanwhile, which costs one call to ask. And what has been read is written down when the thread says so.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -62,7 +65,8 @@ pub(super) enum Changed {
     Everything,
 }
 
-/// What the thread writes down: the last changes, in a circle. One writes, many read; a reader notices when what it reads is overwritten.
+/// What the thread writes down: the last changes, in a circle. One writes, many read; a reader notices when
+/// what it reads is overwritten.
 struct Changes {
     /// Odd while the thread may have read something that is not written down yet.
     turn: AtomicU64,
@@ -170,8 +174,8 @@ impl Monitor {
         Ok(Self { fd, quit, changes, areas, thread: Some(thread) })
     }
 
-    /// From now on changes of this memory are told; whether it may be written to. `None`: the kernel does not tell all that can happen to it, as that of
-    /// other processes or of files, or somebody else watches it.
+    /// From now on changes of this memory are told; whether it may be written to. `None`: the kernel does not
+    /// tell all that can happen to it, as that of other processes or of files, or somebody else watches it.
     pub(super) fn watch(&self, range: &Range<u64>) -> Option<bool> {
         let areas = self.areas.lock().unwrap_or_else(PoisonError::into_inner).of(range).ok()??;
         if !areas.iter().all(|area| area.is_private) {
@@ -196,7 +200,8 @@ impl Monitor {
         self.changes.since(from, tell)
     }
 
-    /// Whether each change of watched memory that is over, or that somebody could have noticed, is written down. If not it will be soon.
+    /// Whether each change of watched memory that is over, or that somebody could have noticed, is written
+    /// down. If not it will be soon.
     pub(super) fn is_settled(&self) -> bool {
         // In this order: what has been read was read in a turn that had begun.
         !self.is_changing() && self.changes.turn.load(Ordering::SeqCst).is_multiple_of(2)
@@ -211,7 +216,8 @@ impl Monitor {
         result == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EINVAL)
     }
 
-    /// Nothing is watched any more: a process that shares the descriptor, as a child of a bare clone(2), keeps it open, but nobody would read it.
+    /// Nothing is watched any more: a process that shares the descriptor, as a child of a bare clone(2),
+    /// keeps it open, but nobody would read it.
     fn forget_all(&self) {
         let watched = self.changes.lowest.load(Ordering::Relaxed)..self.changes.highest.load(Ordering::Relaxed);
         let all = self.areas.lock().unwrap_or_else(PoisonError::into_inner).all().unwrap_or_default();
@@ -284,7 +290,8 @@ fn read_events(fd: RawFd, quit: RawFd, changes: &Changes) {
     let mut events = [Event::default(); EVENTS];
     let mut wakes = [fd, quit].map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
     loop {
-        // No signal is delivered to this thread; an error would be one of ours, and is no reason to leave callers waiting.
+        // No signal is delivered to this thread; an error would be one of ours, and is no reason to leave
+        // callers waiting.
         let _ = sys::ppoll(&mut wakes, None);
         changes.turn.fetch_add(1, Ordering::SeqCst);
         loop {

@@ -25,8 +25,8 @@ enum Kind {
     Huge,
 }
 
-/// Memory between two pages that cannot be accessed, so that the kernel does not make one area of it and of what is beside it. It is not given back: where
-/// a test leaves a hole another one may have mapped something.
+/// Memory between two pages that cannot be accessed, so that the kernel does not make one area of it and of
+/// what is beside it. It is not given back: where a test leaves a hole another one may have mapped something.
 struct Memory {
     inner: Range<u64>,
 }
@@ -175,7 +175,8 @@ fn memory_that_is_freed_is_told_of() {
     assert!(all.iter().any(|one| one.start <= range.start && range.end <= one.end), "{all:x?}");
 }
 
-/// Another thread may get the address before whoever unmapped it has returned: nobody takes what is written down for complete then.
+/// Another thread may get the address before whoever unmapped it has returned: nobody takes what is written
+/// down for complete then.
 #[test]
 fn a_change_whose_event_was_not_read_yet_is_noticed() {
     let fd = Arc::new(open(FEATURES).expect("userfaultfd"));
@@ -278,7 +279,8 @@ fn who_has_not_looked_for_long_takes_everything_to_have_changed() {
     assert!(all(1).0.contains(&Changed::Everything));
 }
 
-/// A child does not read events, and nobody else would for it; and when the parent has given its monitor up, the descriptor is still open there.
+/// A child does not read events, and nobody else would for it; and when the parent has given its monitor up,
+/// the descriptor is still open there.
 #[test]
 fn a_child_does_what_it_likes_and_keeps_nobody_waiting() {
     let monitor = Monitor::new(FEATURES).expect("userfaultfd");

@@ -1,25 +1,30 @@
 //! How two processes come to one connection, as a pure state machine: what happens, and what is to be done.
 //!
-//! RDMA CM has clients and servers, and MPI has peers. Whoever has something to send first connects. When both do at once, the connection of the one with
-//! the *higher* name (address and port of where it listens) is kept: the lower one accepts it and drops its own attempt, and the higher one refuses the
-//! other's, saying so. So of a pair whose attempts cross, the lower one listens and the higher one connects.
+//! RDMA CM has clients and servers, and MPI has peers. Whoever has something to send first connects. When
+//! both do at once, the connection of the one with the *higher* name (address and port of where it listens)
+//! is kept: the lower one accepts it and drops its own attempt, and the higher one refuses the other's,
+//! saying so. So of a pair whose attempts cross, the lower one listens and the higher one connects.
 //!
-//! On iWARP the client must send the first message. So the client sends a message without contents at once, and the server sends nothing before that has come.
-//! The kernel's `siw` may not notice what arrives at a server in the moment in which it accepts, until something more arrives (its `siw_accept` answers the
-//! client before it has the socket call it). So a client that hears nothing *nudges*: it writes zero bytes, which needs neither a key nor a receive.
+//! On iWARP the client must send the first message. So the client sends a message without contents at once,
+//! and the server sends nothing before that has come. The kernel's `siw` may not notice what arrives at a
+//! server in the moment in which it accepts, until something more arrives (its `siw_accept` answers the
+//! client before it has the socket call it). So a client that hears nothing *nudges*: it writes zero bytes,
+//! which needs neither a key nor a receive.
 
 use weft_core::time::{Duration, Instant};
 
 /// An attempt takes no longer …
 const ATTEMPT: Duration = Duration::from_millis(10_000);
-/// … and a client whose attempt gave way waits no longer for the other's. A server waits for the client's first message as long as there is a
-/// connection, and so does who closes one for the answer: who drops it by itself may drop what is on its way …
+/// … and a client whose attempt gave way waits no longer for the other's. A server waits for the client's
+/// first message as long as there is a connection, and so does who closes one for the answer: who drops it by
+/// itself may drop what is on its way …
 const TURN: Duration = Duration::from_millis(5_000);
 /// … after a refusal the next attempt begins after so long, times how many there have been …
 const PAUSE: Duration = Duration::from_millis(20);
 /// … and after so many that were refused or failed the peer is lost.
 const ATTEMPTS_MAX: u32 = 20;
-/// A client that has heard nothing from its server nudges it after so long, and again after twice as long each time …
+/// A client that has heard nothing from its server nudges it after so long, and again after twice as long
+/// each time …
 const NUDGE: Duration = Duration::from_millis(50);
 /// … up to this.
 const NUDGE_MAX: Duration = Duration::from_millis(3_200);
@@ -198,7 +203,8 @@ impl Pair {
                 self.go(State::Accepted, None, now);
                 Action::Accept
             }
-            // Nothing is on its way when a connection is closed: whoever asks for another one has dropped the last.
+            // Nothing is on its way when a connection is closed: whoever asks for another one has dropped the
+            // last.
             (State::Leaving, Event::Request) => {
                 self.go(State::Accepted, None, now);
                 Action::Accept
@@ -226,8 +232,8 @@ impl Pair {
                 self.go(State::Awaiting, Some(TURN), now);
                 Action::Drop
             }
-            // Somebody who computes answers late, or looks late at what has come of an earlier connection: how long that may last is for whoever
-            // watches over peers to say.
+            // Somebody who computes answers late, or looks late at what has come of an earlier connection:
+            // how long that may last is for whoever watches over peers to say.
             (State::Connecting | State::Awaiting, Event::Late) | (State::Connecting, Event::Refused(Reason::Later)) => {
                 self.go(State::Pausing, Some(PAUSE), now);
                 Action::Drop
@@ -254,7 +260,8 @@ impl Pair {
                 self.go(State::Leaving, None, now);
                 Action::Close
             }
-            // Also if this end has asked for the same: a connection is dropped by who has been answered, and the answer says that all was taken.
+            // Also if this end has asked for the same: a connection is dropped by who has been answered, and
+            // the answer says that all was taken.
             (State::Ready | State::Leaving, Event::PeerCloses) => {
                 self.go(State::Leaving, None, now);
                 Action::Answer
@@ -365,7 +372,8 @@ mod tests {
             if ends > 0 {
                 return ends;
             }
-            // Nothing travels: either both are ready, by the same connection, or one of them pauses and tries again.
+            // Nothing travels: either both are ready, by the same connection, or one of them pauses and tries
+            // again.
             let states = [0, 1].map(|end| self.pairs[end].state());
             if states == [State::Ready; 2] {
                 assert_eq!(self.attempts[0], self.attempts[1]);
@@ -415,11 +423,13 @@ mod tests {
         }
     }
 
-    /// Two ends that send packets, and close the connection meanwhile. What RDMA CM tells of and what is sent have orders of their own.
+    /// Two ends that send packets, and close the connection meanwhile. What RDMA CM tells of and what is sent
+    /// have orders of their own.
     #[derive(Clone)]
     struct Closing {
         world: World,
-        /// Messages on their way to each end, packets that each is still to send, and how often it is still to close.
+        /// Messages on their way to each end, packets that each is still to send, and how often it is still
+        /// to close.
         messages: [VecDeque<Message>; 2],
         to_send: [u32; 2],
         closes: [u32; 2],
@@ -437,7 +447,8 @@ mod tests {
                 Action::Answer => self.messages[other].push_back(Message::Closed(number)),
                 _ => self.world.act(end, action, request),
             }
-            // Whoever drops a connection may drop what is on its way in it, to this end and from it: that may be no packet.
+            // Whoever drops a connection may drop what is on its way in it, to this end and from it: that may
+            // be no packet.
             if let Some(number) = before.filter(|_| self.world.attempts[end] != before) {
                 for messages in &mut self.messages {
                     assert!(!messages.contains(&Message::Packet(number)), "a packet is dropped with its connection");

@@ -6,11 +6,14 @@
 //! | large accesses | by all rails that lead to the peer, a stripe each ([`super::stripes`]); they are complete when the last stripe is ([`accesses`]) |
 //! | a peer that cannot be reached by one of its rails any more | by the others, as long as no packet can have been lost ([`failures`]) |
 //!
-//! A packet that is sent after a write has been told to be complete arrives behind it, though another rail carried the write: where a device tells of a write when
-//! it has left (iWARP), a rail that does not carry the peer's packets reads a byte behind each stripe first. So what proves a write on the rail of the packets proves all.
+//! A packet that is sent after a write has been told to be complete arrives behind it, though another rail
+//! carried the write: where a device tells of a write when it has left (iWARP), a rail that does not carry
+//! the peer's packets reads a byte behind each stripe first. So what proves a write on the rail of the
+//! packets proves all.
 //!
-//! A stripe whose rail has failed is repeated on another one: what is read at once, what is written when the peer has said that it has dropped its end of
-//! the connection. Until then what is on its way might still arrive, and overwrite what is written later.
+//! A stripe whose rail has failed is repeated on another one: what is read at once, what is written when the
+//! peer has said that it has dropped its end of the connection. Until then what is on its way might still
+//! arrive, and overwrite what is written later.
 
 mod accesses;
 mod failures;
@@ -54,11 +57,12 @@ pub trait Rail: Carrier {
     /// Learns where a peer's rail listens, and what a request for a connection must say.
     fn meet(&mut self, listens: SocketAddr, token: u64) -> VerbsAddress;
 
-    /// Ends the connection to a peer for good, with all accesses: nothing of this process's memory is read or written by it any more. Nobody is told.
+    /// Ends the connection to a peer for good, with all accesses: nothing of this process's memory is read or
+    /// written by it any more. Nobody is told.
     fn abandon(&mut self, peer: u32);
 
-    /// Tells a peer that this process has dropped its end of these rails of the peer's, of each of which there is a bit. `false`: not now. What has been taken
-    /// arrives, or the connection is broken.
+    /// Tells a peer that this process has dropped its end of these rails of the peer's, of each of which
+    /// there is a bit. `false`: not now. What has been taken arrives, or the connection is broken.
     fn tell_dropped(&mut self, peer: u32, rails: u16) -> bool;
 
     /// Which of this process's rails a peer says that it has dropped.
@@ -131,7 +135,8 @@ impl VerbsRails {
         self.rails.first()?.warning()
     }
 
-    /// Bytes of the longest datagram that the device of the first rail multicasts: it is tried whether it has what that takes.
+    /// Bytes of the longest datagram that the device of the first rail multicasts: it is tried whether it has
+    /// what that takes.
     ///
     /// # Errors
     /// It has not: a clause that says why.
@@ -203,7 +208,8 @@ impl<R: Rail> VerbsRails<R> {
         Address::Verbs(VerbsAddress { peer: u32::MAX, listens })
     }
 
-    /// Learns where a peer is. `spread` says over which rail its packets go: half the sum of the ranks of both ends.
+    /// Learns where a peer is. `spread` says over which rail its packets go: half the sum of the ranks of
+    /// both ends.
     ///
     /// # Errors
     /// No rail leads there, or it is this process: one sentence.
@@ -266,7 +272,8 @@ impl<R: Rail> VerbsRails<R> {
         let parts = stripes(target.address, range.end - range.start, &speeds[..count]);
         let access = self.accesses.open((number, peer), kind, (data.clone(), range.start), target);
         let mut has_begun = false;
-        // The rail of packets is last: what another one does not take now, such as one that is not connected yet, it takes, too.
+        // The rail of packets is last: what another one does not take now, such as one that is not connected
+        // yet, it takes, too.
         for index in (0..count).rev().filter(|index| !parts[*index].is_empty() || range.is_empty() && *index == 0) {
             let part = &parts[index];
             let stripe = self.accesses.add(access, part.clone(), paths[index]);
@@ -430,7 +437,8 @@ impl<R: Rail> VerbsRails<R> {
         entry.to_tell |= 1 << far;
     }
 
-    /// A peer is lost: nothing of this process's memory is accessed for it any more, and whoever asks is told.
+    /// A peer is lost: nothing of this process's memory is accessed for it any more, and whoever asks is
+    /// told.
     fn lose(&mut self, peer: usize, why: &str) {
         let entry = &mut self.table.peers[peer];
         if std::mem::replace(&mut entry.is_lost, true) {
@@ -460,7 +468,8 @@ impl<R: Rail> VerbsRails<R> {
         });
     }
 
-    /// A rail that shows no end of what it was given has failed, though no device says so: iWARP asks again for a quarter of an hour.
+    /// A rail that shows no end of what it was given has failed, though no device says so: iWARP asks again
+    /// for a quarter of an hour.
     fn look_for_stalled(&mut self) {
         if self.access_limit.0 == 0 || self.rails.len() < 2 {
             return;
@@ -484,7 +493,8 @@ fn weaker(one: Placement, other: Placement) -> Placement {
         bytes_min: one.bytes_min.max(other.bytes_min),
         eager_max: one.eager_max.max(other.eager_max),
         one_sided_min: one.one_sided_min.max(other.one_sided_min),
-        // Which of them proves nothing by a completion makes no difference then: what that one carries beside packets is proved by itself.
+        // Which of them proves nothing by a completion makes no difference then: what that one carries beside
+        // packets is proved by itself.
         proof: if one.proof == other.proof { one.proof } else { Proof::Read },
     }
 }

@@ -1,8 +1,10 @@
-//! Which memory is registered, and kept so for the next operation: ranges with use counts, of which those go first that were not used for longest.
-//! A pure data structure, which knows neither devices nor kernels: what a registration is, and how one is closed, is its owner's.
+//! Which memory is registered, and kept so for the next operation: ranges with use counts, of which those go
+//! first that were not used for longest. A pure data structure, which knows neither devices nor kernels: what
+//! a registration is, and how one is closed, is its owner's.
 //!
-//! *No range that is kept contains another one.* So of those that begin at or before an address the last one also ends last: whether a range is
-//! covered is one look into an ordered map. A new range takes the place of those within it, and of one around it that has not the right that it has.
+//! *No range that is kept contains another one.* So of those that begin at or before an address the last one
+//! also ends last: whether a range is covered is one look into an ordered map. A new range takes the place of
+//! those within it, and of one around it that has not the right that it has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -83,7 +85,8 @@ impl<T> Registrations<T> {
         Some((Use(index), &entry.value))
     }
 
-    /// Makes room for so many bytes by closing what nobody uses; `false`: there is not enough of that, and nothing is closed.
+    /// Makes room for so many bytes by closing what nobody uses; `false`: there is not enough of that, and
+    /// nothing is closed.
     pub(super) fn make_room(&mut self, bytes: u64) -> bool {
         let Capacity { bytes: most, entries } = self.capacity;
         let idle: u64 =
@@ -132,7 +135,8 @@ impl<T> Registrations<T> {
 
     /// What was at these addresses is no longer there: whatever touches them is found no more.
     pub(super) fn invalidate(&mut self, range: &Range<u64>) {
-        // Sorted by their ends as well: from the last one that begins before the range's end backwards, until one ends before it begins.
+        // Sorted by their ends as well: from the last one that begins before the range's end backwards, until
+        // one ends before it begins.
         let before_end = self.by_start.range(..range.end).rev().map(|(_, index)| *index);
         let touched = before_end
             .take_while(|index| self.entries[*index].as_ref().is_some_and(|entry| entry.range.end > range.start));
@@ -348,8 +352,8 @@ mod tests {
         is_retired: bool,
     }
 
-    /// Random operations against a list: nothing that was invalidated is found, what is found covers the range with its right, nothing in use is
-    /// closed, each is closed once, and the limits hold.
+    /// Random operations against a list: nothing that was invalidated is found, what is found covers the
+    /// range with its right, nothing in use is closed, each is closed once, and the limits hold.
     #[test]
     fn random_operations_do_as_a_list_does() {
         let mut finds = 0;

@@ -1,4 +1,5 @@
-//! The fast path: small packets that a peer writes into a ring in this process's memory, where they are found by looking at it.
+//! The fast path: small packets that a peer writes into a ring in this process's memory, where they are found
+//! by looking at it.
 //!
 //! Nothing tells of such a write, so each cell says by itself when it is whole: no promise about the order in
 //! which a device writes is relied upon.
@@ -13,7 +14,8 @@
 //! packet never fits. The receiver clears the header of a cell that it has taken, and tells the writer how
 //! many it has taken with whatever it sends to it.
 //!
-//! The device wakes nobody for such a write either. So the receiver asks the writer to stop before it sleeps ([`Use`]).
+//! The device wakes nobody for such a write either. So the receiver asks the writer to stop before it sleeps
+//! ([`Use`]).
 #![allow(unsafe_code)]
 
 use std::ptr::{self, NonNull};
@@ -44,7 +46,8 @@ const CHECK: u64 = (1 << 48) - 1;
 // A cell is made where other messages are made.
 const _: () = assert!(CELL_BYTES <= MESSAGE_BYTES && HEADER == 8);
 
-/// After how many small packets the next ring begins, if the last one began after `after`, and was used `used` times.
+/// After how many small packets the next ring begins, if the last one began after `after`, and was used
+/// `used` times.
 pub(super) fn next_after(after: u32, used: u64) -> u32 {
     if used < u64::from(2 * AFTER) { (after * 2).clamp(AFTER, AFTER_MAX) } else { AFTER }
 }
@@ -141,7 +144,8 @@ impl Ring {
         if header == 0 {
             return false;
         }
-        // The processor reads the rest after the header; what the device has not written yet is found out by the check.
+        // The processor reads the rest after the header; what the device has not written yet is found out by
+        // the check.
         fence(Ordering::Acquire);
         let second = word(1);
         let length = (second >> 48) as usize;
@@ -229,7 +233,8 @@ impl Far {
         self.written += 1;
     }
 
-    /// The peer has taken so many; `false`: it cannot have. What was sent may say it later than what was written afterwards.
+    /// The peer has taken so many; `false`: it cannot have. What was sent may say it later than what was
+    /// written afterwards.
     pub(super) fn note_taken(&mut self, taken: u16) -> bool {
         let more = taken.wrapping_sub(self.taken as u16);
         if more > u16::MAX / 2 {

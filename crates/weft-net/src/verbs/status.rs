@@ -22,7 +22,8 @@ pub struct DeviceStatus {
     pub name: String,
     /// iWARP, RoCE or InfiniBand.
     pub kind: &'static str,
-    /// What it has of what counts here: queue pairs, operations of each, shared receive queues, registrations.
+    /// What it has of what counts here: queue pairs, operations of each, shared receive queues,
+    /// registrations.
     pub queue_pairs: i32,
     /// Operations of a queue pair.
     pub operations: i32,

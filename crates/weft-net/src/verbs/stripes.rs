@@ -4,14 +4,16 @@ use std::ops::Range;
 
 use super::RAILS_MAX;
 
-/// No rail is given less: what is small stays whole, since each stripe is a registration, a work request and a completion.
+/// No rail is given less: what is small stays whole, since each stripe is a registration, a work request and
+/// a completion.
 pub(super) const STRIPE_MIN: u64 = 32 << 10;
 /// Stripes begin at such addresses of the target: no two devices write to one page.
 const ALIGNMENT: u64 = 4096;
 const _: () = assert!(STRIPE_MIN >= 2 * ALIGNMENT);
 
-/// What each rail is given of `length` bytes that begin at `address` of the target. Of the rails that may be used `weights` says what each carries, 0 where
-/// that is not known; the first is the one that is used alone. Together the ranges are the whole, one behind the other; that of a rail which is not used is empty.
+/// What each rail is given of `length` bytes that begin at `address` of the target. Of the rails that may be
+/// used `weights` says what each carries, 0 where that is not known; the first is the one that is used alone.
+/// Together the ranges are the whole, one behind the other; that of a rail which is not used is empty.
 pub(super) fn stripes(address: u64, length: u64, weights: &[u32]) -> [Range<u64>; RAILS_MAX] {
     let are_known = weights.iter().all(|weight| *weight > 0);
     let mut shares = [0_u64; RAILS_MAX];

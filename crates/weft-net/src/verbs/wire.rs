@@ -1,4 +1,5 @@
-//! What the two ends say to each other: with a request for a connection, and in front of each packet. Both come from strangers.
+//! What the two ends say to each other: with a request for a connection, and in front of each packet. Both
+//! come from strangers.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -26,12 +27,13 @@ pub(super) enum Kind {
     Stop,
     /// The answer: nothing more is written into it.
     Stopped,
-    /// The receiver may send so many packets that it is asked to give some of them back: [`count`] says how many.
+    /// The receiver may send so many packets that it is asked to give some of them back: [`count`] says how
+    /// many.
     Reclaim,
     /// The answer: [`count`] says how many it will not send.
     Returned,
-    /// The sender has dropped its ends of connections to other rails of the receiver's: [`count`] has a bit for each. Counted as a packet: it arrives, or the
-    /// connection is lost.
+    /// The sender has dropped its ends of connections to other rails of the receiver's: [`count`] has a bit
+    /// for each. Counted as a packet: it arrives, or the connection is lost.
     Dropped,
 }
 
@@ -67,7 +69,8 @@ impl Kind {
         matches!(self, Self::Packet | Self::Dropped)
     }
 
-    /// Whether it needs room that the receiver has granted. What grants room needs none, and the first message comes before there is any to grant.
+    /// Whether it needs room that the receiver has granted. What grants room needs none, and the first
+    /// message comes before there is any to grant.
     pub(super) fn needs_credit(self) -> bool {
         !matches!(self, Self::Credit | Self::First)
     }
@@ -89,7 +92,8 @@ impl Header {
     }
 }
 
-/// The number that follows the header of [`Kind::Reclaim`], [`Kind::Returned`] and [`Kind::Dropped`]; 0 of anything else.
+/// The number that follows the header of [`Kind::Reclaim`], [`Kind::Returned`] and [`Kind::Dropped`]; 0 of
+/// anything else.
 pub(super) fn count(contents: &[u8]) -> u16 {
     <[u8; 2]>::try_from(contents).map_or(0, u16::from_le_bytes)
 }

@@ -1,5 +1,5 @@
-//! bpf(2): a map of sockets, a program, and the link that attaches the program to an interface. All of them are descriptors, and disappear with
-//! the last process that has them open, however it ends.
+//! bpf(2): a map of sockets, a program, and the link that attaches the program to an interface. All of them
+//! are descriptors, and disappear with the last process that has them open, however it ends.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -17,7 +17,8 @@ const LINK_CREATE: libc::c_int = 28;
 const MAP_OF_SOCKETS: u32 = 17;
 const PROGRAM_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
-/// The program bears frames in several pieces, so the interface may keep an MTU of more than a page. Linux 5.18.
+/// The program bears frames in several pieces, so the interface may keep an MTU of more than a page. Linux
+/// 5.18.
 const HAS_FRAGMENTS: u32 = 1 << 5;
 /// linux/if_link.h
 const GENERIC: u32 = 1 << 1;
@@ -119,7 +120,8 @@ pub(super) fn load(code: &[Instruction]) -> io::Result<OwnedFd> {
         flags: HAS_FRAGMENTS,
         name,
     };
-    // SAFETY: the instructions are as many as said, the license is a terminated string, and both outlive the call.
+    // SAFETY: the instructions are as many as said, the license is a terminated string, and both outlive the
+    // call.
     match unsafe { bpf_descriptor(PROGRAM_LOAD, &attributes) } {
         Err(cause) if cause.raw_os_error() == Some(libc::EINVAL) => {}
         result => return result,

@@ -1,8 +1,10 @@
-//! The processes of a job that share an interface: the first makes everything and hands a *seat* to each of the others.
+//! The processes of a job that share an interface: the first makes everything and hands a *seat* to each of
+//! the others.
 //!
-//! The kernel gives a receive queue to one set of AF_XDP sockets with common memory, and an interface has one program. So the first
-//! process opens the sockets of all of them, and the others need no privilege. A seat is three descriptors: the socket, the memory, and
-//! the link that attaches the program to the interface, which lasts until the last of the processes has ended, however that happens.
+//! The kernel gives a receive queue to one set of AF_XDP sockets with common memory, and an interface has one
+//! program. So the first process opens the sockets of all of them, and the others need no privilege. A seat
+//! is three descriptors: the socket, the memory, and the link that attaches the program to the interface,
+//! which lasts until the last of the processes has ended, however that happens.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -24,7 +26,8 @@ use crate::wait::{Interest, wait};
 const MEMBERS_MAX: usize = 1024;
 /// Every number of a port is a key of the map.
 const PORTS: u32 = 1 << 16;
-/// The receive queue of all sockets: frames without an IP header have nothing to be spread by, and cards put them there.
+/// The receive queue of all sockets: frames without an IP header have nothing to be spread by, and cards put
+/// them there.
 pub(super) const QUEUE: u32 = 0;
 /// Drivers of virtual interfaces whose own hook for programs costs all traffic its segmentation offload, and
 /// is not quicker.
@@ -89,8 +92,8 @@ pub(super) enum Refusal {
     First,
 }
 
-/// Takes this process's seat at `interface`, whose address is that of `address`; the first of the group waits for the others, and they
-/// for it.
+/// Takes this process's seat at `interface`, whose address is that of `address`; the first of the group waits
+/// for the others, and they for it.
 pub(super) fn join(group: &Group, interface: &str, address: EthernetAddress) -> Result<Seat, Refusal> {
     if group.ports.len() > MEMBERS_MAX || group.ports.get(group.member) != Some(&address.port) {
         let count = group.ports.len();
@@ -156,7 +159,8 @@ fn prepare(group: &Group, interface: &str, mac: [u8; 6], binding: &QueueBinding)
 fn found(group: &Group, interface: &str, mac: [u8; 6], binding: &QueueBinding) -> Result<(Seat, Vec<OwnedFd>), Error> {
     let explain = |step: Step| move |cause| step.explain(interface, cause);
     let Prepared { first, memory, map, program } = prepare(group, interface, mac, binding)?;
-    // From here on the interface is ours, or another program's: nothing passes anywhere else while the map is empty.
+    // From here on the interface is ours, or another program's: nothing passes anywhere else while the map is
+    // empty.
     let (link, is_second_best) = attach(&program, interface, binding).map_err(explain(Step::Attach))?;
     bind(&first, binding).map_err(explain(Step::Bind))?;
     let others = (1..group.ports.len()).map(|_| socket::create_beside(first.as_fd(), binding));
@@ -230,7 +234,8 @@ fn turn_away(listener: &UnixListener, others: usize) {
     }
 }
 
-/// The next of the other processes that has come and said which it is, counted from 0. Who says nothing, or nonsense, gets nothing.
+/// The next of the other processes that has come and said which it is, counted from 0. Who says nothing, or
+/// nonsense, gets nothing.
 fn next(listener: &UnixListener, deadline: Instant) -> Option<(UnixStream, usize)> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());

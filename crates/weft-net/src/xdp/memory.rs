@@ -1,5 +1,5 @@
-//! The memory that frames are received into, shared by the kernel and all processes of a group, and the lock around the ring by which
-//! they give chunks of it back.
+//! The memory that frames are received into, shared by the kernel and all processes of a group, and the lock
+//! around the ring by which they give chunks of it back.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -36,7 +36,8 @@ pub(super) struct Memory {
     geometry: Geometry,
 }
 
-// SAFETY: shared memory; what is in it is reached through the lock, or belongs to whoever the kernel gave the chunk to.
+// SAFETY: shared memory; what is in it is reached through the lock, or belongs to whoever the kernel gave the
+// chunk to.
 unsafe impl Send for Memory {}
 
 impl Memory {
@@ -91,15 +92,16 @@ impl Memory {
         unsafe { self.base.as_ptr().add(FRONT) }
     }
 
-    /// The frame that the kernel has put at `address`, counted from the first chunk; none when that is outside.
+    /// The frame that the kernel has put at `address`, counted from the first chunk; none when that is
+    /// outside.
     #[inline]
     pub(super) fn frame(&self, address: u64, length: u32) -> Option<&[u8]> {
         let (start, length) = (usize::try_from(address).ok()?, length as usize);
         if start.checked_add(length)? > self.geometry.bytes() {
             return None;
         }
-        // SAFETY: inside the chunks. The kernel has given the chunk to this process, and writes to it again only after the caller,
-        // who holds `&self` meanwhile, has given it back.
+        // SAFETY: inside the chunks. The kernel has given the chunk to this process, and writes to it again
+        // only after the caller, who holds `&self` meanwhile, has given it back.
         Some(unsafe { std::slice::from_raw_parts(self.chunks().add(start), length) })
     }
 
@@ -110,8 +112,8 @@ impl Memory {
         match unsafe { libc::pthread_mutex_trylock(self.lock()) } {
             0 => Some(Locked(self)),
             libc::EOWNERDEAD => {
-                // What it guards is whole at any moment: an entry counts once the ring's index has moved past it.
-                // SAFETY: this thread has the lock now.
+                // What it guards is whole at any moment: an entry counts once the ring's index has moved past
+                // it. SAFETY: this thread has the lock now.
                 let is_whole = unsafe { libc::pthread_mutex_consistent(self.lock()) } == 0;
                 is_whole.then_some(Locked(self))
             }

@@ -1,6 +1,6 @@
-//! The program that the kernel runs on every frame which an interface receives: ours go to the AF_XDP socket of their port,
-//! everything else goes on as if there were no program. Written here instruction by instruction (RFC 9669), so that neither
-//! a compiler nor a loader is needed.
+//! The program that the kernel runs on every frame which an interface receives: ours go to the AF_XDP socket
+//! of their port, everything else goes on as if there were no program. Written here instruction by
+//! instruction (RFC 9669), so that neither a compiler nor a loader is needed.
 
 use crate::ethernet::frame::{ETHER_TYPE, ETHER_TYPE_AT, HEADER, LENGTH_AT, MAGIC, MAGIC_AT, PORT_AT};
 
@@ -15,7 +15,8 @@ pub(super) struct Instruction {
     value: i32,
 }
 
-/// Operations, RFC 9669 §4 and §5. "Value": the second operand is in the instruction, else it is the source register.
+/// Operations, RFC 9669 §4 and §5. "Value": the second operand is in the instruction, else it is the source
+/// register.
 const LOAD_WORD: u8 = 0x61;
 const LOAD_HALF: u8 = 0x69;
 /// Two instructions: a value of 64 bits, here a map by its descriptor.
@@ -56,7 +57,8 @@ pub(super) struct Plan {
     pub(super) frame_max: u16,
 }
 
-/// The program. A frame that is cut, too long for a socket, or in several pieces passes, and reaches the packet sockets.
+/// The program. A frame that is cut, too long for a socket, or in several pieces passes, and reaches the
+/// packet sockets.
 pub(super) fn redirecting(plan: &Plan) -> Vec<Instruction> {
     let [a, b, c, d, e, f] = plan.mac;
     let mac = |high, low| i32::from(u16::from_ne_bytes([high, low]));
@@ -110,7 +112,8 @@ pub(super) fn redirecting(plan: &Plan) -> Vec<Instruction> {
         value(MOVE_VALUE, 0, XDP_PASS),
         value(EXIT, 0, 0),
     ];
-    // All jumps lead to the last two instructions: "pass". An offset counts from the instruction behind the jump.
+    // All jumps lead to the last two instructions: "pass". An offset counts from the instruction behind the
+    // jump.
     let pass = code.len() - 2;
     for (at, instruction) in code.iter_mut().enumerate() {
         if matches!(instruction.operation, JUMP_IF_ABOVE | JUMP_IF_AT_MOST | JUMP_UNLESS_EQUAL_VALUE) {
@@ -142,8 +145,8 @@ mod tests {
         Socket(u64),
     }
 
-    /// What the kernel would do. Panics where its verifier would refuse: a load beyond what has been compared with the end, an
-    /// unknown operation, a jump out of the program.
+    /// What the kernel would do. Panics where its verifier would refuse: a load beyond what has been compared
+    /// with the end, an unknown operation, a jump out of the program.
     fn run(program: &[Instruction], queue: u32, bytes: &[u8]) -> Verdict {
         // The frame begins at an address that no other number here comes near.
         const START: u64 = 1 << 40;

@@ -102,7 +102,8 @@ pub(super) fn create() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Gives the first socket of a queue its memory, all of which the kernel then holds, and rings. `fill`: entries of the ring of chunks.
+/// Gives the first socket of a queue its memory, all of which the kernel then holds, and rings. `fill`:
+/// entries of the ring of chunks.
 pub(super) fn register(socket: BorrowedFd<'_>, memory: &Memory, fill: u32, binding: &QueueBinding) -> io::Result<()> {
     let geometry = memory.geometry();
     let region = libc::xdp_umem_reg {
@@ -115,14 +116,16 @@ pub(super) fn register(socket: BorrowedFd<'_>, memory: &Memory, fill: u32, bindi
     };
     let size = size_of_val(&region) as libc::socklen_t;
     let pointer = ptr::from_ref(&region).cast();
-    // SAFETY: the region is mapped with this length. The pages stay the kernel's as long as it needs them, mapped here or not.
+    // SAFETY: the region is mapped with this length. The pages stay the kernel's as long as it needs them,
+    // mapped here or not.
     check(unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_XDP, libc::XDP_UMEM_REG, pointer, size) })?;
     set_option(socket, libc::SOL_XDP, libc::XDP_UMEM_FILL_RING, fill as i32)?;
     set_option(socket, libc::SOL_XDP, libc::XDP_UMEM_COMPLETION_RING, COMPLETION_ENTRIES)?;
     set_option(socket, libc::SOL_XDP, libc::XDP_RX_RING, binding.entries as i32)
 }
 
-/// Binds the first socket of a queue. "Busy": another program's socket has the queue, or one that was closed a moment ago.
+/// Binds the first socket of a queue. "Busy": another program's socket has the queue, or one that was closed
+/// a moment ago.
 pub(super) fn bind_first(socket: BorrowedFd<'_>, binding: &QueueBinding) -> io::Result<()> {
     bind(socket, binding, libc::XDP_COPY, 0)
 }
@@ -148,7 +151,8 @@ fn bind(socket: BorrowedFd<'_>, binding: &QueueBinding, flags: u16, shared: u32)
     check(unsafe { libc::bind(socket.as_raw_fd(), ptr::from_ref(&name).cast(), size) })
 }
 
-/// A ring shared with the kernel. One side moves the producer's index, the other the consumer's; both only ever grow, and wrap.
+/// A ring shared with the kernel. One side moves the producer's index, the other the consumer's; both only
+/// ever grow, and wrap.
 struct Ring<T> {
     map: NonNull<u8>,
     bytes: usize,
@@ -184,7 +188,8 @@ impl<T: Copy> Ring<T> {
 
     #[inline]
     fn producer(&self) -> &AtomicU32 {
-        // SAFETY: inside the mapping, which lives as long as `self`; only ever used as an atomic, by the kernel too.
+        // SAFETY: inside the mapping, which lives as long as `self`; only ever used as an atomic, by the
+        // kernel too.
         unsafe { self.producer.as_ref() }
     }
 
@@ -233,7 +238,8 @@ impl Receiver {
         let waiting = ring.producer().load(Ordering::Acquire).wrapping_sub(start);
         let count = waiting.min(ring.mask + 1).min(u32::try_from(limit).unwrap_or(u32::MAX));
         for at in 0..count {
-            // SAFETY: the kernel has written this entry, and writes it again only after the consumer's index has passed it.
+            // SAFETY: the kernel has written this entry, and writes it again only after the consumer's index
+            // has passed it.
             let descriptor = unsafe { ring.entry(start.wrapping_add(at)).read() };
             take(descriptor.addr, descriptor.len);
         }

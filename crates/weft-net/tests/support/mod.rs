@@ -1,4 +1,5 @@
-//! Tests with real processes: a test starts its own binary again in a role. A role is an ignored test, so that it runs only then.
+//! Tests with real processes: a test starts its own binary again in a role. A role is an ignored test, so
+//! that it runs only then.
 #![allow(dead_code)]
 
 use std::io::{BufRead, BufReader, Write};

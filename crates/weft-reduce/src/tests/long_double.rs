@@ -13,8 +13,8 @@ macro_rules! x87 {
     ($name:ident, $instruction:literal) => {
         fn $name(a: &Bytes, b: &Bytes) -> Bytes {
             let mut result = [0u8; 16];
-            // SAFETY: the three operands are 16 bytes each, of which the instructions read and write 10; the register
-            // stack is empty before and after.
+            // SAFETY: the three operands are 16 bytes each, of which the instructions read and write 10; the
+            // register stack is empty before and after.
             unsafe {
                 asm!(
                     "fld tbyte ptr [{a}]",

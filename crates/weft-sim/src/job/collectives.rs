@@ -59,7 +59,8 @@ impl View {
         content(name ^ 1 << 59, count as usize * ITEM).to_vec()
     }
 
-    /// What plans operations that are multicast wherever they can be: three of four, where the network has groups.
+    /// What plans operations that are multicast wherever they can be: three of four, where the network has
+    /// groups.
     fn multicast(&self) -> Option<Chosen<'_>> {
         static CHOICES: LazyLock<Choices> = LazyLock::new(|| {
             let operations = [Chooses::Barrier, Chooses::Bcast, Chooses::Allreduce, Chooses::Allgather];

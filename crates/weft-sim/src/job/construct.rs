@@ -24,7 +24,8 @@ use weft_engine::peers::{NewPeer, Route};
 use weft_engine::protocols::EAGER_LIMIT;
 use weft_engine::transport::AddressKind;
 
-/// Memory for messages before their receives, beyond credit: little, so that senders get it and run out of it.
+/// Memory for messages before their receives, beyond credit: little, so that senders get it and run out of
+/// it.
 pub(super) const UNEXPECTED_BYTES: u64 = 64 << 10;
 
 /// An engine in virtual time.
@@ -126,7 +127,8 @@ impl Carriers {
             memory: self.memory.clone(),
             carriers: carriers::Carriers::new(media.into_iter().enumerate().map(carrier).collect()),
             secret,
-            // This one stands for a setting of `auto`: carriers that write may then have a limit of their own.
+            // This one stands for a setting of `auto`: carriers that write may then have a limit of their
+            // own.
             eager_limit: (machine.eager_limit != EAGER_LIMIT).then_some(machine.eager_limit),
             costs: machine.costs[own],
             unexpected_bytes: UNEXPECTED_BYTES,
@@ -142,7 +144,8 @@ impl Carriers {
     }
 }
 
-/// Joins the multicast group of a communicator with this context, if the network has groups and the communicator more than one node.
+/// Joins the multicast group of a communicator with this context, if the network has groups and the
+/// communicator more than one node.
 pub(super) fn join_group(engine: &mut SimEngine, machine: &Machine, own: usize, comm: &Comm, context: u32) {
     let Some(multicast) = machine.wires.multicast.filter(|_| comm.members.contains(&own)) else { return };
     let members = members(&machine.nodes, &comm.members);

@@ -1,4 +1,5 @@
-//! What all carriers of one simulated job share: the clock, chance, and the moments at which another process gets its turn.
+//! What all carriers of one simulated job share: the clock, chance, and the moments at which another process
+//! gets its turn.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -6,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weft_random::Random;
 
-/// Virtual time, the same for all processes of a job, and for which of them something has happened. Clones are the same clock.
+/// Virtual time, the same for all processes of a job, and for which of them something has happened. Clones
+/// are the same clock.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clock(Arc<Face>);
 
@@ -44,7 +46,8 @@ type Turn = Box<dyn Fn(u64)>;
 
 struct Inner {
     random: RefCell<Random>,
-    /// Looks at the carriers at which somebody else has a turn, and at which a thread wants the lock; cases per million.
+    /// Looks at the carriers at which somebody else has a turn, and at which a thread wants the lock; cases
+    /// per million.
     turns: u32,
     contended: u32,
     /// Somebody has a turn already.
@@ -52,7 +55,8 @@ struct Inner {
     turn: RefCell<Option<Turn>>,
 }
 
-/// The moments inside a pass of one process at which another may make one: whenever it looks at what they share. Clones are the same.
+/// The moments inside a pass of one process at which another may make one: whenever it looks at what they
+/// share. Clones are the same.
 #[derive(Clone)]
 pub(super) struct Moments(Rc<Inner>);
 

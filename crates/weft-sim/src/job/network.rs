@@ -1,5 +1,5 @@
-//! The simulated network between nodes: each process has devices with queues of packets that arrive at a time, and all that can go wrong on
-//! the way is a [`Nuisance`].
+//! The simulated network between nodes: each process has devices with queues of packets that arrive at a
+//! time, and all that can go wrong on the way is a [`Nuisance`].
 
 mod ordered;
 
@@ -150,7 +150,8 @@ impl Network {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When the devices of a process have something for it next: a packet arrives, or has arrived, or can leave.
+    /// When the devices of a process have something for it next: a packet arrives, or has arrived, or can
+    /// leave.
     pub(super) fn next_event(&self, rank: usize) -> Option<u64> {
         let inner = self.inner();
         let inboxes = &inner.inboxes[rank * inner.devices..(rank + 1) * inner.devices];

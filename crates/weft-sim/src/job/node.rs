@@ -1,4 +1,5 @@
-//! A simulated node: frames in queues between its processes, who sleeps, and the receives that are posted for senders.
+//! A simulated node: frames in queues between its processes, who sleeps, and the receives that are posted for
+//! senders.
 
 mod posted_receives;
 

@@ -12,7 +12,8 @@ thread_local! {
     static TICKS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
 }
 
-/// From now on copies take so many ticks between two looks at the counter: few, and they are plain; many, and they pass the caches by.
+/// From now on copies take so many ticks between two looks at the counter: few, and they are plain; many, and
+/// they pass the caches by.
 pub(super) fn set_ticks_per_look(ticks: u64) {
     TICKS.set((0, ticks));
 }

@@ -1,5 +1,6 @@
-//! A simulated process: an engine, and threads that call it as programs call MPI. What `weft-mpi` does around the engine is here in a few
-//! lines: who waits spins and then sleeps on behalf of all, and a thread of its own makes progress while the program computes.
+//! A simulated process: an engine, and threads that call it as programs call MPI. What `weft-mpi` does around
+//! the engine is here in a few lines: who waits spins and then sleeps on behalf of all, and a thread of its
+//! own makes progress while the program computes.
 
 mod calls;
 mod check;

@@ -1,14 +1,16 @@
-//! Programs: what each thread of each process calls, drawn from a seed so that no order of events can make them wait for ever.
+//! Programs: what each thread of each process calls, drawn from a seed so that no order of events can make
+//! them wait for ever.
 //!
-//! Thread `t` of every process plays role `t`, which is a list of blocks. Roles have communicators of their own, so threads of one
-//! process meet in the engine only, never in a message.
+//! Thread `t` of every process plays role `t`, which is a list of blocks. Roles have communicators of their
+//! own, so threads of one process meet in the engine only, never in a message.
 //!
-//! Why an ordered block comes to its end: its messages stand in one order, and every thread starts and awaits its ends of them in
-//! that order; what is awaited has been started by both sides before it in that order, and the receives of a channel (communicator, sender,
-//! receiver) are posted in the order of its sends, each accepting its own message. So the earliest thing that has not happened can
-//! happen. A receive from anybody has a tag that only its sender uses. In a wild block anything may be received by anything: everything
-//! is started before anything is awaited, each process knows how many messages come to it, receives with wildcards what its receives
-//! do not want, and cancels the receives that are left over.
+//! Why an ordered block comes to its end: its messages stand in one order, and every thread starts and awaits
+//! its ends of them in that order; what is awaited has been started by both sides before it in that order,
+//! and the receives of a channel (communicator, sender, receiver) are posted in the order of its sends, each
+//! accepting its own message. So the earliest thing that has not happened can happen. A receive from anybody
+//! has a tag that only its sender uses. In a wild block anything may be received by anything: everything is
+//! started before anything is awaited, each process knows how many messages come to it, receives with
+//! wildcards what its receives do not want, and cancels the receives that are left over.
 
 use super::machine::Machine;
 use super::shape::Shape;
@@ -110,11 +112,13 @@ pub(super) struct Collective {
     pub(super) algorithm: u8,
     /// Items have holes.
     pub(super) strided: bool,
-    /// Only these processes take part, and nothing but their ranks in the communicator tells their messages from those of others.
+    /// Only these processes take part, and nothing but their ranks in the communicator tells their messages
+    /// from those of others.
     pub(super) part: Option<Part>,
 }
 
-/// Some of the processes of a communicator, in an order of their own: what `MPI_Comm_create_group` agrees among (MPI-5.0 §7.4.2).
+/// Some of the processes of a communicator, in an order of their own: what `MPI_Comm_create_group` agrees
+/// among (MPI-5.0 §7.4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     /// A bit for each rank.
@@ -475,7 +479,8 @@ impl Script<'_> {
         let Some(own) = self.role.comms[comm].members.iter().position(|member| *member == self.rank) else { return };
         let is_in = |collective: &&Collective| collective.part.is_none_or(|part| part.mask >> own & 1 != 0);
         let list: Vec<&Collective> = list.iter().filter(is_in).collect();
-        // Those of parts of the communicator have no tag of their own, so each has to be over before the next.
+        // Those of parts of the communicator have no tag of their own, so each has to be over before the
+        // next.
         let together = together && list.iter().all(|collective| collective.part.is_none());
         for &collective in &list {
             self.push(comm, Call::StartCollective(*collective));

@@ -1,4 +1,5 @@
-//! Bytes with names, and how they lie in memory: what every message consists of, and what must be found where it went.
+//! Bytes with names, and how they lie in memory: what every message consists of, and what must be found where
+//! it went.
 
 use std::sync::LazyLock;
 use weft_core::layout::{Element, Layout};

@@ -1,5 +1,5 @@
-//! Makes a program that fails smaller: leaves out roles, blocks and operations, makes messages shorter and plainer, and takes away what goes
-//! wrong, as long as it still fails.
+//! Makes a program that fails smaller: leaves out roles, blocks and operations, makes messages shorter and
+//! plainer, and takes away what goes wrong, as long as it still fails.
 
 use super::program::{Block, How, Message, Program, Role};
 use super::shape::Shape;

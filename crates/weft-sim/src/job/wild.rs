@@ -1,10 +1,10 @@
-//! The oracle for receives with wildcards: which messages may have gone where (MPI-5.0 §3.5), from what is known of a whole block, without
-//! a matcher.
+//! The oracle for receives with wildcards: which messages may have gone where (MPI-5.0 §3.5), from what is
+//! known of a whole block, without a matcher.
 //!
-//! 1. Messages of one sender do not overtake each other: if a receive has taken a message, every earlier one of the same sender that it
-//!    would have taken as well has gone to a receive that was posted before.
-//! 2. Receives do not overtake each other: if a message has gone to a receive, every receive posted before that would have taken it as well
-//!    has taken another one.
+//! 1. Messages of one sender do not overtake each other: if a receive has taken a message, every earlier one
+//!    of the same sender that it would have taken as well has gone to a receive that was posted before.
+//! 2. Receives do not overtake each other: if a message has gone to a receive, every receive posted before
+//!    that would have taken it as well has taken another one.
 //!
 //! What was received by a probe for anything counts as posted after all receives.
 
@@ -31,7 +31,8 @@ impl Taken {
     }
 }
 
-/// Finds out what each receive has got, and whether that may be. `sent` are all messages to this process, in the order of each sender.
+/// Finds out what each receive has got, and whether that may be. `sent` are all messages to this process, in
+/// the order of each sender.
 ///
 /// # Errors
 /// What may not be.
@@ -66,7 +67,8 @@ pub(super) fn judge(sent: &[Message], receives: &mut [Taken]) -> Result<(), Stri
     Ok(())
 }
 
-/// Which of the messages that nobody has got is the one of this receive; the earliest of those that look alike.
+/// Which of the messages that nobody has got is the one of this receive; the earliest of those that look
+/// alike.
 fn identify(sent: &[Message], receive: &mut Taken, receiver: &[Option<usize>]) -> Result<Option<usize>, String> {
     let Taken { id, status, error, placed, .. } = &*receive;
     if status.cancelled {

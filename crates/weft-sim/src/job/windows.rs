@@ -1,9 +1,10 @@
-//! Windows of simulated programs: what is called, drawn from a seed so that no order of events makes anybody wait for ever, and so that an oracle
-//! knows which values are allowed.
+//! Windows of simulated programs: what is called, drawn from a seed so that no order of events makes anybody
+//! wait for ever, and so that an oracle knows which values are allowed.
 //!
-//! Each process's part of a window has cells that all act on atomically, and behind them a strip for each process, which alone writes there: what
-//! it puts in one epoch lies in one half of it, and what it gets in the other. A process has one lock at a time, and waits for nothing but the
-//! window's other processes while it has it.
+//! Each process's part of a window has cells that all act on atomically, and behind them a strip for each
+//! process, which alone writes there: what it puts in one epoch lies in one half of it, and what it gets in
+//! the other. A process has one lock at a time, and waits for nothing but the window's other processes while
+//! it has it.
 
 mod truth;
 

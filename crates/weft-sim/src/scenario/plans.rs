@@ -147,8 +147,8 @@ pub(super) fn stalled(random: &mut Random) -> Plan {
     plan
 }
 
-/// Each process, its progress thread included, runs for a tenth of the time. Nobody fails, no carrier is given up, and little is sent
-/// again: nothing is lost, but what overtakes on the other carrier may mislead.
+/// Each process, its progress thread included, runs for a tenth of the time. Nobody fails, no carrier is
+/// given up, and little is sent again: nothing is lost, but what overtakes on the other carrier may mislead.
 pub(super) fn overloaded(random: &mut Random) -> Plan {
     let mut plan = if random.chance(300_000) { two_networks(random) } else { Plan::quiet() };
     plan.ranks = 2;
@@ -278,7 +278,8 @@ pub(super) fn trunk(random: &mut Random) -> Plan {
     plan
 }
 
-/// Two clusters that one link joins, and one or several streams from one to the other, asked for or not: the link is full.
+/// Two clusters that one link joins, and one or several streams from one to the other, asked for or not: the
+/// link is full.
 pub(super) fn clusters(random: &mut Random) -> Plan {
     let latency_us = random.pick(&[100, 300, 1_000, 3_000, 10_000, 30_000, 100_000]);
     let rate = random.pick(&[1_000, 10_000]);
@@ -388,7 +389,8 @@ pub(super) fn rails_in_turn(random: &mut Random) -> Plan {
     slow_down(random, plan.rails[0].link_mut(), rate);
     plan.workload = workload::stream(vec![1 << 20; 24]);
     plan.workload[0].bulk_open = 1;
-    // Each waits for the acknowledgement of the one before: over one network alone that leaves some nine tenths of it.
+    // Each waits for the acknowledgement of the one before: over one network alone that leaves some nine
+    // tenths of it.
     plan.demands = Demands { share_percent_min: Some(80), spurious_permille_max: Some(0), ..Demands::default() };
     plan
 }
@@ -401,7 +403,8 @@ pub(super) fn rail_fails(random: &mut Random) -> Plan {
     let (rank, from) = (random.below(2) as u32, Instant(random.between(1_000_000, 10_000_000)));
     let cable = random.pick(&[Cable::Rank(rank), Cable::Further(1, rank)]);
     plan.nuisances = vec![Nuisance::Cut { cable, from, to: from + Duration::from_millis(random.between(1, 20)) }];
-    // Nearly as fast as over one network though one of them is cut, perhaps for half of the time, and asked ever less often.
+    // Nearly as fast as over one network though one of them is cut, perhaps for half of the time, and asked
+    // ever less often.
     plan.demands.share_percent_min = Some(80);
     plan
 }

@@ -1,8 +1,8 @@
 //! `hostile --ports P0,P1 --packets N`: attacks the job whose packets pass between two ports of a switch.
 //!
-//! It listens on both ports, keeps samples of what passes, and sends what a stranger, a broken switch or a tape recorder would
-//! send to both sides: packets replayed, repeated, cut, with flipped bits, forged, spliced, and of another job. UDP and raw
-//! frames alike. At the end it says what it sent. Needs CAP_NET_RAW.
+//! It listens on both ports, keeps samples of what passes, and sends what a stranger, a broken switch or a
+//! tape recorder would send to both sides: packets replayed, repeated, cut, with flipped bits, forged,
+//! spliced, and of another job. UDP and raw frames alike. At the end it says what it sent. Needs CAP_NET_RAW.
 
 #![deny(unsafe_code)]
 

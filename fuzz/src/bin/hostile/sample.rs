@@ -2,7 +2,8 @@
 
 use weft_fuzz::mutate::Random;
 
-/// Samples that are kept of one direction; then new ones replace old ones by chance, so that some are very old.
+/// Samples that are kept of one direction; then new ones replace old ones by chance, so that some are very
+/// old.
 const POOL_MAX: usize = 4096;
 /// Frames of ours: `weft-net/src/ethernet/frame.rs`.
 const RAW_TYPE: [u8; 2] = [0x88, 0xb5];

@@ -63,7 +63,8 @@ impl Capture {
         let fd = open(interface, libc::ETH_P_ALL)?;
         // Says of what size the segments of a train are.
         set(&fd, libc::SOL_PACKET, PACKET_VNET_HDR, 1)?;
-        // Beyond the system's limit for users with the machine's privilege only; in a user namespace it is that limit.
+        // Beyond the system's limit for users with the machine's privilege only; in a user namespace it is
+        // that limit.
         set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER)
             .or_else(|_| set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER))?;
         Ok(Self { fd, buffer: vec![0; FRAME_MAX] })
@@ -118,7 +119,8 @@ impl Sender {
             })
             .collect();
         let (pointer, count) = (headers.as_mut_ptr(), headers.len() as libc::c_uint);
-        // SAFETY: the headers and what they point to live until the call returns; the kernel only reads the frames.
+        // SAFETY: the headers and what they point to live until the call returns; the kernel only reads the
+        // frames.
         let sent = unsafe { libc::sendmmsg(self.0.as_raw_fd(), pointer, count, libc::MSG_DONTWAIT as _) };
         usize::try_from(sent).unwrap_or(0)
     }

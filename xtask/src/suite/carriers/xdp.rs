@@ -1,4 +1,5 @@
-//! Raw frames received by AF_XDP, where the user asks for it: the interface must not notice, whatever becomes of the job.
+//! Raw frames received by AF_XDP, where the user asks for it: the interface must not notice, whatever becomes
+//! of the job.
 
 use std::time::{Duration, Instant};
 
@@ -49,7 +50,8 @@ pub(super) fn cases() -> Vec<Case> {
         ("-all", "there is no AF_XDP without raw frames, and UDP carries everything: ", " udp "),
     ] {
         cases.push(case(&format!("AF_XDP: a job without privileges does without ({rights})"), move |context| {
-            // In a user namespace nobody has the right to attach programs, nor to lock memory for several ranks, which is seen first.
+            // In a user namespace nobody has the right to attach programs, nor to lock memory for several
+            // ranks, which is seen first.
             let (give_up, sentence): (&[&str], _) = match (context.hosts()?.are_without_root(), rights) {
                 (false, _) => (&["setpriv", "--bounding-set", rights], sentence),
                 (true, RIGHTS) => (&[], "small messages go as raw frames without it"),
@@ -62,7 +64,8 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// A case in which a program is attached to interfaces: only root of the machine may, also in namespaces of somebody's own.
+/// A case in which a program is attached to interfaces: only root of the machine may, also in namespaces of
+/// somebody's own.
 fn attached(
     name: &str,
     attempt: impl Fn(&Context) -> anyhow::Result<(Expected, anyhow::Result<Finished>)> + 'static,
@@ -117,8 +120,8 @@ fn expect_detached(context: &Context) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// While the program is attached, the neighbour's address is asked for anew, and packets of another program pass: UDP, multicast and
-/// raw frames.
+/// While the program is attached, the neighbour's address is asked for anew, and packets of another program
+/// pass: UDP, multicast and raw frames.
 fn everything_passes(context: &Context) -> anyhow::Result<()> {
     anyhow::ensure!(is_attached(context, 0)? && is_attached(context, 1)?, "no program is attached while the job runs");
     on_host(context, &["ip", "neigh", "flush", "dev", "e0"])?;

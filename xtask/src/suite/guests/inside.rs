@@ -1,7 +1,8 @@
 //! In a guest: does what the host lays into the guest's directory of the share.
 //!
-//! `N.run` is a script, which a shell runs: what it says goes to `N.out`, and its exit code to `N.code` in the end. `N.kill` ends it.
-//! `N.sweep` holds the mark of a run: the processes that have it in their environment are killed and named in `N.left`.
+//! `N.run` is a script, which a shell runs: what it says goes to `N.out`, and its exit code to `N.code` in
+//! the end. `N.kill` ends it. `N.sweep` holds the mark of a run: the processes that have it in their
+//! environment are killed and named in `N.left`.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -12,8 +12,9 @@ use super::super::process;
 pub(super) const EMULATOR: &str = "qemu-system-x86_64";
 /// Memory of a guest, in MiB.
 const MEMORY_MIB: u32 = 1024;
-/// The emulator counts each round of a repeated string instruction as an instruction. Where a processor has fast ones (ERMS, FSRM), Linux copies and
-/// clears memory with one instruction whose rounds are bytes: 4096 for a page, where a real processor counts one. Without them it does so by words.
+/// The emulator counts each round of a repeated string instruction as an instruction. Where a processor has
+/// fast ones (ERMS, FSRM), Linux copies and clears memory with one instruction whose rounds are bytes: 4096
+/// for a page, where a real processor counts one. Without them it does so by words.
 const COUNTING_PROCESSOR: &str = "max,-erms,-fsrm";
 /// Interfaces of a guest, each on a network of its own.
 pub(super) const INTERFACES_MAX: u32 = 2;
@@ -38,7 +39,8 @@ impl Default for Machine {
     }
 }
 
-/// Where guests find what they boot, what they share with this program, and which of its groups of guests they are.
+/// Where guests find what they boot, what they share with this program, and which of its groups of guests
+/// they are.
 pub(super) struct Place<'path> {
     pub(super) home: &'path Path,
     pub(super) share: &'path Path,
@@ -46,7 +48,8 @@ pub(super) struct Place<'path> {
 }
 
 impl Machine {
-    /// Always emulated: what the processor offers is not used, since there are machines whose `/dev/kvm` never lets a guest begin.
+    /// Always emulated: what the processor offers is not used, since there are machines whose `/dev/kvm`
+    /// never lets a guest begin.
     pub(super) fn start(self, place: &Place<'_>, node: u32, console: &Path) -> anyhow::Result<Child> {
         let Place { home, share, number } = place;
         let export = |id: &str, path: &Path, options: &str| {
@@ -59,8 +62,8 @@ impl Machine {
         // The machine ends with this process, however that ends.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", EMULATOR]);
-        // With room for one processor only, emulators before 8.2 leave out memory barriers, also those between the guest and its devices: a network
-        // interface that misses one never sends again.
+        // With room for one processor only, emulators before 8.2 leave out memory barriers, also those
+        // between the guest and its devices: a network interface that misses one never sends again.
         command.args([
             "-accel",
             if self.counts { "tcg,thread=single" } else { "tcg,thread=multi" },

@@ -1,7 +1,8 @@
-//! A remote shell between guests, which `mpiexec` starts its agents by: no users, no keys, on a network that leads nowhere else.
+//! A remote shell between guests, which `mpiexec` starts its agents by: no users, no keys, on a network that
+//! leads nowhere else.
 //!
-//! The client sends its words as a line of JSON and then its standard input. The server answers with frames: what they are, a length (4 bytes,
-//! little-endian), and that many bytes; the last one is the exit code.
+//! The client sends its words as a line of JSON and then its standard input. The server answers with frames:
+//! what they are, a length (4 bytes, little-endian), and that many bytes; the last one is the exit code.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv6Addr, Shutdown, TcpListener, TcpStream};

@@ -98,7 +98,8 @@ pub(crate) fn missing() -> Option<String> {
     (!found).then(|| "no valgrind; tools/setup.sh tests installs it".to_owned())
 }
 
-/// The compiler that made the installed library, as it notes it there (the section `.comment`): `rustc version 1.88.0 (…)`.
+/// The compiler that made the installed library, as it notes it there (the section `.comment`):
+/// `rustc version 1.88.0 (…)`.
 ///
 /// # Errors
 /// There is no library, or no such note.
@@ -118,8 +119,8 @@ fn noted_compiler(library: &[u8]) -> Option<String> {
     })
 }
 
-/// Counts at the sender and at the receiver; none where the hosts cannot be had. What callgrind wrote stays in
-/// `build/instructions/`, a profile for each block, for `callgrind_annotate`.
+/// Counts at the sender and at the receiver; none where the hosts cannot be had. What callgrind wrote stays
+/// in `build/instructions/`, a profile for each block, for `callgrind_annotate`.
 ///
 /// # Errors
 /// The program does not build, fails, or does not count what it should.

@@ -12,8 +12,8 @@ pub(super) fn cases() -> Vec<Case> {
     too_low().into_iter().chain(without_world()).collect()
 }
 
-/// Limits that are too low for some part of a job (`ulimit`), and some that are just enough. Where a program of one rank does not start at all,
-/// no library can say anything: those are not here.
+/// Limits that are too low for some part of a job (`ulimit`), and some that are just enough. Where a program
+/// of one rank does not start at all, no library can say anything: those are not here.
 const LIMITS: &[&str] = &[
     "-f 0",
     "-f 1",
@@ -41,7 +41,8 @@ const LIMITS: &[&str] = &[
 /// Runs a command under a limit; what it says goes through a pipe, since a file may be what it cannot have.
 const UNDER_LIMIT: &str = "(ulimit $0 && exec \"$@\") 2>&1 | cat; exit ${PIPESTATUS[0]}";
 
-/// Each limit: the job runs, or `mpiexec` or a rank says what is wrong and which limit it is. No signal ends anybody.
+/// Each limit: the job runs, or `mpiexec` or a rank says what is wrong and which limit it is. No signal ends
+/// anybody.
 fn too_low() -> Vec<Case> {
     let case = |ranks: u32| {
         Case::new(format!("limits that are too low, {ranks} ranks"), move |context| {

@@ -19,7 +19,8 @@ const CO_ROOTS: &str = "coroot-2+aggregate-3";
 const FAULTS: (&str, &str) = ("WEFT_FAULTS", "drop=5%,reorder=2%,duplicate=1%,corrupt=1%,seed=3");
 /// What `hardship gone` ends with.
 const HEARD: i32 = 42;
-/// What `mpiexec --stats` says where something was multicast. That broadcasts are right says nothing of how they came.
+/// What `mpiexec --stats` says where something was multicast. That broadcasts are right says nothing of how
+/// they came.
 const COUNTED: &str = "packets multicast: ";
 /// The same of acknowledgements that were written.
 const WRITTEN_COUNTED: &str = "written-acknowledgements";

@@ -1,5 +1,5 @@
-//! Guests with two interfaces, each with an RDMA device: both carry what is large, and one that goes down is missed by nobody but those whose packets it carried.
-//! And guests that have addresses of IPv6 only.
+//! Guests with two interfaces, each with an RDMA device: both carry what is large, and one that goes down is
+//! missed by nobody but those whose packets it carried. And guests that have addresses of IPv6 only.
 
 use super::{
     Breaking, DEVICES, LIMIT, PEER_TIMEOUT, START, Settings, VERBS, do_on, on_like, out_of_reach, start, start_program,

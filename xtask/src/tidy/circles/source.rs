@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 
-/// So many names may stand for others in a row; more are taken for a circle of `use`, which the compiler refuses.
+/// So many names may stand for others in a row; more are taken for a circle of `use`, which the compiler
+/// refuses.
 const ALIASES_MAX: usize = 16;
 
 /// A crate, from one of its roots.
@@ -106,7 +107,8 @@ impl Tree {
         let first = named.path.first()?;
         let is_anchored = matches!(first.as_str(), "crate" | "self" | "super");
         if !is_anchored && !named.is_use {
-            // A name that `use` brought here was counted there, unless it is a module, from which the path goes on.
+            // A name that `use` brought here was counted there, unless it is a module, from which the path
+            // goes on.
             let module = &self.modules[here];
             let is_own = module.defines.contains(first) || module.aliases.contains_key(first);
             match self.find(here, first, 0)? {

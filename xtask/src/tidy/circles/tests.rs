@@ -80,7 +80,8 @@ fn what_is_no_import_is_not_counted() {
 #[test]
 fn a_name_that_is_passed_on_belongs_to_who_defines_it() {
     assert_eq!(of_a("fn f() { crate::renamed::call() }"), [": a → c"]);
-    // Expect: neither the parent that passes a name on, nor the one that defines it, is in a circle with its children.
+    // Expect: neither the parent that passes a name on, nor the one that defines it, is in a circle with its
+    // children.
     let parent = "mod one; mod two; pub use one::One; pub struct Own;";
     let (one, two) = ("use super::Own; pub struct One;", "use super::{One, Own};");
     let files = [("lib.rs", "mod p;"), ("p.rs", parent), ("p/one.rs", one), ("p/two.rs", two)];

@@ -1,5 +1,6 @@
-//! What a collective call must have in common with those of the other processes, for `WEFT_CHECK` (`weft_mpi::check`): of each operation its
-//! root, reduction operation and operands, and which data goes from whom to whom. The arguments have been checked by then: its plan is made.
+//! What a collective call must have in common with those of the other processes, for `WEFT_CHECK`
+//! (`weft_mpi::check`): of each operation its root, reduction operation and operands, and which data goes
+//! from whom to whom. The arguments have been checked by then: its plan is made.
 
 use super::buffers::*;
 use super::sides::{Role, Side};
@@ -83,7 +84,8 @@ fn others(comm: &Communicator) -> Range<u32> {
     if comm.inter.as_ref().is_some_and(|inter| inter.is_first) { own..own + other } else { 0..other }
 }
 
-/// An operation between groups with a root (MPI-5.0 §6.2.3): `own` is what this process exchanges with the root, or the root with each.
+/// An operation between groups with a root (MPI-5.0 §6.2.3): `own` is what this process exchanges with the
+/// root, or the root with each.
 pub(super) fn rooted_between(
     process: &Process,
     comm: &Communicator,

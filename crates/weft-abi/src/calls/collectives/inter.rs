@@ -1,4 +1,5 @@
-//! Collectives on intercommunicators (MPI-5.0 §6.2.3). A barrier is one of all processes of both groups, and needs nothing of its own.
+//! Collectives on intercommunicators (MPI-5.0 §6.2.3). A barrier is one of all processes of both groups, and
+//! needs nothing of its own.
 
 use super::buffers::{Partners, check_apart};
 use super::plan::{describe_bcast, operands, operation, reduction, refuse_in_place, root_rank};
@@ -44,7 +45,8 @@ fn do_nothing(form: Form, process: Guard, comm: MPI_Comm) -> Result<()> {
     run_bound(form, process, comm, |process| scope(process, comm, Role::Absent), Process::barrier, called)
 }
 
-/// Does what the form asks with this schedule and these buffers, in the scope of a role, or of all processes of both groups.
+/// Does what the form asks with this schedule and these buffers, in the scope of a role, or of all processes
+/// of both groups.
 fn run_planned(
     form: Form,
     process: Guard,
@@ -86,8 +88,8 @@ pub(super) fn bcast(form: Form, process: Guard, comm: MPI_Comm, part: Part, root
     })
 }
 
-/// MPI_Gather, MPI_Gatherv, MPI_Scatter, MPI_Scatterv: the root has a block with each process of the other group, `of_root`, and each of these one with
-/// the root, `of_member`.
+/// MPI_Gather, MPI_Gatherv, MPI_Scatter, MPI_Scatterv: the root has a block with each process of the other
+/// group, `of_root`, and each of these one with the root, `of_member`.
 pub(super) fn rooted(
     form: Form,
     process: Guard,
@@ -179,7 +181,8 @@ pub(super) fn reduce(
     })
 }
 
-/// MPI_Reduce_scatter, and with the same count for each MPI_Reduce_scatter_block: `counts` are those of the own group.
+/// MPI_Reduce_scatter, and with the same count for each MPI_Reduce_scatter_block: `counts` are those of the
+/// own group.
 pub(super) fn reduce_scatter(
     form: Form,
     process: Guard,

@@ -92,7 +92,8 @@ pub(super) fn plan_reduce(
     Ok((process.plans(comm).reduce(&shape), reduction(send, recvbuf, description, operation)))
 }
 
-/// The items that are reduced, in a send buffer of so many blocks of them and a receive buffer, if that is significant, of so many.
+/// The items that are reduced, in a send buffer of so many blocks of them and a receive buffer, if that is
+/// significant, of so many.
 pub(super) fn operands(
     process: &Process,
     send: Part,

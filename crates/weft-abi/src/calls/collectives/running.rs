@@ -14,8 +14,8 @@ use weft_mpi::object::Communicator;
 use weft_mpi::planner::{self, InMemory};
 use weft_mpi::process::{Guard, Process, lock};
 
-/// Does what the form asks with the plan: starts and waits, starts, or keeps it (MPI-5.0 §6, §6.12, §6.13). Where calls are compared, `called`
-/// says with what.
+/// Does what the form asks with the plan: starts and waits, starts, or keeps it (MPI-5.0 §6, §6.12, §6.13).
+/// Where calls are compared, `called` says with what.
 #[inline]
 pub(super) fn run(
     form: Form,
@@ -38,7 +38,8 @@ pub(super) fn run_either(
     run_either_from(form, lock(), comm, None, plan, called, between)
 }
 
-/// The lock again, for an operation that may be multicast: whether the network carries that is tried before if it is time to.
+/// The lock again, for an operation that may be multicast: whether the network carries that is tried before
+/// if it is time to.
 #[inline]
 pub(super) fn try_multicast(
     form: Form,
@@ -130,7 +131,8 @@ pub(super) fn run_from(
     run_bound(form, process, comm, |process| process.agreement_scope(comm.0), |_, _| bound, called)
 }
 
-/// Where a collective of this form may go through the memory that processes share in the order in which they call.
+/// Where a collective of this form may go through the memory that processes share in the order in which they
+/// call.
 pub(super) const fn in_memory(form: Form) -> InMemory {
     match form {
         Form::Blocking => InMemory::Everywhere,
@@ -139,8 +141,8 @@ pub(super) const fn in_memory(form: Form) -> InMemory {
     }
 }
 
-/// Makes a persistent collective of what `bind` binds: planned for a slot of its own in the memory of each node, and, where the processes find that
-/// there is none for it, once more without.
+/// Makes a persistent collective of what `bind` binds: planned for a slot of its own in the memory of each
+/// node, and, where the processes find that there is none for it, once more without.
 pub(super) fn make_persistent(
     request: Out<MPI_Request>,
     mut process: Guard,

@@ -1,4 +1,5 @@
-//! One side of an exchange with several processes, as the different operations give it: what is sent to them, or what is received from them.
+//! One side of an exchange with several processes, as the different operations give it: what is sent to them,
+//! or what is received from them.
 
 use super::buffers::{OwnedBlocks, OwnedTypedBlocks, Partners, address, check_apart};
 use super::plan::{Plan, refuse_in_place};

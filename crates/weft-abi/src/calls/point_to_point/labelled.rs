@@ -1,9 +1,10 @@
-//! Messages with labels (`WEFT_CHECK`): what a call does where a message cannot be described without one. Nothing of this is inlined: it costs
-//! nothing where there are no labels.
+//! Messages with labels (`WEFT_CHECK`): what a call does where a message cannot be described without one.
+//! Nothing of this is inlined: it costs nothing where there are no labels.
 
 use super::*;
 
-/// The same as a message with a label, what the label says, and its memory, which lives as long as the caller's.
+/// The same as a message with a label, what the label says, and its memory, which lives as long as the
+/// caller's.
 ///
 /// # Errors
 /// `error`, which is why the message could not be described without one, unless messages have labels.
@@ -33,7 +34,8 @@ pub(super) fn send_labelled_and_wait(mut process: Guard, m: &Message, mode: Mode
     wait(process, request)?.error.map_or(Ok(()), Err)
 }
 
-/// Starts a send with a label, if that is why it could not be described without: `error` says so; its request.
+/// Starts a send with a label, if that is why it could not be described without: `error` says so; its
+/// request.
 #[cold]
 #[inline(never)]
 pub(super) fn start_labelled_send(process: &mut Process, m: &Message, mode: Mode, error: Error) -> Result<usize> {
@@ -94,7 +96,8 @@ pub(super) fn with_label(process: &mut Process, request: usize, label: Option<(L
     }
 }
 
-/// A blocking receive that may want a label. The arguments are those of the call, so that one without pays nothing for putting them together.
+/// A blocking receive that may want a label. The arguments are those of the call, so that one without pays
+/// nothing for putting them together.
 #[cold]
 #[inline(never)]
 pub(super) fn receive_labelled(

@@ -168,7 +168,8 @@ pub(crate) fn t_event_set_dropped_handler(
     with(|tools| tools.set_dropped_handler(event_registration.0, dropped_cb_function))
 }
 
-/// MPI_T_event_handle_free (MPI-5.0 §15.3.8): nothing is told any more when it returns, unless by another thread right now.
+/// MPI_T_event_handle_free (MPI-5.0 §15.3.8): nothing is told any more when it returns, unless by another
+/// thread right now.
 pub(crate) fn t_event_handle_free(
     event_registration: MPI_T_event_registration,
     user_data: *mut c_void,

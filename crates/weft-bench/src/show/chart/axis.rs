@@ -25,7 +25,8 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// An axis that has room for all values; zero is in it when it is linear. Values that a logarithm does not know are left out.
+    /// An axis that has room for all values; zero is in it when it is linear. Values that a logarithm does
+    /// not know are left out.
     pub(super) fn new(scale: Scale, values: impl Iterator<Item = f64>) -> Axis {
         let values: Vec<f64> = values.filter(|v| v.is_finite() && (scale == Scale::Linear || *v > 0.0)).collect();
         let (low, high) = values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(*v), h.max(*v)));

@@ -1,6 +1,7 @@
 //! A drawing: shapes in a list, written down as SVG.
 //!
-//! Colours are named by what they mean (`Ink`), so that a page can show the same drawing on a light and on a dark ground.
+//! Colours are named by what they mean (`Ink`), so that a page can show the same drawing on a light and on a
+//! dark ground.
 
 use std::fmt::Write;
 
@@ -18,8 +19,9 @@ pub(crate) enum Ink {
     Series(usize),
 }
 
-/// Colours that people with any kind of colour vision tell apart (after Okabe and Ito); the first, the strongest, is the subject's. The
-/// last three are for carriers: quiet, and of different lightness. For light and for dark ground.
+/// Colours that people with any kind of colour vision tell apart (after Okabe and Ito); the first, the
+/// strongest, is the subject's. The last three are for carriers: quiet, and of different lightness. For light
+/// and for dark ground.
 pub(super) const PALETTE: [(&str, &str); 10] = [
     ("#d1480a", "#ff7a3d"),
     ("#0072b2", "#56a9e0"),
@@ -72,7 +74,8 @@ impl Ink {
     }
 }
 
-/// Rules for the classes of drawings, for a page that holds them: `--NAME` variables in the scheme that is asked for.
+/// Rules for the classes of drawings, for a page that holds them: `--NAME` variables in the scheme that is
+/// asked for.
 pub(crate) struct Style;
 
 impl Style {

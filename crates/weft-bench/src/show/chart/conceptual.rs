@@ -1,4 +1,5 @@
-//! The chart that explains how overhead and availability are measured (Doerfler and Brightwell, 2006), drawn from one measured sweep.
+//! The chart that explains how overhead and availability are measured (Doerfler and Brightwell, 2006), drawn
+//! from one measured sweep.
 
 use super::super::summary::Sweep;
 use super::super::units;

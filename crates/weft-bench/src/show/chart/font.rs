@@ -1,10 +1,12 @@
-//! The font of the charts: DejaVu Sans, part of this program, so that pictures are the same on machines without fonts.
+//! The font of the charts: DejaVu Sans, part of this program, so that pictures are the same on machines
+//! without fonts.
 
 use std::sync::LazyLock;
 
 use ttf_parser::{Face, OutlineBuilder};
 
-/// What browsers are asked for; DejaVu's letters are as wide as any of these, so text measured here fits there too.
+/// What browsers are asked for; DejaVu's letters are as wide as any of these, so text measured here fits
+/// there too.
 pub(super) const FAMILY: &str = "DejaVu Sans, Verdana, Arial, sans-serif";
 
 static REGULAR: LazyLock<Option<Face<'static>>> = LazyLock::new(|| Face::parse(dejavu::sans::regular(), 0).ok());

@@ -138,8 +138,8 @@ fn series(summary: &Summary, library: usize, points: Vec<Point>) -> Series {
     Series { title, colour: colour(summary, library), dashed, strong, points }
 }
 
-/// Those of a carrier's sizes at which it is shown: the ones that libraries have figures of. Where there are none, all within their reach,
-/// since a carrier's frames are no messages.
+/// Those of a carrier's sizes at which it is shown: the ones that libraries have figures of. Where there are
+/// none, all within their reach, since a carrier's frames are no messages.
 fn floor_sizes(own: &BTreeSet<u64>, measured: &BTreeSet<u64>) -> BTreeSet<u64> {
     let common: BTreeSet<u64> = own.intersection(measured).copied().collect();
     match (measured.first(), measured.last()) {
@@ -225,7 +225,8 @@ fn size_ticks(measured: &[u64]) -> Vec<u64> {
     (0..u64::BITS / 2).map(|power| 1 << (2 * power)).filter(|size| range.contains(size)).collect()
 }
 
-/// What the axis has room for: every median, and quartiles as long as they do not flatten the rest; longer ones end at the edge.
+/// What the axis has room for: every median, and quartiles as long as they do not flatten the rest; longer
+/// ones end at the edge.
 fn range<'a>(points: impl Iterator<Item = &'a Point>, share: bool) -> impl Iterator<Item = f64> {
     let points: Vec<Point> = points.copied().collect();
     let medians = points.iter().map(|point| point.y);
@@ -260,7 +261,8 @@ fn by_bar(summary: &Summary, table: &Table, variant: &str, rows: &[&Row]) -> Opt
     Some(Bars { title: heading(table, variant), subtitle, bars }.draw())
 }
 
-/// The conceptual figure from the subject's own points, and all libraries' sweeps over each other, for each direction.
+/// The conceptual figure from the subject's own points, and all libraries' sweeps over each other, for each
+/// direction.
 fn sweep_charts(summary: &Summary, table: &Table) -> Vec<Chart> {
     let mut charts = Vec::new();
     for direction in ["send", "receive", "bcast", "bcast-to", "allreduce", "allgather", "alltoall"] {

@@ -157,7 +157,8 @@ fn dashes(series: &Series) -> &'static [f64] {
     if series.dashed { &[5.0, 4.0] } else { &[] }
 }
 
-/// A shape of its own for each colour, so that a print in grey can be read. Hollow: the value is beyond the edge.
+/// A shape of its own for each colour, so that a print in grey can be read. Hollow: the value is beyond the
+/// edge.
 pub(super) fn marker(canvas: &mut Canvas, x: f64, y: f64, colour: usize, hollow: bool) {
     let polygon = |corners: usize, turn: f64, size: f64| -> Vec<(f64, f64)> {
         let angle = |i: usize| std::f64::consts::TAU * (i as f64 / corners as f64 + turn);

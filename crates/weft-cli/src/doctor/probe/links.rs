@@ -15,7 +15,8 @@ pub(super) const VERBS: &str = "verbs";
 
 /// A link, opened.
 pub(super) trait Link {
-    /// As `WEFT_LINK` says it, and where there are several the interface: what both ends call the same belongs together.
+    /// As `WEFT_LINK` says it, and where there are several the interface: what both ends call the same
+    /// belongs together.
     fn name(&self) -> &str;
     /// What peers need to know.
     fn endpoint_address(&self) -> String;
@@ -25,7 +26,8 @@ pub(super) trait Link {
     fn carrier(&mut self) -> &mut dyn Carrier;
     /// Why the machine last refused a packet.
     fn refusal(&self) -> String;
-    /// Bytes of the longest packet that its device multicasts, or why it does not; none where sockets do that.
+    /// Bytes of the longest packet that its device multicasts, or why it does not; none where sockets do
+    /// that.
     fn multicast(&mut self) -> Option<Result<usize, String>> {
         None
     }
@@ -225,8 +227,9 @@ pub(super) fn open_all(settings: &Settings) -> Vec<(String, Opened)> {
     all
 }
 
-/// libfabric's best endpoint, for a host that has one; where there are several each of them as well, by what both ends call it ([`super::protocol::FABRIC_ON`]):
-/// programs pair those in a common subnet, and devices without addresses of IP by their order.
+/// libfabric's best endpoint, for a host that has one; where there are several each of them as well, by what
+/// both ends call it ([`super::protocol::FABRIC_ON`]): programs pair those in a common subnet, and devices
+/// without addresses of IP by their order.
 fn open_fabric(settings: &Settings, wanted: &udp::Settings) -> Vec<(String, Opened)> {
     let settings = weft_mpi::settings::fabric(settings);
     let link = |name: String, opened: Result<Fabric, weft_net::Error>| {

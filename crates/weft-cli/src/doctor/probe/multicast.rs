@@ -68,7 +68,8 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// Groups and port follow from the run's token: one that is administratively scoped, RFC 2365, so that no router passes it on, and one of the link.
+    /// Groups and port follow from the run's token: one that is administratively scoped, RFC 2365, so that no
+    /// router passes it on, and one of the link.
     pub(super) fn join(own: Ipv4Addr, packet_size: usize, identity: Identity) -> Result<Sockets, String> {
         let [a, b, c, d, ..] = identity.token.to_le_bytes();
         let port = 20_000 + u16::from_le_bytes([c, d]) % 12_000;

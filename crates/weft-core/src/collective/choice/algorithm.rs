@@ -70,7 +70,8 @@ pub enum Algorithm {
     Allreduce(AllreduceAlgorithm),
     ReduceScatter(ReduceScatterAlgorithm),
     Scan(ScanAlgorithm),
-    /// Within each node, and between so many ranks of each, by what is chosen for a group within a node and for one of a rank on each.
+    /// Within each node, and between so many ranks of each, by what is chosen for a group within a node and
+    /// for one of a rank on each.
     TwoLevel {
         leaders: u32,
     },
@@ -156,8 +157,8 @@ impl Algorithm {
     }
 }
 
-/// Bytes that one rank publishes at once in an operation of `ranks` ranks, if it is done through shared memory; `bytes` as the table of choices
-/// counts them. `None`: it cannot be done so.
+/// Bytes that one rank publishes at once in an operation of `ranks` ranks, if it is done through shared
+/// memory; `bytes` as the table of choices counts them. `None`: it cannot be done so.
 fn published_bytes(operation: Operation, algorithm: Algorithm, ranks: u32, bytes: u64) -> Option<u64> {
     let is_cut = operation == Operation::Bcast || algorithm == Algorithm::Allreduce(AllreduceAlgorithm::SharedShares);
     match operation {

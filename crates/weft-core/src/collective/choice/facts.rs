@@ -27,7 +27,8 @@ pub enum Multicast {
     Others,
     /// Where the table says so.
     Possible,
-    /// Broadcasts, wherever it is possible: a setting or a hint of the communicator says so. Others where the table says so.
+    /// Broadcasts, wherever it is possible: a setting or a hint of the communicator says so. Others where the
+    /// table says so.
     Asked,
 }
 
@@ -42,7 +43,8 @@ pub struct Place {
     pub oversubscribed: bool,
     /// The ranks of each node follow each other.
     pub consecutive: bool,
-    /// All of them are on one node, and each can publish so many bytes at once in memory that all of them read.
+    /// All of them are on one node, and each can publish so many bytes at once in memory that all of them
+    /// read.
     pub published_max: Option<u64>,
     /// The same, and each may copy from the memory of the others.
     pub copies: bool,
@@ -74,12 +76,15 @@ impl Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     place: Place,
-    /// The node of each rank, as numbers that are equal where the node is; empty where that makes no difference.
+    /// The node of each rank, as numbers that are equal where the node is; empty where that makes no
+    /// difference.
     nodes: Arc<[u32]>,
-    /// Where there are several nodes: what the ranks of this rank's node can publish, and whether they may copy from each other's memory.
-    /// Other nodes know nothing of that, so only what is done within the node depends on it.
+    /// Where there are several nodes: what the ranks of this rank's node can publish, and whether they may
+    /// copy from each other's memory. Other nodes know nothing of that, so only what is done within the node
+    /// depends on it.
     within: (Option<u64>, bool),
-    /// The cluster of each rank, by numbers from 0, where there are several of which one has several ranks; else empty.
+    /// The cluster of each rank, by numbers from 0, where there are several of which one has several ranks;
+    /// else empty.
     clusters: Arc<[u32]>,
 }
 
@@ -113,7 +118,8 @@ impl Layout {
         Self { place: Place { oversubscribed, ..self.place }, ..self }
     }
 
-    /// The same ranks, of which those of this rank's node can publish so many bytes each in memory that all of them read, if there is such memory.
+    /// The same ranks, of which those of this rank's node can publish so many bytes each in memory that all
+    /// of them read, if there is such memory.
     pub fn with_published_max(mut self, published_max: Option<u64>) -> Self {
         match self.place.nodes {
             1 => self.place.published_max = published_max,
@@ -128,8 +134,8 @@ impl Layout {
         self.place.published_max.or(self.within.0).is_some()
     }
 
-    /// The same ranks, of which those of this rank's node may copy from each other's memory or may not. Without memory in which they publish they
-    /// cannot say where.
+    /// The same ranks, of which those of this rank's node may copy from each other's memory or may not.
+    /// Without memory in which they publish they cannot say where.
     pub fn with_copies(mut self, copies: bool) -> Self {
         if self.place.nodes == 1 {
             self.place.copies = copies && self.place.published_max.is_some();
@@ -139,7 +145,8 @@ impl Layout {
         self
     }
 
-    /// The same ranks in these clusters, numbered anyhow: between them a message takes much longer than within them. A node is where its first rank says.
+    /// The same ranks in these clusters, numbered anyhow: between them a message takes much longer than
+    /// within them. A node is where its first rank says.
     pub fn with_clusters(mut self, clusters: &[u32]) -> Self {
         let node = |rank: usize| match (self.nodes.get(rank), self.place.nodes) {
             (Some(node), _) => *node,
@@ -164,7 +171,8 @@ impl Layout {
         Some((&self.clusters, last + 1))
     }
 
-    /// Some of the ranks, in this order: those of this rank's cluster. What the ranks of its node share they share here, too, since all of them are here.
+    /// Some of the ranks, in this order: those of this rank's cluster. What the ranks of its node share they
+    /// share here, too, since all of them are here.
     pub(in crate::collective) fn part(&self, members: &[u32]) -> Self {
         let (published_max, copies) = match self.place.nodes {
             1 => (self.place.published_max, self.place.copies),

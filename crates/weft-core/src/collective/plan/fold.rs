@@ -3,8 +3,8 @@
 use super::{Plan, Vector};
 use core::ops::Range;
 
-/// A partial result that grows by what arrives, operands kept in order, with few copies: "mine op theirs" leaves the
-/// result where theirs arrived, so the value changes between two buffers.
+/// A partial result that grows by what arrives, operands kept in order, with few copies: "mine op theirs"
+/// leaves the result where theirs arrived, so the value changes between two buffers.
 pub(in crate::collective) struct Fold {
     /// The value is still the user's data, which must not be changed.
     borrowed: Option<Vector>,
@@ -15,8 +15,9 @@ pub(in crate::collective) struct Fold {
 }
 
 impl Fold {
-    /// Begins with `own`. If it is not `target` itself it is only read. `rights`: how often [`Fold::absorb_right`] will
-    /// be called; it makes the value end in `target` without a copy (except where `own` is `target` and `rights` odd).
+    /// Begins with `own`. If it is not `target` itself it is only read. `rights`: how often
+    /// [`Fold::absorb_right`] will be called; it makes the value end in `target` without a copy (except where
+    /// `own` is `target` and `rights` odd).
     pub(in crate::collective) fn new(own: Vector, target: Vector, other: Vector, rights: usize) -> Self {
         let in_place = own == target;
         let home = if in_place { 0 } else { rights % 2 };

@@ -72,7 +72,8 @@ impl Part {
         Self { slice: Slice { count: 0, ..self.slice }, ..self }
     }
 
-    /// The block of a rank, of those that one buffer has for each. No two of them overlap where anything is written to them.
+    /// The block of a rank, of those that one buffer has for each. No two of them overlap where anything is
+    /// written to them.
     pub(in crate::collective) fn block(rank: u32, slice: Slice) -> Self {
         let span = if slice.buffer == Buffer::Send { (0, 0) } else { (rank as u64, rank as u64 + 1) };
         Self { slice, span }

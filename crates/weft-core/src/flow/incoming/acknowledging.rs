@@ -129,8 +129,8 @@ impl Incoming {
         self.write_words(arrived, needed.min(most), out)
     }
 
-    /// Writes runs from the oldest packet on, so that nothing before what is told of seems missing that is not. Returns how many packets they
-    /// tell of, and their length in bytes.
+    /// Writes runs from the oldest packet on, so that nothing before what is told of seems missing that is
+    /// not. Returns how many packets they tell of, and their length in bytes.
     fn write_runs(&self, arrived: &Ring, out: &mut [u8]) -> (u32, usize) {
         let first = self.expected().plus(SELECTIVE_PACKETS);
         let all = self.horizon.since(first).max(0) as u32;

@@ -30,7 +30,8 @@ impl Outgoing {
         waiting.map(|(index, path)| (due(index, path), index)).min().or_else(unsettled).or_else(keepalive)
     }
 
-    /// Nothing is outstanding by what is noted, and yet the peer has not acknowledged everything: so it must be asked what it misses.
+    /// Nothing is outstanding by what is noted, and yet the peer has not acknowledged everything: so it must
+    /// be asked what it misses.
     pub(super) fn is_unsettled(&self) -> bool {
         !self.records.is_empty() && self.in_flight() == 0 && self.lost.is_empty()
     }

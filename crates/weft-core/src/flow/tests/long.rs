@@ -1,4 +1,5 @@
-//! Far paths: windows beyond what a receiver takes at once, acknowledgements in runs, and what a peer that lies makes of them.
+//! Far paths: windows beyond what a receiver takes at once, acknowledgements in runs, and what a peer that
+//! lies makes of them.
 
 use super::*;
 use crate::wire::{Map, RunWriter};

@@ -60,7 +60,8 @@ fn many_messages_that_wait_together_travel_like_bulk_data_and_keep_their_order()
     let train = pair.a.flow.poll_train(pair.now, &mut pair.a.memory, &mut out, 44).unwrap();
     assert_eq!((train.path, train.bytes.div_ceil(train.segment)), (1, 21), "one train");
 
-    // Send a small message.   Expect: it goes the other path, overtakes the others, and is delivered after them.
+    // Send a small message.   Expect: it goes the other path, overtakes the others, and is delivered after
+    // them.
     pair.a.flow.submit_message(&[21], &[]);
     let [small, bulk] = by_path(&mut pair.a, pair.now);
     assert_eq!((small.len(), bulk.len()), (1, 0));

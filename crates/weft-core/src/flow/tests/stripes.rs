@@ -1,4 +1,5 @@
-//! Bulk data over several paths: each carries a share; a packet that another path overtakes is not lost; a path that fails is not used any more.
+//! Bulk data over several paths: each carries a share; a packet that another path overtakes is not lost; a
+//! path that fails is not used any more.
 
 use super::*;
 
@@ -47,7 +48,8 @@ fn both_ways_carry_a_share_and_overtaking_between_them_is_no_loss() {
     let (mut pair, paths) = sent();
     let [messages, first, second] = paths.each_ref().map(Vec::len);
     assert!(messages == 0 && first.abs_diff(second) <= 44, "{first} and {second} packets");
-    // All of the second arrives before the first.   Expect: nothing is sent again, nothing hurried for each packet.
+    // All of the second arrives before the first.   Expect: nothing is sent again, nothing hurried for each
+    // packet.
     deliver(&mut pair, &paths[2]);
     assert!(by_path(&mut pair.a, pair.now).concat().is_empty());
     deliver(&mut pair, &paths[1]);
@@ -80,7 +82,8 @@ fn a_way_that_is_silent_is_doubted_and_given_up_and_its_packets_take_the_other()
     let lost = paths[2].len() as u64;
     deliver(&mut pair, &paths[1]);
     assert!(!pair.a.flow.is_silent(2) && pair.a.flow.take_doubts() == 0);
-    // Nothing arrives on the second; the first goes on carrying.   Expect: a doubt after two probes, and no resend by itself.
+    // Nothing arrives on the second; the first goes on carrying.   Expect: a doubt after two probes, and no
+    // resend by itself.
     let begin = pair.now;
     pair.a.flow.use_paths(0b010);
     while pair.a.flow.take_doubts() == 0 {

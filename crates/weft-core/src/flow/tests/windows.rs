@@ -65,7 +65,8 @@ fn a_map_goes_on_its_own_though_data_goes_back() {
     let back = pair.b.packets(now);
     assert_eq!(pair.b.flow.counters().acks_standalone, 1);
     pair.a.receive(now, &back[..1]);
-    // Receive the first of what comes back.   Expect: everything but the lost packet is known to have arrived.
+    // Receive the first of what comes back.   Expect: everything but the lost packet is known to have
+    // arrived.
     assert_eq!((pair.a.flow.gauges().in_flight_packets, pair.a.flow.counters().lost_by_gap), (0, 1));
 }
 

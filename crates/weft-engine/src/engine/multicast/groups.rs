@@ -83,7 +83,8 @@ pub(super) struct Group {
     pub(super) tests: Paths<bool>,
     /// Small messages that share packets.
     pub(super) coalescing: Coalescing,
-    /// The network loses most of what this process multicasts: it sends to each by itself, from when all have what was multicast on.
+    /// The network loses most of what this process multicasts: it sends to each by itself, from when all have
+    /// what was multicast on.
     pub(super) goes_straight: bool,
     /// Messages that do so, with the request of each of their sends.
     pub(super) straight: Vec<(usize, Vec<usize>)>,
@@ -231,7 +232,8 @@ impl Groups {
         self.given_up += 1;
     }
 
-    /// Packets of all groups, by what they are: those that this process has sent, and those that it could not use; and groups that were given up.
+    /// Packets of all groups, by what they are: those that this process has sent, and those that it could not
+    /// use; and groups that were given up.
     pub fn packets(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let all = self.counters();
         [

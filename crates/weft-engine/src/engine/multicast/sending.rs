@@ -24,7 +24,8 @@ const SHORT_TRAIN_PACKETS: usize = 4;
 const PACKETS_PER_PASS: usize = 256;
 
 impl<P: Platform> Multicasts<'_, P> {
-    /// Multicasts the message of the request `handle` (state `Multicasting`) to the other members of its context's group.
+    /// Multicasts the message of the request `handle` (state `Multicasting`) to the other members of its
+    /// context's group.
     pub fn start_multicast(&mut self, handle: usize) {
         let Self { groups, link } = self;
         let Some(context) = link.multicasting(handle).map(|send| send.envelope.context) else { return };
@@ -57,7 +58,8 @@ impl<P: Platform> Multicasts<'_, P> {
         self.transmit_groups(now);
     }
 
-    /// Whether what has just been put into the window of a group waits for more that shares its packet, as with messages to one peer.
+    /// Whether what has just been put into the window of a group waits for more that shares its packet, as
+    /// with messages to one peer.
     fn coalesces(&mut self, context: u32, now: Instant) -> bool {
         let Some(group) = self.groups.groups.iter_mut().find(|group| group.context == context) else { return false };
         let may_wait = !group.settings.scheme.blocking
@@ -142,7 +144,8 @@ impl<P: Platform> Multicasts<'_, P> {
         self.groups.groups[at].straight.push((request, sends));
     }
 
-    /// Completes messages that every receiver has been sent, and forgets those that nobody waits for any more.
+    /// Completes messages that every receiver has been sent, and forgets those that nobody waits for any
+    /// more.
     fn complete_straight(&mut self) {
         for at in 0..self.groups.groups.len() {
             let mut index = 0;
@@ -281,7 +284,8 @@ fn push_pieces(sender: &mut Sender, send: &Send, offset: &mut u64) -> Pushed {
         let Some(room) = sender.room() else { break };
         let head = if *offset == 0 { Head::eager_first(*envelope, None, total) } else { Head::eager_more() };
         let head_size = head.as_bytes().len();
-        // What is left of a packet that others have begun may be too little for a piece: then it begins the next.
+        // What is left of a packet that others have begun may be too little for a piece: then it begins the
+        // next.
         let room = if room <= head_size { sender.frame_max() } else { room };
         let length = (room.saturating_sub(head_size) as u64).min(total - *offset);
         let Some(newest) = submit(sender, &head, data, *offset, length) else { break };
@@ -339,7 +343,8 @@ fn flush<P: Platform>(group: &mut Group, sender: &Sender, link: &mut Link<'_, P>
     train.clear();
 }
 
-/// Sends one packet of the stream of rank `root` to a member, by the way that messages to it take. One that is lost is sent again.
+/// Sends one packet of the stream of rank `root` to a member, by the way that messages to it take. One that
+/// is lost is sent again.
 fn send_to<P: Platform>(
     now: Instant,
     group: &Group,

@@ -1,7 +1,8 @@
 //! Packets of streams that are for one peer: acknowledgements, questions, and what is sent again.
 //!
-//! Where the carrier to the peer loses packets, one of these may be lost like any other. A carrier with connections (an RDMA device) loses none; it may have no room at the
-//! moment, or no connection yet, which takes longer than a stream waits before it asks again. So they wait here, with a bound.
+//! Where the carrier to the peer loses packets, one of these may be lost like any other. A carrier with
+//! connections (an RDMA device) loses none; it may have no room at the moment, or no connection yet, which
+//! takes longer than a stream waits before it asks again. So they wait here, with a bound.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,6 @@
-//! Acknowledgements that go from the receivers' carriers straight into the root's memory (`weft_core::multicast`, scheme `written`): eight bytes for each member, at which the root looks
-//! while it waits.
+//! Acknowledgements that go from the receivers' carriers straight into the root's memory
+//! (`weft_core::multicast`, scheme `written`): eight bytes for each member, at which the root looks while it
+//! waits.
 //!
 //! What a peer may write to is never given back: whoever is late writes to memory that nobody reads.
 
@@ -58,7 +59,8 @@ pub(super) struct Written {
 }
 
 impl Written {
-    /// Slots for so many members, in memory that peers may write to; none where the carrier does not let them.
+    /// Slots for so many members, in memory that peers may write to; none where the carrier does not let
+    /// them.
     pub(super) fn open(&mut self, members: u32, carrier: CarrierId, carriers: &mut Carriers) -> Option<Slots> {
         let bytes = u64::from(members) * SLOT_BYTES;
         if let Some(at) = self.slots.iter().position(|slots| slots.memory.len() >= bytes) {

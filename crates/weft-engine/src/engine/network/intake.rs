@@ -106,7 +106,8 @@ impl<P: Platform> Intake<'_, P> {
     }
 }
 
-/// Hands on what arrived together, challenges about a carrier apart: they are short, so one may be the last of what a kernel joins.
+/// Hands on what arrived together, challenges about a carrier apart: they are short, so one may be the last
+/// of what a kernel joins.
 #[inline]
 pub(super) fn without_questions(train: Arrival<'_>, hand_on: &mut dyn FnMut(Arrival<'_>)) {
     match train.bytes.len() <= train.segment {

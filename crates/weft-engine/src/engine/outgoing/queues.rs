@@ -9,7 +9,8 @@ use crate::peers::Route;
 use crate::request::State;
 use crate::transport::Platform;
 
-/// With so much waiting for a peer, its questions for messages back are not answered: whoever asks so often does not read either.
+/// With so much waiting for a peer, its questions for messages back are not answered: whoever asks so often
+/// does not read either.
 const PENDING_BEHIND_RETRACTED_MAX: usize = 1 << 16;
 
 impl<P: Platform> PointToPoint<P> {
@@ -136,7 +137,8 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Whether `outgoing` is a small message without credit whose receiver has not said yet that there is no more room: it may give some at once.
+    /// Whether `outgoing` is a small message without credit whose receiver has not said yet that there is no
+    /// more room: it may give some at once.
     fn must_wait_for_room(&self, peer: PeerId, outgoing: &Outgoing) -> bool {
         let Outgoing::Send { request } = outgoing else { return false };
         let state = self.messages.requests.get(*request).map(|entry| &entry.state);

@@ -1,5 +1,5 @@
-//! What the message layer needs done with processes of this node: their announced messages are fetched, by this process alone or by both
-//! sides at once, and receives are taken off the tables where senders see them.
+//! What the message layer needs done with processes of this node: their announced messages are fetched, by
+//! this process alone or by both sides at once, and receives are taken off the tables where senders see them.
 
 use super::{COPY_BYTES_FIRST, COPY_BYTES_MAX};
 use crate::group::PeerId;
@@ -12,7 +12,8 @@ use crate::transport::{Cooperation, Ending, Platform, PostState, PostedTable, Ta
 const COOPERATIVE_LOOKS_MAX: usize = 1000;
 
 impl<P: Platform> Peers<P> {
-    /// Fetches a message from its end on, until all of it is here or its sender has nothing better to do than to send the rest.
+    /// Fetches a message from its end on, until all of it is here or its sender has nothing better to do than
+    /// to send the rest.
     pub(super) fn fetch_alone(&mut self, announced: &Announced) -> Fetched {
         let Announced { peer, address, data, limit, .. } = announced;
         let pid = self[*peer].process;
@@ -62,8 +63,9 @@ impl<P: Platform> Peers<P> {
         }
     }
 
-    /// Whether `peer` has announced several messages and waits inside MPI: both copy at the same time then. The program does not compute while
-    /// it waits for the first of them, and it does not while the others are fetched.
+    /// Whether `peer` has announced several messages and waits inside MPI: both copy at the same time then.
+    /// The program does not compute while it waits for the first of them, and it does not while the others
+    /// are fetched.
     fn is_streamed(&mut self, peer: PeerId) -> bool {
         self.near.streams && self.posted_table(peer).is_some_and(|posted_table| posted_table.sender_awaits_several())
     }

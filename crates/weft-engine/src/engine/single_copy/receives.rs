@@ -1,4 +1,5 @@
-//! Receives of this process that stand on tables: how they get there, what becomes of them, and how they leave.
+//! Receives of this process that stand on tables: how they get there, what becomes of them, and how they
+//! leave.
 
 use super::broken;
 use crate::engine::PointToPoint;
@@ -17,7 +18,8 @@ const RECEIVES_BEFORE_MAX: usize = 64;
 const ABANDON_LOOKS_MAX: usize = 10_000_000;
 
 impl<P: Platform> PointToPoint<P> {
-    /// Puts the receive `handle` on the table of its sender, or on the common one, if it is one for that; whether it did.
+    /// Puts the receive `handle` on the table of its sender, or on the common one, if it is one for that;
+    /// whether it did.
     pub(in crate::engine) fn announce_receive(&mut self, handle: usize) -> bool {
         let Some(Request { state: State::Posted(receive), .. }) = self.messages.requests.get(handle) else {
             return false;
@@ -91,7 +93,8 @@ impl<P: Platform> PointToPoint<P> {
         posted_table.as_deref_mut()
     }
 
-    /// The table on which receives from anybody stand. Each sender sees on its own table what of it has been handled.
+    /// The table on which receives from anybody stand. Each sender sees on its own table what of it has been
+    /// handled.
     fn open_common(&mut self) -> Option<&mut Table<P>> {
         if self.peers.near.common.is_none() && self.peers.near.copies {
             for local in 0..self.peers.near.by_local_rank.len() {
@@ -115,7 +118,8 @@ impl<P: Platform> PointToPoint<P> {
         true
     }
 
-    /// Receives from anybody that hear of the failure of `peer` leave the table, but for those that another process is writing to.
+    /// Receives from anybody that hear of the failure of `peer` leave the table, but for those that another
+    /// process is writing to.
     pub(in crate::engine) fn withdraw_receives_from_anybody(&mut self, peer: PeerId) {
         for at in 0..self.single_copy.receives.len() {
             let handle = self.single_copy.receives[at];

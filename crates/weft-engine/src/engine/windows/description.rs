@@ -16,7 +16,8 @@ use crate::windows::{LAYOUTS_MAX, Window};
 pub struct TargetItems<'a> {
     /// The target's rank in the window's group.
     pub target: u32,
-    /// Bytes from the beginning of its window to the base of the first item; in a dynamic window, its address.
+    /// Bytes from the beginning of its window to the base of the first item; in a dynamic window, its
+    /// address.
     pub offset: u64,
     /// How many items.
     pub count: u64,
@@ -77,8 +78,8 @@ impl Part {
 }
 
 impl<P: Platform> OneSided<'_, P> {
-    /// Calls `operation` for `access`, or for each part of it if the description of its datatype is too long for a target to keep. Parts end
-    /// between pieces of `grain` packed bytes.
+    /// Calls `operation` for `access`, or for each part of it if the description of its datatype is too long
+    /// for a target to keep. Parts end between pieces of `grain` packed bytes.
     ///
     /// # Errors
     /// What `operation` says; items are too far apart.
@@ -107,7 +108,8 @@ impl<P: Platform> OneSided<'_, P> {
         })
     }
 
-    /// How records say where `access` is; its datatype is told if it has not been. `None`: its description is too long.
+    /// How records say where `access` is; its datatype is told if it has not been. `None`: its description is
+    /// too long.
     fn describe_target(&mut self, window: &mut Window, access: &TargetItems<'_>) -> Option<Told> {
         let &TargetItems { target, offset, count, layout } = access;
         if let Some((first, _)) = layout.single_run(count) {

@@ -19,7 +19,8 @@ impl<P: Platform> OneSided<'_, P> {
         self.link.add_lasting(State::OneSided, communicator)
     }
 
-    /// `MPI_Put`, of the packed bytes of `origin`. The request of it, if one is wanted: it completes when `origin` may be used again.
+    /// `MPI_Put`, of the packed bytes of `origin`. The request of it, if one is wanted: it completes when
+    /// `origin` may be used again.
     ///
     /// # Errors
     /// `MPI_ERR_RMA_RANGE`; too many requests; the target is gone.
@@ -61,7 +62,8 @@ impl<P: Platform> OneSided<'_, P> {
         })
     }
 
-    /// What the program gets of an access of which all has `begun`, or not: then its request ends with what has.
+    /// What the program gets of an access of which all has `begun`, or not: then its request ends with what
+    /// has.
     fn conclude_access(
         &mut self,
         window: &Window,
@@ -105,8 +107,8 @@ impl<P: Platform> OneSided<'_, P> {
         Ok(())
     }
 
-    /// The request of a message that carries `data` to `target`. It is there before a record says that the message comes: who waits for one that could not
-    /// be sent would wait for ever.
+    /// The request of a message that carries `data` to `target`. It is there before a record says that the
+    /// message comes: who waits for one that could not be sent would wait for ever.
     fn add_send(&mut self, window: &Window, target: u32, tag: i32, data: UserData) -> Result<usize> {
         let send = Send {
             peer: Some(window.member(target)),
@@ -118,7 +120,8 @@ impl<P: Platform> OneSided<'_, P> {
         self.link.add(State::Queued(send), window.communicator)
     }
 
-    /// `MPI_Get`, to the packed bytes of `result`. The request of it, if one is wanted: it completes when they are there.
+    /// `MPI_Get`, to the packed bytes of `result`. The request of it, if one is wanted: it completes when
+    /// they are there.
     ///
     /// # Errors
     /// As for [`OneSided::put`].
@@ -190,8 +193,8 @@ impl<P: Platform> OneSided<'_, P> {
         Ok(())
     }
 
-    /// `MPI_Accumulate`, and with a `result` `MPI_Get_accumulate`, of packed elements at `origin`, which is empty where the operation uses none.
-    /// The request of it, if one is wanted.
+    /// `MPI_Accumulate`, and with a `result` `MPI_Get_accumulate`, of packed elements at `origin`, which is
+    /// empty where the operation uses none. The request of it, if one is wanted.
     ///
     /// # Errors
     /// As for [`OneSided::put`].
@@ -230,7 +233,8 @@ impl<P: Platform> OneSided<'_, P> {
                 let mut at = part.range.start;
                 while at < part.range.end {
                     let piece = at..part.range.end.min(at + step);
-                    // What is computed with, and what it was, arrives in its order: with the last one all is there.
+                    // What is computed with, and what it was, arrives in its order: with the last one all is
+                    // there.
                     let waits = request.filter(|_| wanted && piece.end == total);
                     let location = part.location(at);
                     window.targets[target as usize].is_dirty = true;

@@ -1,9 +1,10 @@
-//! One-sided operations that a carrier does by itself: it writes to the target's memory or reads it ([`crate::transport::Placement`]), and the target's
-//! processor does nothing for that. A process has its part of a window registered by its carrier as long as the window is open, and tells the others what
-//! theirs need to reach it.
+//! One-sided operations that a carrier does by itself: it writes to the target's memory or reads it
+//! ([`crate::transport::Placement`]), and the target's processor does nothing for that. A process has its
+//! part of a window registered by its carrier as long as the window is open, and tells the others what theirs
+//! need to reach it.
 //!
-//! Records to a target wait until all that is being written there has been written: they arrive behind it then. So the answer to a flush, and whatever tells
-//! the target that an epoch is over, need not know of it.
+//! Records to a target wait until all that is being written there has been written: they arrive behind it
+//! then. So the answer to a flush, and whatever tells the target that an epoch is over, need not know of it.
 
 use std::ops::Range;
 
@@ -19,11 +20,13 @@ use crate::windows::{Answer, ExposedMemory, Placed, Reach, Window};
 
 /// Bytes of operations of which many are collected in one message.
 const SMALL: u64 = 4096;
-/// While so many are under way to a target, small ones are records: work requests are dearer than their share of a message.
+/// While so many are under way to a target, small ones are records: work requests are dearer than their share
+/// of a message.
 const SMALL_AT_A_TIME: usize = 16;
 
 impl<P: Platform> OneSided<'_, P> {
-    /// Lets carriers of peers access what this process exposes in a window, if our carrier does such things: what they need for that.
+    /// Lets carriers of peers access what this process exposes in a window, if our carrier does such things:
+    /// what they need for that.
     pub fn expose_window(&mut self, index: usize) -> Option<RemoteMemory> {
         let window = self.windows.get_mut(index)?;
         let ExposedMemory::Whole(exposed) = &window.exposed_memory else { return None };

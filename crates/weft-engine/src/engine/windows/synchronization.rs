@@ -8,7 +8,8 @@ use crate::transport::{Platform, Proof};
 use crate::windows::{Answer, ExposedMemory, Mark};
 
 impl<P: Platform> OneSided<'_, P> {
-    /// Asks `target` to say when all is done that this process has begun there: it is when the mark [is reached](Window::has_reached).
+    /// Asks `target` to say when all is done that this process has begun there: it is when the mark
+    /// [is reached](Window::has_reached).
     ///
     /// # Errors
     /// Too many operations; the target is gone.
@@ -30,7 +31,8 @@ impl<P: Platform> OneSided<'_, P> {
         })
     }
 
-    /// Sends what has been collected for `target`: when the mark is reached, the program may use the buffers again of what it has begun.
+    /// Sends what has been collected for `target`: when the mark is reached, the program may use the buffers
+    /// again of what it has begun.
     ///
     /// # Errors
     /// The window is gone.
@@ -61,7 +63,8 @@ impl<P: Platform> OneSided<'_, P> {
         })
     }
 
-    /// Gives the lock of `target` back, after all that this process has begun there: that is done when nothing is waited for.
+    /// Gives the lock of `target` back, after all that this process has begun there: that is done when
+    /// nothing is waited for.
     ///
     /// # Errors
     /// As for [`OneSided::flush_target`].
@@ -122,8 +125,9 @@ impl<P: Platform> OneSided<'_, P> {
             this.record(window, target, record);
             let state = &mut window.targets[target as usize];
             if matches!(record, Record::Complete) {
-                // It is counted there when all that came before it is done: no answer need be waited for. But what is attached, only the target knows,
-                // and the call that ends the epoch says what it has refused.
+                // It is counted there when all that came before it is done: no answer need be waited for. But
+                // what is attached, only the target knows, and the call that ends the epoch says what it has
+                // refused.
                 if state.is_dirty && matches!(window.exposed_memory, ExposedMemory::Attached(_)) {
                     let reply = this.await_answer(window, Answer::of(target, None, None))?;
                     this.record(window, target, &Record::Flush { reply });

@@ -106,7 +106,8 @@ impl<P: Platform> OneSided<'_, P> {
         self.send_batch(window, rank);
     }
 
-    /// Does what the records of a batch say; `Some`: up to this byte, because the next one waits for a transfer.
+    /// Does what the records of a batch say; `Some`: up to this byte, because the next one waits for a
+    /// transfer.
     fn serve_batch(&mut self, window: &mut Window, rank: u32, batch: &[u8]) -> Option<usize> {
         let mut records = Records::new(batch);
         loop {
@@ -130,7 +131,8 @@ impl<P: Platform> OneSided<'_, P> {
         }
     }
 
-    /// Begins a message that a record announces, or asks for; `false`: there are so many requests that it must wait.
+    /// Begins a message that a record announces, or asks for; `false`: there are so many requests that it
+    /// must wait.
     fn begin_transfer(&mut self, window: &mut Window, rank: u32, state: State) -> bool {
         let sends = matches!(state, State::Queued(_));
         let Ok(handle) = self.link.add(state, window.communicator) else { return false };
@@ -261,7 +263,8 @@ impl<P: Platform> OneSided<'_, P> {
                     if number >= layouts.len() {
                         layouts.resize(number + 1, None);
                     }
-                    // What is no layout is none that had this number before either: whatever names it is refused.
+                    // What is no layout is none that had this number before either: whatever names it is
+                    // refused.
                     layouts[number] = Layout::from_description(description).ok();
                     self.windows.refused += u64::from(layouts[number].is_none());
                 }

@@ -1,6 +1,7 @@
-//! How a debugger finds the ranks of a job: the symbols of the MPIR process acquisition interface, version 1.1 (MPI Forum, 2018), which
-//! TotalView and DDT read in the starter of a job, `mpiexec`. They are found by their names, so that nothing here is ever called from
-//! elsewhere, and have the types that a debugger expects without being told. They stand in this executable only: in the library they would tell a debugger
+//! How a debugger finds the ranks of a job: the symbols of the MPIR process acquisition interface, version
+//! 1.1 (MPI Forum, 2018), which TotalView and DDT read in the starter of a job, `mpiexec`. They are found by
+//! their names, so that nothing here is ever called from elsewhere, and have the types that a debugger
+//! expects without being told. They stand in this executable only: in the library they would tell a debugger
 //! that every rank is a starter.
 #![allow(non_upper_case_globals, non_snake_case)]
 

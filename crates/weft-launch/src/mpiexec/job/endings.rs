@@ -1,4 +1,5 @@
-//! How a job ends early: a rank fails, the user interrupts it, its time is up, or ranks wait for others that will never come.
+//! How a job ends early: a rank fails, the user interrupts it, its time is up, or ranks wait for others that
+//! will never come.
 
 use super::{EARLY_END_GRACE, END_GRACE_MS, END_RESERVE, INTERRUPT_LIMIT, Running, SURVEY_LIMIT};
 use crate::control::{Order, Phase};
@@ -111,7 +112,8 @@ impl Running {
         }
     }
 
-    /// Asks all hosts for a sign of life, and gives up the one that has not given any for too long. Says when to look again.
+    /// Asks all hosts for a sign of life, and gives up the one that has not given any for too long. Says when
+    /// to look again.
     pub(super) fn look_for_silence(&mut self) -> Option<Instant> {
         let now = Instant::now();
         let mut pause = None;
@@ -193,8 +195,8 @@ impl Running {
         (0..).zip(&self.ended).filter(|(_, phase)| joined(phase)).map(|(rank, _)| rank).collect()
     }
 
-    /// All ranks have ended, each with status 0. The job has failed all the same if some of them left MPI without MPI_Finalize, however
-    /// soon the others followed (MPI-5.0 §11.2.2).
+    /// All ranks have ended, each with status 0. The job has failed all the same if some of them left MPI
+    /// without MPI_Finalize, however soon the others followed (MPI-5.0 §11.2.2).
     pub(super) fn judge_silent_ends(&mut self) {
         let ranks = self.unfinalized();
         if self.verdict.is_none() && !ranks.is_empty() {
@@ -203,7 +205,8 @@ impl Running {
         }
     }
 
-    /// A rank that has ended without saying goodbye, or that others wait for, ends the job: nobody would ever come.
+    /// A rank that has ended without saying goodbye, or that others wait for, ends the job: nobody would ever
+    /// come.
     pub(super) fn end_if_waited_for(&mut self, survey: &Survey) {
         let living = survey.seen();
         if living.is_empty() {

@@ -120,7 +120,8 @@ impl Running {
         }
     }
 
-    /// What debuggers want to know, as soon as all ranks run. They wait for each other meanwhile: their messages are read later.
+    /// What debuggers want to know, as soon as all ranks run. They wait for each other meanwhile: their
+    /// messages are read later.
     fn note_started(&mut self, ranks: &[(u32, i32)]) {
         for (rank, pid) in ranks {
             if let Some(process) = self.processes.get_mut(*rank as usize) {

@@ -10,8 +10,8 @@ pub(crate) fn unknown(option: &str) -> String {
     }
 }
 
-/// The option that was probably meant: one that does something, whose name was begun or gone beyond, or differs in a letter (in two if it
-/// is long).
+/// The option that was probably meant: one that does something, whose name was begun or gone beyond, or
+/// differs in a letter (in two if it is long).
 pub(super) fn suggestion(option: &str) -> Option<&'static str> {
     let name = option.trim_start_matches('-');
     let works = |entry: &&Entry| !matches!(entry.action, Action::Ignored(_) | Action::Instead);
@@ -34,7 +34,8 @@ pub(super) fn suggestion(option: &str) -> Option<&'static str> {
     names.filter_map(rate).min_by_key(|&(rating, later, _)| (rating, later)).map(|(_, _, known)| known)
 }
 
-/// How many letters must be inserted, removed, replaced or exchanged with their neighbour to make `one` of `other`.
+/// How many letters must be inserted, removed, replaced or exchanged with their neighbour to make `one` of
+/// `other`.
 pub(super) fn distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     let mut rows = vec![vec![0; other.len() + 1]; one.len() + 1];

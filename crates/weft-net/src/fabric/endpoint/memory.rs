@@ -33,8 +33,8 @@ impl Endpoint {
     pub(in crate::fabric) fn expose(&mut self, data: &UserData, length: u64) -> Option<(Registration, RemoteMemory)> {
         let memory = (data.program_run(&(0..length))?, length as usize);
         let objects = (self.domain.0, self.ep.0);
-        // SAFETY: both are open. Whoever made `data` promised that its memory stays until the operation is complete; the engine has it concealed
-        // before that is told.
+        // SAFETY: both are open. Whoever made `data` promised that its memory stays until the operation is
+        // complete; the engine has it concealed before that is told.
         unsafe { self.placing.as_mut()?.expose(objects, memory) }
     }
 
@@ -61,7 +61,8 @@ impl Endpoint {
         };
         let Some(memory) = data.program_run(&range) else { return Begun::Never };
         let memory = (memory, (range.end - range.start) as usize);
-        // SAFETY: both are open. As for `expose`: the operation is open until the engine has been told that the access is complete.
+        // SAFETY: both are open. As for `expose`: the operation is open until the engine has been told that
+        // the access is complete.
         match unsafe { placing.start(objects, (to as usize, peer.name), access, memory, there, number) } {
             Some(0) => {
                 peer.under_way += 1;

@@ -87,7 +87,8 @@ impl Offers {
         Self::with(library, kind, provider, false)
     }
 
-    /// The same, or only those that write to memory of peers and read it (`FI_RMA`), and deliver what is sent later behind what was written.
+    /// The same, or only those that write to memory of peers and read it (`FI_RMA`), and deliver what is sent
+    /// later behind what was written.
     fn with(
         library: &'static Library,
         kind: Kind,
@@ -103,7 +104,8 @@ impl Offers {
             return Err("there is no memory".to_owned());
         }
         let hints = Self { library, kind, first: hints };
-        // SAFETY: as said, and the parts are ours to change until it is freed. The name is freed with it, by free(3).
+        // SAFETY: as said, and the parts are ours to change until it is freed. The name is freed with it, by
+        // free(3).
         unsafe {
             let info = &mut *hints.first;
             info.caps = FI_MSG | FI_SEND | FI_RECV | more;

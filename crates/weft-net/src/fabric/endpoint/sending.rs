@@ -29,8 +29,9 @@ pub(in crate::fabric) enum Sent {
 impl Endpoint {
     /// Sends a packet of at most `packet_size` bytes to the peer of this number, which `insert` has given.
     ///
-    /// There may be room for one peer and none for another: a reliable endpoint takes no more for a peer that does not read. Such a peer
-    /// holds others up for [`PATIENCE`] only: from then on its packets are lost until there is room for one.
+    /// There may be room for one peer and none for another: a reliable endpoint takes no more for a peer that
+    /// does not read. Such a peer holds others up for [`PATIENCE`] only: from then on its packets are lost
+    /// until there is room for one.
     pub(in crate::fabric) fn send(&mut self, to: u64, packet: &[u8]) -> Sent {
         let sent = self.try_send(to, packet);
         let Some(peer) = self.peers.get_mut(to as usize) else { return Sent::Refused };
@@ -61,7 +62,8 @@ impl Endpoint {
             let Some(index) = self.free_sends.pop() else { return Sent::Full };
             let (bytes, length) = (self.sends.at(index), self.prefix.sent + packet.len());
             let context = self.sends.context(index);
-            // SAFETY: there is room for the prefix and a packet, which is ours until the context comes back by the completion queue.
+            // SAFETY: there is room for the prefix and a packet, which is ours until the context comes back
+            // by the completion queue.
             let code = unsafe {
                 ptr::copy_nonoverlapping(packet.as_ptr(), bytes.add(self.prefix.sent), packet.len());
                 let send = (*(*self.ep.0).msg).send;

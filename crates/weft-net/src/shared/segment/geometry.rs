@@ -9,17 +9,19 @@ use super::RankState;
 pub(super) const PAGE: usize = 4096;
 /// Rings are reserved at once while all of them stay below this; above it each is reserved on its first use.
 pub(super) const EAGER_BYTES_MAX: usize = 32 << 20;
-/// A ring wants to be larger than a processor's second-level cache: what is written again has left the reader's by then.
-/// So few ranks share this, and many have modest rings.
+/// A ring wants to be larger than a processor's second-level cache: what is written again has left the
+/// reader's by then. So few ranks share this, and many have modest rings.
 const GENEROUS_BYTES: usize = 8 << 20;
 const MODEST_RING_BYTES: usize = 256 << 10;
-/// Slots for collectives of each rank: so many communicators can go through them at a time. Fewer where many ranks share the node.
+/// Slots for collectives of each rank: so many communicators can go through them at a time. Fewer where many
+/// ranks share the node.
 const SLOTS_MAX: usize = 8;
 /// Slots of all ranks take no more than this, unless one for each is more.
 const SLOTS_BYTES_MAX: usize = 16 << 20;
 /// From one slot to the next, bytes; short ones follow each other closely.
 const SLOT_STRIDE: usize = SLOT_BYTES.next_multiple_of(PAGE);
-/// The short slots of all ranks for persistent collectives, and the long ones, take no more than this each, unless a short one for each rank is more.
+/// The short slots of all ranks for persistent collectives, and the long ones, take no more than this each,
+/// unless a short one for each rank is more.
 const OPERATION_SLOTS_BYTES_MAX: usize = 4 << 20;
 
 /// Sizes of a segment, agreed by all ranks.
@@ -43,7 +45,8 @@ impl Geometry {
         Self { local_size, ring_bytes, slots: Self::slots(local_size, communicators) }
     }
 
-    /// The slots of each of so many ranks, of which so many are for communicators: where there is no memory for those, there are no others.
+    /// The slots of each of so many ranks, of which so many are for communicators: where there is no memory
+    /// for those, there are no others.
     pub(super) fn slots(local_size: usize, communicators: usize) -> SlotCounts {
         if communicators == 0 {
             return SlotCounts::default();

@@ -17,7 +17,8 @@ impl Device {
     /// Lets peers access memory.
     pub(in crate::verbs) fn expose(&mut self, data: &UserData, length: u64) -> Option<(Registration, RemoteMemory)> {
         let memory = (data.program_run(&(0..length))?, length as usize);
-        // SAFETY: whoever made `data` promised that its memory stays until the operation is complete; the engine has it concealed before that is told.
+        // SAFETY: whoever made `data` promised that its memory stays until the operation is complete; the
+        // engine has it concealed before that is told.
         let exposed = unsafe { self.placing.as_mut()?.expose(memory) };
         exposed.map_err(|error| self.note_registration(memory.1, &error)).ok()
     }
@@ -63,7 +64,8 @@ impl Device {
         let (Ok(remote_key), Ok(length)) = (u32::try_from(there.key), u32::try_from(range.end - range.start)) else {
             return Begun::Never;
         };
-        // SAFETY: as for `expose`: the operation is open until the engine has been told that the access is complete.
+        // SAFETY: as for `expose`: the operation is open until the engine has been told that the access is
+        // complete.
         let (index, mut piece) =
             match unsafe { placing.begin((to, number_of_access), access, (memory, length as usize)) } {
                 Ok(Some(begun)) => begun,

@@ -78,8 +78,9 @@ impl Bound {
         }
     }
 
-    /// Accepts connections from now on, at a port which it returns. Over iWARP ports are those of TCP, and the kernel's RDMA CM chooses one without asking
-    /// whether TCP has it: another one is tried then. Nothing has been told of the port before.
+    /// Accepts connections from now on, at a port which it returns. Over iWARP ports are those of TCP, and
+    /// the kernel's RDMA CM chooses one without asking whether TCP has it: another one is tried then. Nothing
+    /// has been told of the port before.
     pub(super) fn listen(&mut self) -> Result<u16, String> {
         // Each keeps its port, so that the next one has another.
         let mut taken = Vec::new();
@@ -100,7 +101,8 @@ impl Bound {
                 Err(why) => break Err(why),
             }
         };
-        // SAFETY: each was made here, and nobody else has it. The one that listens keeps the device open, which they share.
+        // SAFETY: each was made here, and nobody else has it. The one that listens keeps the device open,
+        // which they share.
         taken.into_iter().for_each(|id| unsafe {
             (self.library.destroy_id)(id);
         });

@@ -275,7 +275,8 @@ impl Device {
                 let number = (*qp).number;
                 self.by_qp.remove(&number);
                 (library.disconnect)(id);
-                // Some providers throw completions away with their queue pair, and with them the receives that they are of; others leave them.
+                // Some providers throw completions away with their queue pair, and with them the receives
+                // that they are of; others leave them.
                 self.find_completions();
                 (library.destroy_qp)(id);
                 self.find_completions();
@@ -321,7 +322,8 @@ impl Device {
             if unsafe { (self.library.get_cm_event)(self.bound.channel, &raw mut event) } != 0 {
                 return;
             }
-            // SAFETY: the library has made it, and it stays until it is given back; so does what came with it.
+            // SAFETY: the library has made it, and it stays until it is given back; so does what came with
+            // it.
             let (id, kind, status, reads, private) = unsafe {
                 let CmEvent { id, event: kind, status, connection, .. } = &*event;
                 let told = !connection.private_data.is_null() && connection.private_bytes > 0;

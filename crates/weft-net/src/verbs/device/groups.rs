@@ -1,7 +1,8 @@
-//! Multicast groups: a queue pair of its own for datagrams (UD), with receives and sends of its own, and the addresses that this process has joined by RDMA CM.
+//! Multicast groups: a queue pair of its own for datagrams (UD), with receives and sends of its own, and the
+//! addresses that this process has joined by RDMA CM.
 //!
-//! Datagrams are lost where nobody has a receive posted, and elsewhere; what makes streams of them is `weft_core::multicast`. Nothing of this is there before
-//! the first group is joined. iWARP has no datagrams.
+//! Datagrams are lost where nobody has a receive posted, and elsewhere; what makes streams of them is
+//! `weft_core::multicast`. Nothing of this is there before the first group is joined. iWARP has no datagrams.
 #![allow(unsafe_code)]
 
 use super::{
@@ -27,7 +28,8 @@ use weft_core::time::Duration;
 
 /// Groups that a process joins at most.
 const GROUPS_MAX: usize = 64;
-/// Memory for datagrams of all groups that may arrive between two looks: what comes beyond them is lost, and asked for again.
+/// Memory for datagrams of all groups that may arrive between two looks: what comes beyond them is lost, and
+/// asked for again.
 const RECEIVE_BYTES: usize = 1 << 20;
 /// Fewer receives than this are no multicast.
 const RECEIVES_MIN: usize = 64;
@@ -35,7 +37,8 @@ const RECEIVES_MIN: usize = 64;
 const SENDS: usize = 64;
 /// Bytes of the network's header in front of what is received.
 const GRH: usize = 40;
-/// Longest datagram of a group of InfiniBand, whatever its ports carry: subnet managers make groups so, unless they are told otherwise.
+/// Longest datagram of a group of InfiniBand, whatever its ports carry: subnet managers make groups so,
+/// unless they are told otherwise.
 const INFINIBAND_BYTES_MAX: usize = 2048;
 /// How long the network may take to let this process into a group: on InfiniBand its manager is asked.
 const JOIN_TIME_MAX: Duration = Duration::from_millis(1000);
@@ -65,8 +68,8 @@ const fn receive_bytes(datagram: usize) -> usize {
     (GRH + datagram).next_multiple_of(64)
 }
 
-/// What the network's header says: where a datagram comes from, and where it went. RoCE v2 has the header of IPv4, if that is what it uses, in the
-/// last 20 of the 40 bytes (InfiniBand specification, annex A17).
+/// What the network's header says: where a datagram comes from, and where it went. RoCE v2 has the header of
+/// IPv4, if that is what it uses, in the last 20 of the 40 bytes (InfiniBand specification, annex A17).
 #[derive(Clone, Copy)]
 struct Route<'a>(&'a [u8; GRH]);
 
@@ -151,7 +154,8 @@ impl Drop for Groups {
             self.close(&group);
         }
         let library = self.library;
-        // SAFETY: what is not null is open, and nobody else closes it; each object before those that it was made of. The packets go after the queues.
+        // SAFETY: what is not null is open, and nobody else closes it; each object before those that it was
+        // made of. The packets go after the queues.
         unsafe {
             if !self.id.is_null() {
                 if !(*self.id).qp.is_null() {
@@ -217,7 +221,8 @@ impl Groups {
     fn make(&mut self, ip: IpAddr) -> Result<(), String> {
         let library = self.library;
         let mut address = socket_address((ip, 0).into(), self.scope);
-        // SAFETY: what is passed lives while the calls run; each object is made of those before, all of which stay open until `drop`.
+        // SAFETY: what is passed lives while the calls run; each object is made of those before, all of which
+        // stay open until `drop`.
         unsafe {
             self.events = (library.create_event_channel)();
             if self.events.is_null() {
@@ -269,7 +274,8 @@ impl Groups {
         let mut receive =
             Receive { id: number(RECEIVED, 0, index), next: ptr::null_mut(), pieces: &raw mut piece, count: 1 };
         let mut bad = ptr::null_mut();
-        // SAFETY: the queue is open, and the packet is the device's until its completion comes, or the queue is closed.
+        // SAFETY: the queue is open, and the packet is the device's until its completion comes, or the queue
+        // is closed.
         let code = unsafe {
             let qp = (*self.id).qp;
             ((*(*qp).context).post_recv)(qp, &raw mut receive, &raw mut bad)
@@ -329,7 +335,8 @@ impl Groups {
     /// What still comes is of no group that anybody knows. Sends under way have the address already.
     fn close(&self, group: &Joined) {
         let mut address = socket_address(group.address, self.scope);
-        // SAFETY: the identifier is open; the handle is, and nobody has it any more. All events have been given back, for which the first call waits.
+        // SAFETY: the identifier is open; the handle is, and nobody has it any more. All events have been
+        // given back, for which the first call waits.
         unsafe {
             (self.library.leave_multicast)(self.id, (&raw mut address).cast());
             if let State::Open(to) = &group.state {
@@ -347,7 +354,8 @@ impl Groups {
             if unsafe { (self.library.get_cm_event)(self.events, &raw mut event) } != 0 {
                 return;
             }
-            // SAFETY: the library has made it, and it stays until it is given back, once; only events of groups are read as such.
+            // SAFETY: the library has made it, and it stays until it is given back, once; only events of
+            // groups are read as such.
             let (kind, status, serial, to) = unsafe {
                 let GroupEvent { event: kind, status, given, address, qp, qkey, .. } = &*event.cast::<GroupEvent>();
                 let is_joined = *kind == EVENT_MULTICAST_JOIN && *status == 0;
@@ -513,7 +521,8 @@ impl Groups {
             return false;
         }
         let length = (completion.length as usize).min(GRH + self.bytes_max);
-        // SAFETY: the device has given this packet back, and all its bytes are initialised. Nothing posts it before this is done with.
+        // SAFETY: the device has given this packet back, and all its bytes are initialised. Nothing posts it
+        // before this is done with.
         let bytes = unsafe { std::slice::from_raw_parts(self.receives.at(index).cast_const(), length) };
         let is_wanted = match bytes.split_first_chunk() {
             Some((header, body)) if completion.flags & IBV_WC_GRH != 0 && !body.is_empty() => {
@@ -532,7 +541,8 @@ impl Groups {
         is_wanted
     }
 
-    /// Whether a datagram went to a group that this process receives, and does not come from itself: some devices bring that back.
+    /// Whether a datagram went to a group that this process receives, and does not come from itself: some
+    /// devices bring that back.
     fn is_wanted(&self, route: Route<'_>, source: u32) -> bool {
         // SAFETY: the queue pair is open as long as this is.
         let own = unsafe { (*(*self.id).qp).number };

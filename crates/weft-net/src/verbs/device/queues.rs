@@ -13,7 +13,8 @@ use super::{BATCH, failed};
 /// Hands an operation to the device; its error.
 ///
 /// # Safety
-/// The identifier is open and has a queue pair; what the operation refers to stays until its completion comes, or the queue pair is closed.
+/// The identifier is open and has a queue pair; what the operation refers to stays until its completion
+/// comes, or the queue pair is closed.
 pub(super) unsafe fn post(id: *mut CmId, send: &mut Send) -> Result<(), c_int> {
     let mut bad = ptr::null_mut();
     // SAFETY: as promised.
@@ -24,8 +25,9 @@ pub(super) unsafe fn post(id: *mut CmId, send: &mut Send) -> Result<(), c_int> {
     if code == 0 { Ok(()) } else { Err(code.saturating_abs()) }
 }
 
-/// Makes a queue pair for so many sends and receives, with the first of these numbers of bytes of inline data that the device does not refuse: some refuse what
-/// is too much instead of granting less. What it grants counts; none: the last refusal is the system's last error.
+/// Makes a queue pair for so many sends and receives, with the first of these numbers of bytes of inline data
+/// that the device does not refuse: some refuse what is too much instead of granting less. What it grants
+/// counts; none: the last refusal is the system's last error.
 ///
 /// # Safety
 /// All objects are open and of one device; there is a shared queue of receives, or none.
@@ -64,7 +66,8 @@ pub(super) unsafe fn poll_queue(cq: *mut Cq, completions: &mut [Completion]) -> 
     usize::try_from(read).unwrap_or(0).min(most)
 }
 
-/// The channel's descriptor is readable with the next completion, and not with those before; `false`: it cannot be asked for that.
+/// The channel's descriptor is readable with the next completion, and not with those before; `false`: it
+/// cannot be asked for that.
 ///
 /// # Safety
 /// The queue and its channel are open, and the channel does not block.

@@ -9,9 +9,11 @@ use crate::verbs::ring;
 use crate::verbs::wire::{self, HEADER, Header, Kind};
 use std::ptr;
 
-/// Completions are looked at once in so many looks that found something in rings: those of what was sent are needed to send more.
+/// Completions are looked at once in so many looks that found something in rings: those of what was sent are
+/// needed to send more.
 const RING_LOOKS: u32 = 16;
-/// The events of connections are looked at once in so many looks, unless some are expected: each look is a system call.
+/// The events of connections are looked at once in so many looks, unless some are expected: each look is a
+/// system call.
 const EVENTS_EVERY: u32 = 64;
 
 /// A message that a peer has sent, as it lies in the memory of its receive.
@@ -40,7 +42,8 @@ impl Device {
         let mut receive =
             Receive { id: number(RECEIVED, 0, index), next: ptr::null_mut(), pieces: &raw mut piece, count: 1 };
         let mut bad = ptr::null_mut();
-        // SAFETY: the queues are open, and the packet is the device's until its completion comes, or its queue is closed.
+        // SAFETY: the queues are open, and the packet is the device's until its completion comes, or its
+        // queue is closed.
         let code = unsafe {
             match self.srq.is_null() {
                 false => ((*(*self.srq).context).post_srq_recv)(self.srq, &raw mut receive, &raw mut bad),
@@ -134,8 +137,8 @@ impl Device {
         }
     }
 
-    /// A queue pair is no more, and all completions have been found. Those of it are forgotten, because devices give its number to the next one, and others
-    /// have its buffers.
+    /// A queue pair is no more, and all completions have been found. Those of it are forgotten, because
+    /// devices give its number to the next one, and others have its buffers.
     pub(super) fn forget_completions(&mut self, qp: u32) {
         self.gone_queues.push(qp);
         for _ in 0..self.found.len() {
@@ -157,7 +160,8 @@ impl Device {
         is
     }
 
-    /// The receive of a completion that nobody looks at, if it is of one, is posted again. Receives of a peer's own came back with its queues.
+    /// The receive of a completion that nobody looks at, if it is of one, is posted again. Receives of a
+    /// peer's own came back with its queues.
     fn give_back(&mut self, completion: &Completion) {
         let index = completion.id as u32 as usize;
         if completion.id >> 56 == RECEIVED && self.limits.shared && index < self.posted_to.len() {
@@ -302,7 +306,8 @@ impl Device {
         };
         let length = (completion.length as usize).min(MESSAGE_BYTES);
         let bytes = self.chunks[index / CHUNK as usize].at(index % CHUNK as usize);
-        // SAFETY: the device has given this packet back, and all its bytes are initialised. Nothing posts it before this is done with.
+        // SAFETY: the device has given this packet back, and all its bytes are initialised. Nothing posts it
+        // before this is done with.
         let bytes = unsafe { std::slice::from_raw_parts(bytes, length) };
         let Some(header) = Header::decode(bytes) else {
             self.rejected += 1;
@@ -327,11 +332,13 @@ impl Device {
             self.peers[peer].pair.note_heard();
         }
         let state = self.peers[peer].pair.state();
-        // The client sends first, and what it sends first is its greeting; no device checks that for both ends.
+        // The client sends first, and what it sends first is its greeting; no device checks that for both
+        // ends.
         if (header.kind != Kind::First && state == State::Accepted) || state == State::Connecting {
             return Turn::Never("the client did not send the first message");
         }
-        // What was written before this was sent is in place. What was written after it may have been taken already, if it is no packet itself.
+        // What was written before this was sent is in place. What was written after it may have been taken
+        // already, if it is no packet itself.
         let is_packet = header.kind.is_packet();
         let comes_next = |arrived: u16| match arrived.wrapping_sub(header.number) {
             0 => true,
@@ -393,8 +400,8 @@ impl Device {
         }
     }
 
-    /// Makes the window of a peer that sends much larger, if there is something left by which windows may grow. If not, the peer with the largest
-    /// window is asked to give some of it back: for the next time.
+    /// Makes the window of a peer that sends much larger, if there is something left by which windows may
+    /// grow. If not, the peer with the largest window is asked to give some of it back: for the next time.
     fn grow(&mut self, peer: usize) {
         let wanted = self.peers[peer].grants.wants();
         if !self.limits.shared || wanted == 0 {

@@ -1,8 +1,9 @@
-//! The fast path: rings that peers write small packets to, those that are written to there, and what is said about them.
+//! The fast path: rings that peers write small packets to, those that are written to there, and what is said
+//! about them.
 //!
-//! Packets that are sent and packets that are written are numbered together. Whoever finds one of them too early waits for the other way: what was
-//! written before something was sent is in place when that arrives, by the rules of reliable connections (RFC 5040 §5.5; InfiniBand
-//! specification, volume 1, §9.5).
+//! Packets that are sent and packets that are written are numbered together. Whoever finds one of them too
+//! early waits for the other way: what was written before something was sent is in place when that arrives,
+//! by the rules of reliable connections (RFC 5040 §5.5; InfiniBand specification, volume 1, §9.5).
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
@@ -18,7 +19,8 @@ use crate::verbs::ring::{self, CELL_BYTES, CELLS, Far, Ring, UNUSED, Use};
 use crate::verbs::wire::{Header, Kind};
 use crate::watch;
 
-/// A process that sleeps looks at rings of peers that have not said yet that they write no more: after so long, then after twice as long …
+/// A process that sleeps looks at rings of peers that have not said yet that they write no more: after so
+/// long, then after twice as long …
 pub(super) const SLEEP_MIN: Duration = Duration::from_millis(1);
 /// … up to so long.
 const SLEEP_MAX: Duration = Duration::from_millis(1000);
@@ -161,7 +163,8 @@ impl Device {
         self.looked_at.retain(|other| *other != peer);
     }
 
-    /// Before a sleep: nobody is to write to rings any more, since that wakes nobody. `false`: something is in one of them.
+    /// Before a sleep: nobody is to write to rings any more, since that wakes nobody. `false`: something is
+    /// in one of them.
     pub(super) fn stop_rings(&mut self) -> bool {
         self.sleeps = self.sleeps.wrapping_add(1);
         if self.has_written() {
@@ -176,7 +179,8 @@ impl Device {
         true
     }
 
-    /// Before a sleep: it ends when peers that may still be writing are to be looked at, or something is to happen to a connection.
+    /// Before a sleep: it ends when peers that may still be writing are to be looked at, or something is to
+    /// happen to a connection.
     pub(super) fn set_timer(&mut self) {
         let mut span = self.quiet();
         if self.looked_at.is_empty() {
@@ -228,7 +232,8 @@ impl Device {
         self.say(peer, Kind::Stopped);
     }
 
-    /// Whether a packet of so many bytes is written to the peer's ring. What it has sent is looked at before: it may be that nothing is to be written.
+    /// Whether a packet of so many bytes is written to the peer's ring. What it has sent is looked at before:
+    /// it may be that nothing is to be written.
     pub(super) fn far_has_room(&mut self, to: usize, bytes: usize) -> bool {
         let has_room = |peer: &Peer| peer.far.as_ref().is_some_and(|far| far.has_room(bytes)) && !peer.gone;
         has_room(&self.peers[to]) && self.found.is_empty() && {

@@ -36,7 +36,8 @@ impl Device {
         self.transmit(to, Kind::Packet, packet)
     }
 
-    /// Tells a peer which other connections to it this end has dropped; `false`: not now. What is told is as sure to arrive as a packet.
+    /// Tells a peer which other connections to it this end has dropped; `false`: not now. What is told is as
+    /// sure to arrive as a packet.
     pub(in crate::verbs) fn tell_dropped(&mut self, to: usize, rails: u16) -> bool {
         let Some(peer) = self.peers.get(to) else { return false };
         match peer.pair.state() {
@@ -183,7 +184,8 @@ impl Device {
     /// Says what is to be said; whether nothing is left.
     pub(super) fn talk(&mut self, to: usize) -> bool {
         while let Some(kind) = self.peers[to].says.first() {
-            // What was told by another message need not be told, and nothing follows the last message but what was taken before it.
+            // What was told by another message need not be told, and nothing follows the last message but
+            // what was taken before it.
             let peer = &self.peers[to];
             let is_moot = match kind {
                 Kind::Credit => peer.grants.owed() == 0 && !peer.ring.as_ref().is_some_and(|own| own.ring.must_tell()),

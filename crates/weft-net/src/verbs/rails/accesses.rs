@@ -1,4 +1,5 @@
-//! Accesses to memory of peers, and the stripes of each that are under way: an access is complete when the last of its stripes is.
+//! Accesses to memory of peers, and the stripes of each that are under way: an access is complete when the
+//! last of its stripes is.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -5,7 +5,8 @@
 pub(super) struct Gone {
     /// It carried the peer's packets.
     pub(super) is_first: bool,
-    /// It has taken packets, or accesses that nothing but what follows on the same connection shows to be in place.
+    /// It has taken packets, or accesses that nothing but what follows on the same connection shows to be in
+    /// place.
     pub(super) has_used: bool,
     /// Another rail leads to the peer.
     pub(super) has_others: bool,

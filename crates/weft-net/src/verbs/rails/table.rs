@@ -1,4 +1,5 @@
-//! Which of this process's rails leads to which of a peer's, and which of those carries its packets. Both ends come to the same, since both know both cards.
+//! Which of this process's rails leads to which of a peer's, and which of those carries its packets. Both
+//! ends come to the same, since both know both cards.
 
 use crate::carrier::{Address, VerbsAddress};
 use crate::udp::{self, Pair};
@@ -101,7 +102,8 @@ impl Table {
     }
 }
 
-/// The rails of two processes that lead to each other, in the same order at both ends: as interfaces are paired for UDP. One sentence if there are none.
+/// The rails of two processes that lead to each other, in the same order at both ends: as interfaces are
+/// paired for UDP. One sentence if there are none.
 pub(super) fn pairs(own: &EndpointAddress, peer: &EndpointAddress) -> Result<Vec<Pair>, String> {
     let name = |endpoint_address: &EndpointAddress| {
         (endpoint_address.rails.first().map(|rail| (rail.ip, rail.port)), endpoint_address.token)

@@ -323,7 +323,8 @@ fn a_large_access_goes_by_both_rails_and_is_complete_with_its_last_stripe() {
     }
 }
 
-/// Where a device tells of a write when it has left, a packet behind it goes by another rail, and would overtake it.
+/// Where a device tells of a write when it has left, a packet behind it goes by another rail, and would
+/// overtake it.
 #[test]
 fn beside_the_rail_of_packets_a_write_is_complete_when_a_read_behind_it_is() {
     let (mut link, to, there) = link(2, Proof::Read);
@@ -483,7 +484,8 @@ fn memory_is_exposed_on_each_rail_and_reached_by_those_that_expose_it() {
     assert_eq!((again, table::key_of(one.key, 0), table::key_of(one.key, 1)), (exposure, None, Some(101)));
     link.rails[1].exposes = false;
     assert_eq!(link.register(&data(0), 64), None);
-    // The peer's memory is exposed on its second rail only: what is written there is proved, also if it is small.
+    // The peer's memory is exposed on its second rail only: what is written there is proved, also if it is
+    // small.
     let there = RemoteMemory { key: there.key >> 32 << 32, ..there };
     assert_eq!(link.write(&to, &data(7), 0..9, there, 5), Begun::Yes);
     link.rails[1].end(0, &mut memory);
@@ -504,8 +506,9 @@ fn two_processes_of_one_name_are_no_peers() {
     assert!(link.address_of(&elsewhere, 0).is_err(), "another family");
 }
 
-/// Writes of the same memory, one after the other, and rails that take, end and fail in any order; what a failed rail had on its way arrives at any time until
-/// the peer has dropped its end.   Expect: each write is told once; when it has been, and also in the end, the memory holds it.
+/// Writes of the same memory, one after the other, and rails that take, end and fail in any order; what a
+/// failed rail had on its way arrives at any time until the peer has dropped its end.   Expect: each write is
+/// told once; when it has been, and also in the end, the memory holds it.
 #[test]
 fn whatever_happens_the_last_write_that_was_told_is_what_the_memory_holds() {
     for seed in 1..400_u64 {

@@ -93,7 +93,8 @@ fn wires(random: &mut Random, dies: bool) -> Wires {
     }
 }
 
-/// The nodes are joined by carriers that deliver every packet once and in order. `breaks`: a connection does, if there is one.
+/// The nodes are joined by carriers that deliver every packet once and in order. `breaks`: a connection does,
+/// if there is one.
 pub(super) fn connect(machine: &mut Machine, random: &mut Random, breaks: bool) {
     let ranks = machine.ranks() as u64;
     let [from, to] = [(); 2].map(|()| random.below(ranks) as usize);
@@ -124,7 +125,8 @@ pub(super) fn connect(machine: &mut Machine, random: &mut Random, breaks: bool) 
     });
 }
 
-/// Paths of some process, or of all, carry less than full packets for a time: what that is for loses nothing but time.
+/// Paths of some process, or of all, carry less than full packets for a time: what that is for loses nothing
+/// but time.
 pub(super) fn shrink_paths(machine: &mut Machine, random: &mut Random) {
     // Questions follow each other like the retransmissions of what is lost: a path that loses other packets,
     // too, is found within seconds.

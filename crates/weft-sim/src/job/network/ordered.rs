@@ -1,5 +1,6 @@
-//! Carriers that deliver every packet once and in order, as reliable endpoints of libfabric do: they have room for some packets only, which
-//! leave when their sender looks at the network, and they say when a connection has broken.
+//! Carriers that deliver every packet once and in order, as reliable endpoints of libfabric do: they have
+//! room for some packets only, which leave when their sender looks at the network, and they say when a
+//! connection has broken.
 
 use super::Inner;
 use crate::nuisance::Flight;
@@ -35,7 +36,8 @@ pub(in crate::job) struct Placing {
     pub(in crate::job) bytes_max: u64,
     /// It reads as well, and does one-sided operations of at least so many bytes; 0: it only writes.
     pub(in crate::job) one_sided_min: u64,
-    /// When it tells of what it has written: [`Proof::Completion`] when that is there, otherwise when it has left.
+    /// When it tells of what it has written: [`Proof::Completion`] when that is there, otherwise when it has
+    /// left.
     pub(in crate::job) proof: Proof,
     /// It does not let peers access some memory.
     pub(in crate::job) unexposed: u32,
@@ -324,7 +326,8 @@ impl Inner {
         Begun::Yes
     }
 
-    /// What the carrier has written for a process arrives at another. Memory that is exposed no more is not touched, and the connection breaks.
+    /// What the carrier has written for a process arrives at another. Memory that is exposed no more is not
+    /// touched, and the connection breaks.
     pub(super) fn place(&mut self, from: usize, to: usize, placed: Placed, bytes: &[u8]) {
         let now = self.clock.now();
         let (RemoteMemory { key, address }, length) = match &placed {

@@ -1,5 +1,6 @@
-//! Receives that simulated processes post for their senders: lists, searched from the beginning, as `weft_engine::transport` describes
-//! them. No entries that are used again, no words that are compared: what is right here is so by looking.
+//! Receives that simulated processes post for their senders: lists, searched from the beginning, as
+//! `weft_engine::transport` describes them. No entries that are used again, no words that are compared: what
+//! is right here is so by looking.
 
 use super::{NodeMemory, SharedMemory};
 use crate::job::moments::Moments;

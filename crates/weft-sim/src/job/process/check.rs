@@ -12,7 +12,8 @@ use weft_engine::messages::CREDIT_BYTES;
 
 /// Turns of a process between two looks at everything that it holds.
 const LOOK_EVERY: u64 = 64;
-/// Memory of a flow that is at work, bytes: what its queue may hold before sends wait, and one more message, twice.
+/// Memory of a flow that is at work, bytes: what its queue may hold before sends wait, and one more message,
+/// twice.
 const FLOW_BYTES_MAX: usize = 16 << 20;
 
 impl Proc {

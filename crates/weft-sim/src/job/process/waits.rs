@@ -1,5 +1,6 @@
-//! How a simulated process waits: carries out what `weft_engine::waiting` decides, as `weft-mpi` does. Some programs look only a few times
-//! before they sleep: more of them can be played, and more of what happens asleep.
+//! How a simulated process waits: carries out what `weft_engine::waiting` decides, as `weft-mpi` does. Some
+//! programs look only a few times before they sleep: more of them can be played, and more of what happens
+//! asleep.
 
 use super::{Checked, Phase, Proc, Waiting};
 use weft_core::time::{Duration, Instant};
@@ -10,7 +11,8 @@ use weft_engine::waiting::{
 
 /// What a yield takes, nanoseconds.
 const YIELD_NS: u64 = 300;
-/// Times that the progress thread finds the lock taken, and that somebody wants it from the progress thread; cases per million.
+/// Times that the progress thread finds the lock taken, and that somebody wants it from the progress thread;
+/// cases per million.
 const BUSY: u32 = 50_000;
 
 /// How long a thread looks before it sleeps.
@@ -210,7 +212,8 @@ impl Proc {
             sleeping.alarm.get_or_insert(now);
         }
         if news.completed {
-            // Any of them may wait for what has completed: here threads look more often than they would have to.
+            // Any of them may wait for what has completed: here threads look more often than they would have
+            // to.
             self.unpark(|_| true);
         }
         if self.waiters.lacks_driver() {

@@ -202,7 +202,8 @@ impl Proc {
         checked.map_err(|what| format!("window {}, rank {}: {what}", key.1, live.own))
     }
 
-    /// Looks at what is left at the end, and closes windows that nobody has freed because a process might have died.
+    /// Looks at what is left at the end, and closes windows that nobody has freed because a process might
+    /// have died.
     pub(super) fn end_windows(&mut self) -> Checked<()> {
         if self.engine.windows.refused > 0 && self.mortal.is_none() {
             return Err(format!("{} one-sided operations were refused", self.engine.windows.refused));

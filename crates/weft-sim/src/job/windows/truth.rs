@@ -63,7 +63,8 @@ impl Part {
         u64::from_le_bytes(bytes)
     }
 
-    /// What one process has put in an epoch that is over is there, as far as it has not begun to put something else to the same half of its strip.
+    /// What one process has put in an epoch that is over is there, as far as it has not begun to put
+    /// something else to the same half of its strip.
     pub(in crate::job) fn check_put(&self, block: &WindowBlock, of: usize, epoch: usize) -> Result<(), String> {
         let (half, middle) = (epoch % 2, self.strips[of].len() / 2);
         if self.put_in[of][half] > epoch {

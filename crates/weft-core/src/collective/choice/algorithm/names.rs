@@ -50,8 +50,8 @@ impl Operation {
         }
     }
 
-    /// The algorithms worth comparing, of all that [`Self::algorithms`] allows. One that is not possible in some place is no other there than what
-    /// the table chooses.
+    /// The algorithms worth comparing, of all that [`Self::algorithms`] allows. One that is not possible in
+    /// some place is no other there than what the table chooses.
     pub const fn candidates(self) -> &'static [&'static str] {
         match self {
             Self::Barrier => &["dissemination", "binomial", "k-nomial:4", "linear", "two-level", "shared"],

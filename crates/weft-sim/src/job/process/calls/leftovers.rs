@@ -1,4 +1,5 @@
-//! The end of a wild block: what no receive wants is received all the same, and what got nothing is cancelled.
+//! The end of a wild block: what no receive wants is received all the same, and what got nothing is
+//! cancelled.
 
 use super::{Checked, Done, Proc, Waiting, background};
 use crate::job::program::{Block, Call, How, Message, Program, Step, WildReceive, wild_context};
