@@ -1,6 +1,8 @@
-//! How far the shared link is from the bare machine, in one run: half round trips between two processes,
-//! first through one flag per direction in shared memory (nothing less can be done), then with frames of a
-//! 24-byte head through a [`Node`]; then frames a second and bytes a second in one direction.
+//! Measures how far the shared link is from the bare machine, in one run:
+//!
+//! - half round trips between two processes, first through a flag per direction in shared memory (the least
+//!   that is possible), then with frames of a 24-byte head through a [`Node`];
+//! - then frames a second and bytes a second in one direction.
 //!
 //! `cargo run --release -p weft-net --example shared_latency`
 
@@ -11,7 +13,8 @@ use std::time::Instant;
 use weft_engine::transport::Frames as _;
 use weft_net::shared::{Node, Settings};
 
-/// Short pieces, of which the best counts: on a busy machine most pieces are disturbed, not all.
+/// Number of short pieces, of which the best counts: on a busy machine most pieces are disturbed, but not
+/// all.
 const ROUNDS: u64 = 200;
 const REPEATS: usize = 200;
 const STREAM_BYTES: usize = 1 << 20;
@@ -56,8 +59,8 @@ fn run(node: &mut Node, key: &str, leader: bool) {
     }
 }
 
-/// Nothing less can be done: one word in each direction in memory that both processes map, written and
-/// awaited.
+/// Measures the least that is possible: a word in each direction, written and awaited in memory that both
+/// processes map.
 fn flags(key: &str, leader: bool) {
     let words = map(&std::path::Path::new("/dev/shm").join(format!("weft-flags-{key}")), leader);
     let (own, peer) = if leader { (&words[0], &words[16]) } else { (&words[16], &words[0]) };
@@ -95,7 +98,7 @@ fn map(path: &std::path::Path, leader: bool) -> &'static [AtomicU64; 512] {
         assert_ne!(page, libc::MAP_FAILED);
         &*page.cast::<[AtomicU64; 512]>()
     };
-    // Both are here, then the name goes.
+    // Both processes are here, so the name goes.
     words[32].fetch_add(1, Ordering::SeqCst);
     while words[32].load(Ordering::SeqCst) < 2 {
         std::thread::yield_now();

@@ -1,25 +1,25 @@
-//! The links: the only crate that makes system calls on the data path.
+//! The links of Weft. No other crate makes system calls on the data path.
 //!
 //! | module | promise |
 //! |---|---|
-//! | [`shared`] | frames between the ranks of one node, through rings in shared memory, with a doorbell for sleepers |
+//! | [`shared`] | frames between the ranks of one node by rings in shared memory; doorbells for sleepers |
 //! | [`single_copy`] | bytes copied once, directly between two address spaces of one node |
-//! | [`udp`] | datagrams to other nodes; choice of addresses; the core's flow makes them reliable, not this module |
-//! | [`ethernet`] | datagrams as frames on an interface, without IP and UDP; needs a privilege, or `weft-netd` |
+//! | [`udp`] | datagrams to other nodes, which the core's flow makes reliable; the choice of addresses |
+//! | [`ethernet`] | datagrams as frames on an interface, no IP or UDP; needs a privilege or `weft-netd` |
 //! | [`xdp`] | the same frames, received before the kernel's network sees them; needs more privileges |
-//! | [`fabric`] | datagrams by a provider of libfabric, whichever network that leads to |
+//! | [`fabric`] | datagrams by a provider of libfabric, over any network that the provider leads to |
 //! | [`verbs`] | packets by an RDMA device, each once and in order, and accesses to memory of peers |
 //! | [`carrier`] | what every carrier offers |
-//! | [`faults`] | a carrier that wraps another one and loses, repeats, reorders and damages packets from a seed |
-//! | [`capture`] | a carrier that wraps another one and writes what passes to a file for Wireshark |
+//! | [`faults`] | a carrier that wraps another one: loses, repeats, reorders, damages packets from a seed |
+//! | [`capture`] | a carrier that wraps another one and writes its packets to a file for Wireshark |
 //! | [`wait`] | sleep until a descriptor is readable or a time has come; how long to spin before that |
 //! | [`clock`] | the time |
-//! | [`checkers`] | valgrind and the address sanitizer are told what happens to the program's memory |
+//! | [`checkers`] | tells valgrind and the address sanitizer what happens to the program's memory |
 //! | [`watch`] | what the progress thread sleeps on |
 //! | [`node`] | which processes share memory |
 //!
-//! `unsafe` is allowed only in the modules that ARCHITECTURE.md names for this crate; each block says why it
-//! is sound. Nothing here prints: what the user should know is returned as a value.
+//! `unsafe` is allowed only in the modules that ARCHITECTURE.md names for this crate. Each block says why the
+//! block is sound. No module here prints: what the user should know is returned as a value.
 #![deny(unsafe_code)]
 
 mod atomic;
@@ -28,7 +28,7 @@ pub mod capture;
 pub mod checkers;
 pub mod clock;
 pub mod carrier {
-    //! What every carrier offers: see `weft_engine::transport`.
+    //! The traits and types that every carrier offers, from `weft_engine::transport`.
     pub use weft_engine::transport::{
         Address, Arrival, Begun, Carrier, CarrierAttributes, Delivery, Diagnostics, EthernetAddress, FabricAddress,
         JOINED_MAX, Look, Multicast, MulticastAttributes, Outcome, Placement, Proof, Registration, RemoteMemory,

@@ -1,22 +1,23 @@
 //! Ranks of one node: frames through rings in one shared segment, without the kernel while both sides are
 //! awake.
 //!
-//! A frame is a head and a payload, at most [`Node::frame_max`] bytes together, delivered exactly once and in
-//! the order of sending from one rank to another. No acknowledgement, no resend: memory does not lose.
+//! A frame is a head and a payload, at most [`Node::frame_max`] bytes together. Each frame is delivered
+//! exactly once, in the order of sending from one rank to another. There is no acknowledgement and no
+//! retransmission: memory loses nothing.
 //!
 //! # Sleeping without missing a frame
 //!
-//! All four steps are sequentially consistent, so they have one order that everybody agrees on:
+//! All four steps are sequentially consistent, so they have one order that all ranks agree on:
 //!
 //! | the sleeper | a sender |
 //! |---|---|
 //! | 1. writes to `sleeping` how it sleeps ([`SleepMode`]) | a. writes the frame's ready word |
-//! | 2. looks at all its rings once more ([`Node::arm`]) | b. reads `sleeping`; if not 0, takes it to 0 and wakes |
+//! | 2. looks at all its rings again ([`Node::arm`]) | b. reads `sleeping`; if not 0: takes it to 0, wakes |
 //!
-//! If the look (2) misses the frame, then a comes after 2, hence b after 1, hence b sees the sleeper and
-//! wakes it. The sender that took `sleeping` to 0 is the only one that wakes: a sleep costs one system call
-//! on the sending side, however many send. Who sleeps on the futex sleeps on `sleeping` itself, so a sender
-//! that comes between 2 and the sleep makes the kernel refuse the sleep.
+//! If the look (2) misses the frame, step a comes after step 2. Then step b comes after step 1, so the sender
+//! sees the sleeper and wakes it. Only the sender that took `sleeping` to 0 wakes the sleeper: a sleep costs
+//! one system call on the sending side, however many ranks send. A rank that sleeps on the futex sleeps on
+//! `sleeping` itself, so a sender that comes between step 2 and the sleep makes the kernel refuse the sleep.
 
 #[cfg_attr(loom, path = "shared/area_model.rs")]
 mod area;
@@ -59,20 +60,20 @@ use weft_engine::transport::{self, Frames, Liveness, NodeProcessors, PeerFault, 
 #[cfg(not(loom))]
 pub use window_memory::{WindowMemory, holder};
 
-/// Ranks that can share a segment. More on one node must be split into groups that treat each other as
-/// remote.
+/// Most ranks that can share a segment. A node with more ranks must split them into groups that treat each
+/// other as remote.
 pub const LOCAL_SIZE_MAX: usize = 512;
 /// Characters of a job key.
 pub const JOB_KEY_MAX: usize = 64;
 
-/// How the shared segment is made.
+/// Settings by which the shared segment is made.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The directory to try first (`WEFT_SHM_DIR`); then come `/dev/shm`, `$TMPDIR`, `/tmp`.
     pub directory: Option<PathBuf>,
     /// Bytes of one ring at most; many local ranks make it smaller.
     pub ring_bytes_max: usize,
-    /// How long a rank waits for the leader's segment.
+    /// Longest time for which a rank waits for the leader's segment.
     pub attach_timeout: Duration,
     /// Processors that this process may use.
     pub processors: usize,
@@ -89,20 +90,21 @@ impl Default for Settings {
     }
 }
 
-/// Memory that the ranks of one node share.
+/// The sizes of the memory that the ranks of one node share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// One ring, of which each ordered pair of ranks has one, bytes.
+    /// Bytes of one ring; each ordered pair of ranks has a ring.
     pub ring_bytes: usize,
-    /// Head and payload of the largest frame in it, bytes.
+    /// Bytes of the largest frame in a ring, head and payload.
     pub frame_max: usize,
-    /// All that can come to have memory behind it, bytes.
+    /// Bytes of the segment, all of which can come to have memory behind them.
     pub segment_bytes: usize,
-    /// Whether a ring takes memory only once it is used.
+    /// True if a ring takes memory only once it is used.
     pub on_first_use: bool,
 }
 
-/// The memory that `local_size` ranks of one node share; none when so many cannot ([`LOCAL_SIZE_MAX`]).
+/// Returns the sizes of the memory that `local_size` ranks of one node share, or none when there are more
+/// than [`LOCAL_SIZE_MAX`].
 pub fn memory(local_size: usize, settings: &Settings) -> Option<Memory> {
     (1..=LOCAL_SIZE_MAX).contains(&local_size).then(|| {
         let geometry = segment::Geometry::choose(local_size, settings.ring_bytes_max);
@@ -117,12 +119,12 @@ pub fn directories(settings: &Settings) -> Vec<PathBuf> {
     segment::directories(settings)
 }
 
-/// Processes that one look for dead ones looks up in /proc, which takes some microseconds for each; of the
-/// others it asks whether their numbers are in use. All are looked up in turns.
+/// Most processes that one look for dead processes looks up in /proc, a few microseconds for each. Of the
+/// other processes the look only asks whether their numbers are in use. All processes are looked up in turns.
 const LOOKED_UP_MAX: usize = 16;
 
-/// Values of [`segment::RankState::copies`]: a rank may not copy from the memory of some other, and it may
-/// from all.
+/// Values of [`segment::RankState::copies`]: the rank may not copy from the memory of some other rank, or it
+/// may copy from the memory of all ranks.
 const COPIES: [u32; 2] = [1, 2];
 
 /// Sleeps for a [`Node`] while others use it.
@@ -133,39 +135,39 @@ pub struct Sleeper {
 }
 
 impl Sleeper {
-    /// After [`Node::arm`] for [`SleepMode::Futex`] said true: sleeps until a neighbour wakes this rank, or
-    /// for `timeout` at most.
+    /// Sleeps until a neighbour wakes this rank, or for `timeout` at most. Call it after [`Node::arm`] for
+    /// [`SleepMode::Futex`] has returned true.
     pub fn sleep(&self, timeout: Option<Duration>) {
         let word = &self.segment.rank_state(self.own).sleeping;
         futex::wait(word, SleepMode::Futex as u32, timeout.map(Duration::as_nanos));
     }
 }
 
-/// This process's share in its node.
+/// The share of this process in its node.
 pub struct Node {
     // The rings inside point into the segment, which both hold.
     inbox: Inbox,
     outbox: Outbox,
     warnings: Vec<String>,
     reported: Vec<bool>,
-    /// Whether this process can ask when others began ([`life`]).
+    /// True if this process can ask when other processes began ([`life`]).
     knows_births: bool,
     /// The first local rank that is looked up in /proc by the next look for dead processes.
     looked_up_next: usize,
-    /// How many looks in a row have found each process dead.
+    /// For each process, the number of looks in a row that have found it dead.
     found_dead: Vec<u8>,
-    /// How many are needed before this process believes it.
+    /// Looks that must find a process dead before this process believes that it is dead.
     looks_to_believe: u8,
 }
 
 impl Node {
     /// Joins the ranks of this node. Rank 0 of `local_size` creates the segment; the others wait for it, at
-    /// most `settings.attach_timeout`. Collective over the node's ranks but not synchronizing: rank 0 returns
-    /// before the others arrive.
+    /// most `settings.attach_timeout`. The call is collective over the node's ranks but does not synchronize
+    /// them: rank 0 returns before the others arrive.
     ///
-    /// `job_key` names the group: the same on all its ranks, unguessable, different from that of any other
-    /// group of ranks on this machine (so mix in the node's identity when one machine plays several nodes); 1
-    /// to [`JOB_KEY_MAX`] of `A-Z a-z 0-9 . _ -`.
+    /// `job_key` names the group, by 1 to [`JOB_KEY_MAX`] characters of `A-Z a-z 0-9 . _ -`. The key is the
+    /// same on all ranks of the group, cannot be guessed, and differs from the key of every other group on
+    /// this machine. When one machine plays several nodes, mix the node's identity into the key.
     ///
     /// # Errors
     /// No directory can hold the segment, the leader did not offer one in time, or the arguments make no
@@ -188,7 +190,7 @@ impl Node {
             bell_word.store(word, Ordering::Relaxed);
         }
         state.birth.store(birth, Ordering::Relaxed);
-        // Whoever sees the number sees the rest.
+        // The process number is published last: a rank that sees it sees the rest.
         let pid = std::process::id() as i32;
         if state.pid.compare_exchange(0, pid, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             let who = "another process has joined the node in its place: do two groups of ranks use one job key?";
@@ -211,36 +213,39 @@ impl Node {
         &self.warnings
     }
 
-    /// The launcher ends the job when a rank dies, and knows the cause: `looks` looks must find a process
-    /// dead before this process says so itself. A message of this process about the death would hide the
-    /// cause.
+    /// Leaves it to the launcher to say that a rank has died. The launcher ends the job then, and knows the
+    /// cause; a message of this process would hide the cause. So `looks` looks in a row must find a process
+    /// dead before this process says that it is dead.
     pub fn leave_deaths_to_launcher(&mut self, looks: u8) {
         self.looks_to_believe = looks;
     }
 
-    /// Whether this rank is the first of the node to ask, and so says what all of them would.
+    /// Returns whether this rank is the first of the node to ask. The first one speaks for all ranks of the
+    /// node.
     pub fn speaks_first(&self) -> bool {
         self.inbox.segment.speaks_first()
     }
 
-    /// The process of a local peer, None until it has joined. For [`crate::single_copy`].
+    /// Returns the process number of a local peer, or none until the peer has joined. For
+    /// [`crate::single_copy`].
     pub fn pid(&self, peer: usize) -> Option<i32> {
         let pid = self.inbox.segment.rank_state(peer).pid.load(Ordering::Acquire);
         (pid > 0).then_some(pid)
     }
 
-    /// Whether all ranks of the node have joined; from then on the segment has no name in any directory.
+    /// Returns whether all ranks of the node have joined. From then on the segment has no name in any
+    /// directory.
     pub fn is_complete(&self) -> bool {
         self.inbox.segment.attached() >= self.inbox.segment.geometry().local_size
     }
 
-    /// See [`Outbox::try_send`].
+    /// Sends a frame: see [`Outbox::try_send`].
     #[inline]
     pub fn try_send(&mut self, to: usize, head: &[u8], payload: &[u8]) -> bool {
         self.outbox.try_send(to, head, payload)
     }
 
-    /// Both halves, to send from inside `on_frame`.
+    /// Returns the inbox and the outbox separately, so that `on_frame` can send.
     pub fn split(&mut self) -> (&mut Inbox, &mut Outbox) {
         (&mut self.inbox, &mut self.outbox)
     }
@@ -450,7 +455,7 @@ impl Liveness for Node {
             }
             let is_looked_up = self.knows_births && (local_rank + size - first) % size < LOOKED_UP_MAX;
             let birth = if is_looked_up { state.birth.load(Ordering::Relaxed) } else { 0 };
-            // It may have left, and ended, just now.
+            // The process may have left, and ended, just now.
             if life::has_ended(pid, birth) && state.left.load(Ordering::Acquire) == 0 {
                 self.found_dead[local_rank] = self.found_dead[local_rank].saturating_add(1);
                 if self.found_dead[local_rank] >= self.looks_to_believe {
@@ -467,7 +472,7 @@ impl Liveness for Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // Nobody should ring a bell that is being taken down.
+        // No neighbour should ring a bell that is being taken down.
         self.disarm();
     }
 }

@@ -1,40 +1,41 @@
-//! One copy between two address spaces of one node: `process_vm_readv(2)` and `process_vm_writev(2)`.
+//! Single copy between two address spaces of a node, by `process_vm_readv(2)` and `process_vm_writev(2)`.
 //!
-//! Allowed between processes of one user unless the machine forbids it (Yama's `ptrace_scope`, seccomp in
-//! containers, processes that are not dumpable), so ask [`available`] once per peer before the first use.
+//! The kernel allows this between processes of one user unless the machine forbids it (Yama's `ptrace_scope`,
+//! seccomp in containers, processes that are not dumpable). So ask [`available`] once per peer before the
+//! first use.
 #![allow(unsafe_code)]
 
 use std::io;
 
 use weft_engine::transport::NeighbourMemory;
 
-/// Runs of memory handed to the kernel in one call at most. It would take 1024; so many fit on the stack, and
-/// amortize the call.
+/// Most runs of memory that a call hands to the kernel. The kernel would take 1024; this many fit on the
+/// stack, and amortize the call.
 const RUNS_MAX: usize = 64;
-/// Bytes the kernel moves in one call at most (MAX_RW_COUNT is 2 GiB less a page).
+/// Most bytes that the kernel moves in a call (MAX_RW_COUNT is 2 GiB less a page).
 const CALL_BYTES_MAX: usize = 1 << 30;
-/// Lies in the first page, which no process can map (`vm.mmap_min_addr`).
+/// An address in the first page, which no process can map (`vm.mmap_min_addr`).
 const UNMAPPED_ADDRESS: u64 = 1;
 
-/// One run of memory in this process.
+/// A run of memory in this process.
 #[derive(Clone, Copy, Debug)]
 pub struct Local {
     /// First byte.
     pub start: *mut u8,
-    /// Bytes.
+    /// Number of bytes.
     pub len: usize,
 }
 
-/// One run of memory in the other process.
+/// A run of memory in the other process.
 #[derive(Clone, Copy, Debug)]
 pub struct Remote {
-    /// Address of the first byte there.
+    /// Address of the first byte in that process.
     pub address: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub len: usize,
 }
 
-/// The memory of other processes of this node, by this module's calls.
+/// The memory of other processes of this node, reached by the calls of this module.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SingleCopy;
 
@@ -50,29 +51,29 @@ impl NeighbourMemory for SingleCopy {
     }
 }
 
-/// Whether this process may copy from and to the memory of process `pid` (in this pid namespace).
+/// Returns whether this process may copy from and to the memory of process `pid` (in this pid namespace).
 pub fn available(pid: i32) -> bool {
     matches!(ask(pid), None | Some(libc::EFAULT))
 }
 
-/// Whether the system refuses that; it does not if the process has only ended meanwhile.
+/// Returns whether the system refuses such copies. A process that has only ended meanwhile is not refused.
 pub fn is_refused(pid: i32) -> bool {
     !matches!(ask(pid), None | Some(libc::EFAULT | libc::ESRCH))
 }
 
-/// Asks for a byte that cannot exist, and returns what the system says: "bad address" means that permission
+/// Asks for a byte that cannot exist, and returns the system's answer: "bad address" means that permission
 /// was given.
 fn ask(pid: i32) -> Option<i32> {
     let mut byte = 0_u8;
     let local = [Local { start: &mut byte, len: 1 }];
     let remote = [Remote { address: UNMAPPED_ADDRESS, len: 1 }];
-    // SAFETY: the local run is the one byte above, ours to write.
+    // SAFETY: the local run is the byte above, which is ours to write.
     unsafe { read_vectored(pid, &local, &remote) }.err().map(|cause| cause.raw_os_error().unwrap_or(libc::EIO))
 }
 
 /// Lets processes of the same user copy from and to this process's memory where Yama would allow that to
 /// ancestors only (`ptrace_scope` 1). It also lets a debugger of the same user attach, so it is the caller's
-/// decision. True: permitted, or Yama is not there.
+/// decision. Returns true when copies are permitted, or Yama is not there.
 pub fn permit() -> bool {
     // SAFETY: prctl with these arguments reads no memory.
     let result = unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
@@ -82,11 +83,11 @@ pub fn permit() -> bool {
 /// Copies `len` bytes at `remote_address` of process `pid` to `local`.
 ///
 /// # Errors
-/// What the kernel says; EFAULT when part of the remote range is not mapped. Part of `local` may then have
-/// been written.
+/// The kernel's error; EFAULT when part of the remote range is not mapped. Part of `local` may then have been
+/// written.
 ///
 /// # Safety
-/// `local` points to `len` bytes that this process may write and nobody else uses during the call.
+/// `local` points to `len` bytes that this process may write and that no other code uses during the call.
 pub unsafe fn read(pid: i32, remote_address: u64, local: *mut u8, len: usize) -> io::Result<()> {
     // SAFETY: the caller's promise, passed on.
     unsafe { copy(Direction::Read, pid, &[Local { start: local, len }], &[Remote { address: remote_address, len }]) }
@@ -113,7 +114,7 @@ pub unsafe fn write(pid: i32, remote_address: u64, local: *const u8, len: usize)
 /// As [`read`]; InvalidInput when the sums differ.
 ///
 /// # Safety
-/// Every local run is memory that this process may write and nobody else uses during the call.
+/// Every local run is memory that this process may write and that no other code uses during the call.
 pub unsafe fn read_vectored(pid: i32, local: &[Local], remote: &[Remote]) -> io::Result<()> {
     // SAFETY: the caller's promise, passed on.
     unsafe { copy(Direction::Read, pid, local, remote) }
@@ -138,8 +139,8 @@ enum Direction {
     Write,
 }
 
-/// Feeds the kernel at most RUNS_MAX runs and CALL_BYTES_MAX bytes at a time; each turn moves at least one
-/// byte or fails.
+/// Feeds the kernel at most RUNS_MAX runs and CALL_BYTES_MAX bytes at a time. Each turn moves at least a byte
+/// or fails.
 unsafe fn copy(direction: Direction, pid: i32, local: &[Local], remote: &[Remote]) -> io::Result<()> {
     let total: usize = local.iter().map(|run| run.len).sum();
     if total != remote.iter().map(|run| run.len).sum::<usize>() {
@@ -152,8 +153,8 @@ unsafe fn copy(direction: Direction, pid: i32, local: &[Local], remote: &[Remote
     while done < total {
         let near_len = here.fill(local.iter().map(|run| (run.start as u64, run.len)), &mut near);
         let far_len = there.fill(remote.iter().map(|run| (run.address, run.len)), &mut far);
-        // SAFETY: `near` holds parts of the caller's local runs, whose access it promised; remote addresses
-        // are checked by the kernel.
+        // SAFETY: `near` holds parts of the caller's local runs, whose access the caller promised; the kernel
+        // checks remote addresses.
         let moved = unsafe {
             let (l, ln) = (near.as_ptr(), near_len as libc::c_ulong);
             let (r, rn) = (far.as_ptr(), far_len as libc::c_ulong);
@@ -190,7 +191,7 @@ struct Cursor {
 const NO_RUN: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
 
 impl Cursor {
-    /// Writes the runs from here on, as many as go into one call; returns how many.
+    /// Writes the runs from here on, as many as go into a call, and returns their number.
     fn fill(&self, runs: impl Iterator<Item = (u64, usize)>, out: &mut [libc::iovec; RUNS_MAX]) -> usize {
         let (mut room, mut used) = (CALL_BYTES_MAX, 0);
         // Empty runs are left out: a call that moves nothing would look like a fault.

@@ -1,4 +1,4 @@
-//! Ranks of one node as real processes: sleeping, dying, and directories that cannot hold a segment.
+//! Ranks of a node as real processes: sleeping, dying, and directories that cannot hold a segment.
 
 mod support;
 
@@ -41,7 +41,7 @@ fn join(index: usize, size: usize) -> Node {
     Node::create(&variable("KEY"), index, size, &settings).unwrap()
 }
 
-/// Whether it really slept.
+/// Sleeps as a rank does, and returns whether the rank really slept.
 fn sleep(node: &mut Node) -> bool {
     let armed = node.arm(SleepMode::Doorbell);
     if armed {
@@ -147,7 +147,7 @@ fn whoever_looks_sees_a_neighbour_that_died_and_none_that_is_stopped_or_has_left
     leaves.tell("leave");
     leaves.finish();
     assert_eq!(fault_of(&mut node, A_WHILE), None, "nobody needs the one any more");
-    // It keeps its number, since nobody has asked how it ended.
+    // The dead process keeps its number, since no process has asked how it ended.
     dies.signal(Signal::Kill);
     let fault = fault_of(&mut node, LIMIT).expect("a neighbour that is gone is seen");
     assert!(fault.peer == 1 && fault.reason.contains("its process is gone"), "{fault:?}");
@@ -190,7 +190,7 @@ fn role_sleeps_until_killed() {
     listen();
 }
 
-/// The shell line that makes `path` a file system that cannot hold the smallest segment.
+/// Returns the shell line that makes `path` a file system that cannot hold the smallest segment.
 fn tiny(path: &str) -> String {
     format!("mount -t tmpfs -o size=24k none {path}")
 }
@@ -252,7 +252,7 @@ fn role_reports_warnings() {
     let settings = Settings { directory: Some(directory.clone().into()), ..Settings::default() };
     let mut leader = Node::create(&variable("KEY"), 0, 2, &settings).unwrap();
     let mut second = Node::create(&variable("KEY"), 1, 2, &settings).unwrap();
-    // Touch every page of a ring: what is not really there would be a SIGBUS.
+    // Touches every page of a ring: a page that is not really there would be a SIGBUS.
     let payload = vec![3; leader.frame_max()];
     for _ in 0..100 {
         assert!(leader.try_send(1, &[], &payload));

@@ -1,5 +1,5 @@
-//! The memory of one ring for the model checker: a few lines, each with its ready word and a cell that
-//! detects two uses at the same time.
+//! The memory of a ring for the model checker: a few lines, each with its ready word and a cell that detects
+//! two uses at the same time.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
@@ -14,13 +14,14 @@ use crate::atomic::{AtomicU32, AtomicU64};
 pub(crate) const LINE: usize = 64;
 pub(crate) const CONTROL_BYTES: usize = POSTED_TABLE_BYTES;
 
-/// Lines of the data area: the largest frame has two, so that a few frames go round.
+/// Lines of the data area. The largest frame has two lines, so a few frames go round.
 pub(super) const LINES: usize = 8;
 
 pub(super) struct Memory {
     freed: AtomicU64,
     words: [AtomicU32; LINES],
-    /// Who reads or writes a line touches its cell: the checker finds uses that nothing keeps apart.
+    /// The cells that each read or write of a line touches. By them the checker finds uses that nothing keeps
+    /// apart.
     uses: [UnsafeCell<()>; LINES],
     data: std::cell::UnsafeCell<[u8; LINES * LINE]>,
     posted_table: Layout,

@@ -1,10 +1,10 @@
 //! A cooperative copy: a large message that its sender and its receiver copy at the same time, each a part.
 //!
-//! The receiver begins: it writes down where the message goes, and takes pieces from the front. Meanwhile the
-//! sender takes pieces from the back. A piece is taken by one compare-and-swap of what is left, and is half
-//! of that, so that a side that comes late still finds work, and few system calls are made. The message is
-//! complete once every unit of it has been copied. A pair of ranks has one share: the next message begins
-//! when the last one is complete, or is copied by its receiver alone.
+//! The receiver begins: it writes down the address of its buffer, and takes pieces from the front. Meanwhile
+//! the sender takes pieces from the back. A side takes a piece by a compare-and-swap of the range that is
+//! left. A piece is half of that range, so that a side that comes late still finds work, and few system calls
+//! are made. The message is complete once every unit of it has been copied. A pair of ranks has a single
+//! share: the next message begins when the last one is complete, or is copied by its receiver alone.
 //!
 //! Neither side trusts the other: what stands here can make a copy fail, or a message arrive wrong, between
 //! these two ranks only.
@@ -15,23 +15,23 @@ use weft_engine::transport::{Cooperation, Ending, Piece};
 
 use crate::atomic::{AtomicU32, AtomicU64};
 
-/// Bytes of a unit; pieces begin and end at units.
+/// Bytes of a unit. Pieces begin and end at units.
 const UNIT_BYTES: u64 = 16 << 10;
-/// Pieces are not smaller, unless nothing more is left: each costs a system call.
+/// Smallest piece in units, unless less is left: each piece costs a system call.
 const PIECE_UNITS_MIN: u64 = 4;
-/// Pieces are not larger, so that a side that comes in the middle of a very large message has its share.
+/// Largest piece in units, so that a side that comes in the middle of a very large message has its share.
 const PIECE_UNITS_MAX: u64 = 64;
-/// Nor smaller than this share of the message.
+/// Pieces of a message for each side, as a bound: no piece is smaller than that share of the message.
 const PIECES_PER_SIDE: u64 = 8;
-/// Bits of a unit's number. Longer messages have one mover.
+/// Bits of a unit's number. A longer message has a single mover.
 const NUMBER_BITS: u32 = 24;
 const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
 
-/// The share of one message; lies on the pair's table.
+/// The share of a message that both sides copy. It lies on the table of the pair of ranks.
 #[repr(C, align(64))]
 #[cfg_attr(loom, derive(Default))]
 pub struct CooperativeCopy {
-    /// What nobody has taken: a generation, that of the message, above two numbers of units, the end and the
+    /// The range that no side has taken: the message's generation, above two unit numbers, the end and the
     /// beginning.
     span: AtomicU64,
     /// Units that have not been moved.
@@ -59,7 +59,7 @@ impl Span {
         self.generation << (2 * NUMBER_BITS) | self.end << NUMBER_BITS | self.begin
     }
 
-    /// Units of the next piece of a message of so many units; 0 when nothing is left.
+    /// Returns the units of the next piece of a message of so many units, or 0 when nothing is left.
     fn piece(self, units: u64) -> u64 {
         let left = self.end.saturating_sub(self.begin);
         let least = (units / PIECES_PER_SIDE).clamp(PIECE_UNITS_MIN, PIECE_UNITS_MAX);
@@ -70,7 +70,8 @@ impl Span {
 impl CooperativeCopy {
     fn take(&self, back_of: Option<u32>) -> Option<Piece> {
         let mut word = self.span.load(Ordering::Acquire);
-        // Each turn in vain is one in which the other side has taken a piece, and they get smaller.
+        // The loop ends: each turn in vain is one in which the other side has taken a piece, and pieces get
+        // smaller.
         loop {
             let span = Span::parse(word);
             let units = span.piece(self.length.load(Ordering::Relaxed) / UNIT_BYTES);
@@ -81,8 +82,8 @@ impl CooperativeCopy {
                 None => (Span { begin: span.begin + units, ..span }, span.begin..span.begin + units),
                 Some(_) => (Span { end: span.end - units, ..span }, span.end - units..span.end),
             };
-            // Of this message if the exchange succeeds: none begins while something of the one before is
-            // left.
+            // The two values belong to this message if the exchange succeeds: no message begins while a part
+            // of the one before is left.
             let (address, length) = (self.address.load(Ordering::Relaxed), self.length.load(Ordering::Relaxed));
             match self.span.compare_exchange(word, rest.word(), Ordering::SeqCst, Ordering::Acquire) {
                 Ok(_) => {
@@ -203,8 +204,8 @@ mod tests {
         assert_eq!(cooperative_copy.ending(), Ending::Open);
     }
 
-    /// Two threads play the two sides of thousands of messages and count what they have moved.
-    /// Expect: each byte of each message is moved once, and the receiver never sees the end before.
+    /// Two threads play the two sides of thousands of messages and count what they have moved. Expect: each
+    /// byte of each message is moved once, and the receiver never sees the end too early.
     #[test]
     fn both_sides_at_once_move_each_byte_once() {
         const MESSAGES: u32 = 4000;

@@ -1,13 +1,14 @@
-//! Wakes a rank that sleeps in the kernel, by one datagram to a socket in Linux's abstract name space.
+//! The doorbell: wakes a rank that sleeps in the kernel, by a datagram to a socket in Linux's abstract name
+//! space.
 //!
-//! The name needs no file and disappears with its process however that ends; the socket can be polled
-//! together with network sockets; and a datagram to a dead process is refused at once.
+//! The name needs no file, and disappears with its process however the process ends. The socket can be polled
+//! together with network sockets. The kernel refuses a datagram to a dead process at once.
 //!
-//! Every user of the machine can see such names (/proc/net/unix) and send to them. So a bell has a secret,
-//! which stands in the shared segment, where only the ranks of the node can read it. A ring is that secret,
-//! and the kernel runs a filter of the bell's owner on each datagram before it queues it, on the time of who
-//! sends: what a stranger sends is dropped there, with all descriptors that come along. It takes no room in
-//! the queue and wakes nobody.
+//! Every user of the machine can see such names (/proc/net/unix) and send to them. So a bell has a secret in
+//! the shared segment, where only the ranks of the node can read it. To ring the bell is to send that secret.
+//! The bell's owner gives its socket a filter, which the kernel runs on each datagram before it queues the
+//! datagram, on the sender's time. A stranger's datagram is dropped there, with all descriptors that come
+//! along: it takes no room in the queue and wakes nobody.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -20,14 +21,14 @@ use crate::sys::{self, INTERRUPTS_MAX};
 use crate::wait::{Interest, wait};
 use weft_core::time::Duration;
 
-/// How long a sender waits for room when rings to very many peers are still unheard.
+/// Longest time for which a sender waits for room while its rings to very many peers are still unheard.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Names that are tried. Each is random, so a second one is hardly ever needed.
+/// Most names that are tried. Each name is random, so a second one is hardly ever needed.
 const NAMES_MAX: usize = 8;
-/// Words in which a key is told to others.
+/// Words in which a key is told to other ranks.
 pub(crate) const KEY_WORDS: usize = 3;
 
-/// What a rank must know to ring another one's bell: the number in its name, and its secret.
+/// The key of a rank's bell, which other ranks need to ring the bell: the number in its name, and its secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key(pub(crate) [u64; KEY_WORDS]);
 
@@ -43,12 +44,12 @@ impl Key {
         SocketAddr::from_abstract_name(format!("weft-{:016x}", self.0[0]))
     }
 
-    /// The bytes of a ring.
+    /// Returns the secret as bytes, which are the datagram of a ring.
     fn secret(self) -> [u8; SECRET_WORDS * size_of::<u32>()] {
         (u128::from(self.0[1]) << 64 | u128::from(self.0[2])).to_be_bytes()
     }
 
-    /// The same as the kernel's filter compares them.
+    /// Returns the secret as words, as the kernel's filter compares them.
     fn words(self) -> [u32; SECRET_WORDS] {
         let secret = self.secret();
         let (words, _) = secret.as_chunks();
@@ -56,7 +57,7 @@ impl Key {
     }
 }
 
-/// This process's bell, and the way to all others of its job on this node.
+/// The bell of this process, which also rings the bells of all others of its job on this node.
 pub(crate) struct Doorbell {
     socket: UnixDatagram,
     key: Key,
@@ -68,12 +69,12 @@ pub(crate) struct Bell {
     ring: [u8; SECRET_WORDS * size_of::<u32>()],
 }
 
-/// What became of a ring.
+/// The result of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rung {
     /// The peer will wake up.
     Yes,
-    /// Nobody owns that bell any more: the peer has left or died.
+    /// No process owns that bell any more: the peer has left or died.
     Nobody,
     /// The machine refused for another reason.
     Failed(i32),
@@ -87,7 +88,7 @@ impl Bell {
 }
 
 impl Doorbell {
-    /// Hangs a bell.
+    /// Makes this process's bell.
     pub(crate) fn hang() -> Result<Self, Error> {
         let mut last = io::Error::from(io::ErrorKind::AddrInUse);
         for _ in 0..NAMES_MAX {
@@ -107,12 +108,12 @@ impl Doorbell {
         socket.set_nonblocking(true)?;
         sys::attach_filter(socket.as_fd(), &socket_filter::whoever_knows(key.words()))?;
         let mut bell = Self { socket, key };
-        // What came before there was a filter.
+        // Removes the datagrams that came before the socket had a filter.
         bell.drain();
         Ok(bell)
     }
 
-    /// What others must know to ring it. Whoever knows it can.
+    /// Returns the key of this bell. A process that knows the key can ring the bell.
     pub(crate) fn key(&self) -> Key {
         self.key
     }
@@ -127,8 +128,8 @@ impl Doorbell {
             };
             last = cause.raw_os_error().unwrap_or(0);
             match last {
-                // The peer's queue is full of rings, so it will wake up; or our own unheard rings fill our
-                // buffer, so wait.
+                // Either the peer's queue is full of rings, so the peer will wake up; or this process's own
+                // unheard rings fill its buffer, so it waits.
                 libc::EAGAIN if self.has_room(Duration::default()) => return Rung::Yes,
                 libc::EAGAIN if self.has_room(PATIENCE) => {}
                 libc::ECONNREFUSED | libc::ENOENT => return Rung::Nobody,
@@ -139,14 +140,14 @@ impl Doorbell {
         Rung::Failed(last)
     }
 
-    /// Whether this end's buffer has room within `patience`.
+    /// Returns whether this end's buffer has room within `patience`.
     fn has_room(&self, patience: Duration) -> bool {
         wait(&[(self.fd(), Interest::Write)], Some(patience)).is_ok_and(|ready| !ready.is_empty())
     }
 
-    /// Takes the rings that have come.
+    /// Removes the rings that have come from the queue.
     pub(crate) fn drain(&mut self) {
-        // Nothing there, or an interruption: the next sleep is short, nothing is lost.
+        // If there is no ring, or a signal interrupts, the next sleep is short; nothing is lost.
         let _ = sys::discard(self.socket.as_fd());
     }
 
@@ -175,7 +176,7 @@ mod tests {
         wait(&[(bell.fd(), Interest::Read)], Some(Duration::from_millis(ms))).unwrap().is_empty()
     }
 
-    /// An end of a connection whose other end `send` hands over: whether nobody has that any more.
+    /// Sends an end of a connection by `send`, and returns whether no process holds that end any more.
     fn is_closed(send: impl FnOnce(&UnixStream)) -> bool {
         let (mut near, far) = UnixStream::pair().unwrap();
         near.set_nonblocking(true).unwrap();
@@ -188,7 +189,7 @@ mod tests {
     fn a_ring_wakes_a_sleeper_and_can_be_drained() {
         let [(mut near, bell), (far, _)] = pair();
         assert!(is_quiet(&near, 1));
-        // More rings than any queue holds: none blocks, none is an error.
+        // More rings than any queue holds: no ring blocks, and no ring is an error.
         (0..1000).for_each(|_| assert_eq!(far.ring(&bell), Rung::Yes));
         assert!(!is_quiet(&near, 5_000));
         near.drain();
@@ -210,7 +211,7 @@ mod tests {
         stranger.connect_addr(&bell.address).unwrap();
         stranger.set_nonblocking(true).unwrap();
         let mut guesses = vec![Vec::new(), vec![1], vec![0; 16], vec![7; 4000]];
-        // All but right: short, long, and with each bit wrong.
+        // Datagrams that are nearly right: short, long, and with each bit wrong.
         guesses.extend([bell.ring[..15].to_vec(), [&bell.ring[..], &[0]].concat()]);
         guesses.extend((0..128).map(|bit| {
             let mut guess = bell.ring;

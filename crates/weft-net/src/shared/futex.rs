@@ -1,6 +1,6 @@
-//! Sleeping on a word of the segment: futex(2), shared between processes.
+//! Sleeping on a word of the segment by futex(2), shared between processes.
 //!
-//! Cheaper than the doorbell, for a rank that waits for nothing but its neighbours: one system call on each
+//! A futex is cheaper than the doorbell for a rank that waits only for its neighbours: a system call on each
 //! side.
 #![allow(unsafe_code)]
 
@@ -14,8 +14,8 @@ pub(crate) fn wait(word: &AtomicU32, value: u32, timeout_ns: Option<u64>) {
         tv_nsec: (ns % 1_000_000_000) as libc::c_long,
     });
     let time_pointer = time.as_ref().map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: the word is alive during the call, the time is null or valid; whatever the result, the caller
-    // looks again.
+    // SAFETY: the word is alive during the call, and the time is null or valid. Whatever the result, the
+    // caller looks again.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, time_pointer) };
 }
 

@@ -10,7 +10,8 @@ loom::lazy_static! {
     static ref WOKEN: Condvar = Condvar::new();
 }
 
-/// Time limits never pass: a wake-up that is lost stays lost, and the checker sees that nobody can go on.
+/// Sleeps while `word` is `value`. Time limits never pass: a wake-up that is lost stays lost, and the checker
+/// sees that no thread can go on.
 pub(crate) fn wait(word: &AtomicU32, value: u32, _: Option<u64>) {
     let kernel = KERNEL.lock().unwrap();
     if word.load(Ordering::SeqCst) == value {

@@ -1,4 +1,4 @@
-//! The receiving half of a node: the rings that others have used, in turn.
+//! The receiving half of a node: the rings that senders have used, polled in turn.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,12 +12,13 @@ use super::segment::Segment;
 pub struct Inbox {
     pub(super) segment: Arc<Segment>,
     pub(super) own: usize,
-    /// Rings that have been used, with the local index of the sender.
+    /// Rings that have been used, with the sender's local index.
     active: Vec<(usize, Consumer)>,
     pub(super) is_active: Vec<bool>,
     pub(super) announcements_seen: u32,
     pub(super) written_seen: u32,
-    /// Which active ring is looked at first, so that a busy one does not starve the others.
+    /// Index of the active ring that is looked at first; it moves, so that a busy ring does not starve the
+    /// others.
     first: usize,
     pub(super) faults: Vec<PeerFault>,
 }
@@ -37,8 +38,8 @@ impl Inbox {
         }
     }
 
-    /// Hands at most `limit` frames that have arrived to `on_frame(sender, bytes)`, head and payload in one
-    /// piece; returns how many. Frames of one sender come in its order. `bytes` is the ring itself: valid
+    /// Hands at most `limit` arrived frames to `on_frame(sender, bytes)`, head and payload in one piece, and
+    /// returns their number. The frames of a sender come in its order. `bytes` is the ring itself: valid
     /// during the call only, aligned to 4 bytes.
     #[inline]
     pub fn poll(&mut self, limit: usize, mut on_frame: impl FnMut(usize, &[u8])) -> usize {
@@ -73,7 +74,7 @@ impl Inbox {
         handled
     }
 
-    /// Whether any ring has something, sequentially consistent: step 2 of the sleeping protocol.
+    /// Returns whether any ring has a frame, sequentially consistent: step 2 of the sleeping protocol.
     pub(super) fn is_pending(&mut self) -> bool {
         let announcements = self.segment.rank_state(self.own).announcements.load(Ordering::SeqCst);
         if announcements != self.announcements_seen {
@@ -97,7 +98,7 @@ impl Inbox {
         }
     }
 
-    /// A broken ring is not looked at again: `is_active` stays set, so it is not discovered again either.
+    /// Removes a broken ring. Its `is_active` stays set, so it is not discovered again.
     #[cold]
     fn discard(&mut self, at: usize, broken: &Broken) {
         let (peer, _) = self.active.swap_remove(at);

@@ -1,8 +1,8 @@
-//! All schedules of two or three ranks, and all values that the memory of a processor may show them:
-//! `make loom`.
+//! Model checks of the shared link (`make loom`): all schedules of two or three ranks, and all values that a
+//! processor's memory may show them.
 //!
-//! A wake-up that gets lost is a schedule in which nobody can go on, which the checker reports. So is a line
-//! that two use at once.
+//! A wake-up that gets lost is a schedule in which no thread can go on, and the checker reports it. The
+//! checker also reports a line that two threads use at once.
 #![allow(unsafe_code)]
 
 use loom::thread;
@@ -17,11 +17,11 @@ use weft_engine::transport::{
 use super::segment::Segment;
 use super::*;
 
-/// Places where a thread is interrupted at most, in one schedule. Every defect of the protocols that was put
-/// there on purpose is found with two.
+/// Most places where a thread is interrupted in a schedule. Every defect that was put into the protocols on
+/// purpose is found with two interruptions.
 const INTERRUPTIONS: usize = 3;
 
-/// The same where three wait in a loop, which makes many more schedules.
+/// Most interruptions where three threads wait in a loop, which makes many more schedules.
 const INTERRUPTIONS_OF_THREE: usize = 1;
 
 fn check(model: impl Fn() + Sync + Send + 'static) {
@@ -132,7 +132,8 @@ fn two_that_answer_each_other_asleep_never_wait_in_vain() {
 
 #[test]
 fn frames_of_all_sizes_go_round_a_ring_in_order() {
-    // One line and two, so that a frame of two does not fit at the end and is put at the start; twice round.
+    // Frames of a single line and of two, so that a frame of two does not fit at the end and is put at the
+    // start. The ring goes round twice.
     const SIZES: [usize; 7] = [LINE, 8, LINE, LINE, 8, LINE, LINE];
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);
@@ -163,7 +164,7 @@ fn frames_of_all_sizes_go_round_a_ring_in_order() {
     });
 }
 
-/// A segment in which rank 0 has a any-source table.
+/// A segment in which rank 0 has an any-source table.
 fn segment(ranks: usize) -> Arc<Segment> {
     let (segment, _) = Segment::create("board", ranks, &Settings::default()).unwrap();
     segment.rank_state(0).common.store(1, Ordering::Relaxed);
@@ -240,7 +241,8 @@ fn a_message_that_is_being_handled_is_never_written_to_the_next_receive() {
         let first = receiver.post(&wanted(1)).unwrap();
         receiver.post(&wanted(2)).unwrap();
         let taking = thread::spawn(move || sender.take(&offered(0, Some(1))).map(|claim| claim.address));
-        // The announcement of message 1 is handled: the first receive is for it, unless the sender has it.
+        // The announcement of message 1 is handled: the first receive is for message 1, unless the sender has
+        // taken it.
         receiver.advance(1);
         let fetched = receiver.withdraw(first);
         receiver.publish_matched();
@@ -251,8 +253,8 @@ fn a_message_that_is_being_handled_is_never_written_to_the_next_receive() {
     });
 }
 
-/// Message 1 is handled, and finds its receive; the sender offers message 2.
-/// Expect: the first receive that was posted is for message 1, on whichever table it stands.
+/// Message 1 is handled, and finds its receive; the sender offers message 2. Expect: the receive that was
+/// posted first is for message 1, on whichever table it stands.
 #[test]
 fn a_message_does_not_overtake_one_that_is_being_handled() {
     for first_is_common in [false, true] {
@@ -282,7 +284,7 @@ fn a_receive_that_is_posted_meanwhile_is_taken_whole_or_not_at_all() {
         let taking = thread::spawn(move || sender.take(&offered(0, None)).map(|claim| (claim.address, claim.length)));
         let free = receiver.withdraw(old);
         if free {
-            // The same entry again, for something else.
+            // The same entry again, for another receive.
             receiver.post(&PostedReceive { length: 200, ..wanted(2) }).unwrap();
         }
         match taking.join().unwrap() {
@@ -308,8 +310,8 @@ fn receives_on_two_boards_are_taken_in_the_order_of_posting() {
     });
 }
 
-/// One rank publishes and wakes who sleeps; the other sleeps until that is there.
-/// Expect: it reads what was published, and nobody sleeps for ever.
+/// A rank publishes and wakes the other rank, which sleeps until the bytes are there. Expect: the other rank
+/// reads the published bytes, and neither sleeps for ever.
 #[test]
 fn who_sleeps_until_something_is_published_is_woken_and_reads_it_whole() {
     check(|| {
@@ -338,8 +340,8 @@ fn who_sleeps_until_something_is_published_is_woken_and_reads_it_whole() {
     });
 }
 
-/// One rank publishes phase after phase, each as soon as the other has finished the one whose cell it takes.
-/// Expect: the other reads each of them, and never one that is being written.
+/// A rank publishes phase after phase, each as soon as the other rank has finished the phase whose cell it
+/// takes. Expect: the other rank reads each phase, and never a cell that is being written.
 #[test]
 fn a_cell_is_written_again_only_when_its_reader_has_finished() {
     check(|| {
@@ -367,7 +369,8 @@ fn a_cell_is_written_again_only_when_its_reader_has_finished() {
     });
 }
 
-/// The lock of a part of a window, whose word the checker knows. Every look asks whether the holder exists.
+/// The lock of a part of a window, as a word that the checker knows. Every look asks whether the holder
+/// exists.
 impl LockWord for crate::atomic::AtomicU32 {
     const LOOKS_PER_YIELD: u32 = 1;
     const LOOKS_PER_QUESTION: u32 = 1;
@@ -393,8 +396,8 @@ impl LockWord for crate::atomic::AtomicU32 {
     }
 }
 
-/// Two elements that are read and written as any memory is, and their lock: the checker finds two that access
-/// one at once.
+/// Two elements that are accessed as plain memory, and their lock. The checker finds two threads that access
+/// an element at once.
 struct Part {
     lock: crate::atomic::AtomicU32,
     elements: [loom::cell::UnsafeCell<u32>; 2],
@@ -406,7 +409,7 @@ impl Part {
         loom::sync::Arc::new(Self { lock: crate::atomic::AtomicU32::default(), elements })
     }
 
-    /// Adds one to the elements from `first` on, as one run: all are read before the first is written.
+    /// Adds one to the elements from `first` on, as a run: all are read before the first is written.
     fn add(&self, first: usize, holder: &Holder) {
         let _held = Held::take(&self.lock, holder);
         self.add_held(first);
@@ -461,7 +464,7 @@ fn the_lock_of_a_process_that_is_killed_goes_to_one_of_those_that_wait() {
             let part = loom::sync::Arc::clone(&part);
             thread::spawn(move || part.add(0, &survivor(id)))
         });
-        // It gets that far, and never gives the lock back.
+        // The killed holder gets this far, and never gives the lock back.
         std::mem::forget(Held::take(&part.lock, &survivor(KILLED)));
         part.add_held(1);
         IS_KILLED.store(1, Ordering::Release);

@@ -1,5 +1,5 @@
-//! Several nodes' ranks as threads of one process: frames, sleeping, faults. Real processes are in
-//! `tests/shared.rs`.
+//! The ranks of several nodes as threads of one process: frames, sleeping, faults. Tests with real processes
+//! are in `tests/shared.rs`.
 
 use super::processors::less_loaded;
 use super::*;
@@ -100,7 +100,7 @@ fn all_ranks_send_to_all_in_order_and_sleep_in_between() {
                             receive(&mut node, &mut expected);
                         }
                     }
-                    // Nobody runs ahead by more than a few rounds, so everybody must sleep often.
+                    // No rank runs ahead by more than a few rounds, so every rank must sleep often.
                     while expected.iter().any(|&next| next + 3 <= round) {
                         if receive(&mut node, &mut expected) == 0 && node.arm(SleepMode::Doorbell) {
                             wait(&[(node.doorbell_fd(), Interest::Read)], Some(Duration::from_secs(20))).unwrap();
@@ -184,7 +184,7 @@ fn a_sleeper_on_the_futex_is_woken_by_a_frame_and_by_its_own_process() {
 fn a_peer_that_died_asleep_is_a_fault_reported_once() {
     let mut nodes = nodes("died", 2);
     assert!(nodes[1].arm(SleepMode::Doorbell));
-    // Killed: the bell disappears, the flag stays.
+    // The rank is killed: its bell disappears, its flag stays.
     let segment = Arc::clone(&nodes[0].inbox.segment);
     drop(nodes.pop());
     segment.rank_state(1).sleeping.store(1, Ordering::SeqCst);
@@ -201,7 +201,7 @@ fn a_scribbled_ring_is_a_fault_of_that_peer_only() {
     let mut nodes = nodes("scribble", 3);
     assert!(nodes[0].try_send(1, &[], &[1]) && nodes[2].try_send(1, &[], &[2]));
     assert_eq!(take(&mut nodes[1]).len(), 2);
-    // Rank 0 loses its mind: a frame that no ring holds.
+    // Rank 0 misbehaves: it writes a frame that no ring holds.
     let area = nodes[0].outbox.segment.ring(1, 0);
     area.scribble_for_tests(1, u32::MAX);
     assert!(nodes[2].try_send(1, &[], &[3]));
@@ -229,7 +229,7 @@ fn senseless_arguments_are_refused() {
 
 #[test]
 fn ranks_that_take_turns_move_only_to_where_there_are_fewer_of_them() {
-    // Five others here and two there; one more that may be anywhere; two.
+    // Other ranks: five here and two there; then an unknown one that may be anywhere; then two unknown ones.
     let spinning = [0, 0, 0, 0, 0, 1, 1];
     assert_eq!(less_loaded(0, &[0, 1], &spinning, 0), Some(1));
     assert_eq!(less_loaded(0, &[0, 1], &spinning, 2), Some(1));
@@ -267,8 +267,8 @@ fn what_is_published_is_read_under_its_stamp_only_and_never_outside_of_its_cell(
     }
 }
 
-/// Expect: as many phases stand in a slot, of whatever length, as it says that a process may be ahead, and no
-/// earlier one does.
+/// Expect: a slot holds as many phases, of whatever length, as a process may be ahead by its own word, and no
+/// earlier phase.
 #[test]
 fn so_many_phases_stand_in_a_slot_at_once() {
     let mut nodes = nodes("phases", 2);
@@ -279,7 +279,8 @@ fn so_many_phases_stand_in_a_slot_at_once() {
                 continue;
             }
             let ahead = nodes[0].phases_ahead(slot, len);
-            // Stamps of different lengths must differ here: nobody says that the ones before are finished.
+            // Stamps of different lengths must differ here: no rank says that it has finished the earlier
+            // phases.
             let stamp = |phase| Stamp { context: 1 + len as u32, phase };
             (0..=ahead).for_each(|phase| nodes[0].publish(slot, stamp(phase), len, |out| out.fill(phase as u8)));
             let stands = |phase| nodes[1].with_published(0, slot, stamp(phase), <[u8]>::to_vec);

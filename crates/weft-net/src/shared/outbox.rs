@@ -1,5 +1,5 @@
-//! The sending half of a node: a ring to each peer, made when it is first needed, and the doorbells of those
-//! that sleep.
+//! The sending half of a node: a ring to each peer, made when it is first needed, and the doorbells of
+//! sleeping peers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,18 +17,18 @@ pub struct Outbox {
     pub(super) own: usize,
     pub(super) rings: Vec<Ring>,
     pub(super) bell: Doorbell,
-    /// Those of others that have been rung.
+    /// Bells of the peers that this rank has rung.
     bells: Vec<Option<Bell>>,
     pub(super) faults: Vec<PeerFault>,
 }
 
-/// The way to one peer.
+/// The ring to a peer.
 pub(super) enum Ring {
-    /// Never used: the peer does not look at it yet.
+    /// The ring was never used: the peer does not look at it yet.
     Unused,
-    /// In use.
+    /// The ring is in use.
     Open(Producer),
-    /// Broken; the fault has been recorded.
+    /// The ring is broken; the fault has been recorded.
     Closed,
 }
 
@@ -40,8 +40,8 @@ impl Outbox {
         Self { segment, own, rings, bell, bells, faults: Vec::new() }
     }
 
-    /// Sends one frame to local rank `to` (which may be this rank). False: the ring is full (poll, then try
-    /// again) or the peer has a fault. Copies; wakes the peer if it sleeps.
+    /// Sends a frame to local rank `to` (which may be this rank), and wakes the peer if it sleeps. The frame
+    /// is copied. Returns false when the ring is full (poll, then try again) or the peer has a fault.
     ///
     /// # Panics
     /// When `to` is not a local rank, or head and payload together exceed [`super::Frames::frame_max`].
@@ -50,9 +50,9 @@ impl Outbox {
         self.try_send_with(to, head, payload.len(), |out| out.copy_from_slice(payload))
     }
 
-    /// As [`Self::try_send`], but `fill` writes the `len` bytes of payload where the receiver will read them.
-    /// It is called at most once, not at all when the result is false, and must write all of them: what it
-    /// leaves is what an earlier frame left.
+    /// Sends as [`Self::try_send`] does, but `fill` writes the `len` bytes of payload where the receiver will
+    /// read them. `fill` is called at most once, and not at all when the result is false. It must write all
+    /// `len` bytes: bytes that it does not write are those of an earlier frame.
     #[inline]
     pub fn try_send_with(&mut self, to: usize, head: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         if let Ring::Unused = self.rings[to] {
@@ -73,7 +73,7 @@ impl Outbox {
         true
     }
 
-    /// Reserves the ring and tells the peer to look at it from now on.
+    /// Reserves the ring, and tells the peer to look at it from now on.
     #[cold]
     pub(super) fn open(&mut self, to: usize) {
         if let Err(cause) = self.segment.reserve_ring(to, self.own) {
@@ -91,7 +91,7 @@ impl Outbox {
         self.faults.push(PeerFault { peer: to, reason });
     }
 
-    /// Step b of the sleeping protocol.
+    /// Wakes the peer if it sleeps: step b of the sleeping protocol.
     #[cold]
     pub(super) fn wake(&mut self, to: usize) {
         let rest = self.segment.take_sleep(to);
@@ -99,7 +99,8 @@ impl Outbox {
             return;
         }
         if rest == SleepMode::Futex as u32 {
-            // If nobody is in the kernel it is just falling asleep, which the kernel will refuse.
+            // If no rank waits in the kernel, the peer is just falling asleep, and the kernel will refuse the
+            // sleep.
             return futex::wake(&self.segment.rank_state(to).sleeping);
         }
         match self.ring(to) {
@@ -116,7 +117,7 @@ impl Outbox {
         let bell = match &mut self.bells[to] {
             Some(bell) => bell,
             unknown => {
-                // It sleeps, so it has joined.
+                // The peer sleeps, so it has joined.
                 let words = &self.segment.rank_state(to).bell;
                 let key = Key(std::array::from_fn(|i| words[i].load(Ordering::Relaxed)));
                 match Bell::new(key) {

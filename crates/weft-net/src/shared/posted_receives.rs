@@ -1,15 +1,21 @@
-//! The table of posted receives: large receives that a rank has posted, so that senders may write into them
-//! directly. It also holds the [`CooperativeCopy`] of a message that both sides are copying.
+//! The table of posted receives: large receives that a rank has posted, so that senders may write into their
+//! buffers directly. The table also holds the [`CooperativeCopy`] of a message that both sides are copying.
 //!
-//! The receiver is the only one that posts. A receive that names its source stands on the table of that pair
-//! of ranks, from which that sender alone takes it; the table lies at the start of the ring from the receiver
-//! to the sender. A receive from any source stands on the receiver's any-source table, from which every
-//! sender of the node may take it; that lies where the ring from the receiver to itself would. A sender reads
-//! tables only when it has something large to send, so posting wakes nobody.
+//! Only the receiver posts. There are two kinds of tables:
 //!
-//! An entry's state word holds its state; a generation, which grows with each post, so that a sender that has
-//! read an entry takes exactly the post that it has read, or nothing; and which sender has taken it for which
-//! message:
+//! - A receive that names its source stands on the table of that pair of ranks, at the start of the ring from
+//!   the receiver to the sender. Only that sender takes the receive.
+//! - A receive from any source stands on the receiver's any-source table, in the place of a ring from the
+//!   receiver to itself. Every sender of the node may take the receive.
+//!
+//! A sender reads tables only when it has a large message to send, so posting wakes nobody.
+//!
+//! An entry's state word holds three things:
+//!
+//! - the entry's state;
+//! - a generation, which grows with each post: a sender that has read an entry takes exactly the post that it
+//!   has read, or fails;
+//! - the sender that has taken the entry, and for which message.
 //!
 //! ```text
 //!          post              take (sender)           finish (sender)
@@ -18,19 +24,22 @@
 //!    └───────────────┴──────────────────── free ──────────────────────────────┘   (receiver)
 //! ```
 //!
-//! OPEN is left by one compare-and-swap: of the senders that take and the receiver that withdraws one wins,
-//! and all know who.
+//! An entry leaves OPEN by a compare-and-swap. Of the senders that take it and the receiver that withdraws it
+//! one wins, and all of them learn the winner.
 //!
 //! A sender must not overtake its own messages. The table of the pair holds two counters: how many of the
-//! sender's messages the receiver has begun to handle, and for how many it has found a receive. A sender
-//! takes a receive for a message only if every message before that one had found its receive before the
-//! sender looked at the entries, and the receiver had not begun to handle another message after the sender
-//! had looked. So no earlier message wanted what the sender saw open, and what it passed over had not been
-//! withdrawn for the very message that it wants to write.
+//! sender's messages the receiver has begun to handle, and for how many of these messages the receiver has
+//! found a receive. A sender takes a receive for a message only if both conditions hold:
+//!
+//! - Every earlier message had found its receive before the sender looked at the entries. So no earlier
+//!   message wanted a receive that the sender saw open.
+//! - The receiver had not begun to handle another message after the sender had looked. So the receiver had
+//!   not withdrawn an entry, which the sender passed over, for the very message that the sender wants to
+//!   write.
 //!
 //! Receives of a rank have one order of posting, whichever table they are on. The sender passes over entries
-//! that were posted after it began to look, so it never sees a receive without having seen all that were
-//! posted before it.
+//! that were posted after it began to look. So the sender never sees a receive without having seen all
+//! receives that were posted before.
 //!
 //! Neither side trusts the other: what stands on a table can make a copy fail, or a message arrive wrong,
 //! between these two ranks only.
@@ -54,12 +63,12 @@ const OPEN: u64 = 1;
 const TAKEN: u64 = 2;
 const DONE: u64 = 3;
 const FAILED: u64 = 4;
-/// Bits of the state in a state word; above it the generation, and in the upper half who has taken it for
-/// what.
+/// The bits of a state word that hold the state. Above them is the generation; the upper half says which
+/// sender has taken the entry, and for which message.
 const STATE_MASK: u64 = 7;
 const POST_MASK: u64 = 0xffff_ffff;
-/// The upper half: the sender's local index, whether its message has been announced in the ring too, and the
-/// low bits of its number.
+/// Start of the upper half: the sender's local index, whether its message has been announced in the ring too,
+/// and the low bits of the message's number.
 const BY_SHIFT: u32 = 32;
 const BY_MASK: u64 = 0x3ff;
 const ANNOUNCED: u64 = 1 << 42;
@@ -74,13 +83,13 @@ const AWAITED: u32 = 2;
 struct Entry {
     state: AtomicU64,
     address: AtomicU64,
-    /// Room there; once it is done, bytes that the receiver has still to ask for.
+    /// Room of the buffer in bytes; once the entry is done, the bytes that the receiver still has to ask for.
     length: AtomicU64,
     flags: AtomicU32,
     context: AtomicU32,
     tag: AtomicI32,
     order: AtomicU32,
-    // Written by the sender that has taken it.
+    // The sender that has taken the entry writes these.
     total: AtomicU64,
     sent_tag: AtomicI32,
     sent_source: AtomicU32,
@@ -92,12 +101,12 @@ struct Entry {
 pub(super) struct Layout {
     /// Slots from this one on are not open.
     limit: AtomicU32,
-    /// How many of the sender's messages the receiver has begun to handle, and for how many of those it is
-    /// known which receive they have, or that they have none yet. On the table of a pair only.
+    /// The sender's messages that the receiver has begun to handle; then the number of them for which the
+    /// receiver knows the receive, or knows that there is none yet. On the table of a pair only.
     handled: AtomicU32,
     matched: AtomicU32,
-    /// Whether several messages of the sender are announced and not complete. On the table of a pair only;
-    /// the sender writes it.
+    /// Set while several messages of the sender are announced and not complete. The sender writes it, on the
+    /// table of a pair only.
     several: AtomicU32,
     cooperative_copy: CooperativeCopy,
     entries: [Entry; POSTED_MAX],
@@ -106,7 +115,7 @@ pub(super) struct Layout {
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Entry>() == 64 && size_of::<Layout>() == super::sizes::POSTED_TABLE_BYTES);
 
-/// One end of a table.
+/// An end of a table of posted receives, the receiver's or a sender's.
 pub struct PostedReceives {
     segment: Arc<Segment>,
     receiver: usize,
@@ -114,20 +123,20 @@ pub struct PostedReceives {
     layout: NonNull<Layout>,
     /// The receiver's any-source table.
     common: NonNull<Layout>,
-    /// The receiver's end: entries that are not free, one bit each.
+    /// The entries that are not free, a bit each. Used at the receiver's end.
     used: u64,
-    /// The receiver's end: as in the layout.
+    /// The counters `handled` and `matched` of the layout, at the receiver's end.
     handled: u32,
     matched: u32,
 }
 
-// SAFETY: a PostedReceives is two addresses in the segment that it keeps mapped; all it does there it does by
-// atomics.
+// SAFETY: a PostedReceives is two addresses in the segment that it keeps mapped; all its accesses there are
+// atomic.
 unsafe impl Send for PostedReceives {}
 
 impl PostedReceives {
-    /// The table at the beginning of the ring from `receiver` to `sender`; the common one if they are the
-    /// same.
+    /// The table at the beginning of the ring from `receiver` to `sender`, or the any-source table if both
+    /// are the same rank.
     pub(super) fn new(segment: Arc<Segment>, sender: usize, receiver: usize) -> Self {
         let layout = segment.ring(sender, receiver).posted_table().cast();
         let common = segment.ring(receiver, receiver).posted_table().cast();
@@ -140,7 +149,7 @@ impl PostedReceives {
         unsafe { self.layout.as_ref() }
     }
 
-    /// The receiver's any-source table, once there is one.
+    /// Returns the receiver's any-source table, once the receiver has made it.
     fn common(&self) -> Option<&Layout> {
         // SAFETY: as for `layout`; the receiver has put memory behind it before it says that it is there.
         let common = unsafe { self.common.as_ref() };
@@ -262,15 +271,15 @@ impl PostedTable for PostedReceives {
         {
             for (at, word) in posted_table.open_entries(message.context, message.tag) {
                 let age = posted.wrapping_sub(posted_table.entries[at].order.load(Ordering::Relaxed));
-                // An age of "minus something" is that of a receive posted meanwhile.
+                // A negative age is that of a receive that was posted meanwhile.
                 if age < 1 << 31 && first.is_none_or(|(most, ..)| age > most) {
                     first = Some((age, common, at, word));
                 }
             }
         }
         let (_, common, at, word) = first?;
-        // In this order: a receive that was passed over because it had been withdrawn for this message has
-        // left its mark here.
+        // The order of these steps matters: when a receive was passed over because the receiver had withdrawn
+        // it for this message, `handled` shows it here.
         if pair.handled.load(Ordering::SeqCst) != message.before {
             return None;
         }
@@ -286,7 +295,7 @@ impl PostedTable for PostedReceives {
             length: entry.length.load(Ordering::Relaxed),
         };
         let taken = claim.word & !STATE_MASK | TAKEN;
-        // What was read above belongs to this generation: a later post would have changed the word.
+        // The values read above belong to this generation: a later post would have changed the word.
         entry.state.compare_exchange(word, taken, Ordering::SeqCst, Ordering::SeqCst).ok()?;
         Some(claim)
     }
@@ -329,8 +338,8 @@ impl PostedTable for PostedReceives {
 }
 
 impl Layout {
-    /// What stands here that a message of `context` and `tag` matches, as far as one can see without taking
-    /// anything. The entries and their state words, which were read first.
+    /// Returns the open entries that match a message of `context` and `tag`, with the state word of each, as
+    /// far as a look without taking can tell. The state words were read first.
     fn open_entries(&self, context: u32, tag: i32) -> impl Iterator<Item = (usize, u64)> {
         let limit = self.limit.load(Ordering::Relaxed) as usize;
         self.entries.iter().take(limit).enumerate().filter_map(move |(at, entry)| {

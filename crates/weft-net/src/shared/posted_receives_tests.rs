@@ -1,4 +1,4 @@
-//! The table of posted receives: what is posted is taken once, in order, by exactly one of the two sides.
+//! The table of posted receives: a posted receive is taken once, in order, by exactly one of the two sides.
 
 use std::sync::atomic::AtomicBool;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::shared::Settings;
 use weft_engine::transport::number_near;
 
-/// Rank 0 of so many, which all share a segment.
+/// The segment of `ranks` ranks, as rank 0 has it.
 fn segment(key: &str, ranks: usize) -> Arc<Segment> {
     let directory = Some(std::env::temp_dir());
     let key = format!("board-{key}-{}", std::process::id());
@@ -31,7 +31,7 @@ fn announced_as(tag: i32, number: u32) -> Offered {
     Offered { before: number - 1, number: Some(number), ..offered(tag, 0) }
 }
 
-/// So many messages have been handled and have found their receives.
+/// Says that `handled` messages have been handled and have found their receives.
 fn publish(receiver: &mut PostedReceives, handled: u32) {
     receiver.advance(handled);
     receiver.publish_matched();
@@ -56,7 +56,7 @@ fn the_earliest_receive_that_matches_is_taken_and_only_if_nothing_is_on_its_way(
     assert_eq!(receiver.state(any), PostState::Done { taker, source: 3, tag: 7, total: 1000, rest: None });
     receiver.free(any);
     assert!(sender.take(&offered(5, 4)).is_none(), "nothing is left");
-    // The same entries again: what the sender knew of them before is worth nothing.
+    // The same entries again: what the sender knew of the entries before is worth nothing.
     let again = receiver.post(&wanted(Some(5))).unwrap();
     assert!(!receiver.withdraw(five) && receiver.withdraw(again));
 }
@@ -159,9 +159,9 @@ fn of_taking_and_withdrawing_one_wins_and_both_know() {
     assert_eq!(kept + taken, ROUNDS);
 }
 
-/// Two receives wait, and a message for them is announced. The receiver fetches it into the first. Expect:
-/// its sender, who looks at the table only now, does not write it to the second, which is for the next
-/// message.
+/// Two receives wait, and a message for them is announced. The receiver fetches the message into the first.
+/// Expect: its sender, which looks at the table only now, does not write the message to the second receive,
+/// which is for the next message.
 #[test]
 fn a_message_that_is_being_handled_is_not_written_to_the_next_receive() {
     let (mut receiver, mut sender) = ends("handled");

@@ -1,4 +1,4 @@
-//! On which processors the ranks of a node spin, so that no two wait on one.
+//! The processors on which the ranks of a node spin, chosen so that no two ranks wait on the same one.
 
 use std::sync::atomic::Ordering;
 
@@ -7,13 +7,14 @@ use weft_engine::transport::NodeProcessors;
 use super::Node;
 use crate::sys;
 
-/// Values of [`super::segment::RankState::inside_mpi`] beside 0: the rank waits; from this one on, it spins
-/// on the processor with this number more.
+/// Values of [`super::segment::RankState::inside_mpi`] beside 0. [`WAITS`]: the rank waits. [`SPINS`] and
+/// above: the rank spins on the processor whose number is the value less [`SPINS`].
 pub(super) const WAITS: u32 = 1;
 pub(super) const SPINS: u32 = 2;
 
-/// Of the processors `mine` the one where the fewest of the others are that are `spinning`, if they are at
-/// least two fewer there than `here` with this one, wherever the `unknown` ones are.
+/// Returns the processor of `mine` with the fewest ranks of `spinning`, if this rank should move there: that
+/// is, if `spinning` has at least two fewer ranks there than `here`, this rank counted, wherever the
+/// `unknown` ranks are.
 pub(super) fn less_loaded(here: u32, mine: &[u32], spinning: &[u32], unknown: usize) -> Option<u32> {
     let on = |processor: u32| spinning.iter().filter(|other| **other == processor).count();
     let emptiest = mine.iter().copied().filter(|other| *other != here).min_by_key(|other| on(*other))?;
@@ -41,7 +42,7 @@ impl NodeProcessors for Node {
 
     fn migrate(&self) {
         if let Some(here) = sys::processor() {
-            // Where there is no third processor, any but this one will do.
+            // When every other processor has a rank that spins, any processor but this one will do.
             if !sys::move_to(|other| other != here && self.spinning_elsewhere().all(|taken| taken != other)) {
                 sys::move_to(|other| other != here);
             }

@@ -1,17 +1,18 @@
-//! One ring: a stream of frames from one producer to one consumer through memory that both map.
+//! A ring: a stream of frames from one producer to one consumer, through memory that both map.
 //!
-//! The data area is a circle of 64-byte lines. A frame occupies whole lines in a row: a *ready word* of 4
-//! bytes, then its bytes. The ready word is written last; it holds a mark and the length, and zero means "not
-//! yet". So a frame of up to 60 bytes travels as one cache line and the consumer polls the very line that
-//! brings it. The payload of a longer frame begins on a line, so that both copies of it are aligned: the mark
-//! says how many bytes lie between the ready word and the frame. A frame that does not fit before the end of
-//! the area is preceded by a *skip word* that sends the consumer back to the start.
+//! The data area is a circle of 64-byte lines. A frame occupies consecutive whole lines: a *ready word* of 4
+//! bytes, then the frame's bytes. The producer writes the ready word last. The word holds a mark and the
+//! length; zero means "not yet". So a frame of up to 60 bytes travels as one cache line, and the consumer
+//! polls the very line that brings the frame. The payload of a longer frame begins on a line, so that the
+//! copies at both ends are aligned: the mark says how many bytes lie between the ready word and the frame.
+//! When a frame does not fit before the end of the area, a *skip word* before it sends the consumer back to
+//! the start.
 //!
-//! The producer keeps this promise: **the line after the last frame has a zero ready word before that frame
-//! becomes visible.** It clears a few lines ahead after it has published, off the path of the message, and
-//! asks for the lines of the next frame: they are in the consumer's cache, and taking them costs more than
-//! all else. The consumer only reads the data area; it writes one counter, the bytes it has freed, every
-//! eighth of the ring.
+//! The producer keeps this promise: **the line after the last frame has a zero ready word before the last
+//! frame becomes visible.** After the producer has published a frame, off the message's path, it clears a few
+//! lines ahead and asks for the lines of the next frame. The consumer's cache holds those lines, and taking
+//! them from there costs more than all else. The consumer only reads the data area. It writes a single
+//! counter, the bytes that it has freed, each time it has freed an eighth of the ring.
 //!
 //! Neither side trusts the other: lengths, marks and counters that are read from shared memory are checked,
 //! and impossible ones are [`Broken`].
@@ -26,28 +27,28 @@ use super::sizes::{RING_BYTES_MAX, RING_BYTES_MIN};
 const READY_BYTES: usize = 4;
 /// Bytes cleared ahead of the next frame, at least, after each frame.
 const CLEAR_AHEAD: usize = 2 * LINE;
-/// So many bytes are cleared, and asked for, in one go, beyond what must be: most small frames then find
+/// Bytes that the producer clears, and asks for, in one go beyond what must be. Most small frames then find
 /// nothing to do.
 const STRIDE: usize = 4 * LINE;
-/// Bytes behind a frame that are asked for when it has left: what the next frames will use, if they are like
-/// it. Behind one that is larger than the most there comes the next piece of a message, if anything: it is
-/// waited for already, and its copy asks for lines itself.
+/// Least bytes behind a sent frame that the producer asks for: the lines of the next frames, if they are like
+/// the last one. Behind a frame larger than [`FETCH_AHEAD_MAX`] comes, if anything, the next piece of a
+/// message. The consumer waits for that piece already, and the copy of the piece asks for lines itself.
 const FETCH_AHEAD_MIN: usize = 8 * LINE;
 const FETCH_AHEAD_MAX: usize = 66 * LINE;
-/// A frame of so many bytes occupies one line.
+/// Longest frame, in bytes, that occupies a single line.
 const ONE_LINE_BYTES: usize = LINE - READY_BYTES;
-/// Payloads of so many bytes begin on a line.
+/// Shortest payload, in bytes, that begins on a line.
 const ALIGNED_MIN: usize = 512;
 
 const MARK_MASK: u32 = 0xf000_0000;
 const FRAME_MARK: u32 = 0xa000_0000;
 const SKIP: u32 = 0x5a00_0000;
-/// Of a frame's ready word: the bytes before the frame, in units of 4, and its length.
+/// Layout of a frame's ready word: the bytes before the frame in units of 4, then the frame's length.
 const PAD_SHIFT: u32 = 24;
 const PAD_MASK: u32 = 0x0f00_0000;
 const LENGTH_MASK: u32 = 0x00ff_ffff;
 
-/// The consumer tells the producer what it has freed each time this share of the ring has gathered.
+/// Share of the ring that the consumer frees before it tells the producer.
 const PUBLISH_SHARE: usize = 8;
 
 /// Head and payload of the largest frame in a ring of `ring_bytes`: three eighths of the data area.
@@ -62,11 +63,12 @@ const _: () = {
     assert!(capacity / PUBLISH_SHARE + 2 * (frame_max(RING_BYTES_MIN) + LINE) + 2 * LINE <= capacity);
     assert!(frame_max(RING_BYTES_MIN) >= 4096);
     assert!(frame_max(RING_BYTES_MAX) < LENGTH_MASK as usize);
-    // What is asked for is there before it is cleared, which must not be waited for.
+    // Lines arrive before they are cleared: clearing must not wait for them.
     assert!(CLEAR_AHEAD + STRIDE < FETCH_AHEAD_MIN);
 };
 
-/// The other side wrote what the protocol never writes. The ring must not be used again.
+/// A breach of the protocol: the other side wrote a value that the protocol never writes. The ring must not
+/// be used again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
     /// A ready word with a wrong mark, or a length that no frame has, or a skip where none can be.
@@ -84,38 +86,39 @@ impl std::fmt::Display for Broken {
     }
 }
 
-/// Bytes of whole lines that a frame of `len` bytes, `pad` bytes behind its ready word, occupies.
+/// Returns the bytes of the whole lines that a frame of `len` bytes occupies when it begins `pad` bytes
+/// behind its ready word.
 #[inline]
 fn footprint(pad: usize, len: usize) -> usize {
     (READY_BYTES + pad + len).next_multiple_of(LINE)
 }
 
-/// Bytes between the ready word and a frame, so that the payload behind the head begins on a line if it is
-/// long.
+/// Returns the bytes between the ready word and a frame, by which a long payload behind the head begins on a
+/// line.
 #[inline]
 fn pad(head: usize, payload: usize) -> usize {
     let before = READY_BYTES + head;
     if payload < ALIGNED_MIN || before > LINE || !before.is_multiple_of(4) { 0 } else { LINE - before }
 }
 
-/// What a frame takes of a ring, bytes.
+/// Bytes that a frame takes of a ring.
 struct Room {
-    /// Before it in its first line.
+    /// Bytes before the frame in its first line.
     pad: usize,
-    /// Of all its lines.
+    /// Bytes of all lines of the frame.
     need: usize,
-    /// Before the end of the data area, where it does not fit.
+    /// Bytes skipped before the end of the data area, where the frame does not fit.
     skip: usize,
 }
 
 /// The sending end of a ring.
 pub(crate) struct Producer {
     area: Area,
-    /// Where the next frame begins: `sent` modulo the capacity.
+    /// Place where the next frame begins: `sent` modulo the capacity.
     offset: usize,
     /// Bytes used since the beginning, skipped ones included.
     sent: u64,
-    /// The consumer's counter when it was last read.
+    /// The consumer's counter of freed bytes when the producer last read it.
     freed: u64,
     /// The first words of all lines from `sent` up to here are zero.
     cleared: u64,
@@ -129,9 +132,9 @@ impl Producer {
         Self { area, offset: 0, sent: 0, freed: 0, cleared: area.capacity() as u64, fetched: 0 }
     }
 
-    /// Appends a frame of `head` and `len` bytes that `fill` writes in place. Ok(false): no room yet, and
-    /// `fill` was not called. Visible to the consumer, and ordered before every later sequentially consistent
-    /// operation, when it returns true.
+    /// Appends a frame of `head` and `len` bytes, which `fill` writes in place. Returns `Ok(false)` when
+    /// there is no room yet; `fill` was not called then. When it returns true, the frame is visible to the
+    /// consumer, and ordered before every later sequentially consistent operation.
     ///
     /// # Panics
     /// When head and payload together exceed [`frame_max`].
@@ -143,8 +146,8 @@ impl Producer {
         self.push_lines(head, len, fill)
     }
 
-    /// The same for a frame of several lines. Apart, since with constants for them [`Self::append`] is half
-    /// as long.
+    /// Appends a frame of several lines. Apart from [`Self::push`], because [`Self::append`] is half as long
+    /// with constants for a single line.
     #[inline(never)]
     fn push_lines(&mut self, head: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) -> Result<bool, Broken> {
         let total = head.len() + len;
@@ -173,12 +176,12 @@ impl Producer {
         if self.cleared <= end {
             self.clear(end);
         }
-        // SAFETY: lines [start, start + need) are inside the data area: where the next frame begins there is
-        // a line at least, and longer frames have been measured. They are free (has_room), so the consumer
-        // does not look at them until the ready word below.
+        // SAFETY: lines [start, start + need) are inside the data area: a line at least is there where the
+        // next frame begins, and longer frames have been measured. The lines are free (has_room), so the
+        // consumer does not look at them until the ready word below is written.
         let frame = unsafe { self.area.frame_mut(start + READY_BYTES + pad, total) };
         let (front, payload) = frame.split_at_mut(head.len());
-        // SAFETY: both are that long; `head` is elsewhere.
+        // SAFETY: both are `head.len()` bytes long, and `head` lies elsewhere.
         unsafe { copy_short(head.as_ptr(), front.as_mut_ptr(), head.len()) };
         fill(payload);
         let word = FRAME_MARK | (pad as u32 / 4) << PAD_SHIFT | total as u32;
@@ -194,7 +197,7 @@ impl Producer {
         Ok(true)
     }
 
-    /// Whether `bytes` and the cleared line behind them are free.
+    /// Returns whether `bytes`, and the cleared line behind them, are free.
     #[inline(always)]
     fn has_room(&mut self, bytes: usize) -> Result<bool, Broken> {
         let limit = (self.area.capacity() - LINE) as u64;
@@ -214,8 +217,8 @@ impl Producer {
         Ok(self.sent + bytes as u64 - freed <= limit)
     }
 
-    /// Clears the line at position `at`, which is free and not before `cleared`; what lies between belongs to
-    /// the frame being written.
+    /// Clears the line at position `at`. The line is free and not before `cleared`; the lines between
+    /// `cleared` and `at` belong to the frame that is being written.
     fn clear(&mut self, at: u64) {
         let mut offset = self.offset + (at - self.sent) as usize;
         if offset >= self.area.capacity() {
@@ -225,8 +228,8 @@ impl Producer {
         self.cleared = at + LINE as u64;
     }
 
-    /// Clears the lines on which the next small frames will begin, and asks for those that frames like the
-    /// last one, of `need` bytes, will use, while nobody waits for it.
+    /// Prepares the next frames, off the message's path: clears the lines on which small frames will begin,
+    /// and asks for the lines of frames of `need` bytes, like the last one.
     #[inline(always)]
     fn prepare_next(&mut self, need: usize) {
         let ahead = if need > FETCH_AHEAD_MAX { FETCH_AHEAD_MIN } else { need.max(FETCH_AHEAD_MIN) };
@@ -259,13 +262,13 @@ impl Producer {
 /// The receiving end of a ring.
 pub(crate) struct Consumer {
     area: Area,
-    /// Where the next frame begins.
+    /// Place where the next frame begins.
     offset: usize,
     /// Bytes consumed since the beginning, skipped ones included.
     taken: u64,
-    /// What the producer was last told.
+    /// The bytes that the consumer has last told the producer of as freed.
     published: u64,
-    /// Bytes of the lines of the frame that `peek` has returned and nobody has released.
+    /// Bytes of the lines of the frame that `peek` has returned and the caller has not released.
     shown: usize,
 }
 
@@ -275,13 +278,13 @@ impl Consumer {
         Self { area, offset: 0, taken: 0, published: 0, shown: 0 }
     }
 
-    /// Whether something is there, in the single order of all sequentially consistent operations (see the
-    /// sleeping protocol).
+    /// Returns whether a frame is there, in the single order of all sequentially consistent operations (see
+    /// the sleeping protocol).
     pub(crate) fn is_pending(&self) -> bool {
         self.area.word(self.offset).load(Ordering::SeqCst) != 0
     }
 
-    /// The next frame, if it is there. It stays until [`Self::release`] is called.
+    /// Returns the next frame, if there is one. The frame stays until [`Self::release`] is called.
     #[inline]
     pub(crate) fn peek(&mut self) -> Result<Option<&[u8]>, Broken> {
         let mut word = self.area.word(self.offset).load(Ordering::Acquire);
@@ -304,12 +307,12 @@ impl Consumer {
             self.measure(word)?
         };
         // SAFETY: the frame lies inside the data area (checked). The producer does not write these lines
-        // again before `release` has published them. A producer that does so all the same is another process
-        // of the same user that breaks the protocol: it can change the bytes of its own frame, nothing else.
+        // again before `release` has published them. A producer that breaks this rule is another process of
+        // the same user, and can change the bytes of its own frame only.
         Ok(Some(unsafe { self.area.frame(self.offset + READY_BYTES + pad, len) }))
     }
 
-    /// How far behind its ready word a frame of several lines begins, and how long it is.
+    /// Returns the distance of a frame of several lines from its ready word, and the frame's length.
     #[inline]
     fn measure(&mut self, word: u32) -> Result<(usize, usize), Broken> {
         let len = (word & LENGTH_MASK) as usize;
@@ -339,15 +342,14 @@ impl Consumer {
     }
 }
 
-/// Copies `len` bytes; the usual head of 16–32 bytes takes four moves and no call.
+/// Copies `len` bytes. The usual head of 16–32 bytes takes four moves and no call.
 ///
 /// # Safety
 /// `from` is readable and `to` writable for `len` bytes, and they do not overlap.
 #[inline]
 unsafe fn copy_short(from: *const u8, to: *mut u8, len: usize) {
     if (16..=32).contains(&len) {
-        // SAFETY: both 16-byte pieces lie inside `len`; where they overlap each other they write the same
-        // bytes.
+        // SAFETY: both 16-byte pieces lie inside `len`; where the pieces overlap, they write the same bytes.
         unsafe {
             let first = from.cast::<[u8; 16]>().read_unaligned();
             let last = from.add(len - 16).cast::<[u8; 16]>().read_unaligned();

@@ -1,14 +1,16 @@
-//! The shared segment: one file, mapped by all ranks of the node and unlinked as soon as the last has it.
+//! The shared segment: a file that all ranks of the node map, unlinked as soon as the last rank has mapped
+//! it.
 //!
 //! ```text
-//! header (4096 bytes) │ the state of each rank (256 bytes, padded to a page) │ slots, by rank │ rings, by receiver, then by sender
+//! header: 4096 bytes │ rank states: 256 bytes each, padded to a page │ slots, by rank │ rings, by receiver,
+//! sender
 //! ```
 //!
 //! The leader (local index 0) creates it in the first directory that can hold all of it. Every byte is
-//! reserved before it is touched, so that a full file system is an error here and not a SIGBUS later. Where
-//! so many ranks share a segment that all rings together would need too much, a ring is reserved when it is
-//! first used. Open files carry a shared lock; a file without a lock was left by a killed job and is removed
-//! by the next leader in that directory.
+//! reserved before it is touched, so that a full file system is an error here and not a SIGBUS later. When
+//! the rings of all ranks together would need too much memory, each ring is reserved on its first use. An
+//! open file carries a shared lock. A file without a lock was left by a killed job; the next leader in that
+//! directory removes it.
 #![allow(unsafe_code)]
 
 mod files;
@@ -36,12 +38,12 @@ pub(crate) use geometry::Geometry;
 use geometry::PAGE;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"weftshm\x06");
-/// Where a header says how many there are.
+/// Offset of the slot counts in the header.
 const SLOTS_AT: usize = std::mem::offset_of!(Header, slots);
 /// Pause between two looks for the leader's segment.
 const ATTACH_PAUSE_US: u64 = 200;
 
-/// First line of the segment. Written by the leader; `attached` by all.
+/// First line of the segment. The leader writes it; all ranks write `attached`.
 #[repr(C)]
 struct Header {
     magic: AtomicU64,
@@ -50,44 +52,46 @@ struct Header {
     attached: AtomicU32,
     /// Processors that the leader may use.
     processors: AtomicU32,
-    /// Not 0 once a rank has said what all of them would say (`Node::speaks_first`).
+    /// Not 0 once a rank has said what all ranks would say (`Node::speaks_first`).
     said: AtomicU32,
-    /// Slots of each rank for communicators; those for persistent operations follow from that.
+    /// Slots of each rank for communicators. The slots for persistent operations follow from this number.
     slots: AtomicU32,
     _pad: [u8; 80],
-    /// Ranks that sleep in MPI, or are about to: the others want processors.
+    /// Ranks that sleep in MPI, or are about to. The other ranks want processors.
     asleep: AtomicU32,
 }
 
-/// What peers must know about a rank; the first line is written by senders, so it is the rank's own and not
-/// shared with others.
+/// The state of a rank, as far as its peers must know it. Senders write the first line, so the rank shares
+/// that line with no other rank.
 #[repr(C, align(256))]
 pub(crate) struct RankState {
     /// How the rank sleeps, or is about to, and so how it is woken (`super::SleepMode`); 0 while it is awake.
     pub(crate) sleeping: AtomicU32,
-    /// Grows when a sender uses its ring for the first time.
+    /// Counter that grows when a sender uses its ring for the first time.
     pub(crate) announcements: AtomicU32,
-    /// The rank's process; 0 until it has attached.
+    /// The rank's process number; 0 until the rank has attached.
     pub(crate) pid: AtomicI32,
-    /// Grows when a sender has written to a receive of this rank's tables.
+    /// Counter that grows when a sender has written to a receive of this rank's tables.
     pub(crate) written: AtomicU32,
     _pad: [u8; 112],
-    /// Which senders have ever used their ring to this rank, one bit each.
+    /// The senders that have ever used their ring to this rank, a bit each.
     pub(crate) announced: [AtomicU64; LOCAL_SIZE_MAX / 64],
-    /// Not 0 while the rank waits inside MPI: it will see to what arrives. Read by who has something large to
-    /// send. It also says on which processor the rank spins, if it does (`super::SPINS`).
+    /// Not 0 while the rank waits inside MPI, so that it will see to what arrives. A sender reads it when it
+    /// has a large message to send. The value also says on which processor the rank spins, if it does
+    /// (`super::SPINS`).
     pub(crate) inside_mpi: AtomicU32,
     /// Receives that the rank has ever posted on its tables.
     pub(crate) posted: AtomicU32,
-    /// Not 0 once the rank has a any-source table.
+    /// Not 0 once the rank has an any-source table.
     pub(crate) common: AtomicU32,
-    /// Whether the rank may copy from the memory of all others (`super::COPIES`); 0 until it has found out.
+    /// Whether the rank may copy from the memory of all others (`super::COPIES`); 0 until the rank has found
+    /// out.
     pub(crate) copies: AtomicU32,
-    /// What its doorbell is called, and what rings it (`super::doorbell::Key`).
+    /// The key of the rank's doorbell: its name and its secret (`super::doorbell::Key`).
     pub(crate) bell: [AtomicU64; KEY_WORDS],
-    /// When its process began, where others can ask that (`crate::life`).
+    /// Time at which the rank's process began, where other processes can ask for it (`crate::life`).
     pub(crate) birth: AtomicU64,
-    /// Not 0 while nobody needs the rank any more, so that its process may end.
+    /// Not 0 once no rank needs this rank any more, so that its process may end.
     pub(crate) left: AtomicU32,
 }
 
@@ -101,21 +105,21 @@ const _: () = {
 pub(crate) struct Segment {
     base: NonNull<u8>,
     geometry: Geometry,
-    /// None for a single rank, whose segment is private memory.
+    /// The segment's file. None for a single rank, whose segment is private memory.
     file: Option<File>,
     /// The name that is still to be removed.
     path: Option<PathBuf>,
 }
 
-// SAFETY: a Segment is mapped memory used through atomics and through rings, which have one owner at each
+// SAFETY: a Segment is mapped memory, used through atomics and through rings, which have one owner at each
 // end.
 unsafe impl Send for Segment {}
 // SAFETY: as above; all methods that take &self use atomics or system calls.
 unsafe impl Sync for Segment {}
 
 impl Segment {
-    /// Creates the segment as the leader, in the first directory that can hold it. The warnings name those
-    /// that could not.
+    /// Creates the segment as the leader, in the first directory that can hold it. The warnings name the
+    /// directories that could not.
     pub(crate) fn create(job_key: &str, local_size: usize, settings: &Settings) -> Result<(Self, Vec<String>), Error> {
         let geometry = Geometry::choose(local_size, settings.ring_bytes_max);
         if local_size == 1 {
@@ -141,7 +145,7 @@ impl Segment {
         )))
     }
 
-    /// As large as there is room.
+    /// Creates the segment as large as the directory has room for.
     fn create_smaller(directory: &Path, job_key: &str, mut geometry: Geometry, processors: usize) -> io::Result<Self> {
         loop {
             let result = Self::create_in(directory, job_key, geometry, processors);
@@ -160,7 +164,7 @@ impl Segment {
         sweep(directory);
         let path = directory.join(file_name(job_key));
         let file = create_locked(&path)?;
-        // From here on `path` is removed again whatever happens, by Drop.
+        // From here on Drop removes `path` again, whatever happens.
         let mut unfinished = Unfinished(Some(path));
         sys::set_length(file.as_fd(), geometry.total() as u64)?;
         for (start, end) in geometry.eager_ranges() {
@@ -191,7 +195,8 @@ impl Segment {
         Err(Error::Peer(format!("the first rank of this node offered no shared segment within {seconds} s: {last}")))
     }
 
-    /// Ok(None): not there, or not finished.
+    /// Tries to attach to the segment in `directory`. Returns `Ok(None)` when it is not there, or not
+    /// finished.
     fn attach_in(directory: &Path, job_key: &str, local_size: usize) -> io::Result<Option<Self>> {
         let path = directory.join(file_name(job_key));
         let file = match open_existing(&path) {
@@ -221,7 +226,7 @@ impl Segment {
         if geometry.local_size != local_size || !geometry.is_valid() || geometry.total() as u64 != metadata.len() {
             return wrong("is not the segment of this job");
         }
-        // A sweeper holds the lock only on remains; the leader's own lock keeps sweepers away.
+        // A sweeper locks a file only when the file is left over. The leader's own lock keeps sweepers away.
         sys::try_lock(file.as_fd(), Lock::Shared)?;
         let base = map(Some(&file), geometry.total())?;
         let mut segment = Self { base, geometry, file: Some(file), path: None };
@@ -232,7 +237,7 @@ impl Segment {
         Ok(Some(segment))
     }
 
-    /// Writes the header, the magic last: an attacher that sees it sees everything.
+    /// Writes the header, the magic last: a rank that sees the magic sees everything.
     fn publish(&self, processors: usize) {
         let header = self.header();
         header.processors.store(u32::try_from(processors).unwrap_or(u32::MAX), Ordering::Relaxed);
@@ -247,12 +252,12 @@ impl Segment {
         self.geometry
     }
 
-    /// Processors that the leader may use; the same at all ranks.
+    /// Returns the processors that the leader may use. The result is the same at all ranks.
     pub(crate) fn processors(&self) -> usize {
         self.header().processors.load(Ordering::Relaxed) as usize
     }
 
-    /// Ranks that have attached so far.
+    /// Returns the number of ranks that have attached so far.
     pub(crate) fn attached(&self) -> usize {
         self.header().attached.load(Ordering::Acquire) as usize
     }
@@ -262,58 +267,58 @@ impl Segment {
         unsafe { self.base.cast::<Header>().as_ref() }
     }
 
-    /// The state of rank `index`.
+    /// Returns the state of rank `index`.
     pub(crate) fn rank_state(&self, index: usize) -> &RankState {
         assert!(index < self.geometry.local_size);
         // SAFETY: states follow the header's page, `index` is one of them, and all fields are atomics.
         unsafe { self.base.add(PAGE).cast::<RankState>().add(index).as_ref() }
     }
 
-    /// Whether this is the first call by any rank.
+    /// Returns whether this is the first call by any rank.
     pub(crate) fn speaks_first(&self) -> bool {
         self.header().said.swap(1, Ordering::Relaxed) == 0
     }
 
-    /// Rank `index` is about to sleep by `rest`.
+    /// Announces that rank `index` is about to sleep in the way `rest`.
     pub(crate) fn fall_asleep(&self, index: usize, rest: u32) {
         sleeping::fall_asleep(&self.rank_state(index).sleeping, &self.header().asleep, rest);
     }
 
-    /// Makes rank `index` awake; how it slept. Of all who call this for one sleep, one gets something else
-    /// than 0.
+    /// Makes rank `index` awake, and returns how it slept. Of all callers for the same sleep, only one gets a
+    /// value other than 0.
     pub(crate) fn take_sleep(&self, index: usize) -> u32 {
         sleeping::take_sleep(&self.rank_state(index).sleeping, &self.header().asleep)
     }
 
-    /// Ranks that do not sleep. What killed ranks leave behind makes it smaller, never less than 1.
+    /// Returns the number of ranks that do not sleep. Traces of killed ranks make the number smaller, but
+    /// never less than 1.
     pub(crate) fn awake(&self) -> usize {
         self.geometry.local_size.saturating_sub(self.header().asleep.load(Ordering::Relaxed) as usize).max(1)
     }
 
-    /// The ring from `from` to `to`. Whoever asks must keep the segment mapped as long as the ring is used,
-    /// and take one end only.
+    /// Returns the ring from `from` to `to`. The caller must keep the segment mapped as long as the ring is
+    /// used, and use one end only.
     pub(crate) fn ring(&self, to: usize, from: usize) -> Area {
         let start = self.geometry.ring_start(to, from);
         // SAFETY: the ring lies inside the mapping (see `total`), page-aligned, and was zero when the file
-        // was new. That it stays mapped is kept by Inbox and Outbox, which hold the Segment beside their
-        // rings.
+        // was new. It stays mapped because Inbox and Outbox hold the Segment beside their rings.
         unsafe { Area::new(self.base.add(start), self.geometry.ring_bytes) }
     }
 
-    /// A slot of rank `of`. Whoever asks must keep the segment mapped as long as it is used.
+    /// Returns a slot of rank `of`. The caller must keep the segment mapped as long as the slot is used.
     ///
     /// # Panics
-    /// When there is none.
+    /// When rank `of` has no such slot.
     #[inline]
     pub(crate) fn slot(&self, of: usize, slot: usize) -> SlotArea {
         let (start, is_short) = (self.geometry.slot_start(of, slot), self.geometry.is_short(slot));
-        // SAFETY: the slot lies inside the mapping (see `total`), aligned to a line, was zero when the file
-        // was new, and has been reserved with it. That it stays mapped is kept by Inbox and Outbox, which
-        // hold the Segment.
+        // SAFETY: the slot lies inside the mapping (see `total`), aligned to a line; it was zero when the
+        // file was new, and was reserved with the file. It stays mapped because Inbox and Outbox hold the
+        // Segment.
         unsafe { SlotArea::new(self.base.add(start), is_short) }
     }
 
-    /// Puts memory behind the ring from `from` to `to` unless it has been there from the beginning.
+    /// Puts memory behind the ring from `from` to `to`, unless memory has been there from the beginning.
     pub(crate) fn reserve_ring(&self, to: usize, from: usize) -> io::Result<()> {
         match &self.file {
             Some(file) if to == from || self.geometry.is_lazy() => {
@@ -324,7 +329,7 @@ impl Segment {
         }
     }
 
-    /// Puts memory behind the any-source table of rank `own`, which lies where its ring to itself would.
+    /// Puts memory behind the any-source table of rank `own`, in the place of the rank's ring to itself.
     pub(crate) fn reserve_common(&self, own: usize) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         sys::reserve(file.as_fd(), self.geometry.ring_start(own, own) as u64, CONTROL_BYTES as u64)
@@ -332,7 +337,8 @@ impl Segment {
 
     fn unlink(&mut self) {
         if let Some(path) = self.path.take() {
-            // Somebody else may have been last at the same time; then it is gone, which is what we want.
+            // If another rank attached last at the same time, the file is gone already, which is what this
+            // wants.
             let _ = fs::remove_file(path);
         }
     }
@@ -340,14 +346,14 @@ impl Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // SAFETY: mapped by `map` with this length; rings that point into it are dropped with or before the
-        // Segment they came from.
+        // SAFETY: mapped by `map` with this length. Rings that point into the mapping are dropped with or
+        // before the Segment they came from.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.geometry.total()) };
         self.unlink();
     }
 }
 
-/// Removes a file that did not become a segment.
+/// The name of a file that may not become a segment. Dropping this removes the file.
 struct Unfinished(Option<PathBuf>);
 
 impl Drop for Unfinished {

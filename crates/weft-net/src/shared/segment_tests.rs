@@ -1,4 +1,5 @@
-//! Where the segment is made, what is left behind, and whose files are believed.
+//! Tests of the segment: the directory in which it is made, the files that are left behind, and the files
+//! that are trusted.
 
 use super::geometry::EAGER_BYTES_MAX;
 use super::*;
@@ -104,7 +105,8 @@ fn foreign_files_are_not_believed() {
         let error = Segment::attach("k", 2, &directory.settings()).err().unwrap().to_string();
         assert!(error.contains(expected), "{error}");
     };
-    // Too short, then unfinished: as if not there. Then another version, then another geometry.
+    // A file that is too short, then an unfinished one: both as if not there. Then another version, then
+    // another geometry.
     for (len, expected) in [(10, "it is not there"), (PAGE as u64, "it is not there")] {
         File::create(&path).unwrap().set_len(len).unwrap();
         refuse(expected);

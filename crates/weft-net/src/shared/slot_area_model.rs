@@ -1,4 +1,4 @@
-//! The memory of one slot for the model checker: cells of a few bytes, each with a cell that detects two uses
+//! The memory of a slot for the model checker: cells of a few bytes, each with a cell that detects two uses
 //! at the same time.
 #![allow(unsafe_code)]
 
@@ -32,7 +32,8 @@ impl Cell {
 struct CellMemory {
     stamp: AtomicU64,
     length: AtomicU32,
-    /// Who reads or writes what is published touches this: the checker finds uses that nothing keeps apart.
+    /// The cell that each read or write of the published bytes touches. By it the checker finds uses that
+    /// nothing keeps apart.
     uses: UnsafeCell<()>,
     payload: std::cell::UnsafeCell<[u8; LARGE_MAX]>,
 }
@@ -66,7 +67,7 @@ impl SlotArea {
     }
 
     fn memory(&self) -> &SlotMemory {
-        // SAFETY: whoever uses a slot has a Node, which keeps the segment and so the memory.
+        // SAFETY: every user of a slot has a Node, which keeps the segment and so the memory.
         unsafe { self.0.as_ref() }
     }
 

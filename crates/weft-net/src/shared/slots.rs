@@ -1,16 +1,16 @@
-//! What the processes of a node publish for each other in collective operations: no message, and nobody who
-//! takes it away.
+//! Slots: where the processes of a node publish data for each other in collective operations. A publication
+//! is no message, and no reader takes it away.
 //!
-//! Each process has some slots in the segment, one for each communicator that uses them, and a slot has many
-//! small cells and a few large ones. What it publishes in phase `p` stands in the small cell
-//! `p mod SMALL_CELLS` if it has room there, and otherwise in the large cell `p mod LARGE_CELLS`, under a
-//! [`Stamp`], which no two phases of whatever uses the slot share. Persistent operations have slots of their
-//! own, most of them short: these have [`SHORT_CELLS`] small cells only. What is published may be written
-//! over as soon as all others have *finished* phase `p`, as they say in slots of their own. Who may write
-//! when is the engine's business; here is only how it becomes visible.
+//! Each process has some slots in the segment, a slot for each communicator that uses them. A slot has many
+//! small cells and a few large ones. Data that a process publishes in phase `p` stands in the small cell
+//! `p mod SMALL_CELLS` if it fits there, and otherwise in the large cell `p mod LARGE_CELLS`. The data stands
+//! under a [`Stamp`], which is different for each two phases of all that use the slot. Persistent operations
+//! have slots of their own, most of them short: a short slot has only [`SHORT_CELLS`] small cells. A process
+//! may overwrite its data as soon as all others have *finished* phase `p`, as they say in slots of their own.
+//! The engine decides which process may write when; this module only makes the data visible.
 //!
 //! A cell begins with its stamp and its length, so that up to 48 bytes come with the stamp in one cache line.
-//! One line each way is all that two processes exchange for a barrier or for the sum of a number.
+//! Two processes exchange only a line each way for a barrier or for the sum of a number.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ use super::Node;
 use super::sizes::{LARGE_CELLS, SHORT_CELLS, SMALL_CELLS};
 use super::slot_area::{Cell, LARGE_MAX, SMALL_MAX, SlotArea};
 
-/// How many phases with `len` bytes may stand in a slot.
+/// Returns the number of phases with `len` bytes that may stand in a slot at once.
 #[inline]
 pub(super) fn cells(is_short: bool, len: usize) -> u32 {
     match (len <= SMALL_MAX, is_short) {
@@ -31,7 +31,7 @@ pub(super) fn cells(is_short: bool, len: usize) -> u32 {
     }
 }
 
-/// Bytes that can be published in a slot at once.
+/// Returns the most bytes that can be published in a slot at once.
 pub(super) fn published_max(is_short: bool) -> usize {
     if is_short { SMALL_MAX } else { LARGE_MAX }
 }
@@ -44,19 +44,19 @@ fn stamp(word: u64) -> Stamp {
     Stamp { context: (word >> 32) as u32, phase: word as u32 }
 }
 
-/// The small cell in which something of a phase may stand.
+/// Returns the small cell of a phase.
 #[inline]
 fn small(slot: &SlotArea, phase: u32) -> Cell {
     Cell::Small(phase % slot.small_cells())
 }
 
-/// The large cell in which something of a phase may stand, in a slot that has such.
+/// Returns the large cell of a phase, in a slot that has large cells.
 #[inline]
 fn large(phase: u32) -> Cell {
     Cell::Large(phase % LARGE_CELLS)
 }
 
-/// The cell that stands under a stamp, as far as `stamp_in` sees.
+/// Finds the cell that stands under a stamp, as far as `stamp_in` sees.
 #[inline]
 fn find(slot: &SlotArea, of: Stamp, stamp_in: impl Fn(Cell) -> u64) -> Option<Cell> {
     let small = small(slot, of.phase);
@@ -67,11 +67,11 @@ fn find(slot: &SlotArea, of: Stamp, stamp_in: impl Fn(Cell) -> u64) -> Option<Ce
     (slot.has_large() && stamp_in(large) == word(of)).then_some(large)
 }
 
-/// Publishes `len` bytes that `fill` writes. Visible to the others, and ordered before every later
-/// sequentially consistent operation, when it returns.
+/// Publishes `len` bytes that `fill` writes. When it returns, the bytes are visible to the other processes,
+/// and ordered before every later sequentially consistent operation.
 ///
 /// # Panics
-/// When `len` exceeds the room of a cell, or of a small one where there are no others.
+/// When `len` exceeds the room of a large cell, or of a small cell in a slot without large ones.
 #[inline]
 pub(super) fn publish(mut slot: SlotArea, of: Stamp, len: usize, fill: impl FnOnce(&mut [u8])) {
     let at = if len <= SMALL_MAX {
@@ -80,39 +80,40 @@ pub(super) fn publish(mut slot: SlotArea, of: Stamp, len: usize, fill: impl FnOn
         assert!(slot.has_large() && len <= LARGE_MAX, "{len} bytes are more than a cell holds");
         large(of.phase)
     };
-    // SAFETY: the length was checked; the cell is this process's to write, because nobody reads what it held
-    // (the engine's promise, of which a breach makes others read wrong bytes of this memory).
+    // SAFETY: the length was checked. Only this process writes the cell, and no process reads what the cell
+    // held (the engine's promise; a breach makes others read wrong bytes of this memory).
     fill(unsafe { slot.payload_mut(at, len) });
     slot.length(at).store(len as u32, Ordering::Relaxed);
     slot.stamp(at).swap(word(of), Ordering::SeqCst);
 }
 
-/// What is published under a stamp; `None` as long as there is nothing. The bytes may be wrong if their owner
-/// breaks the rules, but they are never outside of its cell.
+/// Returns the bytes that are published under a stamp, or `None` while there are none. The bytes may be wrong
+/// if the slot's owner breaks the rules, but they never lie outside of its cell.
 #[inline]
 pub(super) fn published(slot: &SlotArea, of: Stamp) -> Option<&[u8]> {
     let at = find(slot, of, |at| slot.stamp(at).load(Ordering::Acquire))?;
     let len = (slot.length(at).load(Ordering::Relaxed) as usize).min(at.payload_max());
-    // SAFETY: the length was limited; its owner does not write it again before this process says that it has
-    // finished the phase.
+    // SAFETY: the length was limited. The slot's owner does not write the cell again before this process says
+    // that it has finished the phase.
     Some(unsafe { slot.payload(at, len) })
 }
 
-/// Whether it is, sequentially consistent: step 2 of the sleeping protocol.
+/// Returns whether bytes are published under a stamp, sequentially consistent: step 2 of the sleeping
+/// protocol.
 pub(super) fn is_published(slot: &SlotArea, of: Stamp) -> bool {
     find(slot, of, |at| slot.stamp(at).load(Ordering::SeqCst)).is_some()
 }
 
-/// This process has finished all phases of the context before this one.
+/// Says that this process has finished all phases of the context before this one.
 #[inline]
 pub(super) fn finish(slot: &SlotArea, before: Stamp) {
     slot.finished().store(word(before), Ordering::Release);
-    // The others have read it, so it must come back before it can be written: now, instead of when the next
-    // phase begins.
+    // The others have read this cell's line, so the line must come back before this process can write it. Ask
+    // now, and not when the next phase begins.
     slot.fetch_to_write(small(slot, before.phase));
 }
 
-/// What the owner of the slot has said so last.
+/// Returns the stamp up to which the owner of the slot said last that it has finished.
 #[inline]
 pub(super) fn finished(slot: &SlotArea) -> Stamp {
     stamp(slot.finished().load(Ordering::Acquire))

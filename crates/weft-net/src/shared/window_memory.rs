@@ -1,8 +1,9 @@
 //! Memory of windows that the processes of a node share (`MPI_Win_allocate`, `MPI_Win_allocate_shared`,
 //! MPI-5.0 §12.2): a file that all of them map.
 //!
-//! One of them creates it in the first directory that can hold all of it, the others map it by its name, and
-//! then the name is removed. Every byte is reserved before it is touched, as for the node's segment.
+//! A single process creates the file in the first directory that can hold all of it. The other processes map
+//! the file by its name, and then the name is removed. Every byte is reserved before it is touched, as for
+//! the node's segment.
 #![allow(unsafe_code)]
 
 use std::fs::{self, File};
@@ -21,28 +22,29 @@ use super::segment::{create_locked, directories, file_name, map, open_existing, 
 use crate::sys;
 use crate::{Error, reason};
 
-/// This process, as one that takes the locks of windows.
+/// Returns this process as a holder of windows' locks.
 pub fn holder() -> &'static Holder {
     static HOLDER: OnceLock<Holder> = OnceLock::new();
-    // Ids are positive numbers of 31 bits.
+    // Process numbers are positive numbers of 31 bits.
     HOLDER.get_or_init(|| Holder { id: std::process::id(), exists: |id| sys::has_process(id as i32) })
 }
 
-/// Mapped memory, zero at first. It is unmapped when it is dropped.
+/// Mapped memory, zero at first. Dropping it unmaps the memory.
 pub struct WindowMemory {
     base: NonNull<u8>,
     bytes: usize,
-    /// Held open for its lock, which keeps it from being taken for the remains of a job.
+    /// The file, held open for its lock: without the lock a leader would take the file for a leftover of a
+    /// killed job.
     _file: Option<File>,
     /// The name that is still to be removed.
     path: Option<PathBuf>,
 }
 
-// SAFETY: it is an address and a length; whoever accesses the memory answers for that.
+// SAFETY: it is an address and a length. The code that accesses the memory answers for the access.
 unsafe impl Send for WindowMemory {}
 
 impl WindowMemory {
-    /// `bytes` bytes that nobody else has.
+    /// Maps `bytes` bytes that no other process has.
     ///
     /// # Errors
     /// The system has no memory.
@@ -54,7 +56,7 @@ impl WindowMemory {
     /// Creates `bytes` bytes under a name that no other window of the node has.
     ///
     /// # Errors
-    /// No directory can hold them.
+    /// No directory can hold the bytes.
     pub fn create(name: &str, bytes: usize, settings: &Settings) -> Result<Self, Error> {
         let mut refused = Vec::new();
         for directory in directories(settings) {
@@ -84,10 +86,10 @@ impl WindowMemory {
         }
     }
 
-    /// Maps what another process of the node has created under this name.
+    /// Maps the memory that another process of the node has created under this name.
     ///
     /// # Errors
-    /// It is not there, or is not what was created.
+    /// The file is not there, or is not what was created.
     pub fn attach(name: &str, bytes: usize, settings: &Settings) -> Result<Self, Error> {
         let mut last = String::from("it is not there");
         for directory in directories(settings) {
@@ -115,24 +117,24 @@ impl WindowMemory {
         Err(Error::Peer(format!("the memory of a window that another process of this node has created: {last}")))
     }
 
-    /// All have mapped it: its name goes.
+    /// Removes the file's name, once all processes have mapped the file.
     pub fn unlink(&mut self) {
         if let Some(path) = self.path.take() {
             let _ = fs::remove_file(path);
         }
     }
 
-    /// Where it lies: page-aligned.
+    /// Returns the address of the memory, which is page-aligned.
     pub fn base(&self) -> *mut u8 {
         self.base.as_ptr()
     }
 
-    /// Its length in bytes.
+    /// Returns the length of the memory in bytes.
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Whether it has no bytes: never.
+    /// Returns whether the memory has no bytes, which never happens.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
@@ -140,8 +142,8 @@ impl WindowMemory {
 
 impl Drop for WindowMemory {
     fn drop(&mut self) {
-        // SAFETY: mapped by `map` with this length; whoever got the address has promised to use it no longer
-        // than this lives.
+        // SAFETY: mapped by `map` with this length. The caller of `base` has promised to use the address no
+        // longer than this value lives.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
         self.unlink();
     }
@@ -157,8 +159,8 @@ mod tests {
 
     use super::*;
 
-    /// Memory is created, mapped again by its name, and the name removed.   Expect: both see the same bytes;
-    /// the name leads nowhere afterwards.
+    /// Memory is created, mapped again by its name, and the name removed.   Expect: both mappings show the
+    /// same bytes; the name leads nowhere afterwards.
     #[test]
     fn what_one_writes_the_other_reads() {
         let settings = Settings::default();
@@ -179,8 +181,8 @@ mod tests {
         assert!(!private.base().is_null());
     }
 
-    /// More is asked for than any directory has.   Expect: a sentence with the reason of each, and nothing
-    /// left behind.
+    /// A window asks for more bytes than any directory has.   Expect: a message with the reason of each
+    /// directory, and nothing left behind.
     #[test]
     fn what_no_directory_holds_is_refused() {
         let settings = Settings::default();
@@ -191,8 +193,8 @@ mod tests {
         );
     }
 
-    /// A process takes a lock in the memory, and is killed with it.   Expect: while it lives nobody else gets
-    /// the lock; then it is taken over.
+    /// A process takes a lock in the memory, and is killed with it.   Expect: while the process lives no
+    /// other gets the lock; then another takes it over.
     #[test]
     fn a_lock_outlives_nobody_who_held_it() {
         const NAME: &str = "WEFT_TEST_WINDOW";

@@ -1,5 +1,5 @@
-//! The files of the memory that processes of a node share: their names and directories, the locks by which
-//! each process shows that it uses a file, and the mappings.
+//! Files of the memory that processes of a node share: their names and directories, the mappings, and the
+//! locks by which each process shows that it uses a file.
 #![allow(unsafe_code)]
 
 use std::fs::{self, File, OpenOptions};
@@ -12,9 +12,9 @@ use std::ptr::{self, NonNull};
 use super::super::Settings;
 use crate::sys::{self, Lock};
 
-/// Names in a directory that a leader looks at for remains of killed jobs.
+/// Most names in a directory that a leader looks at for files left by killed jobs.
 const SWEEP_NAMES_MAX: usize = 256;
-/// How often a leader creates its file again because a sweeper took it for a remain.
+/// Attempts of a leader to create its file, when sweepers take the file for a leftover.
 const CREATE_ATTEMPTS: usize = 4;
 
 pub(in crate::shared) fn file_name(job_key: &str) -> String {
@@ -25,7 +25,7 @@ fn file_prefix() -> String {
     format!("weft-{}-", sys::user())
 }
 
-/// The user's choice first, then the usual places, each once.
+/// Returns the directories to try: the user's choice first, then the usual places, each once.
 pub(crate) fn directories(settings: &Settings) -> Vec<PathBuf> {
     let usual =
         [Some(PathBuf::from("/dev/shm")), std::env::var_os("TMPDIR").map(PathBuf::from), Some(PathBuf::from("/tmp"))];
@@ -38,7 +38,7 @@ pub(crate) fn directories(settings: &Settings) -> Vec<PathBuf> {
     list
 }
 
-/// Creates a new file that carries our shared lock and that no sweeper has removed.
+/// Creates a new file that carries this process's shared lock and that no sweeper has removed.
 pub(in crate::shared) fn create_locked(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
@@ -47,7 +47,7 @@ pub(in crate::shared) fn create_locked(path: &Path) -> io::Result<File> {
         if sys::try_lock(file.as_fd(), Lock::Shared).is_ok() && file.metadata()?.nlink() > 0 {
             return Ok(file);
         }
-        // A sweeper came between: it removes the file itself.
+        // A sweeper was faster, and removes the file itself.
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     Err(io::Error::other("the new file was removed again and again"))
@@ -58,7 +58,7 @@ pub(in crate::shared) fn open_existing(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
 }
 
-/// Removes segments of this user that no process has open. Anything unexpected is left alone.
+/// Removes segments of this user that no process has open. Any unexpected file is left alone.
 pub(in crate::shared) fn sweep(directory: &Path) {
     let prefix = file_prefix();
     let Ok(names) = fs::read_dir(directory) else { return };
@@ -74,7 +74,7 @@ pub(in crate::shared) fn sweep(directory: &Path) {
     }
 }
 
-/// Maps `len` bytes of a file for all who map it, or private zeros.
+/// Maps `len` bytes of a file, shared by all processes that map it; or private zeros when there is no file.
 pub(in crate::shared) fn map(file: Option<&File>, len: usize) -> io::Result<NonNull<u8>> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let (flags, fd) = match file {

@@ -1,4 +1,4 @@
-//! How a segment is divided: what each rank has in it, and where.
+//! The geometry of a segment: the parts that each rank has in it, and their places.
 
 use weft_engine::transport::SlotCounts;
 
@@ -7,21 +7,22 @@ use super::super::{LOCAL_SIZE_MAX, sizes};
 use super::RankState;
 
 pub(super) const PAGE: usize = 4096;
-/// Rings are reserved at once while all of them stay below this; above it each is reserved on its first use.
+/// Most bytes of all rings for which the rings are reserved at once. Above it each ring is reserved on its
+/// first use.
 pub(super) const EAGER_BYTES_MAX: usize = 32 << 20;
-/// A ring wants to be larger than a processor's second-level cache: what is written again has left the
-/// reader's by then. So few ranks share this, and many have modest rings.
+/// Bytes that the rings of a few ranks share. A ring should be larger than a processor's second-level cache:
+/// bytes that are written again have then left the reader's cache. Many ranks have modest rings.
 const GENEROUS_BYTES: usize = 8 << 20;
 const MODEST_RING_BYTES: usize = 256 << 10;
-/// Slots for collectives of each rank: so many communicators can go through them at a time. Fewer where many
-/// ranks share the node.
+/// Most slots for collectives of each rank: that many communicators can use slots at a time. There are fewer
+/// where many ranks share the node.
 const SLOTS_MAX: usize = 8;
-/// Slots of all ranks take no more than this, unless one for each is more.
+/// Most bytes that the slots of all ranks take, unless a single slot for each rank takes more.
 const SLOTS_BYTES_MAX: usize = 16 << 20;
-/// From one slot to the next, bytes; short ones follow each other closely.
+/// Bytes from one slot to the next. Short slots follow each other closely.
 const SLOT_STRIDE: usize = SLOT_BYTES.next_multiple_of(PAGE);
-/// The short slots of all ranks for persistent collectives, and the long ones, take no more than this each,
-/// unless a short one for each rank is more.
+/// Most bytes that the short slots of all ranks for persistent collectives take, and as many again for the
+/// long ones, unless a single short slot for each rank takes more.
 const OPERATION_SLOTS_BYTES_MAX: usize = 4 << 20;
 
 /// Sizes of a segment, agreed by all ranks.
@@ -34,7 +35,7 @@ pub(crate) struct Geometry {
 }
 
 impl Geometry {
-    /// The largest rings, at most `ring_bytes_max` each, that are fair for so many ranks.
+    /// Chooses the largest rings, at most `ring_bytes_max` each, that are fair for `local_size` ranks.
     pub(crate) fn choose(local_size: usize, ring_bytes_max: usize) -> Self {
         let generous = GENEROUS_BYTES / (local_size * (local_size - 1)).max(1);
         let modest = (EAGER_BYTES_MAX / (local_size * local_size)).min(MODEST_RING_BYTES);
@@ -45,8 +46,8 @@ impl Geometry {
         Self { local_size, ring_bytes, slots: Self::slots(local_size, communicators) }
     }
 
-    /// The slots of each of so many ranks, of which so many are for communicators: where there is no memory
-    /// for those, there are no others.
+    /// Returns the slots of each of `local_size` ranks, of which `communicators` are for communicators. A
+    /// rank that has no memory for those has no other slots.
     pub(super) fn slots(local_size: usize, communicators: usize) -> SlotCounts {
         if communicators == 0 {
             return SlotCounts::default();
@@ -56,18 +57,20 @@ impl Geometry {
         SlotCounts { communicators, long: long.min(SlotCounts::LONG_MAX), short: short.clamp(1, SlotCounts::SHORT_MAX) }
     }
 
-    /// The same with less: without slots, and then with rings of half the size, unless they are the smallest.
+    /// Returns a smaller geometry: without slots, and then with rings of half the size. None when the rings
+    /// are the smallest.
     pub(super) fn smaller(self) -> Option<Self> {
         if self.slots.communicators > 0 { Some(Self { slots: SlotCounts::default(), ..self }) } else { self.halved() }
     }
 
-    /// The same with rings of half the size, unless they are the smallest.
+    /// Returns the same geometry with rings of half the size. None when the rings are the smallest.
     pub(super) fn halved(self) -> Option<Self> {
         let ring_bytes = (self.ring_bytes / 2 / PAGE * PAGE).max(sizes::RING_BYTES_MIN);
         (self.ring_bytes > sizes::RING_BYTES_MIN).then_some(Self { ring_bytes, ..self })
     }
 
-    /// What must be there from the beginning: all but the rings of ranks to themselves, or but all rings.
+    /// Returns the ranges that must be reserved from the beginning: everything but the rings of ranks to
+    /// themselves, or but all rings.
     pub(super) fn eager_ranges(self) -> impl Iterator<Item = (usize, usize)> {
         let rings = if self.is_lazy() { 0 } else { self.local_size - 1 };
         let between = (0..rings).map(move |i| (self.ring_start(i, i) + self.ring_bytes, self.ring_start(i + 1, i + 1)));
@@ -85,19 +88,19 @@ impl Geometry {
         (PAGE + self.local_size * size_of::<RankState>()).next_multiple_of(PAGE)
     }
 
-    /// Bytes of the slots of one rank.
+    /// Returns the bytes of a rank's slots.
     fn slots_bytes(self) -> usize {
         let SlotCounts { communicators, long, short } = self.slots;
         (communicators + long) * SLOT_STRIDE + (short * SHORT_SLOT_BYTES).next_multiple_of(PAGE)
     }
 
-    /// Whether a slot has small cells only.
+    /// Returns whether a slot has small cells only.
     #[inline]
     pub(crate) fn is_short(self, slot: usize) -> bool {
         slot >= self.slots.communicators + self.slots.long
     }
 
-    /// Where a slot begins.
+    /// Returns the offset at which a slot begins.
     #[inline]
     pub(super) fn slot_start(self, of: usize, slot: usize) -> usize {
         let SlotCounts { communicators, long, short } = self.slots;
@@ -120,7 +123,7 @@ impl Geometry {
         self.rings_start() + self.local_size * self.local_size * self.ring_bytes
     }
 
-    /// Whether rings are reserved one by one.
+    /// Returns whether rings are reserved on their first use.
     pub(crate) fn is_lazy(self) -> bool {
         self.local_size * self.local_size * self.ring_bytes > EAGER_BYTES_MAX
     }
