@@ -1,6 +1,7 @@
-//! The carriers to other nodes: some for what is small, others with offloads for bulk data, on every
-//! interface that leads to the peer (`weft_core::rails`). Which packets take which, and what happens when one
-//! carrier fails.
+//! The carriers to other nodes: which packets take which carrier, and what happens when a carrier fails.
+//!
+//! On every interface that leads to a peer there may be a carrier for small messages, and one with offloads
+//! for bulk data (`weft_core::rails`).
 
 mod coalescing;
 
@@ -23,20 +24,20 @@ use crate::transport::{
 };
 pub(crate) use coalescing::{COALESCE_TIME_MAX, Coalescing};
 
-/// A carrier, whichever it is.
+/// A carrier of any kind.
 pub type BoxedCarrier = Box<dyn Carrier + std::marker::Send>;
 
-/// Carriers of a process, at most: one for small messages on each interface, and one for bulk data.
+/// The most carriers of a process: one for small messages on each interface, and one for bulk data.
 pub const CARRIERS_MAX: usize = RAILS_MAX + 1;
 
-/// Descriptors of all carriers; where there are fewer, nothing.
+/// The descriptors of all carriers; `None` where there are fewer carriers.
 pub type Descriptors = [Option<RawFd>; CARRIERS_MAX];
 
 /// The name of one of the [`Carriers`] of this process: its index among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CarrierId(pub u8);
 
-/// The carriers of this process to other nodes. What each is for follows from its attributes.
+/// The carriers of this process to other nodes. The attributes of a carrier tell its role.
 #[derive(Default)]
 pub struct Carriers(Vec<Open>);
 
@@ -46,13 +47,14 @@ struct Open {
 }
 
 impl Carriers {
-    /// None at all.
+    /// No carriers.
     pub const NONE: Self = Self(Vec::new());
 
-    /// These carriers, in the order of their names; of those for the same role the better ones first.
+    /// Opens these carriers, in the order of their names; of carriers for the same role the better ones come
+    /// first.
     ///
     /// # Panics
-    /// When there are more than [`CARRIERS_MAX`], or one says that it can do what it does not.
+    /// When there are more than [`CARRIERS_MAX`], or a carrier claims an ability that it does not have.
     pub fn new(mut carriers: Vec<BoxedCarrier>) -> Self {
         assert!(carriers.len() <= CARRIERS_MAX, "a process has at most {CARRIERS_MAX} carriers");
         for carrier in &mut carriers {
@@ -64,7 +66,7 @@ impl Carriers {
         Self(carriers.into_iter().map(open).collect())
     }
 
-    /// Whether there is none at all.
+    /// Returns whether there are no carriers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -73,13 +75,13 @@ impl Carriers {
         self.0.iter().map(|open| &open.carrier)
     }
 
-    /// What a carrier is.
+    /// The attributes of a carrier.
     #[inline]
     pub(crate) fn attributes(&self, id: CarrierId) -> &CarrierAttributes {
         &self.0[usize::from(id.0)].attributes
     }
 
-    /// All names.
+    /// The names of all carriers.
     pub(crate) fn ids(&self) -> impl Iterator<Item = CarrierId> + use<> {
         (0..self.0.len() as u8).map(CarrierId)
     }
@@ -103,23 +105,23 @@ impl Carriers {
         self.find(|attributes| attributes.role() == role)
     }
 
-    /// The best carrier that reaches memory of peers.
+    /// The best carrier that reaches the memory of peers.
     pub(crate) fn with_remote_memory(&self) -> Option<CarrierId> {
         self.find(|attributes| attributes.remote_memory.is_some())
     }
 
-    /// Access to memory of peers by this carrier.
+    /// A carrier's access to the memory of peers.
     #[inline]
     pub(crate) fn rma(&mut self, id: CarrierId) -> Option<&mut dyn RemoteMemoryAccess> {
         self.get_mut(id)?.rma()
     }
 
-    /// Groups of this carrier.
+    /// A carrier's interface for multicast groups.
     pub(crate) fn multicast(&mut self, id: CarrierId) -> Option<&mut dyn Multicast> {
         self.get_mut(id)?.multicast()
     }
 
-    /// Lets peers reach memory by this carrier.
+    /// Registers memory so that peers can reach it by this carrier.
     pub(crate) fn register(
         &mut self,
         id: CarrierId,
@@ -130,20 +132,21 @@ impl Carriers {
         Some((Registered { carrier: id, registration }, memory))
     }
 
-    /// They reach it no more.
+    /// Deregisters memory: peers reach it no more.
     pub(crate) fn deregister(&mut self, registered: Registered) {
         if let Some(rma) = self.rma(registered.carrier) {
             rma.deregister(registered.registration);
         }
     }
 
-    /// Before a sleep on them: whether nothing has arrived that they would not tell of.
+    /// Prepares the carriers for a sleep; returns whether nothing has arrived of which their descriptors
+    /// would not tell.
     #[inline]
     pub(crate) fn prepare_sleep(&mut self) -> bool {
         self.0.iter_mut().all(|open| open.carrier.prepare_sleep())
     }
 
-    /// What to wait on.
+    /// The descriptors to wait on.
     pub(crate) fn descriptors(&self) -> Descriptors {
         let mut descriptors = [None; CARRIERS_MAX];
         for (descriptor, carrier) in descriptors.iter_mut().zip(self.ids()) {
@@ -153,16 +156,16 @@ impl Carriers {
     }
 }
 
-/// Memory that peers may reach, and by which carrier.
+/// Registered memory, and the carrier by which peers reach it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registered {
     /// The carrier.
     pub carrier: CarrierId,
-    /// Its name for the memory.
+    /// The carrier's name for the memory.
     pub registration: Registration,
 }
 
-/// Where a carrier begins here, and where it leads.
+/// A carrier here, and the address to which it leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CarrierPath {
     /// The carrier here.
@@ -176,48 +179,48 @@ pub struct Remote {
     carrier_paths: Box<[CarrierPath]>,
     rails: Rails,
     settings: Arc<FlowSettings>,
-    /// Who it is.
+    /// The name of the peer.
     member: Member,
     pub(crate) conversation: Conversation,
-    /// Packets that were sent again before it was parked.
+    /// Packets that the flow had sent again before it was parked.
     resent: u64,
     pub(crate) active: bool,
-    /// Its flow is idle and has its memory still.
+    /// Set while the flow is idle and still has its memory.
     pub(crate) cached: bool,
     pub(crate) coalescing: Coalescing,
-    /// What has left on each rail, where there are several.
+    /// The packets and bytes that have left on each rail, where there are several.
     sent: Box<[Sent]>,
 }
 
-/// What goes through the carriers to a peer.
+/// The protocol that runs over the carriers to a peer.
 pub(crate) enum Conversation {
-    /// They lose packets, repeat and reorder them.
+    /// A reliable flow: the carriers may lose, repeat and reorder packets.
     Flow {
-        /// Made on first contact, and again when something happens after it has been parked.
+        /// The flow is made on first contact, and again when something happens after it has been parked.
         flow: Option<Box<Flow>>,
         parked: Option<Box<Parked>>,
     },
-    /// The only one delivers every packet once and in order.
+    /// A connection: the only carrier delivers every packet once and in order.
     Connection {
-        /// Made on first contact.
+        /// The connection is made on first contact.
         connection: Option<Box<Connection>>,
-        /// What the carrier does by itself, at both ends.
+        /// The remote memory access of the carrier, as far as both ends have it.
         placement: Option<Placement>,
-        /// What it is to write to the peer's memory, if there has been anything.
+        /// Remote writes for the carrier, if there have been any.
         placements: Option<Box<Placements>>,
     },
 }
 
-/// Where messages to a peer are submitted.
+/// The protocol to which messages for a peer are submitted.
 pub(crate) enum Submission<'a> {
-    /// Packets of it may be lost.
+    /// A flow, of which packets may be lost.
     Flow(&'a mut Flow),
-    /// They are not.
+    /// A connection, of which no packets are lost.
     Connection(&'a mut Connection),
 }
 
 impl Submission<'_> {
-    /// The largest head plus payload, in bytes.
+    /// The largest message that fits a packet, head and payload, in bytes.
     #[inline]
     pub(crate) fn frame_max(&self) -> usize {
         match self {
@@ -226,7 +229,7 @@ impl Submission<'_> {
         }
     }
 
-    /// The largest that shares the packet with what was submitted before; 0 if none does.
+    /// The largest message that still fits the packet of what was submitted before; 0 if none does.
     pub(crate) fn frame_room(&self) -> usize {
         match self {
             Self::Flow(flow) => flow.frame_room(),
@@ -261,26 +264,26 @@ impl Submission<'_> {
     }
 }
 
-/// What has left on one rail.
+/// Packets and bytes that have left on one rail.
 #[derive(Clone, Copy, Default)]
 struct Sent {
     packets: u64,
     bytes: u64,
 }
 
-/// A rail to one peer, for `mpiexec --stats`.
+/// The traffic on a rail to one peer, for `mpiexec --stats`.
 pub struct RailTraffic {
     /// Index of the peer in the job.
     pub peer: u32,
     /// Number of the interface here.
     pub interface: u8,
-    /// Packets that left on it.
+    /// Packets that left on the rail.
     pub packets: u64,
-    /// Their bytes.
+    /// The bytes of these packets.
     pub bytes: u64,
-    /// How often it was silent while others answered.
+    /// The number of times that the rail was silent while others answered.
     pub failures: u16,
-    /// Whether it is so now.
+    /// Set while the rail is silent and others answer.
     pub has_failed: bool,
 }
 
@@ -299,7 +302,7 @@ fn make_connection(settings: &Arc<FlowSettings>, member: Member, jobs: &Jobs) ->
     Box::new(Connection::new(settings.clone(), secret, &parties))
 }
 
-/// What proves questions and answers about the carriers.
+/// Makes the keys that prove questions and answers about the carriers.
 #[cold]
 fn make_keys(member: Member, jobs: &Jobs) -> Keys {
     let (secret, parties) = jobs.parties(member);
@@ -307,7 +310,7 @@ fn make_keys(member: Member, jobs: &Jobs) -> Keys {
 }
 
 impl Remote {
-    /// The peer at the ends of these carriers, at least one, the better ones first.
+    /// Makes the record of a peer at the ends of these carriers: at least one, the better ones first.
     pub fn new(carriers: &[(RailCarrier, CarrierPath)], settings: FlowSettings) -> Self {
         let rails = Rails::new(&carriers.iter().map(|(carrier, _)| *carrier).collect::<Vec<_>>());
         let settings = Arc::new(FlowSettings { bulk_paths: rails.bulk_paths() as u8, ..settings });
@@ -327,8 +330,8 @@ impl Remote {
         }
     }
 
-    /// The peer at the end of a carrier that delivers every packet once and in order. What that can do by
-    /// itself to memory of peers is used.
+    /// Makes the record of a peer at the end of a carrier that delivers every packet once and in order. The
+    /// remote memory access of the carrier is used, as far as it has any.
     pub fn connected(
         carrier: RailCarrier,
         carrier_path: CarrierPath,
@@ -339,7 +342,7 @@ impl Remote {
         Self { conversation, ..Self::new(&[(carrier, carrier_path)], settings) }
     }
 
-    /// The flow to it, if there is one at present.
+    /// The flow to the peer, if there is one at present.
     #[inline]
     pub fn current_flow(&self) -> Option<&Flow> {
         match &self.conversation {
@@ -348,7 +351,7 @@ impl Remote {
         }
     }
 
-    /// The same, to be changed.
+    /// The flow to the peer, to be changed.
     #[inline]
     pub(crate) fn current_flow_mut(&mut self) -> Option<&mut Flow> {
         match &mut self.conversation {
@@ -357,7 +360,7 @@ impl Remote {
         }
     }
 
-    /// The connection to it, if there is one and something has happened in it.
+    /// The connection to the peer, if there is one and something has happened in it.
     #[inline]
     pub fn current_connection(&self) -> Option<&Connection> {
         match &self.conversation {
@@ -366,7 +369,7 @@ impl Remote {
         }
     }
 
-    /// The same, to be changed.
+    /// The connection to the peer, to be changed.
     #[inline]
     pub(crate) fn current_connection_mut(&mut self) -> Option<&mut Connection> {
         match &mut self.conversation {
@@ -375,7 +378,7 @@ impl Remote {
         }
     }
 
-    /// What its carrier does by itself, if it writes.
+    /// The carrier's remote memory access, if it writes.
     fn writing(&self) -> Option<Placement> {
         match self.conversation {
             Conversation::Connection { placement, .. } => placement.filter(|placement| placement.writes),
@@ -383,31 +386,31 @@ impl Remote {
         }
     }
 
-    /// What its carrier does by itself, if it writes to memory of the peer and reads it.
+    /// The carrier's remote memory access, if it writes to memory of the peer and reads it.
     pub(crate) fn accessing(&self) -> Option<Placement> {
         self.writing().filter(|placement| placement.reads)
     }
 
-    /// From so many bytes on announced messages are written by the sender's carrier; never: the largest
-    /// number.
+    /// The size in bytes from which on announced messages are written by the sender's carrier; the largest
+    /// number means never.
     pub(crate) fn placed_min(&self) -> u64 {
         self.writing().map_or(u64::MAX, |placement| placement.bytes_min)
     }
 
-    /// Longer messages are better announced, and then written by the sender's carrier, than sent unasked;
-    /// never: the largest number.
+    /// The size in bytes above which a message is better announced, and then written by the sender's carrier,
+    /// than sent eagerly; the largest number means never.
     pub(crate) fn placed_above(&self) -> u64 {
         self.writing().map_or(u64::MAX, |placement| placement.eager_max)
     }
 
-    /// What it is to write to the peer's memory; `None` where it does not do that.
+    /// The remote writes to the peer; `None` where the carrier does not write.
     pub(crate) fn placements(&mut self) -> Option<&mut Placements> {
         let bytes_max = self.writing()?.bytes_max;
         let Conversation::Connection { placements, .. } = &mut self.conversation else { return None };
         Some(placements.get_or_insert_with(|| Box::new(Placements::new(bytes_max))))
     }
 
-    /// The same, if there has been anything.
+    /// The remote writes to the peer, if there have been any.
     pub(crate) fn current_placements(&self) -> Option<&Placements> {
         match &self.conversation {
             Conversation::Connection { placements, .. } => placements.as_deref(),
@@ -415,19 +418,19 @@ impl Remote {
         }
     }
 
-    /// Whether the carrier can be given something to write.
+    /// Returns whether there is a remote write to give to the carrier.
     #[inline]
     pub(crate) fn has_placements(&self) -> bool {
         self.current_placements().is_some_and(Placements::is_waiting)
     }
 
-    /// Whether there is a connection to it, and no flow.
+    /// Returns whether there is a connection to the peer, and no flow.
     #[inline(always)]
     pub(crate) fn is_ordered(&self) -> bool {
         matches!(self.conversation, Conversation::Connection { .. })
     }
 
-    /// Where messages are submitted; flow or connection are made on first contact.
+    /// The flow or connection to which messages are submitted; it is made on first contact.
     #[inline(always)]
     pub(crate) fn submission(&mut self, jobs: &Jobs) -> Submission<'_> {
         let (settings, member) = (&self.settings, self.member);
@@ -441,21 +444,21 @@ impl Remote {
         }
     }
 
-    /// The flow, made on first contact; none where there is a connection.
+    /// The flow, made on first contact; `None` where there is a connection.
     #[inline]
     pub(crate) fn flow(&mut self, jobs: &Jobs) -> Option<&mut Flow> {
         let Conversation::Flow { flow, parked } = &mut self.conversation else { return None };
         Some(flow.get_or_insert_with(|| make_flow(parked, &self.settings, self.member, jobs)))
     }
 
-    /// The connection, made on first contact; none where there is a flow.
+    /// The connection, made on first contact; `None` where there is a flow.
     #[inline]
     pub(crate) fn connection(&mut self, jobs: &Jobs) -> Option<&mut Connection> {
         let Conversation::Connection { connection, .. } = &mut self.conversation else { return None };
         Some(connection.get_or_insert_with(|| make_connection(&self.settings, self.member, jobs)))
     }
 
-    /// The next thing that has happened.
+    /// The next event of the flow or connection.
     #[inline]
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
         match &mut self.conversation {
@@ -464,7 +467,7 @@ impl Remote {
         }
     }
 
-    /// Tells whether the program waits for something from the peer.
+    /// Tells the flow or connection whether the program waits for something from the peer.
     pub(crate) fn watch(&mut self, watched: bool) {
         match &mut self.conversation {
             Conversation::Flow { flow: Some(flow), .. } => flow.watch(watched),
@@ -473,7 +476,7 @@ impl Remote {
         }
     }
 
-    /// Whether nothing is under way to it, and nothing owed.
+    /// Returns whether nothing is under way to the peer, and nothing is owed to it.
     pub(crate) fn is_idle(&self, carriers: &Carriers) -> bool {
         let held = |connection: &Connection| {
             let carrier_path = &self.carrier_paths[0];
@@ -489,7 +492,7 @@ impl Remote {
             && self.current_placements().is_none_or(Placements::is_idle)
     }
 
-    /// Tells the connection, if there is one, what its carrier has still of the packets it has taken.
+    /// Tells the connection, if there is one, how many of its packets the carrier still holds.
     #[inline]
     pub(crate) fn note_held(&mut self, carriers: &Carriers, now: Instant) {
         let carrier_path = self.carrier_paths[0];
@@ -499,40 +502,40 @@ impl Remote {
         }
     }
 
-    /// Whether the only carrier leads to this address.
+    /// Returns whether there is a connection over a carrier that leads to this address.
     pub(crate) fn is_connected_to(&self, to: &Address) -> bool {
         self.is_ordered() && self.carrier_paths[0].to == *to
     }
 
-    /// What has happened in its flow or connection since that was parked last.
+    /// The counters of the flow or connection since it was parked last.
     pub fn counters(&self) -> Option<&Counters> {
         self.current_flow().map(Flow::counters).or_else(|| self.current_connection().map(Connection::counters))
     }
 
-    /// The settings of its flow.
+    /// The settings of the flow.
     pub(crate) fn settings(&self) -> &Arc<FlowSettings> {
         &self.settings
     }
 
-    /// Settings that other peers have as well are kept once.
+    /// Shares the settings with another peer that has the same ones, so that they are kept once.
     pub(crate) fn share_settings<'a>(&mut self, mut known: impl Iterator<Item = &'a Arc<FlowSettings>>) {
         if let Some(other) = known.find(|other| **other == self.settings) {
             self.settings = other.clone();
         }
     }
 
-    /// It is this process that the carriers lead to.
+    /// Names the process to which the carriers lead.
     pub(crate) fn belongs_to(&mut self, member: Member) {
         self.member = member;
     }
 
-    /// Bytes that its flow or connection occupies.
+    /// Bytes that the flow or connection occupies.
     pub(crate) fn memory_bytes(&self) -> usize {
         let connection = || self.current_connection().map(Connection::memory_bytes);
         self.current_flow().map(Flow::memory_bytes).or_else(connection).unwrap_or(0)
     }
 
-    /// Gives back memory that its flow or connection, which is idle, keeps for what may come next.
+    /// Gives back memory that the idle flow or connection keeps for what may come next.
     pub(crate) fn shrink(&mut self) {
         match &mut self.conversation {
             Conversation::Flow { flow: Some(flow), .. } => flow.shrink(),
@@ -541,8 +544,8 @@ impl Remote {
         }
     }
 
-    /// Parks the flow if nothing happens in it, or gives back what it can spare, as a connection always does.
-    /// What happened in one that is parked is returned.
+    /// Parks the flow if nothing happens in it. Otherwise it gives back the memory that it can spare; a
+    /// connection always does so. Returns the counters of a parked flow.
     pub(crate) fn park(&mut self) -> Counters {
         if let Conversation::Flow { flow, parked } = &mut self.conversation
             && let Some(idle) = flow.take_if(|flow| flow.can_park())
@@ -557,25 +560,25 @@ impl Remote {
         Counters::default()
     }
 
-    /// Packets that were sent again.
+    /// The number of packets that were sent again.
     pub(crate) fn resent(&self) -> u64 {
         self.resent + self.current_flow().map_or(0, |flow| flow.counters().resent())
     }
 
-    /// Where packets of a path of the flow go at present.
+    /// The carrier and address that packets of a path of the flow take at present.
     pub(crate) fn carrier_path(&self, path: usize) -> (usize, CarrierPath) {
         let carrier = self.rails.carrier(path);
         (carrier, self.carrier_paths[carrier])
     }
 
-    /// The best path to it by a carrier for this role, if there is one.
+    /// The best carrier and address to the peer for this role, if there is one.
     pub(crate) fn carrier_path_of(&self, role: Role) -> Option<CarrierPath> {
         (0..self.carriers())
             .find(|carrier| self.rails.named(*carrier).role == role)
             .map(|carrier| self.carrier_paths[carrier])
     }
 
-    /// Every carrier: the interfaces that it joins, and where it leads.
+    /// Every carrier: the interfaces that it joins, and the address to which it leads.
     pub fn carrier_paths(&self) -> impl Iterator<Item = (Ends, &CarrierPath)> {
         self.carrier_paths
             .iter()
@@ -583,13 +586,14 @@ impl Remote {
             .map(|(carrier, carrier_path)| (self.rails.named(carrier).ends, carrier_path))
     }
 
-    /// Bytes of messages to it that are queued or not acknowledged.
+    /// Bytes of messages to the peer that are queued or not acknowledged.
     pub(crate) fn queued_bytes(&self) -> usize {
         let connection = || self.current_connection().map(Connection::queued_bytes);
         self.current_flow().map(Flow::queued_bytes).or_else(connection).unwrap_or(0)
     }
 
-    /// A packet that has come by a carrier for this role and is not the flow's: what to answer, and where.
+    /// Takes in a packet of path validation that has come by a carrier for this role; returns the answer, and
+    /// where it goes.
     pub(crate) fn handle_path_frame(
         &mut self,
         role: Role,
@@ -601,17 +605,17 @@ impl Remote {
         Some((self.carrier_paths[carrier], answer))
     }
 
-    /// Questions and answers that came and that the peer did not make.
+    /// The number of challenges and responses that came and that the peer did not make.
     pub(crate) fn forged(&self) -> u64 {
         self.rails.forged().into()
     }
 
-    /// How many carriers there are.
+    /// The number of carriers to the peer.
     pub(crate) fn carriers(&self) -> usize {
         self.carrier_paths.len()
     }
 
-    /// The challenge that is due on a carrier, and where to ask it.
+    /// The challenge that is due on a carrier, and the address for it.
     #[inline]
     pub(crate) fn poll_challenge(
         &mut self,
@@ -624,12 +628,12 @@ impl Remote {
         Some((self.carrier_paths[carrier], challenge))
     }
 
-    /// The machine has refused a packet for a carrier.
+    /// Notes that the machine has refused a packet for a carrier.
     pub(crate) fn refused(&mut self, carrier: usize) {
         self.rails.refused(carrier);
     }
 
-    /// The flow has sent what it had: which paths it may use from now on.
+    /// Tells the flow which paths it may use from now on; called when the flow has sent all that it had.
     #[inline]
     pub(crate) fn steer(&mut self) {
         if let Conversation::Flow { flow: Some(flow), .. } = &mut self.conversation {
@@ -637,7 +641,7 @@ impl Remote {
         }
     }
 
-    /// Packets leave on a carrier.
+    /// Counts packets that leave on a carrier.
     #[inline]
     pub(crate) fn note_sent(&mut self, carrier: usize, packets: usize, bytes: usize) {
         if let Some(sent) = self.sent.get_mut(usize::from(self.rails.named(carrier).rail)) {
@@ -646,7 +650,7 @@ impl Remote {
         }
     }
 
-    /// What each rail has carried, where there are several.
+    /// The traffic of each rail, where there are several.
     pub(crate) fn rail_traffic(&self, peer: u32) -> impl Iterator<Item = RailTraffic> {
         self.sent.iter().enumerate().filter_map(move |(rail, sent)| {
             let ((failures, has_failed), ends) = (self.rails.failures(rail), self.rails.ends(rail)?);
@@ -655,7 +659,7 @@ impl Remote {
         })
     }
 
-    /// When to look at this peer again though nothing arrives.
+    /// The time at which to look at this peer again even if nothing arrives.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         let flow = match self.coalescing.ends() {
             None => match self.current_connection() {
@@ -668,7 +672,8 @@ impl Remote {
         flow.into_iter().chain(self.rails.next_timeout()).min()
     }
 
-    /// Its addresses, and what this machine has said of packets on the way there, for a message to the user.
+    /// The peer's addresses, and what this machine has said of packets on the way there, for a message to the
+    /// user.
     pub(crate) fn addresses(&self, carriers: &Carriers) -> String {
         let mut text = String::new();
         for carrier_path in &self.carrier_paths {

@@ -7,11 +7,11 @@
 //! | part | its state | what it does |
 //! |---|---|---|
 //! | [`PointToPoint`] | requests, peers, carriers | messages between two processes |
-//! | [`OneSided`] | [`Windows`] | operations on memory of others |
+//! | [`OneSided`] | [`Windows`] | operations on the memory of other processes |
 //! | [`Multicasts`] | [`Groups`] | messages to all hosts of a communicator |
 //! | [`NodeCollectives`] | slots | collectives of the processes of a node, through memory that they share |
 //!
-//! The others stand on the first, and reach it through a [`Link`] only.
+//! The last three parts stand on the first, and reach it through a [`Link`] only.
 
 mod awaited;
 mod immediate;
@@ -47,15 +47,16 @@ use multicast::Heard;
 use network::Network;
 use single_copy::SingleCopies;
 
-/// Frames taken from the rings, and datagrams from the network, in one pass.
+/// The most frames taken from the rings, and datagrams from the network, in one pass.
 const FRAMES_PER_PASS: usize = 64;
-/// With peers on this node, the network is looked at once in so many idle passes: a look is a system call.
+/// The number of idle passes for each look at the network, with peers on this node: a look is a system call.
 const NETWORK_EVERY: u32 = 16;
-/// Peers of the node are asked for faults once in so many passes, and after every sleep.
+/// The number of passes after which peers of the node are checked for faults; a sleep is followed by a check
+/// too.
 const NODE_CHECK_EVERY: u32 = 1024;
 /// Bytes that may wait in a flow before further messages queue with their requests instead.
 const FLOW_QUEUE_BYTES: usize = 4 << 20;
-/// How soon to look again while a ring that we fill is full: its reader does not tell us.
+/// The time after which a full outgoing ring is looked at again: its reader does not tell us of room.
 const FULL_RING_RETRY_NS: u64 = 50_000;
 
 pub use immediate::Received;
@@ -68,13 +69,13 @@ pub use slots::NodeCollectives;
 pub(crate) use slots::SlotWait;
 pub use windows::{OneSided, TargetItems};
 
-/// What the engine is made of.
+/// The parts from which an engine is built.
 pub struct Parts<P: Platform> {
-    /// Its clock.
+    /// The clock and the processor.
     pub platform: P,
     /// The name of this process.
     pub name: ProcessName,
-    /// Name of its host.
+    /// The name of the host of this process.
     pub host: Option<Arc<str>>,
     /// The node's rings, when there are peers on it.
     pub node: Option<P::Node>,
@@ -84,29 +85,29 @@ pub struct Parts<P: Platform> {
     pub carriers: Carriers,
     /// The job's secret, which tags every packet within it.
     pub secret: Secret,
-    /// Largest message that is sent without asking, in bytes; `None`: what suits the route.
+    /// Largest message that is sent eagerly, in bytes; `None`: the limit that suits the route.
     pub eager_limit: Option<u64>,
-    /// What moving bytes costs here.
+    /// The costs of moving bytes on this machine.
     pub costs: CostModel,
-    /// Memory for small messages that nobody has asked for, beyond the credit of their senders, bytes.
+    /// Memory for small unexpected messages beyond the credit of their senders, in bytes.
     pub unexpected_bytes: u64,
-    /// After so much silence a peer of another node counts as failed; zero: never.
+    /// The silence after which a peer of another node counts as failed; zero: never.
     pub peer_timeout: Duration,
 }
 
-/// Messages between two processes, on whatever leads from one to the other.
+/// Messages between two processes, over any route that leads from one to the other.
 pub struct PointToPoint<P: Platform> {
     platform: P,
     /// Requests and matching.
     pub messages: Messages,
-    /// Everybody who can be reached.
+    /// All processes that can be reached.
     pub peers: Peers<P>,
     node: Option<P::Node>,
     single_copy: SingleCopies,
     network: Network,
-    /// The eager limit that the user has said, for all routes.
+    /// The eager limit that the user has set, for all routes.
     said_eager_limit: Option<u64>,
-    /// Largest message that is sent without asking where the route does not say less, in bytes.
+    /// Largest message that is sent eagerly where the route sets no lower limit, in bytes.
     eager_limit: u64,
     choices: Choices,
     frame_max: u64,
@@ -116,16 +117,16 @@ pub struct PointToPoint<P: Platform> {
     backlog: Vec<PeerId>,
     scratch: Vec<u8>,
     passes: u32,
-    /// More of a message could leave: it was time to look at what has arrived.
+    /// The sending of a message was interrupted to look at what has arrived: more of it could leave.
     turn_over: bool,
-    /// Peers that have failed, of which the parts have not heard.
+    /// Peers that have failed and of which the other parts have not been told yet.
     failed: Vec<PeerId>,
 }
 
 /// Point-to-point communication, and the parts that stand on it.
 ///
-/// Whoever starts operations need not know which part has them: what point-to-point communication offers, the
-/// engine offers (decision 0210).
+/// A caller need not know which part runs an operation: the engine offers all that point-to-point
+/// communication offers (decision 0210).
 pub struct Engine<P: Platform> {
     point_to_point: PointToPoint<P>,
     /// Windows of one-sided operations.
@@ -134,7 +135,7 @@ pub struct Engine<P: Platform> {
     pub groups: Groups,
     slots: slots::Slots,
     awaited: awaited::Awaited,
-    /// Whether this process may have been rung.
+    /// Set when a neighbour may have rung the doorbell of this process.
     doorbell_used: bool,
     rests: Rests,
 }
@@ -156,7 +157,7 @@ impl<P: Platform> DerefMut for Engine<P> {
 }
 
 impl<P: Platform> Engine<P> {
-    /// Puts the parts together.
+    /// Builds an engine from its parts.
     pub fn new(parts: Parts<P>) -> Self {
         Self {
             windows: Windows::default(),
@@ -169,44 +170,46 @@ impl<P: Platform> Engine<P> {
         }
     }
 
-    /// One-sided operations.
+    /// Returns the part for one-sided operations.
     #[inline(always)]
     pub fn one_sided(&mut self) -> OneSided<'_, P> {
         OneSided::new(&mut self.windows, Link::new(&mut self.point_to_point))
     }
 
-    /// Collectives of the processes of this node through memory that they share.
+    /// Returns the part for collectives of the node's processes through shared memory.
     #[inline(always)]
     pub fn node_collectives(&mut self) -> NodeCollectives<'_, P> {
         NodeCollectives::new(&mut self.slots, Link::new(&mut self.point_to_point))
     }
 
-    /// The context in which a slot has served last, or serves.
+    /// Returns the context that a slot serves, or has served last.
     pub fn last_context(&self, slot: u32) -> Option<u32> {
         self.slots.last_context(slot)
     }
 
-    /// Whether a slot can serve another communicator: nobody reads what this process has published for the
-    /// last one.
+    /// Returns whether a slot can serve another communicator: nobody reads what this process has published
+    /// for the last one.
     pub fn is_slot_free(&self, slot: u32) -> bool {
         self.slots.is_free(slot, self.published())
     }
 
-    /// The processes of the node that an operation waits for here, some of them more than once.
+    /// The processes of the node for which an operation in the slots waits, some of them more than once.
     pub fn awaited_in_slots(&self) -> impl Iterator<Item = PeerId> + '_ {
         self.slots
             .awaited_local_ranks()
             .filter_map(|local_rank| self.peers.near.by_local_rank.get(local_rank as usize).copied())
     }
 
-    /// Messages to all hosts of a communicator at once.
+    /// Returns the part for messages to all hosts of a communicator at once.
     pub fn multicasts(&mut self) -> Multicasts<'_, P> {
         self.tell_failures();
         Multicasts::new(&mut self.groups, Link::new(&mut self.point_to_point))
     }
 
-    /// Removes a peer: what waits for it fails, and nothing leads to it any more. False: messages of it are
-    /// kept that nobody has received, so it stays, as one that is gone.
+    /// Removes a peer: operations that wait for it fail, and nothing leads to it any more.
+    ///
+    /// Returns false when messages of the peer are kept that no receive has taken: then the peer stays, as
+    /// one that is gone.
     pub fn remove_peer(&mut self, peer: PeerId) -> bool {
         if self.peers.get(peer).is_none() || peer == self.peers.own() {
             return false;
@@ -223,8 +226,8 @@ impl<P: Platform> Engine<P> {
         true
     }
 
-    /// One pass: takes in what has arrived and sends what is due. True once in many passes: it is time to
-    /// tell how this process stands.
+    /// Makes one pass of progress: takes in what has arrived and sends what is due. Returns true once in many
+    /// passes: then it is time to tell how this process stands.
     pub fn progress(&mut self) -> bool {
         self.passes = self.passes.wrapping_add(1);
         let is_check = self.passes.is_multiple_of(NODE_CHECK_EVERY);
@@ -241,7 +244,7 @@ impl<P: Platform> Engine<P> {
             || self.groups.are_active()
             || std::mem::take(&mut self.network.must_look);
         if self.has_network() && look {
-            // One look at the clock serves the whole pass.
+            // One reading of the clock serves the whole pass.
             let now = self.platform.now();
             self.poll_network(now);
             self.one_sided().progress();
@@ -258,7 +261,8 @@ impl<P: Platform> Engine<P> {
         is_check
     }
 
-    /// Takes in what the carriers have, and does what they say they have done.
+    /// Takes in the packets that the carriers have, and notes the remote writes and reads that they have
+    /// completed.
     fn poll_network(&mut self, now: Instant) {
         let all_are_due = self.network.is_every_look_due();
         for id in self.network.carriers.ids() {
@@ -290,7 +294,8 @@ impl<P: Platform> Engine<P> {
         count
     }
 
-    /// The carrier says what it has written and read, and is told what peers reach no more.
+    /// Notes the remote writes and reads that a carrier has completed, and takes back memory that peers reach
+    /// no more.
     fn take_remote_completions(&mut self, carrier: CarrierId) {
         while let Some(done) = self.network.carriers.rma(carrier).and_then(|rma| rma.poll_completion()) {
             if done & placement::OF_A_WINDOW != 0 {
@@ -305,14 +310,14 @@ impl<P: Platform> Engine<P> {
         self.deregister_closed();
     }
 
-    /// Processes of the node that have died or broken their ring fail.
+    /// Checks the processes of the node: a process that has died or broken its ring fails.
     fn check_node(&mut self) {
         self.look_after_neighbours();
         self.take_faults();
         self.tell_failures();
     }
 
-    /// The parts hear of peers that have failed.
+    /// Tells the other parts of peers that have failed.
     #[inline]
     fn tell_failures(&mut self) {
         if !self.failed.is_empty() {
@@ -328,7 +333,7 @@ impl<P: Platform> Engine<P> {
         }
     }
 
-    /// Whether nothing of ours is still on its way.
+    /// Returns whether nothing that this process has sent is still on its way.
     pub fn is_quiet(&self) -> bool {
         self.backlog.is_empty()
             && self.myself.is_empty()
@@ -338,7 +343,7 @@ impl<P: Platform> Engine<P> {
             && self.network.remotes.iter().all(|remote| remote.is_idle(&self.network.carriers))
     }
 
-    /// Whether something is under way that needs a look at a certain time.
+    /// Returns whether something is under way that needs a look at a certain time.
     pub fn has_deadlines(&self) -> bool {
         !self.network.active.is_empty()
             || !self.backlog.is_empty()
@@ -347,7 +352,7 @@ impl<P: Platform> Engine<P> {
             || self.messages.grants.next_timeout().is_some()
     }
 
-    /// In how many nanoseconds something is due that nobody wakes us for; `None`: never.
+    /// The nanoseconds until something is due of which no event wakes this process; `None`: nothing is.
     pub fn due(&self) -> Option<u64> {
         let full = !self.backlog.is_empty() || !self.network.stalled.is_empty();
         let full = full.then_some(FULL_RING_RETRY_NS).or(self.slots.due());
@@ -361,8 +366,7 @@ impl<P: Platform> Engine<P> {
         if let Some(due) = grants.into_iter().chain(groups).min().map(|at| at.since(now).as_nanos()) {
             span = Some(span.map_or(due, |shortest| shortest.min(due)));
         }
-        // While the link has no room nothing leaves, whatever is due: looking again and again would bring
-        // nothing.
+        // While the link has no room nothing leaves, even if it is due: a further look would bring nothing.
         let active = if self.network.stalled.is_empty() { self.network.active.as_slice() } else { &[] };
         for peer in active {
             let Some(remote) = self.network.remotes.get(*peer) else { continue };
@@ -374,7 +378,7 @@ impl<P: Platform> Engine<P> {
         span
     }
 
-    /// Whether the next pass has something to do, whatever arrives: nobody must sleep.
+    /// Returns whether the next pass has work even if nothing arrives: then no thread may sleep.
     pub fn has_work(&self) -> bool {
         self.owes_a_turn()
             || !self.failed.is_empty()

@@ -1,26 +1,26 @@
-//! The engine: what stands between MPI's objects and the carriers.
+//! The engine: the layer between MPI's objects and the carriers.
 //!
-//! It matches messages with receives, chooses how each message travels, moves it, and completes requests. It
-//! has no clock, no socket and no thread of its own: what it needs of these is behind the traits of
-//! [`transport`], so that a simulator runs the very same code in virtual time.
+//! It matches messages with receives, chooses how each message travels, moves it, and completes requests. The
+//! engine has no clock, no socket and no thread of its own. The traits of [`transport`] provide them, so a
+//! simulator runs the same code in virtual time.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`group`] | names of processes, and ordered sets of them |
 //! | [`peers`] | the table of peers: all that is known of each process that can be reached |
-//! | [`carriers`] | which of several carriers to another node takes what |
-//! | [`transport`] | what carriers must offer |
-//! | [`engine`] | one pass of progress; the path to each peer; what leaves and what arrives |
+//! | [`carriers`] | which of several carriers to another node takes a message |
+//! | [`transport`] | the traits that carriers, clocks and shared memory implement |
+//! | [`engine`] | one pass of progress; the path to each peer; frames that leave and arrive |
 //! | [`protocols`] | which protocol carries a message: a pure function, and its thresholds |
 //! | [`messages`] | from frames to requests and back: eager messages, rendezvous, credit |
 //! | [`regions`] | memory that a peer may read or write, and the checks of each access |
-//! | [`windows`] | one-sided operations: what is exposed, what has been begun, what others ask for |
+//! | [`windows`] | one-sided operations: exposed memory, operations begun here, operations asked for by others |
 //! | [`request`] | operations that have begun |
-//! | [`arguments`], [`schedules`] | collective operations: what they are given, and the cursor that runs their schedules |
+//! | [`arguments`], [`schedules`] | collective operations: their arguments, and the cursor that runs their schedules |
 //! | [`waiting`] | when a call spins, yields or sleeps, and what the progress thread watches |
 //! | [`callbacks`] | types of the functions that programs hand over, generated |
 //! | [`memory`] | the program's memory: the only unsafe module |
-//! | [`handle`], [`error`] | tables of objects that cannot be confused; what went wrong |
+//! | [`handle`], [`error`] | tables of objects that cannot be confused; MPI's error classes and messages |
 #![deny(unsafe_code)]
 
 pub mod arguments;
@@ -44,5 +44,5 @@ pub mod transport;
 pub mod waiting;
 pub mod windows;
 
-/// The core's parts that users of the engine speak of.
+/// The parts of the core that appear in the engine's interface.
 pub use weft_core::{collective as algorithms, layout, reduce};

@@ -1,8 +1,8 @@
 //! The message layer: from frames to requests and back.
 //!
-//! It knows nothing of links: frames come in through [`Messages::handle_frame`] and
-//! [`Messages::handle_data`], and what must leave is left in the outbox for the engine. The protocol is
-//! described in `weft_core::message`.
+//! It knows nothing of links. Frames come in through [`Messages::handle_frame`] and
+//! [`Messages::handle_data`]. The frames that must leave wait in the outbox, where the engine fetches them.
+//! The protocol is described in `weft_core::message`.
 
 mod access;
 mod awaited;
@@ -39,77 +39,79 @@ use peer::{Arriving, Target};
 
 /// Eager bytes that one process may have under way to, and unconsumed at, another.
 pub const CREDIT_BYTES: u64 = 1 << 20;
-/// What every eager message costs of that beside its payload, so that empty messages are bounded as well.
+/// The credit that every eager message costs beside its payload, so that empty messages are bounded as well.
 pub const CREDIT_PER_MESSAGE: u64 = 64;
 
-/// Messages of so many bytes are small: they travel whole on every carrier, and have room at their receiver
-/// beyond their sender's credit as long as there is memory for them.
+/// The size up to which a message counts as small. A small message travels whole on every carrier. Its
+/// receiver keeps it beyond its sender's credit as long as there is memory for it.
 pub const SMALL_BYTES_MAX: u64 = 1 << 10;
-/// Who keeps more than this of a peer's messages within its credit tells it that there is no more room.
+/// The bytes of a peer's messages, kept within its credit, beyond which the peer is told that there is no
+/// more room.
 const KEPT_BYTES_TOLD: u64 = CREDIT_BYTES / 4;
 
-/// What must leave for a peer, in order.
+/// An item that must leave for a peer; the outbox keeps them in order.
 pub enum Outgoing {
     /// A frame without payload.
     Control(Head),
-    /// Nothing leaves: there is news of the peer's room, and what waits for it goes on.
+    /// Nothing leaves, but there is news of the peer's room: messages that wait for room go on.
     Room,
-    /// A queued eager or rendezvous send: the request says what.
+    /// A queued eager or rendezvous send; its request says which.
     Send {
-        /// Its handle.
+        /// The handle of the send.
         request: usize,
     },
-    /// What is left of an eager message from `offset` on, the first pieces of which have left.
+    /// The rest of an eager message from `offset` on; its first pieces have left.
     Remainder {
-        /// Its handle.
+        /// The handle of the send.
         request: usize,
-        /// First byte that has not left.
+        /// The first byte that has not left.
         offset: u64,
     },
-    /// The sender's `asked` is to be written to the memory of the receive `request` by its carrier.
+    /// Asks the sender's carrier to write its message `asked` to the memory of the receive `request`.
     Invite {
-        /// The receive's handle.
+        /// The handle of the receive.
         request: usize,
         /// The sender's name for the message.
         asked: u32,
     },
-    /// The first `total` bytes of `request` are to be written to `target` by our carrier.
+    /// The first `total` bytes of `request`, which our carrier is to write to `target`.
     Place {
-        /// Its handle.
+        /// The handle of the send.
         request: usize,
-        /// The receiver's name for where they go.
+        /// The receiver's name for the memory.
         remote_key: u32,
-        /// How many.
+        /// The number of bytes.
         total: u64,
-        /// Where to.
+        /// The receiver's memory, as the carrier addresses it.
         target: RemoteMemory,
     },
     /// Granted data of `request` from `offset` to `limit`, to the receiver's `remote_key`.
     Stream {
-        /// Its handle.
+        /// The handle of the send.
         request: usize,
-        /// The receiver's name for where it goes.
+        /// The receiver's name for the memory.
         remote_key: u32,
-        /// First byte that has not left.
+        /// The first byte that has not left.
         offset: u64,
         /// One past the last byte.
         limit: u64,
     },
 }
 
-/// A message that nobody has asked for yet.
+/// An unexpected message: no receive has asked for it yet.
 pub struct Unexpected {
-    /// Who sent it.
+    /// The sender.
     pub peer: PeerId,
-    /// Its length in bytes.
+    /// The length of the message in bytes.
     pub total: u64,
-    /// Whether its sender has got its credit back already.
+    /// Set when the sender has got its credit for the message back already.
     is_lent: bool,
     body: Body,
 }
 
 impl Unexpected {
-    /// The bytes of it that have arrived, from the first on; none of a message that its sender keeps.
+    /// The bytes of the message that have arrived, from the first on; none of a message that its sender
+    /// keeps.
     pub fn front(&self) -> &[u8] {
         match &self.body {
             Body::Whole { bytes, .. } | Body::Arriving { bytes, .. } => bytes,
@@ -117,7 +119,7 @@ impl Unexpected {
         }
     }
 
-    /// Bytes of it that are kept here; none of a message that its sender keeps.
+    /// The bytes of the message that are kept here; none of a message that its sender keeps.
     pub fn held_bytes(&self) -> u64 {
         match &self.body {
             Body::Whole { bytes, .. } | Body::Arriving { bytes, .. } => bytes.len() as u64,
@@ -127,68 +129,69 @@ impl Unexpected {
 }
 
 enum Body {
-    /// All of it, and the sender's request that waits for the match.
+    /// The whole message, and the sender's request that waits for the match.
     Whole { bytes: Vec<u8>, acknowledge: Option<u32> },
-    /// The front part; the rest comes on this stream.
+    /// The first part of the message; the rest comes on `stream`.
     Arriving { bytes: Vec<u8>, acknowledge: Option<u32>, stream: Stream },
-    /// The sender keeps it in `request`.
+    /// An announcement: the sender keeps the message in `request`.
     Announced { request: u32, address: Option<u64> },
 }
 
-/// What brings the frames of a peer in order: its ring or flow ([`OWN_STREAM`]), or a multicast stream, by
-/// the number that the engine gives it.
+/// The number of the source that brings the frames of a peer in order: its ring or flow ([`OWN_STREAM`]), or
+/// a multicast stream, by the number that the engine gives it.
 pub type Stream = u32;
 
-/// What leads to this process alone.
+/// The ring or flow that leads to this process alone.
 pub const OWN_STREAM: Stream = 0;
 
 /// All messages and requests of this process.
 pub struct Messages {
     /// Operations of the program.
     pub requests: Slab<Request>,
-    /// The request of every send that is complete as it starts: nothing about one of them differs from
-    /// another.
+    /// The request of every send that is complete as it starts: those sends need no request each, since
+    /// nothing tells them apart.
     pub sent: usize,
-    /// How many of them are under way.
+    /// The number of requests under way.
     incomplete: usize,
     /// Posted receives and unexpected messages.
     pub matcher: Matcher<usize, usize>,
-    /// Messages without a receive, named by the matcher.
+    /// Messages without a receive; the matcher names them by their place here.
     pub unexpected: Slab<Unexpected>,
-    /// Memory for the next ones.
+    /// Buffers for the next unexpected messages.
     spare: Vec<Vec<u8>>,
-    /// Bytes of memory of those that are kept beyond the credit of their senders, and how many they may be.
+    /// Bytes of memory of the messages that are kept beyond the credit of their senders, and the most that
+    /// they may be.
     lent: u64,
     lent_max: u64,
     /// Memory that peers may read or write.
     pub regions: Regions,
-    /// Which announced messages may send how much.
+    /// The grants: how much of each announced message may be sent.
     pub grants: Grants,
-    /// Regions of which bytes have arrived that the grants do not know of.
+    /// Regions with arrived bytes that the grants have not been told of.
     arrived: Vec<RegionKey>,
-    /// Something has happened after which there may be something to grant.
+    /// Set when something has happened after which there may be something to grant.
     regrant: bool,
-    /// A probe has found nothing, since somebody asked …
+    /// Set when a probe has found nothing since the last time that this was asked …
     probed: bool,
-    /// … and it would have taken a message of anybody.
+    /// … and the probe would have taken a message of any source.
     probed_anybody: bool,
-    /// A peer that failed while nobody who waits for anybody heard of it.
+    /// A peer that failed while no caller that waits for any source heard of it.
     unheard: Option<PeerId>,
-    /// What the last calls want sent.
+    /// Items that the last calls want sent, each with its peer.
     pub outbox: Vec<(PeerId, Outgoing)>,
-    /// A waiter sees by it cheaply whether anything happened.
+    /// The counter by which a waiter sees cheaply whether anything happened.
     completions: Completions,
-    /// Collective operations that others have given up.
+    /// Collective operations that other processes have given up.
     given_up: Vec<given_up::GivenUp>,
-    /// What is still to leave of abandoned messages, by their requests.
+    /// The rests of abandoned messages that have still to leave, each with its request.
     remnants: Vec<(usize, SharedBuffer)>,
     /// Frames and data that made no sense and were dropped.
     pub malformed_frames: u64,
-    /// Writes to memory of peers, and reads of it, that carriers have been given.
+    /// The number of writes to peers' memory that carriers have been given.
     pub remote_writes: u64,
-    /// See there.
+    /// The number of reads of peers' memory that carriers have been given.
     pub remote_reads: u64,
-    /// What happened, while a tool wants to hear of it.
+    /// A record of events, while a tool wants to hear of them.
     pub events: Option<Box<Events>>,
 }
 
@@ -199,7 +202,7 @@ impl Default for Messages {
 }
 
 impl Messages {
-    /// No messages yet.
+    /// Makes a message layer without messages.
     pub fn new() -> Self {
         let mut requests = Slab::new(Kind::Request);
         let sent = requests.insert(Request::new(State::Complete, NO_COMMUNICATOR)).unwrap_or(0);
@@ -230,32 +233,31 @@ impl Messages {
         }
     }
 
-    /// Small messages that nobody has asked for may take so many bytes of memory beyond the credit of their
-    /// senders, all together.
+    /// Sets how many bytes of memory small unexpected messages may take beyond the credit of their senders,
+    /// all together.
     pub fn set_unexpected_max(&mut self, bytes: u64) {
         self.lent_max = bytes;
     }
 
-    /// How many bytes they take.
+    /// The bytes of memory that small unexpected messages take beyond the credit of their senders.
     pub fn unexpected_bytes(&self) -> u64 {
         self.lent
     }
 
-    /// Something has happened that somebody may wait for.
+    /// Notes that something has happened for which a caller may be waiting.
     #[inline(always)]
     pub fn notify(&mut self) {
         self.completions.notify();
     }
 
-    /// How often something has happened that somebody may wait for: as long as this stays the same, nothing
-    /// has.
+    /// The count of events for which a caller may be waiting: while it stays the same, nothing has happened.
     #[inline(always)]
     pub fn completions(&self) -> u64 {
         self.completions.count()
     }
 
-    /// So often something had happened before this message layer began: nobody who waits takes a number for
-    /// an old one.
+    /// Continues the count of events from `before`, the count of an earlier message layer: no waiter takes a
+    /// new number for an old one.
     pub fn resume_completions(&mut self, before: u64) {
         self.completions.resume(before);
     }
@@ -269,10 +271,7 @@ impl Messages {
         self.add_with(communicator, || state)
     }
 
-    /// The same; the state is made where it will be.
-    ///
-    /// # Errors
-    /// As for [`Self::add`].
+    /// Adds a request on `communicator`; its state is made in place.
     #[inline(always)]
     pub fn add_with(&mut self, communicator: usize, state: impl FnOnce() -> State) -> Result<usize> {
         if let Some((handle, request)) = self.requests.take_up() {
@@ -312,30 +311,31 @@ impl Messages {
         Ok(handle)
     }
 
-    /// Whether an operation is under way: complete ones that the program has not asked for do not count.
+    /// Returns whether an operation is under way. A complete operation does not count, even if the program
+    /// has not asked for it.
     #[inline]
     pub fn are_under_way(&self) -> bool {
         self.incomplete > 0
     }
 
-    /// Whether this request is of an operation that is under way.
+    /// Returns whether this request belongs to an operation that is under way.
     #[inline]
     pub fn is_under_way(&self, handle: usize) -> bool {
         self.requests.get(handle).is_some_and(|request| !request.is_complete())
     }
 
-    /// Whether several are.
+    /// Returns whether several operations are under way.
     #[inline]
     pub fn are_several_under_way(&self) -> bool {
         self.incomplete > 1
     }
 
-    /// Whether messages of `peer` have arrived that nobody has received.
+    /// Returns whether messages of `peer` have arrived that no receive has taken.
     pub fn keeps_messages_of(&self, peer: PeerId) -> bool {
         self.unexpected.iter().any(|(_, message)| message.peer == peer)
     }
 
-    /// Starts a persistent request again, which is inactive.
+    /// Starts an inactive persistent request again.
     pub fn restart(&mut self, handle: usize, state: State) {
         if let Some(request) = self.requests.get_mut(handle) {
             request.state = state;
@@ -343,7 +343,7 @@ impl Messages {
         }
     }
 
-    /// Forgets a request that is complete.
+    /// Removes a request that is complete.
     #[inline]
     pub fn forget(&mut self, handle: usize) {
         if handle == self.sent {
@@ -356,7 +356,7 @@ impl Messages {
         self.requests.put_back(handle);
     }
 
-    /// The same; what went wrong with it.
+    /// Removes a request that is complete, and returns its error.
     pub fn take_error(&mut self, handle: usize) -> Option<Error> {
         let error = self.requests.get_mut(handle)?.error.take();
         self.forget(handle);
@@ -380,7 +380,7 @@ impl Messages {
         }
     }
 
-    /// The same with an error.
+    /// Marks `handle` complete with an error, unless it has an error already.
     pub fn fail(&mut self, handle: usize, error: Error) {
         if let Some(request) = self.requests.get_mut(handle) {
             request.error.get_or_insert(error);
@@ -388,7 +388,7 @@ impl Messages {
         self.complete(handle);
     }
 
-    /// The same, whatever else is wrong with it: what has been cut is not even there.
+    /// Marks `handle` complete with an error that replaces any other: a truncated message is not even there.
     pub(crate) fn fail_over(&mut self, handle: usize, error: Error) {
         if let Some(request) = self.requests.get_mut(handle) {
             request.error = Some(error);
@@ -396,7 +396,8 @@ impl Messages {
         self.complete(handle);
     }
 
-    /// Tells tools of a message that no receive has asked for, or of one of those that has found its receive.
+    /// Tells tools of a message that no receive has asked for, or of an unexpected message that has found its
+    /// receive.
     #[inline]
     fn note_event(&mut self, kind: EventKind, peer: PeerId, envelope: Envelope, bytes: u64) {
         if let Some(events) = &mut self.events {
@@ -404,8 +405,9 @@ impl Messages {
         }
     }
 
-    /// Posts the receive of `handle` (state `Posted`), and takes its message when it is here already.
-    /// Otherwise it waits: how many bytes have room in it.
+    /// Posts the receive of `handle` (state `Posted`), and gives it its message when that is here already.
+    ///
+    /// Returns the room of the receive in bytes if it has to wait, and `None` if it does not.
     #[inline(always)]
     pub fn post(&mut self, handle: usize, peers: &mut impl PeerAccess) -> Option<u64> {
         let Some(State::Posted(receive)) = self.requests.get(handle).map(|request| &request.state) else { return None };
@@ -441,7 +443,7 @@ impl Messages {
         self.complete(handle);
     }
 
-    /// Fills in the status of a receive and tells how many of `total` bytes fit.
+    /// Fills in the status of a receive, and returns its data and how many of `total` bytes fit.
     fn begin_receive(&mut self, handle: usize, envelope: Envelope, total: u64) -> Option<(UserData, u64)> {
         let request = self.requests.get_mut(handle)?;
         let State::Posted(receive) = &request.state else { return None };
@@ -454,7 +456,7 @@ impl Messages {
         Some((data, fits))
     }
 
-    /// Cancels a receive that has not matched; `true` when it is cancelled.
+    /// Cancels a receive that has not matched; returns `true` when it is cancelled.
     pub fn cancel_receive(&mut self, handle: usize) -> bool {
         let Some(State::Posted(receive)) = self.requests.get(handle).map(|entry| &entry.state) else { return false };
         let Some(context) = receive.context else { return false };

@@ -12,7 +12,7 @@ use crate::memory::UserData;
 use crate::regions::RegionKey;
 use crate::transport::Ticket;
 
-/// What a completed operation reports (MPI-5.0 §3.2.5).
+/// The report of a completed operation (MPI-5.0 §3.2.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// Rank of the sender in the communicator, or `MPI_ANY_SOURCE` in an empty status.
@@ -23,14 +23,14 @@ pub struct Status {
     pub error: i32,
     /// Bytes received.
     pub bytes: u64,
-    /// Whether the operation was cancelled.
+    /// Set when the operation was cancelled.
     pub cancelled: bool,
 }
 
 impl Status {
     /// The empty status (MPI-5.0 §3.7.3).
     pub const EMPTY: Self = Self { source: -1, tag: -2, error: 0, bytes: 0, cancelled: false };
-    /// What a receive from `MPI_PROC_NULL` reports (MPI-5.0 §3.10).
+    /// The status of a receive from `MPI_PROC_NULL` (MPI-5.0 §3.10).
     pub const PROC_NULL: Self = Self { source: -3, tag: -2, error: 0, bytes: 0, cancelled: false };
 }
 
@@ -41,22 +41,23 @@ pub enum Mode {
     Standard,
     /// `MPI_Ssend`.
     Synchronous,
-    /// `MPI_Bsend`: complete as soon as the data is in a buffer of ours.
+    /// `MPI_Bsend`: complete as soon as the data is in a buffer of the library.
     Buffered,
 }
 
 /// A send as the program asked for it.
 #[derive(Clone)]
 pub struct Send {
-    /// The process it goes to; `None` for `MPI_PROC_NULL`.
+    /// The destination; `None` for `MPI_PROC_NULL`.
     pub peer: Option<PeerId>,
-    /// What the receiver matches.
+    /// The envelope that the receiver matches.
     pub envelope: Envelope,
-    /// What is sent.
+    /// The data to be sent.
     pub data: UserData,
-    /// How.
+    /// The send mode.
     pub mode: Mode,
-    /// Whether the program waits for it in the very call that starts it: then it may as well copy.
+    /// Set when the program waits for the send in the very call that starts it: then the sender may as well
+    /// copy.
     pub blocking: bool,
 }
 
@@ -71,9 +72,9 @@ pub struct Receive {
     pub peer: Option<PeerId>,
     /// Tag, `None` for any.
     pub tag: Option<i32>,
-    /// Where the message goes.
+    /// The memory for the message.
     pub data: UserData,
-    /// Whether the program waits for it in the very call that starts it.
+    /// Set when the program waits for the receive in the very call that starts it.
     pub blocking: bool,
 }
 
@@ -82,11 +83,11 @@ pub struct Receive {
 pub struct Pulled {
     /// The sender's name for the message.
     pub request: u32,
-    /// Bytes that have arrived and that the grants know of.
+    /// Bytes that have arrived and of which the grants have been told.
     pub counted: u64,
 }
 
-/// Where an operation stands.
+/// The state of an operation.
 pub enum State {
     /// A send that waits behind others on a full path.
     Queued(Send),
@@ -94,24 +95,24 @@ pub enum State {
     Announced(Send),
     /// A send whose data is on its way.
     Sending {
-        /// What is sent.
+        /// The send as the program asked for it.
         send: Send,
-        /// The receiver's name for where it goes.
+        /// The receiver's name for the memory that the data goes to.
         remote_key: u32,
-        /// The region that its bytes are read from.
+        /// The region from which the data is read.
         region: Option<RegionKey>,
         /// Bytes that the receiver takes.
         total: u64,
-        /// Of those, the bytes that may be sent so far.
+        /// Bytes of `total` that may be sent so far.
         granted: u64,
         /// Bytes of `total` that are not acknowledged yet.
         left: u64,
     },
     /// A synchronous send that has left and waits for the match.
     AwaitingMatch {
-        /// Who must match it.
+        /// The process that must match the send.
         peer: PeerId,
-        /// Its context: whoever cancels it asks for it by that.
+        /// The context of the send, which a cancellation names.
         context: u32,
     },
     /// A message that goes to all hosts of its context's multicast group.
@@ -120,17 +121,17 @@ pub enum State {
     Posted(Receive),
     /// A receive whose message is arriving in pieces.
     Receiving {
-        /// Who sends it.
+        /// The sender.
         peer: PeerId,
-        /// Where it goes.
+        /// The memory for the message.
         data: UserData,
         /// Bytes that will arrive.
         total: u64,
         /// Bytes that have arrived.
         received: u64,
-        /// The region that its sender writes to, once it has been asked for the message.
+        /// The region that the sender writes to, once it has been asked for the message.
         region: Option<RegionKey>,
-        /// Set if its sender sends what it is granted, bit by bit.
+        /// Set if the sender sends the message piece by piece, as it is granted.
         pulled: Option<Pulled>,
     },
     /// A send and a receive under one handle (`MPI_Isendrecv`): the requests of both.
@@ -140,10 +141,9 @@ pub enum State {
         /// The receive, whose status is that of the pair.
         receive: usize,
     },
-    /// A receive whose message has a label, which is looked at when it is there: the request that it comes
-    /// by.
+    /// A receive of a message with a label, which is checked when the message is there.
     Labelled {
-        /// Its handle.
+        /// The handle of the request by which the message comes.
         receive: usize,
     },
     /// Buffered messages that must have left (`MPI_Buffer_iflush`): their requests.
@@ -156,13 +156,13 @@ pub enum State {
     Partitioned,
     /// A generalized request that the program completes itself (MPI-5.0 §13.2).
     Generalized,
-    /// Done: the status says how.
+    /// A complete operation: the status says how it ended.
     Complete,
     /// A persistent request that is not started.
     Inactive,
 }
 
-/// What a persistent request does each time it is started (MPI-5.0 §3.9).
+/// The operation that a persistent request does each time it is started (MPI-5.0 §3.9).
 #[derive(Clone)]
 pub enum Persistent {
     /// A send.
@@ -171,17 +171,17 @@ pub enum Persistent {
     Receive(Receive),
     /// A collective.
     Collective(Arc<PersistentCollective>),
-    /// A partitioned operation: whoever makes such knows it by its request.
+    /// A partitioned operation: the code that makes one knows it by its request.
     Partitioned,
 }
 
-/// What a persistent collective does each time it is started (MPI-5.0 §6.13).
+/// The operation that a persistent collective does each time it is started (MPI-5.0 §6.13).
 pub struct PersistentCollective {
-    /// Among whom.
+    /// The processes that take part.
     pub scope: CollectiveScope,
-    /// What, with which buffers.
+    /// The operation, with its buffers.
     pub bound: Arc<Bound>,
-    /// The slot of its own in the node's memory, if it goes through one.
+    /// The operation's own slot in the node's memory, if it goes through one.
     pub slot: Option<u32>,
 }
 
@@ -194,51 +194,53 @@ pub struct Generalized {
     pub free: MPI_Grequest_free_function,
     /// Cancels the operation.
     pub cancel: MPI_Grequest_cancel_function,
-    /// Passed to each of them.
+    /// Passed to each of the functions.
     pub extra_state: usize,
 }
 
-/// What a program knows of an operation.
+/// The program's hold on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// It has a handle.
+    /// The program has a handle.
     Held,
-    /// It has a handle, and has been told that the operation is complete (MPI-5.0 §3.7.6).
+    /// The program has a handle, and has been told that the operation is complete (MPI-5.0 §3.7.6).
     ToldComplete,
-    /// It has no handle any more: the request disappears when it completes.
+    /// The program has no handle any more: the request disappears when it completes.
     Freed,
 }
 
-/// Whether an operation can be given up (MPI-5.0 §3.8.4).
+/// The answer to the question whether an operation can be cancelled (MPI-5.0 §3.8.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancellation {
-    /// As long as it has not come too far.
+    /// The operation can be cancelled as long as it has not come too far.
     Possible,
-    /// It has been asked for, and the peer has not answered.
+    /// A cancellation has been asked for, and the peer has not answered.
     Asked,
-    /// Not at all: collective and one-sided operations can be neither cancelled nor freed before the program
-    /// knows that they are complete (MPI-5.0 §6.12, §12.3.5), and partitioned ones not be cancelled (§4.2).
+    /// The operation cannot be cancelled. Collective and one-sided operations can be neither cancelled nor
+    /// freed before the program knows that they are complete (MPI-5.0 §6.12, §12.3.5). Partitioned operations
+    /// cannot be cancelled (§4.2).
     Excluded,
-    /// It can be freed, but not cancelled, for it is no communication: a flush of a buffer (MPI-5.0 §3.6).
+    /// The request can be freed, but not cancelled, since it is no communication: a flush of a buffer
+    /// (MPI-5.0 §3.6).
     OnlyFreed,
 }
 
-/// Of requests that are on no communicator.
+/// The communicator of requests that belong to no communicator.
 pub const NO_COMMUNICATOR: usize = 0;
 
-/// One operation.
+/// An operation.
 pub struct Request {
-    /// Where it stands.
+    /// The state of the operation.
     pub state: State,
     /// Filled in as the operation completes.
     pub status: Status,
-    /// What went wrong with it.
+    /// The error of the operation, if it has failed.
     pub error: Option<Error>,
-    /// Handle of the communicator it was started on: whose error handler is called.
+    /// The handle of the communicator on which the operation was started; its error handler is called.
     pub communicator: usize,
-    /// What the program knows of it.
+    /// The program's hold on the request.
     pub hold: Hold,
-    /// Whether it can be cancelled.
+    /// Says whether the operation can be cancelled.
     pub cancellation: Cancellation,
     /// Set for persistent requests.
     pub persistent: Option<Box<Persistent>>,
@@ -249,7 +251,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// An operation in `state` on `communicator`.
+    /// Makes a request for an operation in `state` on `communicator`.
     #[inline]
     pub fn new(state: State, communicator: usize) -> Self {
         let mut request = Self {
@@ -267,8 +269,10 @@ impl Request {
         request
     }
 
-    /// Makes an operation in `state` on `communicator` of one that [is over](Self::is_over), where it lies: a
-    /// request is large, and moved in pieces that the processor cannot forward from its store buffer.
+    /// Reuses a request that [is over](Self::is_over) for an operation in `state` on `communicator`.
+    ///
+    /// The request is changed in place: it is large, and would be moved in pieces that the processor cannot
+    /// forward from its store buffer.
     #[inline(always)]
     pub fn begin(&mut self, state: State, communicator: usize) {
         debug_assert!(self.is_over());
@@ -276,7 +280,7 @@ impl Request {
         self.communicator = communicator;
         (self.hold, self.cancellation) = (Hold::Held, Cancellation::Possible);
         self.ticket = None;
-        // It was complete, which holds nothing that would have to be dropped.
+        // The old state is `Complete`, which holds nothing that would have to be dropped.
         std::mem::forget(std::mem::replace(&mut self.state, state));
     }
 
@@ -288,17 +292,17 @@ impl Request {
             receive.data.release();
         }
         self.ticket = None;
-        // All that it held was the datatype of its data.
+        // The only thing that the old state held was the datatype of its data.
         std::mem::forget(std::mem::replace(&mut self.state, State::Complete));
     }
 
-    /// Whether a wait would return at once.
+    /// Returns whether a wait for the request would return at once.
     #[inline]
     pub fn is_complete(&self) -> bool {
         matches!(self.state, State::Complete | State::Inactive)
     }
 
-    /// Whether it is complete, and there is nothing to be told of it but its status.
+    /// Returns whether the operation is complete and nothing but its status remains to be told.
     #[inline]
     pub fn is_over(&self) -> bool {
         matches!(self.state, State::Complete)

@@ -1,13 +1,14 @@
-//! What the engine asks of its carriers, and of whoever runs it. Every call to the system, the clock and the
-//! processors is behind these traits: the engine itself is a function of what they say, so that a simulator
-//! can run it in virtual time.
+//! The traits that the engine asks its carriers, and the program that runs it, to implement.
 //!
-//! | trait | what it stands for | who has it |
+//! Every call to the system, the clock and the processors is behind these traits. The engine itself is a
+//! function of their answers, so a simulator can run it in virtual time.
+//!
+//! | trait | what it stands for | implemented by |
 //! |---|---|---|
 //! | [`Platform`] | the clock, and the kinds of carrier that the engine is built for | the process; a simulator |
 //! | [`Node`] and its parts | frames between the processes of one node, how they sleep, and what else they share | shared memory |
 //! | [`NeighbourMemory`] | one copy between two address spaces of the node | the kernel's cross-memory calls |
-//! | [`Carrier`] | packets to other nodes, and whatever else it says that it can do ([`CarrierAttributes`]) | UDP, raw Ethernet frames, AF_XDP, libfabric, RDMA devices |
+//! | [`Carrier`] | packets to other nodes, and further abilities that it declares ([`CarrierAttributes`]) | UDP, raw Ethernet frames, AF_XDP, libfabric, RDMA devices |
 
 mod absent;
 mod carrier;
@@ -35,19 +36,20 @@ pub use posted::{
 pub use slots::{CollectiveSlots, SlotCounts, Stamp};
 pub use wrapper::Wrapper;
 
-/// Whom an engine runs for: its clock, and the kinds of carriers it is built for. There is one type of it for
-/// the library and one for the simulator, so a call through it costs nothing.
+/// The platform that an engine runs on: its clock, and the kinds of carriers that the engine is built for.
+///
+/// There is one type for the library and one for the simulator, so a call through this trait costs nothing.
 pub trait Platform {
     /// The processes of this node; [`core::convert::Infallible`] where there never are any.
     type Node: Node;
-    /// Their memory.
+    /// The memory of these processes.
     type Memory: NeighbourMemory;
 
-    /// The time. Asked for where it is needed only: a look at the clock costs as much as a tenth of a small
-    /// message.
+    /// Returns the time. Read only where it is needed: a look at the clock costs as much as a tenth of a
+    /// small message.
     fn now(&self) -> Instant;
 
-    /// Whether another thread waits to use the engine: what takes long is interrupted then.
+    /// Returns whether another thread waits to use the engine: then long work is interrupted.
     fn is_contended(&self) -> bool;
 
     /// A counter that grows steadily with the time that copies of memory take, at about 2.5 GHz; see

@@ -2,26 +2,27 @@
 
 use weft_core::time::{Duration, Instant};
 
-/// Small messages to one peer that leave at once although others are on their way, between two waiting calls.
-/// Those that follow them share packets.
+/// Small messages of a burst to one peer that leave at once. A burst lies between two waiting calls; the
+/// messages that follow these share packets.
 const COALESCE_AFTER: u32 = 1;
-/// How long a small message waits for others while the program goes on calling MPI …
+/// The time for which a small message waits for others while the program goes on calling MPI …
 const COALESCE_TIME: Duration = Duration::from_micros(10);
-/// … and when it does not: then it is up to the progress thread.
+/// … and while it does not: then the progress thread sends the message.
 pub(crate) const COALESCE_TIME_MAX: Duration = Duration::from_micros(100);
 
-/// Small messages to one peer that wait for others to share their packet. The first of a burst leave at once,
-/// and so does everything when the program waits.
+/// Small messages to one peer that wait for others to share their packet.
+///
+/// The first messages of a burst leave at once. All messages leave when the program waits.
 #[derive(Default)]
 pub(crate) struct Coalescing {
-    /// Sent since the program waited last.
+    /// The number of messages sent since the program waited last.
     burst: u32,
-    /// Since when something waits.
+    /// The time since when a message waits.
     since: Option<Instant>,
 }
 
 impl Coalescing {
-    /// One more has come; whether it may wait.
+    /// Counts one more message; returns whether it may wait.
     pub(crate) fn joins(&mut self, now: impl FnOnce() -> Instant) -> bool {
         self.burst += 1;
         if self.burst <= COALESCE_AFTER {
@@ -31,7 +32,7 @@ impl Coalescing {
         now.since(*self.since.get_or_insert(now)) < COALESCE_TIME
     }
 
-    /// Everything leaves; `waits`: the program does nothing else meanwhile.
+    /// Notes that all messages leave. `waits` says that the program does nothing else meanwhile.
     pub(crate) fn end(&mut self, waits: bool) {
         self.since = None;
         if waits {
@@ -39,7 +40,7 @@ impl Coalescing {
         }
     }
 
-    /// When those that wait must leave at the latest.
+    /// The time at which the messages that wait must leave at the latest.
     pub(crate) fn ends(&self) -> Option<Instant> {
         self.since.map(|since| since + COALESCE_TIME_MAX)
     }

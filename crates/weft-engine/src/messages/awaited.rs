@@ -1,4 +1,4 @@
-//! Whom this process waits for, and what becomes of that when one of them is gone.
+//! The processes for which this process waits, and what becomes of an operation when its peer is gone.
 
 use weft_core::matching::Envelope;
 
@@ -10,32 +10,32 @@ use crate::request::{Hold, Receive, Request, State};
 /// An operation that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unfinished {
-    /// Its request.
+    /// The request of the operation.
     pub request: usize,
-    /// Whether it sends.
+    /// Set for a send.
     pub is_send: bool,
-    /// The process that it goes to or comes from; `None`: anybody.
+    /// The destination or source; `None`: any source.
     pub peer: Option<PeerId>,
-    /// Its tag; `None`: any.
+    /// The tag; `None`: any tag.
     pub tag: Option<i32>,
-    /// No message of the other side belongs to it yet, as far as is known here.
+    /// Set when no message of the other side belongs to the operation yet, as far as is known here.
     pub is_unmatched: bool,
 }
 
 impl Peer {
-    /// Whether a probe has looked for a message of it in vain since this was last asked.
+    /// Returns whether a probe has looked for a message of this peer in vain since the last call.
     pub fn take_probed(&mut self) -> bool {
         std::mem::take(&mut self.probed)
     }
 }
 
 impl Messages {
-    /// A probe found nothing: of `peer`, or of anybody. `is_member`: whether a process belongs to the
-    /// communicator.
+    /// Notes that a probe for a message of `peer`, or of any source, has found nothing. `is_member` says
+    /// whether a process belongs to the communicator.
     ///
     /// # Errors
-    /// The message will not come, since its sender is gone. A probe for messages of anybody hears of a
-    /// failure if nobody has yet.
+    /// The message will not come, since its sender is gone. A probe for any source hears of a failure if no
+    /// other caller has heard of it yet.
     pub fn probed_in_vain(
         &mut self,
         peer: Option<PeerId>,
@@ -57,14 +57,15 @@ impl Messages {
         Ok(())
     }
 
-    /// Whether anybody is waited for, as far as can be told at once.
+    /// Returns whether this process waits for any peer, as far as can be told at once.
     pub fn awaits(&self) -> bool {
         self.probed || self.are_under_way()
     }
 
-    /// Tells of each peer that something waits for, some of them more than once; `None`: anybody. `probed` is
-    /// called if peers are to be asked ([`Peer::take_probed`]) whether a probe waits for them: those count
-    /// once.
+    /// Tells of each peer for which an operation waits, some of them more than once; `None` means any source.
+    ///
+    /// It calls `probed` if peers are to be asked ([`Peer::take_probed`]) whether a probe waits for them: a
+    /// probe counts once.
     pub fn take_awaited(&mut self, probed: &mut dyn FnMut(), tell: &mut dyn FnMut(Option<PeerId>)) {
         for (_, request) in self.requests.iter() {
             match &request.state {
@@ -87,7 +88,7 @@ impl Messages {
         probed();
     }
 
-    /// The ranks of which a message is here in `context` that nobody has asked for, and its tag.
+    /// The rank and the tag of each unexpected message in `context`.
     pub fn unasked_in(&mut self, context: u32) -> Vec<(u32, i32)> {
         let mut found = Vec::new();
         let look = |envelope: &Envelope, _: &usize| {
@@ -98,14 +99,14 @@ impl Messages {
         found
     }
 
-    /// Forgets an empty message that nobody has asked for.
+    /// Drops an empty message that no receive has asked for.
     pub fn drop_unasked(&mut self, context: u32, source: u32, tag: i32) {
         if let Some((_, unexpected)) = self.matcher.extract(context, Some(source), Some(tag)) {
             self.unexpected.remove(unexpected);
         }
     }
 
-    /// The processes without which calls that block do not return, or `requests` do not complete; those in
+    /// The processes without which blocking calls do not return, or `requests` do not complete. Operations in
     /// `context` do not count.
     pub fn waited_for(&self, context: u32, requests: &[usize]) -> Vec<PeerId> {
         let mut peers: Vec<PeerId> = self
@@ -119,8 +120,10 @@ impl Messages {
         peers
     }
 
-    /// `peer` sends nothing any more but in `context`: receives that block, and those of `requests`, which a
-    /// call waits for as well, fail with `error` if they need `peer`. Whether there are any.
+    /// Notes that `peer` sends nothing any more except in `context`. Blocking receives, and the receives
+    /// among `requests`, for which a call waits as well, fail with `error` if they need `peer`.
+    ///
+    /// Returns whether there are any.
     pub fn no_message_from(&mut self, peer: PeerId, context: u32, requests: &[usize], error: &Error) -> bool {
         let affected: Vec<(usize, u32)> = self
             .unmatched_with(peer, context, requests)
@@ -136,8 +139,8 @@ impl Messages {
         !affected.is_empty()
     }
 
-    /// The sends to `peer` that block, and those of `requests`, that no receive of `peer` has matched, as far
-    /// as is known here.
+    /// The blocking sends to `peer`, and the sends among `requests`, that no receive of `peer` has matched,
+    /// as far as is known here.
     pub fn unmatched_sends(&self, peer: PeerId, context: u32, requests: &[usize]) -> Vec<usize> {
         let sends = self.unmatched_with(peer, context, requests);
         sends.filter(|(_, request)| !matches!(request.state, State::Posted(_))).map(|(handle, _)| handle).collect()
@@ -154,8 +157,8 @@ impl Messages {
         })
     }
 
-    /// Nothing will match these `sends`: those that still nothing has matched fail with `error`. Whether
-    /// there are any.
+    /// Fails those of `sends` that still nothing has matched with `error`: nothing will match them. Returns
+    /// whether there are any.
     pub fn fail_unmatched(&mut self, sends: &[usize], error: &Error) -> bool {
         let is_unmatched =
             |handle: &&usize| self.requests.get(**handle).is_some_and(|request| partner(request).is_some());
@@ -164,21 +167,21 @@ impl Messages {
         !unmatched.is_empty()
     }
 
-    /// Whether a message of `peer` is on its way to a receive.
+    /// Returns whether a message of `peer` is on its way to a receive.
     pub fn is_receiving_from(&self, peer: PeerId) -> bool {
         self.requests
             .iter()
             .any(|(_, request)| matches!(&request.state, State::Receiving { peer: from, .. } if *from == peer))
     }
 
-    /// Whether sends, receives or collective operations on `communicator` are under way.
+    /// Returns whether sends, receives or collective operations on `communicator` are under way.
     pub fn is_used(&self, communicator: usize) -> bool {
         let is_of = |request: &Request| request.communicator == communicator && !request.is_complete();
         self.requests.iter().any(|(_, request)| is_of(request) && !matches!(request.state, State::Generalized))
     }
 
-    /// The sends and receives under way that the program has freed, or that are `lent` to it: it cannot
-    /// complete them itself.
+    /// The sends and receives under way that the program cannot complete itself: it has freed them, or they
+    /// are `lent` to it.
     pub fn unfinished(&self, lent: &[usize]) -> Vec<Unfinished> {
         let stage = |(handle, request): (usize, &Request)| {
             let found = |is_send, peer, tag, is_unmatched| {
@@ -201,15 +204,15 @@ impl Messages {
         self.requests.iter().filter_map(stage).collect()
     }
 
-    /// Everything that waits for `peer` fails: it is gone, for `reason`.
+    /// Fails every operation that waits for `peer`: it is gone, for `reason`.
     pub fn peer_failed(&mut self, peer: PeerId, reason: &str, peers: &mut impl PeerAccess) {
         peers.peer_mut(peer).failed.get_or_insert_with(|| reason.to_owned());
         let waits = |request: &Request| match &request.state {
             State::Queued(send) | State::Announced(send) | State::Sending { send, .. } => send.peer == Some(peer),
             State::AwaitingMatch { peer: to, .. } => *to == peer,
-            // A receive from anybody may be waiting for the dead process: it must not wait for ever.
+            // A receive from any source may be waiting for the dead process: it must not wait for ever.
             State::Posted(receive) => {
-                // One that a live process is writing to has its message.
+                // A receive that a live process is writing to has its message.
                 let is_taken = receive.source.is_none() && request.ticket.is_some();
                 receive.context.is_some() && !is_taken && (receive.peer == Some(peer) || receive.source.is_none())
             }
@@ -235,7 +238,7 @@ impl Messages {
     }
 }
 
-/// The process that must do something before a request completes, if it has not begun to.
+/// The process that must act before a request completes, if it has not begun to.
 fn partner(request: &Request) -> Option<PeerId> {
     match &request.state {
         State::Posted(receive) => receive.peer,
@@ -245,11 +248,12 @@ fn partner(request: &Request) -> Option<PeerId> {
     }
 }
 
-/// Whether a call waits for `request` that does not return without it: one that blocks, or one that waits for
-/// this very request.
+/// Returns whether a call waits for `request` and does not return without it: a blocking call, or a call that
+/// waits for this very request.
 fn waits(request: &Request, context: u32, is_awaited: bool) -> bool {
     match &request.state {
-        // A receive that the peer may be writing to has a ticket: whether it does is not known here.
+        // A receive that the peer may be writing to has a ticket: whether the peer is writing is not known
+        // here.
         State::Posted(receive) => {
             (receive.blocking || is_awaited)
                 && receive.context.is_some_and(|its| its != context)

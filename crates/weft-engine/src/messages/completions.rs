@@ -1,17 +1,17 @@
 //! The one counter by which waiters see that something has happened.
 //!
-//! Whoever waits, a thread in a call, a running collective or the windows, remembers the count and looks
-//! again when it has grown. So everything that somebody may wait for is [notified](Completions::notify),
-//! whether an operation completes by it or not.
+//! A waiter (a thread in a call, a running collective, the windows) remembers the count and looks again when
+//! it has grown. Every event for which a waiter may wait is therefore [notified](Completions::notify), even
+//! if no operation completes by it.
 
-/// How often something has happened that somebody may wait for.
+/// The count of events for which a caller may be waiting.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Completions {
     count: u64,
 }
 
 impl Completions {
-    /// Something has happened.
+    /// Notes that an event has happened.
     #[inline(always)]
     pub(super) fn notify(&mut self) {
         self.count += 1;
@@ -22,7 +22,7 @@ impl Completions {
         self.count
     }
 
-    /// So often something had happened before this counter began.
+    /// Continues from `before`, the count of an earlier counter.
     pub(super) fn resume(&mut self, before: u64) {
         self.count += before;
     }

@@ -1,19 +1,21 @@
-//! What is left of contexts whose communicators are gone.
+//! The end of contexts whose communicators are gone.
 
 use std::ops::Range;
 
 use super::{Body, Messages, PeerAccess};
 
 impl Messages {
-    /// The communicator of these contexts is gone. Nothing is kept for those in which nothing is queued; what
-    /// has begun in the others goes on.
+    /// Notes that the communicator of these contexts is gone. The contexts without queued entries are
+    /// forgotten; operations that have begun in the other contexts go on.
     pub fn release_contexts(&mut self, contexts: Range<u32>) {
         contexts.for_each(|context| self.matcher.release_context(context));
     }
 
-    /// Forgets empty queues, and the unexpected messages of each context that `is_over` names: no receive can
-    /// match them any more. Their senders get their credit back. A context stays as long as a receive is
-    /// posted in it, or a message is still arriving in pieces.
+    /// Forgets empty queues, and the unexpected messages of each context for which `is_over` holds: no
+    /// receive can match them any more.
+    ///
+    /// The senders get their credit back. A context stays as long as a receive is posted in it, or a message
+    /// is still arriving in pieces.
     pub fn discard_contexts(&mut self, is_over: impl Fn(u32) -> bool, peers: &mut impl PeerAccess) {
         self.forget_given_up(&is_over);
         let contexts: Vec<u32> = self.matcher.contexts().collect();

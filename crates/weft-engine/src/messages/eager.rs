@@ -1,5 +1,4 @@
-//! Messages that arrive unasked, within the credit of their sender: to the receive that is posted, or kept
-//! until there is one.
+//! Eager messages: each goes to the posted receive that it matches, or is kept until there is one.
 
 use weft_core::matching::Envelope;
 use weft_core::message::Head;
@@ -15,14 +14,14 @@ use crate::handle::Slab;
 use crate::memory::UserData;
 use crate::request::{Hold, State, Status};
 
-/// What each message that is kept beyond its sender's credit costs of the memory for them, beside its
-/// payload: its places in tables and heap.
+/// The memory that each message costs beside its payload, in bytes, when it is kept beyond its sender's
+/// credit: its places in tables and heap.
 const LENT_PER_MESSAGE: u64 = 192;
 
-/// Memory of messages that nobody had asked for is kept for the next ones: of so many, if it is not larger …
+/// The number of spare buffers that are kept for the next unexpected messages, and the largest that is kept …
 const SPARE_MAX: usize = 64;
 const SPARE_BYTES_MAX: usize = 1024;
-/// … and is not made smaller.
+/// … and the smallest that is made.
 const SPARE_BYTES_MIN: usize = 64;
 
 impl Messages {
@@ -59,8 +58,8 @@ impl Messages {
         }
     }
 
-    /// The bytes of the unexpected message `unexpected`, if all of it is here; otherwise it stays where it
-    /// is.
+    /// Removes and returns the bytes of the unexpected message `unexpected`, if all of it is here; otherwise
+    /// the message stays.
     pub fn take_whole(&mut self, unexpected: usize, peers: &mut impl PeerAccess) -> Option<Vec<u8>> {
         match self.unexpected.get(unexpected)?.body {
             Body::Whole { acknowledge: None, .. } => {}
@@ -72,7 +71,7 @@ impl Messages {
         Some(bytes)
     }
 
-    /// Keeps the memory of a short message for the next.
+    /// Keeps the memory of a short message for the next one.
     #[inline]
     pub fn put_aside(&mut self, mut bytes: Vec<u8>) {
         if bytes.capacity() <= SPARE_BYTES_MAX && self.spare.len() < SPARE_MAX {
@@ -81,18 +80,18 @@ impl Messages {
         }
     }
 
-    /// Tells the sender that its synchronous message has matched: its `request` waits for that (MPI-5.0
-    /// §3.4).
+    /// Tells the sender that its synchronous message has matched: the sender's `request` waits for that
+    /// (MPI-5.0 §3.4).
     pub(super) fn acknowledge(&mut self, peer: PeerId, request: Option<u32>) {
         if let Some(request) = request {
             self.outbox.push((peer, Outgoing::Control(Head::fin(request))));
         }
     }
 
-    /// A message of the peer is kept no longer: it has been received, or taken back.
+    /// Notes that a message of the peer is kept no longer: it has been received, or taken back.
     pub(super) fn let_go(&mut self, peer: PeerId, payload: u64, is_lent: bool, peers: &mut impl PeerAccess) {
         if is_lent {
-            // Its sender has had its credit back since it came.
+            // The sender has had its credit back since the message came.
             self.lent -= payload + LENT_PER_MESSAGE;
             return;
         }
@@ -101,11 +100,13 @@ impl Messages {
         self.consumed(peer, payload, peers);
     }
 
-    /// A message has come that nobody has asked for: the sender of one that is kept beyond its credit may go
-    /// on, and one whose messages take up its credit is told, so that it does not wait for more.
+    /// Tells the sender of an unexpected message how it stands.
+    ///
+    /// A sender with at least half its credit to get back gets it, so that it may go on. A sender whose
+    /// messages fill its credit is told, so that it does not wait for more.
     #[inline(never)]
     fn note_unexpected(&mut self, peer: PeerId, peers: &mut impl PeerAccess) {
-        // A probe may be waiting for it.
+        // A probe may be waiting for the message.
         self.completions.notify();
         if peers.peer(peer).uncredited >= CREDIT_BYTES / 2 {
             self.give_credit(peer, peers);
@@ -114,9 +115,10 @@ impl Messages {
         }
     }
 
-    /// Tells a peer, once, that it gets no more than its credit. Whoever has no credit left has either more
-    /// than half of it to get back, and does, or has a quarter of it kept here, and is told this: so it never
-    /// waits for ever.
+    /// Tells a peer, once, that it gets no more than its credit.
+    ///
+    /// A peer without credit never waits for ever. Either more than half of its credit is due to it, and it
+    /// gets that; or a quarter of its credit is kept here, and the peer is told so.
     fn tell_room(&mut self, peer: PeerId, peers: &mut impl PeerAccess) {
         let state = peers.peer_mut(peer);
         if state.kept > KEPT_BYTES_TOLD && !std::mem::replace(&mut state.told_full, true) {
@@ -143,8 +145,8 @@ impl Messages {
         self.tell_room(peer, peers);
     }
 
-    /// Gives a whole message to the posted receive `handle`; `false`, and nothing is done, if that stands on
-    /// a table, where its sender may have been quicker.
+    /// Gives a whole message to the posted receive `handle`. Returns `false`, and does nothing, if the
+    /// receive stands on a table, where the sender may have been quicker.
     #[inline(always)]
     fn deliver_whole(&mut self, handle: usize, envelope: Envelope, bytes: &[u8]) -> bool {
         let Some(request) = self.requests.get_mut(handle) else { return true };
@@ -166,8 +168,8 @@ impl Messages {
         true
     }
 
-    /// Gives a whole message that has just arrived to a receive that is not posted; no posted one may match
-    /// it.
+    /// Gives a whole message that has just arrived to a receive that is not posted; no posted receive may
+    /// match the message.
     #[inline]
     pub fn handle_whole(
         &mut self,
@@ -191,7 +193,7 @@ impl Messages {
         }
     }
 
-    /// Writes what fits of a piece; pieces past the end of a truncated message are dropped.
+    /// Writes the part of a piece that fits; pieces past the end of a truncated message are dropped.
     fn store_piece(&mut self, handle: usize, offset: u64, bytes: &[u8]) {
         let Some(State::Receiving { data, total, received, .. }) =
             self.requests.get_mut(handle).map(|request| &mut request.state)
@@ -258,7 +260,7 @@ impl Messages {
         // Each turn takes a receive out of the matcher, so this ends.
         let found = loop {
             let Self { matcher, unexpected, malformed_frames, lent, .. } = self;
-            // What comes in pieces is kept within the sender's credit.
+            // A message that comes in pieces is kept within the sender's credit.
             let room = Room { unexpected, malformed_frames, lent, lent_max: 0, state: peers.peer_mut(peer), peer };
             let found = matcher.arrive(envelope, || {
                 let make = || {
@@ -288,7 +290,7 @@ impl Messages {
                     self.tell_room(peer, peers);
                     Target::Unexpected(kept)
                 }
-                // Its further pieces are malformed as well.
+                // The further pieces of the message are malformed as well.
                 None => return,
             },
         };
@@ -331,7 +333,7 @@ impl Messages {
     }
 }
 
-/// Where messages that no receive has asked for are kept.
+/// The place where unexpected messages are kept.
 struct Room<'a> {
     unexpected: &'a mut Slab<Unexpected>,
     malformed_frames: &'a mut u64,
@@ -342,10 +344,12 @@ struct Room<'a> {
 }
 
 impl Room<'_> {
-    /// Stores an eager message of `total` bytes; its name for the matcher. As long as there is room for the
-    /// messages of all peers together, its sender gets its credit back at once, as if it had been received.
-    /// Beyond that, not more than the peer has credit for: one that does not keep to it is not believed, and
-    /// what it sends is counted and dropped.
+    /// Stores an eager message of `total` bytes, and returns its name for the matcher.
+    ///
+    /// As long as there is room for the messages of all peers together, the sender of a small message gets
+    /// its credit back at once, as if the message had been received. Beyond that room a peer's messages are
+    /// kept up to its credit. A peer that exceeds its credit is not believed: its message is counted as
+    /// malformed and dropped.
     fn keep(self, total: u64, make: impl FnOnce() -> Body) -> Option<usize> {
         let Self { unexpected, malformed_frames, lent, lent_max, state, peer } = self;
         let cost = total.saturating_add(CREDIT_PER_MESSAGE);
@@ -375,7 +379,7 @@ fn keep_whole(room: Room<'_>, spare: &mut Vec<Vec<u8>>, payload: &[u8], acknowle
     room.keep(payload.len() as u64, make)
 }
 
-/// Writes what fits of a whole message; what its receive reports.
+/// Writes the part of a whole message that fits, and returns what its receive reports.
 #[inline(always)]
 fn write_whole(data: &UserData, envelope: Envelope, bytes: &[u8]) -> (Status, Option<Error>) {
     let (total, capacity) = (bytes.len() as u64, data.len());

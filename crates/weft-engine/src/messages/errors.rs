@@ -1,4 +1,4 @@
-//! What goes wrong with messages, in words.
+//! The errors of messages, in words.
 
 use weft_core::matching::Envelope;
 

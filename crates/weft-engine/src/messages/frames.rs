@@ -1,4 +1,4 @@
-//! Frames that arrive: each is counted, and goes to what deals with its kind.
+//! Frames that arrive: each is counted, and goes to the function for its kind.
 
 use weft_core::matching::Envelope;
 use weft_core::message::Frame;
@@ -9,19 +9,19 @@ use crate::group::PeerId;
 use crate::request::{Receive, State};
 use crate::transport::{Remainder, number_near};
 
-/// What has become of the receive that a message matches.
+/// The state of the receive that a message matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Matched {
-    /// It is for the message.
+    /// The receive is for the message.
     Ours,
-    /// Its sender is writing that very message to it.
+    /// The sender is writing that very message to the receive.
     Written,
-    /// Another message has it.
+    /// Another message has taken the receive.
     Taken,
 }
 
 impl Messages {
-    /// A frame arrived from `peer` on a multicast stream: a message, or a piece of one.
+    /// Takes in a frame from `peer` on a multicast stream: a message, or a piece of one.
     pub fn handle_frame_on(&mut self, peer: PeerId, stream: Stream, bytes: &[u8], peers: &mut impl PeerAccess) {
         match Frame::parse(bytes) {
             Ok(Frame::Eager { envelope, acknowledge: None, payload }) => {
@@ -36,7 +36,7 @@ impl Messages {
         peers.matched(peer);
     }
 
-    /// A frame arrived from `peer`.
+    /// Takes in a frame from `peer`.
     #[inline]
     pub fn handle_frame(&mut self, peer: PeerId, bytes: &[u8], peers: &mut impl PeerAccess) {
         match Frame::whole(bytes) {
@@ -75,7 +75,7 @@ impl Messages {
             Frame::Credit { bytes } => {
                 let state = peers.peer_mut(peer);
                 state.credit = state.credit.saturating_add(bytes).min(CREDIT_BYTES);
-                // None is news as well: there is no more room.
+                // No bytes are news as well: there is no more room.
                 state.is_full = bytes == 0;
                 self.completions.notify();
                 self.outbox.push((peer, Outgoing::Room));
@@ -93,7 +93,7 @@ impl Messages {
         }
     }
 
-    /// Counts a message that has arrived; `false` when it is one that its sender has written to its receive
+    /// Counts a message that has arrived; returns `false` when its sender has written it to its receive
     /// meanwhile.
     #[inline]
     pub(super) fn count(&mut self, peer: PeerId, peers: &mut impl PeerAccess) -> bool {
@@ -105,7 +105,7 @@ impl Messages {
         !was_written
     }
 
-    /// Who has the receive `handle`, which the message that was counted last matches.
+    /// Finds out which message has the receive `handle`, which the last counted message matches.
     #[inline(never)]
     pub(super) fn withdraw(&mut self, peer: PeerId, handle: usize, peers: &mut impl PeerAccess) -> Matched {
         let Some(request) = self.requests.get_mut(handle) else { return Matched::Ours };
@@ -121,14 +121,14 @@ impl Messages {
                 if writer == peer && number == peers.peer(peer).handled {
                     return Matched::Written;
                 }
-                // The receive is in the matcher no more, so the announcement would find another one.
+                // The receive has left the matcher, so the announcement would find another receive.
                 note_written(writer, number, peers);
                 Matched::Taken
             }
         }
     }
 
-    /// `peer` has written a message to the receive `handle`.
+    /// Takes in a message that `peer` has written to the receive `handle`.
     pub fn handle_written(&mut self, peer: PeerId, handle: usize, written: Written, peers: &mut impl PeerAccess) {
         let Written { source: from, tag, total, number, rest } = written;
         if let Some(number) = number {
@@ -152,7 +152,7 @@ impl Messages {
     }
 }
 
-/// `peer` has written its message `number` to a receive; its announcement may be still to come.
+/// Notes that `peer` has written its message `number` to a receive; the announcement may be still to come.
 fn note_written(peer: PeerId, number: u32, peers: &mut impl PeerAccess) {
     let state = peers.peer_mut(peer);
     if number.wrapping_sub(state.handled) as i32 > 0 {

@@ -1,5 +1,5 @@
-//! Collective operations that have failed at one process. It tells the other members: they may wait for its
-//! messages, or for a member that waits for them (decision 0158).
+//! Collective operations that have failed at one process. That process tells the other members: they may wait
+//! for its messages, or for a member that waits for them (decision 0158).
 
 use weft_core::message::Head;
 
@@ -8,16 +8,16 @@ use crate::arguments::CollectiveScope;
 use crate::error::{Cause, Error, ErrorClass};
 use crate::group::PeerId;
 
-/// The most failures that this process keeps of operations that it has not come to yet. It forgets the oldest
-/// ones. An operation that was complete here before its failure was told never meets the failure.
+/// The most failures that this process keeps of operations that it has not come to yet; the oldest are
+/// forgotten. An operation that was complete here before its failure was told never meets the failure.
 const GIVEN_UP_MAX: usize = 1024;
 
-/// Groups up to this size are told whole: then everybody ends, even where processes disagree about who sends
-/// to whom, because their arguments differ. In larger ones each process tells those with whom it has still to
-/// do.
+/// The largest group of which every member is told. Then all members end, even where they disagree about who
+/// sends to whom because their arguments differ. In larger groups each process tells those with which it has
+/// still to do.
 const TOLD_WHOLE_MAX: u32 = 1024;
 
-/// What a process has said of an operation.
+/// A report by a peer that it has given an operation up.
 pub(super) struct GivenUp {
     context: u32,
     tag: i32,
@@ -26,15 +26,15 @@ pub(super) struct GivenUp {
 }
 
 impl Messages {
-    /// `peer` has given the operation of `tag` in `context` up.
+    /// Notes that `peer` has given the operation of `tag` in `context` up.
     pub(super) fn handle_given_up(&mut self, peer: PeerId, context: u32, tag: i32, cause: Cause) {
-        // What an error means at one process it means at the others.
+        // An error has the same meaning at the other processes.
         let class = match cause.class {
             class @ (ErrorClass::Truncate | ErrorClass::ProcAborted) => class,
             _ => ErrorClass::Other,
         };
         let cause = Cause { class, ..cause };
-        // One word is enough, and several processes may say it.
+        // One report is enough, and several processes may send it.
         self.given_up.retain(|known| (known.context, known.tag) != (context, tag));
         if self.given_up.len() == GIVEN_UP_MAX {
             self.given_up.remove(0);
@@ -43,19 +43,19 @@ impl Messages {
         self.completions.notify();
     }
 
-    /// Why nothing can come of an operation any more.
+    /// The reason why an operation cannot succeed any more, if a member has given it up.
     #[inline]
     pub(crate) fn given_up(&self, scope: &CollectiveScope, peers: &impl PeerAccess) -> Option<Error> {
         if self.given_up.is_empty() { None } else { self.find_given_up(scope, peers) }
     }
 
-    /// Whether there is any operation of which this may be so.
+    /// Returns whether any operation has been given up.
     #[inline]
     pub fn has_given_up(&self) -> bool {
         !self.given_up.is_empty()
     }
 
-    /// Whether that is so, for whoever waits for one of its messages.
+    /// Returns whether a member has given up the operation that this context and tag name.
     #[inline]
     pub fn is_given_up(&self, context: u32, tag: i32) -> bool {
         self.given_up.iter().any(|given_up| (given_up.context, given_up.tag) == (context, tag))
@@ -83,13 +83,15 @@ impl Messages {
         Some(Error::new(class, message))
     }
 
-    /// The communicators are gone that had the contexts of which `is_over` holds.
+    /// Forgets the operations of the contexts for which `is_over` holds: their communicators are gone.
     pub fn forget_given_up(&mut self, is_over: impl Fn(u32) -> bool) {
         self.given_up.retain(|given_up| !is_over(given_up.context));
     }
 
-    /// This process has given an operation up for a `cause`. Who hears of it: everybody, if it is the first
-    /// to know and they are not too many, or those `partners` for which there is still something to be done.
+    /// Tells other processes that this process has given an operation up for a `cause`.
+    ///
+    /// If this process is the first to know and the group is not too large, all members are told. Otherwise
+    /// only the `partners` are told: processes with which this one has still to exchange messages.
     pub(crate) fn give_up(
         &mut self,
         scope: &CollectiveScope,
@@ -98,7 +100,7 @@ impl Messages {
         partners: Vec<u32>,
         peers: &impl PeerAccess,
     ) {
-        // Each hears once, however many messages there are between the two.
+        // Each process is told once, however many messages there are between the two.
         let mut told: Vec<u32> =
             if is_first && scope.group.size() <= TOLD_WHOLE_MAX { (0..scope.group.size()).collect() } else { partners };
         told.sort_unstable();

@@ -1,11 +1,11 @@
-//! What the message layer knows of a peer: its credit, and the message that is arriving from it in pieces.
+//! The message layer's part of a peer: its credit, and the message that is arriving from it in pieces.
 
 use std::sync::Arc;
 
 use super::{CREDIT_BYTES, OWN_STREAM, Stream};
 use crate::memory::Writer;
 
-/// Where the pieces of the fragmented message that is arriving from a peer go.
+/// The destination of the pieces of a fragmented message that is arriving from a peer.
 #[derive(Clone, Copy)]
 pub(super) enum Target {
     Request(usize),
@@ -19,47 +19,49 @@ pub(super) struct Arriving {
     pub(super) received: u64,
 }
 
-/// What the message layer knows of a peer.
+/// The message layer's knowledge of a peer.
 pub struct Peer {
-    /// Eager bytes that we may still send.
+    /// Eager bytes that this process may still send.
     pub credit: u64,
-    /// Eager bytes consumed here that the peer has not been told of.
+    /// Eager bytes consumed here whose credit has not been given back yet.
     pub(super) uncredited: u64,
-    /// What its messages cost that are here and no receive has asked for: within its credit, or they are not
-    /// kept.
+    /// The cost of the peer's unexpected messages that are kept within its credit; others are not kept.
     pub(super) kept: u64,
-    /// It has been told that there is no room beyond its credit, since it last got some.
+    /// Set when the peer has been told that there is no room beyond its credit, since it last got some.
     pub(super) told_full: bool,
-    /// It has said so, since it last gave some: small messages that there is no credit for are announced.
+    /// Set when the peer has said that it has no room beyond the credit, since it last gave some: small
+    /// messages without credit are announced.
     pub is_full: bool,
     pub(super) arriving: Option<Arriving>,
-    /// The same of its multicast streams.
+    /// The messages that are arriving in pieces on multicast streams of the peer.
     pub(super) arriving_on: Vec<(Stream, Arriving)>,
-    /// Messages that have arrived from it, also those that nobody has asked for yet.
+    /// The number of messages that have arrived from the peer, unexpected ones included.
     pub(super) handled: u32,
-    /// The message with this number has been written to its receive already: its announcement is still to
+    /// The number of a message that the peer has written to its receive already: its announcement is still to
     /// come.
     pub(super) written: Option<u32>,
-    /// Whether its announced data can be read from its memory.
+    /// Set when announced data can be read from the peer's memory.
     pub single_copy: bool,
-    /// Whether it shares a link with others: what it announces is granted piece by piece.
+    /// Set when the peer shares a link with others: what it announces is granted piece by piece.
     pub paced: bool,
-    /// From so many bytes on its carrier writes what it announces to our memory by itself.
+    /// The size in bytes from which on the peer's carrier writes an announced message to our memory by
+    /// itself.
     pub placed_min: u64,
-    /// Set when the peer is known to be gone.
+    /// The reason why the peer is gone, once that is known.
     pub failed: Option<String>,
-    /// Name of its host, for messages to people.
+    /// The name of the peer's host, for messages to people.
     pub host: Option<Arc<str>>,
-    /// A probe has looked for a message of it in vain, since somebody asked.
+    /// Set when a probe has looked for a message of this peer in vain, since the last time that this was
+    /// asked.
     pub(super) probed: bool,
-    /// How its largest messages are written to the program's memory.
+    /// The writer that puts the peer's largest messages into the program's memory.
     pub(super) writer: Writer,
-    /// Bytes that it has been asked for, as a neighbour, and has not sent.
+    /// Bytes that this process has asked of the peer, as a neighbour, and that have not come.
     pub(super) asked: u64,
 }
 
 impl Peer {
-    /// Of one that has sent nothing and got nothing. `ticks`: see [`Writer::new`].
+    /// Makes the record of a peer that has sent nothing and got nothing. For `ticks` see [`Writer::new`].
     pub fn new(ticks: fn() -> u64) -> Self {
         Self {
             credit: CREDIT_BYTES,
@@ -82,7 +84,7 @@ impl Peer {
         }
     }
 
-    /// The message that arrives in pieces on one of its streams.
+    /// The message that is arriving in pieces on one of the peer's streams.
     pub(super) fn arriving(&self, stream: Stream) -> Option<Arriving> {
         if stream == OWN_STREAM {
             return self.arriving;
@@ -99,17 +101,17 @@ impl Peer {
         self.arriving_on.extend(arriving.map(|arriving| (stream, arriving)));
     }
 
-    /// Nothing more comes on a multicast stream.
+    /// Ends a multicast stream: nothing more comes on it.
     pub(crate) fn end_stream(&mut self, stream: Stream) {
         self.set_arriving(stream, None);
     }
 
-    /// Eager bytes of it that have been consumed here, and that it has not been told of.
+    /// Eager bytes of the peer that have been consumed here and whose credit has not been given back yet.
     pub fn uncredited(&self) -> u64 {
         self.uncredited
     }
 
-    /// Messages of it that have been handled.
+    /// The number of messages of the peer that have been handled.
     pub fn handled(&self) -> u32 {
         self.handled
     }

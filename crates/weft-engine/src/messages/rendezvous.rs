@@ -1,8 +1,8 @@
 //! Large messages: announced, asked for, and sent into the buffer that waits for them (the rendezvous of
-//! `weft_core::message`); and taken back, while nobody has asked.
+//! `weft_core::message`). While no receive has asked, the sender may take the announcement back.
 //!
-//! What comes over a network is granted in pieces, by `weft_core::grants`, so that many senders do not drown
-//! one receiver. Each grant leaves as a message, ahead of all bulk data.
+//! Data that comes over a network is granted in pieces, by `weft_core::grants`, so that many senders do not
+//! drown one receiver. Each grant leaves as a message, ahead of all bulk data.
 
 use weft_core::matching::Envelope;
 use weft_core::message::Head;
@@ -18,12 +18,12 @@ use crate::regions::{AccessKind, Purpose, Region, RegionKey};
 use crate::request::{Cancellation, Hold, Pulled, Request, State};
 use crate::transport::RemoteMemory;
 
-/// When so much has still to come, what comes now does not stay in a processor's own caches until the program
-/// reads it; those have 1 or 2 MiB today.
+/// The bytes still to come above which arriving data bypasses a processor's own caches: it would not stay
+/// there until the program reads it. Those caches have 1 or 2 MiB today.
 const BEYOND_CACHES_BYTES: u64 = 2 << 20;
 
 impl Messages {
-    /// Fetches, or asks for, an announced message.
+    /// Fetches an announced message by single copy, or asks its sender for it.
     pub(super) fn pull(
         &mut self,
         handle: usize,
@@ -57,18 +57,18 @@ impl Messages {
         self.conclude_fetch(handle, peer, request, fits, fetched, peers);
     }
 
-    /// Copies what this process has announced to itself.
+    /// Copies a message that this process has announced to itself.
     fn copy_own(&self, request: u32, data: &UserData) -> Fetched {
         let send = self.requests.from_wire(request).and_then(|handle| self.requests.get(handle));
         if let Some(State::Announced(send)) = send.map(|request| &request.state) {
             memory::copy(&send.data, data);
         }
-        // One that is there no more has failed, and nobody looks at what its receive holds.
+        // A send that is no longer there has failed, and nobody looks at the contents of its receive.
         Fetched::Whole
     }
 
-    /// The sender's `request`, which the receive `handle` gets `limit` bytes of, has been fetched, or cannot
-    /// be.
+    /// Acts on the outcome of a fetch: the receive `handle` was to get `limit` bytes of the sender's
+    /// `request`.
     pub fn conclude_fetch(
         &mut self,
         handle: usize,
@@ -86,24 +86,25 @@ impl Messages {
             Fetched::Begun => {}
             Fetched::Asked(limit) => self.ask(handle, peer, request, limit, peers),
             Fetched::Refused => {
-                // Not permitted, or the peer is going away: from now on it sends its data itself.
+                // The kernel does not permit it, or the peer is going away: from now on the peer sends its
+                // data itself.
                 peers.peer_mut(peer).single_copy = false;
                 self.ask(handle, peer, request, limit, peers);
             }
         }
     }
 
-    /// Asks the sender for its `request`: a region is opened for it.
+    /// Asks the sender for its `request`, and opens a region for the data.
     pub(super) fn ask(&mut self, handle: usize, peer: PeerId, request: u32, limit: u64, peers: &mut impl PeerAccess) {
         if peers.peer(peer).failed.is_some() {
-            // It was announced while its sender lived.
+            // The message was announced while its sender lived.
             let error = failure(peer, peers);
             return self.fail_over(handle, error);
         }
         let Some(State::Receiving { data, .. }) = self.requests.get(handle).map(|entry| &entry.state) else { return };
         let opened = Region { peer, purpose: Purpose::Receive, data: data.clone(), length: limit, owner: handle };
         let Some(key) = self.regions.open(opened) else {
-            // The sender's operation is over, as if its message had been cut to nothing.
+            // The sender's operation is over, as if its message had been truncated to nothing.
             self.outbox.push((peer, Outgoing::Control(Head::fin(request))));
             return self.fail(handle, too_many_regions());
         };
@@ -127,19 +128,19 @@ impl Messages {
         }
     }
 
-    /// Whether [`Self::poll_grants`] may have something to do.
+    /// Returns whether [`Self::poll_grants`] may have something to do.
     #[inline]
     pub fn may_grant(&self) -> bool {
         self.regrant || (!self.arrived.is_empty() && self.grants.has_waiting())
     }
 
-    /// Time has come to look again: see `Grants::next_timeout`.
+    /// Notes that it is time to look for grants, if it is: see `Grants::next_timeout`.
     pub fn look_for_grants(&mut self, now: Instant) {
         self.regrant |= self.grants.next_timeout().is_some_and(|at| at <= now);
     }
 
-    /// Tells the grants what has arrived, and the senders what they may send now. `round_trip`: the shortest
-    /// to a peer, if that is known.
+    /// Tells the grants what has arrived, and tells the senders what they may send now. `round_trip` returns
+    /// the shortest round trip to a peer, if that is known.
     pub fn poll_grants(&mut self, now: Instant, round_trip: impl Fn(PeerId) -> Option<Duration>) {
         self.regrant = false;
         for key in self.arrived.drain(..) {
@@ -164,8 +165,8 @@ impl Messages {
         }
     }
 
-    /// An operation is over: no peer accesses its memory any more, and if its message `was_granted` in
-    /// pieces, others may have its share.
+    /// Ends the peers' access to the memory of an operation that is over. If its message `was_granted` in
+    /// pieces, other messages may have its share.
     pub(super) fn end_access(&mut self, key: RegionKey, was_granted: bool) {
         self.regions.close(key);
         if was_granted {
@@ -177,10 +178,11 @@ impl Messages {
         }
     }
 
-    /// Forgets the request `handle`. What its sender has still to send of a message that was arriving is
-    /// dropped when it comes: the sender's operation completes. A message of which the first piece has left
-    /// unasked is sent to its end, out of a copy: the receiver could tell no later one from its missing
-    /// pieces.
+    /// Forgets the request `handle`.
+    ///
+    /// For a receive: data that its sender has still to send is dropped when it comes, and the sender's
+    /// operation completes. For a send whose first piece has left unasked: the message is sent to its end,
+    /// out of a copy. The receiver could not tell a later message from the missing pieces.
     pub fn abandon(&mut self, handle: usize, peers: &impl PeerAccess) {
         if let Some(Request { state: State::Sending { send, region: None, .. }, hold, .. }) =
             self.requests.get_mut(handle)
@@ -226,7 +228,8 @@ impl Messages {
             let Self { unexpected, malformed_frames, .. } = self;
             let body = Body::Announced { request, address };
             let found = self.matcher.arrive(envelope, || {
-                // Its data stays with the sender, who has as many requests at most as this table has entries.
+                // The data stays with the sender, which has at most as many requests as this table has
+                // entries.
                 let kept = unexpected.insert(Unexpected { peer, total, is_lent: false, body });
                 *malformed_frames += u64::from(kept.is_none());
                 kept
@@ -236,7 +239,7 @@ impl Messages {
             };
             match self.withdraw(peer, handle, peers) {
                 Matched::Ours => return self.pull(handle, peer, envelope, request, total, address, peers),
-                // Its sender is writing it: this is the announcement of that very message.
+                // The sender is writing the message: this is the announcement of that very message.
                 Matched::Written => return,
                 Matched::Taken => {}
             }
@@ -280,7 +283,7 @@ impl Messages {
         self.outbox.push((peer, Outgoing::Stream { request: handle, remote_key, offset, limit }));
     }
 
-    /// The receiver of `request` lets our carrier write to its memory.
+    /// Starts a remote write: the receiver of `request` lets our carrier write to its memory.
     pub(super) fn handle_clear_to_place(
         &mut self,
         peer: PeerId,
@@ -290,7 +293,7 @@ impl Messages {
         target: RemoteMemory,
         peers: &impl PeerAccess,
     ) {
-        // Who has been told of no carrier that places has nothing to invite.
+        // A peer that has been told of no carrier for remote writes has nothing to invite.
         if peers.peer(peer).placed_min == u64::MAX {
             self.malformed_frames += 1;
             return;
@@ -315,7 +318,7 @@ impl Messages {
         self.outbox.push((peer, Outgoing::Place { request: handle, remote_key, total, target }));
     }
 
-    /// The carrier of `peer` has written `length` bytes to the region that it calls `key`.
+    /// Notes that the carrier of `peer` has written `length` bytes to the region that the peer calls `key`.
     pub(super) fn handle_placed(
         &mut self,
         peer: PeerId,
@@ -327,7 +330,7 @@ impl Messages {
         let asked = &mut peers.peer_mut(peer).asked;
         *asked = asked.saturating_sub(length);
         let key = RegionKey::from_wire(key);
-        // What is refused has been counted.
+        // A refused access has been counted.
         let Ok(region) = self.regions.access(peer, key, AccessKind::Write, offset, length) else { return };
         let handle = region.owner;
         let is_registered = self.regions.is_registered(key);
@@ -342,14 +345,15 @@ impl Messages {
         }
     }
 
-    /// Granted data arrived from `peer` for the region that it calls `key`, in any order, each byte once.
+    /// Takes in granted data from `peer` for the region that the peer calls `key`: in any order, each byte
+    /// once.
     pub fn handle_data(&mut self, peer: PeerId, key: u32, offset: u64, bytes: &[u8], peers: &mut impl PeerAccess) {
         let Peer { asked, writer, .. } = peers.peer_mut(peer);
         let length = bytes.len() as u64;
         let to_come = *asked;
         *asked = to_come.saturating_sub(length);
         let key = RegionKey::from_wire(key);
-        // What is refused has been counted.
+        // A refused access has been counted.
         let Ok(region) = self.regions.access(peer, key, AccessKind::Write, offset, length) else { return };
         let handle = region.owner;
         let Some(State::Receiving { total, received, pulled, .. }) =
@@ -390,8 +394,8 @@ impl Messages {
         }
     }
 
-    /// `bytes` of what was granted of the region `key` have reached the receiver, or need the program's
-    /// buffer no more.
+    /// Notes that `bytes` of what was granted of the region `key` have reached the receiver, or need the
+    /// program's buffer no more.
     pub fn handle_acknowledged(&mut self, key: RegionKey, bytes: u64) {
         let Some(handle) = self.regions.get(key).map(|region| region.owner) else { return };
         let Some(State::Sending { left, .. }) = self.requests.get_mut(handle).map(|entry| &mut entry.state) else {

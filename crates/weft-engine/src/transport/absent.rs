@@ -1,6 +1,8 @@
-//! How a part of a node is absent where a type has to be named for it: as
-//! [`Infallible`](core::convert::Infallible), of which no value exists. [`part!`](part) writes a part and its
-//! absence from one text, so neither can be without a method that the other has.
+//! Absent parts of a node: where a type has to be named for a part, it is
+//! [`Infallible`](core::convert::Infallible), of which no value exists.
+//!
+//! [`part!`](part) writes a part and its absence from one text, so neither can be without a method that the
+//! other has.
 
 /// Defines a trait, and implements it for `Infallible`. Associated types stand in front, in `type { … }`.
 macro_rules! part {

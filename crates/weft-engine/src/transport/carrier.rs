@@ -1,6 +1,7 @@
-//! What the engine asks of each carrier: to send a packet, or a *train* of consecutive packets of equal size;
-//! to hand over what has arrived; to say what it can do. Faults and capture are carriers that wrap another
-//! one ([`super::Wrapper`]).
+//! The interface of a carrier: it sends a packet, or a *train* of consecutive packets of equal size; it hands
+//! over what has arrived; it declares its abilities.
+//!
+//! Fault injection and capture are carriers that wrap another carrier ([`super::Wrapper`]).
 
 use std::fmt;
 use std::io;
@@ -13,7 +14,7 @@ use weft_core::rails::Role;
 use super::placement::{Begun, Placement, Registration, RemoteMemory};
 use crate::memory::UserData;
 
-/// Where a link sends a packet: each kind of carrier has its own kind of address.
+/// The address to which a link sends a packet. Each kind of carrier has its own kind of address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// An IP address and a UDP port.
@@ -26,7 +27,7 @@ pub enum Address {
     Verbs(VerbsAddress),
 }
 
-/// A socket on an Ethernet segment: an interface, and which of the processes behind it.
+/// A socket on an Ethernet segment: an interface, and one of the processes behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EthernetAddress {
     /// The interface's hardware address.
@@ -38,25 +39,25 @@ pub struct EthernetAddress {
 /// An endpoint of libfabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FabricAddress {
-    /// Which of this process's endpoints has learnt it, from 0.
+    /// The index of the endpoint of this process that has learnt the address, from 0.
     pub endpoint: u8,
-    /// The how many-th address it is that this endpoint has learnt, from 0.
+    /// The address's index among those that this endpoint has learnt, from 0.
     pub name: u64,
-    /// Where it is, if the provider's addresses are those of IP.
+    /// The IP address and port, if the provider's addresses are those of IP.
     pub ip: Option<SocketAddr>,
 }
 
-/// A process behind an RDMA device, or a multicast group of such.
+/// A process behind an RDMA device, or a multicast group of RDMA devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct VerbsAddress {
-    /// The how many-th peer it is that this end has learnt, from 0.
+    /// The peer's index among those that this end has learnt, from 0.
     pub peer: u32,
-    /// Where it listens for connections; of a group, its address.
+    /// The address at which the process listens for connections; of a group, its address.
     pub listens: SocketAddr,
 }
 
-/// A kind of address. Carriers whose addresses are of one kind can reach each other, whatever they are
-/// called.
+/// A kind of address. Carriers with the same kind of address can reach each other, even under different
+/// names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressKind {
     /// [`Address::Udp`]
@@ -70,12 +71,12 @@ pub enum AddressKind {
 }
 
 impl AddressKind {
-    /// All of them, in the order of their numbers.
+    /// All kinds, in the order of their numbers.
     pub const ALL: [Self; 4] = [Self::Udp, Self::Ethernet, Self::Fabric, Self::Verbs];
 }
 
 impl Address {
-    /// Its kind.
+    /// The kind of the address.
     pub const fn kind(&self) -> AddressKind {
         match self {
             Self::Udp(_) => AddressKind::Udp,
@@ -85,7 +86,7 @@ impl Address {
         }
     }
 
-    /// Whether it is that of a multicast group.
+    /// Returns whether the address is that of a multicast group.
     pub fn is_group(&self) -> bool {
         match self {
             Self::Udp(address) => address.ip().is_multicast(),
@@ -135,73 +136,73 @@ impl fmt::Display for EthernetAddress {
     }
 }
 
-/// What became of a packet handed to [`Carrier::send`].
+/// The outcome of [`Carrier::send`] for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The kernel took it. It may still be lost.
     Sent,
     /// The socket's send buffer is full: try again later.
     WouldBlock,
-    /// Refused by the machine (firewall, queue full, no route just now) and counted: a lost packet like any
-    /// other.
+    /// The machine has refused the packet (firewall, queue full, no route just now) and counted it: a lost
+    /// packet like any other.
     Dropped,
     /// Larger than the link carries. Sending it again cannot help.
     TooLarge,
 }
 
-/// Packets of one sender that arrived together: the kernel had joined them, or it is only one.
+/// Packets of one sender that arrived together because the kernel had joined them, or a single packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival<'a> {
-    /// One packet after the other.
+    /// The packets, one after the other.
     pub bytes: &'a [u8],
-    /// Bytes of each but the last, which may be shorter.
+    /// Bytes of each packet but the last, which may be shorter.
     pub segment: usize,
-    /// The network marked at least one as having met congestion (RFC 3168).
+    /// Set when the network marked at least one of the packets as having met congestion (RFC 3168).
     pub marked: bool,
-    /// They came to the address of a multicast group.
+    /// Set when the packets came to the address of a multicast group.
     pub to_group: bool,
 }
 
 impl<'a> Arrival<'a> {
-    /// One packet without a mark.
+    /// A single packet without a mark.
     pub const fn packet(bytes: &'a [u8]) -> Self {
         Self { bytes, segment: bytes.len(), marked: false, to_group: false }
     }
 
-    /// Each packet by itself.
+    /// The packets, one by one.
     pub fn packets(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let (first, rest) = self.bytes.split_at(self.segment.min(self.bytes.len()));
         std::iter::once(first).chain(rest.chunks(self.segment.max(1)))
     }
 }
 
-/// What a carrier is: whoever opens it says so once, and the engine and the peers go by that. Nothing of it
-/// changes later.
+/// The attributes of a carrier. The carrier states them once, when it is opened; the engine and the peers
+/// rely on them. They never change later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CarrierAttributes {
-    /// The carrier's name, as `WEFT_LINK` says it.
+    /// The carrier's name, as in `WEFT_LINK`.
     pub name: &'static str,
-    /// What becomes of packets on their way.
+    /// The fate of packets on their way.
     pub delivery: Delivery,
     /// The largest packet that this end can send and receive, in bytes. A pair uses the smaller of its two
     /// ends.
     pub packet_size: usize,
-    /// Bytes of a train that are sent by one system call; no more than a packet where trains gain nothing.
+    /// Bytes of a train that one system call sends; no more than a packet where trains gain nothing.
     pub train_bytes: usize,
-    /// What it takes to find out that nothing has arrived.
+    /// The cost of finding out that nothing has arrived.
     pub look: Look,
-    /// The descriptor that becomes readable when a packet arrives. `None`: there is none, so nobody may
-    /// sleep.
+    /// The descriptor that becomes readable when a packet arrives. `None`: there is no descriptor, so no
+    /// thread may sleep on the carrier.
     pub descriptor: Option<RawFd>,
-    /// What it can do to the memory of peers; `None`: nothing, and [`Carrier::rma`] gives nothing either.
+    /// The carrier's remote memory access. `None`: it has none, and [`Carrier::rma`] returns `None` as well.
     pub remote_memory: Option<Placement>,
-    /// What it can send to groups; `None`: nothing, and [`Carrier::multicast`] gives nothing either.
+    /// The carrier's multicast. `None`: it has none, and [`Carrier::multicast`] returns `None` as well.
     pub multicast: Option<MulticastAttributes>,
 }
 
 impl CarrierAttributes {
-    /// A carrier of packets and nothing else: it may lose them, sends them one by one, and cannot be slept
-    /// on.
+    /// The attributes of a carrier that carries packets only: it may lose them, sends them one by one, and
+    /// cannot be slept on.
     pub const fn packets(name: &'static str, packet_size: usize, look: Look) -> Self {
         Self {
             name,
@@ -215,10 +216,12 @@ impl CarrierAttributes {
         }
     }
 
-    /// What the carrier is for where several lead to one peer. An unreliable carrier whose look is a read of
-    /// memory takes small messages: the look costs next to nothing. A carrier whose look is a system call
-    /// takes bulk data: it sends many packets with one call. An ordered carrier takes bulk data, too: packets
-    /// of other carriers would not keep its order.
+    /// The carrier's role where several carriers lead to one peer.
+    ///
+    /// - An unreliable carrier whose look is a read of memory takes small messages: the look costs next to
+    ///   nothing.
+    /// - A carrier whose look is a system call takes bulk data: it sends many packets with one call.
+    /// - An ordered carrier takes bulk data, too: packets of other carriers would not keep its order.
     pub const fn role(&self) -> Role {
         match (self.look, self.delivery) {
             (Look::Memory, Delivery::Unreliable) => Role::SmallMessages,
@@ -227,119 +230,129 @@ impl CarrierAttributes {
     }
 }
 
-/// What becomes of packets on their way.
+/// The fate of packets on their way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// They may be lost, repeated or reordered, never on purpose: a flow makes messages of them.
+    /// Packets may be lost, repeated or reordered, though never on purpose: a flow makes messages of them.
     Unreliable,
-    /// Each arrives once and in the order of sending, or [`Carrier::take_broken`] tells of it.
+    /// Each packet arrives once and in the order of sending, or [`Carrier::take_broken`] tells of it.
     Ordered,
 }
 
-/// What a look for packets costs.
+/// The cost of a look for packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// A few reads of memory: it is made in every pass.
+    /// A few reads of memory: the look is made in every pass.
     Memory,
-    /// A call of the system or of a library, a hundred times as dear: it is made once in several passes where
-    /// something else is looked at as well.
+    /// A call of the system or of a library, a hundred times as dear. The look is made once in several passes
+    /// if other sources are looked at as well.
     SystemCall,
 }
 
-/// What a carrier can send to groups.
+/// The limits of a carrier's multicast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MulticastAttributes {
     /// The largest packet that can be sent to a group, in bytes.
     pub packet_size: usize,
-    /// Packets to groups that may arrive while nobody looks; more of one sender should not be under way.
-    /// `None`: the carrier does not know.
+    /// The number of packets to groups that may arrive while nobody looks; one sender should not have more
+    /// under way. `None`: the carrier does not know.
     pub receives: Option<usize>,
 }
 
-/// What a carrier counts and remembers, for people.
+/// A carrier's counters and its last refusal, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diagnostics {
-    /// Packets that arrived and were dropped by the carrier itself: cut, or larger than a packet may be.
+    /// Packets that arrived and that the carrier itself dropped: cut, or larger than a packet may be.
     pub rejected: u64,
-    /// Packets that it wrote to memory of their receivers by itself (the fast path of RDMA devices).
+    /// Packets that the carrier wrote to memory of their receivers by itself (the fast path of RDMA devices).
     pub written: u64,
-    /// What the machine said when it last refused a packet ([`Outcome::Dropped`]); `None` if it never has.
+    /// The machine's words when it last refused a packet ([`Outcome::Dropped`]); `None` if it never has.
     pub last_refusal: Option<String>,
 }
 
-/// What moves packets between processes: small, so that a new one is soon written. What only some can do is
-/// behind [`Self::rma`] and [`Self::multicast`]. A carrier around another one is a [`super::Wrapper`].
+/// A carrier moves packets between processes. The trait is small, so that a new carrier is soon written.
+///
+/// Abilities that only some carriers have are behind [`Self::rma`] and [`Self::multicast`]. A carrier around
+/// another carrier is a [`super::Wrapper`].
 pub trait Carrier {
-    /// What it is.
+    /// Returns the carrier's attributes.
     fn attributes(&self) -> &CarrierAttributes;
 
     /// Sends one packet of at most [`CarrierAttributes::packet_size`] bytes. Never blocks.
     ///
     /// # Errors
-    /// Only what no later attempt can cure (the socket is unusable, the address is another carrier's);
-    /// everything transient is an [`Outcome`].
+    /// Only conditions that no later attempt can cure (the socket is unusable, the address is another
+    /// carrier's); every transient condition is an [`Outcome`].
     fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome>;
 
-    /// Sends a train: consecutive packets of `segment` bytes each (the last may be shorter) to one peer, of
-    /// any length. Returns how many bytes were taken, a multiple of `segment` or all; less than all means
-    /// "would block". What is [`Outcome::Dropped`] counts as taken, by a carrier with [`Delivery::Ordered`]
-    /// as well: who needs to know sends packet by packet. A carrier with segmentation offload takes
-    /// [`CarrierAttributes::train_bytes`] with one system call; one without has [`send_one_by_one`].
+    /// Sends a train to one peer: consecutive packets of `segment` bytes each (the last may be shorter), of
+    /// any length.
+    ///
+    /// Returns how many bytes were taken, a multiple of `segment` or all; less than all means "would block".
+    /// Packets that are [`Outcome::Dropped`] count as taken, by a carrier with [`Delivery::Ordered`] as well:
+    /// a caller that needs to know sends packet by packet. A carrier with segmentation offload takes
+    /// [`CarrierAttributes::train_bytes`] with one system call; a carrier without it uses
+    /// [`send_one_by_one`].
     ///
     /// # Errors
     /// As [`Self::send`].
     fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> io::Result<usize>;
 
     /// Hands packets that have arrived to `on_arrival`, in order of arrival; returns how many. Never blocks.
-    /// Stops once `limit` have been handed over; those that the kernel joined to one are handed over
-    /// together, so there may be up to [`JOINED_MAX`] more. With a limit of 0 nothing happens. Who sent a
-    /// packet is written in the packet and proved by its tag, so the sender's address is not reported.
+    ///
+    /// The call stops once `limit` packets have been handed over. Packets that the kernel joined are handed
+    /// over together, so there may be up to [`JOINED_MAX`] more. With a limit of 0 nothing happens. The
+    /// sender's address is not reported: a packet names its sender, and its tag proves the name.
     fn receive(&mut self, on_arrival: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize;
 
-    /// Called before each sleep on [`CarrierAttributes::descriptor`]; `false`: something has arrived that the
-    /// descriptor would not tell of, or there is none.
+    /// Prepares a sleep on [`CarrierAttributes::descriptor`]; called before each one. Returns `false` if
+    /// something has arrived that the descriptor would not tell of, or if there is no descriptor.
     fn prepare_sleep(&mut self) -> bool;
 
-    /// What it has counted.
+    /// Returns the carrier's counters and its last refusal.
     fn diagnostics(&self) -> Diagnostics;
 
-    /// Packets to this address that the carrier has taken and that have not left it: somebody must look at it
-    /// until they have. 0 of carriers that hand each packet to the kernel.
+    /// The number of packets to this address that the carrier has taken and that have not left it. The caller
+    /// must go on looking at the carrier until they have left. 0 for carriers that hand each packet to the
+    /// kernel.
     fn under_way(&self, to: &Address) -> usize;
 
-    /// An address to which a packet that the carrier had taken has not been delivered, each such address
-    /// once; asked of carriers with [`Delivery::Ordered`]. [`Diagnostics::last_refusal`] says why. `None` of
-    /// all others.
+    /// An address to which a packet that the carrier had taken has not been delivered; each such address
+    /// once. Asked of carriers with [`Delivery::Ordered`]; `None` for all others.
+    /// [`Diagnostics::last_refusal`] says why.
     fn take_broken(&mut self) -> Option<Address>;
 
-    /// Access to memory of peers ([`CarrierAttributes::remote_memory`]).
+    /// The access to memory of peers ([`CarrierAttributes::remote_memory`]).
     fn rma(&mut self) -> Option<&mut dyn RemoteMemoryAccess> {
         None
     }
 
-    /// Groups ([`CarrierAttributes::multicast`]). `None` also where the machine has refused what they take.
+    /// The multicast groups ([`CarrierAttributes::multicast`]). `None` also where the machine has refused
+    /// what groups need.
     fn multicast(&mut self) -> Option<&mut dyn Multicast> {
         None
     }
 }
 
-/// Access to memory of peers, in which their processors have no part. The engine's part is
-/// `engine/placement.rs`.
+/// Access to memory of peers, without their processors. The engine's part is `engine/placement.rs`.
 pub trait RemoteMemoryAccess {
-    /// Lets peers access the first `length` bytes of `data`, which are one run of memory, until
-    /// [`Self::deregister`]; `None` where that cannot be done at present. The engine keeps the operation open
-    /// that `data` belongs to as long as it is registered.
+    /// Lets peers access the first `length` bytes of `data`, one run of memory, until [`Self::deregister`].
+    ///
+    /// `None` where that cannot be done at present. The engine keeps the operation of `data` open as long as
+    /// the memory is registered.
     fn register(&mut self, data: &UserData, length: u64) -> Option<(Registration, RemoteMemory)>;
 
-    /// No access to the memory that begins after this call succeeds.
+    /// Ends the access to registered memory: no access that begins after this call succeeds.
     fn deregister(&mut self, registration: Registration);
 
-    /// Writes the bytes `range` of `data`, which are one run of memory, to `target` of the process at `to`.
-    /// They stay as they are until [`Self::poll_completion`] has returned `number`, unless the carrier has
-    /// said before that the peer is lost ([`Carrier::take_broken`]).
+    /// Writes the bytes `range` of `data`, one run of memory, to `target` of the process at `to`.
+    ///
+    /// The bytes must not change until [`Self::poll_completion`] has returned `number`, unless the carrier
+    /// has said before that the peer is lost ([`Carrier::take_broken`]).
     fn write(&mut self, to: &Address, data: &UserData, range: Range<u64>, target: RemoteMemory, number: u64) -> Begun;
 
-    /// The same the other way: reads what lies at `target` into `range` of `data`.
+    /// Reads the bytes at `target` of the process at `to` into `range` of `data`, under the conditions of
+    /// [`Self::write`].
     fn read(&mut self, to: &Address, data: &UserData, range: Range<u64>, target: RemoteMemory, number: u64) -> Begun;
 
     /// The number of an access that is complete, each once.
@@ -348,21 +361,22 @@ pub trait RemoteMemoryAccess {
 
 /// Packets that reach all members of a group.
 pub trait Multicast {
-    /// The address of one of a job's groups, which these numbers name. Packets are sent to it as to a peer's.
+    /// The address of one of a job's groups, which the two numbers name. Packets are sent to it as to a
+    /// peer's address.
     fn address(&self, job: u64, group: u64) -> Address;
 
-    /// Packets may be sent to this multicast address from now on and, if it `receives`, arrive. Those of this
-    /// process do not.
+    /// Joins a group: packets may be sent to this multicast address from now on and, if it `receives`,
+    /// arrive. Packets of this process itself do not arrive.
     ///
     /// # Errors
     /// The machine refuses.
     fn join(&mut self, group: &Address, receives: bool) -> io::Result<()>;
 
-    /// They need not arrive any more.
+    /// Leaves a group: its packets need not arrive any more.
     fn leave(&mut self, group: &Address);
 }
 
-/// [`Carrier::send_train`] of carriers for which trains are nothing else than packets.
+/// Sends a train packet by packet: [`Carrier::send_train`] of carriers that gain nothing by trains.
 ///
 /// # Errors
 /// As [`Carrier::send`].
@@ -382,15 +396,16 @@ pub fn send_one_by_one<C: Carrier + ?Sized>(
     Ok(taken)
 }
 
-/// For those who want packets and not what came together: [`Carrier::receive`] with each packet by itself.
+/// Receives as [`Carrier::receive`] does, and hands over each packet by itself instead of packets that came
+/// together.
 pub fn receive_packets<C: Carrier + ?Sized>(carrier: &mut C, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
     carrier.receive(&mut |arrival| arrival.packets().for_each(&mut *on_packet), limit)
 }
 
-/// Packets that a kernel joins to one at most: Linux's limit is 128 segments, and 64 KiB in all.
+/// The most packets that a kernel joins to one: Linux's limit is 128 segments, and 64 KiB in all.
 pub const JOINED_MAX: usize = 128;
 
-/// The error for an address of another carrier.
+/// The error for an address that belongs to another carrier.
 pub fn wrong_address() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "the address belongs to another kind of link")
 }

@@ -1,10 +1,11 @@
-//! What the processes of one node do for each other, in parts. Each part is a trait; what a node may be
-//! without is behind a method of [`Node`] that gives `None` then.
+//! The services that the processes of one node do for each other, in parts.
+//!
+//! Each part is a trait. A part that a node may lack is behind a method of [`Node`] that returns `None` then.
 //!
 //! | part | what it is for | may be missing |
 //! |---|---|---|
 //! | [`Frames`] | messages | no |
-//! | [`Sleeping`] | a process that has nothing to do, and who wakes it | no |
+//! | [`Sleeping`] | a process that has nothing to do, and how it is woken | no |
 //! | [`CollectiveSlots`] | small collectives without messages | yes |
 //! | [`PostedReceives`] | large messages that are copied once | yes |
 //! | [`Liveness`] | processes that end without a word | yes |
@@ -27,22 +28,23 @@ pub trait Node: Frames + Sleeping {
     /// Receives that processes have posted for each other.
     type Posted: PostedReceives;
 
-    /// Slots in which processes publish something for collectives.
+    /// Returns the slots in which processes publish something for collectives.
     fn slots(&self) -> Option<&Self::Slots>;
 
-    /// The same, to publish something.
+    /// Returns the slots, to publish something.
     fn slots_mut(&mut self) -> Option<&mut Self::Slots>;
 
-    /// Receives that processes have posted for each other.
+    /// Returns the receives that processes have posted for each other.
     fn posted_receives(&self) -> Option<&Self::Posted>;
 
-    /// The same, to open a table of them.
+    /// Returns the posted receives, to open a table of them.
     fn posted_receives_mut(&mut self) -> Option<&mut Self::Posted>;
 
-    /// Who has died; `None` where a process hears of that without a look ([`Frames::poll_fault`]).
+    /// Returns the detector of dead processes; `None` where a process hears of them without a look
+    /// ([`Frames::poll_fault`]).
     fn liveness(&mut self) -> Option<&mut dyn Liveness>;
 
-    /// The processors of the node; `None` where processes cannot choose theirs.
+    /// Returns the processors of the node; `None` where processes cannot choose theirs.
     fn processors(&self) -> Option<&dyn NodeProcessors>;
 }
 
@@ -75,12 +77,12 @@ impl Node for Infallible {
     }
 }
 
-/// Why nothing more can be exchanged with one process of the node.
+/// The reason why nothing more can be exchanged with one process of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerFault {
-    /// Its local rank.
+    /// The local rank of that process.
     pub peer: usize,
-    /// What it did or what happened to it; completes the sentence "rank … ".
+    /// The deed or fate of that process; completes the sentence "rank … ".
     pub reason: String,
 }
 
@@ -94,47 +96,49 @@ part! {
         /// Bytes of the largest frame.
         fn frame_max(&self) -> usize;
 
-        /// Sends a frame of `head` and `len` bytes that `fill` writes in place; false, and nothing happens,
-        /// when there is no room.
+        /// Sends a frame of `head` and `len` bytes that `fill` writes in place. Returns false, and does
+        /// nothing, when there is no room.
         fn try_send_with(&mut self, to: usize, head: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) -> bool;
 
-        /// Hands at most `limit` frames that have arrived to `on_frame`, with the local rank of their sender;
+        /// Hands at most `limit` frames that have arrived to `on_frame`, with the local rank of each sender;
         /// returns how many.
         fn poll(&mut self, limit: usize, on_frame: impl FnMut(usize, &[u8])) -> usize;
 
-        /// Whether a frame has arrived that nobody has taken.
+        /// Returns whether a frame has arrived that has not been taken.
         fn is_pending(&mut self) -> bool;
 
-        /// A process that has died or broken its memory, once for each.
+        /// Returns a process that has died or broken its memory, each process once.
         fn poll_fault(&mut self) -> Option<PeerFault>;
     }
 }
 
-/// How a process of the node sleeps, for those that have something for it.
+/// The way in which a process of the node sleeps, and so how its neighbours wake it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum SleepMode {
-    /// In poll(2) or epoll(7), with the doorbell among what it watches.
+    /// In poll(2) or epoll(7), which watches the doorbell among other descriptors.
     Doorbell = 1,
-    /// On a word in memory: nothing but a neighbour will wake it.
+    /// On a word in memory: only a neighbour wakes the process.
     Futex = 2,
-    /// The process computes, and a thread of it watches the doorbell: it is woken, but still wants its
-    /// processor.
+    /// The process computes, and a thread of it watches the doorbell: the thread is woken, but the process
+    /// still wants its processor.
     Thread = 3,
 }
 
 part! {
-    /// How a process leaves its processor to others, and is woken when one of them has something for it.
+    /// The way in which a process leaves its processor to others, and is woken when a neighbour has something
+    /// for it.
     pub trait Sleeping {
         type {
-            /// Sleeps until a neighbour wakes this process, while others use the node.
+            /// A handle that sleeps until a neighbour wakes this process, while other threads use the node.
             Sleeper,
         }
 
-        /// Says how this process is about to sleep; false when something has arrived, and it must not.
+        /// Announces how this process is about to sleep; returns false when something has arrived, so that it
+        /// must not.
         fn arm(&mut self, rest: SleepMode) -> bool;
 
-        /// It is awake again.
+        /// Announces that this process is awake again.
         fn disarm(&mut self);
 
         /// Wakes a process of the node if it sleeps.
@@ -143,45 +147,45 @@ part! {
         /// Wakes a thread of this process that sleeps by [`SleepMode::Futex`].
         fn nudge(&mut self);
 
-        /// What sleeps by [`SleepMode::Futex`].
+        /// Returns the handle for sleeping by [`SleepMode::Futex`].
         fn sleeper(&self) -> Self::Sleeper;
 
-        /// The descriptor that becomes readable when somebody wakes this process.
+        /// The descriptor that becomes readable when a neighbour wakes this process.
         fn doorbell_fd(&self) -> RawFd;
 
-        /// Takes what has been written to it.
+        /// Takes what neighbours have written to the doorbell.
         fn drain_doorbell(&mut self);
 
-        /// Processes of the node that are not asleep in MPI, this one included.
+        /// The number of processes of the node that are not asleep in MPI, this one included.
         fn awake(&self) -> usize;
 
-        /// Whether the node has fewer processors than processes.
+        /// Returns whether the node has fewer processors than processes.
         fn is_oversubscribed(&self) -> bool;
     }
 }
 
-/// Who has died without a word, for processes that have to look for it.
+/// The detector of processes that have died without a word, where processes have to look for them.
 pub trait Liveness {
-    /// Looks whether all the others live, whatever started them: those that do not become faults.
+    /// Checks that all other processes live, whatever started them: the dead become faults.
     fn look_for_dead(&mut self);
 
-    /// Says to others whether this process may end now, and counts as living all the same: nobody needs it
-    /// any more.
+    /// Tells the others whether this process may end now and still counts as living: no process needs it any
+    /// more.
     fn say_left(&mut self, left: bool);
 }
 
-/// On which processors the processes of the node spin.
+/// The processors on which the processes of the node spin.
 pub trait NodeProcessors {
-    /// Says on which processor this thread spins.
+    /// Announces on which processor this thread spins.
     fn note_processor(&self);
 
-    /// Whether another process spins on the processor that this thread is on.
+    /// Returns whether another process spins on this thread's processor.
     fn shares_processor(&self) -> bool;
 
-    /// Moves this thread to a processor on which no other one spins, as far as is known.
+    /// Moves this thread to a processor on which no other process spins, as far as is known.
     fn migrate(&self);
 
-    /// Where processes take turns: moves this thread to a processor that at least two fewer use, if it is the
-    /// last one here.
+    /// Moves this thread, where processes take turns, to a processor that at least two fewer processes use,
+    /// if it is the last one here.
     fn rebalance(&self);
 }

@@ -1,57 +1,59 @@
-//! What a carrier may do besides carrying packets: write to the memory of a peer by itself, or read it
+//! Remote memory access of a carrier: it may write to the memory of a peer by itself, or read it
 //! ([`RemoteMemoryAccess`]). Large messages use it (`weft_core::placement`), and so do one-sided operations
 //! (`engine/windows/placed.rs`).
 //!
 //! A process *registers* memory with its carrier, and gets the [`RemoteMemory`] that a peer needs to reach
-//! it. A peer's carrier writes there, and tells when it has done so. Until then the bytes are its own. The
-//! memory is given back when it is deregistered: no access that begins after that succeeds.
+//! it. A peer's carrier writes there, and tells the peer when it has done so. Until then the source bytes
+//! belong to the carrier. The memory is given back when it is deregistered: no access that begins after that
+//! succeeds.
 //!
 //! [`RemoteMemoryAccess`]: super::RemoteMemoryAccess
 
 pub use weft_core::placement::RemoteMemory;
 
-/// What a carrier can do to the memory of peers by itself, and from which lengths on it is worth it.
+/// A carrier's ability to access the memory of peers by itself, and the sizes from which on it is worth it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// Write to memory of a peer; a packet that is sent after it has done so arrives behind what was written.
+    /// Set if the carrier can write to memory of a peer. A packet that is sent after a write arrives behind
+    /// it.
     pub writes: bool,
-    /// Read from it.
+    /// Set if the carrier can read from memory of a peer.
     pub reads: bool,
-    /// Bytes of one access, at most.
+    /// The most bytes of one access.
     pub bytes_max: u64,
-    /// Messages of fewer bytes are quicker as packets, also those that are announced.
+    /// The size below which a message is quicker as packets, even if it is announced.
     pub bytes_min: u64,
-    /// Messages of more bytes are better announced, and then written, than sent unasked.
+    /// The size above which a message is better announced, and then written, than sent eagerly.
     pub eager_max: u64,
-    /// One-sided operations of fewer bytes are quicker as records in packets.
+    /// The size below which a one-sided operation is quicker as a record in a packet.
     pub one_sided_min: u64,
-    /// What shows that what it has written for a one-sided operation is in its place.
+    /// The proof that a write of a one-sided operation is in its place.
     pub proof: Proof,
 }
 
-/// What shows that what a carrier has written is in the memory of the peer, and not only on its way.
+/// The proof that a carrier's write is in the memory of the peer, and not only on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// The answer to a packet that is sent behind it.
+    /// The answer to a packet that is sent behind the write.
     Answer,
-    /// That the carrier tells of it at all (reliable connections of InfiniBand and RoCE).
+    /// The completion itself, which the carrier reports (reliable connections of InfiniBand and RoCE).
     Completion,
-    /// That something which is read behind it is here: the carrier tells of a write when it has left (iWARP,
-    /// RFC 5040 §5.5).
+    /// The arrival of data that is read behind the write: this carrier reports a write when it has left
+    /// (iWARP, RFC 5040 §5.5).
     Read,
 }
 
-/// Memory that is registered: the carrier's name for it.
+/// The carrier's name for registered memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registration(pub u32);
 
-/// What became of an access that a carrier was asked for.
+/// The outcome of asking a carrier for an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begun {
-    /// It is under way: [`super::RemoteMemoryAccess::poll_completion`] will tell of it.
+    /// The access is under way: [`super::RemoteMemoryAccess::poll_completion`] will tell of it.
     Yes,
     /// There is no room now: try again later.
     NotNow,
-    /// The carrier does not do that with this memory: another attempt does not help.
+    /// The carrier does not access this memory: another attempt does not help.
     Never,
 }

@@ -1,14 +1,14 @@
-//! Large receives that a process of the node has posted where their senders see them, so that a sender can
-//! write its message itself (one copy), and messages that both sides copy at the same time.
+//! Large receives that a process of the node has posted where their senders see them, and messages that both
+//! sides copy at the same time. A sender can write its message to such a receive by itself (one copy).
 //!
-//! How senders and receivers agree on who has a receive is the business of the implementation;
-//! `crate::engine` says what it relies on.
+//! The implementation decides how senders and receivers agree on the owner of a receive; `crate::engine` says
+//! what it relies on.
 
 use std::ops::Range;
 
 use super::absent::part;
 
-/// Bits of a message's number that an entry has room for.
+/// The bits of a message's number that an entry has room for.
 pub const NUMBER_BITS: u32 = 21;
 
 /// A receive as it is posted.
@@ -18,26 +18,26 @@ pub struct PostedReceive {
     pub context: u32,
     /// Tag, `None` for any.
     pub tag: Option<i32>,
-    /// Where the message goes, in the receiver's memory.
+    /// The address of the memory for the message, in the receiver's address space.
     pub address: u64,
-    /// Bytes there.
+    /// The bytes of that memory.
     pub length: u64,
-    /// Whether the program waits for it in the call that has posted it.
+    /// Set when the program waits for the receive in the call that has posted it.
     pub awaited: bool,
 }
 
-/// The receiver's name for what it has posted.
+/// The receiver's name for a receive that it has posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
-    /// Whether it stands on the common table.
+    /// Set when the receive stands on the common table.
     pub common: bool,
-    /// Its entry there.
+    /// The entry of the receive on its table.
     pub entry: u8,
-    /// Which of the receives that have stood there it is.
+    /// The number that tells this receive from others that have stood in the same entry.
     pub word: u32,
 }
 
-/// A message that is offered to what is posted.
+/// A message that is offered to the posted receives.
 #[derive(Clone, Copy, Debug)]
 pub struct Offered {
     /// Context of the communicator.
@@ -46,87 +46,88 @@ pub struct Offered {
     pub source: u32,
     /// The message's tag.
     pub tag: i32,
-    /// Number of the message that went to this receiver before it.
+    /// The number of the previous message that went to this receiver.
     pub before: u32,
-    /// Its own number, if it has been announced in the ring as well.
+    /// The message's own number, if it has been announced in the ring as well.
     pub number: Option<u32>,
 }
 
-/// The sender's name for what it has taken, and where the message goes.
+/// The sender's name for a receive that it has taken, and the memory for the message.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
-    /// Whether it stands on the common table.
+    /// Set when the receive stands on the common table.
     pub common: bool,
-    /// Its entry there.
+    /// The entry of the receive on its table.
     pub entry: u8,
-    /// Which of the receives that have stood there it is, and who has taken it.
+    /// The number that tells this receive from others that have stood in the same entry, and its taker.
     pub word: u64,
     /// Rank of the sender in the communicator.
     pub source: u32,
     /// The message's tag.
     pub tag: i32,
-    /// In the receiver's memory.
+    /// The address of the memory for the message, in the receiver's address space.
     pub address: u64,
-    /// Bytes there.
+    /// The bytes of that memory.
     pub length: u64,
 }
 
-/// What of a table a message matches, as far as one can see without taking anything.
+/// The posted receives that a message matches, as far as the sender can see without taking one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Candidate {
-    /// Nothing that it matches stands there.
+    /// No receive on the table matches the message.
     None,
     /// A receive whose process may compute.
     Posted,
-    /// Only receives in which processes wait.
+    /// Only receives for which processes wait inside MPI.
     Awaited,
 }
 
-/// Who has taken a post.
+/// The sender that has taken a posted receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taker {
-    /// Local rank of the sender.
+    /// The local rank of the sender.
     pub by: usize,
-    /// The number of its message modulo 2²¹, when that has been announced in the ring as well: see
+    /// The number of the sender's message modulo 2²¹, when it has been announced in the ring as well: see
     /// [`number_near`].
     pub announced: Option<u32>,
 }
 
-/// The beginning of a message that the sender has not written: both sides wait, so it shall go a quicker way.
+/// The beginning of a message, which the sender has not written: both sides wait, so it is to go a quicker
+/// way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remainder {
-    /// Its length.
+    /// The length of that part in bytes.
     pub bytes: u64,
     /// The sender's name for the message.
     pub request: u32,
 }
 
-/// What has become of a post.
+/// The state of a posted receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PostState {
-    /// Nobody has taken it.
+    /// No sender has taken it.
     Open,
-    /// The sender is writing.
+    /// A sender has taken it and is writing.
     Taken(Taker),
     /// The message has been written, as much of it as has room.
     Done {
-        /// Who has written it.
+        /// The sender that has written it.
         taker: Taker,
         /// The sender's rank in the communicator.
         source: u32,
         /// The message's tag.
         tag: i32,
-        /// Its length in bytes, which may be more than there is room for.
+        /// The message's length in bytes, which may exceed the room.
         total: u64,
-        /// What of it has not been written.
+        /// The part of the message that has not been written.
         rest: Option<Remainder>,
     },
-    /// The sender could not write.
+    /// A sender has taken it and could not write.
     Failed,
 }
 
-/// The number nearest to `handled` of which `low` are the low bits: fewer messages than half of those numbers
-/// are on their way.
+/// The number nearest to `handled` whose low bits are `low`. Fewer messages are on their way than half of the
+/// numbers that the low bits can tell apart.
 pub fn number_near(low: u32, handled: u32) -> u32 {
     let shift = u32::BITS - NUMBER_BITS;
     let ahead = (low.wrapping_sub(handled) << shift) as i32 >> shift;
@@ -134,8 +135,8 @@ pub fn number_near(low: u32, handled: u32) -> u32 {
 }
 
 part! {
-    /// Receives that processes of the node have posted for each other, on tables of two of them, and what
-    /// both need to know to copy a message once.
+    /// Receives that processes of the node have posted for each other, each table for two processes, and the
+    /// news that both need to copy a message once.
     pub trait PostedReceives {
         type {
             /// The receives that two processes have posted for each other.
@@ -145,107 +146,114 @@ part! {
         /// The table on which this process posts receives from `sender`; none without the memory for it.
         fn own_table(&mut self, sender: usize) -> Option<Self::Table>;
 
-        /// The table on which it posts receives from anybody; none without the memory for it.
+        /// The table on which this process posts receives from any source; none without the memory for it.
         fn any_source_table(&mut self) -> Option<Self::Table>;
 
         /// The table on which `receiver` posts for this process; none as long as it has never used it.
         fn table_of(&mut self, receiver: usize) -> Option<Self::Table>;
 
-        /// Tells `receiver` that one of its messages has been copied, or a part of it; wakes it if it sleeps.
+        /// Tells `receiver` that one of its messages, or a part of one, has been copied; wakes it if it
+        /// sleeps.
         fn announce_written(&mut self, receiver: usize);
 
-        /// Whether that has been told to this process since the last call.
+        /// Returns whether a sender has told this process of a copy since the last call.
         fn take_written(&mut self) -> bool;
 
-        /// Says to others whether this process waits inside MPI.
+        /// Tells the others whether this process waits inside MPI.
         fn set_inside_mpi(&self, waits: bool);
 
-        /// Whether `peer` waits inside MPI.
+        /// Returns whether `peer` waits inside MPI.
         fn is_inside_mpi(&self, peer: usize) -> bool;
 
-        /// Says to others whether this process may copy from the memory of all of them.
+        /// Tells the others whether this process may copy from the memory of all of them.
         fn say_copies(&self, from_all: bool);
 
-        /// What the process with a local rank has said of that; `None`: nothing yet. It says it when it
-        /// joins, and waits for nobody before.
+        /// The answer of the process with a local rank: whether it may copy from the memory of all; `None`:
+        /// none yet. A process gives its answer when it joins, and waits for no other process before.
         fn says_copies(&self, local_rank: usize) -> Option<bool>;
     }
 }
 
 part! {
-    /// One end of a table of posted receives. The receiver posts, withdraws and frees; the sender takes and
-    /// finishes. A post is taken by one of them exactly, and all know by whom.
+    /// One end of a table of posted receives.
+    ///
+    /// The receiver posts, withdraws and frees; the sender takes and finishes. Exactly one of them gets a
+    /// posted receive, and both know which.
     pub trait PostedTable {
         type {
-            /// What both sides copy at the same time.
+            /// The message that both sides copy at the same time.
             Cooperation: Cooperation,
         }
 
         /// The message that both sides copy at this time; its name is that of the sender's request.
         fn cooperative_copy(&self) -> &Self::Cooperation;
 
-        /// Says whether several messages are announced to the receiver at this time (sender).
+        /// Announces whether several messages are announced to the receiver at this time (sender).
         fn note_several(&self, several: bool);
 
-        /// Whether the sender has announced several messages and waits for them inside MPI (receiver).
+        /// Returns whether the sender has announced several messages and waits for them inside MPI
+        /// (receiver).
         fn sender_awaits_several(&self) -> bool;
 
-        /// How many receives the receiver has ever posted; for the sender, to see whether there is anything
-        /// new.
+        /// The number of receives that the receiver has ever posted; the sender sees by it whether there is a
+        /// new one.
         fn posted(&self) -> u32;
 
-        /// Says that message `handled` of the sender is being handled (receiver): before any receive is
-        /// withdrawn for it.
+        /// Announces that message `handled` of the sender is being handled (receiver); called before any
+        /// receive is withdrawn for it.
         fn advance(&mut self, handled: u32);
 
-        /// Says that all messages that have been handled have found their receives, or have none yet
-        /// (receiver).
+        /// Announces that all handled messages have found their receives, or have none yet (receiver).
         fn publish_matched(&mut self);
 
         /// Posts a receive (receiver). None: the table is full.
         fn post(&mut self, receive: &PostedReceive) -> Option<Ticket>;
 
-        /// Takes a post back (receiver). False: a sender has taken it, and [`Self::state`] says more.
+        /// Takes a posted receive back (receiver). Returns false if a sender has taken it; [`Self::state`]
+        /// says more.
         fn withdraw(&mut self, ticket: Ticket) -> bool;
 
-        /// What has become of a post (receiver).
+        /// The state of a posted receive (receiver).
         fn state(&self, ticket: Ticket) -> PostState;
 
-        /// Frees the entry of a post that is done or has failed (receiver).
+        /// Frees the entry of a posted receive that is done or has failed (receiver).
         fn free(&mut self, ticket: Ticket);
 
-        /// Takes the earliest receive that `message` matches (sender), on either table, if all messages of
-        /// this sender before it have found their receives, and it is not being handled itself.
+        /// Takes the earliest receive on either table that `message` matches (sender). That is possible only
+        /// if all messages of this sender before it have found their receives, and it is not being handled
+        /// itself.
         fn take(&mut self, message: &Offered) -> Option<Claim>;
 
-        /// What is posted of `context` that a message with `tag` matches (sender): a hint, nothing is taken.
+        /// The kind of receive posted in `context` that a message with `tag` matches (sender): a hint, no
+        /// receive is taken.
         fn candidate(&self, context: u32, tag: i32) -> Candidate;
 
-        /// Whether a receive stands here that nobody has taken (sender): a hint.
+        /// Returns whether a receive stands here that no sender has taken (sender): a hint.
         fn is_wanted(&self) -> bool;
 
-        /// The message of `total` bytes has been written, but for `rest`; or it could not be (sender).
+        /// Ends the writing of a message of `total` bytes (sender): it has been written, but for `rest`, or
+        /// it could not be.
         fn finish(&mut self, claim: &Claim, total: u64, rest: Option<Remainder>, written: bool);
     }
 }
 
-/// A piece of a message that one side has taken.
+/// A piece of a message that one side has taken to copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where the message begins in the memory of the side that has begun.
+    /// The address of the message in the memory of the side that has begun.
     pub address: u64,
-    /// Which of its bytes are to be moved.
+    /// The bytes of the message that are to be moved.
     pub range: Range<u64>,
-    /// How many units of the implementation these are.
+    /// The number of units of the implementation that the piece has.
     pub units: u32,
 }
 
-/// How a message ended that both sides copy.
+/// The end of a message that both sides copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// Pieces are still being moved.
     Open,
-    /// All of it is there.
+    /// All of the message is there.
     Moved,
     /// A piece could not be moved.
     Failed,
@@ -255,26 +263,27 @@ part! {
     /// A message that both of its sides copy at the same time, each a part: the receiver takes pieces from
     /// the front, the sender from the back.
     pub trait Cooperation {
-        /// Begins with a message of `length` bytes that both know as `name`, and that lies at `address` here.
-        /// False: the last one is not complete, or there is nothing to be shared.
+        /// Begins with a message of `length` bytes that both sides know as `name`, and that lies at `address`
+        /// here. Returns false if the last message is not complete, or if there is nothing to be shared.
         fn begin(&self, name: u32, address: u64, length: u64) -> bool;
 
-        /// The message of which something is left to be taken.
+        /// The message of which a piece is left to be taken.
         fn open_name(&self) -> Option<u32>;
 
-        /// The message of which something is being moved or left to be moved.
+        /// The message of which a piece is being moved or left to be moved.
         fn moving_name(&self) -> Option<u32>;
 
-        /// Takes a piece from the front (who has begun).
+        /// Takes a piece from the front (the side that has begun).
         fn take_front(&self) -> Option<Piece>;
 
-        /// Takes a piece of the message `name` from the back (the other).
+        /// Takes a piece of the message `name` from the back (the other side).
         fn take_back(&self, name: u32) -> Option<Piece>;
 
-        /// A piece has been moved, or could not be; whether it was the last one under way.
+        /// Notes that a piece has been moved, or could not be; returns whether it was the last piece under
+        /// way.
         fn moved(&self, piece: &Piece, success: bool) -> bool;
 
-        /// What has become of the message (who has begun).
+        /// The end of the message (for the side that has begun).
         fn ending(&self) -> Ending;
     }
 }

@@ -2,69 +2,71 @@
 
 use super::absent::part;
 
-/// A phase of the collectives of one context: no two of them are alike, of whatever communicators, until
-/// numbers come round again.
+/// A phase of the collectives of one context. No two phases of any communicators have the same stamp, until
+/// the numbers come round again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     /// The context.
     pub context: u32,
-    /// Phases of it before this one, modulo 2³².
+    /// The number of phases of the context before this one, modulo 2³².
     pub phase: u32,
 }
 
-/// How many slots for collectives each process of a node has, and whom they serve. They are numbered in this
+/// The number of slots for collectives that each process of a node has, by use. Slots are numbered in this
 /// order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotCounts {
-    /// Each serves one communicator at a time.
+    /// Slots that serve one communicator at a time each.
     pub communicators: usize,
-    /// Each serves one persistent operation at a time, at most [`Self::LONG_MAX`].
+    /// Slots that serve one persistent operation at a time each, at most [`Self::LONG_MAX`].
     pub long: usize,
-    /// The same for operations that publish little at once, at most [`Self::SHORT_MAX`].
+    /// Slots for persistent operations that publish little at once, at most [`Self::SHORT_MAX`].
     pub short: usize,
 }
 
 impl SlotCounts {
     /// The most slots for persistent operations that publish much at once.
     pub const LONG_MAX: usize = 4;
-    /// The same for those that publish little.
+    /// The most slots for persistent operations that publish little at once.
     pub const SHORT_MAX: usize = 32;
 }
 
 part! {
     /// Slots of each process of a node, in which it publishes something for collectives.
     pub trait CollectiveSlots {
-        /// How many each process has; the same at all of them, and fewer where there is little memory for
-        /// them.
+        /// The number of slots of each process; the same at all of them, and fewer where there is little
+        /// memory for slots.
         fn counts(&self) -> SlotCounts;
 
-        /// Bytes that can be published in a slot at once.
+        /// The bytes that can be published in a slot at once.
         fn published_max(&self, slot: usize) -> usize;
 
-        /// A process may publish `len` bytes in a slot if all have finished so many phases before, counting
-        /// the one it publishes in.
+        /// The number of phases before which all processes must have finished when a process publishes `len`
+        /// bytes in a slot, counting the phase in which it publishes.
         fn phases_ahead(&self, slot: usize, len: usize) -> u32;
 
-        /// Publishes `len` bytes in a slot of this process; `fill` writes them in place. They replace what
-        /// this process published there [`Self::phases_ahead`] phases before, with as many bytes: no process
-        /// may need that any more. When this returns, the bytes are visible to all processes, and ordered
-        /// before a look at which of them sleep.
+        /// Publishes `len` bytes in a slot of this process; `fill` writes them in place.
+        ///
+        /// They replace the bytes that this process published there [`Self::phases_ahead`] phases before,
+        /// with as many bytes: no process may need those any more. When this returns, the bytes are visible
+        /// to all processes, and ordered before a look at which of them sleep.
         ///
         /// # Panics
         /// When `len` exceeds [`Self::published_max`].
         fn publish(&mut self, slot: usize, stamp: Stamp, len: usize, fill: impl FnOnce(&mut [u8]));
 
-        /// Gives `take` what the process `of` has published in a slot under a stamp; `None`: nothing yet. It
-        /// may be wrong, as whatever a peer writes.
+        /// Gives `take` the bytes that the process `of` has published in a slot under a stamp; `None`:
+        /// nothing yet. The bytes may be wrong, as whatever a peer writes.
         fn with_published<R>(&self, of: usize, slot: usize, stamp: Stamp, take: impl FnOnce(&[u8]) -> R) -> Option<R>;
 
-        /// Whether there is something; ordered behind [`super::Sleeping::arm`].
+        /// Returns whether the process `of` has published in a slot under a stamp; ordered behind
+        /// [`super::Sleeping::arm`].
         fn is_published(&self, of: usize, slot: usize, stamp: Stamp) -> bool;
 
-        /// This process needs nothing more of what was published in a slot for phases before this one.
+        /// Announces that this process needs nothing more of the phases of a slot before this one.
         fn finish_phases(&mut self, slot: usize, before: Stamp);
 
-        /// What the process `of` has said so last.
+        /// The last such announcement of the process `of` for a slot.
         fn finished_phases(&self, of: usize, slot: usize) -> Stamp;
     }
 }

@@ -1,17 +1,19 @@
-//! Carriers that wrap another carrier: what they do not change is what the carrier inside does, whatever a
-//! carrier may do.
+//! Carriers that wrap another carrier. A method that the wrapper does not change does the same as the inner
+//! carrier's.
 
 use std::io;
 
 use super::{Address, Arrival, Carrier, CarrierAttributes, Diagnostics, Multicast, Outcome, RemoteMemoryAccess};
 
-/// A carrier that wraps another one, such as one that injects faults or writes what passes to a file. Each
-/// method does what the carrier inside does, unless the wrapper says otherwise: what is added to [`Carrier`]
-/// has to be added to the one implementation below, and reaches all wrappers by that.
+/// A carrier that wraps another one, such as one that injects faults or writes the packets that pass to a
+/// file.
+///
+/// Each method does what the inner carrier does, unless the wrapper defines it anew. A new method of
+/// [`Carrier`] has to be added to the one implementation below, and reaches all wrappers by that.
 ///
 /// Code that calls the methods of a wrapper has only [`Carrier`] in scope: both have the same names.
 pub trait Wrapper {
-    /// What it wraps.
+    /// The kind of carrier inside.
     type Inner: Carrier + ?Sized;
 
     /// The carrier inside.
