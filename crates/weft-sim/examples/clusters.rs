@@ -1,5 +1,5 @@
-//! How full streams keep a link between two clusters: `cargo run --release -p weft-sim --example clusters --
-//! [MBIT/S LOST-PER-MILLION STREAMS PACKET-BYTES GRANTED [MS...]]`.
+//! Measures how full streams keep a link between two clusters: `cargo run --release -p weft-sim --example
+//! clusters -- [MBIT/S LOST-PER-MILLION STREAMS PACKET-BYTES GRANTED [MS...]]`.
 
 use weft_core::time::Duration;
 use weft_sim::clusters::Clusters;

@@ -1,4 +1,4 @@
-//! What a flow costs on this machine's processor, without any network:
+//! Measures the cost of a flow on this machine's processor, without any network:
 //! `cargo run --release -p weft-sim --example cost`.
 
 use std::sync::Arc;
@@ -47,8 +47,8 @@ fn best(mut once: impl FnMut() -> f64) -> f64 {
     (0..REPEATS).map(|_| once()).fold(f64::INFINITY, f64::min)
 }
 
-/// One message there and one back: two submits, two packets made, two handled, and a look for more to send
-/// after each.
+/// A message there and a message back: each side submits a message, makes a packet, handles a packet, and
+/// looks after each step for more to send.
 fn ping_pong() -> f64 {
     let (mut a, mut b) = pair(&Settings::default());
     let (mut memory, mut packet) = (Memory::default(), [0; 1500]);
@@ -68,8 +68,8 @@ fn ping_pong() -> f64 {
     begin.elapsed().as_nanos() as f64 / f64::from(ROUNDS) / 2.0
 }
 
-/// The parts of that, timed apart over a window of packets with one message each; acknowledgements come back
-/// at the end.
+/// The parts of a ping-pong, timed apart over a window of packets with one message each; acknowledgements
+/// come back at the end.
 fn parts() -> [f64; 3] {
     let window = 64;
     let settings = Settings { window_packets: window, ..Settings::default() };

@@ -1,4 +1,4 @@
-//! The events of a run that have still to happen, in order of time. Events at one time keep the order in
+//! The events of a run that have still to happen, in order of time. Events at the same time keep the order in
 //! which they were added, so that runs repeat.
 
 use crate::topology::Node;
@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use weft_core::time::Instant;
 
-/// Something that happens at a time.
+/// An event that happens at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Happening {
     /// The packet in this entry arrives at a node.
@@ -15,7 +15,7 @@ pub(crate) enum Happening {
     Wake(u32),
 }
 
-/// The order is that of the first two fields; the serial number is unique.
+/// Entries are ordered by their first two fields; the serial number is unique.
 #[derive(Debug)]
 struct Entry {
     at: Instant,
@@ -40,7 +40,7 @@ impl Ord for Entry {
     }
 }
 
-/// The queue of what will happen.
+/// The queue of future events.
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
     heap: BinaryHeap<Reverse<Entry>>,
@@ -50,14 +50,14 @@ pub(crate) struct Agenda {
 }
 
 impl Agenda {
-    /// Puts something in.
+    /// Adds an event.
     pub(crate) fn add(&mut self, at: Instant, what: Happening) {
         self.serial += 1;
         self.heap.push(Reverse(Entry { at, serial: self.serial, what }));
         self.longest = self.longest.max(self.heap.len());
     }
 
-    /// Takes out what happens next.
+    /// Takes out the next event.
     pub(crate) fn next(&mut self) -> Option<(Instant, Happening)> {
         self.heap.pop().map(|Reverse(entry)| (entry.at, entry.what))
     }
@@ -77,7 +77,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Puts something in; returns where.
+    /// Stores a value and returns its entry.
     pub(crate) fn put(&mut self, value: T) -> u32 {
         if let Some(entry) = self.free.pop() {
             self.entries[entry as usize] = Some(value);
@@ -87,18 +87,18 @@ impl<T> Slab<T> {
         self.entries.len() as u32 - 1
     }
 
-    /// What is there. Panics if nothing is.
+    /// Returns the value in an entry. Panics if the entry is empty.
     pub(crate) fn at(&mut self, entry: u32) -> &mut T {
         self.entries[entry as usize].as_mut().expect("a entry that is in use")
     }
 
-    /// Takes it out. Panics if nothing is there.
+    /// Takes the value out of an entry. Panics if the entry is empty.
     pub(crate) fn take(&mut self, entry: u32) -> T {
         self.free.push(entry);
         self.entries[entry as usize].take().expect("a entry that is in use")
     }
 
-    /// Most that were there at a time.
+    /// The largest number of values that were stored at one time.
     pub(crate) fn most(&self) -> usize {
         self.entries.len()
     }

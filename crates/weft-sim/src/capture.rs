@@ -11,10 +11,10 @@ use weft_core::time::Instant;
 
 /// The UDP port of every rank in a capture.
 pub const PORT: u16 = 49_377;
-/// Packets after which a capture takes no more.
+/// The most packets that a capture takes.
 const PACKETS_MAX: u64 = 2_000_000;
 
-/// A file that grows.
+/// A capture file that is being written.
 pub struct Capture {
     file: BufWriter<File>,
     block: Vec<u8>,
@@ -26,7 +26,7 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// A new file, with an interface for each rank.
+    /// Creates a new file, with an interface for each rank.
     pub fn create(path: &Path, ranks: u32) -> Result<Self, String> {
         let name = |why: std::io::Error| format!("cannot write {}: {why}", path.display());
         let mut file = BufWriter::new(File::create(path).map_err(name)?);
@@ -37,7 +37,7 @@ impl Capture {
         Ok(Self { file, block, frame: Vec::new(), packets: 0, missing: 0, failure: None })
     }
 
-    /// A packet that a rank's host sends, or takes out of its socket.
+    /// Writes a packet that a rank's host sends, or takes out of its socket.
     pub(crate) fn write(&mut self, now: Instant, rank: u32, outgoing: bool, flight: &Flight) {
         if self.packets >= PACKETS_MAX || self.failure.is_some() {
             self.missing += 1;
@@ -61,10 +61,10 @@ impl Capture {
         }
     }
 
-    /// Says how many packets are in the file.
+    /// Finishes the file and returns the number of packets in it.
     ///
     /// # Errors
-    /// What could not be written.
+    /// The part of the file that could not be written.
     pub fn finish(mut self) -> Result<u64, String> {
         match (self.failure.take(), self.file.flush()) {
             (Some(why), _) => Err(format!("the capture is not whole: {why}")),
@@ -74,7 +74,7 @@ impl Capture {
     }
 }
 
-/// Where a rank is: 10.0.0.1 is rank 0.
+/// The address of a rank: 10.0.0.1 is rank 0.
 fn address(rank: u32) -> SocketAddr {
     (Ipv4Addr::from_bits(0x0a00_0001 + rank), PORT).into()
 }

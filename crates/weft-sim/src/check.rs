@@ -1,9 +1,12 @@
-//! What must hold at the end of every run, and what a plan demands besides.
+//! The conditions that every run must meet at its end, and the further demands of a plan.
 //!
-//! While a run is played, `ledger` checks that every message arrives exactly once, in order and whole, that
-//! every byte of bulk data arrives once at its place, and that nothing is acknowledged before; `process`
-//! checks the memory of each flow; `witness` knows of each resend whether anything was lost; `world` ends a
-//! run that does not end itself.
+//! While a run is played, other modules check it:
+//!
+//! - `ledger` checks that every message arrives exactly once, in order and whole, that every byte of bulk
+//!   data arrives once at its place, and that nothing is acknowledged before it arrives.
+//! - `process` checks the memory of each flow.
+//! - `witness` knows of each retransmission whether its packet was lost.
+//! - `world` ends a run that does not end by itself.
 
 use crate::nuisance::Nuisance;
 use crate::plan::{Demands, Plan};
@@ -12,17 +15,17 @@ use crate::report::Report;
 use crate::violation::Violation;
 use weft_core::flow::IDLE_BYTES_MAX;
 
-/// Resends for nothing where packets overtake each other or come twice, in a thousand numbered packets: late
-/// is taken for lost as long as the flow has not learnt how late packets are here, and now and then
-/// afterwards.
+/// Spurious retransmissions, in a thousand numbered packets, where packets overtake each other or arrive
+/// twice. A flow takes a late packet for lost until it has learnt how late packets are on this network, and
+/// now and then afterwards.
 const SPURIOUS_PERMILLE: u64 = 250;
-/// The same, for each flow, until it has learnt anything: that takes a round trip, in which some part of a
-/// window leaves.
+/// Spurious retransmissions of each flow before it has learnt anything: learning takes a round trip, in which
+/// some part of a window leaves.
 const SPURIOUS_UNLEARNT: u64 = 64;
-/// … that part, where windows are large.
+/// The part of a window that leaves in that round trip, where windows are large.
 const SPURIOUS_WINDOW_PART: u64 = 8;
 
-/// A flow has nothing to do, expects nothing, and keeps little.
+/// Checks that a flow has nothing to do, expects nothing, and keeps little memory.
 pub(crate) fn rest(own: u32, peer: &Peer) -> Result<(), Violation> {
     let pair = format!("{own} with {}", peer.other);
     if !peer.flow.is_idle() || peer.flow.next_timeout().is_some() {
@@ -35,22 +38,22 @@ pub(crate) fn rest(own: u32, peer: &Peer) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Whether packets can arrive later than ones that left after them, or twice.
+/// Returns whether packets can arrive twice, or later than packets that left after them.
 pub fn misleads(plan: &Plan) -> bool {
     plan.topology.spreads_packets()
         || plan.nuisances.iter().any(|nuisance| match nuisance {
             Nuisance::Duplication { .. } | Nuisance::Reordering { .. } | Nuisance::Replay { .. } => true,
-            // One socket is looked at, and the other when the process runs again.
+            // The process looks at one socket now, and at the other when it runs again.
             Nuisance::Overload { .. } => plan.host.frames || !plan.rails.is_empty(),
-            // A detour may be shorter than what waits on the way that was cut.
+            // A detour may be shorter than the queue on the way that was cut.
             Nuisance::Cut { .. } | Nuisance::Flapping { .. } => true,
-            // Of a packet that leaves in pieces some may arrive.
+            // When a packet leaves in pieces, some of them may arrive.
             Nuisance::Mtu { .. } => true,
             _ => false,
         })
 }
 
-/// Resends for nothing that the nuisances of a plan excuse.
+/// Spurious retransmissions that the nuisances of a plan excuse.
 fn spurious_allowed(plan: &Plan, report: &Report) -> u64 {
     let numbered = report.counters.data_packets_sent;
     match plan.demands.spurious_permille_max {
@@ -63,7 +66,7 @@ fn spurious_allowed(plan: &Plan, report: &Report) -> u64 {
     }
 }
 
-/// What holds always, and what the plan demands.
+/// Checks the conditions of every run, and the demands of the plan.
 pub(crate) fn demands(plan: &Plan, report: &Report) -> Result<(), Violation> {
     let Demands { packets_per_ack, wire_percent_max, share_percent_min, .. } = plan.demands;
     let Demands { steady_percent_min, transfer_percent_max, .. } = plan.demands;

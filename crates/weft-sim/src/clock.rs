@@ -6,16 +6,16 @@ use weft_random::{Random, mix};
 
 const MILLION: i128 = 1_000_000;
 
-/// What a host reads for the true time. It never goes back.
+/// The clock that a host reads instead of the true time. It never goes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clock {
     ahead: Duration,
-    /// Parts per million; negative: slow.
+    /// Parts per million; negative for a slow clock.
     drift: i32,
 }
 
 impl Clock {
-    /// The clock of a rank among these nuisances.
+    /// The clock of a rank under these nuisances.
     pub fn of(rank: u32, nuisances: &[Nuisance], seed: u64) -> Self {
         let skew = nuisances.iter().find_map(|nuisance| match *nuisance {
             Nuisance::Clocks { ahead_max, drift_max } => Some((ahead_max, drift_max)),
@@ -28,13 +28,13 @@ impl Clock {
         Self { ahead, drift: drift as i32 }
     }
 
-    /// What it shows.
+    /// The time that the clock shows at the true time `now`.
     pub fn read(&self, now: Instant) -> Instant {
         let shown = i128::from(now.0) * (MILLION + i128::from(self.drift)) / MILLION;
         Instant(shown as u64) + self.ahead
     }
 
-    /// The first instant at which it shows `shown`, or more.
+    /// The first instant at which the clock shows `shown`, or more.
     pub fn reaches(&self, shown: Instant) -> Instant {
         let since = i128::from(shown.since(Instant(self.ahead.0)).0) * MILLION;
         let rate = MILLION + i128::from(self.drift);

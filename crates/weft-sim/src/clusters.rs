@@ -5,34 +5,34 @@ use crate::plan::{Demands, Plan, Traffic};
 use crate::topology::{Buffer, Link, Spreading, Topology};
 use weft_core::time::Duration;
 
-/// What the link between them is like, and who sends over it.
+/// The link between the two clusters, and the streams that use it.
 #[derive(Clone, Copy, Debug)]
 pub struct Clusters {
-    /// How long crossing it takes.
+    /// The time that a packet takes to cross the link.
     pub latency: Duration,
-    /// Megabits per second of the link between them; that of each host has [`HOST_RATE`].
+    /// Megabits per second of the link between the clusters; the link of each host has [`HOST_RATE`].
     pub rate: u64,
     /// Bytes of a packet.
     pub packet_size: usize,
-    /// Hosts of each cluster, each of which sends to one of the other.
+    /// Hosts of each cluster; each host sends to one of the other cluster.
     pub streams: u32,
-    /// Announced, and sent when the receiver grants it, as large messages are.
+    /// Messages are announced, and sent when the receiver grants them, as large messages are.
     pub fetched: bool,
-    /// Packets lost on the way, each for itself.
+    /// Packets lost on the way, each independently of the others.
     pub lost_per_million: u32,
 }
 
 /// Megabits per second of a host's own link.
 pub const HOST_RATE: u64 = 10_000;
-/// Of the link, while the windows are as large as they get: payload, of which packets of 1452 bytes leave
-/// 92.7 % on the wire.
+/// The smallest share of the link that payload takes while the windows have their full size. Packets of 1452
+/// bytes leave 92.7 % of the wire to payload.
 const STEADY_PERCENT_MIN: u64 = 90;
-/// A run lasts so many round trips at least: that long it takes until the windows hold what the link does,
-/// and twice that, so that half of it is steady.
+/// A run lasts at least this many round trips. The windows need half of them to grow to what the link holds,
+/// so that the other half is steady.
 const ROUND_TRIPS: u64 = 40;
 /// Messages of each stream.
 const MESSAGES: u64 = 8;
-/// Bytes that wait in front of the link at most.
+/// The most bytes that wait in front of the link.
 const BUFFER_BYTES: u64 = 64 << 20;
 
 impl Clusters {
@@ -41,7 +41,7 @@ impl Clusters {
         2 * self.latency.0 * self.rate / 8_000
     }
 
-    /// The run.
+    /// The plan of the run.
     pub fn plan(&self) -> Plan {
         let mut plan = Plan::quiet();
         let link = Link { rate: HOST_RATE, ..Link::default() };

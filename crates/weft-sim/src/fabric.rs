@@ -1,5 +1,5 @@
-//! The switches and cables of a topology: on which route a packet travels, and when it arrives at the next
-//! node, if it does.
+//! The switches and cables of a topology. This module decides on which route a packet travels, whether it
+//! arrives at the next node, and when.
 
 use crate::port::{Offer, Port};
 use crate::topology::{Buffer, Cable, Node, Spreading, Topology};
@@ -9,8 +9,8 @@ use std::ops::Range;
 use weft_core::time::{Duration, Instant};
 use weft_random::{Random, mix};
 
-/// A leaf goes on using a cut cable for so long: until the link's state is noticed, or a routing protocol has
-/// converged.
+/// The time for which a leaf goes on using a cut cable: until the link's state is noticed, or a routing
+/// protocol has converged.
 pub const REROUTE_AFTER: Duration = Duration::from_millis(1);
 /// A host's own queue is bounded by its process (`Host::send_bytes`), not by the port.
 const HOST_ROOM: u64 = u64::MAX;
@@ -18,16 +18,16 @@ const HOST_ROOM: u64 = u64::MAX;
 /// A cut of a cable.
 pub type Cut = (Cable, Range<Instant>);
 
-/// What became of a packet at a node.
+/// The outcome of a packet at a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hop {
-    /// It arrives at the next node.
+    /// The packet arrives at the next node.
     Arrives {
-        /// When.
+        /// The time of arrival.
         at: Instant,
-        /// Where.
+        /// The node where the packet arrives.
         node: Node,
-        /// It was marked: the queue was long.
+        /// The packet was marked, because the queue was long.
         marked: bool,
     },
     /// The queue was full.
@@ -40,7 +40,7 @@ pub enum Hop {
 #[derive(Debug, Default)]
 struct Pool {
     used: u64,
-    /// When bytes leave it.
+    /// The times at which bytes leave the pool.
     releases: BinaryHeap<Reverse<(Instant, u64)>>,
 }
 
@@ -63,14 +63,14 @@ pub struct Fabric {
     topology: Topology,
     ranks: u32,
     ports: Vec<Port>,
-    /// One for each leaf, then one for each spine.
+    /// The pools of the leaves, then those of the spines.
     pools: Vec<Pool>,
     random: Random,
     salt: u64,
 }
 
 impl Fabric {
-    /// A quiet network.
+    /// Creates a network without nuisances.
     pub fn new(topology: &Topology, ranks: u32, cuts: &[Cut], seed: u64) -> Self {
         let mut fabric = Self {
             topology: *topology,
@@ -130,14 +130,14 @@ impl Fabric {
         self.ports[rank as usize].waiting_bytes(now)
     }
 
-    /// When at most `bytes` will wait there.
+    /// The time when at most `bytes` will wait in a rank's host.
     pub fn host_waits_at_most(&mut self, now: Instant, rank: u32, bytes: u64) -> Instant {
         self.ports[rank as usize].waits_at_most(now, bytes)
     }
 
-    /// A datagram is at a node on its way from one rank to another.
+    /// Forwards a datagram that is at a node on its way from one rank to another.
     ///
-    /// Each way of a flow may be another.
+    /// Each path of a flow may take another route.
     pub fn forward(&mut self, now: Instant, node: Node, (from, to): (u32, u32), path: u8, bytes: u64) -> Hop {
         let port = self.port(now, node, (from, to), path);
         let size = crate::topology::frame_bytes(bytes);
@@ -188,8 +188,8 @@ impl Fabric {
         }
     }
 
-    /// The spine on the way from a leaf to another; one whose cables are known to be cut only if there is no
-    /// other.
+    /// The spine on the way from one leaf to another. A spine whose cables are known to be cut is chosen only
+    /// if there is no other.
     fn spine(&mut self, now: Instant, (leaf, home): (u32, u32), (from, to): (u32, u32), path: u8) -> u32 {
         let Topology::LeafSpine { leaves, spines, spreading, .. } = self.topology else { return 0 };
         let first = match spreading {
@@ -206,7 +206,7 @@ impl Fabric {
         (0..spines).map(|step| (first + step) % spines).find(usable).unwrap_or(first)
     }
 
-    /// Most bytes that waited at one port of a switch, and in one host.
+    /// The most bytes that waited at one port of a switch, and in one host.
     pub fn deepest_bytes(&self) -> (u64, u64) {
         let deepest = |ports: &[Port]| ports.iter().map(|port| port.deepest_bytes).max().unwrap_or(0);
         let (hosts, switches) = self.ports.split_at(self.ranks as usize);
@@ -225,7 +225,7 @@ mod tests {
         Topology::LeafSpine { link, trunk: link, leaves: 4, spines: 3, spreading, buffer }
     }
 
-    /// The nodes a packet passes.
+    /// The nodes that a packet passes.
     fn path(fabric: &mut Fabric, mut now: Instant, from: u32, to: u32) -> Vec<Node> {
         let mut path = vec![Node::Host(from)];
         while path.len() < 8 && path.last() != Some(&Node::Host(to)) {
@@ -281,7 +281,7 @@ mod tests {
         let mut fill = |to| {
             (0..1000).take_while(|_| fabric.forward(Instant(0), Node::Leaf(0), (0, to), 0, 934) != Hop::Full).count()
         };
-        // One port gets half, the next half of the rest.
+        // One port gets half of the pool, the next port half of the rest.
         assert_eq!((fill(1), fill(2)), (50, 25));
     }
 }

@@ -1,12 +1,12 @@
 //! The announced transfers of one process. `weft_core::grants` decides which of them may send how much; this
-//! module translates its names into those of peers and regions.
+//! module translates the names of `weft_core::grants` into those of peers and regions.
 
 use std::collections::HashMap;
 use std::ops::Range;
 use weft_core::grants::Grants;
 use weft_core::time::{Duration, Instant};
 
-/// What travels in messages beside the workload's own.
+/// A control message, which travels beside the workload's own messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
     /// The sender has this region of bulk data.
@@ -23,19 +23,19 @@ struct Announced {
     left: u64,
 }
 
-/// What one process has granted and has still to grant.
+/// The grants that one process has made and has still to make.
 #[derive(Debug, Default)]
 pub(crate) struct Granting {
     grants: Grants,
-    /// By name.
+    /// The announced transfers by name.
     announced: HashMap<u32, Announced>,
-    /// By peer and region.
+    /// The names of transfers by peer and region.
     names: HashMap<(usize, u32), u32>,
     next_name: u32,
 }
 
 impl Granting {
-    /// A peer has so many bytes.
+    /// Notes that a peer has announced a region of `bytes` bytes.
     pub(crate) fn announced(&mut self, peer: usize, region: u32, bytes: u64) {
         let name = self.next_name;
         self.next_name += 1;
@@ -44,7 +44,7 @@ impl Granting {
         self.names.insert((peer, region), name);
     }
 
-    /// So many granted bytes of a region have arrived.
+    /// Notes that `bytes` granted bytes of a region have arrived.
     pub(crate) fn arrived(&mut self, now: Instant, peer: usize, region: u32, bytes: u64, round_trip: Option<Duration>) {
         let Some(&name) = self.names.get(&(peer, region)) else { return };
         self.grants.arrived(now, name, bytes, round_trip);
@@ -56,7 +56,7 @@ impl Granting {
         }
     }
 
-    /// The next grant, and to whom it goes.
+    /// The next grant, and the peer to which it goes.
     pub(crate) fn poll(&mut self, now: Instant) -> Option<(usize, Control)> {
         let grant = self.grants.poll(now)?;
         let announced = self.announced.get_mut(&grant.name).expect("only what was announced is granted");
@@ -65,7 +65,7 @@ impl Granting {
         Some((announced.peer, Control::Grant(announced.region, range)))
     }
 
-    /// When to poll though nothing arrives.
+    /// The time of the next poll if nothing arrives before.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         self.grants.next_timeout()
     }

@@ -1,14 +1,15 @@
 //! Whole jobs in virtual time: engines (`weft-engine`) on simulated carriers, programs drawn from a seed, and
-//! oracles for what comes of them.
+//! oracles for their results.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `program`, `draw`, `shrink` | what each thread calls; by chance; made smaller |
-//! | `moments`, `platform`, `node`, `network` | clock and turns; the carriers: frames and posted receives of a node, packets |
-//! | `machine`, `construct` | what a job runs on; how engines are put together |
-//! | `process` | threads that call, wait and sleep; each call; what must hold always and at the end |
-//! | `collectives`, `windows` | what they do, and an oracle of what may come of it |
-//! | `shape`, `wild` | what must be where; who may have got what |
+//! | `program`, `draw`, `shrink` | the calls of each thread; drawn by chance; made smaller |
+//! | `moments`, `platform` | clock and turns |
+//! | `node`, `network` | the carriers: frames and posted receives of a node, packets |
+//! | `machine`, `construct` | the hardware of a job; how engines are put together |
+//! | `process` | threads that call, wait and sleep; each call; checks during the run and at its end |
+//! | `collectives`, `windows` | the operations, and an oracle of their possible results |
+//! | `shape`, `wild` | where bytes must be; which receive may have which message |
 //! | `play` | turns, until everything is over |
 
 mod collectives;
@@ -30,20 +31,21 @@ mod windows;
 pub use draw::DrawOptions;
 pub use play::Played;
 
-/// Plays the program of a seed; with `trace` it says what happens.
+/// Plays the program of a seed; with `trace` it prints each event.
 ///
 /// # Errors
-/// What does not hold.
+/// The first check that failed.
 pub fn play_seed(seed: u64, draw_options: DrawOptions, trace: bool) -> Result<Played, String> {
     play::play(&draw::program(seed, draw_options), trace)
 }
 
-/// What runs, on what, and what goes wrong, for people.
+/// Describes the program of a seed for people: its calls, its machine and its nuisances.
 pub fn describe(seed: u64, draw_options: DrawOptions) -> String {
     text(&draw::program(seed, draw_options))
 }
 
-/// The smallest program that still fails like that of a seed, and why; none if that does not fail.
+/// The smallest program that still fails as the program of a seed does, and its failure. `None` if the
+/// program of the seed does not fail.
 pub fn shrink_seed(seed: u64, draw_options: DrawOptions) -> Option<String> {
     let program = draw::program(seed, draw_options);
     let first = play::play(&program, false).err()?;

@@ -1,4 +1,5 @@
-//! What one process has to deliver to another and what has arrived there, checked byte by byte as it arrives.
+//! The traffic that one process owes another, and the part that has arrived, checked byte by byte as it
+//! arrives.
 
 use crate::grants::Control;
 use crate::plan::Traffic;
@@ -10,32 +11,33 @@ use weft_core::time::{Duration, Instant};
 use weft_core::wire::Key;
 use weft_random::{fill, mix};
 
-/// Sinks and regions are numbered apart, so that one taken for the other is noticed.
+/// Regions are numbered from here, and sinks from 0, so that a check notices one that is taken for the other.
 const REMOTE_KEY_OFFSET: u32 = 1000;
 
 /// Size of a control message, bytes.
 const CONTROL_BYTES: usize = 24;
 
-/// What a message on its way is.
+/// The kind of a message on its way.
 #[derive(Debug)]
 enum Note {
     /// The workload's message of this number.
     Message(u32),
-    /// A control message, and its number. Only who receives it may know what it says.
+    /// A control message, with its number. Only its receiver may look at its content.
     Control(u32, Control),
 }
 
-/// The name of the noise that message `index`, or region `index`, from one to another consists of.
+/// The name of the noise that is the content of message `index`, or region `index`, from one process to
+/// another.
 fn key(seed: u64, from: u32, to: u32, kind: u64, index: u32) -> u64 {
     mix(mix(seed ^ kind << 56 ^ u64::from(from) << 32 ^ u64::from(to)) ^ u64::from(index))
 }
 
-/// Bytes of a remote key that have arrived: where each piece begins and ends, neighbours joined.
+/// The bytes of a remote key that have arrived: the begin and end of each piece, neighbours joined.
 #[derive(Debug, Default)]
 struct Places(BTreeMap<u64, u64>);
 
 impl Places {
-    /// Adds a piece; false if some of it is there already.
+    /// Adds a piece. Returns false if some of it is there already.
     fn add(&mut self, begin: u64, end: u64) -> bool {
         let before = self.0.range(..=begin).next_back().map(|(&b, &e)| (b, e));
         let after = self.0.range(begin..).next().map(|(&b, &e)| (b, e));
@@ -58,22 +60,22 @@ impl Places {
 /// Times from submission to delivery.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
-    /// Of messages.
+    /// Times of messages.
     pub messages: Vec<Duration>,
-    /// Of ranges of bulk data, all of one range.
+    /// Times of ranges of bulk data, until all of the range was there.
     pub transfers: Vec<Duration>,
 }
 
-/// One direction of one pair.
+/// The traffic of one direction of one pair.
 #[derive(Debug)]
 pub struct Conversation {
     seed: u64,
-    /// What is to be sent.
+    /// The messages and bulk data to be sent.
     pub traffic: Traffic,
     frame_max: usize,
-    /// What became of its packets.
+    /// The fate of the conversation's packets.
     pub witness: Witness,
-    /// Opens its packets, for the witness and the trace.
+    /// The key that opens the conversation's packets, for the witness and the trace.
     pub key: Key,
     // The sender's side.
     messages_sent: u32,
@@ -81,18 +83,18 @@ pub struct Conversation {
     /// Bytes acknowledged, by region.
     acknowledged: Vec<u64>,
     next_turn: Instant,
-    /// Messages that have not arrived, and when they were submitted.
+    /// Messages that have not arrived, with the time of their submission.
     submitted: VecDeque<(Instant, Note)>,
-    /// To be sent as messages.
+    /// Control messages that are to be sent.
     pub controls: VecDeque<Control>,
     controls_sent: u32,
-    /// Granted by the peer, to be sent.
+    /// Ranges that the peer has granted and that are to be sent.
     pub granted: VecDeque<(u32, Range<u64>)>,
-    /// When the newest message was submitted.
+    /// The time when the newest message was submitted.
     pub last_submitted: Option<Instant>,
     bulk_submitted: Vec<Instant>,
     // The receiver's side.
-    /// Messages that arrived.
+    /// The number of messages that arrived.
     pub messages_received: u32,
     /// Control messages that arrived, for the receiver to take.
     pub heard: Vec<Control>,
@@ -102,19 +104,19 @@ pub struct Conversation {
     pub arrivals: Vec<(u32, u64)>,
     /// Payload bytes that arrived.
     pub bytes: u64,
-    /// The true time, for what is delivered next.
+    /// The true time of the next delivery.
     pub now: Instant,
-    /// When the last payload arrived.
+    /// The time when the last payload arrived.
     pub delivered_at: Instant,
-    /// How long it took.
+    /// The durations of messages and transfers.
     pub times: Times,
-    /// The first thing that was wrong.
+    /// The first error.
     pub violation: Option<String>,
     scratch: Vec<u8>,
 }
 
 impl Conversation {
-    /// Nothing sent yet.
+    /// Begins a conversation; no message has been sent yet.
     pub fn new(seed: u64, traffic: Traffic, frame_max: usize, key: Key) -> Self {
         let regions = traffic.bulk.len();
         Self {
@@ -156,7 +158,7 @@ impl Conversation {
         ((low + self.key(3, index) % (high - low + 1)) as usize).min(self.frame_max)
     }
 
-    /// Submits what may be submitted, given how many messages came back.
+    /// Submits the messages and bulk data that may be submitted, given the number of messages that came back.
     pub fn submit(&mut self, now: Instant, flow: &mut Flow, received: u32) {
         if now >= self.next_turn.max(self.traffic.begin) {
             self.take_turn(now, flow, received);
@@ -209,7 +211,7 @@ impl Conversation {
             && self.traffic.lead.is_none_or(|lead| self.messages_sent < received.saturating_add(lead))
     }
 
-    /// Bulk is spread over the messages.
+    /// Returns whether a further range of bulk data may begin: bulk data is spread over the messages.
     fn may_begin_bulk(&self) -> bool {
         let total = self.traffic.bulk.len();
         let begun = self.bulk_begun;
@@ -222,7 +224,7 @@ impl Conversation {
         false
     }
 
-    /// When `submit` would do something though nothing arrives.
+    /// The time when `submit` would do something if nothing arrives.
     pub fn next_turn(&self, flow: &Flow, received: u32) -> Option<Instant> {
         (self.may_send(received) && flow.can_accept() || self.may_begin_bulk())
             .then(|| self.next_turn.max(self.traffic.begin))
@@ -244,7 +246,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Every message and every byte is submitted, has arrived, and is known to have.
+    /// Returns whether every message and every byte is submitted, has arrived, and is acknowledged.
     pub fn is_complete(&self) -> bool {
         self.messages_sent == self.traffic.messages
             && self.messages_received == self.traffic.messages
@@ -253,12 +255,12 @@ impl Conversation {
             && self.acknowledged == self.traffic.bulk
     }
 
-    /// Everything has arrived.
+    /// Returns whether everything has arrived.
     pub fn has_arrived(&self) -> bool {
         self.messages_received == self.traffic.messages && self.placed == self.traffic.bulk
     }
 
-    /// What has arrived of what is to arrive.
+    /// Describes the part of the traffic that has arrived.
     pub fn progress(&self) -> String {
         let (placed, bulk): (u64, u64) = (self.placed.iter().sum(), self.traffic.bulk.iter().sum());
         let Traffic { from, to, messages, .. } = self.traffic;
@@ -275,7 +277,7 @@ impl Conversation {
         self.delivered_at = self.now;
     }
 
-    /// Whether these are the bytes of some noise.
+    /// Returns whether these bytes are the noise of this name.
     fn is_noise(&mut self, key: u64, offset: u64, bytes: &[u8]) -> bool {
         self.scratch.resize(bytes.len(), 0);
         fill(key, offset, &mut self.scratch);
@@ -339,7 +341,7 @@ impl Deliver for Conversation {
         self.arrived(bytes.len());
         if self.placed[index] == self.traffic.bulk[index] {
             self.arrived[index] = Places::default();
-            // A byte that comes again now is beyond what was acknowledged, and `placed` would tell.
+            // A byte that arrives again now lies beyond the acknowledged ones, and `placed` would show it.
             self.arrived[index].add(0, self.traffic.bulk[index]);
             self.times.transfers.push(self.now.since(self.bulk_submitted[index]));
         }

@@ -1,13 +1,17 @@
 //! The protocol between hosts in virtual time: the real flows, a clock that jumps from event to event, and a
 //! network with faults of every kind, all from one seed.
 //!
-//! A [`plan::Plan`] is composed of a topology, a workload, nuisances and demands. [`world::run`] plays it to
-//! the end and checks while it plays: every message exactly once and in order, every byte of bulk data
-//! exactly once at its place, nothing acknowledged that has not arrived, nothing sent again without cause,
-//! memory within bounds, and nothing left to do at the end. [`scenario`] has the plans by name, and draws
-//! random ones.
+//! A [`plan::Plan`] is composed of a topology, a workload, nuisances and demands. [`scenario`] has the plans
+//! by name, and draws random ones. [`world::run`] plays a plan to its end. It checks while it plays that:
+//!
+//! - every message arrives exactly once and in order;
+//! - every byte of bulk data arrives exactly once at its place;
+//! - nothing is acknowledged before it arrives;
+//! - nothing is retransmitted without cause;
+//! - memory is within bounds;
+//! - no work is left at the end.
 #![forbid(unsafe_code)]
-// What is said goes through `out`, which knows what to do when nobody reads any more.
+// All output goes through `out`, which ends the process when its reader has gone.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod agenda;

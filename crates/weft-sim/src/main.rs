@@ -23,21 +23,21 @@ const JOBS_MAX: usize = 256;
 #[derive(Parser)]
 #[command(name = "weft-sim", after_help = list())]
 struct Arguments {
-    /// One of the scenarios below, or `all`; or `programs`, `program`, `shrink`
+    /// A scenario of the list below, or `all`; or `programs`, `program`, `shrink`
     scenario: String,
-    /// Where chance begins; 0x… or decimal
+    /// The seed of all random choices; 0x… or decimal
     #[arg(long, value_parser = number, default_value = "1")]
     seed: u64,
-    /// Play with so many seeds, this one and the next
+    /// The number of seeds to play: this one and those that follow
     #[arg(long, default_value_t = 1)]
     runs: u64,
-    /// So many runs at the same time
+    /// The number of runs at the same time
     #[arg(long, default_value_t = 1)]
     jobs: usize,
     /// Print only failures and a last line
     #[arg(long)]
     quiet: bool,
-    /// One JSON object for each run
+    /// Print one JSON object for each run
     #[arg(long)]
     json: bool,
     /// Leave out the nuisances of these names
@@ -49,10 +49,10 @@ struct Arguments {
     /// Write every packet to a file that Wireshark opens (one run)
     #[arg(long, value_name = "FILE.pcapng")]
     capture: Option<PathBuf>,
-    /// No further programs after one that fails
+    /// Start no further programs after one that fails
     #[arg(long)]
     until_failure: bool,
-    /// Programs of so many processes
+    /// The number of processes of each program
     #[arg(long, value_parser = clap::value_parser!(u8).range(2..=6))]
     ranks: Option<u8>,
 }
@@ -81,7 +81,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Plays what was asked for; false if something failed.
+/// Plays the scenarios that the arguments name. Returns false if a run failed.
 fn run(arguments: &Arguments) -> Result<bool, String> {
     if arguments.jobs == 0 || arguments.jobs > JOBS_MAX {
         return Err(format!("{} jobs; there are 1 to {JOBS_MAX}", arguments.jobs));
@@ -121,7 +121,7 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     Ok(failed == 0)
 }
 
-/// Plays one run; false if something failed.
+/// Plays one run. Returns false if it failed.
 fn once(arguments: &Arguments, name: &str, scenario: Scenario, seed: u64) -> Result<bool, String> {
     let plan = scenario::plan(scenario, seed, &arguments.without);
     let capture = arguments.capture.as_ref().map(|path| Capture::create(path, plan.ranks)).transpose()?;

@@ -1,5 +1,5 @@
-//! What can go wrong. A plan has any number of these; each draws from a generator of its own, so that leaving
-//! one out changes nothing of the others.
+//! The faults of a simulated network. A plan has any number of nuisances. Each draws from a generator of its
+//! own, so that leaving one out changes nothing of the others.
 
 mod stages;
 
@@ -11,135 +11,135 @@ use weft_core::rails::Role;
 use weft_core::time::{Duration, Instant};
 use weft_random::{Random, mix};
 
-/// Most cuts that flapping makes.
+/// The most cuts that flapping makes.
 pub const FLAPS_MAX: u32 = 64;
 
-/// Something that goes wrong; chances are in cases per million packets.
+/// A fault; chances are in cases per million packets.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Nuisance {
-    /// Packets are lost, each for itself.
+    /// Packets are lost, each independently of the others.
     Loss {
-        /// How many.
+        /// The share of packets that is lost.
         per_million: u32,
-        /// Only what this rank sends.
+        /// The only rank whose packets are lost; `None` for all ranks.
         rank: Option<u32>,
     },
     /// The packets with these numbers are lost, counted over the whole run from 0.
     LoseExactly(Vec<u64>),
-    /// Packets are lost in bursts (Gilbert 1960, Elliott 1963): the link of each rank is good or bad, and in
-    /// a bad time loses.
+    /// Packets are lost in bursts (Gilbert 1960, Elliott 1963): the link of each rank is good or bad, and
+    /// loses packets in bad times.
     Bursts {
-        /// A packet begins a bad time.
+        /// The chance that a packet begins a bad time.
         begins: u32,
-        /// A packet in a bad time is its last.
+        /// The chance that a packet in a bad time is its last.
         ends: u32,
-        /// Packets lost in a bad time.
+        /// The share of packets lost in a bad time.
         loss: u32,
     },
     /// Every packet of all ranks is lost for a time.
     Blackout {
-        /// First instant.
+        /// The first instant.
         from: Instant,
         /// The end.
         to: Instant,
     },
     /// Packets arrive twice.
     Duplication {
-        /// How many.
+        /// The share of packets that arrive twice.
         per_million: u32,
-        /// The second is later by at most this.
+        /// The longest time by which the second copy is later.
         late_max: Duration,
     },
     /// Packets are delayed, so that others overtake them.
     Reordering {
-        /// How many.
+        /// The share of packets that are delayed.
         per_million: u32,
-        /// By how much at most.
+        /// The longest delay.
         delay_max: Duration,
     },
-    /// Packets are damaged: a byte anywhere, whatever the packet is, or cut short, or made longer.
+    /// Packets are damaged: a byte anywhere is changed, or the packet is cut short, or made longer.
     Corruption {
-        /// How many.
+        /// The share of packets that are damaged.
         per_million: u32,
     },
-    /// Packets are accompanied by one that somebody without the secret made up.
+    /// Packets are accompanied by a packet that a stranger without the secret made up.
     Forgery {
-        /// How many.
+        /// The share of packets that are accompanied.
         per_million: u32,
     },
-    /// Packets are accompanied by one that was sent before, to whomever.
+    /// Packets are accompanied by an earlier packet, sent to any process.
     Replay {
-        /// How many.
+        /// The share of packets that are accompanied.
         per_million: u32,
     },
     /// A rank does nothing for a time: it computes, or its host is busy.
     Pause {
-        /// Who.
+        /// The rank that rests.
         rank: u32,
-        /// First instant.
+        /// The first instant.
         from: Instant,
         /// The end.
         to: Instant,
     },
-    /// All hosts have more to run than processors: each process, its progress thread included, runs for a
-    /// short time in each period, at a place of its own by chance, and is not there otherwise.
+    /// All hosts have more to run than processors. Each process, its progress thread included, runs for a
+    /// short time in each period, at a random place in the period, and does not run otherwise.
     Overload {
-        /// How long it runs …
+        /// The time for which a process runs …
         run: Duration,
-        /// … in each of these.
+        /// … in each of these periods.
         period: Duration,
     },
-    /// A rank needs so many times the processor time.
+    /// A rank needs a multiple of the processor time.
     Slow {
-        /// Who.
+        /// The rank that is slow.
         rank: u32,
-        /// How many times.
+        /// The factor of its processor time.
         factor: u32,
     },
     /// A cable is cut for a time.
     Cut {
-        /// Which.
+        /// The cable that is cut.
         cable: Cable,
-        /// First instant.
+        /// The first instant.
         from: Instant,
         /// The end.
         to: Instant,
     },
     /// A cable is cut again and again.
     Flapping {
-        /// Which.
+        /// The cable that is cut.
         cable: Cable,
-        /// The first cut.
+        /// The time of the first cut.
         from: Instant,
-        /// How long it is cut.
+        /// The duration of each cut.
         down: Duration,
-        /// How long it works in between.
+        /// The time for which the cable works in between.
         up: Duration,
-        /// How often; at most `FLAPS_MAX`.
+        /// The number of cuts; at most `FLAPS_MAX`.
         times: u32,
     },
-    /// The way of packets carries no longer ones for a time, and does not say so.
+    /// The way of packets drops packets longer than `bytes` for a time, and does not say so.
     Mtu {
-        /// Bytes of the longest packet that it carries.
+        /// The longest packet that the way carries, bytes.
         bytes: usize,
-        /// Of what this rank sends only.
+        /// The only rank whose packets are concerned; `None` for all ranks.
         rank: Option<u32>,
-        /// First instant.
+        /// The first instant.
         from: Instant,
         /// The end.
         to: Instant,
     },
     /// Clocks of hosts began at different times and run fast or slow.
     Clocks {
-        /// Ahead by at most this.
+        /// The longest time by which a clock is ahead.
         ahead_max: Duration,
-        /// Fast or slow by at most so many parts per million.
+        /// The most parts per million by which a clock is fast or slow.
         drift_max: u32,
     },
 }
 
 impl Nuisance {
-    /// The word for it, to leave it out by.
+    /// The name by which a plan can leave the nuisance out.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Loss { .. } => "loss",
@@ -161,7 +161,7 @@ impl Nuisance {
         }
     }
 
-    /// The times at which it cuts a cable.
+    /// The times at which the nuisance cuts a cable.
     pub fn cuts(&self) -> Vec<Cut> {
         match *self {
             Self::Cut { cable, from, to } => vec![(cable, from..to)],
@@ -173,7 +173,7 @@ impl Nuisance {
         }
     }
 
-    /// The stage it puts into the way of packets, if it does.
+    /// The stage that the nuisance puts into the way of packets, if it has one.
     pub fn stage(&self, ranks: u32, seed: u64) -> Option<Box<dyn Stage>> {
         let random = Random::new(seed);
         let stage: Box<dyn Stage> = match *self {
@@ -237,12 +237,12 @@ impl fmt::Display for Nuisance {
     }
 }
 
-/// Why a packet did not arrive.
+/// The reason why a packet did not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// Lost on the way.
+    /// The packet was lost on the way.
     Loss,
-    /// Damaged.
+    /// The packet was damaged.
     Damage,
     /// A switch had no room.
     Queue,
@@ -255,68 +255,69 @@ pub enum Cause {
 /// A packet on its way.
 #[derive(Clone, Debug)]
 pub struct Flight {
-    /// Who sent it (or seems to have).
+    /// The rank that sent the packet, or seems to have sent it.
     pub from: u32,
-    /// Who will get it.
+    /// The rank that receives the packet.
     pub to: u32,
     /// The datagram.
     pub bytes: Vec<u8>,
-    /// The number it has if it is what a flow sent and stands in no doubt; see `witness`.
+    /// The number of the packet if a flow has sent it and it is unchanged; see `witness`.
     pub number: Option<u32>,
-    /// A switch has marked it.
+    /// Says whether a switch has marked the packet.
     pub marked: bool,
-    /// The way of its flow that it takes.
+    /// The path of its flow that the packet takes.
     pub path: u8,
-    /// The network it goes through, and what carries it there.
+    /// The network through which the packet goes.
     pub rail: u8,
-    /// See `rail`.
+    /// The carrier of the packet in that network.
     pub carrier: Role,
 }
 
-/// What became of a packet and its copies on the way.
+/// The fate of a packet and its copies on the way.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// What goes on, and how much later.
+    /// The packets that go on, and the delay of each.
     pub onward: Vec<(Duration, Flight)>,
-    /// Why a genuine packet does not go on.
+    /// The reason why a genuine packet does not go on.
     pub cause: Option<Cause>,
-    /// What happened so far.
+    /// The counts of all packets so far.
     pub packets: PacketCounts,
 }
 
-/// What happened to packets.
+/// The counts of packets by what happened to them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PacketCounts {
     /// Packets that left a process.
     pub sent: u64,
-    /// Their bytes.
+    /// The bytes of packets that left a process.
     pub sent_bytes: u64,
-    /// Lost on the way.
+    /// Packets lost on the way.
     pub lost: u64,
-    /// Delivered twice.
+    /// Packets delivered twice.
     pub duplicated: u64,
-    /// Delayed.
+    /// Packets delayed.
     pub delayed: u64,
-    /// Damaged.
+    /// Packets damaged.
     pub corrupted: u64,
-    /// Made up.
+    /// Packets made up by strangers.
     pub forged: u64,
-    /// Sent again by an eavesdropper.
+    /// Packets sent again by an eavesdropper.
     pub replayed: u64,
-    /// Dropped because a queue of a switch was full.
+    /// Packets dropped because a queue of a switch was full.
     pub dropped_by_switch: u64,
-    /// Dropped because the socket was full.
+    /// Packets dropped because the socket was full.
     pub dropped_by_socket: u64,
-    /// Lost because a cable was cut.
+    /// Packets lost because a cable was cut.
     pub dropped_by_cut: u64,
-    /// Marked by a switch.
+    /// Packets marked by a switch.
     pub marked: u64,
 }
 
-/// A place on the way between a host's link and the next node that changes, loses or adds packets. Stages
-/// stand in a row.
+/// A place on the way between a host's link and the next node that changes, loses or adds packets. A packet
+/// passes the stages in a row.
 pub trait Stage: Send {
-    /// A packet passes. What goes on is added to `outcome.onward`; a packet that does not leaves its cause.
+    /// Lets a packet pass. Packets that go on are added to `outcome.onward`; a packet that does not go on
+    /// leaves its cause.
     fn pass(&mut self, now: Instant, flight: Flight, outcome: &mut Outcome);
 }
 
@@ -325,8 +326,8 @@ pub trait Stage: Send {
 pub struct Stages(Vec<Box<dyn Stage>>);
 
 impl Stages {
-    /// The stages of these nuisances. Each has its seed from its name, so that leaving one out changes no
-    /// other.
+    /// Makes the stages of these nuisances. The seed of each comes from its name, so that leaving one out
+    /// changes no other.
     pub fn new(nuisances: &[Nuisance], ranks: u32, seed: u64) -> Self {
         let name = |nuisance: &Nuisance| nuisance.name().bytes().fold(7, |hash, byte| mix(hash ^ u64::from(byte)));
         let salted = |(i, nuisance): (usize, &Nuisance)| {
@@ -336,7 +337,7 @@ impl Stages {
         Self(nuisances.iter().enumerate().filter_map(salted).collect())
     }
 
-    /// A packet passes all of them; `outcome.onward` is empty before.
+    /// Lets a packet pass all stages; `outcome.onward` is empty before.
     pub fn pass(&mut self, now: Instant, flight: Flight, outcome: &mut Outcome) {
         outcome.cause = None;
         outcome.onward.push((Duration(0), flight));
@@ -373,7 +374,7 @@ mod tests {
 
     const FLIGHTS: u32 = 100_000;
 
-    /// So many packets through these nuisances; what came out and what happened.
+    /// Sends packets through these nuisances. Returns the packets that came out, and the counts.
     fn through(nuisances: &[Nuisance]) -> (Vec<Vec<(Duration, Flight)>>, PacketCounts) {
         let (mut stages, mut outcome) = (Stages::new(nuisances, 2, 7), Outcome::default());
         let flight = |i: u32| Flight {
@@ -407,7 +408,7 @@ mod tests {
     #[test]
     fn bursts_are_as_long_and_as_frequent_as_asked_for() {
         let (passed, counts) = through(&[Nuisance::Bursts { begins: 1_000, ends: 100_000, loss: 1_000_000 }]);
-        // Each rank's way is bad 10 of 1010 packets.
+        // The way of each rank is bad for 10 of 1010 packets.
         assert!((600..1_500).contains(&counts.lost), "{}", counts.lost);
         let of_one: Vec<bool> = passed.iter().step_by(2).map(Vec::is_empty).collect();
         let begun = of_one.windows(2).filter(|pair| !pair[0] && pair[1]).count();

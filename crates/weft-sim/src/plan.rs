@@ -1,12 +1,11 @@
-//! What is to be played: who sends what to whom, over which network, against which nuisances, and what must
-//! hold.
+//! The description of a run: the traffic between its processes, the network, the nuisances, and the demands.
 
 use crate::nuisance::Nuisance;
 use crate::topology::{Buffer, Topology};
 use weft_core::flow::Settings;
 use weft_core::time::{Duration, Instant};
 
-/// Most ranks of one run.
+/// The most ranks of one run.
 pub const RANKS_MAX: u32 = 16_384;
 
 /// A whole run.
@@ -16,36 +15,38 @@ pub struct Plan {
     pub ranks: u32,
     /// The network between them.
     pub topology: Topology,
-    /// Further networks between the same ranks, which have an interface in each: bulk data is striped over
-    /// all of them.
+    /// Further networks between the same ranks. Each rank has an interface in each network, and bulk data is
+    /// striped over all of them.
     pub rails: Vec<Topology>,
-    /// What a host can do.
+    /// The properties of the hosts.
     pub host: Host,
     /// Settings of all flows.
     pub settings: Settings,
-    /// What is sent; at most one entry for each ordered pair.
+    /// The traffic; at most one entry for each ordered pair.
     pub workload: Vec<Traffic>,
-    /// What goes wrong.
+    /// The faults.
     pub nuisances: Vec<Nuisance>,
-    /// What must hold besides correctness.
+    /// The demands besides correctness.
     pub demands: Demands,
-    /// The run has failed if it is not over by then.
+    /// The time after which an unfinished run has failed.
     pub time_limit: Duration,
 }
 
-/// A host, all alike.
+/// The properties of a host; all hosts are alike.
 #[derive(Clone, Copy, Debug)]
 pub struct Host {
-    /// Bytes that may wait for its own link before its process stops sending (a socket's send buffer and the
-    /// card's ring).
+    /// Bytes that may wait for the host's link before its process stops sending (a socket's send buffer and
+    /// the card's ring).
     pub send_bytes: u64,
     /// Bytes that wait in the process's socket; more are dropped.
     pub receive_bytes: u64,
     /// Processor time to handle or to send one packet.
     pub packet_cost: Duration,
-    /// Packets of equal size that leave at once at most, as with segmentation offload; 1: each for itself.
+    /// The most packets of equal size that leave at once, as with segmentation offload; 1: each packet leaves
+    /// alone.
     pub train_packets: usize,
-    /// Raw frames beside UDP, with a socket of its own for each, as on interfaces where both are possible.
+    /// Says whether raw frames are used beside UDP, with a socket of their own, as on interfaces where both
+    /// are possible.
     pub frames: bool,
 }
 
@@ -61,39 +62,39 @@ impl Default for Host {
     }
 }
 
-/// What one process sends to another.
+/// The traffic from one process to another.
 #[derive(Clone, Debug)]
 pub struct Traffic {
     /// The sender.
     pub from: u32,
     /// The receiver.
     pub to: u32,
-    /// Nothing is submitted before.
+    /// The time before which nothing is submitted.
     pub begin: Instant,
-    /// How many messages on the ordered channel.
+    /// The number of messages on the ordered channel.
     pub messages: u32,
-    /// Their sizes, least and most; capped by `frame_max`.
+    /// The least and largest size of messages; capped by `frame_max`.
     pub sizes: (u64, u64),
     /// Ranges of bulk data.
     pub bulk: Vec<u64>,
-    /// So many of them are under way at a time.
+    /// The number of ranges that are under way at a time.
     pub bulk_open: usize,
-    /// Bulk data is announced, and leaves when the receiver grants it (`weft_core::grants`).
+    /// Says whether bulk data is announced, and leaves when the receiver grants it (`weft_core::grants`).
     pub fetched: bool,
     /// Messages submitted in one turn.
     pub per_turn: u32,
     /// Time between turns.
     pub gap: Duration,
-    /// Message k is submitted only when k − lead messages have come from `to`; `None`: whenever there is
-    /// room.
+    /// The lead of the messages: message k is submitted only when k − lead messages have come from `to`.
+    /// `None`: a message is submitted whenever there is room.
     pub lead: Option<u32>,
 }
 
-/// Ranges of bulk data that a process has under way to one peer, if nothing else is said.
+/// Ranges of bulk data that a process has under way to one peer, unless the plan sets another number.
 pub const BULK_OPEN_MAX: usize = 4;
 
 impl Traffic {
-    /// Nothing yet, from one to another.
+    /// Traffic from one process to another, with nothing to send yet.
     pub const fn between(from: u32, to: u32) -> Self {
         Self {
             from,
@@ -110,41 +111,43 @@ impl Traffic {
         }
     }
 
-    /// Payload bytes, messages counted with their mean size.
+    /// The payload in bytes; messages count with their mean size.
     pub fn payload_bytes(&self) -> u64 {
         self.bulk.iter().sum::<u64>() + u64::from(self.messages) * (self.sizes.0 + self.sizes.1) / 2
     }
 }
 
-/// What must hold besides what always must (`check`).
+/// The demands on a run besides those that always hold (`check`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Demands {
-    /// Nothing is sent again and nothing probed for.
+    /// Forbids retransmissions and probes.
     pub no_resend: bool,
     /// No rail is given up, and no carrier of bulk data.
     pub no_lane_given_up: bool,
-    /// Nothing is sent again, probes are allowed.
+    /// Forbids retransmissions; probes are allowed.
     pub no_resend_of_data: bool,
-    /// Packets sent again though the packet, or a copy of it, was alive: at most so many in a thousand
-    /// numbered packets. `None`: what the nuisances excuse, nothing if none can mislead (`check::misleads`).
+    /// The most spurious retransmissions in a thousand numbered packets: the packet, or a copy of it, was
+    /// still alive. `None`: as many as the nuisances excuse, none if no nuisance can mislead
+    /// (`check::misleads`).
     pub spurious_permille_max: Option<u64>,
-    /// Most standalone acknowledgements: one per so many numbered packets, plus one per bulk range and flow.
+    /// The most standalone acknowledgements: one for each `packets_per_ack` numbered packets, plus one per
+    /// bulk range and flow.
     pub packets_per_ack: Option<u64>,
     /// No acknowledgement travels alone but the last of each direction.
     pub no_standalone_ack: bool,
-    /// Most bytes on the wire per byte of payload, in percent.
+    /// The most bytes on the wire per byte of payload, in percent.
     pub wire_percent_max: Option<u64>,
-    /// Least payload, as a share of what the busiest link could carry in the time, in percent.
+    /// The least payload, as a share of what the busiest link could carry in the time, in percent.
     pub share_percent_min: Option<u64>,
-    /// The same while the windows are as large as they get (`Report::steady_percent`).
+    /// The least such share while the windows have their full size (`Report::steady_percent`).
     pub steady_percent_min: Option<u64>,
-    /// The slowest in a hundred transfers takes at most this many percent of the time the busiest link needs
-    /// for all.
+    /// The longest time of the slowest in a hundred transfers, in percent of the time that the busiest link
+    /// needs for all.
     pub transfer_percent_max: Option<u64>,
 }
 
 impl Demands {
-    /// Of a run in which nothing is lost, and nothing is slow.
+    /// The demands on a run in which no packet is lost and no process is slow.
     pub(crate) const CLEAN: Self = Self {
         no_lane_given_up: true,
         no_resend: true,
@@ -160,7 +163,7 @@ impl Demands {
 }
 
 impl Plan {
-    /// Two ranks and a switch, nothing to do.
+    /// A plan of two ranks and a switch, without traffic.
     pub(crate) fn quiet() -> Self {
         Self {
             ranks: 2,

@@ -1,49 +1,49 @@
-//! One direction of one cable: the queue in front of it, its shaper, and the times at which it is cut.
+//! A direction of a cable: the queue in front of it, its shaper, and the times at which it is cut.
 
 use crate::topology::{Bucket, Link, Node, frame_bytes};
 use std::collections::VecDeque;
 use std::ops::Range;
 use weft_core::time::{Duration, Instant};
 
-/// A transmitter. Packets leave in the order of arrival, so that what happens to one is known when it
+/// A transmitter. Packets leave in the order of arrival, so that the fate of a packet is known when it
 /// arrives.
 #[derive(Debug)]
 pub struct Port {
     link: Link,
-    /// Where the cable ends.
+    /// The node where the cable ends.
     pub leads_to: Node,
     free_at: Instant,
-    /// Packets that have not left: when each will have, and its bytes on the wire.
+    /// Packets that have not left: the time when each will have left, and its bytes on the wire.
     waiting: VecDeque<(Instant, u64)>,
     waiting_bytes: u64,
-    /// When the bucket was, or would have been, empty.
+    /// The time when the bucket was, or would have been, empty.
     bucket_empty_at: Instant,
-    /// When the cable is cut; in order.
+    /// The times when the cable is cut, in order.
     cuts: Vec<Range<Instant>>,
-    /// Most bytes that waited.
+    /// The most bytes that waited.
     pub deepest_bytes: u64,
 }
 
-/// What became of a packet that was offered to a port.
+/// The fate of a packet that was offered to a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
-    /// It will be at the other end at `at`, and has left this port at `left`.
+    /// The packet will be at the other end at `at`, and will have left this port at `left`.
     Arrives {
-        /// At the other end.
+        /// The time of arrival at the other end.
         at: Instant,
-        /// Gone from the queue.
+        /// The time when the packet has left the queue.
         left: Instant,
-        /// More than `mark_bytes` waited.
+        /// Says whether more than `mark_bytes` waited.
         marked: bool,
     },
-    /// There was no room.
+    /// The queue had no room.
     Full,
     /// The cable is cut.
     Cut,
 }
 
 impl Port {
-    /// An idle port.
+    /// Creates an idle port.
     pub fn new(link: Link, leads_to: Node, cuts: Vec<Range<Instant>>) -> Self {
         Self {
             link,
@@ -57,7 +57,7 @@ impl Port {
         }
     }
 
-    /// Bytes that wait, the packet that is leaving included.
+    /// The bytes that wait, including the packet that is leaving.
     pub fn waiting_bytes(&mut self, now: Instant) -> u64 {
         while let Some(&(left, bytes)) = self.waiting.front() {
             if left > now {
@@ -69,7 +69,7 @@ impl Port {
         self.waiting_bytes
     }
 
-    /// When at most `bytes` will wait, if nothing is added.
+    /// The time when at most `bytes` will wait, if no packet is added.
     pub fn waits_at_most(&mut self, now: Instant, bytes: u64) -> Instant {
         let mut left = self.waiting_bytes(now);
         let mut at = now;
@@ -83,12 +83,12 @@ impl Port {
         at
     }
 
-    /// The cable has been cut for at least `since`.
+    /// Returns whether the cable has been cut for at least `since`.
     pub fn is_cut_since(&self, now: Instant, since: Duration) -> bool {
         self.cuts.iter().any(|cut| cut.contains(&now) && now.since(cut.start) >= since)
     }
 
-    /// A datagram of so many bytes is to leave; `room` is what may wait in all.
+    /// Offers a datagram of `bytes` bytes to the port; at most `room` bytes may wait in all.
     pub fn offer(&mut self, now: Instant, bytes: u64, room: u64) -> Offer {
         if self.is_cut_since(now, Duration(0)) {
             return Offer::Cut;
@@ -112,13 +112,14 @@ impl Port {
         Offer::Arrives { at: left + self.link.propagation, left, marked }
     }
 
-    /// When a packet's first bit leaves: behind the others, and when the bucket has its bytes.
+    /// The time when a packet's first bit leaves: behind the waiting packets, and when the bucket has enough
+    /// bytes.
     fn begin(&mut self, now: Instant, size: u64) -> Instant {
         let ready = self.free_at.max(now);
         let Some(Bucket { rate, burst_bytes, .. }) = self.link.bucket else { return ready };
         let refill = |bytes: u64| Duration((bytes * 8000).div_ceil(rate));
         let begin = ready.max(self.bucket_empty_at + refill(size));
-        // A full bucket is one that was empty a whole burst ago; it never holds more.
+        // A full bucket is a bucket that was empty a whole burst ago; it never holds more.
         self.bucket_empty_at = self.bucket_empty_at.max(begin - refill(burst_bytes)) + refill(size);
         begin
     }

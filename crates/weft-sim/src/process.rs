@@ -1,4 +1,4 @@
-//! One rank's process: its flows, its socket, and when it looks at them.
+//! The process of a rank: its flows, its sockets, and the times when it looks at them.
 
 use crate::clock::Clock;
 use crate::grants::Granting;
@@ -14,32 +14,32 @@ use weft_core::time::{Duration, Instant};
 use weft_core::wire::Secret;
 use weft_random::mix;
 
-/// While raw frames come, UDP is looked at once in so many passes.
+/// The passes between two looks at UDP while raw frames come.
 const UDP_EVERY: u32 = 16;
-/// An idle flow is parked once in so many times.
+/// The times that a flow becomes idle until it is parked once.
 const PARK_EVERY: u32 = 16;
 
-/// Everything one process knows of another.
+/// The knowledge that one process has of another.
 pub(crate) struct Peer {
     pub(crate) flow: Flow,
-    /// What happened in it before it was parked last.
+    /// The counters of the flow before it was parked last.
     pub(crate) past: Counters,
     pub(crate) rests: u32,
-    /// The ways there, where there are several networks.
+    /// The rails to the peer, where there are several networks.
     pub(crate) rails: Option<Rails>,
-    /// Index of the other.
+    /// The index of the other process.
     pub(crate) other: u32,
-    /// What goes there, and what comes from there.
+    /// The indices of the conversations to the peer and from it.
     pub(crate) there: usize,
     pub(crate) back: usize,
-    /// It is in `Process::active`.
+    /// Says whether the peer is in `Process::active`.
     pub(crate) active: bool,
     pub(crate) timer: Option<Instant>,
 }
 
 impl Peer {
-    /// The flow is given time to rest. Now and then it is parked, as drivers do with many peers: nothing may
-    /// come of it.
+    /// Lets an idle flow give back memory. Now and then parks the flow, as drivers do with many peers:
+    /// parking must have no visible effect.
     pub(crate) fn rest(&mut self, own: u32, settings: &Arc<Settings>, secret: &Secret) {
         self.flow.shrink();
         self.rests += 1;
@@ -51,7 +51,7 @@ impl Peer {
         }
     }
 
-    /// How often a rail was given up, or the carrier of its bulk data.
+    /// The number of times that a rail, or the carrier of its bulk data, was given up.
     pub(crate) fn given_up(&self) -> u64 {
         let of = |rails: &Rails| {
             (0..rails.rails()).map(|rail| u64::from(rails.failures(rail).0)).sum::<u64>() + u64::from(rails.failovers())
@@ -59,8 +59,8 @@ impl Peer {
         self.rails.as_ref().map_or(0, of)
     }
 
-    /// Bytes that the flow keeps because it stripes, or because a path has proved to carry no more than
-    /// smaller packets.
+    /// Bytes that the flow keeps because it stripes, or because a path has turned out to carry only smaller
+    /// packets.
     pub(crate) fn kept_bytes(&self) -> usize {
         let smaller =
             if self.flow.counters().packets_smaller + self.past.packets_smaller > 0 { SMALLER_BYTES } else { 0 };
@@ -75,7 +75,7 @@ pub(crate) struct Socket {
     pub(crate) bytes: u64,
 }
 
-/// When a process runs on a host that is overloaded.
+/// The times at which a process runs on an overloaded host.
 struct Overload {
     run: Duration,
     period: Duration,
@@ -83,14 +83,14 @@ struct Overload {
 }
 
 impl Overload {
-    /// When it runs in a period.
+    /// The span in which the process runs in a period.
     fn turn(&self, period: u64) -> Range<Instant> {
         let spare = self.period.0.saturating_sub(self.run.0) + 1;
         let begin = Instant(period * self.period.0 + mix(self.seed ^ period) % spare);
         begin..begin + self.run
     }
 
-    /// The next instant at which it runs, if it does not now.
+    /// The next instant at which the process runs, if it does not run now.
     fn away_until(&self, now: Instant) -> Option<Instant> {
         let period = now.0 / self.period.0.max(1);
         let turn = self.turn(period);
@@ -105,17 +105,17 @@ impl Overload {
 pub(crate) struct Process {
     pub(crate) peers: Vec<Peer>,
     pub(crate) by_index: HashMap<u32, usize>,
-    /// Of raw frames, and of UDP.
+    /// The sockets of raw frames and of UDP.
     pub(crate) sockets: [Socket; 2],
-    /// Passes since UDP was looked at.
+    /// The passes since the last look at UDP.
     passes: u32,
-    /// It does nothing before: it works off what it did.
+    /// The time until which the process works off what it did; it does nothing before.
     pub(crate) busy_until: Instant,
     pub(crate) wake_at: Option<Instant>,
-    /// Peers that may have something to send, in turn.
+    /// Peers that may have something to send, in the order of their turns.
     pub(crate) active: VecDeque<usize>,
     pub(crate) timers: BTreeSet<(Instant, usize)>,
-    /// Conversations not yet begun, the last the earliest.
+    /// Conversations that have not begun; the last entry is the earliest.
     pub(crate) to_begin: Vec<(Instant, usize)>,
     pauses: Vec<Range<Instant>>,
     overload: Option<Overload>,
@@ -156,12 +156,13 @@ impl Process {
         }
     }
 
-    /// It will send this conversation. To be called for all before the run, the latest first.
+    /// Notes that the process will send this conversation. To be called for all conversations before the run,
+    /// the latest first.
     pub(crate) fn will_begin(&mut self, begin: Instant, conversation: usize) {
         self.to_begin.push((begin, conversation));
     }
 
-    /// Takes a packet into the socket; false if there is no room.
+    /// Takes a packet into the socket. Returns false if there is no room.
     pub(crate) fn receive(&mut self, carrier: Role, entry: u32, bytes: u64, room: u64) -> bool {
         let socket = &mut self.sockets[usize::from(carrier == Role::BulkData)];
         let fits = socket.bytes + bytes <= room;
@@ -172,14 +173,14 @@ impl Process {
         fits
     }
 
-    /// Until when it does nothing, if it does not run now.
+    /// The time until which the process does nothing, if it does not run now.
     pub(crate) fn away_until(&self, now: Instant) -> Option<Instant> {
         let pause = self.pauses.iter().find(|pause| pause.contains(&now)).map(|pause| pause.end);
         pause.or_else(|| self.overload.as_ref()?.away_until(now))
     }
 
-    /// The sockets that are looked at now: while frames come, UDP is not looked at in each pass, as in the
-    /// library.
+    /// The sockets at which the process looks now: while raw frames come, it does not look at UDP in each
+    /// pass, as in the library.
     pub(crate) fn looks(&mut self) -> Range<usize> {
         self.passes += 1;
         let udp = self.sockets[0].slots.is_empty() || self.passes >= UDP_EVERY;

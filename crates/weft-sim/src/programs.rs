@@ -1,4 +1,5 @@
-//! Programs by chance on whole engines: many, one with all that happens, or one made smaller.
+//! The commands for programs by chance on whole engines: many programs, one with all its events, or one made
+//! smaller.
 
 use super::Arguments;
 use std::sync::Mutex;
@@ -11,10 +12,10 @@ pub(crate) const LIST: &str = "  programs        programs by chance, one for eac
   program         the program of one seed, with all that happens
   shrink          the smallest program found that fails like that of a seed";
 
-/// Failures that are told of at length.
+/// The most failures that are described at length.
 const FAILURES_TOLD: u64 = 5;
 
-/// Does one of these commands; `None`: it is none of them. False: something failed.
+/// Runs one of these commands; `None` if the argument names none of them, `Some(false)` if a program failed.
 pub(crate) fn run(arguments: &Arguments) -> Option<bool> {
     let draw_options = DrawOptions { ranks: arguments.ranks.map(usize::from) };
     match arguments.scenario.as_str() {
@@ -30,7 +31,7 @@ fn options(draw_options: DrawOptions) -> String {
 }
 
 fn many(arguments: &Arguments, draw_options: DrawOptions) -> bool {
-    // What panics is told of as what fails.
+    // A panic is reported as a failure of its program.
     std::panic::set_hook(Box::new(|_| {}));
     let (next, failed) = (AtomicU64::new(0), AtomicU64::new(0));
     let sum = Mutex::new(Played::default());

@@ -10,20 +10,21 @@ use std::fmt;
 use weft_core::flow::Counters;
 use weft_core::time::{Duration, Instant};
 
-/// A run is steady from when the first so many percent of the payload have arrived, until the second.
+/// The bounds of the steady part of a run: from the arrival of the first of these percentages of the payload
+/// to that of the second.
 const STEADY: [u64; 2] = [50, 90];
 
-/// Spans of time, to be sorted.
+/// Spans of time, which can be sorted.
 #[derive(Clone, Debug, Default)]
 pub struct Spans(Vec<Duration>);
 
 impl Spans {
-    /// One more.
+    /// Adds a span.
     pub fn push(&mut self, span: Duration) {
         self.0.push(span);
     }
 
-    /// The span that `percent` of all do not exceed; zero if there is none.
+    /// The span that `percent` of all spans do not exceed; zero if there are no spans.
     pub fn percentile(&self, percent: usize) -> Duration {
         let mut sorted = self.0.clone();
         let rank = (sorted.len() * percent).div_ceil(100).max(1) - 1;
@@ -33,7 +34,7 @@ impl Spans {
         *sorted.select_nth_unstable(rank).1
     }
 
-    /// How many.
+    /// The number of spans.
     pub fn count(&self) -> usize {
         self.0.len()
     }
@@ -44,7 +45,7 @@ impl Spans {
     }
 }
 
-/// The sums over all flows, and what the network did.
+/// The sums over all flows, and the events of the network.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Number of processes.
@@ -53,57 +54,57 @@ pub struct Report {
     pub elapsed: Duration,
     /// Virtual time until the last payload byte arrived.
     pub delivered_at: Duration,
-    /// The time the busiest link needs for the payload alone.
+    /// The time that the busiest link needs for the payload alone.
     pub ideal: Duration,
-    /// Payload bytes of the plan, those that have arrived so far, and when so many parts of all had: see
-    /// `STEADY`.
+    /// The payload bytes of the plan, the bytes that have arrived so far, and the times when the percentages
+    /// of `STEADY` had arrived.
     payload: u64,
     arrived: u64,
     steady: [Duration; 2],
     /// Payload bytes that arrived.
     pub bytes: u64,
-    /// Summed over all flows.
+    /// The counters, summed over all flows.
     pub counters: Counters,
     /// Flows that were made, both ends counted.
     pub flows: u64,
-    /// How often a rail was given up, or the carrier of its bulk data.
+    /// The number of times that a rail, or the carrier of its bulk data, was given up.
     pub given_up: u64,
-    /// What the network did.
+    /// The fate of packets in the network.
     pub packets: PacketCounts,
-    /// Why packets were sent again.
+    /// The causes of retransmissions.
     pub resends: Resends,
-    /// Packets of nobody who had anything to say.
+    /// Packets of ranks that have no flow with their receiver.
     pub strangers: u64,
-    /// Most bytes one flow held.
+    /// The most bytes that one flow held.
     pub flow_bytes_max: usize,
-    /// Most bytes that waited at one port of a switch.
+    /// The most bytes that waited at one port of a switch.
     pub queue_bytes_max: u64,
-    /// Most bytes that waited in one host for its link.
+    /// The most bytes that waited in one host for its link.
     pub host_bytes_max: u64,
-    /// Most packets under way at a time.
+    /// The most packets under way at a time.
     pub packets_alive_max: usize,
-    /// Most entries of the agenda.
+    /// The most entries of the agenda.
     pub agenda_max: usize,
-    /// From a message's submission to its delivery.
+    /// The times from a message's submission to its delivery.
     pub messages: Spans,
-    /// From the submission of a range of bulk data to the delivery of all of it.
+    /// The times from the submission of a range of bulk data to the delivery of its last byte.
     pub transfers: Spans,
-    /// Times from a message's submission to its answer, where the traffic has one.
+    /// The times from a message's submission to its answer, where the traffic has one.
     pub round_trips: Spans,
-    /// Things that happened.
+    /// The number of events.
     pub events: u64,
-    /// Processor time of this machine. Not part of what a seed repeats.
+    /// Processor time of this machine. It differs between runs of one seed.
     pub processor: Duration,
 }
 
 impl Report {
-    /// Nothing has happened yet.
+    /// Creates the report of a run that has not begun.
     pub fn of(plan: &Plan) -> Self {
         let payload = plan.workload.iter().map(Traffic::payload_bytes).sum();
         Self { ranks: plan.ranks, ideal: ideal(plan), payload, ..Self::default() }
     }
 
-    /// So many bytes of payload have arrived.
+    /// Notes that `bytes` bytes of payload have arrived.
     pub fn deliver(&mut self, now: Instant, bytes: u64) {
         let before = self.arrived;
         self.arrived += bytes;
@@ -115,35 +116,35 @@ impl Report {
         }
     }
 
-    /// Like `share_percent`, in the second half of the run but for its end: when the windows are as large as
-    /// they get.
+    /// The value of `share_percent` for the steady part of the run, in which the windows have their full
+    /// size.
     pub fn steady_percent(&self) -> f64 {
         let [begin, end] = self.steady;
         let share = STEADY[1] - STEADY[0];
         self.ideal.0 as f64 * share as f64 / end.0.saturating_sub(begin.0).max(1) as f64
     }
 
-    /// Payload in Mb/s of virtual time.
+    /// The payload in Mb/s of virtual time.
     pub fn goodput(&self) -> u64 {
         self.bytes * 8000 / self.delivered_at.0.max(1)
     }
 
-    /// Payload on the busiest link, as a share of what it could carry until the last byte arrived.
+    /// The payload on the busiest link, as a share of what the link could carry until the last byte arrived.
     pub fn share_percent(&self) -> f64 {
         self.ideal.0 as f64 * 100.0 / self.delivered_at.0.max(1) as f64
     }
 
-    /// Numbered packets for each standalone acknowledgement.
+    /// The number of numbered packets for each standalone acknowledgement.
     pub fn packets_per_ack(&self) -> f64 {
         self.counters.data_packets_received as f64 / self.counters.acks_standalone.max(1) as f64
     }
 
-    /// Things that happened in a second of a processor of this machine.
+    /// The number of events in a second of a processor of this machine.
     pub fn events_per_second(&self) -> f64 {
         self.events as f64 * 1e9 / self.processor.0.max(1) as f64
     }
 
-    /// Adds what a conversation came to.
+    /// Adds the results of a conversation.
     pub fn take(&mut self, conversation: &mut Conversation) {
         self.bytes += conversation.bytes;
         self.delivered_at = self.delivered_at.max(Duration(conversation.delivered_at.0));
@@ -157,7 +158,7 @@ impl Report {
         self.counters.add(flow);
     }
 
-    /// The same for programs. Times are nanoseconds.
+    /// The report as JSON. Times are nanoseconds.
     pub fn json(&self) -> Value {
         let (sum, packets, why) = (&self.counters, &self.packets, &self.resends);
         json!({
@@ -206,7 +207,7 @@ impl Report {
     }
 }
 
-/// The time the busiest link needs for the payload of a plan alone: no headers, no latency, no pauses.
+/// The time that the busiest link needs for the payload of a plan alone: without headers, latency and pauses.
 fn ideal(plan: &Plan) -> Duration {
     let ranks = plan.ranks as usize;
     let per_leaf = plan.topology.ranks_per_leaf(plan.ranks).max(1);
@@ -233,7 +234,7 @@ fn ideal(plan: &Plan) -> Duration {
     Duration(ns)
 }
 
-/// What happened at all, in one line.
+/// Writes the counts that are not zero in one line.
 fn line(f: &mut fmt::Formatter<'_>, name: &str, counts: &[(u64, &str)]) -> fmt::Result {
     let some: Vec<_> = counts.iter().filter(|(count, _)| *count > 0).map(|(n, what)| format!("{n} {what}")).collect();
     if some.is_empty() { Ok(()) } else { writeln!(f, "  {name:<10} {}", some.join(", ")) }

@@ -1,5 +1,5 @@
-//! The plans by name: each a topology, a workload, nuisances and demands. What a scenario chooses freely
-//! comes from its seed.
+//! The plans by name; each has a topology, a workload, nuisances and demands. A scenario makes its free
+//! choices from its seed.
 
 mod plans;
 
@@ -19,7 +19,7 @@ use weft_random::Random;
 /// Makes a plan from a seed.
 pub type Scenario = fn(&mut Random) -> Plan;
 
-/// Every scenario by name, with what it is about.
+/// All scenarios: the name, a description, and the function that makes the plan.
 pub const SCENARIOS: &[(&str, &str, Scenario)] = &[
     ("ping_pong", "8 bytes there and back on a clean link: no acknowledgement of its own", ping_pong),
     ("stream", "bulk data one way on a clean link: no resend, few acknowledgements", stream),
@@ -65,7 +65,7 @@ pub const SCENARIOS: &[(&str, &str, Scenario)] = &[
     ("swarm", "any topology, any workload, any nuisances, from the seed", swarm),
 ];
 
-/// The named scenario.
+/// The scenario of this name.
 pub fn find(name: &str) -> Option<Scenario> {
     SCENARIOS.iter().find(|(known, _, _)| *known == name).map(|(_, _, scenario)| *scenario)
 }
@@ -82,7 +82,7 @@ pub fn play(scenario: Scenario, seed: u64) -> Result<Report, Violation> {
     world::run(&plan(scenario, seed, &[]), seed)
 }
 
-/// The names of nuisances that a plan which fails can do without and still fail: one after the other is left
+/// The names of the nuisances without which a failing plan still fails: one nuisance after the other is left
 /// out.
 pub fn idle_nuisances(plan: &Plan, seed: u64) -> Vec<String> {
     let mut plan = plan.clone();
@@ -105,7 +105,7 @@ fn names(plan: &Plan) -> Vec<&'static str> {
     names
 }
 
-/// What to type to see a failure again, without the nuisances of these names.
+/// The command that shows a failure again, without the nuisances of these names.
 pub fn replay_line(name: &str, seed: u64, without: &[String]) -> String {
     let without = if without.is_empty() { String::new() } else { format!(" --without {}", without.join(",")) };
     format!("cargo run -p weft-sim -- {name} --seed {seed:#x}{without} --trace")

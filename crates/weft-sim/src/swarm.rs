@@ -25,7 +25,7 @@ pub(crate) fn swarm(random: &mut Random) -> Plan {
     let fetched = random.chance(300_000);
     plan.workload.iter_mut().for_each(|traffic| traffic.fetched = fetched);
     plan.nuisances = nuisances(random, &plan);
-    // A window of one packet at 30 % loss and half a millisecond takes its time.
+    // A window of one packet at 30 % loss and half a millisecond makes a run long.
     plan.time_limit = Duration::from_secs(600);
     plan
 }
@@ -153,14 +153,14 @@ fn nuisances(random: &mut Random, plan: &Plan) -> Vec<Nuisance> {
     nuisances
 }
 
-/// A way that carries no packets of full size for at most so long.
+/// A way that carries no packets of full size for at most `most` nanoseconds.
 pub(crate) fn mtu(random: &mut Random, packet_size: usize, rank: Option<u32>, most: u64) -> Nuisance {
     let (from, to) = span(random, most);
     let bytes = random.between(PACKET_SIZE_MIN as u64, packet_size as u64) as usize;
     Nuisance::Mtu { bytes, rank, from, to }
 }
 
-/// A span that begins early and is at most so long.
+/// A span that begins early and lasts at most `most` nanoseconds.
 fn span(random: &mut Random, most: u64) -> (Instant, Instant) {
     let from = Instant(random.below(50_000_000));
     (from, from + Duration(random.below(most)))

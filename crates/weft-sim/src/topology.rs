@@ -1,4 +1,4 @@
-//! The shape of a network: which links there are and where each leads.
+//! The shape of a network: its links, and the nodes at their ends.
 
 use weft_core::time::Duration;
 
@@ -8,16 +8,16 @@ pub const FRAME_OVERHEAD: u64 = 66;
 /// The shortest frame with preamble and gap, bytes.
 pub const FRAME_MIN: u64 = 84;
 
-/// A cable and the transmitter in front of it, one direction; the other direction is alike.
+/// A direction of a cable with the transmitter in front of it; the other direction is alike.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
-    /// Megabits per second, which is bits per microsecond.
+    /// The rate in megabits per second, which is bits per microsecond.
     pub rate: u64,
-    /// From one end to the other.
+    /// The time from one end to the other.
     pub propagation: Duration,
-    /// Packets that find more bytes waiting are marked (RFC 3168; a single threshold as in RFC 8257).
+    /// The bytes in the queue above which packets are marked (RFC 3168; a single threshold as in RFC 8257).
     pub mark_bytes: Option<u64>,
-    /// A shaper in front, as Linux's `tbf`; it stands only in the links of ranks.
+    /// The shaper in front, as Linux's `tbf`; only links of ranks have one.
     pub bucket: Option<Bucket>,
 }
 
@@ -28,42 +28,42 @@ impl Default for Link {
 }
 
 impl Link {
-    /// The time a datagram of so many bytes occupies the wire.
+    /// The time for which a datagram of `bytes` bytes occupies the wire.
     pub fn occupancy(&self, bytes: u64) -> Duration {
         Duration((frame_bytes(bytes) * 8000).div_ceil(self.rate))
     }
 }
 
-/// What a datagram of so many bytes occupies of the wire.
+/// The bytes of the wire that a datagram of `datagram` bytes occupies.
 pub fn frame_bytes(datagram: u64) -> u64 {
     (datagram + FRAME_OVERHEAD).max(FRAME_MIN)
 }
 
-/// A token bucket: a mean rate, and how many bytes may leave at the link's own rate after a rest.
+/// A token bucket: a mean rate, and the bytes that may leave at the link's own rate after a rest.
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket {
-    /// Mean rate in Mb/s.
+    /// The mean rate in Mb/s.
     pub rate: u64,
-    /// Bytes; a packet that is larger never leaves.
+    /// The burst in bytes; a packet that is larger never leaves.
     pub burst_bytes: u64,
     /// Bytes that may wait; more are dropped.
     pub limit_bytes: u64,
 }
 
-/// Where packets wait in a switch.
+/// The memory in a switch where packets wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Buffer {
-    /// So many bytes for each port.
+    /// The bytes of each port.
     PerPort(u64),
-    /// So many bytes for all ports; one port gets at most as much as is left (Choudhury and Hahne, Dynamic
-    /// queue length thresholds for shared-memory packet switches, 1998, with a factor of 1).
+    /// The bytes of all ports together. One port gets at most as much as is left (Choudhury and Hahne,
+    /// Dynamic queue length thresholds for shared-memory packet switches, 1998, with a factor of 1).
     Shared(u64),
 }
 
-/// How a leaf chooses among its spines.
+/// The rule by which a leaf chooses among its spines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spreading {
-    /// One spine for each pair of ranks (ECMP, RFC 2992).
+    /// A spine for each pair of ranks (ECMP, RFC 2992).
     PerFlow,
     /// Any spine for each packet.
     PerPacket,
@@ -86,17 +86,17 @@ pub enum Topology {
     },
     /// Ranks in equal groups, a leaf switch for each, and spine switches that join all leaves.
     LeafSpine {
-        /// From a rank to its leaf.
+        /// The cable from a rank to its leaf.
         link: Link,
-        /// From a leaf to a spine.
+        /// The cable from a leaf to a spine.
         trunk: Link,
-        /// How many leaves.
+        /// The number of leaves.
         leaves: u32,
-        /// How many spines.
+        /// The number of spines.
         spines: u32,
-        /// Which spine.
+        /// The rule by which a leaf chooses a spine.
         spreading: Spreading,
-        /// Each switch's memory.
+        /// The memory of each switch.
         buffer: Buffer,
     },
 }
@@ -104,11 +104,11 @@ pub enum Topology {
 /// A name for a cable, both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cable {
-    /// A rank's own.
+    /// The cable of a rank.
     Rank(u32),
-    /// A rank's own in one of the further networks of a plan, by index from 1.
+    /// The cable of a rank in one of the further networks of a plan, by index from 1.
     Further(u8, u32),
-    /// Between a leaf and a spine.
+    /// The cable between a leaf and a spine.
     Trunk(u32, u32),
 }
 
@@ -124,7 +124,7 @@ pub enum Node {
 }
 
 impl Topology {
-    /// Between two ranks and a switch of so many bytes a port, otherwise default links.
+    /// A switch with default links and this buffer.
     pub fn switch(buffer: Buffer) -> Self {
         Self::Switch { link: Link::default(), buffer }
     }
@@ -136,14 +136,14 @@ impl Topology {
         }
     }
 
-    /// The same, to change it.
+    /// The link of a rank, to change it.
     pub fn link_mut(&mut self) -> &mut Link {
         match self {
             Self::BackToBack { link } | Self::Switch { link, .. } | Self::LeafSpine { link, .. } => link,
         }
     }
 
-    /// Ranks under one leaf, for so many ranks; all of them where there is one switch.
+    /// The number of ranks under one leaf, for this number of ranks; all of them where there is one switch.
     pub fn ranks_per_leaf(&self, ranks: u32) -> u32 {
         match self {
             Self::LeafSpine { leaves, .. } => ranks.div_ceil(*leaves),
@@ -151,8 +151,8 @@ impl Topology {
         }
     }
 
-    /// How far the ranks' links together exceed what leaves their leaf, in percent; 100 where nothing is
-    /// exceeded.
+    /// The ratio of the ranks' links together to the links that leave their leaf, in percent; 100 where
+    /// nothing is exceeded.
     pub fn oversubscription_percent(&self, ranks: u32) -> u64 {
         match self {
             Self::LeafSpine { link, trunk, spines, .. } => {
@@ -162,13 +162,13 @@ impl Topology {
         }
     }
 
-    /// Packets of one flow can take ways of different length.
+    /// Returns whether packets of one flow can take ways of different length.
     pub fn spreads_packets(&self) -> bool {
         matches!(self, Self::LeafSpine { spreading: Spreading::PerPacket, spines: 2.., .. })
     }
 
-    /// The round trip of a full packet and a short answer between the ranks that are farthest apart, nothing
-    /// queued.
+    /// The round trip of a full packet and a short answer between the ranks that are farthest apart, with
+    /// empty queues.
     pub fn round_trip(&self, packet_bytes: u64) -> Duration {
         let there_and_back =
             |link: &Link| link.occupancy(packet_bytes).0 + link.occupancy(0).0 + 2 * link.propagation.0;
@@ -179,7 +179,7 @@ impl Topology {
         })
     }
 
-    /// Why this cannot be built for so many ranks, if it cannot.
+    /// The reason why this network cannot be built for `ranks` ranks, if there is one.
     pub fn flaw(&self, ranks: u32, packet_size: u64) -> Option<String> {
         let links = match self {
             Self::BackToBack { .. } if ranks != 2 => return Some(format!("a cable joins two ranks, not {ranks}")),

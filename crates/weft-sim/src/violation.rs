@@ -1,6 +1,6 @@
-//! What a run did wrong, as one sentence.
+//! The violation of a run, as one sentence.
 
-/// What the run did wrong.
+/// A sentence that says what the run did wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation(pub String);
 

@@ -1,10 +1,10 @@
-//! Knows what became of every packet of one flow in the network, and so whether a resend was necessary.
+//! Knows the fate of every packet of one flow in the network, and so whether a retransmission was necessary.
 
 use crate::nuisance::Cause;
 use std::collections::VecDeque;
 use weft_core::flow::FAR_PACKETS_MAX;
 
-/// Why a packet was sent again, as somebody knows who sees the whole network.
+/// The causes of retransmissions, as an observer of the whole network knows them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resends {
     /// All earlier transmissions were lost on the way.
@@ -17,19 +17,19 @@ pub struct Resends {
     pub socket: u64,
     /// … were on a cable that was cut.
     pub cut: u64,
-    /// For nothing: an earlier one was still on its way, or waited in the socket.
+    /// Needlessly: an earlier transmission was still on its way, or waited in the socket.
     pub late: u64,
-    /// For nothing: an earlier one had arrived, and the acknowledgement had not.
+    /// Needlessly: an earlier transmission had arrived, and its acknowledgement had not.
     pub arrived: u64,
 }
 
 impl Resends {
-    /// Resends that nobody needed.
+    /// Retransmissions that were not necessary.
     pub const fn spurious(&self) -> u64 {
         self.late + self.arrived
     }
 
-    /// All resends.
+    /// All retransmissions.
     pub const fn total(&self) -> u64 {
         self.lost + self.damaged + self.queue + self.socket + self.cut + self.spurious()
     }
@@ -37,7 +37,7 @@ impl Resends {
 
 #[derive(Clone, Copy, Debug)]
 struct PacketHistory {
-    /// Copies in the network or in the receiver's socket.
+    /// The copies in the network or in the receiver's socket.
     alive: u16,
     arrived: bool,
     cause: Cause,
@@ -46,17 +46,17 @@ struct PacketHistory {
 /// The numbered packets of one direction of one pair.
 #[derive(Debug, Default)]
 pub struct Witness {
-    /// Number of the first history.
+    /// The number of the first history.
     base: Option<u32>,
-    /// Of packets from `base` on; those before have arrived.
+    /// The histories of packets from `base` on; all packets before have arrived.
     histories: VecDeque<PacketHistory>,
 }
 
-/// Numbers that a flow may be ahead of the oldest that has not arrived; more is a defect.
+/// The most numbers by which a flow may be ahead of the oldest packet that has not arrived; more is a defect.
 const SPAN_MAX: usize = FAR_PACKETS_MAX as usize;
 
 impl Witness {
-    /// A packet leaves. Returns an error if its number makes no sense.
+    /// Notes that a packet leaves. Returns an error if its number makes no sense.
     pub fn note_departure(&mut self, number: u32, resends: &mut Resends) -> Result<(), String> {
         let base = *self.base.get_or_insert(number);
         let index = number.wrapping_sub(base) as i32;
@@ -95,14 +95,14 @@ impl Witness {
         self.histories.get_mut(index)
     }
 
-    /// The network made another copy.
+    /// Notes that the network made another copy.
     pub fn copied(&mut self, number: u32) {
         if let Some(history) = self.history(number) {
             history.alive = history.alive.saturating_add(1);
         }
     }
 
-    /// A copy is gone.
+    /// Notes that a copy is gone.
     pub fn gone(&mut self, number: u32, cause: Cause) {
         if let Some(history) = self.history(number) {
             history.alive = history.alive.saturating_sub(1);
@@ -110,7 +110,7 @@ impl Witness {
         }
     }
 
-    /// A copy has been given to the flow at the other end.
+    /// Notes that a copy has been given to the flow at the other end.
     pub fn arrived(&mut self, number: u32) {
         if let Some(history) = self.history(number) {
             history.alive = history.alive.saturating_sub(1);
@@ -138,7 +138,7 @@ mod tests {
         for i in 0..5 {
             witness.note_departure(number(i), &mut resends).expect("in order");
         }
-        // Receive 0 and 3, lose 1, drop 2; 4 is under way.
+        // Receive 0 and 3, lose 1, drop 2; packet 4 is under way.
         witness.arrived(number(0));
         witness.gone(number(1), Cause::Loss);
         witness.gone(number(2), Cause::Queue);

@@ -1,10 +1,11 @@
-//! Patterns of communication, as lists of who sends what to whom. Each is a pure function of its parameters.
+//! Patterns of communication, as lists of the traffic between pairs. Each is a pure function of its
+//! parameters.
 
 use crate::plan::Traffic;
 use weft_core::time::{Duration, Instant};
 use weft_random::Random;
 
-/// A message there, one back, and so on.
+/// Messages there and back in turn.
 pub fn ping_pong(messages: u32, bytes: u64) -> Vec<Traffic> {
     let one =
         |from, to, lead| Traffic { messages, sizes: (bytes, bytes), lead: Some(lead), ..Traffic::between(from, to) };
@@ -34,18 +35,18 @@ pub fn both_ways(random: &mut Random, messages: u32, bulk: u64) -> Vec<Traffic> 
     vec![one(0, 1), one(1, 0)]
 }
 
-/// All others send to 0 at the same time.
+/// Bulk data from all other ranks to 0 at the same time.
 pub fn incast(ranks: u32, bytes: u64) -> Vec<Traffic> {
     (1..ranks).map(|from| Traffic { bulk: vec![bytes], ..Traffic::between(from, 0) }).collect()
 }
 
-/// Everybody sends to everybody, each beginning with its next neighbour.
+/// Bulk data from every rank to every other, each beginning with its next neighbour.
 pub fn all_to_all(ranks: u32, bytes: u64) -> Vec<Traffic> {
     let pair = |own: u32, step: u32| Traffic { bulk: vec![bytes], ..Traffic::between(own, (own + step) % ranks) };
     (1..ranks).flat_map(|step| (0..ranks).map(move |own| pair(own, step))).collect()
 }
 
-/// Everybody sends to one other and receives from one other, chosen by chance.
+/// Bulk data from every rank to one other rank, chosen by chance so that each receives from one other rank.
 pub fn permutation(random: &mut Random, ranks: u32, bytes: u64) -> Vec<Traffic> {
     let mut order: Vec<u32> = (0..ranks).collect();
     for last in (1..order.len()).rev() {
@@ -55,7 +56,7 @@ pub fn permutation(random: &mut Random, ranks: u32, bytes: u64) -> Vec<Traffic> 
     (0..order.len()).map(|i| Traffic { bulk: vec![bytes], ..Traffic::between(order[i], next(i)) }).collect()
 }
 
-/// What a barrier by dissemination sends, `rounds` times: a small message to the ranks 1, 2, 4 … further
+/// The messages of a barrier by dissemination, `rounds` times: a small message to the ranks 1, 2, 4 … further
 /// (Hensgen, Finkel, Manber: Two algorithms for barrier synchronization, 1988). The rounds follow each other
 /// `period` apart.
 pub fn barriers(ranks: u32, rounds: u32, period: Duration) -> Vec<Traffic> {
@@ -70,7 +71,7 @@ pub fn barriers(ranks: u32, rounds: u32, period: Duration) -> Vec<Traffic> {
     steps.flat_map(|step| (0..ranks).map(move |own| pair(own, step))).collect()
 }
 
-/// Neighbours on a ring exchange messages and bulk data, each in its own time.
+/// Messages and bulk data between neighbours on a ring, each pair in its own time.
 pub fn neighbours(random: &mut Random, ranks: u32, messages: u32, bulk: u64) -> Vec<Traffic> {
     let mut traffic = Vec::new();
     for own in 0..ranks {
@@ -95,7 +96,7 @@ pub fn neighbours(random: &mut Random, ranks: u32, messages: u32, bulk: u64) -> 
     traffic
 }
 
-/// Any pair may have anything to say, in sizes that fit packets of `packet` bytes.
+/// Traffic of any kind between any pairs, in sizes that fit packets of `packet` bytes.
 pub fn anything(random: &mut Random, ranks: u32, packet: u64) -> Vec<Traffic> {
     let mut traffic = Vec::new();
     for from in 0..ranks {

@@ -1,4 +1,4 @@
-//! Plays a plan: processes with real flows, an agenda of what happens, and the checks.
+//! Plays a plan: processes with real flows, an agenda of events, and the checks.
 
 mod turns;
 
@@ -21,11 +21,11 @@ use weft_core::rails::RAILS_MAX;
 use weft_core::time::{Duration, Instant};
 use weft_core::wire::{self, Kind, Secret};
 
-/// Events after which a run is taken for endless.
+/// The number of events after which a run counts as endless.
 const EVENTS_MAX: u64 = 200_000_000;
-/// Added to what a flow may hold: growth of buffers by doubling, records, events.
+/// Bytes added to the limit of a flow's memory: growth of buffers by doubling, records, events.
 const FLOW_BYTES_SLACK: usize = 256 * 1024;
-/// Bytes that leave at once at most: what one UDP datagram could hold, which is Linux's limit for
+/// The most bytes that leave at once: as many as one UDP datagram could hold, which is Linux's limit for
 /// segmentation offload.
 const TRAIN_BYTES_MAX: usize = 65_507;
 /// The job's secret.
@@ -41,12 +41,12 @@ fn cuts_of(cuts: &[Cut], index: u8) -> Vec<Cut> {
     cuts.iter().filter_map(here).collect()
 }
 
-/// What to show of a run while it is played.
+/// The output of a run while it is played.
 #[derive(Default)]
 pub struct Watch {
-    /// Print every packet.
+    /// Says whether to print every packet.
     pub trace: bool,
-    /// Write every packet that a host sends or takes from its socket.
+    /// The capture to which every packet is written that a host sends or takes from its socket.
     pub capture: Option<Capture>,
 }
 
@@ -55,7 +55,7 @@ pub fn run(plan: &Plan, seed: u64) -> Result<Report, Violation> {
     run_watched(plan, seed, &mut Watch::default())
 }
 
-/// Plays the plan to its end and shows what happens. A flow that panics is a violation like any other.
+/// Plays the plan to its end and shows its events. A flow that panics is a violation as well.
 pub fn run_watched(plan: &Plan, seed: u64, watch: &mut Watch) -> Result<Report, Violation> {
     let play = std::panic::AssertUnwindSafe(|| {
         let begin = processor_time();
@@ -73,7 +73,7 @@ pub fn run_watched(plan: &Plan, seed: u64, watch: &mut Watch) -> Result<Report, 
     })
 }
 
-/// What this thread has had of a processor so far; where the system does not tell, what the clock says.
+/// The processor time of this thread so far; where the system does not tell it, the time of the clock.
 fn processor_time() -> Duration {
     static START: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
@@ -86,20 +86,20 @@ pub(crate) struct World<'a> {
     watch: &'a mut Watch,
     pub(crate) now: Instant,
     pub(crate) agenda: Agenda,
-    /// The networks: the plan's, then its further ones.
+    /// The networks: the plan's first network, then its further ones.
     pub(crate) fabrics: Vec<Fabric>,
-    /// Those of all flows.
+    /// The settings of all flows.
     pub(crate) settings: Arc<Settings>,
     stages: Stages,
     outcome: Outcome,
     pub(crate) processes: Vec<Process>,
     pub(crate) secret: Secret,
     pub(crate) conversations: Vec<Conversation>,
-    /// By sender and receiver.
+    /// The conversations, by sender and receiver.
     pub(crate) pairs: HashMap<(u32, u32), usize>,
     /// Packets in the network and in sockets.
     pub(crate) packets: Slab<Flight>,
-    /// Buffers to use again.
+    /// Buffers that can be used again.
     pub(crate) spare: Vec<Vec<u8>>,
     pub(crate) packet: Vec<u8>,
     pub(crate) flow_bytes_allowed: usize,
@@ -209,7 +209,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// What is still missing when the time is up.
+    /// Describes what is still missing when the time is up.
     fn no_end(&self) -> Violation {
         let open: Vec<_> = self.conversations.iter().filter(|conversation| !conversation.is_complete()).collect();
         let first = open.first().map(|conversation| conversation.progress()).unwrap_or("all has arrived".into());
@@ -217,7 +217,7 @@ impl<'a> World<'a> {
         Violation(format!("no end after {events} events and {us} us; {} pairs are not done; {first}", open.len()))
     }
 
-    /// A packet leaves its process.
+    /// Lets a packet leave its process.
     pub(crate) fn depart(&mut self, conversation: usize, mut flight: Flight) -> Result<(), Violation> {
         let witnessed = &mut self.conversations[conversation];
         // No run is long enough for a third epoch.
@@ -229,7 +229,8 @@ impl<'a> World<'a> {
                 flight.number = Some(number.0);
                 witnessed.witness.note_departure(number.0, &mut self.report.resends).map_err(Violation)?;
             }
-            // One that leaves in pieces is known by the first, which counts for nothing once it has left.
+            // A packet that leaves in pieces is known by the first piece, which counts for nothing once it
+            // has left.
             if let (Kind::Piece(_), Some((piece, _))) = (packet.kind, wire::Piece::parse(payload))
                 && piece.at == 0
             {
@@ -248,7 +249,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// A datagram leaves its host; the conversation is that of its flow.
+    /// Lets a datagram leave its host; the conversation is that of the datagram's flow.
     pub(crate) fn launch(&mut self, conversation: usize, mut flight: Flight) {
         self.capture(flight.from, true, &flight);
         self.outcome.packets.sent += 1;
@@ -312,7 +313,7 @@ impl<'a> World<'a> {
     }
 
     fn gone(&mut self, flight: Flight, cause: Cause) {
-        // Strangers' packets may stand between any two ranks; those of a flow have a conversation.
+        // Strangers' packets may come between any two ranks; packets of a flow have a conversation.
         if let Some(number) = flight.number {
             self.conversations[self.pairs[&(flight.from, flight.to)]].witness.gone(number, cause);
         }
@@ -326,7 +327,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// All is delivered, all is acknowledged, nobody waits for anything, nobody keeps much.
+    /// Makes the report, if everything is delivered and acknowledged, no process waits for anything, and no
+    /// flow keeps much memory.
     fn into_report(mut self) -> Result<Report, Violation> {
         for conversation in &mut self.conversations {
             if !conversation.is_complete() {

@@ -10,7 +10,7 @@ use weft_sim::topology::{Buffer, Link, Topology};
 use weft_sim::workload;
 use weft_sim::world;
 
-/// A clean stream of a megabyte, to be spoiled.
+/// A clean stream of a megabyte, which tests spoil.
 fn stream() -> Plan {
     let mut plan = find("stream").expect("a scenario")(&mut Random::new(1));
     plan.settings = Default::default();
@@ -85,8 +85,7 @@ fn a_plan_that_cannot_be_is_refused() {
     assert!(violation(&crowd).contains("ranks; a run has"));
 }
 
-/// Traffic that only the reverse of a pair sends, and packets that nobody should have sent: no flow is made
-/// for them.
+/// Forged and replayed packets, and ranks that only receive: no flow is made for them.
 #[test]
 fn flows_are_made_when_two_ranks_talk() {
     let mut plan = stream();
@@ -125,8 +124,9 @@ fn a_rank_that_pauses_gets_nothing_meanwhile() {
     }
 }
 
-/// One of 255 announces, then computes for 50 ms and does not send what it is granted.   Expect: the others
-/// do not wait for it.
+/// A sender of 255 announces, then computes for 50 ms and does not send the bytes that it is granted.
+///
+/// Expect: the other senders do not wait for it.
 #[test]
 fn a_sender_that_stalls_does_not_hold_up_an_incast() {
     let incast = find("incast").expect("a scenario")(&mut Random::new(1));

@@ -6,10 +6,10 @@ use weft_sim::clusters::Clusters;
 use weft_sim::report::Report;
 use weft_sim::world;
 
-/// Of crossing, once.
+/// The latencies of crossing the link once, microseconds.
 const LATENCIES_US: [u64; 6] = [100, 1_000, 3_000, 10_000, 30_000, 100_000];
 
-/// Plays it; that the link is as full as the scenario asks for is a demand of the plan.
+/// Plays a run; the plan demands that the link is as full as the scenario asks for.
 fn play(clusters: Clusters) -> Report {
     world::run(&clusters.plan(), 1).unwrap_or_else(|violation| panic!("{clusters:?}: {violation}"))
 }
@@ -51,7 +51,7 @@ fn ten_gigabits_a_second_are_filled_and_what_a_flow_keeps_is_bounded() {
         let clusters = Clusters { rate: 10_000, lost_per_million: 100, ..stream(latency) };
         let report = play(clusters);
         assert!(report.steady_percent() >= 90.0, "{latency} us: {report}");
-        // No data is copied: 30 ms hold 75 MB.
+        // No data is copied: a window of 30 ms holds 75 MB.
         let books = Settings { packet_size: clusters.packet_size, ..Settings::default() }.books_max();
         assert!(report.flow_bytes_max <= books + (64 << 10), "{} bytes", report.flow_bytes_max);
     }
@@ -61,7 +61,7 @@ fn ten_gigabits_a_second_are_filled_and_what_a_flow_keeps_is_bounded() {
 fn hosts_that_send_at_once_leave_a_queue_that_is_short_beside_the_path() {
     let clusters = Clusters { streams: 4, ..stream(100_000) };
     let report = play(clusters);
-    // What the first windows make of it, before anybody knows how long the way is, and no more than that.
+    // The queue holds what the first windows put there, before a flow knows how long the way is, and no more.
     let first = 4 * u64::from(Settings::default().window_packets) * clusters.packet_size as u64;
     assert!(clusters.latency.0 > FAR.0 && report.queue_bytes_max <= first, "{} bytes", report.queue_bytes_max);
 }

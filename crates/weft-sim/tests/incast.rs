@@ -1,5 +1,5 @@
-//! 256 senders to one receiver that decides who may send how much: real flows and grants in front of one port
-//! of a switch.
+//! 256 senders to one receiver that decides which sender may send how much: real flows and grants in front of
+//! one port of a switch.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,7 +16,7 @@ use weft_sim::topology::{Link, Node, frame_bytes};
 const SENDERS: u32 = 256;
 const BYTES: u64 = 256 << 10;
 const RECEIVER: u32 = SENDERS;
-/// From a host to the switch and back again.
+/// The time from a host to the switch and back again.
 const CABLE: Duration = Duration(1_000);
 const EVENTS_MAX: u64 = 5_000_000;
 
@@ -25,13 +25,13 @@ enum Event {
     AtSwitch(Vec<u8>),
     AtReceiver(Vec<u8>),
     AtSender(u32, Vec<u8>),
-    /// The timer of the flow of a sender, or of the receiver's flow to it.
+    /// The timer of a sender's flow, or of the receiver's flow to that sender.
     Sender(u32),
     Receiver(u32),
     Grants,
 }
 
-/// Takes what one packet brought.
+/// The content of the packets that have arrived.
 #[derive(Default)]
 struct Inbox {
     messages: Vec<u64>,
@@ -62,13 +62,13 @@ struct Incast {
     port: Port,
     buffer: u64,
     senders: Vec<Flow>,
-    /// When each sender's own link is free, and how much of its message it has submitted.
+    /// The time when each sender's own link is free, and the bytes of its message that it has submitted.
     up_free: Vec<Instant>,
     submitted: Vec<u64>,
     receiver: Vec<Flow>,
     arrived: Vec<u64>,
     done: Vec<Duration>,
-    /// `None`: everybody sends when it likes.
+    /// The receiver's grants; `None`: every sender sends when it likes.
     grants: Option<Grants>,
     dropped: u64,
 }
@@ -208,8 +208,8 @@ impl Incast {
         sum
     }
 
-    /// Share of the receiver's link, and the time of the slowest in a hundred over that of a link that is
-    /// always full.
+    /// The share of the receiver's link that payload takes, and the ratio of the slowest in a hundred
+    /// messages to a link that is always full.
     fn result(&self) -> (f64, f64) {
         let payload = 1408.0;
         let ideal = (u64::from(SENDERS) * BYTES) as f64 / payload * frame_bytes(1452) as f64 * 0.8;
@@ -236,6 +236,6 @@ fn grants_keep_the_link_full_and_lose_nothing() {
     assert!(free.dropped > 1_000, "{} drops", free.dropped);
     // Congestion is not taken for a smaller MTU, though most packets are lost several times.
     assert_eq!(free.counters().packets_smaller, 0);
-    // Nor do questions about the MTU cost the link much.
+    // Questions about the MTU do not cost the link much either.
     assert!(share >= 0.7, "{:.1} % of the link", share * 100.0);
 }

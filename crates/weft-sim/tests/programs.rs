@@ -2,7 +2,7 @@
 
 use weft_sim::job::{DrawOptions, Played, play_seed};
 
-/// Seeds of each of these tests, which run at the same time.
+/// Seeds of each of these tests; the tests run at the same time.
 const PROGRAMS: u64 = 250;
 
 fn play(seeds: std::ops::Range<u64>, ranks: Option<usize>) -> Played {
@@ -22,7 +22,7 @@ fn play(seeds: std::ops::Range<u64>, ranks: Option<usize>) -> Played {
 #[test]
 fn programs_by_chance_end_as_they_must() {
     let sum = play(0..PROGRAMS, None);
-    // Every way that a message can take has been taken.
+    // Messages have taken every way that there is.
     assert!(sum.packets > sum.connected && sum.connected > 0, "{sum}");
     assert!(sum.frames > 0 && sum.copies > 0 && sum.written > 0, "{sum}");
 }

@@ -1,5 +1,5 @@
-//! What the reliability promises, in virtual time: shaped links, absent receivers, goodput and latency under
-//! loss.
+//! The promises of the reliable flow, in virtual time: shaped links, absent receivers, goodput and latency
+//! under loss.
 
 use weft_core::flow::Settings;
 use weft_core::time::{Duration, Instant};
@@ -29,8 +29,7 @@ fn run(plan: &Plan, seed: u64) -> Report {
     world::run(plan, seed).unwrap_or_else(|violation| panic!("{violation}\nseed {seed} of {plan:?}"))
 }
 
-/// A fast host behind Linux's `tbf rate 10gbit burst 256kb latency 20ms`: nothing but its window slows it
-/// down.
+/// A fast host behind Linux's `tbf rate 10gbit burst 256kb latency 20ms`: only its window slows it down.
 fn behind_tbf(workload: Vec<Traffic>) -> Plan {
     let mut plan = plan(workload);
     let bucket = Bucket { rate: 10_000, burst_bytes: 256 << 10, limit_bytes: 25 << 20 };
@@ -85,7 +84,7 @@ fn a_receiver_that_is_away_for_ten_milliseconds_costs_that_and_no_resend() {
     assert!(report.delivered_at.0 <= most, "{} ns, at most {most}", report.delivered_at.0);
 }
 
-/// The mean of some seeds.
+/// The mean goodput over some seeds.
 fn goodput(plan: &Plan) -> f64 {
     const SEEDS: u64 = 6;
     (0..SEEDS).map(|seed| run(plan, seed)).map(|report| report.bytes as f64 / report.delivered_at.0 as f64).sum::<f64>()

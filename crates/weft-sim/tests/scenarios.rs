@@ -71,8 +71,8 @@ fn hostile() {
     }
 }
 
-/// A tag that covered only the start of a packet let a damaged selective map through: the sender forgot what
-/// had never arrived, and one run in five of these hung.
+/// Damaged packets must not pass. A tag that covered only the start of a packet let a damaged selective map
+/// through: the sender forgot packets that had never arrived, and one run in five of these hung.
 #[test]
 fn damaged() {
     for report in check("damaged", 0..24) {
@@ -80,8 +80,9 @@ fn damaged() {
     }
 }
 
-/// Processes and their progress threads run for 10 ms in each 100.   Expect: no peer is given up, and few
-/// packets are sent again for nothing.
+/// Processes and their progress threads run for 10 ms in each 100.
+///
+/// Expect: no peer is given up, and few packets are retransmitted needlessly.
 #[test]
 fn overloaded() {
     check("overloaded", 0..16);
@@ -123,13 +124,13 @@ fn flapping() {
     }
 }
 
-/// Seeds of which each latency is drawn by some.
+/// Seeds among which every latency is drawn.
 #[test]
 fn clusters() {
     check("clusters", 0..12);
 }
 
-/// Half the trunks of the way are never cut, and eight flows meet the cut one with some luck.
+/// Half the trunks of the way are never cut, and with some luck one of eight flows meets the cut one.
 #[test]
 fn trunk() {
     let reports = check("trunk", 0..6);
@@ -152,7 +153,8 @@ fn spraying() {
 fn incast() {
     for report in check("incast", 0..1) {
         assert_eq!(report.transfers.count(), 255);
-        // What is granted at a time, and the announcements of all: nothing like a window of each.
+        // The limit is what is granted at a time, and the announcements of all: far less than a window of
+        // each sender.
         let most = weft_core::grants::UNDER_WAY_MAX + (256 << 10);
         assert!(report.queue_bytes_max < most, "{}", report.queue_bytes_max);
     }
@@ -167,7 +169,7 @@ fn incast_at_once() {
 
 #[test]
 fn trains() {
-    // Whether flows meet on a trunk is up to the seed.
+    // The seed decides whether flows meet on a trunk.
     assert!(check("trains", 0..2).into_iter().any(|report| report.packets.marked > 0));
 }
 
@@ -188,13 +190,12 @@ fn barriers() {
 #[test]
 fn thousands() {
     for report in check("thousands", 0..1) {
-        // Flows only between those that talk, on both sides.
+        // There are flows only between ranks that talk, on both sides.
         assert_eq!((report.transfers.count(), report.flows), (4096, 8192));
     }
 }
 
-/// How much later all had arrived because of the packets a scenario loses, and the round trip of the empty
-/// link.
+/// The delay of the last arrival by the packets that a scenario loses, and the round trip of the empty link.
 fn delay_by_loss(name: &str, seed: u64) -> (Duration, Duration) {
     let plan = find(name).expect("a scenario of that name")(&mut Random::new(seed));
     let without = Plan { nuisances: Vec::new(), ..plan.clone() };
@@ -246,7 +247,8 @@ fn the_same_seed_gives_the_same_run() {
     assert_eq!(first.to_string(), second.to_string());
 }
 
-/// A scenario that no test plays would be a promise.
+/// Every scenario must be played by a test in this file: a scenario that no test plays would be a mere
+/// promise.
 #[test]
 fn every_scenario_is_played_here() {
     let source = include_str!("scenarios.rs");

@@ -1,5 +1,5 @@
-//! What collective operations of a simulated process do: their schedules, and what must be in the buffers
-//! afterwards by the definition of each operation (MPI-5.0 §6). `process/collectives.rs` runs them.
+//! Collective operations of a simulated process: their schedules, and what must be in the buffers afterwards
+//! by the definition of each operation (MPI-5.0 §6). `process/collectives.rs` runs them.
 
 mod items;
 
@@ -29,7 +29,7 @@ const TREES: [(Tree, u64); 7] = [
 
 /// A collective as one process sees it.
 pub(super) struct View {
-    /// Where the processes are, if broadcasts between nodes are multicast.
+    /// The places of the processes, if broadcasts between nodes are multicast.
     multicast: Option<Places>,
     collective: Collective,
     rank: u32,
@@ -37,7 +37,7 @@ pub(super) struct View {
     counts: Vec<u64>,
 }
 
-/// What is to be done, with what, and what must come of it.
+/// The schedule of a collective, its buffers, and its expected result.
 pub(super) struct Plan {
     pub(super) schedule: Schedule,
     pub(super) send_items: u64,
@@ -48,19 +48,19 @@ pub(super) struct Plan {
 
 impl View {
     pub(super) fn new(collective: Collective, rank: u32, size: u32, multicast: Option<Places>) -> Self {
-        // Different for each rank, some of them nothing.
+        // The counts of ranks differ, and some are zero.
         let count = |rank: u64| (collective.count + 5 * rank) % (collective.count + 3);
         Self { multicast, collective, rank, size, counts: (0..u64::from(size)).map(count).collect() }
     }
 
-    /// What `from` has for `to`, `count` items of it.
+    /// The first `count` items that `from` has for `to`.
     fn items(&self, from: u32, to: u32, count: u64) -> Vec<u8> {
         let name = u64::from(self.collective.id) << 16 | u64::from(from) << 8 | u64::from(to);
         content(name ^ 1 << 59, count as usize * ITEM).to_vec()
     }
 
-    /// What plans operations that are multicast wherever they can be: three of four, where the network has
-    /// groups.
+    /// The planner of operations that are multicast wherever they can be: three of four operations, where the
+    /// network has groups.
     fn multicast(&self) -> Option<Chosen<'_>> {
         static CHOICES: LazyLock<Choices> = LazyLock::new(|| {
             let operations = [Chooses::Barrier, Chooses::Bcast, Chooses::Allreduce, Chooses::Allgather];
@@ -76,7 +76,7 @@ impl View {
         [Op::Sum, Op::Max, Op::BXor, Op::BAnd][self.collective.id as usize % 4]
     }
 
-    /// The reduction of what `ranks` contribute, by its definition.
+    /// The reduction of the items that `ranks` contribute, by its definition.
     fn reduced(&self, ranks: std::ops::Range<u32>, count: u64) -> Vec<u8> {
         let value = |bytes: &[u8], at: usize| i64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
         let all: Vec<Vec<u8>> = ranks.map(|rank| self.items(rank, 0, count)).collect();
@@ -91,7 +91,7 @@ impl View {
         (0..count as usize).flat_map(|at| element(at).unwrap_or(0).to_le_bytes()).collect()
     }
 
-    /// Where blocks of these lengths lie: the last first, with an item between them.
+    /// The places of blocks of these lengths: the last block first, with an item between two blocks.
     fn starts(&self) -> Vec<u64> {
         let mut starts = vec![0; self.counts.len()];
         let mut at = 1;
@@ -113,7 +113,7 @@ impl View {
         }
     }
 
-    /// The algorithm that the program asks for; none for the one that is chosen by default.
+    /// The algorithm that the program asks for; `None` for the algorithm that is chosen by default.
     fn asked<A>(&self, algorithms: impl IntoIterator<Item = A>) -> Option<A> {
         let mut algorithms: Vec<Option<A>> = algorithms.into_iter().map(Some).collect();
         algorithms.insert(0, None);
@@ -271,7 +271,7 @@ impl View {
         Plan { schedule, send_items: own, receive_items, send, expected: Some((0..size).map(block).collect()) }
     }
 
-    /// Items from one rank to another, where they differ.
+    /// The number of items from one rank to another, where the ranks differ.
     fn between(&self, from: u32, to: u32) -> u64 {
         match self.collective.kind {
             Kind::Alltoall => self.collective.count,

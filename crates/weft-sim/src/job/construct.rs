@@ -1,4 +1,4 @@
-//! How the engines of a simulated job are put together: the one place that knows what an engine is made of.
+//! Puts the engines of a simulated job together: the one place that knows the parts of an engine.
 
 use super::machine::{Machine, members};
 use super::moments::{Clock, Moments};
@@ -24,24 +24,24 @@ use weft_engine::peers::{NewPeer, Route};
 use weft_engine::protocols::EAGER_LIMIT;
 use weft_engine::transport::AddressKind;
 
-/// Memory for messages before their receives, beyond credit: little, so that senders get it and run out of
-/// it.
+/// Memory for messages that come before their receives, beyond credit: so little that senders get it and run
+/// out of it.
 pub(super) const UNEXPECTED_BYTES: u64 = 64 << 10;
 
 /// An engine in virtual time.
 pub(super) type SimEngine = Engine<Virtual>;
 
-/// What the engines of a job have in common.
+/// The parts that the engines of a job share.
 pub(super) struct Carriers {
     pub(super) clock: Clock,
     pub(super) moments: Moments,
     pub(super) memory: InProcess,
     pub(super) network: Network,
-    /// By node.
+    /// The shared memory of each node.
     pub(super) nodes: Vec<SharedMemory>,
     /// The local rank of each process.
     pub(super) local_ranks: Vec<usize>,
-    /// How many processes have entered each collective.
+    /// The number of processes that have entered each collective.
     pub(super) entered: Rc<RefCell<BTreeMap<u32, usize>>>,
     pub(super) windows: Windows,
 }
@@ -68,12 +68,12 @@ impl Carriers {
         }
     }
 
-    /// How many processes a node has.
+    /// The number of processes on a node.
     pub(super) fn places_on(&self, node: usize) -> usize {
         self.nodes[node].borrow().neighbours.len()
     }
 
-    /// The name of a process for those that copy its memory.
+    /// The process id by which other processes name a process when they copy its memory.
     pub(super) fn pid(rank: usize) -> i32 {
         rank as i32 + 100
     }
@@ -109,7 +109,7 @@ impl Carriers {
         }))
     }
 
-    /// The engine of a process.
+    /// Creates the engine of a process.
     pub(super) fn engine(&self, machine: &Machine, own: usize, secret: Secret) -> SimEngine {
         let ranks = machine.ranks();
         let node = machine.nodes[own];
@@ -127,8 +127,8 @@ impl Carriers {
             memory: self.memory.clone(),
             carriers: carriers::Carriers::new(media.into_iter().enumerate().map(carrier).collect()),
             secret,
-            // This one stands for a setting of `auto`: carriers that write may then have a limit of their
-            // own.
+            // The built-in value stands for a setting of `auto`: carriers that write to memory may then
+            // have a limit of their own.
             eager_limit: (machine.eager_limit != EAGER_LIMIT).then_some(machine.eager_limit),
             costs: machine.costs[own],
             unexpected_bytes: UNEXPECTED_BYTES,
@@ -168,7 +168,7 @@ pub(super) fn join_group(engine: &mut SimEngine, machine: &Machine, own: usize, 
     engine.multicasts().join_group(new).expect("every process that is simulated has a carrier with groups");
 }
 
-/// How an engine names a process.
+/// The name of a process in an engine.
 pub(super) fn peer_id(engine: &SimEngine, rank: usize) -> PeerId {
     engine.peers.find(rank as u32).expect("all processes of a job know each other")
 }

@@ -1,4 +1,4 @@
-//! Programs by chance: each part is drawn for itself from the seed.
+//! Programs by chance: each part is drawn from the seed independently.
 
 mod machine;
 
@@ -8,11 +8,11 @@ use machine::{believe, connect, machine, multicast, shrink_paths};
 use weft_engine::request::Mode;
 use weft_random::{Random, mix};
 
-/// Lengths at which something changes, and how far from them is drawn.
+/// Lengths at which the behaviour changes; drawn lengths lie near them.
 const EDGES: [u64; 9] = [0, 64, 1 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 512 << 10];
-/// Longest block of a collective, bytes: a process may have one for each, with gaps.
+/// The longest block of a collective, bytes: a process may have one block for each process, with gaps.
 const COLLECTIVE_BYTES_MAX: u64 = 256 << 10;
-/// A tag of this and the sender's rank is used by no one else.
+/// The sum of this number and the sender's rank is a tag that no other process uses.
 const OWN_TAGS: i32 = 1000;
 
 const KINDS: [Kind; 17] = [
@@ -37,21 +37,21 @@ const KINDS: [Kind; 17] = [
 
 /// Programs over carriers that deliver every packet once and in order; cases per million.
 const CONNECTED: u32 = 250_000;
-/// Programs whose broadcasts are multicast, of those over other carriers.
+/// Programs over other carriers whose broadcasts are multicast; cases per million.
 const MULTICAST: u32 = 300_000;
 
-/// Programs over other carriers whose paths carry less for a time, or from then on.
+/// Programs over other carriers whose paths carry smaller packets for a time, or from then on.
 const PATHS_CHANGE: u32 = 200_000;
 
-/// Programs whose processes believe other costs than those that are built in.
+/// Programs whose processes believe other costs than the built-in ones.
 const OTHER_COSTS: u32 = 250_000;
 /// Programs with windows.
 const WINDOWS: u32 = 300_000;
 
-/// What a draw may use.
+/// Limits on what a draw may choose.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DrawOptions {
-    /// So many processes.
+    /// The number of processes, if it is fixed.
     pub ranks: Option<usize>,
 }
 
@@ -61,7 +61,8 @@ pub(super) fn program(seed: u64, draw_options: DrawOptions) -> Program {
     let dies = random.chance(80_000);
     let large = random.chance(250_000);
     let mut machine = machine(&mut random, dies, large, draw_options);
-    // Drawn apart, so that programs over other carriers are the same without it.
+    // These are drawn from a generator of their own, so that programs over other carriers stay the same
+    // without them.
     let mut carriers = Random::new(mix(seed ^ 0x6f72_6465_7265_6421));
     let breaks = if carriers.chance(CONNECTED) {
         let breaks = dies && carriers.chance(500_000);
@@ -70,18 +71,18 @@ pub(super) fn program(seed: u64, draw_options: DrawOptions) -> Program {
     } else {
         false
     };
-    // Also apart, for the same reason.
+    // Drawn from a generator of its own, for the same reason.
     let mut groups = Random::new(mix(seed ^ 0x6d75_6c74_6963_6173));
     if groups.chance(MULTICAST) && machine.wires.ordered.is_none() && !machine.sealed && !machine.is_alone() {
         machine.has_udp = true;
         machine.wires.multicast = Some(multicast(&mut groups));
     }
-    // Also apart.
+    // Drawn from a generator of its own.
     let mut paths = Random::new(mix(seed ^ 0x7061_7468_5f6d_7475));
     if paths.chance(PATHS_CHANGE) && machine.wires.ordered.is_none() {
         shrink_paths(&mut machine, &mut paths);
     }
-    // Also apart.
+    // Drawn from a generator of its own.
     let mut costs = Random::new(mix(seed ^ 0x636f_7374_735f_7361));
     if costs.chance(OTHER_COSTS) {
         believe(&mut machine, &mut costs);
@@ -89,7 +90,7 @@ pub(super) fn program(seed: u64, draw_options: DrawOptions) -> Program {
     let ranks = machine.ranks();
     let like_the_library = random.chance(100_000);
     let pace = Pace {
-        // Where a spin takes as long as it does in the library, steps do, too.
+        // Where a spin takes as long as it does in the library, steps take as long as well.
         step_max: if like_the_library { 3000 } else { random.pick(&[50, 500, 3000]) },
         spins_max: random.pick(&[0, 2, 10]),
         spins_like_the_library: like_the_library,
@@ -114,7 +115,7 @@ pub(super) fn program(seed: u64, draw_options: DrawOptions) -> Program {
     };
     let count = draw.random.pick(&[1, 1, 1, 1, 2, 2, 3]);
     let mut roles: Vec<Role> = (0..count).map(|_| draw.role(ranks)).collect();
-    // Apart, too.
+    // Drawn from a generator of its own.
     let mut windows = Random::new(mix(seed ^ 0x7769_6e64_6f77_7321));
     if windows.chance(WINDOWS) {
         roles.iter_mut().enumerate().for_each(|(number, role)| add_windows(&mut windows, number, role, dies));
@@ -122,11 +123,11 @@ pub(super) fn program(seed: u64, draw_options: DrawOptions) -> Program {
     Program { seed, machine, pace, death, roles }
 }
 
-/// One window or two among the blocks of a role.
+/// Puts one window or two among the blocks of a role.
 fn add_windows(random: &mut Random, number: usize, role: &mut Role, dies: bool) {
     for at in 0..random.between(1, 2) as u32 {
         let comm = random.below(role.comms.len() as u64) as usize;
-        // Barriers of all roles have names of their own.
+        // Barriers have names that differ between all roles.
         let id = 8 * number as u32 + at;
         let block = super::windows::draw(random, id, comm, role.comms[comm].members.len(), dies);
         let index = random.below(role.blocks.len() as u64 + 1) as usize;
@@ -141,15 +142,15 @@ struct Draw {
     eager_limit: u64,
     packet_size: u64,
     strided: u32,
-    /// Many messages that are copied once, or granted in pieces.
+    /// Says whether many messages are so large that they are copied once, or granted in pieces.
     large: bool,
-    /// Sends and receives that block; cases per million.
+    /// The share of sends and receives that block; cases per million.
     blocking: u32,
     compute_max: u64,
-    /// Calls before which the program computes; cases per million.
+    /// The share of calls before which the program computes; cases per million.
     computes: u32,
     with_death: bool,
-    /// Many collectives are broadcasts.
+    /// The generator for broadcasts, if many collectives are broadcasts.
     broadcasts: Option<Random>,
     next: u32,
 }
@@ -223,7 +224,7 @@ impl Draw {
             _ if self.random.chance(300_000) => self.flood(comms),
             _ => {
                 let mut message = self.message(comms, None);
-                // The word about it goes to another process.
+                // The message that tells about it goes to another process.
                 if message.from == message.to {
                     message.to = (message.from + 1) % comms[message.comm].members.len();
                 }
@@ -289,7 +290,8 @@ impl Draw {
         Block::Persistent { messages, rounds: self.random.between(1, 3) as u8 }
     }
 
-    /// More than the credit of one sender, while the receiver does something else.
+    /// A block that sends one receiver more than the credit of one sender while the receiver does something
+    /// else.
     fn flood(&mut self, comms: &[Comm]) -> Block {
         let bytes = self.random.between(10_000, 60_000);
         let count = (2 << 20) / bytes.min(self.eager_limit.max(10_000));
@@ -313,7 +315,7 @@ impl Draw {
         let size = comms[comm].members.len() as u64;
         let count = self.random.between(1, 16);
         let mut messages: Vec<Message> = (0..count).map(|_| self.message(comms, Some(comm))).collect();
-        // Many for few are what is hard to match.
+        // Many messages for few processes are hard to match.
         let narrow = self.random.chance(500_000).then(|| self.random.below(size) as usize);
         let tags = self.random.between(1, 3);
         for message in &mut messages {
@@ -344,7 +346,8 @@ impl Draw {
         let comm = self.random.below(comms.len() as u64) as usize;
         let size = comms[comm].members.len() as u64;
         let count = self.random.between(1, 4);
-        // By chance of their own, so that programs are what they were before there were parts.
+        // These are drawn from a generator of their own, so that programs drawn before there were parts
+        // stay the same.
         let mut parts = Random::new(mix(u64::from(self.next) ^ self.left << 20));
         let in_parts = parts.chance(300_000);
         let list = (0..count).map(|_| {

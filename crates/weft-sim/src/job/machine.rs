@@ -1,20 +1,20 @@
-//! What a simulated job consists of, and what it runs on.
+//! The parts of a simulated job, and the machine on which it runs.
 
 use super::network::{Medium, Wires};
 use super::node::Habits;
 use weft_core::time::Duration;
 use weft_engine::protocols::CostModel;
 
-/// What a job consists of, and what it runs on.
+/// The parts of a simulated job, and the machine on which it runs.
 #[derive(Clone, Debug)]
 pub(super) struct Machine {
     /// The node of each process.
     pub(super) nodes: Vec<usize>,
     pub(super) habits: Habits,
-    /// Processes of a node copy from each other's memory.
+    /// Says whether the processes of a node copy from each other's memory.
     pub(super) single_copy: bool,
     pub(super) eager_limit: u64,
-    /// What moving bytes costs, as each process believes.
+    /// The costs of moving bytes that each process believes.
     pub(super) costs: Vec<CostModel>,
     pub(super) wires: Wires,
     /// Interfaces that carry frames.
@@ -23,7 +23,8 @@ pub(super) struct Machine {
     pub(super) window_packets: u32,
     pub(super) sealed: bool,
     pub(super) peer_timeout: Duration,
-    /// Passes of others inside a pass, and threads that want the lock; cases per million.
+    /// The chance that another process makes a pass inside a pass, and that another thread wants the
+    /// lock; cases per million.
     pub(super) turns: u32,
     pub(super) contended: u32,
     pub(super) ticks_per_look: u64,

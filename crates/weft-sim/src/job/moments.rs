@@ -1,5 +1,5 @@
-//! What all carriers of one simulated job share: the clock, chance, and the moments at which another process
-//! gets its turn.
+//! The parts that all carriers of one simulated job share: the clock, chance, and the moments at which
+//! another process gets its turn.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weft_random::Random;
 
-/// Virtual time, the same for all processes of a job, and for which of them something has happened. Clones
-/// are the same clock.
+/// Virtual time, the same for all processes of a job, and the set of processes for which something has
+/// happened. Clones are the same clock.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clock(Arc<Face>);
 
 #[derive(Debug, Default)]
 struct Face {
     now: AtomicU64,
-    /// One bit for each process.
+    /// The processes for which something has happened, one bit each.
     touched: AtomicU64,
 }
 
@@ -25,38 +25,38 @@ impl Clock {
         self.0.now.load(Ordering::Relaxed)
     }
 
-    /// It goes on.
+    /// Sets the time.
     pub(super) fn set(&self, now: u64) {
         self.0.now.store(now, Ordering::Relaxed);
     }
 
-    /// Something has happened after which a process may have its turn at another time.
+    /// Notes that a process may have its next turn at another time than before.
     pub(super) fn touch(&self, rank: usize) {
         self.0.touched.fetch_or(1 << rank, Ordering::Relaxed);
     }
 
-    /// For whom that is so since the last call, one bit each.
+    /// Returns and clears the set of processes that were touched, one bit each.
     pub(super) fn take_touched(&self) -> u64 {
         self.0.touched.swap(0, Ordering::Relaxed)
     }
 }
 
-/// Lets another process have a turn.
+/// The function that lets another process have a turn.
 type Turn = Box<dyn Fn(u64)>;
 
 struct Inner {
     random: RefCell<Random>,
-    /// Looks at the carriers at which somebody else has a turn, and at which a thread wants the lock; cases
-    /// per million.
+    /// The chance that a look at the carriers gives another process a turn, and that another thread wants
+    /// the lock; cases per million.
     turns: u32,
     contended: u32,
-    /// Somebody has a turn already.
+    /// Says whether another process has a turn already.
     taken: Cell<bool>,
     turn: RefCell<Option<Turn>>,
 }
 
-/// The moments inside a pass of one process at which another may make one: whenever it looks at what they
-/// share. Clones are the same.
+/// The moments inside a pass of one process at which another process may make a pass: each look at what the
+/// processes share. Clones are the same.
 #[derive(Clone)]
 pub(super) struct Moments(Rc<Inner>);
 
@@ -71,17 +71,17 @@ impl Moments {
         }))
     }
 
-    /// What is done when somebody else has a turn; it is given a random number.
+    /// Sets the function that gives another process its turn; the function receives a random number.
     pub(super) fn set_turn(&self, turn: Turn) {
         *self.0.turn.borrow_mut() = Some(turn);
     }
 
-    /// The job is over.
+    /// Ends the job: no process gets a turn any more.
     pub(super) fn end(&self) {
         *self.0.turn.borrow_mut() = None;
     }
 
-    /// This may be such a moment.
+    /// Marks a moment at which another process may get its turn.
     pub(super) fn pass(&self) {
         if self.0.turns == 0 || self.0.taken.get() {
             return;

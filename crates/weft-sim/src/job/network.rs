@@ -1,5 +1,5 @@
 //! The simulated network between nodes: each process has devices with queues of packets that arrive at a
-//! time, and all that can go wrong on the way is a [`Nuisance`].
+//! time. All faults on the way are [`Nuisance`]s.
 
 mod ordered;
 
@@ -25,40 +25,41 @@ use weft_random::Random;
 pub(super) use ordered::{Break, Ordered, Placing};
 use ordered::{Exposed, Line, Placed};
 
-/// What a network is like.
+/// The properties of a network.
 #[derive(Clone, Debug)]
 pub(super) struct Wires {
     pub(super) packet_size: usize,
-    /// Nanoseconds from one host to another, at least.
+    /// The least number of nanoseconds from one host to another.
     pub(super) latency: u64,
     /// Bits per nanosecond.
     pub(super) gigabits: u64,
-    /// Bytes that wait in a host for its link until sends are refused.
+    /// Bytes that may wait in a host for its link before sends are refused.
     pub(super) send_bytes: u64,
-    /// Bytes that wait in a socket until packets are dropped.
+    /// Bytes that may wait in a socket before packets are dropped.
     pub(super) receive_bytes: usize,
     /// Sends that the machine refuses; cases per million.
     pub(super) refused: u32,
-    /// Packets that arrive together are handed over as one.
+    /// Says whether packets that arrive together are handed over as one.
     pub(super) joins: bool,
-    /// Longest train that leaves by one call, bytes.
+    /// The longest train that leaves by one call, bytes.
     pub(super) train_bytes: usize,
     pub(super) nuisances: Vec<Nuisance>,
-    /// What is sent to a group of processes reaches them, each copy with its own outcome; or there are
-    /// groups, and it reaches nobody.
+    /// The multicast groups of the network, if it has any. A packet to a group reaches the group's processes,
+    /// and each copy has its own outcome; or packets to groups reach no process.
     pub(super) multicast: Option<Multicast>,
-    /// Every packet is delivered once and in order: there are connections instead of flows.
+    /// The carriers that deliver every packet once and in order, if the network has them: flows are then
+    /// replaced by connections.
     pub(super) ordered: Option<Ordered>,
 }
 
-/// How the network treats packets to groups.
+/// The treatment of packets to groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Multicast {
-    /// Who acknowledges to whom.
+    /// The scheme that says which receiver acknowledges to which.
     pub(super) scheme: Scheme,
     /// Packets of a window.
     pub(super) window: u32,
-    /// They reach nobody.
+    /// Says whether packets to groups reach no process.
     pub(super) filtered: bool,
 }
 
@@ -68,7 +69,7 @@ struct Packet {
     from: u32,
     bytes: Vec<u8>,
     to_group: bool,
-    /// It is no packet, but something between carriers.
+    /// The message between two carriers, if this is no packet.
     placed: Option<Placed>,
 }
 
@@ -101,18 +102,18 @@ struct Inner {
     outcome: StageOutcome,
     random: Random,
     clock: Clock,
-    /// By process and device.
+    /// The inboxes, by process and device.
     inboxes: Vec<Inbox>,
-    /// Devices of a process.
+    /// The number of devices of a process.
     devices: usize,
-    /// When the link of a process has sent what it was given.
+    /// The time when the link of each process has sent the bytes that it was given.
     free: Vec<u64>,
     dead: Vec<bool>,
-    /// By sender and receiver.
+    /// The lines, by sender and receiver.
     lines: Vec<Line>,
     /// Memory that peers may write to, by process.
     exposed: Vec<Exposed>,
-    /// Processes that have joined a group, and the group.
+    /// The processes that have joined a group, with the group.
     joined: Vec<(usize, SocketAddr)>,
     serial: u64,
     packets: u64,
@@ -120,7 +121,7 @@ struct Inner {
     placed: u64,
 }
 
-/// All wires of a job. Clones are the same.
+/// The network of a job. Clones are the same.
 #[derive(Clone)]
 pub(super) struct Network(Arc<Mutex<Inner>>);
 
@@ -150,8 +151,8 @@ impl Network {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When the devices of a process have something for it next: a packet arrives, or has arrived, or can
-    /// leave.
+    /// The time when the devices of a process have something for it next: a packet has arrived, will arrive,
+    /// or can leave.
     pub(super) fn next_event(&self, rank: usize) -> Option<u64> {
         let inner = self.inner();
         let inboxes = &inner.inboxes[rank * inner.devices..(rank + 1) * inner.devices];
@@ -159,23 +160,23 @@ impl Network {
         arrival.into_iter().chain(inner.next_departure(rank)).min()
     }
 
-    /// Packets of a process that its devices have still, though they are to arrive.
+    /// The number of packets that the devices of a process still hold and that must arrive.
     pub(super) fn waiting(&self, rank: usize) -> usize {
         self.inner().waiting(rank)
     }
 
-    /// Whether every packet is delivered once and in order.
+    /// Returns whether every packet is delivered once and in order.
     pub(super) fn is_ordered(&self) -> bool {
         self.inner().wires.ordered.is_some()
     }
 
-    /// Whether packets are on their way to a process that all must arrive.
+    /// Returns whether packets that all must arrive are on their way to a process.
     pub(super) fn is_expected(&self, rank: usize) -> bool {
         let inner = self.inner();
         inner.wires.ordered.is_some() && inner.inboxes[rank].bytes > 0
     }
 
-    /// A process sends and receives nothing any more.
+    /// Ends a process: it sends and receives nothing any more.
     pub(super) fn die(&self, rank: usize) {
         let mut inner = self.inner();
         inner.dead[rank] = true;
@@ -186,22 +187,22 @@ impl Network {
         inner.touch_all();
     }
 
-    /// Pieces that carriers have written to memory of peers.
+    /// The number of pieces that carriers have written to memory of peers.
     pub(super) fn placed(&self) -> u64 {
         self.inner().placed
     }
 
-    /// Packets that have been sent to groups.
+    /// The number of packets that have been sent to groups.
     pub(super) fn grouped(&self) -> u64 {
         self.inner().grouped
     }
 
-    /// Packets that have been sent.
+    /// The number of packets that have been sent.
     pub(super) fn packets(&self) -> u64 {
         self.inner().packets
     }
 
-    /// A device of a process.
+    /// Opens a device of a process.
     pub(super) fn device(&self, rank: usize, carrier_index: usize, medium: Medium) -> Device {
         let inner = self.inner();
         let Wires { packet_size, train_bytes, ordered, multicast, .. } = inner.wires;
@@ -220,17 +221,17 @@ impl Network {
     }
 }
 
-/// What a device of a process is.
+/// The medium of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Medium {
     /// Frames on the interface with this number.
     Frames(u8),
-    /// UDP, or what is in its place.
+    /// UDP, or the ordered carrier in its place.
     Udp,
 }
 
 impl Medium {
-    /// What it is for, and the interface that it is on.
+    /// The role of a device, and the interface that it is on.
     pub(super) fn role_and_rail(self) -> (Role, u8) {
         match self {
             Self::Frames(rail) => (Role::SmallMessages, rail),
@@ -276,7 +277,8 @@ impl Inner {
         Outcome::Sent
     }
 
-    /// What is sent to a group takes the sender's link once, and then goes its own way to each receiver.
+    /// Sends a packet to a group: it takes the sender's link once, and each copy then goes its own way to its
+    /// receiver.
     fn send_to_group(&mut self, from: usize, carrier_index: usize, group: SocketAddr, bytes: &[u8]) -> Outcome {
         let now = self.clock.now();
         let free = self.free[from].max(now);
@@ -295,8 +297,8 @@ impl Inner {
         Outcome::Sent
     }
 
-    /// A packet that has left at `sent` gets its outcome. It has left by a medium for one process, or by UDP
-    /// for a group.
+    /// Decides the outcome of a packet that has left at `sent`, by a medium for one process, or by UDP for a
+    /// group.
     fn fly(
         &mut self,
         (from, to, carrier_index): (usize, usize, usize),
@@ -332,7 +334,7 @@ impl Inner {
         inbox.packets.push(Reverse(packet));
     }
 
-    /// The next packet that has arrived, if it passes.
+    /// Takes the next packet that has arrived, if `passes` accepts it.
     fn take(&mut self, inbox: usize, passes: impl FnOnce(&Packet) -> bool) -> Option<Packet> {
         let now = self.clock.now();
         let inbox = &mut self.inboxes[inbox];
@@ -343,13 +345,13 @@ impl Inner {
         let Reverse(packet) = inbox.packets.pop()?;
         inbox.bytes -= packet.bytes.len();
         if self.wires.ordered.is_some() {
-            // There is room for others.
+            // The inbox has room for other packets now.
             self.touch_all();
         }
         Some(packet)
     }
 
-    /// The same, once the carrier has done itself what is for it.
+    /// Takes the next packet that has arrived, once the carrier has handled the messages that are for itself.
     fn take_packet(&mut self, inbox: usize) -> Option<Packet> {
         loop {
             let packet = self.take(inbox, |_| true)?;
@@ -364,8 +366,8 @@ impl Inner {
         (0..self.dead.len()).for_each(|rank| self.clock.touch(rank));
     }
 
-    /// The next packets that have arrived, those of one sender together if they are alike: their bytes, and
-    /// whether they were sent to a group; the length of each; and how many they are.
+    /// Takes the next packets that have arrived; similar packets of one sender are joined. Returns their
+    /// bytes, whether they were sent to a group, the length of each, and their number.
     fn take_train(&mut self, inbox: usize) -> Option<(Vec<u8>, bool, usize, usize)> {
         let Packet { from, mut bytes, to_group, .. } = self.take_packet(inbox)?;
         let (segment, mut count) = (bytes.len(), 1);
@@ -385,7 +387,7 @@ impl Inner {
     }
 }
 
-/// One end of the network.
+/// A device of a process: its end of the network.
 pub(super) struct Device {
     network: Network,
     rank: usize,
@@ -446,7 +448,7 @@ impl Carrier for Device {
         handed
     }
 
-    /// Whoever sleeps is woken by other means.
+    /// The simulation wakes sleeping processes by other means.
     fn prepare_sleep(&mut self) -> bool {
         true
     }

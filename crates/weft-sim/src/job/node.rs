@@ -1,5 +1,5 @@
-//! A simulated node: frames in queues between its processes, who sleeps, and the receives that are posted for
-//! senders.
+//! A simulated node: frames in queues between its processes, the processes that sleep, and the receives that
+//! are posted for senders.
 
 mod posted_receives;
 
@@ -17,18 +17,18 @@ use weft_engine::transport::{
 };
 use weft_random::Random;
 
-/// How a node behaves.
+/// The behaviour of a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Habits {
     /// Bytes of the ring between two processes.
     pub(super) ring_bytes: usize,
-    /// Frames that find the ring full although it is not; cases per million.
+    /// The chance that a frame finds the ring full although it is not; cases per million.
     pub(super) refused: u32,
-    /// Most nanoseconds until a frame is seen.
+    /// The longest time until a frame is seen, nanoseconds.
     pub(super) delay_max: u64,
-    /// Receives that a table has room for.
+    /// The number of receives that a table has room for.
     pub(super) entries: usize,
-    /// More processes than processors.
+    /// Says whether the node has more processes than processors.
     pub(super) crowded: bool,
 }
 
@@ -41,12 +41,14 @@ struct Frame {
 struct Ring {
     frames: VecDeque<Frame>,
     bytes: usize,
-    /// A frame that comes once more, after so many others: no carrier of a node may do that.
+    /// A frame that comes once more, after this number of other frames: no carrier of a node may repeat a
+    /// frame.
     again: Option<(u32, Vec<u8>)>,
 }
 
 impl Ring {
-    /// Data comes a second time, when its region has been closed and its entry may be another's.
+    /// Delivers data a second time, when its region has been closed and its entry may belong to another
+    /// region.
     fn repeat_data(&mut self, visible: u64, bytes: &[u8]) {
         if let Some((0, again)) = self.again.take_if(|(left, _)| *left == 0) {
             self.bytes += again.len();
@@ -60,25 +62,25 @@ impl Ring {
     }
 }
 
-/// What the others of the node know of a process.
+/// The state of a process that the other processes of the node see.
 #[derive(Default)]
 pub(super) struct Neighbour {
-    /// Receives that it has ever posted …
+    /// The number of receives that the process has ever posted …
     pub(super) posted: u32,
-    /// … and those that are still there.
+    /// … and the receives that are still there.
     pub(super) posts: Vec<Posted>,
     pub(super) has_common: bool,
     attentive: bool,
     copies: Option<bool>,
     written: bool,
     armed: Option<SleepMode>,
-    /// When it wakes, if somebody has seen to that.
+    /// The time when the process wakes, if something has arranged for it.
     wake: Option<u64>,
     dead: bool,
     faults: VecDeque<PeerFault>,
 }
 
-/// What two processes keep for the receives of one from the other.
+/// The state that two processes keep for the receives of one of them from the other.
 #[derive(Default)]
 pub(super) struct Pair {
     pub(super) opened: bool,
@@ -88,11 +90,12 @@ pub(super) struct Pair {
     pub(super) sharing: Sharing,
 }
 
-/// Slots for collectives of each process, and what can be published at once.
+/// The number of slots for collectives of each process, and the most bytes that a process can publish at
+/// once.
 const SLOTS: usize = 4;
 const PUBLISHED_MAX: usize = 1000;
 
-/// What a process publishes for the collectives of one communicator.
+/// The values that a process publishes for the collectives of one communicator.
 #[derive(Default)]
 struct Slot {
     finished: Stamp,
@@ -163,7 +166,7 @@ impl NodeMemory {
         self.neighbours[who].attentive
     }
 
-    /// When others see what is written now.
+    /// The time when other processes see a value that is written now.
     fn seen_at(&mut self) -> u64 {
         let delay_max = self.habits.delay_max;
         self.clock.now() + if delay_max > 0 { self.random.below(delay_max + 1) } else { 0 }
@@ -181,16 +184,16 @@ impl NodeMemory {
         }
     }
 
-    /// When a process that sleeps wakes because of a neighbour.
+    /// The time when a sleeping process wakes because of a neighbour.
     pub(super) fn wakes(&self, who: usize) -> Option<u64> {
         self.neighbours[who].wake
     }
 
-    /// A process does nothing any more, and the others of the node hear of it.
+    /// Ends a process; the other processes of the node hear of it.
     pub(super) fn die(&mut self, who: usize) {
         let now = self.clock.now();
         self.neighbours[who].dead = true;
-        // What it has written is there.
+        // The frames that the process has written are there.
         for to in 0..self.neighbours.len() {
             self.ring(to, who).frames.iter_mut().for_each(|frame| frame.visible = now);
         }
@@ -201,7 +204,7 @@ impl NodeMemory {
         }
     }
 
-    /// Whether frames are on their way between processes that live.
+    /// Returns whether no frames are on their way between living processes.
     pub(super) fn is_empty(&self) -> bool {
         let size = self.neighbours.len();
         let alive = |at: usize| !self.neighbours[at / size].dead;
@@ -232,7 +235,7 @@ impl NodeMemory {
     }
 }
 
-/// A process's share in a simulated node.
+/// The view that a process has of a simulated node.
 pub(super) struct SimNode {
     memory: SharedMemory,
     own: usize,
@@ -269,7 +272,7 @@ impl Node for SimNode {
         Some(self)
     }
 
-    /// They hear of it by themselves.
+    /// Processes hear of a death by themselves.
     fn liveness(&mut self) -> Option<&mut dyn Liveness> {
         None
     }

@@ -1,4 +1,4 @@
-//! Whom a simulated engine runs for: its clocks, its node and its memory.
+//! The platform of a simulated engine: its clocks, its node and its memory.
 
 use super::moments::{Clock, Moments};
 use super::node::SimNode;
@@ -8,17 +8,17 @@ use weft_engine::memory::InProcess;
 use weft_engine::transport::Platform;
 
 thread_local! {
-    /// What the counter of ticks shows, and by how much it grows with each look.
+    /// The value of the tick counter, and the amount by which it grows with each look.
     static TICKS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
 }
 
-/// From now on copies take so many ticks between two looks at the counter: few, and they are plain; many, and
-/// they pass the caches by.
+/// Sets the number of ticks that a copy takes between two looks at the counter. With few ticks copies use
+/// plain stores; with many they pass the caches by.
 pub(super) fn set_ticks_per_look(ticks: u64) {
     TICKS.set((0, ticks));
 }
 
-/// Whom a simulated engine runs for.
+/// The platform of a simulated engine.
 pub(super) struct Virtual {
     pub(super) clock: Clock,
     pub(super) moments: Moments,

@@ -1,4 +1,4 @@
-//! Plays a program to its end: who has a turn when, and what must hold.
+//! Plays a program to its end: gives each process its turns, and checks what must hold.
 
 use super::construct::Carriers;
 use super::process::Proc;
@@ -9,12 +9,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use weft_random::{Random, mix};
 
-/// Nothing takes longer, in virtual time: whoever waits then waits for ever.
+/// The longest run in virtual time: a process that waits longer waits for ever.
 const TIME_MAX_NS: u64 = 120_000_000_000;
-/// Nor more turns.
+/// The most turns of a run.
 const TURNS_MAX: u64 = 20_000_000;
 
-/// What happened in a job.
+/// The counts of events in a job.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Played {
     /// Virtual nanoseconds.
@@ -25,7 +25,7 @@ pub struct Played {
     pub calls: u64,
     /// Packets that were sent between nodes.
     pub packets: u64,
-    /// Of these, packets over carriers that deliver each once and in order.
+    /// Packets over carriers that deliver each packet once and in order; `packets` counts them as well.
     pub connected: u64,
     /// Packets that were sent to multicast groups.
     pub grouped: u64,
@@ -35,14 +35,14 @@ pub struct Played {
     pub frames: u64,
     /// Receives that their senders wrote to.
     pub written: u64,
-    /// Pieces of messages that the sender of a message copied while its receiver did, too.
+    /// Pieces of messages that the sender copied while the receiver copied as well.
     pub shared: u64,
     /// Copies between the memory of two processes.
     pub copies: u64,
 }
 
 impl Played {
-    /// Both together.
+    /// Adds the counts of another job.
     pub fn add(&mut self, other: &Self) {
         self.nanoseconds += other.nanoseconds;
         self.turns += other.turns;
@@ -75,17 +75,17 @@ struct Job {
     procs: Vec<Rc<RefCell<Proc>>>,
     random: Random,
     turns: u64,
-    /// When each process has its next turn, and which of its threads.
+    /// The time of each process's next turn, and the thread that has it.
     next: Vec<Option<(u64, usize)>>,
 }
 
 /// Plays a program.
 ///
 /// # Errors
-/// What does not hold.
+/// The first check that failed.
 pub(super) fn play(program: &Program, trace: bool) -> Result<Played, String> {
     let carriers = Carriers::new(&program.machine, mix(program.seed ^ 0x6a6f_6273));
-    // A panic of the engine is a finding like any other.
+    // A panic of the engine is a finding as well.
     let played = catch_unwind(AssertUnwindSafe(|| Job::new(program, &carriers, trace).play(program, &carriers)));
     carriers.moments.end();
     played.unwrap_or_else(|panic| {
@@ -103,7 +103,7 @@ impl Job {
         let clock = carriers.clock.clone();
         carriers.moments.set_turn(Box::new(move |chance| {
             let rank = (chance % others.len() as u64) as usize;
-            // One that is in the middle of something itself has no turn.
+            // A process that is in the middle of its own turn gets none.
             if let Some(mut other) = others[rank].upgrade().as_ref().and_then(|other| other.try_borrow_mut().ok()) {
                 other.take_turn();
                 clock.touch(rank);
@@ -178,7 +178,7 @@ impl Job {
         self.procs.iter().filter(|proc| !proc.borrow().dead)
     }
 
-    /// Whether all processes wait for each other at the end, and nothing is on its way.
+    /// Returns whether all processes wait for each other at the end, and no packet is on its way.
     fn is_over(&self, carriers: &Carriers) -> Result<bool, String> {
         for proc in self.living().map(|proc| proc.borrow()).filter(|proc| proc.finalizes && proc.engine.is_quiet()) {
             let waiting = carriers.network.waiting(proc.rank);
@@ -231,7 +231,8 @@ impl Job {
         Ok(played)
     }
 
-    /// What one may send, and what the other has not told it of, are together what they began with.
+    /// Checks the credit of each pair: what the sender may still send and what the receiver has not yet
+    /// returned add up to the initial credit.
     fn check_credit(&self) -> Result<(), String> {
         use weft_engine::messages::CREDIT_BYTES;
         for (own, proc) in self.procs.iter().enumerate() {
@@ -251,10 +252,10 @@ impl Job {
     }
 }
 
-/// When a process has its turn that rests for the second of these of each of the first.
+/// The time of a turn of a process that rests for the second of these durations in each of the first.
 fn after_pause(at: u64, pause: Option<(u64, u64)>, rank: usize) -> u64 {
     let Some((period, rests)) = pause else { return at };
-    // They rest at different times.
+    // The processes rest at different times.
     let phase = (at + rank as u64 * 17_000_000) % period;
     if phase < rests { at + (rests - phase) } else { at }
 }
@@ -288,7 +289,8 @@ mod tests {
         }
     }
 
-    /// Two processes of a node, the second of which sends these to the first and dies while that one rests.
+    /// A program of two processes on one node: the second sends these messages to the first, and dies while
+    /// the first rests.
     fn last_words(messages: Vec<Message>) -> Program {
         let mut program = draw::program(1, DrawOptions { ranks: Some(2) });
         program.machine.nodes = vec![0, 0];

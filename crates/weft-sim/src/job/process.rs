@@ -1,6 +1,6 @@
-//! A simulated process: an engine, and threads that call it as programs call MPI. What `weft-mpi` does around
-//! the engine is here in a few lines: who waits spins and then sleeps on behalf of all, and a thread of its
-//! own makes progress while the program computes.
+//! A simulated process: an engine, and threads that call it as programs call MPI. It does in a few lines what
+//! `weft-mpi` does around the engine: a thread that waits spins and then sleeps on behalf of all threads, and
+//! a progress thread makes progress while the program computes.
 
 mod calls;
 mod check;
@@ -26,18 +26,18 @@ use weft_engine::waiting::{Backoff, Coverage, Learned, Waiters};
 use weft_random::Random;
 use windows::LiveWindow;
 
-/// What goes wrong, in a sentence.
+/// A result whose error is a sentence that says what went wrong.
 pub(super) type Checked<T> = Result<T, String>;
 
-/// Where a thread stands.
+/// The state of a thread.
 enum Phase {
-    /// Its next call, or what it does then, begins at a time.
+    /// The next call, or the thread's next step in it, begins at a time.
     Between,
-    /// It waits inside MPI.
+    /// The thread waits inside MPI.
     Waits { waiting: Waiting, spin: Spin },
     /// Another thread of the process sleeps on behalf of all.
     Parked { waiting: Waiting, spin: Spin },
-    /// It has called everything.
+    /// The thread has made all its calls.
     Over,
 }
 
@@ -69,21 +69,21 @@ pub(super) struct Proc {
     backoff: Backoff,
     watched: Watched,
     collectives_seen: u64,
-    /// Operations under way, by the name of their message; sends and receives.
+    /// Operations under way, by the name of their message: sends and receives.
     sends: BTreeMap<u32, Live>,
     receives: BTreeMap<u32, Live>,
     running: Vec<Running>,
     entered: Rc<RefCell<BTreeMap<u32, usize>>>,
-    /// Windows that are open, by role and number, and what all processes know of windows.
+    /// Windows that are open, by role and number, and what the oracle knows of all windows.
     windows: BTreeMap<(usize, u32), LiveWindow>,
     truths: Windows,
     /// Persistent requests of each role.
     persistent: BTreeMap<usize, Vec<Persistent>>,
-    /// Whether a send was cancelled, by its message.
+    /// Says whether each send was cancelled, by its message.
     cancelled: BTreeMap<u32, bool>,
-    /// What has been received, which must stay as it is.
+    /// Received messages, whose bytes must stay as they are.
     received: Vec<Done>,
-    /// Buffers of sends that are complete: nobody may read them.
+    /// Buffers of complete sends: no process may read them.
     spent: Vec<Placed>,
     /// Members of the role's wild blocks, for the oracle.
     wild: WildBlocks,
@@ -91,11 +91,11 @@ pub(super) struct Proc {
     pub(super) mortal: Option<usize>,
     /// The node of each process, if broadcasts between nodes are multicast.
     multicast_nodes: Option<Vec<usize>>,
-    /// The network adds nothing to what is sent, and changes nothing.
+    /// Says whether the network adds no packet to those that are sent, and changes none.
     faithful: bool,
     pub(super) dead: bool,
     pub(super) trace: bool,
-    /// Everything has been called, and the process waits for the others.
+    /// Says whether the process has made all its calls and waits for the other processes.
     pub(super) finalizes: bool,
     pub(super) violation: Option<String>,
     pub(super) calls: u64,
@@ -159,14 +159,14 @@ impl Proc {
         }
     }
 
-    /// Says what happens, if anybody wants to know.
+    /// Prints an event, if the run is traced.
     pub(super) fn note(&self, what: impl FnOnce() -> String) {
         if self.trace {
             crate::out::line(format_args!("{:>12} ns  process {}: {}", self.clock.now(), self.rank, what()));
         }
     }
 
-    /// A pass of the progress loop.
+    /// Makes one pass of the progress loop.
     pub(super) fn progress(&mut self) {
         self.engine.progress();
         if self.engine.messages.completions() != self.collectives_seen {
@@ -177,7 +177,7 @@ impl Proc {
         }
     }
 
-    /// Another process has given this one a turn.
+    /// Uses a turn that another process has given this one.
     pub(super) fn take_turn(&mut self) {
         let spins = self.threads.iter().any(|thread| matches!(thread.phase, Phase::Waits { .. }));
         if spins && self.sleeping.is_none() && !self.dead {
@@ -186,7 +186,8 @@ impl Proc {
         }
     }
 
-    /// When something of this process has its turn, and what: a thread, or the progress thread.
+    /// The time of this process's next turn, and the thread that has it: a thread of the program, or the
+    /// progress thread.
     pub(super) fn next_turn(&self) -> Option<(u64, usize)> {
         if self.dead {
             return None;
@@ -214,13 +215,13 @@ impl Proc {
         }
     }
 
-    /// Whether the first thread waits for the others to end, outside of MPI.
+    /// Returns whether the first thread waits for the other threads to end, outside of MPI.
     fn joins(&self, at: usize) -> bool {
         let over = |thread: &Thread| matches!(thread.phase, Phase::Over);
         at == 0 && self.threads[0].next == self.threads[0].script.len() && !self.threads[1..].iter().all(over)
     }
 
-    /// A thread, or behind them the progress thread, has its turn.
+    /// Gives a thread its turn; the number behind those of the threads is the progress thread.
     pub(super) fn turn(&mut self, who: usize) -> Checked<()> {
         if who == self.threads.len() {
             self.help();
@@ -275,7 +276,7 @@ impl Proc {
         }
     }
 
-    /// What each thread waits for, for people.
+    /// Describes for people what each thread waits for.
     pub(super) fn stands(&self) -> String {
         let stands = |thread: &Thread| match &thread.phase {
             Phase::Between => format!("call {} of {}", thread.next, thread.script.len()),

@@ -1,35 +1,42 @@
-//! Programs: what each thread of each process calls, drawn from a seed so that no order of events can make
-//! them wait for ever.
+//! Programs: the calls of each thread of each process, drawn from a seed so that no order of events can make
+//! a thread wait for ever.
 //!
 //! Thread `t` of every process plays role `t`, which is a list of blocks. Roles have communicators of their
 //! own, so threads of one process meet in the engine only, never in a message.
 //!
-//! Why an ordered block comes to its end: its messages stand in one order, and every thread starts and awaits
-//! its ends of them in that order; what is awaited has been started by both sides before it in that order,
-//! and the receives of a channel (communicator, sender, receiver) are posted in the order of its sends, each
-//! accepting its own message. So the earliest thing that has not happened can happen. A receive from anybody
-//! has a tag that only its sender uses. In a wild block anything may be received by anything: everything is
-//! started before anything is awaited, each process knows how many messages come to it, receives with
-//! wildcards what its receives do not want, and cancels the receives that are left over.
+//! An ordered block comes to its end for these reasons:
+//!
+//! - The messages of the block stand in one order. Every thread starts and awaits its ends of them in that
+//!   order.
+//! - When a thread awaits a message, both sides have started it, and every message before it in that order.
+//! - The receives of a channel (communicator, sender, receiver) are posted in the order of its sends, and
+//!   each accepts its own message.
+//! - A receive from any source has a tag that only its sender uses.
+//!
+//! So the earliest event that has not happened can happen.
+//!
+//! In a wild block any receive may take any message. Every thread starts everything before it awaits
+//! anything. Each process knows the number of messages that come to it. It receives with wildcards the
+//! messages that its receives do not take, and cancels the receives that are left over.
 
 use super::machine::Machine;
 use super::shape::Shape;
 use super::windows::{WindowBlock, WindowCall, WindowStep};
 use weft_engine::request::Mode;
 
-/// Processes that talk to each other apart from all others; roles and wild blocks have contexts of their own.
+/// Processes that talk to each other apart from all others. Roles and wild blocks have contexts of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Comm {
     /// Processes of the job, by rank.
     pub(super) members: Vec<usize>,
 }
 
-/// How one end of a message is called.
+/// The way in which one end of a message is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
     /// `MPI_Send`, `MPI_Ssend`, `MPI_Recv`.
     Blocking,
-    /// `MPI_Isend`, `MPI_Issend`, `MPI_Irecv`; awaited after so many further messages of the block.
+    /// `MPI_Isend`, `MPI_Issend`, `MPI_Irecv`; awaited after this number of further messages of the block.
     Later(u8),
     /// `MPI_Probe`, then `MPI_Recv`.
     Probed,
@@ -40,11 +47,11 @@ pub(super) enum How {
 /// A message of an ordered block.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
-    /// Names its bytes.
+    /// The name that determines the message's bytes.
     pub(super) id: u32,
-    /// Which of the role's communicators.
+    /// The index of the communicator among those of the role.
     pub(super) comm: usize,
-    /// Ranks there.
+    /// The ranks of the sender and the receiver in the communicator.
     pub(super) from: usize,
     pub(super) to: usize,
     pub(super) tag: i32,
@@ -54,13 +61,13 @@ pub(super) struct Message {
     pub(super) receive: How,
     pub(super) send_shape: Shape,
     pub(super) receive_shape: Shape,
-    /// Bytes that have room.
+    /// The bytes that the receive buffer has room for.
     pub(super) room: u64,
     pub(super) any_source: bool,
     pub(super) any_tag: bool,
-    /// The receive comes before the send in the order of the block.
+    /// Says whether the receive comes before the send in the order of the block.
     pub(super) receive_first: bool,
-    /// Nanoseconds that the sender and the receiver compute before.
+    /// Nanoseconds that the sender and the receiver compute before their calls.
     pub(super) compute: (u64, u64),
 }
 
@@ -68,17 +75,17 @@ pub(super) struct Message {
 #[derive(Clone, Debug)]
 pub(super) struct WildReceive {
     pub(super) id: u32,
-    /// Rank in the communicator.
+    /// The rank of the receiver in the communicator.
     pub(super) at: usize,
     pub(super) source: Option<usize>,
     pub(super) tag: Option<i32>,
     pub(super) room: u64,
     pub(super) shape: Shape,
-    /// It is posted when the process has started so many of its sends.
+    /// The number of sends that the process has started when it posts the receive.
     pub(super) after: usize,
 }
 
-/// What a collective does.
+/// The operation of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Barrier,
@@ -100,7 +107,7 @@ pub(super) enum Kind {
     Exscan,
 }
 
-/// One collective operation.
+/// A collective operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Collective {
     pub(super) id: u32,
@@ -108,22 +115,22 @@ pub(super) struct Collective {
     pub(super) root: usize,
     /// Items of each block.
     pub(super) count: u64,
-    /// Which algorithm, where there are several; 0: what `select` says.
+    /// The number of the algorithm, where there are several; 0: the algorithm that `select` chooses.
     pub(super) algorithm: u8,
-    /// Items have holes.
+    /// Says whether items have holes.
     pub(super) strided: bool,
-    /// Only these processes take part, and nothing but their ranks in the communicator tells their messages
+    /// The processes that take part, if not all do. Only their ranks in the communicator tell their messages
     /// from those of others.
     pub(super) part: Option<Part>,
 }
 
-/// Some of the processes of a communicator, in an order of their own: what `MPI_Comm_create_group` agrees
-/// among (MPI-5.0 §7.4.2).
+/// Some of the processes of a communicator, in an order of their own: the group in which
+/// `MPI_Comm_create_group` agrees (MPI-5.0 §7.4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     /// A bit for each rank.
     pub(super) mask: u32,
-    /// The order begins with so many of them later.
+    /// The number of processes by which the order is rotated.
     pub(super) turn: u8,
 }
 
@@ -141,50 +148,50 @@ impl Part {
 #[derive(Clone, Debug)]
 pub(super) enum Block {
     Ordered(Vec<Message>),
-    /// Persistent requests for all these messages, started so many times.
+    /// Persistent requests for all these messages, started `rounds` times.
     Persistent {
         messages: Vec<Message>,
         rounds: u8,
     },
     Wild {
-        /// Its context.
+        /// The number of the block, which determines its context.
         id: u32,
         comm: usize,
         messages: Vec<Message>,
         receives: Vec<WildReceive>,
-        /// What no receive wants is received by a matched probe.
+        /// Says whether messages that no receive wants are received by a matched probe.
         matched: bool,
     },
-    /// A send that is cancelled, of which the receiver then hears whether it was.
+    /// A send that is cancelled; its receiver then hears whether it was.
     Cancelled(Message),
     Collectives {
         comm: usize,
         list: Vec<Collective>,
-        /// All are started before any is awaited.
+        /// Says whether all are started before any is awaited.
         together: bool,
     },
     Window(WindowBlock),
 }
 
-/// What the threads of one number do.
+/// The work of all threads with one number.
 #[derive(Clone, Debug)]
 pub(super) struct Role {
     pub(super) comms: Vec<Comm>,
     pub(super) blocks: Vec<Block>,
 }
 
-/// How processes get their turns.
+/// The turns of processes and threads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// Nanoseconds between two steps of a thread, at most.
+    /// The longest time between two steps of a thread, nanoseconds.
     pub(super) step_max: u64,
-    /// Looks in vain before a thread sleeps, at most.
+    /// The most looks in vain before a thread sleeps.
     pub(super) spins_max: u64,
-    /// Instead, it decides as in the library.
+    /// Says whether a thread decides as in the library instead.
     pub(super) spins_like_the_library: bool,
-    /// A thread makes progress while the program computes.
+    /// Says whether a progress thread makes progress while the program computes.
     pub(super) helps: bool,
-    /// A process rests for the second of these of each of the first, nanoseconds.
+    /// The pauses of a process: it rests for the second of these durations in each of the first, nanoseconds.
     pub(super) pause: Option<(u64, u64)>,
 }
 
@@ -195,7 +202,7 @@ pub(super) struct Death {
     pub(super) at: u64,
 }
 
-/// A job: what runs, on what, and what goes wrong.
+/// A job: its calls, its machine, and its faults.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     pub(super) seed: u64,
@@ -206,14 +213,14 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Whom a process may lose: one that dies, or the other end of a connection that breaks.
+    /// The peer that a process may lose: a process that dies, or the other end of a connection that breaks.
     pub(super) fn loses(&self, rank: usize) -> Option<usize> {
         let breaks = self.machine.wires.ordered.and_then(|ordered| ordered.breaks);
         self.death.map(|death| death.rank).or_else(|| breaks?.other(rank))
     }
 }
 
-/// One call of a thread.
+/// A call of a thread.
 #[derive(Clone, Debug)]
 pub(super) enum Call {
     Compute(u64),
@@ -252,11 +259,11 @@ pub(super) enum Call {
     ReceiveUnlessCancelled(Message),
     StartCollective(Collective),
     AwaitCollective(u32),
-    /// On the window of this number.
+    /// A call on the window of this number.
     Window(u32, WindowCall),
 }
 
-/// A call, and on which communicator.
+/// A call, and the communicator on which it is made.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     pub(super) comm: usize,
@@ -285,13 +292,13 @@ pub(super) fn context(role: usize, comm: usize) -> u32 {
     8 + role as u32 * CONTEXTS_PER_ROLE + 2 * comm as u32
 }
 
-/// The role that a context is of.
+/// The role to which a context belongs.
 pub(super) fn role_of(context: u32) -> usize {
     ((context - 8) / CONTEXTS_PER_ROLE) as usize
 }
 
 impl Role {
-    /// What process `rank` calls in role `number`.
+    /// The calls that process `rank` makes in role `number`.
     pub(super) fn script(&self, number: usize, rank: usize) -> Vec<Step> {
         let mut script = Script { role: self, number, rank, steps: Vec::new() };
         for block in &self.blocks {
@@ -300,14 +307,14 @@ impl Role {
         script.steps
     }
 
-    /// Messages that this many ends are of, for people.
+    /// The number of operations in the role's blocks, for people.
     pub(super) fn size(&self) -> usize {
         self.blocks.iter().map(Block::size).sum()
     }
 }
 
 impl Block {
-    /// Operations in it.
+    /// The number of operations in the block.
     pub(super) fn size(&self) -> usize {
         match self {
             Self::Ordered(messages) | Self::Persistent { messages, .. } => messages.len(),
@@ -386,7 +393,7 @@ impl Script<'_> {
     }
 
     fn ordered(&mut self, messages: &[Message]) {
-        // When what was started earlier is awaited: after this message.
+        // Each operation that was started earlier is awaited after the message of this index.
         let mut due: Vec<(usize, usize, Call)> = Vec::new();
         for (at, message) in messages.iter().enumerate() {
             for is_receive in [message.receive_first, !message.receive_first] {
@@ -424,7 +431,7 @@ impl Script<'_> {
         }
         self.compute(message.comm, message.compute.1);
         let how = match message.receive {
-            // Whoever waits for a message of its own sends it first.
+            // A process that sends to itself sends before it waits for the message.
             how @ (How::Blocking | How::Probed | How::MatchedProbe) if message.from == message.to => {
                 if message.receive_first { How::Later(0) } else { how }
             }
@@ -479,8 +486,8 @@ impl Script<'_> {
         let Some(own) = self.role.comms[comm].members.iter().position(|member| *member == self.rank) else { return };
         let is_in = |collective: &&Collective| collective.part.is_none_or(|part| part.mask >> own & 1 != 0);
         let list: Vec<&Collective> = list.iter().filter(is_in).collect();
-        // Those of parts of the communicator have no tag of their own, so each has to be over before the
-        // next.
+        // Collectives of parts of the communicator have no tag of their own, so each has to be over before
+        // the next.
         let together = together && list.iter().all(|collective| collective.part.is_none());
         for &collective in &list {
             self.push(comm, Call::StartCollective(*collective));

@@ -1,56 +1,56 @@
-//! Bytes with names, and how they lie in memory: what every message consists of, and what must be found where
-//! it went.
+//! Bytes with names, and their places in memory: the content of every message, and the content that must be
+//! found where the message went.
 
 use std::sync::LazyLock;
 use weft_core::layout::{Element, Layout};
 use weft_engine::memory::{SharedBuffer, UserData};
 use weft_random::{Random, mix};
 
-/// Largest message of a program, bytes.
+/// The largest message of a program, bytes.
 pub(super) const BYTES_MAX: u64 = 2 << 20;
-/// Where the bytes of a name may begin.
+/// The number of places in the noise where the bytes of a name may begin.
 const STARTS: u64 = 65_521;
-/// Bytes around everything that may be touched.
+/// Bytes around the memory that an operation may touch.
 const GUARD: usize = 64;
 
-/// Noise, of which every message is a part: comparing is quicker than making it anew.
+/// The noise of which every message is a part: comparing with it is quicker than making the bytes anew.
 static NOISE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut noise = vec![0; (3 * BYTES_MAX + STARTS) as usize];
     weft_random::fill(0x77ef_7e57, 0, &mut noise);
     noise
 });
 
-/// The bytes that are called so.
+/// The bytes of a name.
 pub(super) fn content(name: u64, bytes: usize) -> &'static [u8] {
     let start = (mix(name ^ 0xc0de) % STARTS) as usize;
     &NOISE[start..start + bytes]
 }
 
-/// How the bytes of a message lie in memory.
+/// The places of a message's bytes in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// One after the other.
+    /// The bytes lie one after the other.
     Plain,
-    /// Blocks of so many bytes, with so many between them.
+    /// Blocks of `block` bytes lie `gap` bytes apart.
     Strided { block: u64, gap: u64 },
-    /// The same, in the opposite order.
+    /// The blocks of `Strided`, in the opposite order.
     Backwards { block: u64, gap: u64 },
 }
 
 impl Shape {
-    /// One that suits so many bytes.
+    /// Draws a shape that suits this number of bytes.
     pub(super) fn draw(random: &mut Random, bytes: u64, strided: u32) -> Self {
         if bytes == 0 || !random.chance(strided) {
             return Self::Plain;
         }
         let block = 1 + random.below((bytes / 2).clamp(1, 6000));
-        // Not too many runs: what they cost is not what is looked for.
+        // The number of runs is limited: their cost is not what the simulation tests.
         let block = block.max(bytes / 2048);
         let gap = random.between(1, 1 + block / 2);
         if random.chance(300_000) { Self::Backwards { block, gap } } else { Self::Strided { block, gap } }
     }
 
-    /// Where the runs of so many packed bytes lie, in packed order, and their lengths.
+    /// The places and lengths of the runs of this number of packed bytes, in packed order.
     pub(super) fn runs(self, bytes: u64) -> Vec<(u64, u64)> {
         let (block, gap) = match self {
             Self::Plain => return vec![(0, bytes)],
@@ -64,7 +64,7 @@ impl Shape {
         (0..count).map(run).collect()
     }
 
-    /// The datatype of which one item is so many bytes that lie like this.
+    /// A datatype whose one item is this number of bytes in this shape.
     pub(super) fn layout(self, bytes: u64) -> Layout {
         let byte = Layout::element(Element::UInt8);
         if self == Self::Plain {
@@ -79,7 +79,7 @@ impl Shape {
     }
 }
 
-/// Memory of the program, with what lies around it.
+/// Memory of the program, with the bytes around it.
 pub(super) struct Placed {
     pub(super) buffer: SharedBuffer,
     shape: Shape,
@@ -88,20 +88,20 @@ pub(super) struct Placed {
 }
 
 impl Placed {
-    /// Room for so many bytes; everything around and in it is known by the name of `background`.
+    /// Makes room for `bytes` bytes. The name `background` determines all bytes in it and around it.
     pub(super) fn new(shape: Shape, bytes: u64, background: u64) -> Self {
         let placed = Self::bare(shape, bytes, background);
         placed.wipe();
         placed
     }
 
-    /// The same with any content.
+    /// Makes the same room with any content.
     fn bare(shape: Shape, bytes: u64, background: u64) -> Self {
         let buffer = SharedBuffer::new(shape.extent(bytes) as usize + 2 * GUARD);
         Self { buffer, shape, bytes, background: background ^ 0xbacc }
     }
 
-    /// The bytes called `name`.
+    /// Makes memory that holds the bytes called `name`.
     pub(super) fn holding(shape: Shape, bytes: u64, name: u64) -> Self {
         let placed = Self::bare(shape, bytes, name);
         placed.wipe();
@@ -109,12 +109,12 @@ impl Placed {
         placed
     }
 
-    /// Everything is background again.
+    /// Fills everything with background again.
     pub(super) fn wipe(&self) {
         self.buffer.write(0, content(self.background, self.buffer.len()));
     }
 
-    /// These packed bytes are put where they belong.
+    /// Puts these packed bytes to their places.
     pub(super) fn put(&self, bytes: &[u8]) {
         let mut packed = 0;
         for (at, length) in self.shape.runs(self.bytes) {
@@ -123,12 +123,12 @@ impl Placed {
         }
     }
 
-    /// Bytes that have room.
+    /// The number of bytes that have room.
     pub(super) fn room(&self) -> u64 {
         self.bytes
     }
 
-    /// For an operation of the engine.
+    /// The memory as an operation of the engine takes it.
     pub(super) fn data(&self) -> UserData {
         let (count, layout) = match self.shape {
             Shape::Plain => (self.bytes, self.shape.layout(self.bytes)),
@@ -137,13 +137,13 @@ impl Placed {
         self.buffer.describe(GUARD, count, &layout)
     }
 
-    /// Whether it holds just the first bytes of `received`, as many as given, and background everywhere else.
+    /// Checks that the memory begins with the bytes of `received`, and holds background everywhere else.
     ///
     /// # Errors
-    /// What is not so.
+    /// The first difference.
     pub(super) fn check(&self, received: &[u8]) -> Result<(), String> {
         if self.shape == Shape::Plain {
-            // The quick way, for what is long.
+            // Long buffers are compared in the quick way.
             let end = GUARD + received.len();
             let background = content(self.background, self.buffer.len());
             let right = self.buffer.equals(GUARD, received)

@@ -1,15 +1,16 @@
-//! Makes a program that fails smaller: leaves out roles, blocks and operations, makes messages shorter and
-//! plainer, and takes away what goes wrong, as long as it still fails.
+//! Makes a program that fails smaller, as long as it still fails: leaves out roles, blocks and operations,
+//! makes messages shorter and plainer, and takes away faults.
 
 use super::program::{Block, How, Message, Program, Role};
 use super::shape::Shape;
 use weft_core::multicast::Scheme;
 use weft_engine::request::Mode;
 
-/// Programs that are tried at most.
+/// The most programs that are tried.
 const TRIES_MAX: u32 = 3_000;
 
-/// The smallest program that is found which still fails, and how many were tried.
+/// Finds the smallest program that still fails. Returns the program and the number of programs that were
+/// tried.
 pub(super) fn shrink(program: &Program, fails: &mut dyn FnMut(&Program) -> bool) -> (Program, u32) {
     let mut best = program.clone();
     let mut tries = 0;
@@ -32,7 +33,7 @@ pub(super) fn shrink(program: &Program, fails: &mut dyn FnMut(&Program) -> bool)
     }
 }
 
-/// Everything that is a step smaller, the largest steps first.
+/// The programs that are one step smaller, the largest steps first.
 fn candidates(program: &Program) -> impl Iterator<Item = Program> + use<> {
     let mut found: Vec<Program> = Vec::new();
     let mut with = |change: &dyn Fn(&mut Program)| {
@@ -54,7 +55,7 @@ fn candidates(program: &Program) -> impl Iterator<Item = Program> + use<> {
     for (role, Role { blocks, .. }) in program.roles.iter().enumerate() {
         for (at, block) in blocks.iter().enumerate() {
             let parts = parts(block);
-            // Halves, quarters and so on, then each for itself.
+            // Leave out halves, quarters and so on, then each operation alone.
             let mut length = parts / 2;
             while length > 0 {
                 for start in (0..parts).step_by(length) {
@@ -86,7 +87,7 @@ fn candidates(program: &Program) -> impl Iterator<Item = Program> + use<> {
 /// A step that makes a program smaller.
 type Change<'a> = &'a dyn Fn(&mut Program);
 
-/// What makes a machine plainer.
+/// Tries the changes that make a machine plainer.
 fn settings(program: &Program, with: &mut dyn FnMut(Change<'_>)) {
     with(&|other| other.machine.turns = 0);
     with(&|other| other.machine.contended = 0);
@@ -111,7 +112,7 @@ fn settings(program: &Program, with: &mut dyn FnMut(Change<'_>)) {
     }
 }
 
-/// What makes a message plainer.
+/// The changes that make a message plainer.
 const PLAINER: [fn(&mut Message); 7] = [
     |message| (message.send_shape, message.receive_shape) = (Shape::Plain, Shape::Plain),
     |message| message.compute = (0, 0),
@@ -136,7 +137,7 @@ fn messages_mut(block: &mut Block) -> Option<&mut Vec<Message>> {
     }
 }
 
-/// How many operations can be left out.
+/// The number of operations that can be left out.
 fn parts(block: &Block) -> usize {
     match block {
         Block::Wild { messages, receives, .. } => messages.len() + receives.len(),
@@ -146,7 +147,7 @@ fn parts(block: &Block) -> usize {
     }
 }
 
-/// Leaves out those from `start` to `end`.
+/// Leaves out the operations from `start` to `end`.
 fn remove(block: &mut Block, start: usize, end: usize) {
     match block {
         Block::Wild { messages, receives, .. } => {

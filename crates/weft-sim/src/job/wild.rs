@@ -1,12 +1,14 @@
-//! The oracle for receives with wildcards: which messages may have gone where (MPI-5.0 §3.5), from what is
-//! known of a whole block, without a matcher.
+//! The oracle for receives with wildcards: the receives to which each message may have gone (MPI-5.0 §3.5),
+//! judged from all that is known of a whole block, without a matcher.
 //!
-//! 1. Messages of one sender do not overtake each other: if a receive has taken a message, every earlier one
-//!    of the same sender that it would have taken as well has gone to a receive that was posted before.
-//! 2. Receives do not overtake each other: if a message has gone to a receive, every receive posted before
-//!    that would have taken it as well has taken another one.
+//! 1. Messages of one sender do not overtake each other. When a receive has taken a message, look at each
+//!    earlier message of the same sender that matches the receive: it has gone to a receive that was posted
+//!    before.
+//! 2. Receives do not overtake each other. When a message has gone to a receive, look at each receive that
+//!    was posted before and matches the message: it has taken another message.
 //!
-//! What was received by a probe for anything counts as posted after all receives.
+//! A message that was received by a probe for any message counts as taken by a receive that was posted after
+//! all others.
 
 use super::program::Message;
 use super::shape::{Placed, content};
@@ -21,7 +23,7 @@ pub(super) struct Taken {
     pub(super) placed: Placed,
     pub(super) status: Status,
     pub(super) error: Option<Error>,
-    /// What it has got: the name, and how many bytes of it.
+    /// The message that the receive has got: its name, and the number of its bytes.
     pub(super) message: Option<(u32, usize)>,
 }
 
@@ -31,11 +33,11 @@ impl Taken {
     }
 }
 
-/// Finds out what each receive has got, and whether that may be. `sent` are all messages to this process, in
-/// the order of each sender.
+/// Finds out which message each receive has got, and whether the standard allows it. `sent` are all messages
+/// to this process, in the order of each sender.
 ///
 /// # Errors
-/// What may not be.
+/// The rule that is broken.
 pub(super) fn judge(sent: &[Message], receives: &mut [Taken]) -> Result<(), String> {
     let mut receiver = vec![None; sent.len()];
     for (order, receive) in receives.iter_mut().enumerate() {
@@ -67,7 +69,7 @@ pub(super) fn judge(sent: &[Message], receives: &mut [Taken]) -> Result<(), Stri
     Ok(())
 }
 
-/// Which of the messages that nobody has got is the one of this receive; the earliest of those that look
+/// The message of this receive, among those that no receive has got yet; the earliest of messages that look
 /// alike.
 fn identify(sent: &[Message], receive: &mut Taken, receiver: &[Option<usize>]) -> Result<Option<usize>, String> {
     let Taken { id, status, error, placed, .. } = &*receive;

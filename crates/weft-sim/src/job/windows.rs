@@ -1,10 +1,10 @@
-//! Windows of simulated programs: what is called, drawn from a seed so that no order of events makes anybody
-//! wait for ever, and so that an oracle knows which values are allowed.
+//! Windows of simulated programs. Their calls are drawn from a seed so that no order of events makes a
+//! process wait for ever, and so that an oracle knows which values are allowed.
 //!
-//! Each process's part of a window has cells that all act on atomically, and behind them a strip for each
-//! process, which alone writes there: what it puts in one epoch lies in one half of it, and what it gets in
-//! the other. A process has one lock at a time, and waits for nothing but the window's other processes while
-//! it has it.
+//! Each process's part of a window begins with cells on which all processes act atomically. Behind the cells
+//! lies a strip for each process, and only that process writes there. In one epoch the process puts to one
+//! half of its strip and gets from the other half. A process has one lock at a time. While it has the lock,
+//! it waits only for other processes of the window.
 
 mod truth;
 
@@ -12,15 +12,16 @@ use super::shape::Shape;
 pub(super) use truth::{Truth, Windows, summand};
 use weft_random::Random;
 
-/// The cell from which counting fetches; that which is replaced; that which a lock protects.
+/// The offsets of three cells: the counter from which fetch-and-op takes numbers, the cell that is replaced,
+/// and the cell that a lock protects.
 pub(super) const COUNTER: u64 = 0;
 pub(super) const REPLACED: u64 = 8;
 pub(super) const PROTECTED: u64 = 16;
-/// Cells that are added to, behind these.
+/// The offset of the cells to which values are added, behind these three.
 pub(super) const ADDED: u64 = 32;
-/// Puts of one process at another in one epoch, each in a slot of its own.
+/// The most puts of one process at another in one epoch, each to a slot of its own.
 const SLOTS: u64 = 3;
-/// Ids of what windows do: no message has them.
+/// The first id of window operations: no message has an id so high.
 const IDS: u32 = 1 << 24;
 
 /// A window and the epochs on it.
@@ -28,28 +29,28 @@ const IDS: u32 = 1 << 24;
 pub(super) struct WindowBlock {
     pub(super) id: u32,
     pub(super) comm: usize,
-    /// Processes of a node have each other's memory in their address space.
+    /// Says whether the processes of a node have each other's memory in their address space.
     pub(super) is_mapped: bool,
-    /// Bytes of a slot.
+    /// The bytes of a slot.
     pub(super) slot: u64,
-    /// Cells that are added to.
+    /// The number of cells to which values are added.
     pub(super) row: u64,
     pub(super) epochs: Vec<Epoch>,
-    /// The barrier before it is freed; none where a process may die: there, it stays.
+    /// The barrier before the window is freed; `None` where a process may die: there the window stays.
     pub(super) end: Option<u32>,
 }
 
-/// How an epoch is begun and ended.
+/// The synchronization that begins and ends an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Synchronized {
     Fence,
-    /// Each process acts on the one that comes so many ranks later.
+    /// Each process acts on the process that comes `shift` ranks later.
     Groups {
         shift: usize,
     },
     /// A lock for each act.
     Locks,
-    /// One lock of all, and flushes.
+    /// A lock of all targets, and flushes.
     LockAll,
 }
 
@@ -58,42 +59,42 @@ pub(super) enum Synchronized {
 pub(super) struct Epoch {
     pub(super) synchronized: Synchronized,
     pub(super) acts: Vec<Act>,
-    /// The barrier behind it.
+    /// The barrier behind the epoch.
     pub(super) barrier: Option<u32>,
 }
 
-/// One operation.
+/// An operation on a window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Act {
-    /// Names its bytes; nothing else in this window has it.
+    /// The name that determines the operation's bytes; no other operation of this window has it.
     pub(super) id: u32,
-    /// Ranks in the communicator.
+    /// The ranks of the origin and the target in the communicator.
     pub(super) at: usize,
     pub(super) target: usize,
     pub(super) what: What,
     pub(super) here: Shape,
     pub(super) there: Shape,
     pub(super) bytes: u64,
-    /// It has a request, which is awaited at once.
+    /// Says whether the operation has a request, which is awaited at once.
     pub(super) requested: bool,
-    /// A flush follows, which may be local.
+    /// The flush that follows, if one does; `true` if it is local.
     pub(super) flush: Option<bool>,
-    /// The lock is exclusive, where there is one.
+    /// Says whether the lock is exclusive, where there is one.
     pub(super) exclusive: bool,
-    /// Nanoseconds that the program computes before.
+    /// Nanoseconds that the program computes before the operation.
     pub(super) compute: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// To, or from, this slot.
+    /// A put to this slot.
     Put {
         slot: u64,
     },
     Get {
         slot: u64,
     },
-    /// To so many cells from the first of these on; what they were may be fetched.
+    /// An accumulate to `count` cells from the cell `first` on; it may fetch their former values.
     Add {
         first: u64,
         count: u64,
@@ -103,13 +104,13 @@ pub(super) enum What {
     Count,
     /// Fetch-and-op that replaces: every value is replaced once.
     Replace,
-    /// Compare-and-swap of the same.
+    /// Compare-and-swap that replaces the same cell.
     CompareAndSwap,
-    /// A get, and a put of one more, under an exclusive lock.
+    /// A get of the protected cell and a put of the value plus one, under an exclusive lock.
     Protected,
 }
 
-/// One call on a window.
+/// A call on a window.
 #[derive(Clone, Debug)]
 pub(super) enum WindowCall {
     Open(Box<WindowBlock>),
@@ -133,14 +134,14 @@ pub(super) enum WindowCall {
     Post(usize),
     Start(usize),
     Complete(usize),
-    /// Of this one, at the end of this epoch.
+    /// `MPI_Win_wait` for this origin, at the end of this epoch.
     Wait(usize, usize),
-    /// What comes before the barrier of `MPI_Win_free`, and behind it.
+    /// The two halves of `MPI_Win_free`: before its barrier, and behind it.
     Finish,
     Close,
 }
 
-/// What process `own` of `members` calls: on the window, a barrier, or it computes.
+/// A step of a process's script: a call on the window, a barrier, or computing.
 pub(super) enum WindowStep {
     Call(WindowCall),
     /// The barrier of this number.
@@ -149,22 +150,23 @@ pub(super) enum WindowStep {
 }
 
 impl WindowBlock {
-    /// Bytes of each process's part, of so many.
+    /// The bytes of each process's part of a window with this number of members.
     pub(super) fn bytes(&self, members: usize) -> u64 {
         self.strip(members)
     }
 
-    /// Where the strip of a process begins.
+    /// The place where the strip of a process begins.
     pub(super) fn strip(&self, of: usize) -> u64 {
         ADDED + 8 * self.row + of as u64 * 2 * SLOTS * self.slot
     }
 
-    /// Where a slot of it is: those of one half are put to in even epochs, and gotten from in odd ones.
+    /// The place of a slot in a process's strip. The process puts to the slots of one half in even epochs,
+    /// and gets from them in odd ones.
     pub(super) fn slot_at(&self, of: usize, half: u64, slot: u64) -> u64 {
         self.strip(of) + (half * SLOTS + slot) * self.slot
     }
 
-    /// What the process with this rank calls, of so many.
+    /// The steps of the process with rank `own` among `members`.
     pub(super) fn script(&self, own: usize, members: usize) -> Vec<WindowStep> {
         use WindowStep::{Barrier, Call, Compute};
         let mut steps = vec![Call(WindowCall::Open(Box::new(Self { epochs: Vec::new(), ..self.clone() })))];
@@ -224,12 +226,12 @@ impl WindowBlock {
         steps
     }
 
-    /// How many acts there are.
+    /// The number of acts.
     pub(super) fn acts(&self) -> usize {
         self.epochs.iter().map(|epoch| epoch.acts.len()).sum()
     }
 
-    /// Leaves out those from `start` to `end`, and the epochs that have none then.
+    /// Leaves out the acts from `start` to `end`, and the last epochs if no act remains in them.
     pub(super) fn remove(&mut self, start: usize, end: usize) {
         let mut at = 0;
         for epoch in &mut self.epochs {
@@ -238,14 +240,14 @@ impl WindowBlock {
                 !(start..end).contains(&(at - 1))
             });
         }
-        // Which half is put to depends on the number of an epoch: only the last ones can go.
+        // The number of an epoch decides which half the processes put to, so only the last epochs can go.
         while self.epochs.last().is_some_and(|epoch| epoch.acts.is_empty()) {
             self.epochs.pop();
         }
     }
 }
 
-/// A window by chance, for `members` processes of the communicator `comm`.
+/// Draws a window for `members` processes of the communicator `comm`.
 pub(super) fn draw(random: &mut Random, id: u32, comm: usize, members: usize, with_death: bool) -> WindowBlock {
     let slot = random.pick(&[64, 600, 5_000, 40_000, 150_000]);
     let row = random.pick(&[4, 300, 3_000, 20_000]);
@@ -274,7 +276,7 @@ pub(super) fn draw(random: &mut Random, id: u32, comm: usize, members: usize, wi
             let strided = random.pick(&[0, 300_000]);
             let what = match random.below(10) {
                 0..=2 => {
-                    // Each slot once in an epoch.
+                    // Each slot is used once in an epoch.
                     let used = &mut used[at * members + target];
                     *used += 1;
                     if *used > SLOTS {

@@ -40,7 +40,7 @@ pub(super) struct Bursts {
     pub(super) begins: u32,
     pub(super) ends: u32,
     pub(super) loss: u32,
-    /// By rank.
+    /// Says whether the way of each rank is bad now.
     pub(super) bad: Vec<bool>,
     pub(super) random: Random,
 }
@@ -119,7 +119,7 @@ impl Stage for Reordering {
     }
 }
 
-/// Bytes by which a packet becomes longer, at most.
+/// The most bytes by which a packet becomes longer.
 const GROWTH_MAX: u64 = 20;
 
 pub(super) struct Corruption {
@@ -146,7 +146,7 @@ impl Stage for Corruption {
     }
 }
 
-/// Longest packet that somebody without the secret makes up, bytes.
+/// The longest packet that a stranger without the secret makes up, bytes.
 const FORGED_SIZE_MAX: u64 = 200;
 
 pub(super) struct Forgery {

@@ -10,7 +10,7 @@ use weft_core::flow::Settings;
 use weft_core::time::{Duration, Instant};
 use weft_random::Random;
 
-/// From process to process, without queues and wires' time: two links and a switch.
+/// Sets the latency from process to process without queues and the time on wires: two links and a switch.
 fn latency(plan: &mut Plan, latency: u64) {
     plan.topology.link_mut().propagation = Duration(latency / 2);
 }
@@ -82,7 +82,7 @@ pub(super) fn reordering(random: &mut Random) -> Plan {
     plan
 }
 
-/// A delay below two packets' time lets at most two overtake.
+/// A delay below the time of two packets, so that at most two packets overtake.
 pub(super) fn swaps(random: &mut Random) -> Plan {
     let mut plan = Plan::quiet();
     latency(&mut plan, random.between(5_000, 20_000));
@@ -112,7 +112,8 @@ pub(super) fn hostile(random: &mut Random) -> Plan {
     plan
 }
 
-/// A damaged acknowledgement must not be believed: its sender would forget packets that have never arrived.
+/// Packets are damaged. A damaged acknowledgement must not be believed: the sender would forget packets that
+/// have never arrived.
 pub(super) fn damaged(random: &mut Random) -> Plan {
     let mut plan = Plan::quiet();
     plan.settings.sealed = random.chance(500_000);
@@ -142,13 +143,14 @@ pub(super) fn stalled(random: &mut Random) -> Plan {
         let (rank, from) = (random.below(2) as u32, Instant(random.below(5_000_000)));
         plan.nuisances.push(Nuisance::Pause { rank, from, to: from + Duration(random.below(5_000_000_000)) });
     }
-    // The socket holds a window and the probes, so nothing is lost and nothing may be sent again.
+    // The socket has room for a window and the probes, so no packet is lost and none may be retransmitted.
     plan.demands = Demands { no_resend_of_data: true, ..Demands::default() };
     plan
 }
 
-/// Each process, its progress thread included, runs for a tenth of the time. Nobody fails, no carrier is
-/// given up, and little is sent again: nothing is lost, but what overtakes on the other carrier may mislead.
+/// Each process, its progress thread included, runs for a tenth of the time. No peer fails and no carrier is
+/// given up. Few packets are retransmitted: none is lost, but packets that overtake on the other carrier may
+/// mislead.
 pub(super) fn overloaded(random: &mut Random) -> Plan {
     let mut plan = if random.chance(300_000) { two_networks(random) } else { Plan::quiet() };
     plan.ranks = 2;
@@ -253,12 +255,12 @@ pub(super) fn flapping(random: &mut Random) -> Plan {
         up: Duration(random.between(100_000, 2_000_000)),
         times: random.between(3, 20) as u32,
     }];
-    // The only way there is: nothing overtakes, so nothing misleads.
+    // With a single way no packet overtakes another, so nothing misleads the flow.
     plan.demands.spurious_permille_max = Some(0);
     plan
 }
 
-/// Leaves of eight ranks, and spines that carry half of what they could send.
+/// Leaves of eight ranks, with spines that carry half of what the ranks could send.
 pub(super) fn clos(ranks: u32, spreading: Spreading) -> Plan {
     let mut plan = Plan::quiet();
     plan.ranks = ranks;
@@ -278,7 +280,7 @@ pub(super) fn trunk(random: &mut Random) -> Plan {
     plan
 }
 
-/// Two clusters that one link joins, and one or several streams from one to the other, asked for or not: the
+/// Two clusters that one link joins, and one or several streams from one to the other, granted or not: the
 /// link is full.
 pub(super) fn clusters(random: &mut Random) -> Plan {
     let latency_us = random.pick(&[100, 300, 1_000, 3_000, 10_000, 30_000, 100_000]);
@@ -308,7 +310,7 @@ pub(super) fn spraying(random: &mut Random) -> Plan {
     plan
 }
 
-/// Ranks and bytes from each.
+/// The number of ranks, and the bytes from each.
 const INCAST: (u32, u64) = (256, 64_000);
 
 pub(super) fn incast(random: &mut Random) -> Plan {
@@ -360,7 +362,7 @@ pub(super) fn two_networks(random: &mut Random) -> Plan {
     plan
 }
 
-/// The link carries so much, by its own speed or behind a token bucket.
+/// Limits the rate of a link, by its own speed or by a token bucket.
 fn slow_down(random: &mut Random, link: &mut Link, rate: u64) {
     if random.chance(500_000) {
         let burst_bytes = random.between(100_000, 300_000);
@@ -374,7 +376,8 @@ pub(super) fn rails(random: &mut Random) -> Plan {
     let mut plan = two_networks(random);
     let rate = random.pick(&[2_500, 5_000, 10_000]);
     slow_down(random, plan.rails[0].link_mut(), rate);
-    // Of what both carry together, as a share of the first. A probe may ask what a long queue delays.
+    // The share is of what both networks carry together, in percent of the first. A probe may ask for packets
+    // that a long queue delays.
     let least = (10_000 + rate) * 80 / 10_000;
     plan.demands = Demands { no_resend: false, share_percent_min: Some(least), ..Demands::CLEAN };
     plan
@@ -389,8 +392,8 @@ pub(super) fn rails_in_turn(random: &mut Random) -> Plan {
     slow_down(random, plan.rails[0].link_mut(), rate);
     plan.workload = workload::stream(vec![1 << 20; 24]);
     plan.workload[0].bulk_open = 1;
-    // Each waits for the acknowledgement of the one before: over one network alone that leaves some nine
-    // tenths of it.
+    // Each message waits for the acknowledgement of the one before: over one network alone that leaves some
+    // nine tenths of its rate.
     plan.demands = Demands { share_percent_min: Some(80), spurious_permille_max: Some(0), ..Demands::default() };
     plan
 }
@@ -403,8 +406,8 @@ pub(super) fn rail_fails(random: &mut Random) -> Plan {
     let (rank, from) = (random.below(2) as u32, Instant(random.between(1_000_000, 10_000_000)));
     let cable = random.pick(&[Cable::Rank(rank), Cable::Further(1, rank)]);
     plan.nuisances = vec![Nuisance::Cut { cable, from, to: from + Duration::from_millis(random.between(1, 20)) }];
-    // Nearly as fast as over one network though one of them is cut, perhaps for half of the time, and asked
-    // ever less often.
+    // The run is nearly as fast as over one network, though one is cut, perhaps for half of the time, and is
+    // asked ever less often.
     plan.demands.share_percent_min = Some(80);
     plan
 }

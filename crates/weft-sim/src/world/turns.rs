@@ -1,4 +1,5 @@
-//! A process's turn: it takes what has arrived, begins what is due, grants, and sends.
+//! A process's turn: it takes the packets that have arrived, begins the conversations that are due, grants,
+//! and sends.
 
 use super::World;
 use crate::agenda::Happening;
@@ -13,24 +14,25 @@ use weft_core::rails::{RailCarrier, Rails, Role};
 use weft_core::time::{Duration, Instant};
 use weft_core::wire;
 
-/// Packets a process handles, and packets it sends, before it looks at the rest of its work.
+/// The most packets that a process handles, and the most that it sends, before it looks at the rest of its
+/// work.
 const BATCH: usize = 64;
-/// Packets for one peer before it is the next one's turn.
+/// The packets for one peer before the next peer has its turn.
 const TURN: usize = 16;
-/// A flow that wants to be asked again at once, and had nothing, is asked after this: time does not stand
-/// still.
+/// The time after which a flow is asked again that wants to be asked at once and had nothing: virtual time
+/// must move on.
 const MOMENT: Duration = Duration(100);
-/// How a peer's turn to send ended.
+/// The end of a peer's turn to send.
 enum Turn {
-    /// The flow has no more to send now, after so many packets.
+    /// The flow has no more to send now, after this number of packets.
     Done(usize),
-    /// There were at least `TURN` packets, so many.
+    /// The flow sent this number of packets, at least `TURN`.
     Over(usize),
-    /// The host's queue is full, after so many packets.
+    /// The host's queue is full, after this number of packets.
     NoRoom(usize),
 }
 
-/// Raw frames and UDP through each of so many networks.
+/// The carriers of `count` networks: raw frames and UDP through each.
 fn rails(count: u8) -> Rails {
     let carriers = |rail| [Role::SmallMessages, Role::BulkData].map(|carrier| (carrier, rail));
     let carrier = |(carrier, rail)| RailCarrier { role: carrier, rail, ends: Ends { own: rail, peer: rail } };
@@ -38,7 +40,7 @@ fn rails(count: u8) -> Rails {
 }
 
 impl World<'_> {
-    /// Sees to it that a process runs at `at`, or before.
+    /// Makes sure that a process runs at `at`, or before.
     pub(crate) fn wake(&mut self, own: u32, at: Instant) {
         let process = &mut self.processes[own as usize];
         let at = at.max(process.busy_until).max(self.now);
@@ -48,7 +50,7 @@ impl World<'_> {
         }
     }
 
-    /// Whether the process is to run now; an earlier wake-up may have made this one obsolete.
+    /// Returns whether the process is to run now; an earlier wake-up may have made this one obsolete.
     pub(crate) fn is_due(&self, own: u32) -> bool {
         self.processes[own as usize].wake_at == Some(self.now)
     }
@@ -70,7 +72,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// The peer of a process: made now, if there is something to say between the two.
+    /// The peer of a process; made now, if the two have traffic and there is no peer yet.
     fn peer(&mut self, own: u32, other: u32) -> Option<usize> {
         if let Some(&peer) = self.processes[own as usize].by_index.get(&other) {
             return Some(peer);
@@ -141,7 +143,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Whether it is a packet about the ways there: a question is answered.
+    /// Returns whether the packet is about the paths; answers a question about them.
     fn is_answered(&mut self, own: u32, index: usize, flight: &Flight) -> bool {
         let peer = &mut self.processes[own as usize].peers[index];
         let (there, other) = (peer.there, peer.other);
@@ -168,7 +170,7 @@ impl World<'_> {
         );
     }
 
-    /// Asks what is due.
+    /// Sends the questions about paths that are due.
     fn ask(&mut self, own: u32, index: usize) {
         let now = self.processes[own as usize].clock.read(self.now);
         for carrier in 0..2 * self.fabrics.len() {
@@ -184,7 +186,7 @@ impl World<'_> {
         }
     }
 
-    /// Takes what the peer announces and grants, and notes what has come of what was granted to it.
+    /// Takes the peer's announcements and grants, and notes the arrival of data that was granted to it.
     fn hear(&mut self, own: u32, index: usize) {
         let process = &mut self.processes[own as usize];
         let Peer { there, back, ref flow, .. } = process.peers[index];
@@ -205,7 +207,7 @@ impl World<'_> {
         }
     }
 
-    /// Grants what may come now.
+    /// Sends the grants that are due.
     fn grant(&mut self, own: u32) {
         let process = &mut self.processes[own as usize];
         let now = process.clock.read(self.now);
@@ -225,7 +227,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Nothing may be acknowledged that has not arrived, and nobody fails here.
+    /// Takes the events of a flow: only bytes that have arrived may be acknowledged, and no peer may fail.
     fn take_events(&mut self, own: u32, peer: usize) -> Result<(), Violation> {
         let peer = &mut self.processes[own as usize].peers[peer];
         while let Some(event) = peer.flow.poll_event() {
@@ -242,7 +244,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Conversations and timers whose time has come.
+    /// Begins the conversations and timers whose time has come.
     fn begin(&mut self, own: u32) {
         while let Some(&(at, conversation)) = self.processes[own as usize].to_begin.last() {
             if at > self.now {
@@ -264,7 +266,7 @@ impl World<'_> {
         }
     }
 
-    /// Sends for each peer in turn while there is room in the host's queue.
+    /// Sends for each peer in turn while the host's queue has room.
     fn send(&mut self, own: u32) -> Result<usize, Violation> {
         let mut sent = 0;
         while sent < BATCH {
@@ -360,7 +362,7 @@ impl World<'_> {
         let granting = process.granting.next_timeout().map(|at| process.clock.reaches(at));
         next = [next, timer, begin, granting].into_iter().flatten().min();
         if !process.active.is_empty() {
-            // Room for a batch, not for a packet: it is woken less often.
+            // The process is woken when there is room for a batch, not for one packet, and so less often.
             let room = self.plan.host.send_bytes;
             let room = if self.has_room(own) { room } else { room / 4 * 3 };
             let now = self.now;

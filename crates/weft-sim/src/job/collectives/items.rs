@@ -1,4 +1,4 @@
-//! Items that collectives move, the arrays that hold them, and a look at every byte of an array.
+//! Items that collectives move, the arrays that hold them, and a check of every byte of an array.
 
 use crate::job::shape::content;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use weft_engine::memory::{Address, SharedBuffer};
 
 /// Packed bytes of an item.
 pub(super) const ITEM: usize = 8;
-/// Bytes around what may be touched.
+/// Bytes around the memory that an operation may touch.
 const GUARD: usize = 64;
 
 /// The datatype of items: eight bytes, or eight bytes in two parts.
@@ -34,7 +34,7 @@ impl Datatype for Item {
     }
 }
 
-/// Where the parts of an item are, and the bytes from one to the next.
+/// The parts of an item, and the distance in bytes from one item to the next.
 pub(super) fn parts(strided: bool) -> (&'static [(usize, usize)], usize) {
     if strided { (&[(1, 3), (6, 5)], 16) } else { (&[(0, ITEM)], ITEM) }
 }
@@ -61,7 +61,7 @@ pub(super) fn shape(layout: &Layout) -> ElementShape {
     }
 }
 
-/// Items in memory, and what lies around them.
+/// Items in memory, and the bytes around them.
 pub(in crate::job) struct Array {
     pub(in crate::job) buffer: SharedBuffer,
     strided: bool,
@@ -75,7 +75,7 @@ impl Array {
         Self { buffer, strided, background }
     }
 
-    /// Packed items, from number `first` on.
+    /// Writes packed items, from number `first` on.
     pub(in crate::job) fn put(&self, first: u64, packed: &[u8]) {
         let (parts, extent) = parts(self.strided);
         for (at, item) in packed.chunks(ITEM).enumerate() {
@@ -92,7 +92,7 @@ impl Array {
         self.buffer.address(GUARD)
     }
 
-    /// Whether there is nothing but these items and the background.
+    /// Checks that the array holds only these items and the background.
     pub(in crate::job) fn check(&self, items: &[(u64, Vec<u8>)]) -> Result<(), String> {
         let length = self.buffer.len();
         let expected = Self { buffer: SharedBuffer::new(length), strided: self.strided, background: self.background };

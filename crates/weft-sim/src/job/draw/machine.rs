@@ -1,4 +1,4 @@
-//! What a drawn program runs on: nodes, networks, what goes wrong there, and what processes believe of costs.
+//! The machine of a drawn program: nodes, networks, nuisances, and the costs that processes believe.
 
 use super::DrawOptions;
 use crate::job::machine::Machine;
@@ -12,9 +12,9 @@ use weft_engine::protocols::CostModel;
 use weft_engine::transport::Proof;
 use weft_random::Random;
 
-/// Largest job that is drawn.
+/// The largest job that is drawn.
 const RANKS_MAX: u64 = 6;
-/// Costs that are believed, as multiples of those that are built in, in quarters.
+/// Believed costs, as multiples of the built-in ones, in quarters.
 const QUARTERS: [u64; 7] = [0, 1, 3, 4, 5, 16, 4000];
 
 pub(super) fn machine(random: &mut Random, dies: bool, large: bool, draw_options: DrawOptions) -> Machine {
@@ -48,7 +48,7 @@ pub(super) fn machine(random: &mut Random, dies: bool, large: bool, draw_options
         peer_timeout: if dies { Duration::from_millis(400) } else { Duration::from_secs(8) },
         turns: if large { random.pick(&[0, 50_000, 300_000]) } else { random.pick(&[0, 0, 20_000, 100_000]) },
         contended: random.pick(&[0, 0, 200_000]),
-        // Where copies are slow, both sides copy what both wait for.
+        // Where copies are slow, sender and receiver both copy a message for which both wait.
         ticks_per_look: random.pick(&[0, 0, if large { 1 << 20 } else { 100_000 }]),
     }
 }
@@ -93,8 +93,8 @@ fn wires(random: &mut Random, dies: bool) -> Wires {
     }
 }
 
-/// The nodes are joined by carriers that deliver every packet once and in order. `breaks`: a connection does,
-/// if there is one.
+/// Joins the nodes by carriers that deliver every packet once and in order. With `breaks`, a connection
+/// between two nodes breaks, if there is one.
 pub(super) fn connect(machine: &mut Machine, random: &mut Random, breaks: bool) {
     let ranks = machine.ranks() as u64;
     let [from, to] = [(); 2].map(|()| random.below(ranks) as usize);
@@ -102,7 +102,7 @@ pub(super) fn connect(machine: &mut Machine, random: &mut Random, breaks: bool) 
     let is_apart = machine.nodes[from] != machine.nodes[to];
     (machine.raw, machine.has_udp) = (0, true);
     let wires = &mut machine.wires;
-    // Others may be heard over any carrier; it does no harm itself.
+    // A forged or replayed packet of a stranger may come over any carrier; it does no harm itself.
     wires.nuisances.retain(|nuisance| matches!(nuisance, Nuisance::Forgery { .. } | Nuisance::Replay { .. }));
     (wires.joins, wires.train_bytes) = (false, 0);
     wires.refused = random.pick(&[0, 10_000, 100_000]);
@@ -125,11 +125,11 @@ pub(super) fn connect(machine: &mut Machine, random: &mut Random, breaks: bool) 
     });
 }
 
-/// Paths of some process, or of all, carry less than full packets for a time: what that is for loses nothing
-/// but time.
+/// Makes the paths of one process, or of all, carry smaller packets for a time. The search for the path MTU
+/// may cost time, but no packet.
 pub(super) fn shrink_paths(machine: &mut Machine, random: &mut Random) {
-    // Questions follow each other like the retransmissions of what is lost: a path that loses other packets,
-    // too, is found within seconds.
+    // Questions about the path MTU follow each other as slowly as retransmissions of lost packets. On a
+    // path that loses other packets, too, the search takes seconds.
     machine.peer_timeout = machine.peer_timeout.max(Duration::from_secs(4));
     let ranks = machine.ranks() as u64;
     for _ in 0..random.between(1, 3) {
@@ -141,8 +141,8 @@ pub(super) fn shrink_paths(machine: &mut Machine, random: &mut Random) {
     }
 }
 
-/// Processes believe that some parts of moving a message cost nothing, or far more than they do; all the
-/// same, or each something else. Their messages arrive all the same.
+/// Makes processes believe that some parts of moving a message cost nothing, or far more than they do. All
+/// processes believe the same costs, or each its own. Their messages arrive all the same.
 pub(super) fn believe(machine: &mut Machine, random: &mut Random) {
     let changed = random.pick(&[200_000, 500_000, 1_000_000]);
     let model = |random: &mut Random| -> CostModel {

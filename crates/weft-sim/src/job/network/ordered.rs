@@ -1,6 +1,6 @@
-//! Carriers that deliver every packet once and in order, as reliable endpoints of libfabric do: they have
-//! room for some packets only, which leave when their sender looks at the network, and they say when a
-//! connection has broken.
+//! Carriers that deliver every packet once and in order, as reliable endpoints of libfabric do. A carrier has
+//! room for a limited number of packets. They leave when their sender looks at the network. The carrier
+//! reports a connection that has broken.
 
 use super::Inner;
 use crate::nuisance::Flight;
@@ -11,39 +11,41 @@ use weft_core::time::Instant;
 use weft_engine::memory::UserData;
 use weft_engine::transport::{Begun, Placement, Proof, Registration, RemoteMemory};
 
-/// What such a carrier is like.
+/// The properties of such a carrier.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::job) struct Ordered {
-    /// Packets for one peer that it has at most.
+    /// The most packets for one peer that the carrier holds.
     pub(in crate::job) room: usize,
-    /// Longest packet that leaves at once if nothing is before it, bytes.
+    /// The longest packet that leaves at once if no packet is before it, bytes.
     pub(in crate::job) inject_max: usize,
-    /// By how much a packet may take longer than another, nanoseconds.
+    /// The longest time by which a packet may take longer than another, nanoseconds.
     pub(in crate::job) delay_max: u64,
-    /// Whoever sends to a process that has died is told; otherwise such packets never leave.
+    /// Says whether a sender is told that its peer has died; otherwise packets to that peer never leave.
     pub(in crate::job) tells_of_death: bool,
-    /// A connection that breaks.
+    /// The connection that breaks, if any.
     pub(in crate::job) breaks: Option<Break>,
-    /// It writes to memory of peers by itself.
+    /// The properties of remote writes, if the carrier writes to memory of peers by itself.
     pub(in crate::job) placing: Option<Placing>,
 }
 
-/// What such a carrier is like that writes to memory of peers. Chances are cases per million.
+/// The properties of a carrier that writes to memory of peers. Chances are cases per million.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::job) struct Placing {
     pub(in crate::job) bytes_min: u64,
     pub(in crate::job) eager_max: u64,
     pub(in crate::job) bytes_max: u64,
-    /// It reads as well, and does one-sided operations of at least so many bytes; 0: it only writes.
+    /// The least number of bytes of a one-sided operation that the carrier does by itself. It reads as well
+    /// then; 0: it only writes.
     pub(in crate::job) one_sided_min: u64,
-    /// When it tells of what it has written: [`Proof::Completion`] when that is there, otherwise when it has
-    /// left.
+    /// The time when the carrier reports a write: with [`Proof::Completion`] when the bytes are in place,
+    /// otherwise when they have left.
     pub(in crate::job) proof: Proof,
-    /// It does not let peers access some memory.
+    /// The chance that the carrier refuses to expose memory to peers.
     pub(in crate::job) unexposed: u32,
-    /// It refuses to write for ever, from one moment on.
+    /// The chance that the carrier begins to refuse all writes for ever.
     pub(in crate::job) refused: u32,
-    /// A packet that is sent before it has told of a write arrives before what is written.
+    /// The chance that a packet that is sent before the carrier has reported a write arrives before the
+    /// written bytes.
     pub(in crate::job) overtaken: u32,
 }
 
@@ -61,10 +63,10 @@ impl Placing {
     }
 }
 
-/// What a process lets its peers write to, and what has been written for it.
+/// The memory that a process exposes to its peers, and the writes that have been made for it.
 #[derive(Default)]
 pub(super) struct Exposed {
-    /// By its key.
+    /// The exposed memory, by its key.
     memory: BTreeMap<u64, (Registration, UserData, u64)>,
     next: u32,
     done: VecDeque<u64>,
@@ -81,40 +83,41 @@ impl Exposed {
     }
 }
 
-/// What one carrier asks another for.
+/// A message from one carrier to another.
 pub(super) enum Placed {
-    /// To write what comes with it, and to say so if that has a number.
+    /// Asks to write the bytes that come with the message, and to confirm the write if it has a number.
     Write(RemoteMemory, Option<u64>),
-    /// That it has.
+    /// Confirms a write.
     Written(u64),
-    /// To read for this access.
+    /// Asks to read for this access.
     Read(RemoteMemory, Reading),
-    /// This is what it asked for itself.
+    /// Brings the bytes of a read.
     Answer(Reading),
 }
 
-/// Where what is read goes.
+/// The place where the bytes of a read go.
 pub(super) struct Reading {
     data: UserData,
     range: Range<u64>,
     number: u64,
 }
 
-/// What a carrier has still.
+/// A message that a carrier has still to send.
 enum Load {
     Packet(Vec<u8>),
-    /// A part of memory, read when it leaves.
+    /// A part of memory, which the carrier reads when the message leaves.
     Write {
         data: UserData,
         range: Range<u64>,
         there: RemoteMemory,
         number: u64,
     },
-    /// A question for a part of the peer's memory.
+    /// A request for a part of the peer's memory.
     Read(RemoteMemory, Reading),
 }
 
-/// The first packet that leaves one process for another from a time on is lost; those behind it are not.
+/// A break of a connection: the first packet that leaves one process for another from a time on is lost;
+/// those behind it are not.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::job) struct Break {
     pub(in crate::job) from: usize,
@@ -124,7 +127,7 @@ pub(in crate::job) struct Break {
 }
 
 impl Break {
-    /// Whom this process may lose by it.
+    /// The peer that this process may lose by the break.
     pub(in crate::job) fn other(&self, rank: usize) -> Option<usize> {
         if rank == self.from { Some(self.to) } else { (rank == self.to).then_some(self.from) }
     }
@@ -134,17 +137,17 @@ impl Break {
 enum Health {
     #[default]
     Whole,
-    /// Its sender can hear of it from this time on.
+    /// The connection has broken, and its sender can hear of it from this time on.
     Broken(u64),
     Told,
 }
 
-/// The way from one process to another.
+/// The packets on the way from one process to another.
 #[derive(Default)]
 pub(super) struct Line {
-    /// Packets that the carrier has, and when each may leave.
+    /// Messages that the carrier holds, and the time when each may leave.
     held: VecDeque<(u64, Load)>,
-    /// When the last that has left arrives.
+    /// The time when the last message that has left arrives.
     arrives: u64,
     health: Health,
 }
@@ -155,7 +158,7 @@ impl Inner {
         &mut self.lines[from * ranks + to]
     }
 
-    /// Lines that begin at a process, with their ends.
+    /// The lines that begin at a process, with their ends.
     fn lines_of(&self, from: usize) -> impl Iterator<Item = (usize, &Line)> {
         let ranks = self.dead.len();
         self.lines.iter().skip(from * ranks).take(ranks).enumerate()
@@ -165,7 +168,7 @@ impl Inner {
         self.lines.get(from * self.dead.len() + to).map_or(0, |line| line.held.len())
     }
 
-    /// When the next packet can leave a line.
+    /// The time when the next message can leave a line.
     fn leaves(&self, to: usize, line: &Line) -> Option<u64> {
         let (at, load) = line.held.front()?;
         let length = match load {
@@ -176,12 +179,12 @@ impl Inner {
         if self.dead[to] {
             return self.wires.ordered?.tells_of_death.then_some(*at);
         }
-        // All processes have one device.
+        // Every process has one device.
         let waiting = self.inboxes[to].bytes;
         (waiting == 0 || waiting + length <= self.wires.receive_bytes).then_some(*at)
     }
 
-    /// When a process has something to do for what it has sent.
+    /// The time when a process has something to do for the packets that it has sent.
     pub(super) fn next_departure(&self, from: usize) -> Option<u64> {
         let due = |(to, line): (usize, &Line)| match line.health {
             Health::Broken(at) => Some(self.leaves(to, line).map_or(at, |leaves| leaves.min(at))),
@@ -190,7 +193,7 @@ impl Inner {
         self.lines_of(from).filter_map(due).min()
     }
 
-    /// The carrier takes a packet that may leave at `sent`.
+    /// Gives the carrier a packet that may leave at `sent`.
     pub(super) fn hold(&mut self, (from, to): (usize, usize), sent: u64, ordered: Ordered, bytes: &[u8]) {
         let now = self.clock.now();
         let overtakes = ordered.placing.is_some_and(|placing| self.random.chance(placing.overtaken));
@@ -205,7 +208,7 @@ impl Inner {
         self.clock.touch(from);
     }
 
-    /// A process looks at the network: what can leave does.
+    /// Lets everything that can leave a process leave; a process calls this when it looks at the network.
     pub(super) fn depart(&mut self, from: usize) {
         let Some(ordered) = self.wires.ordered else { return };
         let now = self.clock.now();
@@ -248,7 +251,7 @@ impl Inner {
         self.clock.touch(from);
     }
 
-    /// Something between carriers leaves, behind what has left before.
+    /// Sends a message between carriers, behind the messages that have left before.
     fn tell(&mut self, (from, to): (usize, usize), arrives: u64, bytes: Vec<u8>, placed: Placed) {
         let line = self.line(from, to);
         let arrives = arrives.max(line.arrives);
@@ -261,7 +264,7 @@ impl Inner {
     fn leave(&mut self, from: usize, to: usize, arrives: u64, bytes: Vec<u8>) {
         let (from, to) = (from as u32, to as u32);
         let carrier = Role::BulkData;
-        // What is forged or replayed has no number.
+        // Forged and replayed packets have no number.
         let flight = Flight { from, to, bytes, number: Some(0), marked: false, path: 0, rail: 0, carrier };
         let mut outcome = std::mem::take(&mut self.outcome);
         self.stages.pass(Instant(self.clock.now()), flight, &mut outcome);
@@ -276,7 +279,7 @@ impl Inner {
         self.outcome = outcome;
     }
 
-    /// A process lets its peers write to memory.
+    /// Exposes memory of a process to its peers.
     pub(super) fn register(
         &mut self,
         rank: usize,
@@ -294,7 +297,7 @@ impl Inner {
         Some((registration, RemoteMemory { key, address: 0 }))
     }
 
-    /// The carrier of a process takes what it is to write to memory of a peer, or to read there.
+    /// Gives the carrier of a process an access to memory of a peer: a write or a read.
     pub(super) fn access(
         &mut self,
         (from, to): (usize, usize),
@@ -326,8 +329,8 @@ impl Inner {
         Begun::Yes
     }
 
-    /// What the carrier has written for a process arrives at another. Memory that is exposed no more is not
-    /// touched, and the connection breaks.
+    /// Handles a message of a carrier that arrives at another. Memory that is exposed no more is not touched,
+    /// and the connection breaks.
     pub(super) fn place(&mut self, from: usize, to: usize, placed: Placed, bytes: &[u8]) {
         let now = self.clock.now();
         let (RemoteMemory { key, address }, length) = match &placed {
@@ -363,7 +366,7 @@ impl Inner {
         }
     }
 
-    /// A peer to which a packet was lost, once.
+    /// Takes a peer to which a packet was lost; each is reported once.
     pub(super) fn take_broken(&mut self, from: usize) -> Option<usize> {
         let now = self.clock.now();
         let broken = |line: &Line| matches!(line.health, Health::Broken(at) if at <= now);
@@ -372,13 +375,13 @@ impl Inner {
         Some(to)
     }
 
-    /// Packets of a process that wait to leave for one that lives, over a line that is whole.
+    /// The number of messages that wait to leave a process for a living process over an unbroken line.
     pub(super) fn waiting(&self, from: usize) -> usize {
         let counts = |(to, line): (usize, &Line)| !self.dead[to] && line.health == Health::Whole;
         self.lines_of(from).filter(|line| counts(*line)).map(|(_, line)| line.held.len()).sum()
     }
 
-    /// What a process has sent and did not leave is gone with it.
+    /// Drops the messages that a process has sent and that have not left: they are gone with it.
     pub(super) fn forget_lines(&mut self, from: usize) {
         let ranks = self.dead.len();
         self.lines.iter_mut().skip(from * ranks).take(ranks).for_each(|line| *line = Line::default());

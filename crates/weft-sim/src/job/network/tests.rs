@@ -33,7 +33,7 @@ const PLACING: Placing = Placing {
 const ORDERED: Ordered =
     Ordered { room: 20, inject_max: 100, delay_max: 3_000, tells_of_death: true, breaks: None, placing: Some(PLACING) };
 
-/// The promises that two processes with these wires between them keep, each with something around its
+/// The promises that two processes with these wires between them keep, each with a wrapper around its
 /// carrier.
 fn kept_around<C: Carrier + 'static>(wires: &Wires, medium: Medium, wrap: impl Fn(Device) -> C) -> Vec<&'static str> {
     let clock = Clock::default();
@@ -73,7 +73,7 @@ fn carriers_that_lose_none_keep_the_order_and_reach_memory() {
     keeps_order_and_memory(&kept(&Wires { ordered: Some(ORDERED), ..WIRES }, Medium::Udp));
 }
 
-/// A file that goes with the test that writes it.
+/// A file that is removed together with the test that writes it.
 struct File(PathBuf);
 
 impl Drop for File {

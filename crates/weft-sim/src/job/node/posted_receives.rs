@@ -1,6 +1,6 @@
 //! Receives that simulated processes post for their senders: lists, searched from the beginning, as
-//! `weft_engine::transport` describes them. No entries that are used again, no words that are compared: what
-//! is right here is so by looking.
+//! `weft_engine::transport` describes them. No entry is used again and no words are compared, so that a
+//! reader sees that the model is right.
 
 use super::{NodeMemory, SharedMemory};
 use crate::job::moments::Moments;
@@ -14,21 +14,21 @@ const UNIT_BYTES: u64 = 16 << 10;
 
 /// A receive that has been posted.
 pub(in crate::job) struct Posted {
-    /// Its number in the order of posting.
+    /// The number of the receive in the order of posting.
     order: u32,
-    /// For whom; the receiver itself: for anybody.
+    /// The sender for which the receive is posted; the receiver itself stands for any sender.
     sender: usize,
-    /// Unique on the node.
+    /// The name of the receive, unique on the node.
     word: u32,
     receive: PostedReceive,
     state: PostState,
 }
 
-/// One end of a table.
+/// An end of a table of posted receives.
 pub(in crate::job) struct Table {
     memory: SharedMemory,
     receiver: usize,
-    /// The receiver itself: the common table.
+    /// The sender; the receiver itself stands for the common table.
     sender: usize,
     share: Share,
     moments: Moments,
@@ -40,7 +40,7 @@ impl Table {
         Self { memory, receiver, sender, share, moments }
     }
 
-    /// The earliest open receive for the sender that such a message matches.
+    /// The earliest open receive for this sender that matches a message with this context and tag.
     fn find(&self, memory: &NodeMemory, context: u32, tag: i32) -> Option<usize> {
         let neighbour = &memory.neighbours[self.receiver];
         let fits = |post: &Posted| {
@@ -196,15 +196,15 @@ pub(in crate::job) struct Sharing {
     name: u32,
     address: u64,
     length: u64,
-    /// Units that nobody has taken.
+    /// Units that neither process has taken.
     begin: u64,
     end: u64,
-    /// Units that have not been moved.
+    /// The number of units that have not been moved.
     left: u64,
     failed: bool,
 }
 
-/// One end of it.
+/// The end that a process has of a shared copy.
 pub(in crate::job) struct Share {
     memory: SharedMemory,
     receiver: usize,

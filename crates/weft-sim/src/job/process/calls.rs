@@ -1,4 +1,4 @@
-//! What the calls of a program do at the engine, and what must come of each.
+//! Makes the calls of a program at the engine, and checks the result of each.
 
 mod leftovers;
 mod persistent;
@@ -16,9 +16,9 @@ use weft_engine::error::{Error, ErrorClass};
 use weft_engine::group::PeerId;
 use weft_engine::request::{Mode, Receive, Request, Send, State, Status};
 
-/// The tag of what tells whether a send was cancelled.
+/// The tag of the message that tells whether a send was cancelled.
 const TELLS: i32 = 5000;
-/// Looks of a blocking receive before it is posted, at most.
+/// The most looks of a blocking receive before it is posted.
 const LOOKS_MAX: u64 = 3;
 
 /// An operation under way.
@@ -28,14 +28,14 @@ pub(super) struct Live {
     pub(super) message: Option<Message>,
 }
 
-/// A message that has been received: which bytes, and where they are.
+/// A received message: its bytes, and the place where they are.
 pub(super) struct Done {
     pub(super) placed: Placed,
     pub(super) name: u64,
     pub(super) bytes: usize,
 }
 
-/// What a thread waits for.
+/// The event that a thread waits for.
 #[derive(Clone, Debug)]
 pub(super) enum Waiting {
     Send(u32),
@@ -50,9 +50,9 @@ pub(super) enum Waiting {
         round: u8,
     },
     Wild(Box<WildWait>),
-    /// The end of a send that has been asked to be cancelled.
+    /// The end of a send that the program has asked to cancel.
     Cancel(u32),
-    /// The word whether it was.
+    /// The message that tells whether the send was cancelled.
     Word {
         step: Box<Step>,
         message: Box<Message>,
@@ -95,7 +95,7 @@ impl Proc {
         self.memory.register(Carriers::pid(self.rank), &placed.buffer);
     }
 
-    /// How the engine names a process.
+    /// The engine's name of a process.
     pub(in crate::job) fn peer(&self, rank: usize) -> PeerId {
         construct::peer_id(&self.engine, rank)
     }
@@ -122,7 +122,7 @@ impl Proc {
         }
     }
 
-    /// Begins a call: what it waits for, if it does.
+    /// Begins a call. Returns the event that the call waits for, if it waits.
     pub(super) fn begin(&mut self, role: usize, step: &Step) -> Checked<Option<Waiting>> {
         self.note(|| format!("role {role}, context {}: {}", step.context, summary(&step.call)));
         match &step.call {
@@ -183,7 +183,7 @@ impl Proc {
         }
     }
 
-    /// Looks whether what is waited for has happened; what is waited for still.
+    /// Checks whether an awaited event has happened. Returns the event if it has not.
     pub(super) fn look(&mut self, waiting: Waiting) -> Checked<Option<Waiting>> {
         match waiting {
             Waiting::Send(id) => Ok((!self.end_send(id)?).then_some(waiting)),
@@ -285,17 +285,18 @@ impl Proc {
         self.engine.messages.requests.get(handle).is_none_or(Request::is_complete)
     }
 
-    /// What a request that is settled reports; it is forgotten.
+    /// Takes the status and the error of a settled request; the engine then forgets the request.
     pub(super) fn conclude(&mut self, handle: usize) -> (Status, Option<Error>) {
         let status = self.engine.messages.requests.get(handle).map_or(Status::EMPTY, |request| request.status);
         let error = self.engine.messages.take_error(handle);
         (status, error)
     }
 
-    /// Whether an operation with another process may fail like this.
+    /// Returns whether an operation with another process may fail with this error.
     pub(super) fn may_fail(&self, error: &Error) -> bool {
         let Some(mortal) = self.mortal else { return false };
-        // A neighbour that has died is noticed first by whoever copies to or from its memory.
+        // A process that copies to or from the memory of a dead neighbour is the first to notice the
+        // death.
         matches!(error.class, ErrorClass::ProcAborted | ErrorClass::Other)
             && error.message.contains(&format!("process {mortal} of the job"))
     }
@@ -326,7 +327,7 @@ impl Proc {
         self.check_received(&message, placed, status, error.as_ref()).map(|()| true)
     }
 
-    /// Whether a receive has brought just its message.
+    /// Checks that a receive has brought exactly its message.
     fn check_received(
         &mut self,
         message: &Message,
@@ -357,14 +358,14 @@ impl Proc {
         self.take_in(message.id.into(), bytes as usize, placed).or_else(wrong)
     }
 
-    /// Checks the bytes of what has been received, and keeps them to be looked at once more.
+    /// Checks the bytes of a received message, and keeps them for a second check at the end.
     fn take_in(&mut self, name: u64, bytes: usize, placed: Placed) -> Checked<()> {
         let checked = placed.check(content(name, bytes));
         self.received.push(Done { placed, name, bytes });
         checked
     }
 
-    /// Looks for a message without receiving it, and receives it if it is there.
+    /// Probes for a message, and receives it if it is there.
     fn look_for(&mut self, step: Box<Step>, message: Box<Message>, matched: bool) -> Checked<Option<Waiting>> {
         let role = role_of(step.context);
         let source = (!message.any_source).then_some(message.from as u32);
@@ -397,7 +398,7 @@ impl Proc {
         Some((envelope, bytes))
     }
 
-    /// Takes a message that is here out of the matching, and receives it.
+    /// Takes a message that has arrived out of the matching, and receives it.
     fn receive_extracted(
         &mut self,
         role: usize,

@@ -1,4 +1,4 @@
-//! What must hold in every process at all times, and at the end.
+//! The conditions that every process must meet at all times, and at the end.
 
 use super::{Checked, Proc};
 use crate::job::construct::UNEXPECTED_BYTES;
@@ -10,17 +10,17 @@ use weft_engine::carriers::Remote;
 use weft_engine::group::PeerId;
 use weft_engine::messages::CREDIT_BYTES;
 
-/// Turns of a process between two looks at everything that it holds.
+/// Turns of a process between two checks of everything that it holds.
 const LOOK_EVERY: u64 = 64;
-/// Memory of a flow that is at work, bytes: what its queue may hold before sends wait, and one more message,
-/// twice.
+/// The most memory of a flow that is at work, bytes: twice the bytes that its queue may hold before sends
+/// wait, with one more message.
 const FLOW_BYTES_MAX: usize = 16 << 20;
 
 impl Proc {
-    /// What is held is bounded, and nobody has sent nonsense.
+    /// Checks that the memory of this process is bounded, and that no peer has sent malformed frames.
     ///
     /// # Errors
-    /// What is not so.
+    /// The condition that does not hold.
     pub(super) fn check_bounds(&mut self) -> Checked<()> {
         if let Some(violation) = self.violation.take() {
             return Err(violation);
@@ -55,10 +55,10 @@ impl Proc {
         self.engine.remotes().filter_map(Remote::current_connection)
     }
 
-    /// Everything is over here: nothing is left, and what has been received is as it was.
+    /// Checks at the end that nothing is left over, and that received bytes are as they were.
     ///
     /// # Errors
-    /// What is not so.
+    /// The condition that does not hold.
     pub(in crate::job) fn check_end(&mut self) -> Checked<()> {
         self.end_windows()?;
         let messages = &self.engine.messages;
@@ -69,7 +69,7 @@ impl Proc {
                 left.push(format!("{count} {what}"));
             }
         };
-        // One stands for all sends that were complete at once.
+        // One request stands for all sends that were complete at once.
         must_be_none("requests", requests - 1);
         must_be_none("receives in the matcher", messages.matcher.posted_count());
         must_be_none("operations under way", usize::from(messages.are_under_way()));
@@ -79,7 +79,7 @@ impl Proc {
         must_be_none("sends of the program", self.sends.len());
         must_be_none("receives of the program", self.receives.len());
         must_be_none("collectives", self.running.len());
-        // A process that dies may have sent what was not wanted any more.
+        // A process that dies may have sent messages that no receive wants any more.
         if self.mortal.is_none() {
             must_be_none("messages that nobody has received", messages.matcher.unexpected_count());
             must_be_none("messages that are kept", messages.unexpected.len());

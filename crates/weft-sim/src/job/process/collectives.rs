@@ -1,5 +1,5 @@
-//! Collective operations of a simulated process: begun on buffers of their own, and checked when they are
-//! over.
+//! Collective operations of a simulated process: they begin on buffers of their own, and are checked when
+//! they are over.
 
 use super::{Checked, Proc};
 use crate::job::collectives::{Array, View, item};
@@ -24,12 +24,12 @@ pub(super) struct Running {
     send: Array,
     receive: Array,
     sent: Vec<(u64, Vec<u8>)>,
-    /// What the receive buffer holds in the end; `None`: that is not said.
+    /// The content of the receive buffer at the end; `None` if the standard leaves it open.
     expected: Option<Vec<(u64, Vec<u8>)>>,
 }
 
 impl Running {
-    /// Goes as far as it can.
+    /// Advances the collective as far as possible.
     pub(super) fn advance(&mut self, engine: &mut SimEngine) {
         if self.outcome.is_some() {
             return;
@@ -100,7 +100,7 @@ impl Proc {
         let scope = CollectiveScope {
             communicator: 0,
             context: step.context + 1,
-            // Whole communicators have the other tags.
+            // Collectives of whole communicators have the other tags.
             tag: if part.is_some() { 0 } else { collective.id as i32 },
             group,
             rank,
@@ -129,7 +129,7 @@ impl Proc {
         Ok(())
     }
 
-    /// Whether a collective is complete; it is checked then.
+    /// Returns whether a collective is complete; checks its result when it is.
     pub(super) fn end_collective(&mut self, id: u32) -> Checked<bool> {
         let Some(at) = self.running.iter().position(|running| running.id == id) else {
             return Err(format!("collective {id} is gone"));

@@ -1,6 +1,6 @@
-//! How a simulated process waits: carries out what `weft_engine::waiting` decides, as `weft-mpi` does. Some
-//! programs look only a few times before they sleep: more of them can be played, and more of what happens
-//! asleep.
+//! Waiting in a simulated process: carries out the decisions of `weft_engine::waiting`, as `weft-mpi` does.
+//! Some programs look only a few times before they sleep: the simulator can play more of such programs, and
+//! more happens while their threads sleep.
 
 use super::{Checked, Phase, Proc, Waiting};
 use weft_core::time::{Duration, Instant};
@@ -9,18 +9,18 @@ use weft_engine::waiting::{
     Armed, CALLS_APART, Fact, Left, Next, Outstanding, State, Wait, Woken, after_passes, when_busy,
 };
 
-/// What a yield takes, nanoseconds.
+/// The duration of a yield, nanoseconds.
 const YIELD_NS: u64 = 300;
-/// Times that the progress thread finds the lock taken, and that somebody wants it from the progress thread;
-/// cases per million.
+/// The chance that the progress thread finds the lock taken, and that another thread wants the lock from the
+/// progress thread; cases per million.
 const BUSY: u32 = 50_000;
 
-/// How long a thread looks before it sleeps.
+/// The time for which a thread looks before it sleeps.
 #[derive(Debug)]
 pub(super) enum Spin {
-    /// So many times. `entered`: it has said that it waits.
+    /// The thread looks `left` more times. `entered`: it has noted that it waits.
     Short { left: u64, entered: bool },
-    /// As the library does.
+    /// The thread looks as long as the library does.
     Real(Box<Wait>),
 }
 
@@ -32,20 +32,20 @@ pub(super) struct Sleeping {
     pub(super) alarm: Option<u64>,
 }
 
-/// What wakes the progress thread.
+/// The events that wake the progress thread.
 #[derive(Default)]
 pub(super) struct Watched {
     network: bool,
     doorbell: bool,
     timer: Option<u64>,
-    /// It looks a second time then.
+    /// The time of the progress thread's second look.
     again: Option<u64>,
-    /// It takes time, too.
+    /// The time until which the progress thread is busy.
     busy: u64,
 }
 
 impl Watched {
-    /// When it wakes.
+    /// The time when the progress thread wakes.
     pub(super) fn ready(&self, proc: &Proc) -> Option<u64> {
         let network = if self.network { proc.network.next_event(proc.rank) } else { None };
         let doorbell = if self.doorbell { proc.node.borrow().wakes(proc.local_rank) } else { None };
@@ -112,7 +112,7 @@ impl Proc {
         self.sleeping = Some(Sleeping { thread: at, until, watches_network, alarm: None });
     }
 
-    /// After a pass in vain.
+    /// Decides the next step of a thread whose pass found nothing.
     fn next(&mut self, spin: &mut Spin) -> Next {
         let sleeps = self.waiters.sleeps();
         let wait = match spin {
@@ -178,7 +178,7 @@ impl Proc {
         self.signal();
     }
 
-    /// Wakes those that are parked and wait for what is `chosen`.
+    /// Wakes the parked threads whose awaited event is `chosen`.
     fn unpark(&mut self, mut chosen: impl FnMut(&Waiting) -> bool) {
         if !self.threads.iter().any(|thread| matches!(thread.phase, Phase::Parked { .. })) {
             return;
@@ -196,7 +196,7 @@ impl Proc {
         }
     }
 
-    /// Wakes sleeping threads of this process when something has happened that they may wait for.
+    /// Wakes the sleeping threads of this process that may wait for something that has happened.
     pub(super) fn notify(&mut self) {
         if !self.waiters.may_want_news() {
             return;
@@ -212,8 +212,8 @@ impl Proc {
             sleeping.alarm.get_or_insert(now);
         }
         if news.completed {
-            // Any of them may wait for what has completed: here threads look more often than they would have
-            // to.
+            // Any thread may wait for what has completed: in the simulation threads look more often than
+            // they would have to.
             self.unpark(|_| true);
         }
         if self.waiters.lacks_driver() {
@@ -222,7 +222,8 @@ impl Proc {
         }
     }
 
-    /// A call leaves MPI: wakes whom it concerns, and hands what is outstanding over to the progress thread.
+    /// Ends a call: wakes the threads that it concerns, and hands outstanding work over to the progress
+    /// thread.
     pub(super) fn signal(&mut self) {
         self.notify();
         let everything = self.engine.has_network() || self.engine.node_needs_help();
@@ -231,7 +232,7 @@ impl Proc {
         }
     }
 
-    /// Others may need something of this process.
+    /// Returns whether other processes may need something of this process.
     fn serves_others(&self) -> bool {
         !self.running.is_empty() || !self.engine.windows.is_empty()
     }
@@ -269,7 +270,8 @@ impl Proc {
         }
     }
 
-    /// Somebody waits inside MPI, and sees to everything.
+    /// Takes the work back from the progress thread, because a thread waits inside MPI and sees to
+    /// everything.
     fn take_back(&mut self) {
         let back = self.coverage.take_back();
         if back.network {
@@ -282,13 +284,13 @@ impl Proc {
         self.set_timer(back.timer);
     }
 
-    /// The progress thread is awake.
+    /// Makes the progress thread's pass when it wakes.
     pub(super) fn help(&mut self) {
         let now = self.clock.now();
         self.watched.busy = now + self.pause();
         self.watched.timer.take_if(|at| *at <= now);
         let looked = self.watched.again.take_if(|at| *at <= now).is_some();
-        // What has woken it wakes it once.
+        // An event that has woken the progress thread wakes it once.
         if self.watched.network && self.network.next_event(self.rank).is_some_and(|at| at <= now) {
             self.watched.network = false;
         }
@@ -300,7 +302,7 @@ impl Proc {
         self.set_timer(pause);
     }
 
-    /// In how long it looks again, if what is armed is not enough.
+    /// Returns the time after which the progress thread looks again, if the armed events are not enough.
     fn try_help(&mut self, looked: bool) -> Option<Duration> {
         if self.random.chance(BUSY) {
             return Some(when_busy(self.waiters.any()));

@@ -1,4 +1,4 @@
-//! What calls on windows do at the engine, as `weft-mpi` does it, and what must come of each.
+//! Makes the calls on windows at the engine, as `weft-mpi` does, and checks the result of each.
 
 mod acts;
 
@@ -19,18 +19,18 @@ pub(super) struct LiveWindow {
     block: Box<WindowBlock>,
     own: usize,
     members: Vec<usize>,
-    /// Acts whose buffers are the engine's still.
+    /// Acts whose buffers still belong to the engine.
     pending: Vec<Pending>,
-    /// What this process has added to cells of each other one.
+    /// The values that this process has added to the cells of each other process.
     added: Vec<Vec<u64>>,
-    /// What it last saw there that may be replaced, and in the protected cell.
+    /// The last value of each process's replaced cell that this process has seen, and of the protected cell.
     seen: Vec<u64>,
     protected: u64,
-    /// What it has written there: it stays as long as the window.
+    /// The values that this process has written to replaced cells: the buffers stay as long as the window.
     words: Vec<SharedBuffer>,
 }
 
-/// What a thread waits for.
+/// The event on a window that a thread waits for.
 #[derive(Clone, Debug)]
 pub(super) struct WindowWait {
     key: (usize, u32),
@@ -39,20 +39,21 @@ pub(super) struct WindowWait {
 
 #[derive(Clone, Debug)]
 enum Awaited {
-    /// All of these, and then buffers of acts at this target, or at all, are the program's.
+    /// All these marks. Then the buffers of the acts at this target, or at all targets, belong to the program
+    /// again.
     Marks {
         marks: Vec<Mark>,
         target: Option<usize>,
-        /// Then what has been put there is in place as well.
+        /// Says whether the bytes that were put there are in place as well.
         flushes: bool,
     },
     Request(u32),
     Post(usize),
-    /// `MPI_Win_complete` of this one, for this epoch.
+    /// `MPI_Win_complete` of this process, for this epoch.
     Complete(usize, usize),
 }
 
-/// What a call waits for: these marks, of this target or of all.
+/// The event that a call waits for: these marks, of this target or of all.
 type Begun = Result<Option<(Vec<Mark>, Option<usize>)>, Error>;
 
 impl fmt::Display for WindowWait {
@@ -68,7 +69,7 @@ impl Proc {
         Ok((window, live))
     }
 
-    /// Begins a call: what it waits for, if it does.
+    /// Begins a call. Returns the event that the call waits for, if it waits.
     pub(super) fn begin_on_window(
         &mut self,
         role: usize,
@@ -190,7 +191,7 @@ impl Proc {
         Ok(())
     }
 
-    /// Everything has been done that anybody has called on a window.
+    /// Checks that every act that any process has called on a window has been done.
     fn check_window(&self, key: (usize, u32)) -> Checked<()> {
         let live = &self.windows[&key];
         if !live.pending.is_empty() {
@@ -202,8 +203,8 @@ impl Proc {
         checked.map_err(|what| format!("window {}, rank {}: {what}", key.1, live.own))
     }
 
-    /// Looks at what is left at the end, and closes windows that nobody has freed because a process might
-    /// have died.
+    /// Checks the windows that are left at the end, and closes those that no process has freed because
+    /// another process might have died.
     pub(super) fn end_windows(&mut self) -> Checked<()> {
         if self.engine.windows.refused > 0 && self.mortal.is_none() {
             return Err(format!("{} one-sided operations were refused", self.engine.windows.refused));
@@ -253,7 +254,7 @@ impl Proc {
         self.flush_window(key, target, false)
     }
 
-    /// Looks whether what is waited for has happened; what is waited for still.
+    /// Checks whether an awaited event has happened. Returns the event if it has not.
     pub(super) fn look_at_window(&mut self, mut wait: WindowWait) -> Checked<Option<WindowWait>> {
         let key = wait.key;
         match &mut wait.what {
@@ -314,7 +315,7 @@ impl Proc {
         }
     }
 
-    /// What this process has put to the memory of others is there.
+    /// Checks that the bytes that this process has put are in the memory of their targets.
     fn check_flushed(&self, key: (usize, u32), target: Option<usize>) -> Checked<()> {
         let live = &self.windows[&key];
         if self.mortal.is_some() {
@@ -328,7 +329,7 @@ impl Proc {
         Ok(())
     }
 
-    /// The exposure epoch is over: what its origin has put in it is here.
+    /// Checks, after an exposure epoch, that the bytes that its origin has put in it are here.
     fn check_exposed_to(&self, key: (usize, u32), from: usize, epoch: usize) -> Checked<()> {
         let live = &self.windows[&key];
         if self.mortal.is_some() {
@@ -340,7 +341,7 @@ impl Proc {
 }
 
 impl LiveWindow {
-    /// Nothing comes of what was begun at a process that is gone.
+    /// Forgets the acts that were begun at a process that is gone.
     fn give_up(&mut self, target: usize) {
         self.pending.retain(|pending| pending.act.target != target);
     }

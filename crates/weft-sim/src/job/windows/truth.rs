@@ -1,4 +1,4 @@
-//! What all processes together know of windows: their memory, and what must be in it.
+//! The oracle of windows: the memory of all processes, and the values that must be in it.
 
 use super::{ADDED, COUNTER, PROTECTED, REPLACED, SLOTS, WindowBlock};
 use std::cell::RefCell;
@@ -12,29 +12,29 @@ use weft_random::mix;
 /// All windows of a job, by role and number.
 pub(in crate::job) type Windows = Rc<RefCell<BTreeMap<(usize, u32), Truth>>>;
 
-/// What is known of one window.
+/// The oracle's knowledge of one window.
 pub(in crate::job) struct Truth {
     pub(in crate::job) parts: Vec<Part>,
 }
 
-/// One process's part.
+/// The part of a window that a process has.
 pub(in crate::job) struct Part {
     pub(in crate::job) buffer: SharedBuffer,
-    /// What its carrier calls it, if those of others may access it.
+    /// The name by which the carrier exposes the part, if processes of other nodes may access it.
     pub(in crate::job) remote: Option<RemoteMemory>,
-    /// What each process has put there, its strip.
+    /// The bytes that each process has put to its strip of the part.
     pub(in crate::job) strips: Vec<Vec<u8>>,
-    /// In which epoch each last put to either half of its strip.
+    /// The epoch in which each process last put to either half of its strip.
     pub(in crate::job) put_in: Vec<[usize; 2]>,
-    /// What has been added to each cell, by everybody.
+    /// The sum of the values that all processes have added to each cell.
     pub(in crate::job) added: Vec<u64>,
-    /// How often the counter was asked, and what it has said.
+    /// The number of fetches from the counter, and the numbers that it has given out.
     pub(in crate::job) counts: u64,
     pub(in crate::job) counted: BTreeSet<u64>,
     /// Values that have been written, and those that were replaced.
     pub(in crate::job) written: BTreeSet<u64>,
     pub(in crate::job) replaced: BTreeSet<u64>,
-    /// How often the protected cell was written.
+    /// The number of writes to the protected cell.
     pub(in crate::job) protected: u64,
 }
 
@@ -63,7 +63,7 @@ impl Part {
         u64::from_le_bytes(bytes)
     }
 
-    /// What one process has put in an epoch that is over is there, as far as it has not begun to put
+    /// Checks the bytes that one process has put in an epoch that is over, unless it has begun to put
     /// something else to the same half of its strip.
     pub(in crate::job) fn check_put(&self, block: &WindowBlock, of: usize, epoch: usize) -> Result<(), String> {
         let (half, middle) = (epoch % 2, self.strips[of].len() / 2);
@@ -73,7 +73,7 @@ impl Part {
         self.check_bytes(block, of, half * middle..(half + 1) * middle)
     }
 
-    /// The strip of one process is what that one has put there.
+    /// Checks that the strip of one process holds the bytes that the process has put there.
     pub(in crate::job) fn check_strip(&self, block: &WindowBlock, of: usize) -> Result<(), String> {
         self.check_bytes(block, of, 0..self.strips[of].len())
     }
@@ -92,7 +92,8 @@ impl Part {
         Err(format!("{count} bytes, {first} to {last}, of what rank {of} has put are wrong"))
     }
 
-    /// All has been done that was called; `dead`: what this one did may have been done in part.
+    /// Checks that all called operations have been done. The operations of the process `dead` may have been
+    /// done in part.
     pub(in crate::job) fn check(&self, block: &WindowBlock, dead: Option<usize>) -> Result<(), String> {
         for of in (0..self.strips.len()).filter(|of| Some(*of) != dead) {
             self.check_strip(block, of)?;
@@ -129,7 +130,7 @@ impl Part {
     }
 }
 
-/// What act `id` adds to a cell.
+/// The value that act `id` adds to a cell.
 pub(in crate::job) fn summand(id: u32, cell: u64) -> u64 {
     mix(u64::from(id) << 32 ^ cell) % 1000
 }

@@ -1,5 +1,5 @@
-//! The end of a wild block: what no receive wants is received all the same, and what got nothing is
-//! cancelled.
+//! The end of a wild block: messages that match no receive are received all the same, and receives that got
+//! no message are cancelled.
 
 use super::{Checked, Done, Proc, Waiting, background};
 use crate::job::program::{Block, Call, How, Message, Program, Step, WildReceive, wild_context};
@@ -8,7 +8,7 @@ use crate::job::wild::{self, Taken};
 use std::collections::BTreeMap;
 use weft_engine::request::{Mode, Receive};
 
-/// Where the end of a wild block stands.
+/// The state of a thread at the end of a wild block.
 #[derive(Clone, Debug)]
 pub(in crate::job::process) struct WildWait {
     pub(super) context: u32,
@@ -18,14 +18,14 @@ pub(in crate::job::process) struct WildWait {
     pub(super) receives: Vec<u32>,
     pub(super) expected: usize,
     pub(super) matched: bool,
-    /// What has been received beside the receives.
+    /// The messages that were received beyond the block's receives.
     pub(super) drained: Vec<u32>,
 }
 
-/// What a process must know of the wild blocks of a program, by context.
+/// The messages and receives of a program's wild blocks that concern one process, by context.
 #[derive(Default)]
 pub(in crate::job::process) struct WildBlocks {
-    /// Messages to this process, in the order in which each of their senders sends them.
+    /// Messages to this process, in the order in which each sender sends them.
     messages: BTreeMap<u32, Message>,
     by_context: BTreeMap<u32, Vec<u32>>,
     receives: BTreeMap<u32, WildReceive>,
@@ -35,7 +35,7 @@ impl WildBlocks {
     pub(in crate::job::process) fn new(program: &Program, rank: usize) -> Self {
         let mut found = Self::default();
         for (number, role) in program.roles.iter().enumerate() {
-            // The context of a block is known by the steps that it makes.
+            // The steps that a block makes tell its context.
             for step in role.script(number, rank) {
                 if let Call::WildReceive(receive) = &step.call {
                     found.receives.insert(receive.id, receive.clone());
@@ -71,7 +71,8 @@ impl Proc {
         self.post_placed(step, receive, placed, None, wanted.id)
     }
 
-    /// Receives what nobody wants, until everything is here; then cancels the receives that have got nothing.
+    /// Receives messages that match no receive, until all messages are here; then cancels the receives that
+    /// have got none.
     pub(super) fn end_wild(&mut self, mut wait: Box<WildWait>) -> Checked<Option<Waiting>> {
         let complete = |proc: &Self, id: &u32| proc.settled(proc.receives[id].handle);
         while let Some((envelope, bytes)) = self.probe(wait.context, None, None) {

@@ -1,4 +1,4 @@
-//! Persistent requests: made once, started and awaited in rounds, with other bytes in each.
+//! Persistent requests: made once, started and awaited in rounds, with different bytes in each round.
 
 use super::{Checked, Live, Proc, background, text};
 use crate::job::program::{Message, Step};
@@ -6,14 +6,14 @@ use crate::job::shape::{Placed, content};
 use weft_engine::error::ErrorClass;
 use weft_engine::request::{self, State, Status};
 
-/// One end of a message that is sent again and again.
+/// An end of a message that is sent again and again.
 pub(in crate::job::process) struct Persistent {
     message: Message,
     is_send: bool,
     live: Live,
 }
 
-/// The name of what is sent in a round.
+/// The name of the message that is sent in a round.
 fn in_round(id: u32, round: u8) -> u64 {
     u64::from(id) | u64::from(round) << 40
 }

@@ -1,5 +1,4 @@
-//! One-sided operations on windows: how each is called at the engine, and what may have come of it when it is
-//! over.
+//! One-sided operations on windows: how each is called at the engine, and its possible results.
 
 use super::{Checked, Proc};
 use crate::job::construct::Carriers;
@@ -11,7 +10,7 @@ use weft_engine::engine::TargetItems;
 use weft_engine::error::Error;
 use weft_engine::memory::SharedBuffer;
 
-/// An act whose outcome is not known yet.
+/// An act whose result is not known yet.
 pub(super) struct Pending {
     pub(super) act: Act,
     buffers: Vec<SharedBuffer>,
@@ -22,10 +21,10 @@ pub(super) struct Pending {
 enum Outcome {
     Put(Placed),
     Gotten(Placed, Vec<u8>),
-    /// What cells were, at least.
+    /// The least values that cells had.
     Added(Option<(SharedBuffer, Vec<u64>)>),
     Fetched(SharedBuffer),
-    /// What it was compared with.
+    /// The value before the compare-and-swap, and the value with which it was compared.
     Swapped(SharedBuffer, u64),
 }
 
@@ -54,7 +53,7 @@ impl Proc {
         let live = self.windows.get_mut(&key).ok_or("a window is not open")?;
         let (block, index, target) = (&live.block, live.index, act.target as u32);
         let part = &mut truth.parts[act.target];
-        // Nobody acts before all have opened the window.
+        // No process acts before all have opened the window.
         let bytes = block.bytes(live.members.len());
         part.remote.into_iter().for_each(|memory| self.engine.one_sided().place_at(index, target, memory, bytes));
         let half = epoch as u64 % 2;
@@ -132,7 +131,7 @@ impl Proc {
                 let [one, other, into] = [&compare, &new, &result].map(SharedBuffer::describe_all);
                 let place = (target, REPLACED);
                 let swapped = engine.one_sided().compare_and_swap(index, place, Element::UInt64, &one, &other, &into);
-                // It may have been: what is found says.
+                // The swap may have happened: the value that is found tells.
                 buffers.extend([compare, new]);
                 (swapped.map(|()| None), Outcome::Swapped(result, compared))
             }
@@ -151,7 +150,7 @@ impl Proc {
         }
     }
 
-    /// The protected cell is one more than what it was.
+    /// Writes to the protected cell its former value plus one.
     pub(super) fn write_protected(&mut self, key: (usize, u32), target: usize) -> Checked<()> {
         let live = self.windows.get_mut(&key).ok_or("a window is not open")?;
         let new = word(live.protected + 1);
@@ -166,7 +165,7 @@ impl Proc {
         Ok(())
     }
 
-    /// Whether an act with a request is over.
+    /// Returns whether an act with a request is over.
     pub(super) fn end_request(&mut self, key: (usize, u32), id: u32) -> Checked<bool> {
         let pending = &self.windows[&key].pending;
         let Some(at) = pending.iter().position(|pending| pending.act.id == id) else { return Ok(true) };
@@ -182,7 +181,7 @@ impl Proc {
         }
     }
 
-    /// Acts at a target, or at all, are over.
+    /// Ends the acts at a target, or at all targets.
     pub(super) fn end_acts(&mut self, key: (usize, u32), target: Option<usize>) -> Checked<()> {
         let (window, live) = self.window(key)?;
         let is_over = |rank: usize| target.is_none_or(|target| target == rank);
@@ -200,7 +199,7 @@ impl Proc {
         over.into_iter().try_for_each(|pending| self.judge(key, pending))
     }
 
-    /// What has come of an act that is over, whose buffers are the program's again.
+    /// Checks the result of an act that is over; its buffers belong to the program again.
     fn judge(&mut self, key: (usize, u32), pending: Pending) -> Checked<()> {
         let Pending { act, buffers, outcome, .. } = pending;
         let truths = self.truths.clone();
@@ -208,7 +207,7 @@ impl Proc {
         let live = self.windows.get_mut(&key).ok_or("a window is not open")?;
         let part = &mut truths.get_mut(&key).ok_or("nothing is known of a window")?.parts[act.target];
         let wrong = |what: String| Err(format!("window {}: {act:?}: {what}", key.1));
-        // The program changes them.
+        // The program overwrites its buffers.
         buffers.iter().for_each(|buffer| buffer.write(0, &vec![0xee; buffer.len()]));
         match outcome {
             Outcome::Put(placed) => {
@@ -270,7 +269,7 @@ impl Proc {
 }
 
 impl Shape {
-    /// The count and the datatype by which so many bytes lie like this.
+    /// The count and the datatype whose items lie in memory like these bytes.
     fn items(self, bytes: u64) -> (u64, Layout) {
         match self {
             Self::Plain => (bytes, self.layout(bytes)),
@@ -278,7 +277,7 @@ impl Shape {
         }
     }
 
-    /// Puts packed bytes where they lie.
+    /// Puts packed bytes to their places.
     fn put(self, packed: &[u8], to: &mut [u8]) {
         let mut rest = packed;
         for (at, length) in self.runs(packed.len() as u64) {
@@ -288,7 +287,7 @@ impl Shape {
         }
     }
 
-    /// So many packed bytes from where they lie.
+    /// Takes packed bytes from their places.
     fn take(self, bytes: u64, from: &[u8]) -> Vec<u8> {
         self.runs(bytes).iter().flat_map(|(at, length)| from[*at as usize..][..*length as usize].to_vec()).collect()
     }
