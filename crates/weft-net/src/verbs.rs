@@ -1,28 +1,28 @@
-//! RDMA devices (InfiniBand, RoCE, iWARP) by rdma-core, several of them as rails of one link: connections of
-//! RDMA CM, reliable queue pairs, packets that are sent into receives which all peers share, and remote
-//! writes and reads for large messages and windows. A peer is a connection of `weft_core::connection`:
-//! numbers and tags.
+//! RDMA devices (InfiniBand, RoCE, iWARP) by rdma-core, several of them as rails of a single link. The link
+//! uses RDMA CM's connections, reliable queue pairs, packets that are sent into receives which all peers
+//! share, and remote writes and reads for large messages and windows. A peer is a connection of
+//! `weft_core::connection`: numbers and tags, no acknowledgements.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `api` | the C interfaces, opened at run time: who does not name the link does not need the libraries |
-//! | `pairing` | how two peers come to one connection: a pure state machine |
-//! | `limits` | what a device is asked for: pure functions |
+//! | `api` | the C interfaces, opened at run time: without this link the libraries are not needed |
+//! | `pairing` | how two peers come to a single connection: a pure state machine |
+//! | `limits` | the sizes that a device is asked for: pure functions |
 //! | `credits` | how many packets may be on their way: pure state machines |
-//! | `wire` | what the two ends say to each other |
+//! | `wire` | the messages of the two ends |
 //! | `memory` | registered memory |
-//! | `local` | registrations of what only this end's device gets to, kept for the next operation |
-//! | `registrations` | which of them are kept: a pure data structure |
-//! | `monitor` | says when memory is no longer there; `areas`: what is mapped where |
-//! | `ring` | the fast path: small packets that peers write into a ring, found by looking at memory |
-//! | `device` | the queues: `connections`, `sending`, `receiving`, `accesses` to memory of peers, and multicast `groups` |
+//! | `local` | registrations for this end's own device, kept for the next operation |
+//! | `registrations` | which registrations are kept: a pure data structure |
+//! | `monitor` | says when memory is no longer there; `areas`: which memory is mapped where |
+//! | `ring` | the fast path: peers write small packets into a ring, found by looking at memory |
+//! | `device` | the queues: `connections`, `sending`, `receiving`, `accesses` to memory, multicast `groups` |
 //! | `choice` | which devices are used |
-//! | `endpoint_address` | what peers are told of them |
-//! | `rails` | all of them as one link: which leads to which of a peer's, what goes by which, and what is done when one fails |
+//! | `endpoint_address` | the devices as peers are told of them |
+//! | `rails` | all devices as a link: which rail leads where and carries what; what follows when one fails |
 //! | `stripes` | how an access is cut over rails: a pure function |
 //!
-//! iWARP tells a sender nothing of a receiver that has no receive posted: the connection ends. So a sender is
-//! granted so many packets, and each message says how many more.
+//! On iWARP a sender does not learn that the receiver has no receive posted: the connection ends. So the
+//! receiver grants the sender a number of packets, and each message grants more.
 
 mod api;
 mod areas;
@@ -68,33 +68,33 @@ pub use memory::{Registered, registered};
 pub use rails::{Rail, VerbsRails};
 pub use status::{DeviceStatus, PortStatus, locked_memory, status};
 
-/// Smaller messages are as quick as packets: what is announced costs a key more to tell, and a frame at the
-/// end.
+/// Smallest message that is written to the receiver's memory. A smaller message is as quick as packets: an
+/// announced message needs a key to be told, and a frame at the end.
 const PLACED_MIN: u64 = 16 << 10;
-/// Larger messages are announced rather than sent unasked: written they take fewer instructions also where
-/// nothing else is on its way, and half as many where several are (docs/decisions/0193).
+/// Largest eager message. A larger message is announced: a written message takes fewer instructions also
+/// where nothing else is on its way, and half as many where several messages are (docs/decisions/0193).
 pub const EAGER_MAX: u64 = 20 << 10;
-/// All one-sided operations that can be: each is one work request then, and neither a message nor the
-/// target's processor is needed.
+/// Smallest one-sided operation that the device does: all of them. Each is a single work request then, and
+/// needs neither a message nor the target's processor.
 const ONE_SIDED_MIN: u64 = 1;
-/// Bytes of one access, at most.
+/// Most bytes of an access.
 const ACCESS_MAX: u64 = 1 << 30;
 
-/// Devices that are used at a time: the key of exposed memory, which peers are told, has room for the keys of
-/// so many.
+/// Most devices that are used at a time. The key of exposed memory, which peers are told, has room for the
+/// keys of this many devices.
 pub const RAILS_MAX: usize = 2;
-/// Packets to groups that each look takes, if there are so many, whatever has come from peers.
+/// Packets to groups that each look takes, if so many are there, whatever has come from peers.
 const GROUP_SHARE: usize = 16;
-/// Stands in the place of a peer's number in a group's address.
+/// The value that a group's address has in the place of a peer's number.
 const GROUP: u32 = u32::MAX;
 
-/// By which operations peers are reached.
+/// The operations by which peers are reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// All of them, rings for small messages for peers that are talked to much.
+    /// All operations; rings for small messages of peers with much traffic.
     #[default]
     Auto,
-    /// All of them, rings from the first message on.
+    /// All operations; rings from the first message on.
     Rdma,
     /// Sends and receives only.
     SendReceive,
@@ -103,30 +103,31 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// All of them by the names that `WEFT_VERBS_MODE` gives them.
+    /// All modes, with the names that `WEFT_VERBS_MODE` gives them.
     pub const ALL: [(&str, Self); 4] =
         [("auto", Self::Auto), ("rdma", Self::Rdma), ("sendrecv", Self::SendReceive), ("one-sided", Self::OneSided)];
 }
 
-/// How devices are used.
+/// Settings for the use of RDMA devices.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// As for UDP: the devices of these interfaces are used, the better ones first, at most [`RAILS_MAX`].
+    /// Interfaces, named as for UDP: the devices of these interfaces are used, the better ones first, at most
+    /// [`RAILS_MAX`].
     pub interfaces: Option<String>,
-    /// By which operations.
+    /// The operations that are used.
     pub mode: Mode,
-    /// Neither messages nor windows are written to memory of peers, whatever the mode.
+    /// True if neither messages nor windows are written to memory of peers, whatever the mode.
     pub without_placement: bool,
     /// Connections of each device that are open at a time.
     pub connections: u32,
-    /// Bytes of registrations that are kept for the next operation; 0: none.
+    /// Bytes of registrations that are kept for the next operation; 0: no registration is kept.
     pub registration_cache: u64,
-    /// A rail on which part of an access has been under way for so long has failed, if others lead to the
-    /// same peer; 0: never.
+    /// Longest time for which a part of an access may be under way on a rail. After it the rail has failed,
+    /// if other rails lead to the same peer; 0: no limit.
     pub access_limit: Duration,
 }
 
-/// Bytes of registrations that are kept where nothing else says so.
+/// Bytes of registrations that are kept by default.
 pub const REGISTRATION_CACHE: u64 = 256 << 20;
 
 impl Default for Settings {
@@ -142,7 +143,7 @@ impl Default for Settings {
     }
 }
 
-/// rdma-core, opened.
+/// Opens rdma-core.
 fn library() -> Result<&'static Library, Error> {
     let missing = |why| {
         Error::Unavailable(format!(
@@ -161,8 +162,8 @@ pub struct Verbs {
 }
 
 impl Verbs {
-    /// Opens a device; `token` is in the endpoint address of this process. Else one sentence that names the
-    /// device and the call.
+    /// Opens a device; `token` is in the endpoint address of this process. The error is a sentence that names
+    /// the device and the call.
     fn open(library: &'static Library, found: Found, settings: &Settings, token: u64) -> Result<Self, Error> {
         let Found { chosen, bound } = found;
         let how = Use {
@@ -183,7 +184,7 @@ impl Verbs {
         Ok(Self { device, chosen, attributes })
     }
 
-    /// In words: what the connections are made of.
+    /// Describes in words how the connections are made.
     fn describe(&self) -> String {
         let Device { is_iwarp, limits, port, device, rings, .. } = &self.device;
         let kind = if *is_iwarp { "iWARP" } else { "InfiniBand or RoCE" };
@@ -200,18 +201,18 @@ impl Verbs {
         )
     }
 
-    /// In words: whether registrations are kept, or why not.
+    /// Says in words that registrations are kept, or why not.
     fn registration_cache(&self) -> String {
         self.device.kept.describe()
     }
 
-    /// Bytes of the longest datagram that the device multicasts, or why it has not what that takes; it is
-    /// tried.
+    /// Returns the bytes of the longest datagram that the device multicasts, or why the device cannot
+    /// multicast. It tries multicast.
     fn multicast(&mut self) -> Result<usize, String> {
         Ok(self.device.groups()?.bytes)
     }
 
-    /// Why registrations are not kept, if the settings wish for it.
+    /// Returns why registrations are not kept, if the settings wish for it.
     fn warning(&self) -> Option<String> {
         self.device.kept.warning().map(|why| format!("memory is registered for each operation: {why}"))
     }
@@ -239,7 +240,7 @@ impl Rail for Verbs {
     }
 }
 
-/// What the carriers' trait wants to know of a device. Messages of `bytes_min` bytes are written to the
+/// Returns the attributes of a device as a carrier. Messages of `bytes_min` bytes are written to the
 /// receiver's memory.
 fn attributes(device: &Device, bytes_min: u64) -> CarrierAttributes {
     let placement = Placement {
@@ -247,7 +248,7 @@ fn attributes(device: &Device, bytes_min: u64) -> CarrierAttributes {
         reads: true,
         bytes_max: u64::from(device.message_max).min(ACCESS_MAX),
         bytes_min,
-        // Where messages are never written (mode `one-sided`) none is announced for that.
+        // Where messages are never written (mode `one-sided`), none is announced for a write.
         eager_max: EAGER_MAX.max(bytes_min),
         one_sided_min: ONE_SIDED_MIN,
         proof: if device.is_iwarp { Proof::Read } else { Proof::Completion },
@@ -290,7 +291,7 @@ impl Carrier for Verbs {
     }
 
     fn receive(&mut self, on_arrival: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
-        // Many from peers must not keep out what comes to groups: it would be lost.
+        // Many packets from peers must not keep out packets to groups: those would be lost.
         let for_groups = if self.device.has_groups() { GROUP_SHARE.min(limit / 2) } else { 0 };
         let count = self.device.receive(&mut |packet| on_arrival(Arrival::packet(packet)), limit - for_groups);
         let mut on_datagram = |packet: &[u8]| on_arrival(Arrival { to_group: true, ..Arrival::packet(packet) });
@@ -375,7 +376,8 @@ impl Multicast for Verbs {
 mod tests {
     use super::*;
 
-    /// Where there is no device, which is nearly everywhere, who names the link is told what is missing.
+    /// On a machine without a device, which is nearly every one, a user who names the link learns what is
+    /// missing.
     #[test]
     fn without_a_device_one_sentence_says_what_is_missing() {
         if let Err(error) = VerbsRails::open(&Settings::default()) {

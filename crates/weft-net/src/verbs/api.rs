@@ -1,7 +1,7 @@
-//! The C interfaces of libibverbs and librdmacm, as much of them as the link uses, as rdma-core 44 declares
-//! them; their layouts are part of an ABI that later versions keep. The libraries are opened at run time.
+//! The C interfaces of libibverbs and librdmacm, as far as the link uses them, as rdma-core 44 declares them.
+//! Their layouts are part of an ABI that later versions keep. The libraries are opened at run time.
 //!
-//! What is an inline function in the headers is an entry of a context's table of operations.
+//! An inline function of the headers is an entry of a context's table of operations.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -27,7 +27,7 @@ pub(super) const IBV_WR_RDMA_READ: c_int = 4;
 pub(super) const IBV_SEND_SIGNALED: c_uint = 1 << 1;
 pub(super) const IBV_SEND_INLINE: c_uint = 1 << 3;
 pub(super) const IBV_WC_SUCCESS: c_int = 0;
-/// What was still to be done when the queue pair was closed.
+/// Status of an operation that was still to be done when the queue pair was closed.
 pub(super) const IBV_WC_WR_FLUSH_ERR: c_int = 5;
 /// A datagram's first bytes are a header of the network.
 pub(super) const IBV_WC_GRH: c_uint = 1;
@@ -47,7 +47,7 @@ pub(super) const EVENT_DEVICE_REMOVAL: c_int = 11;
 pub(super) const EVENT_MULTICAST_JOIN: c_int = 12;
 pub(super) const EVENT_MULTICAST_ERROR: c_int = 13;
 
-/// What is not called: the place is all that matters.
+/// A function that the link does not call: only its place in the table matters.
 type Unused = *const c_void;
 
 #[repr(C)]
@@ -118,7 +118,7 @@ pub(super) struct PortFacts {
     pub(super) link_layer: u8,
     more_flags: u8,
     flags_2: u16,
-    // An older library knows fewer fields, a newer one may know more.
+    // An older library knows fewer fields; a newer one may know more.
     reserve: [u8; 16],
 }
 
@@ -225,7 +225,7 @@ pub(super) struct Send {
     pub(super) unused: [u64; 9],
 }
 
-/// A [`Send`] of a datagram, which says itself where it goes.
+/// A [`Send`] of a datagram, which has its destination with it.
 #[repr(C)]
 pub(super) struct Datagram {
     pub(super) id: u64,
@@ -320,7 +320,7 @@ pub(super) struct GroupEvent {
     listener: *mut CmId,
     pub(super) event: c_int,
     pub(super) status: c_int,
-    /// What the group was given when it was joined.
+    /// The data that the caller gave when it joined the group.
     pub(super) given: *const c_void,
     given_bytes: u8,
     pub(super) address: AhWish,
@@ -396,14 +396,14 @@ functions! {
 }
 
 impl Library {
-    /// The libraries, opened once for the process. Else the loader's sentence.
+    /// Returns the libraries, which are opened once for the process. The error is the loader's sentence.
     pub(super) fn get() -> Result<&'static Self, String> {
         static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
         LIBRARY.get_or_init(Self::open).as_ref().map_err(Clone::clone)
     }
 
-    /// Whether registered memory stays this process's own when it forks: the kernel copies it for the child
-    /// then. Libraries that cannot tell are older than kernels that do.
+    /// Returns whether registered memory stays this process's own when it forks: the kernel copies it for the
+    /// child then. Libraries that cannot tell are older than kernels that copy it.
     pub(super) fn copies_at_fork(&self) -> bool {
         const IBV_FORK_UNNEEDED: c_int = 2;
         let Ok(function) = load(VERBS).and_then(|library| symbol(library, c"ibv_is_fork_initialized")) else {
@@ -416,7 +416,7 @@ impl Library {
         unsafe { function() == IBV_FORK_UNNEEDED }
     }
 
-    /// What a completion's status says.
+    /// Returns the meaning of a completion's status.
     pub(super) fn describe(&self, status: c_int) -> String {
         // SAFETY: any number is allowed, and the text is static.
         unsafe { text((self.status_str)(status)) }
@@ -439,10 +439,10 @@ fn symbol(library: *mut c_void, name: &CStr) -> Result<*mut c_void, String> {
     if symbol.is_null() { Err(format!("there is no {}", name.to_string_lossy())) } else { Ok(symbol) }
 }
 
-/// A copy of a text; an empty one of a null pointer.
+/// Copies a text; a null pointer gives an empty one.
 ///
 /// # Safety
-/// If it is not null it ends with a zero, and stays while this runs.
+/// A pointer that is not null ends with a zero, and stays while this runs.
 pub(super) unsafe fn text(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
@@ -457,7 +457,7 @@ mod tests {
     use std::mem::offset_of;
     use std::process::Command;
 
-    /// Each expression of C, and what it is here.
+    /// Each expression of C, and its value here.
     const LAYOUTS: &[(&str, usize)] = &[
         ("sizeof(struct ibv_device_attr)", size_of::<DeviceFacts>()),
         ("offsetof(struct ibv_device_attr, max_mr_size)", offset_of!(DeviceFacts, max_mr_size)),
@@ -538,7 +538,7 @@ mod tests {
         ("RDMA_CM_EVENT_DEVICE_REMOVAL", EVENT_DEVICE_REMOVAL as usize),
     ];
 
-    /// What these layouts are on machines with 64 bits, whether or not there are headers.
+    /// Checks these layouts against their values on machines with 64 bits, with or without headers.
     #[test]
     #[cfg(target_pointer_width = "64")]
     fn the_layouts_are_those_of_rdma_core_44() {

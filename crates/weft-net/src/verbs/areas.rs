@@ -1,6 +1,6 @@
-//! What is mapped where in this process, as the kernel tells it: only memory of the process alone, behind
-//! which there is no file, can be watched wholly. A file or a segment can be cut short by anybody who has it
-//! open.
+//! The mapped areas of this process, as the kernel reports them. Only memory that the process has alone, and
+//! that has no file behind it, can be watched wholly. Any process that has a file or a segment open can cut
+//! it short.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -8,12 +8,12 @@ use std::io::{self, Read, Seek};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
-/// `PROCMAP_QUERY`, since Linux 6.11: one area instead of the text of all.
+/// `PROCMAP_QUERY`, since Linux 6.11: returns a single area instead of the text of all.
 const QUERY: libc::c_ulong = 0xc068_6611;
 const COVERING_OR_NEXT: u64 = 0x10;
 const WRITABLE: u64 = 0x2;
 const SHARED: u64 = 0x8;
-/// Areas of one range: memory in more pieces is not looked at.
+/// Most areas of a range: memory in more pieces is not looked at.
 const AREAS_MAX: usize = 64;
 
 /// A part of the address space with the same properties throughout.
@@ -21,7 +21,7 @@ const AREAS_MAX: usize = 64;
 pub(super) struct Area {
     pub(super) range: Range<u64>,
     pub(super) is_writable: bool,
-    /// Nobody else has it, and there is no file behind it.
+    /// True if no other process has the area, and there is no file behind it.
     pub(super) is_private: bool,
 }
 
@@ -44,7 +44,7 @@ struct Query {
     build: u64,
 }
 
-/// Where the kernel is asked.
+/// The file of the kernel that is asked for areas.
 pub(super) struct Areas {
     file: File,
     can_query: bool,
@@ -55,7 +55,8 @@ impl Areas {
         Ok(Self { file: File::open("/proc/self/maps")?, can_query: true })
     }
 
-    /// The areas that cover a range, in order; `None`: something of it is not mapped, or it has very many.
+    /// Returns the areas that cover a range, in order. `None`: a part of the range is not mapped, or it has
+    /// very many areas.
     pub(super) fn of(&mut self, range: &Range<u64>) -> io::Result<Option<Vec<Area>>> {
         if self.can_query {
             match self.query(range) {
@@ -66,7 +67,7 @@ impl Areas {
         Ok(cover(self.all()?.into_iter().filter(|area| area.range.end > range.start), range))
     }
 
-    /// All of them.
+    /// Returns all areas of the process.
     pub(super) fn all(&mut self) -> io::Result<Vec<Area>> {
         let mut text = String::new();
         self.file.rewind()?;
@@ -83,7 +84,7 @@ impl Areas {
             // SAFETY: the structure is that of the kernel, which is told its size, and has room for no name.
             if unsafe { libc::ioctl(self.file.as_raw_fd(), QUERY, &raw mut query) } != 0 {
                 let error = io::Error::last_os_error();
-                // There is nothing at or behind this address.
+                // There is no area at or behind this address.
                 return if error.raw_os_error() == Some(libc::ENOENT) { Ok(None) } else { Err(error) };
             }
             let Query { start, end, area_flags, inode, device, .. } = query;
@@ -99,7 +100,8 @@ impl Areas {
     }
 }
 
-/// Those of a list that begins with the first that touches a range, if they cover it.
+/// Returns the areas that cover a range, if they do. The first area of the list is the first that touches the
+/// range.
 fn cover(areas: impl Iterator<Item = Area>, range: &Range<u64>) -> Option<Vec<Area>> {
     let mut cover = Vec::new();
     let mut next = range.start;
@@ -116,7 +118,7 @@ fn cover(areas: impl Iterator<Item = Area>, range: &Range<u64>) -> Option<Vec<Ar
     None
 }
 
-/// A line of /proc/PID/maps: addresses, rights, offset, device, inode, name.
+/// Parses a line of /proc/PID/maps: addresses, rights, offset, device, inode, name.
 fn parse(line: &str) -> Option<Area> {
     let mut words = line.split_ascii_whitespace();
     let (start, end) = words.next()?.split_once('-')?;

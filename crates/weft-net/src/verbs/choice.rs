@@ -1,5 +1,5 @@
-//! Which devices are used: those behind the interfaces that UDP would use, the better ones first, one for
-//! each interface.
+//! The choice of devices: those behind the interfaces that UDP would use, the better ones first, one for each
+//! interface.
 
 use std::net::SocketAddr;
 
@@ -9,28 +9,28 @@ use super::{RAILS_MAX, Settings, library, status};
 use crate::Error;
 use crate::udp::{self, Candidate};
 
-/// A device that would be used, and where.
+/// A device that would be used, with its port and its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
-    /// Its name, e.g. `mlx5_0`.
+    /// The device's name, e.g. `mlx5_0`.
     pub device: String,
-    /// Which of its ports.
+    /// The port of the device, from 1.
     pub port: u8,
-    /// Its interface.
+    /// The interface of the port.
     pub interface: String,
-    /// The address that peers connect to; of one that only its own link has, the interface, too.
+    /// The address that peers connect to. An address that only its own link has comes with its interface.
     pub address: SocketAddr,
-    /// The same as UDP has it. Its rail is the index among those that are used.
+    /// The same interface as UDP has it. Its rail is the index among the used devices.
     pub(super) candidate: Candidate,
 }
 
-/// The same, with what leads there.
+/// A chosen device, with the identifier that is bound to it.
 pub(super) struct Found {
     pub(super) chosen: Chosen,
     pub(super) bound: Bound,
 }
 
-/// The first address of each interface behind which there is a device, at most [`RAILS_MAX`] of them.
+/// Returns the first address of each interface behind which there is a device, at most [`RAILS_MAX`] of them.
 pub(super) fn choose(library: &'static Library, settings: &Settings) -> Result<Vec<Found>, Error> {
     let wanted = udp::Settings { interfaces: settings.interfaces.clone(), packet_size_max: None };
     let mut refusals = Vec::new();
@@ -61,10 +61,10 @@ pub(super) fn choose(library: &'static Library, settings: &Settings) -> Result<V
     )))
 }
 
-/// What the settings would make of this machine's devices, the better ones first.
+/// Returns the devices that would be used with these settings, the better ones first.
 ///
 /// # Errors
-/// There are no libraries, or there is no device: one sentence.
+/// There are no libraries, or there is no device: a sentence.
 pub fn consider(settings: &Settings) -> Result<Vec<Chosen>, Error> {
     Ok(choose(library()?, settings)?.into_iter().map(|found| found.chosen).collect())
 }

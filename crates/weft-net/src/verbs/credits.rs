@@ -1,77 +1,80 @@
-//! How many packets two ends may have on their way to each other: pure state machines, one for each direction
-//! at each end.
+//! Credits: how many packets two ends may have on their way to each other. Pure state machines, for each
+//! direction at each end.
 //!
-//! A receiver grants room for as many packets as it has receives for (its *window*), and tells of what has
-//! been taken with whatever it sends; a message that only grants room ([`super::wire::Kind::Credit`]) leaves
-//! when more than half of the window is to be told of. Each connection begins with a window of one packet, so
-//! that memory goes by peers that are talked to and not by peers that there are. The window of a peer that
-//! sends much grows, as long as all peers together do not have more than the process has for that; then the
-//! peer with the largest window is asked to give half of it back (`Reclaim`, `Returned`).
+//! A receiver has a *window*: it grants room for as many packets as it has receives for. Each message that it
+//! sends tells the peer of packets that have been taken. When more than half of the window is to be told of,
+//! a message that only grants room ([`super::wire::Kind::Credit`]) leaves. Each connection begins with a
+//! window of a single packet, so that memory grows with the peers that a process talks to, and not with all
+//! peers. The window of a peer that sends much grows, until all peers together have as much as the process
+//! has for windows. Then the peer with the largest window is asked to give half of it back (`Reclaim`,
+//! `Returned`).
 //!
-//! Windows are odd: then a message that only grants room stands for more than half of one, and no second one
-//! leaves before the peer has taken the first. So one receive in reserve ([`RESERVE`]) is enough for those.
+//! Windows are odd. So a message that only grants room stands for more than half of a window, and no second
+//! one leaves before the peer has taken the first. So one receive in reserve ([`RESERVE`]) is enough for
+//! them.
 
 use super::wire::Kind;
 use std::collections::VecDeque;
 
-/// The window that a connection begins with.
+/// The window with which a connection begins.
 pub(super) const WINDOW_FIRST: u16 = 1;
-/// The largest.
+/// The largest window.
 pub(super) const WINDOW_MAX: u16 = 61;
-/// Receives besides the window: for one message that only grants room, or for the first message of a client.
+/// Receives besides the window: for a message that only grants room, or for the first message of a client.
 pub(super) const RESERVE: u32 = 1;
-/// A window grows after so many packets for each that it has: who sends a few packets now and then needs no
-/// more.
+/// Packets for each packet of the window after which the window grows: a peer that sends a few packets now
+/// and then needs no more.
 const GROW_AFTER: u32 = 4;
 
-// Each step is even.
+// Each step of a window is even.
 const _: () = assert!(WINDOW_FIRST % 2 == 1 && WINDOW_MAX % 2 == 1 && WINDOW_FIRST <= WINDOW_MAX);
 
-/// So many packets have been taken and not been told of before a message says so by itself.
+/// Returns how many taken packets are not told of before a message tells of them by itself.
 const fn tell_at(window: u16) -> u16 {
     window.div_ceil(2)
 }
 
-/// What this end grants to a peer.
+/// The window that this end grants to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Grants {
     window: u16,
-    /// Taken, or added to the window, and not told of.
+    /// Packets that were taken, or that the window has grown by, and that the peer has not been told of.
     owed: u16,
-    /// Packets since the window was last changed.
+    /// Packets since the window last changed.
     since: u32,
-    /// The peer has been asked to give so many back, and has not answered.
+    /// Packets of the window that the peer has been asked to give back, while it has not answered; otherwise
+    /// 0.
     asked: u16,
 }
 
 impl Grants {
-    /// The window is as `window` says, rounded down to an odd number.
+    /// Grants a window of `window` packets, rounded down to an odd number.
     pub(super) fn new(window: u16) -> Self {
         let window = window.clamp(WINDOW_FIRST, WINDOW_MAX);
         Self { window: window - u16::from(window.is_multiple_of(2)), owed: 0, since: 0, asked: 0 }
     }
 
-    /// Packets that the peer may have on their way, and that wait here to be told of.
+    /// Returns the packets that the peer may have on their way, with those that wait here to be told of.
     pub(super) fn window(&self) -> u16 {
         self.window
     }
 
-    /// Receives behind all that.
+    /// Returns the receives that the window and the reserve need.
     pub(super) fn receives(&self) -> u32 {
         u32::from(self.window) + RESERVE
     }
 
-    /// What a message that leaves now says.
+    /// Returns the packets that a message tells of if it leaves now.
     pub(super) fn owed(&self) -> u16 {
         self.owed
     }
 
-    /// A message has said it.
+    /// Notes that a message has told of them.
     pub(super) fn note_told(&mut self) {
         self.owed = 0;
     }
 
-    /// One more has been taken that needed room; `false`: the peer had none.
+    /// Notes that a packet which needs room was taken. Returns `false` if the peer had no room.
     pub(super) fn note_taken(&mut self) -> bool {
         self.since = self.since.saturating_add(1);
         let had_room = self.owed < self.window;
@@ -79,18 +82,18 @@ impl Grants {
         had_room
     }
 
-    /// A message must tell of it, even if there is nothing else to send.
+    /// Returns whether a message must tell of taken packets, even if nothing else is to be sent.
     pub(super) fn is_due(&self) -> bool {
         self.owed >= tell_at(self.window)
     }
 
-    /// How much larger the window should be: an even number.
+    /// Returns how much larger the window should be: an even number.
     pub(super) fn wants(&self) -> u16 {
         let sends_much = self.since >= GROW_AFTER * u32::from(self.window) && self.asked == 0;
         if sends_much { (self.window + 1).min(WINDOW_MAX - self.window) } else { 0 }
     }
 
-    /// The window grows by an even number that is not more than what it wants.
+    /// Makes the window larger by an even number, at most by what [`Self::wants`] returns.
     pub(super) fn grow(&mut self, by: u16) {
         let by = by.min(self.wants()) & !1;
         self.window += by;
@@ -100,27 +103,27 @@ impl Grants {
         }
     }
 
-    /// There is nothing to grow by: it is asked again after as many packets as now.
+    /// Notes that the window cannot grow: it asks again after as many packets as now.
     pub(super) fn note_refused(&mut self) {
         self.since = 0;
     }
 
-    /// What the peer may be asked to give back for one that has `other`; 0: nothing.
+    /// Returns what the peer may be asked to give back for a peer that has a window of `other`; 0: nothing.
     pub(super) fn spare(&self, other: u16) -> u16 {
         if self.asked == 0 && self.window > 2 * other { (self.window / 2) & !1 } else { 0 }
     }
 
-    /// The peer is asked for that.
+    /// Notes that the peer is asked to give `count` back, rounded down to an even number.
     pub(super) fn ask_back(&mut self, count: u16) {
         self.asked = count & !1;
     }
 
-    /// What it is asked for, until it answers.
+    /// Returns what the peer has been asked to give back, until it answers; otherwise 0.
     pub(super) fn asked(&self) -> u16 {
         self.asked
     }
 
-    /// It gives so many back; `false`: it cannot have them.
+    /// Notes that the peer gives `count` back. Returns `false` if the peer cannot have that much.
     pub(super) fn note_returned(&mut self, count: u16) -> bool {
         let can_be = count <= self.asked && self.owed + count <= self.window;
         let is_right = self.asked > 0 && can_be && count.is_multiple_of(2);
@@ -131,11 +134,11 @@ impl Grants {
     }
 }
 
-/// What a peer grants to this end.
+/// The packets that a peer grants to this end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Credits {
     left: u16,
-    /// To be given back by the message that is to be said.
+    /// Packets that the next `Returned` message gives back.
     returning: u16,
 }
 
@@ -144,42 +147,42 @@ impl Credits {
         Self { left: window, returning: 0 }
     }
 
-    /// So many packets may be sent.
+    /// Returns how many packets may be sent.
     pub(super) fn left(&self) -> u16 {
         self.left
     }
 
-    /// One is.
+    /// Notes that a packet is sent.
     pub(super) fn take(&mut self) {
         self.left = self.left.saturating_sub(1);
     }
 
-    /// The peer grants more.
+    /// Adds the packets that the peer has granted.
     pub(super) fn add(&mut self, count: u16) {
         self.left = self.left.saturating_add(count);
     }
 
-    /// The peer asks for so many back: it gets what is not needed for the answer.
+    /// Gives back as many of the `asked` packets as the answer itself does not need.
     pub(super) fn give_back(&mut self, asked: u16) {
         let count = asked.min(self.left.saturating_sub(1)) & !1;
         self.left -= count;
         self.returning += count;
     }
 
-    /// What the answer says.
+    /// Returns how many packets the answer gives back.
     pub(super) fn returning(&self) -> u16 {
         self.returning
     }
 
-    /// It has left.
+    /// Notes that the answer has left.
     pub(super) fn note_returned(&mut self) {
         self.returning = 0;
     }
 }
 
-/// What an end has to say by itself, each kind at most once at a time, in the order in which it leaves. What
-/// needs no room never waits behind what does: if both ends had something to say that needs room, and had
-/// none, each would keep the other's room behind it for ever.
+/// The messages that an end has to send by itself, each kind at most once, in the order in which they leave.
+/// A message that needs no room never waits behind a message that needs room. Otherwise two ends that have no
+/// room, and have a message that needs some, would keep the room for each other behind that message for ever.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Controls(VecDeque<Kind>);
 
@@ -195,12 +198,12 @@ impl Controls {
         self.0.insert(index, kind);
     }
 
-    /// What leaves next.
+    /// Returns the message that leaves next.
     pub(super) fn first(&self) -> Option<Kind> {
         self.0.front().copied()
     }
 
-    /// It has left.
+    /// Removes the message that has left.
     pub(super) fn remove_first(&mut self) {
         self.0.pop_front();
     }
@@ -209,7 +212,7 @@ impl Controls {
         self.0.is_empty()
     }
 
-    /// The connection is gone.
+    /// Forgets all messages, because the connection is gone.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
@@ -219,8 +222,8 @@ impl Controls {
 mod tests {
     use super::*;
 
-    /// One end: what it grants, what it was granted, and what is on its way to it, each with its number and
-    /// what it grants.
+    /// An end: what it grants, what it was granted, and the messages on their way to it. Each of these
+    /// messages has a number and a grant.
     struct End {
         grants: Grants,
         credits: Credits,
@@ -231,7 +234,7 @@ mod tests {
 
     struct World {
         ends: [End; 2],
-        /// What windows may still grow by, together.
+        /// Packets that all windows together may still grow by.
         pool: u16,
     }
 
@@ -347,7 +350,7 @@ mod tests {
                     }
                 }
             }
-            // Both may close the connection at once, as soon as each has room for saying so.
+            // Both ends may close the connection at once, as soon as each has room for the message.
             for at in 0..2 {
                 let End { says, credits, .. } = &mut world.ends[at];
                 if random.next().is_multiple_of(2) && says.is_empty() && credits.left() > 0 {

@@ -1,8 +1,8 @@
-//! A device with what it needs: the only place, with what is below it and `memory.rs`, that follows pointers
+//! A device with its queues and peers. Only this module, the modules below it and `memory.rs` follow pointers
 //! of the libraries.
 //!
-//! Nothing here waits: both channels are read without blocking, and what takes time (addresses, routes,
-//! connections) is told of by events.
+//! No call here waits: both channels are read without blocking, and events tell of slow work (addresses,
+//! routes, connections).
 #![allow(unsafe_code)]
 
 mod accesses;
@@ -35,22 +35,22 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr;
 use weft_core::time::Duration;
 
-/// Operations of one peer that only what this end has to say by itself may use.
+/// Operations of a peer that are reserved for messages that this end has to send by itself.
 const OPERATIONS_RESERVED: u32 = 4;
-/// Completions that are read in one go.
+/// Completions that are read in a single call.
 const BATCH: usize = 32;
-/// Whose number a completion has.
+/// Kinds of work that a completion's number names.
 const RECEIVED: u64 = 0;
 const SENT: u64 = 1;
 const ACCESSED: u64 = 2;
 
-/// A completion's number: what it is of, which connection to the peer (so that what is left of an earlier one
-/// is told), and the index.
+/// Returns a completion's number, of three parts: the kind of work; the connection to the peer, so that a
+/// completion of an earlier connection is recognized; the index.
 fn number(what: u64, epoch: u32, index: usize) -> u64 {
     what << 56 | u64::from(epoch & 0x00ff_ffff) << 32 | index as u64
 }
 
-/// An address as the kernel has it; `scope` is the interface behind which one that only its link has is.
+/// Returns an address in the kernel's form. `scope` is the interface of an address that only its link has.
 fn socket_address(address: SocketAddr, scope: u32) -> libc::sockaddr_storage {
     // SAFETY: plain numbers, of which zeros are values.
     let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
@@ -91,83 +91,85 @@ fn nonblocking(fd: RawFd) -> io::Result<()> {
     }
 }
 
-/// Which peers are given a ring to write small packets to.
+/// The peers that are given a ring, into which they write small packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rings {
     Nowhere,
-    /// Those that are talked to much, while this process does not sleep.
+    /// Peers with much traffic, while this process does not sleep.
     WherePaid,
-    /// All, up to a limit, at once, and again after each sleep.
+    /// All peers, up to a limit, at once, and again after each sleep.
     Everywhere,
 }
 
-/// How a device is used.
+/// The use that the link makes of a device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Use {
-    /// Connections at a time.
+    /// Most connections at a time.
     pub(super) connections: u32,
-    /// Memory of peers is written and read.
+    /// True if memory of peers is written and read.
     pub(super) has_remote_memory: bool,
     pub(super) rings: Rings,
-    /// Bytes of registrations that are kept.
+    /// Most bytes of registrations that are kept.
     pub(super) kept_bytes: u64,
-    /// Who asks for a connection knows it.
+    /// Number that each request for a connection must show.
     pub(super) token: u64,
 }
 
-/// A ring that a peer writes to, and its memory. The order of the fields is that in which they go.
+/// A ring that a peer writes to, and its memory. The fields are dropped in this order.
 struct OwnRing {
     ring: Ring,
-    /// Kept, and not looked at by this name.
+    /// The ring's memory, only kept here; the ring has its address.
     _memory: Packets,
 }
 
-/// One who packets are exchanged with.
+/// A peer: a process that packets are exchanged with.
 struct Peer {
     name: SocketAddr,
     token: u64,
     pair: Pair,
     id: *mut CmId,
-    /// Which of the connections to it this is.
+    /// Number of the connection to the peer, among all that there have been.
     epoch: u32,
-    /// Packets that may be sent to it, and that it may send.
+    /// Packets that this end may send to the peer, and packets that the peer may send.
     credits: Credits,
     grants: Grants,
-    /// Receives that it has been given by which its window has grown, …
+    /// Receives by which the peer's window has grown.
     grown: u32,
-    /// … and all of them.
+    /// All receives that the peer has been given.
     receives: u32,
-    /// Operations that the device has.
+    /// Operations to the peer that the device has.
     operations: u32,
-    /// Packets and accesses among them.
+    /// The packets and accesses among them.
     held: usize,
-    /// Some of them have failed.
+    /// True if some of them have failed.
     lost: bool,
-    /// The connection is gone; what has arrived of it is taken first.
+    /// True if the connection is gone. Messages that have arrived by it are taken first.
     gone: bool,
     says: Controls,
     is_due: bool,
     broken: bool,
     used: u64,
-    /// What the last failure was, for whoever reads that the connection is lost.
+    /// The last failure, for the user who reads that the connection is lost.
     warned: Option<String>,
-    /// Packets that have been sent to it and written to its ring, and those that have come from it.
+    /// Packets that have gone to the peer, sent or written to its ring; then packets that have come from the
+    /// peer.
     sent: u16,
     arrived: u16,
-    /// The ring that it writes to.
+    /// The ring in this process that the peer writes to.
     ring: Option<OwnRing>,
-    /// The ring that is written to there.
+    /// The peer's ring that this end writes to.
     far: Option<Far>,
-    /// One receive more than its window takes is kept, for messages that tell of cells that were taken.
+    /// True if the peer has a receive beyond those of its window, for messages that tell of taken cells.
     has_extra: bool,
-    /// Packets that would have fitted in a cell and were sent, since this process last slept; and how many it
-    /// takes.
+    /// Packets that were sent though they would have fitted in a cell, since this process last slept.
+    /// `ring_after` is the number of them after which the peer is given a ring.
     small: u32,
     small_since: u32,
     ring_after: u32,
 }
 
-/// Numbers of queue pairs are the device's: nobody can choose them so that they collide.
+/// A hasher for numbers of queue pairs. The device makes the numbers, so no peer can choose numbers that
+/// collide.
 #[derive(Clone, Copy, Default)]
 struct QueueHasher(u64);
 
@@ -198,7 +200,7 @@ struct Leaving {
 pub(super) struct Device {
     library: &'static Library,
     bound: Bound,
-    /// Where it listens. Names are without interfaces, which are this machine's own.
+    /// The address where the device listens. Names are without interfaces, which are this machine's own.
     pub(super) name: SocketAddr,
     scope: u32,
     pub(super) token: u64,
@@ -213,14 +215,14 @@ pub(super) struct Device {
     srq: *mut Srq,
     wake: Option<OwnedFd>,
     chunks: Vec<Packets>,
-    /// Receives that nobody posts now.
+    /// Receives that are not posted.
     free_receives: Vec<usize>,
-    /// Without shared receives: whose each is.
+    /// The peer that each receive is posted to, where receives are not shared.
     posted_to: Vec<usize>,
     /// Receives that connections have been given, and those of them by which windows have grown.
     given: u32,
     grown: u32,
-    /// A peer that has been asked to give some back.
+    /// The peer that has been asked to give receives back.
     reclaimed: Option<usize>,
     sends: Option<Packets>,
     leaving: Vec<Leaving>,
@@ -228,23 +230,23 @@ pub(super) struct Device {
     inline_max: usize,
     placing: Option<Placing>,
     pub(super) has_remote_memory: bool,
-    /// What is said of registrations that are kept.
+    /// Whether registrations are kept, and why not.
     pub(super) kept: Kept,
     peers: Vec<Peer>,
     by_name: HashMap<SocketAddr, usize>,
     by_qp: HashMap<u32, usize, BuildHasherDefault<QueueHasher>>,
-    /// Peers that have something to say, that begin or end, or that are broken.
+    /// Peers that have a message to send; then peers that begin or end; then peers that are broken.
     due: Vec<usize>,
     changing: Vec<usize>,
     broken: VecDeque<usize>,
-    /// Peers that have dropped their ends of other connections, and of which.
+    /// Peers that have dropped their ends of other connections, and a bit for each of these rails.
     dropped: VecDeque<(u32, u16)>,
     connections: u32,
     looks: u32,
     clock: u64,
-    /// Completions that were found before a sleep, or before a queue pair went.
+    /// Completions that were found before a sleep, or before a queue pair was closed.
     found: VecDeque<Completion>,
-    /// Queue pairs that went while completions were looked at.
+    /// Queue pairs that were closed while completions were looked at.
     gone_queues: Vec<u32>,
     must_look: bool,
     pub(super) rejected: u64,
@@ -255,23 +257,24 @@ pub(super) struct Device {
     cell: Box<Cell>,
     /// Looks at rings since the last look at completions.
     ring_looks: u32,
-    /// Runs out while a peer that was asked to stop has not answered, and when something is to happen to a
-    /// connection.
+    /// A timer that runs out while a peer that was asked to stop has not answered, and when a connection's
+    /// deadline comes.
     timer: Option<OwnedFd>,
     is_timer_set: bool,
     sleep: Duration,
     sleeps: u32,
     /// Packets that have been written to rings of peers.
     pub(super) written: u64,
-    /// Multicast groups, once one has been joined; what there is for datagrams to them, and why nothing.
+    /// Multicast groups, once one has been joined; the room for datagrams to them; the reason when there is
+    /// none.
     groups: Option<Box<groups::Groups>>,
     datagrams: Option<groups::Room>,
     no_datagrams: Option<String>,
-    /// For completions that are read.
+    /// Space for completions that are read.
     batch: Option<Box<[Completion; BATCH]>>,
 }
 
-// SAFETY: the libraries allow every object to be used by any thread, and whoever has this is one at a time.
+// SAFETY: the libraries allow any thread to use every object, and only one thread at a time has this value.
 unsafe impl std::marker::Send for Device {}
 
 impl Drop for Device {
@@ -284,7 +287,7 @@ impl Drop for Device {
         }
         self.groups = None;
         let library = self.library;
-        // SAFETY: the queue pairs are closed, and each object before those that it was made of; packets'
+        // SAFETY: the queue pairs are closed. Each object goes before those that it was made of, and packets'
         // registrations before their domain.
         unsafe {
             if !self.srq.is_null() {
@@ -391,7 +394,7 @@ impl Device {
 
     fn make(&mut self) -> Result<(), String> {
         let (library, context) = (self.library, self.bound.context());
-        // SAFETY: each object is made of those before, all of which stay open until `drop`.
+        // SAFETY: each object is made of earlier ones, all of which stay open until `drop`.
         unsafe {
             self.pd = (library.alloc_pd)(context);
             if self.pd.is_null() {
@@ -409,7 +412,7 @@ impl Device {
                 let mut wish = SrqWish::default();
                 (wish.max_wr, wish.max_sge) = (self.limits.receives, 1);
                 self.srq = (library.create_srq)(self.pd, &raw mut wish);
-                // A device may say that it has some, and have none for this transport.
+                // A device may report shared receive queues, and have none for this transport.
                 self.limits.shared = !self.srq.is_null();
             }
             let descriptors = [(*self.bound.channel).fd, (*self.channel).fd];
@@ -442,12 +445,12 @@ impl Device {
         })
     }
 
-    /// Readable when something is to be looked at.
+    /// Returns the descriptor that is readable when the link has something to look at.
     pub(super) fn fd(&self) -> RawFd {
         self.wake.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 
-    /// Learns where a peer listens: its number.
+    /// Learns the address where a peer listens, and returns the peer's number.
     pub(super) fn insert(&mut self, listens: SocketAddr, token: u64) -> usize {
         let name = SocketAddr::from((listens.ip(), listens.port()));
         if let Some(known) = self.by_name.get(&name) {

@@ -1,28 +1,29 @@
-//! What peers are told of the RDMA devices of a process.
+//! The RDMA devices of a process as its peers are told of them.
 
 use super::RAILS_MAX;
 use crate::Error;
 use crate::udp::{self, Candidate};
 
-/// How an endpoint address says that remote writes and reads are used, or are not.
+/// The word by which an endpoint address says that remote writes and reads are used.
 const PLACING: &str = "placing";
 const PACKETS: &str = "packets";
 
-/// What peers need to know.
+/// The endpoint address of a process: the facts that its peers need to connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointAddress {
-    /// Where this process listens, on each of its rails: at least one, in their order.
+    /// The addresses where this process listens, a rail each, in their order: at least one.
     pub rails: Vec<Candidate>,
-    /// Who has not read the endpoint address does not know it: it comes with each request for a connection.
+    /// Number that comes with each request for a connection. Only a process that has read this address knows
+    /// it.
     pub token: u64,
-    /// Peers may write to memory here, and this end to theirs.
+    /// True if peers may write to memory here, and this end to memory of peers.
     pub has_remote_memory: bool,
     /// Bytes of a packet.
     pub packet_size: u16,
 }
 
 impl EndpointAddress {
-    /// As it is told to peers: without commas and spaces.
+    /// Encodes the address as peers are told it: without commas and spaces.
     pub fn encode(&self) -> String {
         let Self { rails, token, has_remote_memory, packet_size } = self;
         let kind = if *has_remote_memory { PLACING } else { PACKETS };
@@ -30,10 +31,10 @@ impl EndpointAddress {
         format!("{kind};{packet_size};{token:x};{rails}")
     }
 
-    /// The inverse. The text is a peer's: it is believed in nothing.
+    /// Decodes an endpoint address. The text is a peer's: nothing in it is trusted.
     ///
     /// # Errors
-    /// It says something else.
+    /// The text is no endpoint address.
     pub fn decode(text: &str) -> Result<Self, Error> {
         let wrong = || Error::Peer(format!("'{text}' are no addresses of RDMA devices"));
         let parts: Vec<&str> = text.splitn(4, ';').collect();

@@ -1,4 +1,4 @@
-//! Whether a device keeps registrations for the next operation, and what is said of it.
+//! The decision whether a device keeps registrations for the next operation, in code and in words.
 
 use std::sync::Arc;
 
@@ -7,20 +7,20 @@ use super::local;
 use super::monitor::Monitor;
 use crate::sys;
 
-/// The least that is of use: a message that is written to the receiver's memory has more than that.
+/// Least bytes that are of use: each message that is written to the receiver's memory fits many times.
 const BYTES_MIN: u64 = 64 << 10;
 
-/// What came of the wish to keep registrations.
+/// The result of the wish to keep registrations.
 pub(super) enum Kept {
-    /// So many bytes are kept, and the monitor says when one must not be used any more.
+    /// Registrations of so many bytes are kept, and the monitor says when one must not be used any more.
     Yes(Arc<Monitor>, u64),
-    /// Why none are kept, and what to do about it, unless that is what the settings ask for.
+    /// None are kept: the reason, and what to do about it. `is_asked`: the settings ask for that.
     No { why: String, is_asked: bool },
 }
 
 impl Kept {
-    /// Of a device to which so many bytes are allowed; `has_remote_memory`: it has local registrations at
-    /// all.
+    /// Decides for a device that may keep `wanted` bytes. `has_remote_memory`: the device has local
+    /// registrations at all.
     pub(super) fn new(library: &Library, wanted: u64, has_remote_memory: bool) -> Self {
         let no = |why: &str| Self::No { why: why.to_owned(), is_asked: false };
         let locked_max = sys::locked_memory_max();
@@ -49,7 +49,7 @@ impl Kept {
         }
     }
 
-    /// What a protection domain is given.
+    /// Returns the monitor and the bytes that a protection domain is given.
     pub(super) fn monitor(&self) -> (Option<Arc<Monitor>>, u64) {
         match self {
             Self::Yes(monitor, bytes) => (Some(Arc::clone(monitor)), *bytes),
@@ -57,7 +57,7 @@ impl Kept {
         }
     }
 
-    /// What the user could change, if none are kept though that is wished for: a sentence.
+    /// Returns a sentence about what the user could change, if none are kept though the settings wish for it.
     pub(super) fn warning(&self) -> Option<&str> {
         match self {
             Self::No { why, is_asked: false } => Some(why),
@@ -65,7 +65,7 @@ impl Kept {
         }
     }
 
-    /// A part of a sentence.
+    /// Describes the decision as a part of a sentence.
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Yes(_, bytes) => {

@@ -1,34 +1,35 @@
-//! How much a device is asked for, and what a peer begins with: pure functions of what the device has.
+//! Limits: the sizes that a device is asked for, and the window that a peer begins with. Pure functions of
+//! what the device has.
 
 use super::credits::{RESERVE, WINDOW_FIRST, WINDOW_MAX};
 
-/// Bytes of a message, of which the header and a packet are parts.
+/// Bytes of a message: the header and a packet.
 pub(super) const MESSAGE_BYTES: usize = 4096;
-/// Rings of a process, at most: the others' packets are sent. Each is looked at in vain at each look: a
-/// handful of them costs less than one completion.
+/// Most rings of a process; the other peers' packets are sent. Each look finds most rings empty: a handful of
+/// them costs less than a completion.
 pub(super) const RINGS_MAX: usize = 16;
-/// Receives by which windows of all peers together grow beyond the two that each has: 2 MiB.
+/// Receives by which the windows of all peers together grow beyond the two that each peer has: 2 MiB.
 const GROWTH: u32 = 512;
-/// Receives of all peers together, at most: 16 MiB.
+/// Most receives of all peers together: 16 MiB.
 const RECEIVES_MAX: u32 = 4096;
-/// Receives are made so many at a time.
+/// Receives that are made at a time.
 pub(super) const CHUNK: u32 = 64;
-/// Packets that wait to leave, of all peers together …
+/// Most packets of all peers together that wait to leave.
 pub(super) const SENDS_MAX: usize = 256;
-/// … and operations of one peer that the device has, at most: packets, accesses, and what this end has to say
+/// Most operations of a peer that the device has: packets, accesses, and messages that this end has to send
 /// by itself.
 const OPERATIONS_MAX: u32 = 48;
-/// The device is asked to copy packets of so many bytes at once.
+/// Bytes of a packet that the device is asked to copy at once (inline data).
 pub(super) const INLINE_WANTED: u32 = 256;
-/// … or half as many, and so on; fewer than so many are of no use.
+/// Least bytes of inline data that are of use. A device that refuses is asked for half as many, and so on.
 pub(super) const INLINE_LEAST: u32 = 32;
-/// Reads of memory that one end asks the other for at a time.
+/// Most reads of memory that an end asks the other end for at a time.
 const READS_MAX: i32 = 16;
-/// Connections that are open at a time, where nothing else says so: one more closes the one that was not used
+/// Most connections that are open at a time, by default. Another one closes the connection that was not used
 /// for longest.
 pub const CONNECTIONS_MAX: u32 = 1024;
 
-/// What of a device counts here.
+/// The facts of a device that the limits depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Device {
     pub(super) max_qp: i32,
@@ -39,15 +40,15 @@ pub(super) struct Device {
     pub(super) max_reads: i32,
 }
 
-/// What is asked for.
+/// The sizes that a device is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
-    /// Receives are shared by all peers.
+    /// True if all peers share the receives.
     pub(super) shared: bool,
-    /// Receives of all peers together, and those of them by which windows grow.
+    /// Receives of all peers together; then those of them by which windows grow.
     pub(super) receives: u32,
     pub(super) growth: u32,
-    /// Operations of one peer.
+    /// Operations of a peer.
     pub(super) operations: u32,
     /// Entries of the completion queue.
     pub(super) completions: u32,
@@ -59,7 +60,7 @@ fn positive(value: i32) -> u32 {
     u32::try_from(value).unwrap_or(0)
 }
 
-/// What to ask a device for; `connections` is what the user allows.
+/// Returns the sizes to ask a device for; `connections` is what the user allows.
 pub(super) fn limits(device: &Device, accesses: usize, connections: u32) -> Result<Limits, String> {
     let shared = device.max_srq > 0 && device.max_srq_wr > 0;
     let operations = OPERATIONS_MAX.min(positive(device.max_qp_wr));
@@ -67,7 +68,8 @@ pub(super) fn limits(device: &Device, accesses: usize, connections: u32) -> Resu
     let most = RECEIVES_MAX.min(positive(device.max_cqe).saturating_sub(others));
     let most = if shared { most.min(positive(device.max_srq_wr)) } else { most };
     let connections = connections.min(most / least()).min(positive(device.max_qp).saturating_sub(1));
-    // Two for each connection, one more for each that uses a ring, and the others are for windows that grow.
+    // Two receives for each connection, and one more for each that uses a ring. The rest is for windows that
+    // grow.
     let firm = connections * least() + RINGS_MAX as u32;
     let receives = most.min(firm + GROWTH);
     let growth = receives.saturating_sub(firm);
@@ -82,8 +84,8 @@ pub(super) fn limits(device: &Device, accesses: usize, connections: u32) -> Resu
     Ok(Limits { shared, receives, growth, operations, completions: receives + others, connections, reads })
 }
 
-/// The window that a connection of one of so many peers begins with. Where receives are shared it grows; a
-/// queue of its own has one size.
+/// Returns the window with which the connections of `peers` peers begin. With shared receives the window
+/// grows later; a receive queue of its own has a fixed size.
 pub(super) fn first_window(limits: &Limits, peers: u32) -> u16 {
     if limits.shared {
         return WINDOW_FIRST;
@@ -92,12 +94,12 @@ pub(super) fn first_window(limits: &Limits, peers: u32) -> u16 {
     WINDOW_FIRST.max(share.min(u32::from(WINDOW_MAX)) as u16)
 }
 
-/// The fewest receives that a connection works with.
+/// Returns the fewest receives that a connection works with.
 pub(super) const fn least() -> u32 {
     WINDOW_FIRST as u32 + RESERVE
 }
 
-/// What is behind a refusal to register memory, as the end of a sentence.
+/// Returns the cause of a refusal to register memory, as the end of a sentence.
 pub(super) fn locked_memory(code: Option<i32>, limit: Option<u64>) -> String {
     match (code, limit) {
         (Some(libc::ENOMEM | libc::EPERM), Some(limit)) => format!(

@@ -1,9 +1,10 @@
-//! Registrations of memory that only this end's device gets to: what it reads from for a write, and what it
-//! writes to for a read. They are kept for the next operation where changes of the memory are told of
-//! (`monitor`); otherwise, and in the moments in which a change is under way, they are for one operation.
+//! Registrations of memory that only this end's device accesses: it reads the source of a write, and writes
+//! the target of a read. The registrations are kept for the next operation while the kernel tells of changes
+//! of the memory (`monitor`). Otherwise, and while a change is under way, they are for a single operation.
 //!
-//! What is kept covers whole pages of one buffer and no more: while an operation uses it nobody may change
-//! the buffer (MPI-5.0 §3.7.2), so nobody gives its pages away between the kernel's word of it and the act.
+//! A kept registration covers whole pages of one buffer and no more. While an operation uses the buffer, no
+//! other code may change it (MPI-5.0 §3.7.2). So no code gives the buffer's pages away between the kernel's
+//! word of that and the act.
 
 use std::io;
 use std::ops::Range;
@@ -12,21 +13,22 @@ use std::sync::Arc;
 use super::monitor::{Changed, Monitor};
 use super::registrations::{Capacity, Registrations, Use};
 
-/// Registrations that are kept, at most: devices have a hundred thousand and more for all processes.
+/// Most registrations that are kept. Devices have a hundred thousand and more for all processes.
 const KEPT_MAX: usize = 1024;
-/// One that would take more than this part of what may be kept is not kept: it would drive all others out.
+/// Divisor of the bytes that may be kept. A registration of a larger part is not kept: it would drive all
+/// others out.
 const PART_MAX: u64 = 2;
 
-/// What a device may do to memory.
+/// The right to access memory that a device gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Right {
     Read,
     Write,
-    /// Peers may write to it, too: on iWARP the answer to a read is a write.
+    /// Peers may write to the memory, too: on iWARP the answer to a read is a write.
     RemoteWrite,
 }
 
-/// Makes and closes registrations.
+/// The maker of registrations, which also closes them.
 pub(super) trait Registrar {
     type Registration: Copy;
 
@@ -35,42 +37,43 @@ pub(super) trait Registrar {
 
     fn deregister(&self, registration: Self::Registration);
 
-    /// One that was kept is used again.
+    /// Notes that a kept registration is used again.
     fn note_reuse(&self);
 }
 
-/// What an operation has of its memory. It is given back once.
+/// The registration that an operation has of its memory. The operation gives it back once.
 #[derive(Debug)]
 pub(super) enum Local<T> {
-    /// Registered for this operation.
+    /// The memory is registered for this operation.
     Once(T),
-    /// One that is kept.
+    /// The registration is a kept one.
     Kept(Use),
 }
 
-/// What is kept, and who says when it must not be used any more.
+/// The kept registrations, and the monitor that says when one must not be used any more.
 struct Cache<T> {
     monitor: Arc<Monitor>,
-    /// The number of the first change that is not considered yet.
+    /// The number of the first change that has not been considered yet.
     next: u64,
     kept: Registrations<T>,
     bytes: u64,
 }
 
-/// The registrations of one protection domain.
+/// The registrations of a protection domain.
 pub(super) struct Locals<R: Registrar> {
     registrar: R,
     cache: Option<Cache<R::Registration>>,
     page: u64,
 }
 
-/// How many bytes are kept: not more than half of what may be locked, since connections need some, too.
+/// Returns how many bytes are kept: at most half of the bytes that may be locked, because connections need
+/// some, too.
 pub(super) fn capacity(wanted: u64, locked_max: Option<u64>) -> u64 {
     wanted.min(locked_max.map_or(u64::MAX, |most| most / 2))
 }
 
 impl<R: Registrar> Locals<R> {
-    /// Nothing is kept without a monitor.
+    /// Begins without registrations. Without a monitor none is kept.
     pub(super) fn new(registrar: R, monitor: Option<Arc<Monitor>>, bytes: u64, page: u64) -> Self {
         let cache = monitor.filter(|_| bytes > 0).map(|monitor| {
             let kept = Registrations::new(Capacity { bytes, entries: KEPT_MAX });
@@ -84,7 +87,7 @@ impl<R: Registrar> Locals<R> {
         &self.registrar
     }
 
-    /// Registers memory for an operation, or finds it registered.
+    /// Registers memory for an operation, or finds the memory registered.
     pub(super) fn begin(
         &mut self,
         memory: Range<u64>,
@@ -100,7 +103,7 @@ impl<R: Registrar> Locals<R> {
         Ok((Local::Once(registration), registration))
     }
 
-    /// The operation is over.
+    /// Ends the use of a registration, because the operation is over.
     pub(super) fn end(&mut self, local: Local<R::Registration>) {
         match (local, &mut self.cache) {
             (Local::Once(registration), _) => self.registrar.deregister(registration),
@@ -112,7 +115,7 @@ impl<R: Registrar> Locals<R> {
         }
     }
 
-    /// Closes what is registered of memory that is no longer there. To be called now and then.
+    /// Closes the registrations of memory that is no longer there. To be called now and then.
     #[inline]
     pub(super) fn close_changed(&mut self) {
         let Some(cache) = &mut self.cache else { return };
@@ -126,21 +129,22 @@ impl<R: Registrar> Locals<R> {
         }
     }
 
-    /// Closes what nobody uses, so that something else can be registered; whether that was something.
+    /// Closes the kept registrations that no operation uses, so that other memory can be registered. Returns
+    /// whether there were any.
     pub(super) fn give_back(&mut self) -> bool {
         let gave = self.cache.as_mut().is_some_and(|cache| cache.kept.close_idle());
         self.close();
         gave
     }
 
-    /// Closes everything: no operation is under way any more.
+    /// Closes all registrations. No operation is under way any more.
     pub(super) fn close_all(&mut self) {
         if let Some(mut cache) = self.cache.take() {
             cache.kept.drain().into_iter().for_each(|registration| self.registrar.deregister(registration));
         }
     }
 
-    /// Registers memory; what is kept makes room for it.
+    /// Registers memory; kept registrations make room for it if they must.
     fn register(&mut self, memory: &Range<u64>, right: Right) -> io::Result<R::Registration> {
         match self.registrar.register(memory, right) {
             Err(_) if self.give_back() => self.registrar.register(memory, right),
@@ -151,7 +155,8 @@ impl<R: Registrar> Locals<R> {
     fn begin_kept(&mut self, memory: &Range<u64>, right: Right) -> Option<(Local<R::Registration>, R::Registration)> {
         let pages = memory.start / self.page * self.page..memory.end.div_ceil(self.page) * self.page;
         let cache = self.cache.as_mut()?;
-        // First that, and then what is written down: what is settled now is written there.
+        // Ask the monitor first, and read the list of changes afterwards: all changes that are settled now
+        // stand there.
         if pages.end - pages.start > cache.bytes / PART_MAX || !cache.monitor.is_settled() {
             return None;
         }
@@ -168,14 +173,14 @@ impl<R: Registrar> Locals<R> {
         if !has_room || (to_write && !is_writable) {
             return None;
         }
-        // It may be written to if it can be: the next operation may want that.
+        // The registration is writable if it can be: the next operation may want that.
         let right = if is_writable { Right::Write } else { Right::Read };
         let registration = self.register(&pages, right).ok()?;
         let held = self.cache.as_mut()?.kept.insert(pages, is_writable, registration);
         Some((Local::Kept(held), registration))
     }
 
-    /// Closes what was found to be closed.
+    /// Closes the registrations that the cache has given up.
     fn close(&mut self) {
         let Some(cache) = &mut self.cache else { return };
         while let Some(registration) = cache.kept.take_closed() {

@@ -1,4 +1,4 @@
-//! Registrations that are kept, over the kernel's own userfaultfd and a device that only counts.
+//! Kept registrations, over the kernel's own userfaultfd and a device that only counts.
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
@@ -10,7 +10,7 @@ use super::*;
 const LIMIT: Duration = Duration::from_secs(20);
 const PAGE: u64 = 4096;
 
-/// Registrations are numbers; at most so many bytes are registered at a time.
+/// A device whose registrations are numbers, with a limit on the bytes that are registered at a time.
 #[derive(Default)]
 struct Counting {
     made: Cell<u64>,
@@ -55,7 +55,7 @@ fn locals(bytes: u64, registrar: Counting) -> Locals<Counting> {
     Locals::new(registrar, Some(Monitor::of_process().expect("userfaultfd")), bytes, page())
 }
 
-/// One operation; its registration.
+/// Does an operation, and returns its registration.
 fn operation(locals: &mut Locals<Counting>, memory: &Range<u64>, right: Right) -> u64 {
     let (local, registration) = locals.begin(memory.clone(), right).expect("a registration");
     let (range, has) = locals.registrar().open.borrow()[&registration].clone();
@@ -65,7 +65,7 @@ fn operation(locals: &mut Locals<Counting>, memory: &Range<u64>, right: Right) -
     registration
 }
 
-/// As long as changes are written down that are over; tests that expect something to be kept wait for that.
+/// Waits while changes that are over are being written down; tests that expect a kept registration do so.
 fn settle(locals: &Locals<Counting>) {
     let begun = Instant::now();
     while locals.cache.as_ref().is_some_and(|cache| !cache.monitor.is_settled()) {
@@ -74,7 +74,8 @@ fn settle(locals: &Locals<Counting>) {
     }
 }
 
-/// The same operation until something is kept: others may be changing their memory meanwhile.
+/// Does the same operation until its registration is kept: other tests may be changing their memory
+/// meanwhile.
 fn kept(locals: &mut Locals<Counting>, memory: &Range<u64>, right: Right) -> u64 {
     let begun = Instant::now();
     loop {
@@ -86,7 +87,7 @@ fn kept(locals: &mut Locals<Counting>, memory: &Range<u64>, right: Right) -> u64
     }
 }
 
-/// Pages of the process alone, or shared, at an address that is then not given to anybody else.
+/// Maps pages, of the process alone or shared, at an address that no other test then gets.
 fn map(at: u64, pages: u64, is_shared: bool) -> Range<u64> {
     let kind = if is_shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
     let fixed = if at == 0 { 0 } else { libc::MAP_FIXED };
@@ -106,11 +107,12 @@ fn a_buffer_that_is_used_again_is_registered_once() {
     settle(&locals);
     let before = locals.registrar().reused.get();
     for right in [Right::Read, Right::Write] {
-        // What the memory allows is registered, so that the other kind of operation finds it, too.
+        // The registration has all rights that the memory allows, so that the other kind of operation finds
+        // it, too.
         assert_eq!(kept(&mut locals, &(buffer.start..buffer.end - 1000), right), first);
     }
     assert_eq!(locals.registrar().reused.get(), before + 2);
-    // What peers may write to is never kept.
+    // Memory that peers may write to is never kept.
     let open = locals.registrar().open.borrow().len();
     assert_ne!(operation(&mut locals, &buffer, Right::RemoteWrite), first);
     assert_eq!(locals.registrar().open.borrow().len(), open);
@@ -118,8 +120,8 @@ fn a_buffer_that_is_used_again_is_registered_once() {
     assert_eq!(locals.registrar().open.borrow().len(), 0);
 }
 
-/// What is mapped at each page has a number, and each registration that number of when it was made: none is
-/// used for another.
+/// Each page's mapping has a number, and each registration has the number of the time when it was made.
+/// Expect: none is used for another mapping.
 #[test]
 fn no_registration_outlives_its_memory() {
     let mut locals = locals(1 << 20, Counting::default());
@@ -212,7 +214,8 @@ fn what_is_kept_stays_within_its_limits_and_gives_way() {
         operation(&mut locals, &(start..start + page()), Right::Write);
         assert!(locals.registrar().bytes() <= 20 * page());
     }
-    // The device has no more than that: what is kept is closed for it, also for what is not to be kept.
+    // The device has no more bytes than that: kept registrations are closed for it, even for one that is not
+    // kept.
     let (local, _) = locals.begin(all.start..all.start + 20 * page(), Right::RemoteWrite).expect("all that there is");
     assert_eq!(locals.registrar().bytes(), 20 * page());
     assert!(locals.begin(all.start..all.start + page(), Right::Read).is_err());

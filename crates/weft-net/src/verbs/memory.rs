@@ -1,7 +1,10 @@
-//! Registered memory: packets, what peers may access, and accesses to theirs. What peers may access is
-//! registered for one operation: a key of theirs that outlived it would let them write late. What only this
-//! end's device gets to is kept (`local`). Small accesses go by way of memory that stays registered: a copy
-//! of a few KiB costs less than the two system calls of a registration.
+//! Registered memory: packets, memory that peers may access, and accesses to memory of peers.
+//!
+//! - Memory that peers may access is registered for a single operation: a key that outlived the operation
+//!   would let them write late.
+//! - Registrations for this end's device alone are kept (`local`).
+//! - Small accesses go by way of memory that stays registered: a copy of a few KiB costs less than the two
+//!   system calls of a registration.
 #![allow(unsafe_code)]
 
 use std::alloc::Layout;
@@ -19,21 +22,21 @@ use super::local::{Local, Locals, Registrar, Right};
 use super::monitor::Monitor;
 use crate::carrier::{Registration, RemoteMemory};
 
-/// Regions that may be exposed at a time: a receive that finds no room among them is sent packets.
+/// Most regions that may be exposed at a time. A receive that finds no room among them is sent packets.
 const EXPOSURES_MAX: usize = 4096;
-/// Accesses to memory of peers that may be under way.
+/// Most accesses to memory of peers that may be under way.
 pub(super) const ACCESSES_MAX: usize = 64;
 const PAGE: usize = 4096;
-/// Bytes of an access that goes by way of our own memory, at most.
+/// Most bytes of an access that goes by way of this process's own memory.
 const SMALL: usize = PAGE;
 
-/// Of all devices of this process: registrations that were made, uses of those that were kept, and bytes that
+/// Counters over all devices of this process: registrations that were made, uses of kept ones, and bytes that
 /// are registered now.
 static MADE: AtomicU64 = AtomicU64::new(0);
 static REUSED: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// How this process registers memory with its devices.
+/// Counters of the memory that this process has registered with its devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registered {
     /// Registrations that were made.
@@ -44,14 +47,14 @@ pub struct Registered {
     pub bytes: u64,
 }
 
-/// How this process has registered memory so far.
+/// Returns the counters of the memory that this process has registered so far.
 pub fn registered() -> Registered {
     let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
     Registered { made: of(&MADE), reused: of(&REUSED), bytes: of(&BYTES) }
 }
 
-/// Packets of one size in registered memory, to which the device writes while it has them. So nothing here
-/// refers to more than a packet that it has given back.
+/// Packets of one size in registered memory, which the device writes to while it has them. So no reference
+/// here covers more than a packet that the device has given back.
 pub(super) struct Packets {
     library: &'static Library,
     memory: NonNull<u8>,
@@ -62,7 +65,7 @@ pub(super) struct Packets {
 }
 
 impl Packets {
-    /// The same, to which peers may write.
+    /// Makes packets that peers may write to.
     pub(super) fn open_to_peers(
         library: &'static Library,
         pd: *mut Pd,
@@ -72,13 +75,13 @@ impl Packets {
         Self::with_rights(library, pd, (count, stride), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
     }
 
-    /// What a peer that writes to it names it by.
+    /// Returns the key by which a peer names the memory in a write.
     pub(super) fn remote_key(&self) -> u32 {
-        // SAFETY: it is registered as long as this is.
+        // SAFETY: the memory is registered as long as this value lives.
         unsafe { (*self.registered).rkey }
     }
 
-    /// `count` packets of `stride` bytes.
+    /// Makes `count` packets of `stride` bytes.
     pub(super) fn new(library: &'static Library, pd: *mut Pd, count: usize, stride: usize) -> io::Result<Self> {
         Self::with_rights(library, pd, (count, stride), IBV_ACCESS_LOCAL_WRITE)
     }
@@ -104,11 +107,11 @@ impl Packets {
 
     pub(super) fn at(&self, index: usize) -> *mut u8 {
         assert!(index < self.count, "a packet that is not there");
-        // SAFETY: there are so many packets.
+        // SAFETY: `index` is one of the packets.
         unsafe { self.memory.as_ptr().add(index * self.stride) }
     }
 
-    /// The first `length` bytes of a packet, for the device.
+    /// Returns the first `length` bytes of a packet, for the device.
     pub(super) fn piece(&self, index: usize, length: usize) -> Piece {
         let length = length.min(self.stride) as u32;
         // SAFETY: an open registration.
@@ -119,15 +122,16 @@ impl Packets {
 impl Drop for Packets {
     fn drop(&mut self) {
         deregister(self.library, self.registered);
-        // SAFETY: it was made with this layout, and the device has nothing of it: whoever has this has closed
-        // all queues.
+        // SAFETY: the memory was made with this layout. The device has no part of it: the owner of this value
+        // has closed all queues.
         unsafe { std::alloc::dealloc(self.memory.as_ptr(), self.layout) };
     }
 }
 
+/// Registers memory with a protection domain.
+///
 /// # Safety
-/// The domain is open; what is written to the memory by way of the registration is in the promises of whoever
-/// uses it.
+/// The domain is open. The users of the registration promise what is written to the memory by way of it.
 unsafe fn register(
     library: &Library,
     pd: *mut Pd,
@@ -146,7 +150,7 @@ unsafe fn register(
 
 fn deregister(library: &Library, registered: *mut Mr) {
     if !registered.is_null() {
-        // SAFETY: an open registration, which whoever calls this forgets.
+        // SAFETY: an open registration, which the caller forgets.
         unsafe {
             BYTES.fetch_sub((*registered).length as u64, Ordering::Relaxed);
             (library.dereg_mr)(registered);
@@ -170,8 +174,8 @@ impl Registrar for Domain {
             Right::RemoteWrite => IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
         };
         let memory = (memory.start as *mut u8, (memory.end - memory.start) as usize);
-        // SAFETY: the domain is open as long as `Placing` is, and the device gets to what an operation names
-        // only, whose memory stays until it is over.
+        // SAFETY: the domain is open as long as `Placing` is. The device accesses only memory that an
+        // operation names, and that memory stays until the operation is over.
         unsafe { register(self.library, self.pd, memory, rights) }
     }
 
@@ -191,27 +195,27 @@ struct UnderWay {
     memory: Memory,
 }
 
-/// What the device has of the program's memory.
+/// The program's memory of an access, as the device has it.
 enum Memory {
-    /// It is registered, until the access is over at least.
+    /// The memory is registered, at least until the access is over.
     Registered(Local<*mut Mr>),
-    /// A copy is in our own memory.
+    /// A copy of the memory is in this process's own memory.
     Copied,
-    /// So many bytes are to be copied there from our own memory.
+    /// So many bytes are to be copied to this address from this process's own memory.
     Awaited(*mut u8, usize),
 }
 
-/// What this process does to memory of peers, and lets them do to its own.
+/// Memory that peers may access, and accesses of this process to memory of peers.
 pub(super) struct Placing {
     library: &'static Library,
     pd: *mut Pd,
-    /// What memory that is read into must allow: on iWARP the answer to a read is a write.
+    /// The right that memory needs to be read into: on iWARP the answer to a read is a write.
     reads_into: Right,
     locals: Locals<Domain>,
     exposures: Vec<*mut Mr>,
     free_exposures: Vec<u32>,
-    /// Our own memory for small accesses, a part for each; made when the first one begins, and none if it may
-    /// not be registered.
+    /// This process's own memory for small accesses, a part for each. It is made when the first one begins;
+    /// none if it may not be registered.
     small: Option<Option<Packets>>,
     under_way: Vec<Option<UnderWay>>,
     free: Vec<usize>,
@@ -219,7 +223,7 @@ pub(super) struct Placing {
 }
 
 impl Placing {
-    /// Keeps registrations of so many bytes if there is a monitor.
+    /// Begins without accesses. Registrations of so many bytes are kept if there is a monitor.
     pub(super) fn new(
         library: &'static Library,
         pd: *mut Pd,
@@ -255,7 +259,7 @@ impl Placing {
             Err(_) if self.locals.give_back() => register(),
             other => other,
         }?;
-        // SAFETY: it has just been made.
+        // SAFETY: the registration has just been made.
         let key = u64::from(unsafe { (*made).rkey });
         let index = match self.free_exposures.pop() {
             Some(index) => {
@@ -270,7 +274,7 @@ impl Placing {
         Ok((Registration(index), RemoteMemory { key, address: memory.0 as u64 }))
     }
 
-    /// No access that begins from now on succeeds.
+    /// Ends the exposure of memory: no access that begins from now on succeeds.
     pub(super) fn conceal(&mut self, Registration(index): Registration) {
         let Some(exposed) = self.exposures.get_mut(index as usize) else { return };
         let exposed = std::mem::replace(exposed, ptr::null_mut());
@@ -280,8 +284,8 @@ impl Placing {
         }
     }
 
-    /// Makes room for an access: its index, and its memory as the device is told of it. `None`: there is no
-    /// room now.
+    /// Makes room for an access, and returns its index, and its memory as the device is told of it. `None`:
+    /// there is no room now.
     ///
     /// # Safety
     /// The memory stays until the access is complete, or its peer lost.
@@ -306,13 +310,13 @@ impl Placing {
                 return Err(error);
             }
         };
-        // SAFETY: it is open as long as it is used.
+        // SAFETY: the registration is open as long as it is used.
         let lkey = unsafe { (*registered).lkey };
         self.under_way[index] = Some(UnderWay { number, peer, memory: Memory::Registered(local) });
         Ok(Some((index, Piece { address: memory.0 as u64, length: memory.1 as u32, lkey })))
     }
 
-    /// The same by way of our own memory; `None`: there is none.
+    /// Makes room for an access by way of this process's own memory; `None` when there is no such memory.
     fn begin_small(
         &mut self,
         index: usize,
@@ -326,8 +330,8 @@ impl Placing {
         let small = self.small.get_or_insert_with(make).as_ref()?;
         let memory = match access {
             AccessKind::Write => {
-                // SAFETY: whoever calls `begin` has promised that the memory is there; the index is free, so
-                // the device has nothing of it, and that much fits.
+                // SAFETY: the caller of `begin` has promised that the memory is there. The index is free, so
+                // the device has no part of this packet, and `length` bytes fit.
                 unsafe { ptr::copy_nonoverlapping(bytes, small.at(index), length) };
                 Memory::Copied
             }
@@ -337,13 +341,12 @@ impl Placing {
         Some(small.piece(index, length))
     }
 
-    /// Whose memory an access is to that is under way.
+    /// Returns the peer whose memory an access under way is to.
     pub(super) fn peer_of(&self, index: usize) -> Option<usize> {
         Some(self.under_way.get(index)?.as_ref()?.peer)
     }
 
-    /// The access at this index is over: its peer, if there was one.
-    /// The access at this index is over, if there is one.
+    /// Ends the access at this index, if there is one.
     pub(super) fn end(&mut self, index: usize, succeeded: bool) {
         let Some(UnderWay { number, memory, .. }) = self.under_way.get_mut(index).and_then(Option::take) else {
             return;
@@ -351,8 +354,8 @@ impl Placing {
         match (memory, &self.small) {
             (Memory::Registered(local), _) => self.locals.end(local),
             (Memory::Awaited(bytes, length), Some(Some(small))) if succeeded => {
-                // SAFETY: the memory stays until the access is told to be complete, and the device has
-                // written so much to this packet, which it has no more.
+                // SAFETY: the memory stays until the access is reported complete. The device has written so
+                // many bytes to this packet, and has given it back.
                 unsafe { ptr::copy_nonoverlapping(small.at(index), bytes, length) };
             }
             _ => {}
@@ -372,20 +375,20 @@ impl Placing {
         }
     }
 
-    /// An access that is complete.
+    /// Returns an access that is complete.
     #[inline]
     pub(super) fn poll(&mut self) -> Option<u64> {
         self.done.pop_front()
     }
 
-    /// Closes what is registered of memory that is no longer there.
+    /// Closes the registrations of memory that is no longer there.
     #[inline]
     pub(super) fn close_changed(&mut self) {
         self.locals.close_changed();
     }
 
-    /// Closes what is kept and not used, so that something else can be registered; whether that was
-    /// something.
+    /// Closes the kept registrations that no operation uses, so that other memory can be registered. Returns
+    /// whether there were any.
     pub(super) fn give_back(&mut self) -> bool {
         self.locals.give_back()
     }

@@ -1,15 +1,16 @@
-//! Tells what happens to the program's memory, so that registrations of memory that is no longer there are
-//! not used again: userfaultfd(2).
+//! The monitor: reports what happens to the program's memory, by userfaultfd(2), so that registrations of
+//! memory that is no longer there are not used again.
 //!
-//! The kernel has whoever changes a mapping (munmap, mremap, brk, madvise, another mapping at the same place)
-//! wait until the event has been read. So a thread reads them, and writes down what has changed. This thread
-//! neither takes a lock nor allocates: whoever waits for it may be within `free`. Memory is watched in the
-//! mode for writes to protected pages, of which there are none: no access of the program's waits, and a child
-//! of fork(2) is not watched.
+//! A thread that changes a mapping (munmap, mremap, brk, madvise, another mapping at the same place) waits in
+//! the kernel until the event has been read. So the monitor has a thread that reads events and writes the
+//! changes down. The monitor's thread neither takes a lock nor allocates, because the waiting thread may be
+//! within `free`. Memory is watched in the mode for writes to protected pages, of which there are none: no
+//! access of the program waits, and a child of fork(2) is not watched.
 //!
-//! *When what is written down is complete* ([`Monitor::is_settled`]): the kernel counts changes that are
-//! under way, from before the mapping changes until the event has been read, and refuses to protect pages
-//! meanwhile, which costs one call to ask. And what has been read is written down when the thread says so.
+//! *When the list of changes is complete* ([`Monitor::is_settled`]): the kernel counts the changes that are
+//! under way, from before the mapping changes until the event has been read. Meanwhile it refuses to protect
+//! pages, so a call that asks for that shows whether a change is under way. The monitor's thread says when
+//! all events that it has read are written down.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -24,11 +25,11 @@ use super::areas::Areas;
 use crate::sys::{self, check};
 use crate::watch::spawn_without_signals;
 
-/// Changes that are kept: who has not looked for longer takes everything to have changed.
+/// Changes that are kept. A reader that has not looked for longer takes everything to have changed.
 const CHANGES_MAX: usize = 1024;
-/// Events of one read.
+/// Events of a read.
 const EVENTS: usize = 16;
-/// How long the end waits for whoever is still within a call that changes mappings.
+/// Longest time for which the end waits for threads that are still within a call that changes mappings.
 const LAST_CHANGES: Duration = Duration::from_secs(1);
 
 const UFFD_USER_MODE_ONLY: libc::c_int = 1;
@@ -56,25 +57,25 @@ struct Event {
     words: [u64; 3],
 }
 
-/// What has changed since somebody last looked.
+/// A change since the reader last looked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Changed {
-    /// What is mapped there is not what was.
+    /// The mapping of this range is not what it was.
     Range(Range<u64>),
-    /// Nobody knows what: too much to be kept.
+    /// Unknown changes: there were too many to be kept.
     Everything,
 }
 
-/// What the thread writes down: the last changes, in a circle. One writes, many read; a reader notices when
-/// what it reads is overwritten.
+/// The last changes, in a circle. The monitor's thread writes, and many read. A reader notices when an entry
+/// that it reads is overwritten.
 struct Changes {
-    /// Odd while the thread may have read something that is not written down yet.
+    /// Odd while the thread may have read an event that is not written down yet.
     turn: AtomicU64,
-    /// Changes that are being written or have been, and those that have been.
+    /// Changes whose writing has begun; then changes that are written.
     begun: AtomicU64,
     written: AtomicU64,
     ranges: [[AtomicU64; 2]; CHANGES_MAX],
-    /// All that was watched lies between these.
+    /// Bounds of all memory that was ever watched.
     lowest: AtomicU64,
     highest: AtomicU64,
 }
@@ -91,11 +92,11 @@ impl Changes {
         }
     }
 
-    /// Only the thread that reads events calls this.
+    /// Writes a change down. Only the thread that reads events calls this.
     fn write(&self, range: &Range<u64>) {
         let number = self.written.load(Ordering::Relaxed);
         self.begun.store(number + 1, Ordering::Relaxed);
-        // Who sees something of the new range sees that it was begun.
+        // A reader that sees a part of the new range also sees that its writing has begun.
         fence(Ordering::Release);
         let [start, end] = &self.ranges[number as usize % CHANGES_MAX];
         start.store(range.start, Ordering::Relaxed);
@@ -103,7 +104,7 @@ impl Changes {
         self.written.store(number + 1, Ordering::Release);
     }
 
-    /// Tells of the changes from this one on; the number of the next one.
+    /// Tells of the changes from number `from` on, and returns the number of the next one.
     fn since(&self, from: u64, mut tell: impl FnMut(Changed)) -> u64 {
         let written = self.written.load(Ordering::Acquire);
         let most = CHANGES_MAX as u64;
@@ -136,10 +137,10 @@ pub(super) struct Monitor {
 }
 
 impl Monitor {
-    /// The one of this process, which lives as long as somebody has it.
+    /// Returns the monitor of this process, which lives as long as a user holds it.
     ///
     /// # Errors
-    /// The kernel has no such thing for this process: a part of a sentence, with what to do.
+    /// The kernel has no userfaultfd for this process: a part of a sentence, with what to do.
     pub(super) fn of_process() -> Result<Arc<Self>, String> {
         static MONITOR: Mutex<Weak<Monitor>> = Mutex::new(Weak::new());
         let mut known = MONITOR.lock().unwrap_or_else(PoisonError::into_inner);
@@ -161,7 +162,7 @@ impl Monitor {
         let quit = Arc::new(unsafe { OwnedFd::from_raw_fd(quit) });
         let areas = Mutex::new(Areas::new().map_err(failed("/proc/self/maps"))?);
         let changes = Arc::new(Changes::new());
-        // Nothing may be watched before the thread is where it allocates no more.
+        // No memory may be watched before the thread has reached the place where it allocates no more.
         let begun = Arc::new(Barrier::new(2));
         let theirs = (Arc::clone(&fd), Arc::clone(&quit), Arc::clone(&changes), Arc::clone(&begun));
         let body = move || {
@@ -174,14 +175,16 @@ impl Monitor {
         Ok(Self { fd, quit, changes, areas, thread: Some(thread) })
     }
 
-    /// From now on changes of this memory are told; whether it may be written to. `None`: the kernel does not
-    /// tell all that can happen to it, as that of other processes or of files, or somebody else watches it.
+    /// Watches this memory from now on, and returns whether it may be written to. `None`: the kernel does not
+    /// report all that can happen to the memory, for example memory of other processes or of files, or
+    /// another descriptor watches it.
     pub(super) fn watch(&self, range: &Range<u64>) -> Option<bool> {
         let areas = self.areas.lock().unwrap_or_else(PoisonError::into_inner).of(range).ok()??;
         if !areas.iter().all(|area| area.is_private) {
             return None;
         }
-        // Whole areas: the kernel would split them otherwise, and mremap(2) does not move what is split.
+        // Register whole areas: the kernel would split them otherwise, and mremap(2) does not move split
+        // areas.
         let whole = areas.first()?.range.start..areas.last()?.range.end;
         let mut register = [whole.start, whole.end - whole.start, MODE_WRITE_PROTECT, 0];
         // SAFETY: the structure is that of the call; memory is only marked.
@@ -190,34 +193,35 @@ impl Monitor {
         Some(areas.iter().all(|area| area.is_writable))
     }
 
-    /// The number that the next change will have.
+    /// Returns the number that the next change will have.
     pub(super) fn next(&self) -> u64 {
         self.changes.written.load(Ordering::Acquire)
     }
 
-    /// Tells of the changes from this one on; the number of the next one.
+    /// Tells of the changes from number `from` on, and returns the number of the next one.
     pub(super) fn since(&self, from: u64, tell: impl FnMut(Changed)) -> u64 {
         self.changes.since(from, tell)
     }
 
-    /// Whether each change of watched memory that is over, or that somebody could have noticed, is written
-    /// down. If not it will be soon.
+    /// Returns whether each change of watched memory that is over, or that a thread could have noticed, is
+    /// written down. If not, it will be soon.
     pub(super) fn is_settled(&self) -> bool {
-        // In this order: what has been read was read in a turn that had begun.
+        // The order matters: an event that has been read was read in a turn that had begun.
         !self.is_changing() && self.changes.turn.load(Ordering::SeqCst).is_multiple_of(2)
     }
 
-    /// A change is under way whose event has not been read.
+    /// Returns whether a change is under way whose event has not been read.
     fn is_changing(&self) -> bool {
-        // Nothing is protected: the range is empty, which the kernel looks at only when nothing changes.
+        // No page becomes protected: the range is empty. The kernel looks at the range only when no change is
+        // under way.
         let mut protect = [0_u64; 3];
         // SAFETY: the structure is that of the call.
         let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), UFFDIO_WRITEPROTECT, protect.as_mut_ptr()) };
         result == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EINVAL)
     }
 
-    /// Nothing is watched any more: a process that shares the descriptor, as a child of a bare clone(2),
-    /// keeps it open, but nobody would read it.
+    /// Ends the watching of all memory. A process that shares the descriptor, as a child of a bare clone(2),
+    /// keeps it open, but would not read it.
     fn forget_all(&self) {
         let watched = self.changes.lowest.load(Ordering::Relaxed)..self.changes.highest.load(Ordering::Relaxed);
         let all = self.areas.lock().unwrap_or_else(PoisonError::into_inner).all().unwrap_or_default();
@@ -225,7 +229,7 @@ impl Monitor {
             let range = area.range.start.max(watched.start)..area.range.end.min(watched.end);
             if range.start < range.end {
                 let mut unregister = [range.start, range.end - range.start];
-                // SAFETY: as in `watch`. What is not watched stays as it is.
+                // SAFETY: as in `watch`. Memory that is not watched stays as it is.
                 unsafe { libc::ioctl(self.fd.as_raw_fd(), UFFDIO_UNREGISTER, unregister.as_mut_ptr()) };
             }
         }
@@ -243,13 +247,13 @@ impl Drop for Monitor {
         // SAFETY: eight bytes of ours.
         unsafe { libc::write(self.quit.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
         if let Some(thread) = self.thread.take() {
-            // It does not panic, and if it did there would be nothing to do.
+            // The thread does not panic, and if it did there would be nothing to do.
             let _ = thread.join();
         }
     }
 }
 
-/// The descriptor; otherwise what stands in the way, and what to do about it.
+/// Opens the descriptor. The error says what stands in the way, and what to do about it.
 fn open(features: u64) -> Result<OwnedFd, String> {
     let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
     let call = |flags: libc::c_int| {
@@ -272,7 +276,7 @@ fn open(features: u64) -> Result<OwnedFd, String> {
     Ok(fd)
 }
 
-/// What to do when there is no descriptor, as a part of a sentence.
+/// Returns what to do when there is no descriptor, as a part of a sentence.
 fn cure(code: Option<i32>) -> &'static str {
     match code {
         Some(libc::EPERM) => {
@@ -285,13 +289,13 @@ fn cure(code: Option<i32>) -> &'static str {
     }
 }
 
-/// Reads until it is told to quit. No lock, and no memory but the stack.
+/// Reads events until it is told to quit. It uses no lock, and no memory but the stack.
 fn read_events(fd: RawFd, quit: RawFd, changes: &Changes) {
     let mut events = [Event::default(); EVENTS];
     let mut wakes = [fd, quit].map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
     loop {
-        // No signal is delivered to this thread; an error would be one of ours, and is no reason to leave
-        // callers waiting.
+        // This thread gets no signals. An error here would be a defect of this library, and is no reason to
+        // leave callers waiting.
         let _ = sys::ppoll(&mut wakes, None);
         changes.turn.fetch_add(1, Ordering::SeqCst);
         loop {
@@ -315,11 +319,11 @@ fn note(event: &Event, changes: &Changes) {
     match event.kind {
         EVENT_UNMAP | EVENT_REMOVE => changes.write(&(first..second)),
         EVENT_REMAP => {
-            // What moves stays watched.
+            // Memory that moves stays watched.
             changes.note_watched(&(second..second.saturating_add(third)));
             changes.write(&(first..first.saturating_add(third)));
         }
-        // Nothing is protected, and forks are not asked for.
+        // No page is protected, and forks are not asked for.
         _ => {}
     }
 }

@@ -1,4 +1,5 @@
-//! The kernel's own userfaultfd: what the monitor tells of each change, and what it does not watch.
+//! The monitor over the kernel's own userfaultfd: the report of each change, and the memory that is not
+//! watched.
 
 use std::ptr;
 use std::sync::mpsc::channel;
@@ -13,20 +14,21 @@ fn page() -> u64 {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
 }
 
-/// Where memory is to come from.
+/// The origin of a test's memory.
 #[derive(Clone, Copy)]
 enum Kind {
     Private,
     ReadOnly,
     Shared,
-    /// Of a file in memory, shared or of this process alone.
+    /// A file in memory, shared or of this process alone.
     Segment(libc::c_int),
     File,
     Huge,
 }
 
-/// Memory between two pages that cannot be accessed, so that the kernel does not make one area of it and of
-/// what is beside it. It is not given back: where a test leaves a hole another one may have mapped something.
+/// Memory between two pages that cannot be accessed, so that the kernel does not join it with its neighbours
+/// into an area. The memory is not given back: another test may have mapped memory where a test leaves a
+/// hole.
 struct Memory {
     inner: Range<u64>,
 }
@@ -40,13 +42,13 @@ impl Memory {
         Self { inner }
     }
 
-    /// A part of it, in pages.
+    /// Returns a part of the memory, in pages.
     fn part(&self, pages: Range<u64>) -> Range<u64> {
         self.inner.start + pages.start * page()..self.inner.start + pages.end * page()
     }
 }
 
-/// At this address if it is not 0; `None`: the machine has no such memory.
+/// Maps memory, at this address if it is not 0; `None`: the machine has no such memory.
 fn map(at: u64, length: u64, rights: libc::c_int, kind: Kind) -> Option<u64> {
     let file = match kind {
         Kind::Segment(_) => {
@@ -95,7 +97,7 @@ fn moved(range: &Range<u64>, length: u64, flags: libc::c_int) -> u64 {
     to as u64
 }
 
-/// All that has happened is written down.
+/// Waits until all changes are written down.
 fn settle(monitor: &Monitor) {
     let begun = Instant::now();
     while !monitor.is_settled() {
@@ -104,7 +106,7 @@ fn settle(monitor: &Monitor) {
     }
 }
 
-/// What has changed of some memory, once all is written down.
+/// Returns the changes of some memory, once all changes are written down.
 fn changed(monitor: &Monitor, from: u64, memory: &Range<u64>) -> Vec<Range<u64>> {
     settle(monitor);
     let mut all = Vec::new();
@@ -120,7 +122,7 @@ fn changed(monitor: &Monitor, from: u64, memory: &Range<u64>) -> Vec<Range<u64>>
 fn each_way_to_lose_memory_is_told_of_before_the_call_returns() {
     let monitor = Monitor::of_process().expect("userfaultfd");
     type Change = fn(&Memory);
-    // Each with the pages that are told of.
+    // Each change, with the pages that are reported.
     let changes: [(&str, Range<u64>, Change); 8] = [
         ("munmap", 0..PAGES, |memory| unmap(&memory.inner)),
         ("munmap of a part", 5..6, |memory| unmap(&memory.part(5..6))),
@@ -160,7 +162,7 @@ fn each_way_to_lose_memory_is_told_of_before_the_call_returns() {
 #[test]
 fn memory_that_is_freed_is_told_of() {
     let monitor = Monitor::of_process().expect("userfaultfd");
-    // More than any allocator keeps: it is mapped for this alone.
+    // More bytes than any allocator keeps: they are mapped for this call alone.
     let length = 64 << 20;
     // SAFETY: freed once, and not accessed afterwards.
     let memory = unsafe { libc::malloc(length) };
@@ -175,13 +177,13 @@ fn memory_that_is_freed_is_told_of() {
     assert!(all.iter().any(|one| one.start <= range.start && range.end <= one.end), "{all:x?}");
 }
 
-/// Another thread may get the address before whoever unmapped it has returned: nobody takes what is written
-/// down for complete then.
+/// Another thread may get the address before the thread that unmapped it has returned.   Expect: the list of
+/// changes does not count as complete then.
 #[test]
 fn a_change_whose_event_was_not_read_yet_is_noticed() {
     let fd = Arc::new(open(FEATURES).expect("userfaultfd"));
     let (changes, areas) = (Arc::new(Changes::new()), Mutex::new(Areas::new().expect("/proc")));
-    // Nobody reads the events of this one.
+    // No thread reads the events of this monitor.
     let monitor = Monitor { quit: Arc::clone(&fd), fd, changes, areas, thread: None };
     let memory = Memory::new(1);
     let inner = memory.inner.clone();
@@ -226,7 +228,7 @@ fn what_the_kernel_does_not_tell_everything_of_is_not_watched() {
         assert_eq!(monitor.watch(&(at..at + length)), None, "{what}");
         unmap(&(at..at + length));
     }
-    // Few machines have huge pages reserved; what the kernel says of them is in the tests of areas.
+    // Few machines have huge pages reserved; the tests of areas have the kernel's words about them.
     let huge = 2 << 20;
     if let Some(at) = map(0, huge, libc::PROT_READ, Kind::Huge) {
         assert_eq!(monitor.watch(&(at..at + huge)), None, "huge pages");
@@ -243,7 +245,7 @@ fn what_the_kernel_does_not_tell_everything_of_is_not_watched() {
     unmap(&(constant..constant + length));
 }
 
-/// What is watched in part cannot be moved: the kernel would have made several areas of it.
+/// Memory that is watched in part cannot be moved: the kernel would have made several areas of it.
 #[test]
 fn memory_of_which_a_part_was_watched_is_still_one_area() {
     let monitor = Monitor::of_process().expect("userfaultfd");
@@ -274,13 +276,13 @@ fn who_has_not_looked_for_long_takes_everything_to_have_changed() {
     assert_eq!(all(0).0, [Changed::Everything]);
     let (kept, next) = all(1);
     assert_eq!((kept.len(), &kept[0], next), (CHANGES_MAX, &Changed::Range(5..9), CHANGES_MAX as u64 + 1));
-    // One that is being written takes the place of another.
+    // A change that is being written takes the place of another.
     changes.begun.fetch_add(1, Ordering::Relaxed);
     assert!(all(1).0.contains(&Changed::Everything));
 }
 
-/// A child does not read events, and nobody else would for it; and when the parent has given its monitor up,
-/// the descriptor is still open there.
+/// A child does not read events, and no other process would for it. The descriptor is still open there when
+/// the parent has given its monitor up.
 #[test]
 fn a_child_does_what_it_likes_and_keeps_nobody_waiting() {
     let monitor = Monitor::new(FEATURES).expect("userfaultfd");
@@ -330,7 +332,7 @@ fn a_kernel_that_does_not_tell_is_a_sentence_with_what_to_do() {
     let unknown = Monitor::new(FEATURES | 1 << 60).map(|_| ()).expect_err("a feature of the future");
     assert!(unknown.contains("UFFDIO_API") && unknown.contains("Linux 5.7"), "{unknown}");
     let refused = |error: libc::c_int| {
-        // A filter is one of a thread and of those that it starts.
+        // A filter applies to a thread and to the threads that it starts.
         std::thread::spawn(move || {
             refuse_userfaultfd(error);
             Monitor::new(FEATURES).map(|_| ()).expect_err("the call is refused")
@@ -346,7 +348,7 @@ fn a_kernel_that_does_not_tell_is_a_sentence_with_what_to_do() {
     assert!(says.contains("`ulimit -n`"), "{says}");
 }
 
-/// From now on the call fails so in this thread, as in a container.
+/// Makes the call fail with this error in this thread, as in a container.
 fn refuse_userfaultfd(error: libc::c_int) {
     let statement = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
     let mut program = [

@@ -1,70 +1,72 @@
-//! How two processes come to one connection, as a pure state machine: what happens, and what is to be done.
+//! The way by which two processes come to a single connection, as a pure state machine: each event leads to
+//! an action.
 //!
-//! RDMA CM has clients and servers, and MPI has peers. Whoever has something to send first connects. When
-//! both do at once, the connection of the one with the *higher* name (address and port of where it listens)
-//! is kept: the lower one accepts it and drops its own attempt, and the higher one refuses the other's,
-//! saying so. So of a pair whose attempts cross, the lower one listens and the higher one connects.
+//! RDMA CM has clients and servers, and MPI has peers. The end that has something to send first connects.
+//! When both ends do so at once, the connection of the end with the *higher* name (address and port where it
+//! listens) is kept. The lower end accepts that connection and drops its own attempt. The higher end refuses
+//! the lower end's attempt, and gives the reason. So of a pair whose attempts cross, the lower end listens
+//! and the higher one connects.
 //!
 //! On iWARP the client must send the first message. So the client sends a message without contents at once,
-//! and the server sends nothing before that has come. The kernel's `siw` may not notice what arrives at a
-//! server in the moment in which it accepts, until something more arrives (its `siw_accept` answers the
-//! client before it has the socket call it). So a client that hears nothing *nudges*: it writes zero bytes,
-//! which needs neither a key nor a receive.
+//! and the server sends nothing before that message has come. The kernel's `siw` may not notice a message
+//! that arrives while the server accepts, until more arrives (its `siw_accept` answers the client before it
+//! has the socket call it). So a client that hears nothing *nudges*: it writes zero bytes, which needs
+//! neither a key nor a receive.
 
 use weft_core::time::{Duration, Instant};
 
-/// An attempt takes no longer …
+/// Longest time that an attempt takes.
 const ATTEMPT: Duration = Duration::from_millis(10_000);
-/// … and a client whose attempt gave way waits no longer for the other's. A server waits for the client's
-/// first message as long as there is a connection, and so does who closes one for the answer: who drops it by
-/// itself may drop what is on its way …
+/// Longest time for which a client whose attempt gave way waits for the peer's attempt. Two waits have no
+/// limit while the connection stands: a server waits for the client's first message, and an end that closes
+/// waits for the answer. An end that dropped the connection by itself might drop packets on their way.
 const TURN: Duration = Duration::from_millis(5_000);
-/// … after a refusal the next attempt begins after so long, times how many there have been …
+/// Pause after a refusal before the next attempt, times the number of refusals.
 const PAUSE: Duration = Duration::from_millis(20);
-/// … and after so many that were refused or failed the peer is lost.
+/// Refused or failed attempts after which the peer is lost.
 const ATTEMPTS_MAX: u32 = 20;
-/// A client that has heard nothing from its server nudges it after so long, and again after twice as long
-/// each time …
+/// Time after which a client that has heard nothing from its server nudges it. Each further nudge follows
+/// after twice the time.
 const NUDGE: Duration = Duration::from_millis(50);
-/// … up to this.
+/// Longest time between two nudges.
 const NUDGE_MAX: Duration = Duration::from_millis(3_200);
 
-/// Why a peer refuses an attempt.
+/// The reason for which a peer refuses an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// Its own is under way, and is the one that is kept.
+    /// The peer's own attempt is under way, and is the one that is kept.
     GiveWay,
-    /// It cannot take one now.
+    /// The peer cannot take an attempt now.
     Later,
-    /// It did not say, or nobody listens.
+    /// The peer gave no reason, or no process listens.
     Other,
 }
 
-/// How far a pair is.
+/// The state of a pair at one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum State {
-    /// There is no connection, and nobody wants one.
+    /// No connection, and neither end wants one.
     Apart,
     /// This end connects.
     Connecting,
-    /// The peer connects: it has refused our attempt for its own.
+    /// The peer connects: it has refused this end's attempt for its own.
     Awaiting,
-    /// This end has been refused, and tries again after a while.
+    /// The peer has refused this end, which tries again after a while.
     Pausing,
     /// This end has accepted, and waits for the client's first message.
     Accepted,
-    /// Both may send.
+    /// Both ends may send.
     Ready,
-    /// The connection is being closed since nobody has used it for long.
+    /// The connection is being closed because it has not been used for long.
     Leaving,
-    /// Nothing helps.
+    /// The peer is lost for good.
     Lost,
 }
 
-/// What happens.
+/// Events of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// There is something to send.
+    /// This end has something to send.
     Wanted,
     /// The peer wants to connect.
     Request,
@@ -74,54 +76,55 @@ pub(super) enum Event {
     FirstMessage,
     /// The attempt of this end is refused.
     Refused(Reason),
-    /// It fails for another reason.
+    /// The attempt of this end fails for another reason.
     Failed,
-    /// The connection is gone; `held`: packets that were taken have not been delivered.
+    /// The connection is gone.
     Disconnected {
-        /// What was taken is lost.
+        /// True if packets that were taken have not been delivered: they are lost.
         held: bool,
     },
-    /// It has not been used for long.
+    /// The connection has not been used for long.
     Unused,
-    /// The peer closes it: all that it has sent has been taken.
+    /// The peer closes the connection: all that the peer sent has been taken.
     PeerCloses,
     /// The deadline has passed.
     Late,
-    /// This end wants no connection to the peer any more, nor tells of its loss.
+    /// This end wants no connection to the peer any more, and tells nobody of the loss.
     Abandoned,
 }
 
-/// What is to be done.
+/// Actions that the events lead to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Nothing,
-    /// Begin an attempt; an earlier one is dropped.
+    /// Begin an attempt; an earlier attempt is dropped.
     Connect,
-    /// Accept the peer's; an attempt of this end is dropped.
+    /// Accept the peer's attempt; an attempt of this end is dropped.
     Accept,
-    /// Refuse the peer's.
+    /// Refuse the peer's attempt.
     Refuse(Reason),
     /// Send the first message: this end may send from now on.
     Greet,
-    /// Ask the peer to close the connection, as soon as nothing is on its way to it.
+    /// Ask the peer to close the connection, as soon as no packet is on its way to the peer.
     Close,
-    /// Answer that, likewise.
+    /// Answer the peer's request to close, as soon as no packet is on its way to the peer.
     Answer,
-    /// Drop what there is of a connection or an attempt.
+    /// Drop the connection or the attempt, if there is one.
     Drop,
-    /// Drop it, and tell that the peer is lost.
+    /// Drop the connection or the attempt, and say that the peer is lost.
     Lose,
 }
 
-/// One of two ends.
+/// An end of a pair.
 #[derive(Clone, Debug)]
 pub(super) struct Pair {
-    /// Its name is the higher one.
+    /// True if this end's name is the higher one.
     is_higher: bool,
     state: State,
     deadline: Option<Instant>,
     attempts: u32,
-    /// A client's server has not been heard: it is nudged then, and after so long again.
+    /// Set while a client has not heard its server: the time of the next nudge, and the time until the one
+    /// after it.
     unheard: Option<(Instant, Duration)>,
 }
 
@@ -134,28 +137,28 @@ impl Pair {
         self.state
     }
 
-    /// Something is to happen by then.
+    /// Returns whether the deadline has passed.
     pub(super) fn is_late(&self, now: Instant) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
-    /// The earliest time at which something is to happen.
+    /// Returns the earliest time at which the pair has something to do.
     pub(super) fn next(&self) -> Option<Instant> {
         let nudge = self.unheard.map(|(at, _)| at);
         self.deadline.into_iter().chain(nudge).min()
     }
 
-    /// Whether this end is a client that has heard nothing from its server.
+    /// Returns whether this end is a client that has heard nothing from its server.
     pub(super) fn is_unheard(&self) -> bool {
         self.unheard.is_some()
     }
 
-    /// Something has come from the peer.
+    /// Notes that a message or a packet has come from the peer.
     pub(super) fn note_heard(&mut self) {
         self.unheard = None;
     }
 
-    /// Whether the server is to be nudged now.
+    /// Returns whether the client must nudge the server now.
     pub(super) fn must_nudge(&mut self, now: Instant) -> bool {
         match &mut self.unheard {
             Some((at, pause)) if *at <= now => {
@@ -167,14 +170,14 @@ impl Pair {
         }
     }
 
-    /// There is a connection to be, and there is none yet.
+    /// Returns whether a connection is being made and does not stand yet.
     pub(super) fn is_beginning(&self) -> bool {
         matches!(self.state, State::Connecting | State::Awaiting | State::Pausing | State::Accepted)
     }
 
     fn go(&mut self, state: State, limit: Option<Duration>, now: Instant) {
         (self.state, self.deadline) = (state, limit.map(|limit| now + limit));
-        // What closes it waits for the peer, too.
+        // An end that closes the connection waits for the peer, too.
         if !matches!(state, State::Ready | State::Leaving) {
             self.unheard = None;
         }
@@ -191,7 +194,7 @@ impl Pair {
         Action::Drop
     }
 
-    /// What an event leads to.
+    /// Takes an event, and returns the action that it leads to.
     pub(super) fn on(&mut self, event: Event, now: Instant) -> Action {
         match (self.state, event) {
             (State::Apart, Event::Wanted) | (State::Pausing, Event::Late) => {
@@ -203,13 +206,13 @@ impl Pair {
                 self.go(State::Accepted, None, now);
                 Action::Accept
             }
-            // Nothing is on its way when a connection is closed: whoever asks for another one has dropped the
-            // last.
+            // No packet is on its way when a connection is closed: an end that requests another one has
+            // dropped the last.
             (State::Leaving, Event::Request) => {
                 self.go(State::Accepted, None, now);
                 Action::Accept
             }
-            // The peer may know earlier that a connection is gone.
+            // The peer may know earlier than this end that a connection is gone.
             (State::Accepted | State::Ready, Event::Request) => Action::Refuse(Reason::Later),
             (State::Lost, Event::Request) => Action::Refuse(Reason::Other),
             (State::Connecting, Event::Established) => {
@@ -223,7 +226,7 @@ impl Pair {
                 self.go(State::Ready, None, now);
                 Action::Nothing
             }
-            // Only a client sends it, and only once.
+            // A client sends the first message only once.
             (State::Ready | State::Leaving, Event::FirstMessage) => {
                 self.go(State::Lost, None, now);
                 Action::Lose
@@ -232,8 +235,8 @@ impl Pair {
                 self.go(State::Awaiting, Some(TURN), now);
                 Action::Drop
             }
-            // Somebody who computes answers late, or looks late at what has come of an earlier connection:
-            // how long that may last is for whoever watches over peers to say.
+            // The peer computes and answers late, or has not yet looked at the end of an earlier connection.
+            // How long that may last is for the code that watches over peers to say.
             (State::Connecting | State::Awaiting, Event::Late) | (State::Connecting, Event::Refused(Reason::Later)) => {
                 self.go(State::Pausing, Some(PAUSE), now);
                 Action::Drop
@@ -260,8 +263,8 @@ impl Pair {
                 self.go(State::Leaving, None, now);
                 Action::Close
             }
-            // Also if this end has asked for the same: a connection is dropped by who has been answered, and
-            // the answer says that all was taken.
+            // The same if this end has asked to close too: an end drops a connection once it has the answer,
+            // which says that all was taken.
             (State::Ready | State::Leaving, Event::PeerCloses) => {
                 self.go(State::Leaving, None, now);
                 Action::Answer
@@ -278,10 +281,11 @@ mod tests {
 
     const NOW: Instant = Instant(1_000_000_000);
 
-    /// What travels between two ends, each in its own time; what one end sends to the other keeps its order.
+    /// The messages of RDMA CM between two ends. Each takes its own time; messages from one end keep their
+    /// order.
     #[derive(Clone, Copy, Debug)]
     enum Travels {
-        /// The attempt of this number begins.
+        /// The attempt with this number begins.
         Request(u32),
         Accepted(u32),
         Refused(u32, Reason),
@@ -293,7 +297,7 @@ mod tests {
     #[derive(Clone)]
     struct World {
         pairs: [Pair; 2],
-        /// To each end.
+        /// The messages that travel to each end.
         ways: [VecDeque<Travels>; 2],
         /// The attempt or connection that each end has.
         attempts: [Option<u32>; 2],
@@ -351,7 +355,7 @@ mod tests {
             self.act(end, action, request);
         }
 
-        /// Every order in which things can happen; how many ends there were.
+        /// Tries every order of events, and returns the number of final states.
         fn explore(self, depth: u32) -> u32 {
             assert!(depth < 60, "it does not end: {:?}", self.pairs);
             let mut ends = 0;
@@ -372,8 +376,8 @@ mod tests {
             if ends > 0 {
                 return ends;
             }
-            // Nothing travels: either both are ready, by the same connection, or one of them pauses and tries
-            // again.
+            // No message travels: either both ends are ready, by the same connection, or an end pauses and
+            // tries again.
             let states = [0, 1].map(|end| self.pairs[end].state());
             if states == [State::Ready; 2] {
                 assert_eq!(self.attempts[0], self.attempts[1]);
@@ -407,7 +411,7 @@ mod tests {
         assert!(world([true, true]).explore(0) > 10, "there are many orders");
     }
 
-    /// What is sent by a connection of this number.
+    /// The messages that travel on a connection of this number.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     enum Message {
         First(u32),
@@ -423,13 +427,13 @@ mod tests {
         }
     }
 
-    /// Two ends that send packets, and close the connection meanwhile. What RDMA CM tells of and what is sent
-    /// have orders of their own.
+    /// Two ends that send packets, and close the connection meanwhile. The events of RDMA CM and the messages
+    /// on the connection have orders of their own.
     #[derive(Clone)]
     struct Closing {
         world: World,
-        /// Messages on their way to each end, packets that each is still to send, and how often it is still
-        /// to close.
+        /// Messages on their way to each end, packets that each end still has to send, and closes that each
+        /// end still has to do.
         messages: [VecDeque<Message>; 2],
         to_send: [u32; 2],
         closes: [u32; 2],
@@ -447,8 +451,8 @@ mod tests {
                 Action::Answer => self.messages[other].push_back(Message::Closed(number)),
                 _ => self.world.act(end, action, request),
             }
-            // Whoever drops a connection may drop what is on its way in it, to this end and from it: that may
-            // be no packet.
+            // An end that drops a connection may drop the messages on their way in it, to this end and from
+            // it: none of them may be a packet.
             if let Some(number) = before.filter(|_| self.world.attempts[end] != before) {
                 for messages in &mut self.messages {
                     assert!(!messages.contains(&Message::Packet(number)), "a packet is dropped with its connection");
@@ -468,7 +472,7 @@ mod tests {
                 Travels::Request(number) => self.event(end, Event::Request, Some(number)),
                 Travels::Accepted(number) if is_own(number) => self.event(end, Event::Established, None),
                 Travels::Refused(number, reason) if is_own(number) => self.event(end, Event::Refused(reason), None),
-                // What came before that is taken first.
+                // The end takes messages that came earlier first.
                 Travels::Gone(number) if is_own(number) => {
                     while self.messages[end].iter().any(|message| message.connection() == number) {
                         self.take(end);
@@ -507,13 +511,13 @@ mod tests {
 
         fn key(&self) -> String {
             let World { pairs, ways, attempts, .. } = &self.world;
-            // Only which connections are the same counts, and not how many there have been.
+            // Only the equality of connections counts, and not how many there have been.
             let first = attempts.iter().flatten().min().copied().unwrap_or(0);
             let pairs: Vec<_> = pairs.iter().map(|pair| (pair.state, pair.deadline.is_some())).collect();
             format!("{pairs:?}{ways:?}{attempts:?}{:?}{:?}{:?}{first}", self.messages, self.to_send, self.closes)
         }
 
-        /// Every order in which things can happen: each must end with all packets received.
+        /// Tries every order of events: each must end with all packets received.
         fn explore(self) -> usize {
             let (mut seen, mut todo) = (std::collections::HashSet::new(), vec![self]);
             let mut ends = 0;
@@ -613,7 +617,7 @@ mod tests {
             now = at;
         }
         assert_eq!(pauses, [50, 100, 200, 400, 800, 1600, 3200, 3200]);
-        // What closes the connection may lie there unseen as well.
+        // The message that closes the connection may lie there unseen as well.
         let mut closing = client.clone();
         closing.on(Event::Unused, now);
         assert!(closing.must_nudge(now + NUDGE_MAX));

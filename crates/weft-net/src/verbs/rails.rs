@@ -1,19 +1,19 @@
 //! The RDMA devices of a process as one link.
 //!
-//! | what | goes |
+//! | traffic | goes |
 //! |---|---|
-//! | packets of a peer, and small accesses to its memory | by one rail, in order; pairs of processes are spread over rails ([`table`]) |
-//! | large accesses | by all rails that lead to the peer, a stripe each ([`super::stripes`]); they are complete when the last stripe is ([`accesses`]) |
-//! | a peer that cannot be reached by one of its rails any more | by the others, as long as no packet can have been lost ([`failures`]) |
+//! | packets of a peer, small accesses to its memory | by one rail, in order; pairs of processes are spread over rails ([`table`]) |
+//! | large accesses | by all rails that lead to the peer, a stripe each ([`super::stripes`]); complete with the last stripe ([`accesses`]) |
+//! | a peer that one of its rails no longer reaches | by the other rails, as long as no packet can have been lost ([`failures`]) |
 //!
-//! A packet that is sent after a write has been told to be complete arrives behind it, though another rail
-//! carried the write: where a device tells of a write when it has left (iWARP), a rail that does not carry
-//! the peer's packets reads a byte behind each stripe first. So what proves a write on the rail of the
-//! packets proves all.
+//! A packet that is sent after a write has been reported complete arrives behind the write, though another
+//! rail carried the write. A device of iWARP reports a write when the write has left. There, a rail that does
+//! not carry the peer's packets reads a byte behind each stripe first. So a proof of a write on the rail of
+//! the packets proves all stripes.
 //!
-//! A stripe whose rail has failed is repeated on another one: what is read at once, what is written when the
-//! peer has said that it has dropped its end of the connection. Until then what is on its way might still
-//! arrive, and overwrite what is written later.
+//! A stripe whose rail has failed is repeated on another rail. A read is repeated at once. A write is
+//! repeated when the peer has said that it has dropped its end of the connection: until then the old write
+//! might still arrive, and overwrite what is written later.
 
 mod accesses;
 mod failures;
@@ -46,30 +46,31 @@ use accesses::{Accesses, Phase};
 use failures::{Gone, Verdict, verdict};
 use table::{Path, Peer, Table};
 
-/// The clock is read once in so many looks to find accesses that take too long. A power of two.
+/// Number of looks in which the clock is read once, to find accesses that take too long. A power of two.
 const STALLED_EVERY: u32 = 1024;
 
-/// What a rail does besides what every link does. Its peers have numbers of its own.
+/// A rail: a carrier that also does what a link of several rails needs. Its peers have numbers of its own.
 pub trait Rail: Carrier {
-    /// Where it listens.
+    /// Returns the address where the rail listens.
     fn candidate(&self) -> Candidate;
 
-    /// Learns where a peer's rail listens, and what a request for a connection must say.
+    /// Learns where a peer's rail listens, and the token that a request for a connection must show.
     fn meet(&mut self, listens: SocketAddr, token: u64) -> VerbsAddress;
 
-    /// Ends the connection to a peer for good, with all accesses: nothing of this process's memory is read or
-    /// written by it any more. Nobody is told.
+    /// Ends the connection to a peer for good, with all accesses: the peer reads and writes no memory of this
+    /// process by it any more. The rail tells nobody.
     fn abandon(&mut self, peer: u32);
 
-    /// Tells a peer that this process has dropped its end of these rails of the peer's, of each of which
-    /// there is a bit. `false`: not now. What has been taken arrives, or the connection is broken.
+    /// Tells a peer that this process has dropped its end of these rails of the peer, each a bit of `rails`.
+    /// Returns `false` when that is not possible now. A message that was taken arrives, or the connection is
+    /// broken.
     fn tell_dropped(&mut self, peer: u32, rails: u16) -> bool;
 
-    /// Which of this process's rails a peer says that it has dropped.
+    /// Returns a peer that says it has dropped rails, and these rails of this process.
     fn poll_dropped(&mut self) -> Option<(u32, u16)>;
 }
 
-/// Memory that is registered, on each rail.
+/// A registration of the same memory on each rail.
 type Registrations = [Option<Registration>; RAILS_MAX];
 
 /// The devices of a process.
@@ -77,43 +78,44 @@ pub struct VerbsRails<R: Rail = Verbs> {
     rails: Vec<R>,
     table: Table,
     accesses: Accesses,
-    /// Whether a rail tells of what it has written when that has left.
+    /// For each rail, whether the device reports a write as soon as the write has left.
     tells_early: Vec<bool>,
     registered: Vec<Option<Registrations>>,
     free_registered: Vec<u32>,
-    /// Peers that are to be told what has been dropped.
+    /// Peers that this process has to tell of dropped rails.
     telling: Vec<usize>,
     broken: VecDeque<Address>,
     last_error: Option<String>,
-    /// Where proofs are read to.
+    /// The memory that proofs are read to.
     proof: UserData,
     endpoint_address: EndpointAddress,
     access_limit: Duration,
     looks: u32,
-    /// Readable when one of several rails' descriptors is.
+    /// Descriptor that is readable when the descriptor of one of several rails is.
     _wake: Option<OwnedFd>,
     attributes: CarrierAttributes,
 }
 
 impl VerbsRails {
-    /// Opens the devices that the settings mean.
+    /// Opens the devices that the settings name.
     ///
     /// # Errors
-    /// There is none, or the first one does not do what is needed: one sentence that names it and the call.
+    /// No device is there, or the first one cannot do what the link needs: a sentence that names the device
+    /// and the call.
     pub fn open(settings: &Settings) -> Result<Self, Error> {
         let library = library()?;
-        // Nobody can guess it.
+        // No other process can guess the token.
         let token = RandomState::new().hash_one((std::process::id(), clock::now().0));
         let opened = choose(library, settings)?.into_iter().map(|found| Verbs::open(library, found, settings, token));
         Self::new(opened.collect::<Result<_, _>>()?, token, settings.access_limit)
     }
 
-    /// The devices and their interfaces.
+    /// Returns the devices and their interfaces.
     pub fn chosen(&self) -> impl Iterator<Item = &Chosen> {
         self.rails.iter().map(|rail| &rail.chosen)
     }
 
-    /// In words: what the connections are made of.
+    /// Describes in words how the connections are made.
     pub fn describe(&self) -> String {
         let rail = |rail: &Verbs| {
             let Chosen { interface, address, .. } = &rail.chosen;
@@ -125,33 +127,33 @@ impl VerbsRails {
         all.join(", and ") + if all.len() > 1 { &striped } else { "" }
     }
 
-    /// In words: whether registrations are kept, or why not.
+    /// Says in words that registrations are kept, or why not.
     pub fn registration_cache(&self) -> String {
         self.rails.first().map(Verbs::registration_cache).unwrap_or_default()
     }
 
-    /// Why registrations are not kept, if the settings wish for it: for all devices alike.
+    /// Returns why registrations are not kept, if the settings wish for it: for all devices alike.
     pub fn warning(&self) -> Option<String> {
         self.rails.first()?.warning()
     }
 
-    /// Bytes of the longest datagram that the device of the first rail multicasts: it is tried whether it has
-    /// what that takes.
+    /// Returns the bytes of the longest datagram that the device of the first rail multicasts. It tries
+    /// whether the device can multicast.
     ///
     /// # Errors
-    /// It has not: a clause that says why.
+    /// The device cannot multicast: a clause that says why.
     pub fn multicast(&mut self) -> Result<usize, String> {
         self.rails.first_mut().map_or(Err("there is no device".to_owned()), Verbs::multicast)
     }
 
-    /// Which messages are written to the receiver's memory; `None` if none are.
+    /// Returns which messages are written to the receiver's memory; `None` if none are.
     pub fn written(&self) -> Option<Placement> {
         self.attributes.remote_memory.filter(|placement| placement.bytes_min < u64::MAX)
     }
 }
 
 impl<R: Rail> VerbsRails<R> {
-    /// One link of these rails, at least one, whose peers show this token.
+    /// Makes a link of these rails, at least one, whose peers show this token.
     fn new(rails: Vec<R>, token: u64, access_limit: Duration) -> Result<Self, Error> {
         let all = || rails.iter().map(|rail| *rail.attributes());
         let descriptors: Option<Vec<RawFd>> = all().map(|attributes| attributes.descriptor).collect();
@@ -170,7 +172,7 @@ impl<R: Rail> VerbsRails<R> {
             train_bytes: packet_size,
             descriptor: wake.as_ref().map_or(first.descriptor, |wake| Some(wake.as_raw_fd())),
             remote_memory: placement,
-            // Multicast is the first rail's.
+            // The first rail multicasts.
             ..*first
         };
         Ok(Self {
@@ -197,22 +199,22 @@ impl<R: Rail> VerbsRails<R> {
         })
     }
 
-    /// What peers need to know.
+    /// Returns the endpoint address that peers need.
     pub fn endpoint_address(&self) -> EndpointAddress {
         self.endpoint_address.clone()
     }
 
-    /// Where this end is, by its first rail.
+    /// Returns the address of this end, by its first rail.
     pub fn own_address(&self) -> Address {
         let listens = self.endpoint_address.rails[0].socket_address();
         Address::Verbs(VerbsAddress { peer: u32::MAX, listens })
     }
 
-    /// Learns where a peer is. `spread` says over which rail its packets go: half the sum of the ranks of
-    /// both ends.
+    /// Learns the address of a peer. `spread` says over which rail the peer's packets go: half the sum of the
+    /// ranks of both ends.
     ///
     /// # Errors
-    /// No rail leads there, or it is this process: one sentence.
+    /// No rail leads to the peer, or the peer is this process: a sentence.
     pub fn address_of(&mut self, peer: &EndpointAddress, spread: u32) -> Result<Address, Error> {
         let no_way = |why| Error::Peer(format!("no RDMA connection can be made: {why}"));
         if peer.token == self.endpoint_address.token {
@@ -235,7 +237,8 @@ impl<R: Rail> VerbsRails<R> {
         Ok(self.table.insert(paths, first))
     }
 
-    /// Where a peer is, rail by rail, that of its packets first; for people.
+    /// Returns the addresses of both ends of each rail to a peer, those of the packets' rail first; for
+    /// people.
     pub fn paths(&self, to: &Address) -> Vec<(SocketAddr, SocketAddr)> {
         let Some(peer) = self.table.find(to) else { return Vec::new() };
         let Peer { paths, first, .. } = &self.table.peers[peer];
@@ -257,7 +260,7 @@ impl<R: Rail> VerbsRails<R> {
         let Some(peer) = self.table.find(to).filter(|peer| !self.table.peers[*peer].is_lost) else {
             return Begun::Never;
         };
-        // What has been begun goes first, so that no more than a few wait.
+        // Stripes that wait go first, so that no more than a few wait.
         if self.accesses.are_waiting() {
             return Begun::NotNow;
         }
@@ -272,8 +275,8 @@ impl<R: Rail> VerbsRails<R> {
         let parts = stripes(target.address, range.end - range.start, &speeds[..count]);
         let access = self.accesses.open((number, peer), kind, (data.clone(), range.start), target);
         let mut has_begun = false;
-        // The rail of packets is last: what another one does not take now, such as one that is not connected
-        // yet, it takes, too.
+        // The rail of packets is last: it also takes a part that another rail does not take now, for example
+        // because that rail is not connected yet.
         for index in (0..count).rev().filter(|index| !parts[*index].is_empty() || range.is_empty() && *index == 0) {
             let part = &parts[index];
             let stripe = self.accesses.add(access, part.clone(), paths[index]);
@@ -296,7 +299,7 @@ impl<R: Rail> VerbsRails<R> {
         Begun::Yes
     }
 
-    /// Gives a stripe to one of the rails that lead to its peer.
+    /// Gives a stripe to a rail that leads to its peer.
     fn begin(&mut self, stripe: u64, path: usize) -> Begun {
         let Self { table, accesses, rails, access_limit, .. } = self;
         let is_timed = access_limit.0 > 0;
@@ -317,13 +320,13 @@ impl<R: Rail> VerbsRails<R> {
             let is_first = path == peer.first;
             peer.has_used |= is_first;
             (found.path, found.phase) = (path, Phase::Moving);
-            // Who carries packets is missed by whoever waits for them.
+            // A failure of the rail of packets is noticed by those that wait for the packets.
             found.since = (is_timed && !is_first).then(clock::now);
         }
         begun
     }
 
-    /// A rail has done what it was given of this number.
+    /// Takes note that a rail has finished the work with this number.
     fn note_over(&mut self, stripe: u64) {
         let Some((found, access)) = self.accesses.find(stripe) else { return };
         let peer = &self.table.peers[access.peer];
@@ -356,7 +359,7 @@ impl<R: Rail> VerbsRails<R> {
         }
     }
 
-    /// Gives rails what waits.
+    /// Gives waiting stripes to rails.
     fn begin_waiting(&mut self) {
         for _ in 0..self.accesses.count_waiting() {
             let Some((stripe, phase)) = self.accesses.next_waiting() else { return };
@@ -374,7 +377,7 @@ impl<R: Rail> VerbsRails<R> {
             };
             match begun {
                 Begun::Yes => {}
-                // What is under way has memory registered that will be free.
+                // Stripes that are under way have memory registered, which will be free.
                 Begun::Never if !self.accesses.are_under_way() => {
                     let why = self
                         .rails
@@ -390,7 +393,7 @@ impl<R: Rail> VerbsRails<R> {
 
     // ---- what fails
 
-    /// What a rail tells of connections that are gone, and peers of those that they have dropped.
+    /// Takes a rail's news: connections that are gone, and rails that peers say they have dropped.
     fn look_after(&mut self, rail: usize) {
         while let Some(broken) = self.rails[rail].take_broken() {
             let Address::Verbs(VerbsAddress { peer, .. }) = broken else { continue };
@@ -411,7 +414,7 @@ impl<R: Rail> VerbsRails<R> {
         }
     }
 
-    /// A path to a peer is no more.
+    /// Ends a path to a peer.
     fn end_path(&mut self, peer: usize, path: usize, why: &str) {
         let entry = &mut self.table.peers[peer];
         let Path { rail, far, to, is_dead, peer_dropped, .. } = entry.paths[path];
@@ -428,7 +431,7 @@ impl<R: Rail> VerbsRails<R> {
         }
         let own = self.endpoint_address.rails[rail].interface_name();
         self.last_error = Some(format!("{} is reached by {own} no more: {why}", to.listens));
-        // What it had of this process's memory comes back, before another one has it.
+        // The rail gives back this process's memory before another rail gets it.
         self.rails[rail].abandon(to.peer);
         self.accesses.strand(peer, path, peer_dropped);
         if entry.to_tell == 0 {
@@ -437,8 +440,7 @@ impl<R: Rail> VerbsRails<R> {
         entry.to_tell |= 1 << far;
     }
 
-    /// A peer is lost: nothing of this process's memory is accessed for it any more, and whoever asks is
-    /// told.
+    /// Gives a peer up: the peer's accesses to this process's memory end, and the engine is told.
     fn lose(&mut self, peer: usize, why: &str) {
         let entry = &mut self.table.peers[peer];
         if std::mem::replace(&mut entry.is_lost, true) {
@@ -454,7 +456,7 @@ impl<R: Rail> VerbsRails<R> {
         self.last_error = Some(why.to_owned());
     }
 
-    /// Tells peers of what has been dropped.
+    /// Tells peers of the rails that this process has dropped.
     fn tell(&mut self) {
         let Self { telling, table, rails, .. } = self;
         telling.retain(|peer| {
@@ -468,8 +470,8 @@ impl<R: Rail> VerbsRails<R> {
         });
     }
 
-    /// A rail that shows no end of what it was given has failed, though no device says so: iWARP asks again
-    /// for a quarter of an hour.
+    /// Gives up rails that do not finish their work, though no device says so: iWARP asks again for a quarter
+    /// of an hour.
     fn look_for_stalled(&mut self) {
         if self.access_limit.0 == 0 || self.rails.len() < 2 {
             return;
@@ -484,7 +486,7 @@ impl<R: Rail> VerbsRails<R> {
     }
 }
 
-/// What both of two rails can do.
+/// Returns the abilities that both of two rails have.
 fn weaker(one: Placement, other: Placement) -> Placement {
     Placement {
         writes: one.writes && other.writes,
@@ -493,8 +495,8 @@ fn weaker(one: Placement, other: Placement) -> Placement {
         bytes_min: one.bytes_min.max(other.bytes_min),
         eager_max: one.eager_max.max(other.eager_max),
         one_sided_min: one.one_sided_min.max(other.one_sided_min),
-        // Which of them proves nothing by a completion makes no difference then: what that one carries beside
-        // packets is proved by itself.
+        // It makes no difference then which of them proves nothing by a completion: that one proves by itself
+        // what it carries beside packets.
         proof: if one.proof == other.proof { one.proof } else { Proof::Read },
     }
 }
@@ -513,7 +515,7 @@ impl<R: Rail> Carrier for VerbsRails<R> {
                 let path = self.table.peers[peer].first_path();
                 (path.rail, path.address())
             }
-            // Groups are the first rail's.
+            // The first rail has the groups.
             None if matches!(to, Address::Verbs(VerbsAddress { peer: GROUP, .. })) => (0, *to),
             None => return Err(wrong_address()),
         };
@@ -531,7 +533,7 @@ impl<R: Rail> Carrier for VerbsRails<R> {
     fn receive(&mut self, on_arrival: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
         self.looks = self.looks.wrapping_add(1);
         let (mut packets, count) = (0, self.rails.len());
-        // Each look begins with another one, so that none goes short.
+        // Each look begins with another rail, so that none goes short.
         let first = self.looks as usize % count.max(1);
         for rail in (first..count).chain(0..first) {
             if packets < limit {
@@ -569,7 +571,7 @@ impl<R: Rail> Carrier for VerbsRails<R> {
         let of_path = |path: &Path| self.rails[path.rail].under_way(&path.address());
         let of_rails =
             if peer.paths.len() == 1 { of_path(peer.first_path()) } else { peer.paths.iter().map(of_path).sum() };
-        // Those that no rail has count, too.
+        // Stripes that no rail has count, too.
         of_rails.max(peer.stripes)
     }
 

@@ -1,35 +1,35 @@
-//! Which memory is registered, and kept so for the next operation: ranges with use counts, of which those go
-//! first that were not used for longest. A pure data structure, which knows neither devices nor kernels: what
-//! a registration is, and how one is closed, is its owner's.
+//! Registrations that are kept for the next operation: ranges with use counts. The range that was not used
+//! for longest goes first. This is a pure data structure, which knows neither devices nor kernels: its owner
+//! knows what a registration is, and how to close it.
 //!
-//! *No range that is kept contains another one.* So of those that begin at or before an address the last one
-//! also ends last: whether a range is covered is one look into an ordered map. A new range takes the place of
-//! those within it, and of one around it that has not the right that it has.
+//! *No kept range contains another one.* So of the ranges that begin at or before an address, the last one
+//! also ends last, and a single look into an ordered map tells whether a range is covered. A new range takes
+//! the place of the ranges within it, and of a range around it that lacks the new range's right.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// How much is kept.
+/// Limits of what is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Capacity {
     /// Bytes of all ranges together.
     pub(super) bytes: u64,
-    /// Ranges.
+    /// Number of ranges.
     pub(super) entries: usize,
 }
 
-/// One use of a registration. It cannot be copied: it is given back once.
+/// A use of a registration. The value cannot be copied, so a use ends only once.
 #[derive(Debug)]
 pub(super) struct Use(usize);
 
 struct Entry<T> {
     range: Range<u64>,
-    /// It may be written to.
+    /// True if the memory may be written to.
     is_writable: bool,
     uses: u32,
-    /// When it was last used, as a number that grows.
+    /// Time of the last use, as a number that grows.
     stamp: u64,
-    /// It is found no more, and closed after its last use.
+    /// True once `find` must not return the entry, which is closed after its last use.
     is_retired: bool,
     value: T,
 }
@@ -39,13 +39,13 @@ pub(super) struct Registrations<T> {
     capacity: Capacity,
     entries: Vec<Option<Entry<T>>>,
     free: Vec<usize>,
-    /// Those that are not retired, by the first address.
+    /// The entries that are not retired, by their first address.
     by_start: BTreeMap<u64, usize>,
-    /// Those of them that nobody uses, by when they were last used.
+    /// The entries of `by_start` that have no use, by the time of their last use.
     idle: BTreeSet<(u64, usize)>,
     bytes: u64,
     clock: u64,
-    /// What is to be closed.
+    /// The registrations that the owner has to close.
     closed: Vec<T>,
 }
 
@@ -63,7 +63,7 @@ impl<T> Registrations<T> {
         }
     }
 
-    /// Bytes of all that is not closed yet, whether it is found or not.
+    /// Returns the bytes of all entries that are not closed yet, retired or not.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
@@ -85,8 +85,8 @@ impl<T> Registrations<T> {
         Some((Use(index), &entry.value))
     }
 
-    /// Makes room for so many bytes by closing what nobody uses; `false`: there is not enough of that, and
-    /// nothing is closed.
+    /// Makes room for `bytes` bytes by closing entries that have no use. Returns `false` when that does not
+    /// give enough room; nothing is closed then.
     pub(super) fn make_room(&mut self, bytes: u64) -> bool {
         let Capacity { bytes: most, entries } = self.capacity;
         let idle: u64 =
@@ -120,7 +120,7 @@ impl<T> Registrations<T> {
         Use(index)
     }
 
-    /// A use is over.
+    /// Ends a use.
     pub(super) fn end(&mut self, Use(index): Use) {
         let Some(entry) = self.entries[index].as_mut() else { return };
         entry.uses -= 1;
@@ -133,22 +133,22 @@ impl<T> Registrations<T> {
         }
     }
 
-    /// What was at these addresses is no longer there: whatever touches them is found no more.
+    /// Retires the entries that touch a range, because the memory at these addresses is no longer there.
     pub(super) fn invalidate(&mut self, range: &Range<u64>) {
-        // Sorted by their ends as well: from the last one that begins before the range's end backwards, until
-        // one ends before it begins.
+        // Entries are sorted by their ends as well. So go backwards from the last one that begins before the
+        // range's end, until one ends before the range begins.
         let before_end = self.by_start.range(..range.end).rev().map(|(_, index)| *index);
         let touched = before_end
             .take_while(|index| self.entries[*index].as_ref().is_some_and(|entry| entry.range.end > range.start));
         touched.collect::<Vec<_>>().into_iter().for_each(|index| self.retire(index));
     }
 
-    /// The same of all addresses.
+    /// Retires all entries.
     pub(super) fn invalidate_all(&mut self) {
         self.invalidate(&(0..u64::MAX));
     }
 
-    /// Closes all that nobody uses; whether that was something.
+    /// Closes all entries that have no use. Returns whether there were any.
     pub(super) fn close_idle(&mut self) -> bool {
         let had_some = !self.idle.is_empty();
         while !self.idle.is_empty() {
@@ -157,12 +157,12 @@ impl<T> Registrations<T> {
         had_some
     }
 
-    /// What its owner is to close now.
+    /// Returns a registration that the owner has to close now.
     pub(super) fn take_closed(&mut self) -> Option<T> {
         self.closed.pop()
     }
 
-    /// All there is, also what is in use: nothing of it will be used again.
+    /// Removes and returns all registrations, also those in use: no operation will use them again.
     pub(super) fn drain(&mut self) -> Vec<T> {
         self.by_start.clear();
         self.idle.clear();
@@ -172,7 +172,7 @@ impl<T> Registrations<T> {
         self.closed.drain(..).chain(kept).collect()
     }
 
-    /// Those that are not closed.
+    /// Returns the number of entries that are not closed.
     fn count(&self) -> usize {
         self.entries.len() - self.free.len()
     }
@@ -182,8 +182,8 @@ impl<T> Registrations<T> {
         self.clock
     }
 
-    /// What is within a range, and all that it is within: several registrations may be around it. Those that
-    /// are left are sorted by their ends as well, which is what `find` and `invalidate` rely on.
+    /// Retires the entries within a range, and all entries around it, of which there may be several. The
+    /// remaining entries are sorted by their ends as well; `find` and `invalidate` rely on that.
     fn retire_nested(&mut self, range: &Range<u64>) {
         let within = self.by_start.range(range.start..range.end).map(|(_, index)| *index);
         let ends_behind = |index: &usize| self.entries[*index].as_ref().is_some_and(|one| one.range.end >= range.end);
@@ -246,7 +246,7 @@ mod tests {
         Some(value)
     }
 
-    /// A registration that nobody uses.
+    /// Keeps a registration that has no use.
     fn keep(registrations: &mut Registrations<u32>, range: Range<u64>, is_writable: bool, value: u32) {
         assert!(registrations.make_room(range.end - range.start));
         let inserted = registrations.insert(range, is_writable, value);
@@ -300,7 +300,7 @@ mod tests {
         let second = all.find(&(10..20), true).expect("it is there").0;
         all.invalidate(&(49..200));
         assert_eq!((found(&mut all, 0..10, false), closed(&mut all)), (None, vec![]));
-        // Its successor at the same index is another one.
+        // Its successor at the same index is another entry.
         keep(&mut all, 0..50, true, 2);
         all.end(first);
         assert_eq!((closed(&mut all), all.bytes()), (vec![], 100));
@@ -330,7 +330,7 @@ mod tests {
         assert_eq!((closed(&mut all), found(&mut all, 10..20, true)), (vec![2, 3], Some(4)));
     }
 
-    /// Two registrations that may be read are around one that may be written. Afterwards memory of the first
+    /// Two registrations that may be read lie around one that may be written. Afterwards memory of the first
     /// one goes, behind the end of the last.   Expect: the first one is not found again.
     #[test]
     fn all_that_are_around_a_registration_with_more_rights_go() {
@@ -343,7 +343,7 @@ mod tests {
         assert_eq!((found(&mut all, 0..4, false), found(&mut all, 6..10, true)), (None, Some(3)));
     }
 
-    /// What is in the structure, as a list.
+    /// The contents of the structure, as a list.
     struct Known {
         range: Range<u64>,
         is_writable: bool,
@@ -352,8 +352,8 @@ mod tests {
         is_retired: bool,
     }
 
-    /// Random operations against a list: nothing that was invalidated is found, what is found covers the
-    /// range with its right, nothing in use is closed, each is closed once, and the limits hold.
+    /// Random operations against a list. Expect: no invalidated range is found; a found entry covers the
+    /// range with its right; no entry in use is closed; each is closed once; the limits hold.
     #[test]
     fn random_operations_do_as_a_list_does() {
         let mut finds = 0;

@@ -1,8 +1,8 @@
-//! The fast path: small packets that a peer writes into a ring in this process's memory, where they are found
-//! by looking at it.
+//! The fast path: small packets that a peer writes into a ring in this process's memory. The process finds
+//! them by looking at that memory.
 //!
-//! Nothing tells of such a write, so each cell says by itself when it is whole: no promise about the order in
-//! which a device writes is relied upon.
+//! The device does not report such a write, so each cell says by itself when it is whole. The ring relies on
+//! no promise about the order in which a device writes.
 //!
 //! ```text
 //! cell   ┌──────────────┬──────────────────────────┬──────────────┬─────────┐
@@ -10,12 +10,12 @@
 //!        └──────────────┴──────────────────────────┴──────────────┴─────────┘
 //! ```
 //!
-//! The check is of the header, the packet, and how many cells were written before: what is left of an earlier
-//! packet never fits. The receiver clears the header of a cell that it has taken, and tells the writer how
-//! many it has taken with whatever it sends to it.
+//! The check covers the header, the packet, and the number of cells that were written before: bytes of an
+//! earlier packet never fit. The receiver clears the header of a taken cell. Each message that it sends to
+//! the writer tells how many cells it has taken.
 //!
-//! The device wakes nobody for such a write either. So the receiver asks the writer to stop before it sleeps
-//! ([`Use`]).
+//! The device wakes no process for such a write either. So the receiver asks the writer to stop before it
+//! sleeps ([`Use`]).
 #![allow(unsafe_code)]
 
 use std::ptr::{self, NonNull};
@@ -24,17 +24,18 @@ use std::sync::atomic::{Ordering, fence};
 use super::limits::MESSAGE_BYTES;
 use super::wire::HEADER;
 
-/// Slots of a ring …
+/// Cells of a ring.
 pub(super) const CELLS: usize = 32;
-/// … and bytes of each: 16 KiB a peer.
+/// Bytes of a cell: 16 KiB for each peer.
 pub(super) const CELL_BYTES: usize = 512;
 /// The largest packet that fits in a cell.
 pub(super) const PACKET_MAX: usize = CELL_BYTES - HEAD;
-/// A peer has a ring after so many small packets between which this process did not sleep …
+/// Small packets without a sleep of this process between them, after which a peer gets a ring.
 pub(super) const AFTER: u32 = 32;
-/// … twice as many each time that the ring was hardly used before the next sleep, up to so many.
+/// Most small packets before the next ring. The number doubles each time that the ring was hardly used before
+/// the next sleep.
 pub(super) const AFTER_MAX: u32 = 4096;
-/// A ring that nothing came by while so many packets came from others may be given to another peer.
+/// Packets from other peers, while none came by a ring, after which another peer may get the ring.
 pub(super) const UNUSED: u64 = 1024;
 
 /// Bytes before the packet.
@@ -43,16 +44,17 @@ const WORDS: usize = CELL_BYTES / 8;
 /// Bits of the check.
 const CHECK: u64 = (1 << 48) - 1;
 
-// A cell is made where other messages are made.
+// A cell is made in the buffer of a message.
 const _: () = assert!(CELL_BYTES <= MESSAGE_BYTES && HEADER == 8);
 
-/// After how many small packets the next ring begins, if the last one began after `after`, and was used
-/// `used` times.
+/// Returns the number of small packets after which the next ring begins, if the last one began after `after`
+/// and was used `used` times.
 pub(super) fn next_after(after: u32, used: u64) -> u32 {
     if used < u64::from(2 * AFTER) { (after * 2).clamp(AFTER, AFTER_MAX) } else { AFTER }
 }
 
-/// Says whether all of a cell is there. Nobody is kept from guessing it: packets are proved by their tags.
+/// Returns the check, by which the receiver sees that a cell is whole. A stranger may guess it: packets are
+/// proved by their tags.
 fn check(header: u64, count: u64, length: usize, words: impl Iterator<Item = u64>) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let start = (header ^ count.rotate_left(32) ^ length as u64).wrapping_mul(FACTOR);
@@ -60,14 +62,14 @@ fn check(header: u64, count: u64, length: usize, words: impl Iterator<Item = u64
     (all ^ all >> 29) & CHECK
 }
 
-/// How a peer may use the ring that it was given.
+/// The use that a peer may make of its ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// It writes, and this process looks.
+    /// The peer writes, and this process looks.
     On,
-    /// It was asked to stop, and may not have heard of it.
+    /// This process has asked the peer to stop; the peer may not have heard of it.
     Stopping,
-    /// It has said that it writes no more.
+    /// The peer has said that it writes no more.
     Off,
 }
 
@@ -76,9 +78,9 @@ pub(super) struct Ring {
     memory: NonNull<u8>,
     key: u32,
     pub(super) state: Use,
-    /// Slots that have been taken …
+    /// Cells that have been taken.
     taken: u64,
-    /// … and of which the peer has been told.
+    /// Taken cells that the peer has been told of.
     told: u64,
 }
 
@@ -93,7 +95,7 @@ impl Cell {
         Self { words: [0; WORDS], length: 0 }
     }
 
-    /// What every message begins with.
+    /// Returns the header that every message begins with.
     pub(super) fn header(&self) -> [u8; HEADER] {
         self.words[0].to_ne_bytes()
     }
@@ -105,7 +107,7 @@ impl Cell {
 }
 
 impl Ring {
-    /// In memory that peers reach by this key.
+    /// Makes a ring in memory that peers reach by this key.
     ///
     /// # Safety
     /// There are [`CELLS`] cells, aligned for words and all zeros, as long as this lives.
@@ -113,12 +115,12 @@ impl Ring {
         Self { memory, key, state: Use::On, taken: 0, told: 0 }
     }
 
-    /// Where the peer writes: the address, and the key.
+    /// Returns the address where the peer writes, and the key.
     pub(super) fn address_and_key(&self) -> (u64, u32) {
         (self.memory.as_ptr() as u64, self.key)
     }
 
-    /// Begins again, after the peer has said that it writes no more and all was taken.
+    /// Begins again, after the peer has said that it writes no more and all its packets were taken.
     pub(super) fn begin_again(&mut self) {
         (self.state, self.taken, self.told) = (Use::On, 0, 0);
     }
@@ -128,14 +130,14 @@ impl Ring {
         unsafe { self.memory.as_ptr().add(self.taken as usize % CELLS * CELL_BYTES).cast() }
     }
 
-    /// Whether something begins to be in the next cell.
+    /// Returns whether the next cell begins to be written.
     #[inline]
     pub(super) fn has_some(&self) -> bool {
         // SAFETY: the cell is this ring's and aligned for words; the device may write it meanwhile.
         unsafe { ptr::read_volatile(self.cell()) != 0 }
     }
 
-    /// Copies what is in the next cell, if all of it is there.
+    /// Copies the contents of the next cell, if the cell is whole.
     pub(super) fn look(&self, into: &mut Cell) -> bool {
         let cell = self.cell();
         // SAFETY: as for `has_some`; no word after the last of the cell is read.
@@ -144,8 +146,8 @@ impl Ring {
         if header == 0 {
             return false;
         }
-        // The processor reads the rest after the header; what the device has not written yet is found out by
-        // the check.
+        // The processor reads the rest after the header. The check detects bytes that the device has not
+        // written yet.
         fence(Ordering::Acquire);
         let second = word(1);
         let length = (second >> 48) as usize;
@@ -162,14 +164,14 @@ impl Ring {
         second & CHECK == check(header, self.taken, length, copied)
     }
 
-    /// The next cell is done with.
+    /// Frees the cell that was looked at.
     pub(super) fn take(&mut self) {
         // SAFETY: as above; the peer writes there only when it is told.
         unsafe { ptr::write_volatile(self.cell(), 0) };
         self.taken += 1;
     }
 
-    /// Slots that have been taken, as messages say it.
+    /// Returns the number of taken cells, as messages carry it.
     pub(super) fn taken(&self) -> u16 {
         self.taken as u16
     }
@@ -178,18 +180,18 @@ impl Ring {
         self.taken
     }
 
-    /// A message has said so.
+    /// Notes that a message has told the peer of taken cells.
     pub(super) fn note_told(&mut self) {
         self.told = self.taken;
     }
 
-    /// The peer needs to be told, even if there is nothing else to send.
+    /// Returns whether the peer must be told of taken cells, even if nothing else is to be sent.
     pub(super) fn must_tell(&self) -> bool {
         self.taken - self.told > CELLS as u64 / 2
     }
 }
 
-/// A ring at a peer.
+/// A ring in the memory of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Far {
     address: u64,
@@ -201,7 +203,7 @@ pub(super) struct Far {
 /// Bytes of a message that offers a ring, behind its header: the address and the key.
 pub(super) const OFFER: usize = 16;
 
-/// What offers a ring.
+/// Returns the contents of a message that offers a ring.
 pub(super) fn offer((address, key): (u64, u32)) -> [u8; OFFER] {
     let mut bytes = [0; OFFER];
     bytes[..8].copy_from_slice(&address.to_le_bytes());
@@ -210,7 +212,7 @@ pub(super) fn offer((address, key): (u64, u32)) -> [u8; OFFER] {
 }
 
 impl Far {
-    /// From what offers it.
+    /// Reads the contents of a message that offers a ring.
     pub(super) fn new(offer: &[u8]) -> Option<Self> {
         let offer: &[u8; OFFER] = offer.try_into().ok()?;
         let address = u64::from_le_bytes(<[u8; 8]>::try_from(&offer[..8]).ok()?);
@@ -219,12 +221,12 @@ impl Far {
         Some(Self { address, key, written: 0, taken: 0 })
     }
 
-    /// Whether a packet of so many bytes can be written now.
+    /// Returns whether a packet of so many bytes can be written now.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
         bytes <= PACKET_MAX && self.written - self.taken < CELLS as u64
     }
 
-    /// Where the next cell is: address and key.
+    /// Returns the address of the next cell, and the key.
     pub(super) fn address_and_key(&self) -> (u64, u32) {
         (self.address + (self.written as usize % CELLS * CELL_BYTES) as u64, self.key)
     }
@@ -233,8 +235,8 @@ impl Far {
         self.written += 1;
     }
 
-    /// The peer has taken so many; `false`: it cannot have. What was sent may say it later than what was
-    /// written afterwards.
+    /// Notes how many cells the peer has taken. Returns `false` when the number is impossible. A sent message
+    /// may carry an older number than a packet that was written afterwards.
     pub(super) fn note_taken(&mut self, taken: u16) -> bool {
         let more = taken.wrapping_sub(self.taken as u16);
         if more > u16::MAX / 2 {
@@ -245,10 +247,10 @@ impl Far {
         can_be
     }
 
-    /// Makes the next cell: its bytes.
+    /// Makes the next cell, and returns its bytes.
     ///
     /// # Safety
-    /// There is room for a cell, aligned for words, and nobody else writes there.
+    /// There is room for a cell, aligned for words, and no other code writes there.
     pub(super) unsafe fn fill(&self, at: *mut u8, header: [u8; HEADER], packet: &[u8]) -> usize {
         let length = packet.len().min(PACKET_MAX);
         let words = length.div_ceil(8);
@@ -273,7 +275,8 @@ mod tests {
 
     const HEADER_OF_IT: [u8; HEADER] = [2, 0, 1, 0, 3, 0, 9, 0];
 
-    /// What a device does: it copies a cell to where it belongs, in any order and in any number of steps.
+    /// Writes a cell as a device does: it copies the cell to its place, in any order and in any number of
+    /// steps.
     fn written(far: &mut Far, packet: &[u8]) -> (usize, Vec<u8>) {
         let mut cell = [0_u64; WORDS];
         // SAFETY: it is a cell's size.
@@ -320,14 +323,14 @@ mod tests {
         assert!(!far.has_room(PACKET_MAX + 1));
     }
 
-    /// The device may write the bytes of a cell in any order: nothing is seen before the last of them is
-    /// there.
+    /// The device may write the bytes of a cell in any order.   Expect: the cell is not seen before all its
+    /// bytes are there.
     #[test]
     fn a_slot_is_seen_when_all_of_it_is_there_in_whatever_order_it_came() {
         let (mut ring, mut far) = pair();
         let mut cell = Cell::new();
         for seed in 0..2000_u64 {
-            // No word is what it was before, or zero: otherwise it is there before it is copied.
+            // No word is zero, or what it was before: otherwise it would be there before it is copied.
             let mix = |byte: u64| (seed * 64 + byte).wrapping_add(1).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 40;
             let packet: Vec<u8> = (0..61).map(|byte| mix(byte) as u8 | 1).collect();
             let made = written(&mut far, &packet);
@@ -365,7 +368,7 @@ mod tests {
         assert!(ring.must_tell());
         ring.note_told();
         assert!(!ring.must_tell());
-        // One message that says so, of which the writer has not heard, is all there can be.
+        // At most one message of which the writer has not heard tells of taken cells.
         assert!(CELLS as u64 / (CELLS as u64 / 2 + 1) <= 1);
         ring.begin_again();
         assert_eq!((ring.used(), ring.state), (0, Use::On));

@@ -1,4 +1,4 @@
-//! What RDMA devices this machine has, for people.
+//! The RDMA devices of this machine, described for people.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -10,43 +10,42 @@ use super::api::{
 };
 use crate::{Error, sys};
 
-/// Devices that are told of, at most.
+/// Most devices that are described.
 const DEVICES_MAX: usize = 64;
-/// Addresses of one port, likewise.
+/// Most addresses of a port that are described.
 const GIDS_MAX: usize = 16;
 
 /// A device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceStatus {
-    /// Its name, e.g. `siw0`.
+    /// The device's name, e.g. `siw0`.
     pub name: String,
-    /// iWARP, RoCE or InfiniBand.
+    /// The kind: iWARP, RoCE or InfiniBand.
     pub kind: &'static str,
-    /// What it has of what counts here: queue pairs, operations of each, shared receive queues,
-    /// registrations.
+    /// Number of queue pairs.
     pub queue_pairs: i32,
-    /// Operations of a queue pair.
+    /// Number of operations of a queue pair.
     pub operations: i32,
-    /// Shared receive queues.
+    /// Number of shared receive queues.
     pub shared_receives: i32,
-    /// What its atomic operations are atomic with.
+    /// The accesses with which the device's atomic operations are atomic.
     pub atomics: &'static str,
-    /// Its ports.
+    /// The ports of the device.
     pub ports: Vec<PortStatus>,
 }
 
 /// A port of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortStatus {
-    /// Its number, from 1.
+    /// The port's number, from 1.
     pub number: u8,
-    /// Packets pass.
+    /// True if packets pass.
     pub is_active: bool,
-    /// What it says of itself otherwise.
+    /// The state of a port through which no packets pass.
     pub state: &'static str,
-    /// Bytes of a packet on the network; 0 if it does not say.
+    /// Bytes of a packet on the network; 0 if the port does not say.
     pub mtu: u32,
-    /// Its addresses (GIDs).
+    /// The port's addresses (GIDs).
     pub gids: Vec<Ipv6Addr>,
 }
 
@@ -61,7 +60,7 @@ fn state(number: c_int) -> &'static str {
     }
 }
 
-/// `enum ibv_atomic_cap`.
+/// Names a value of `enum ibv_atomic_cap`.
 fn atomics(number: c_int) -> &'static str {
     match number {
         0 => "no atomic operations",
@@ -71,7 +70,7 @@ fn atomics(number: c_int) -> &'static str {
     }
 }
 
-/// For people.
+/// Describes the device for people.
 impl std::fmt::Display for DeviceStatus {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { name, kind, queue_pairs, operations, shared_receives, atomics, ports } = self;
@@ -87,20 +86,20 @@ impl std::fmt::Display for DeviceStatus {
     }
 }
 
-/// Bytes of memory that a process may lock; none if there is no limit.
+/// Returns the bytes of memory that a process may lock; none if there is no limit.
 pub fn locked_memory() -> Option<u64> {
     sys::locked_memory_max()
 }
 
-/// The devices of this machine.
+/// Returns the devices of this machine.
 ///
 /// # Errors
-/// The libraries are not to be had: one sentence.
+/// The libraries cannot be opened: a sentence.
 pub fn status() -> Result<Vec<DeviceStatus>, Error> {
     Ok(devices(super::library()?))
 }
 
-/// The devices of this machine, in a part of a sentence.
+/// Describes the devices of this machine in a part of a sentence.
 pub(super) fn summary(library: &Library) -> String {
     let all: Vec<String> = devices(library).iter().map(DeviceStatus::to_string).collect();
     match all.is_empty() {
@@ -111,7 +110,7 @@ pub(super) fn summary(library: &Library) -> String {
 
 fn devices(library: &Library) -> Vec<DeviceStatus> {
     let mut count: c_int = 0;
-    // SAFETY: the library makes a list of so many, which is freed once.
+    // SAFETY: the library makes a list of `count` devices, which is freed once.
     unsafe {
         let list = (library.get_device_list)(&raw mut count);
         if list.is_null() {
@@ -124,10 +123,12 @@ fn devices(library: &Library) -> Vec<DeviceStatus> {
     }
 }
 
+/// Returns the status of a device.
+///
 /// # Safety
 /// The device is of a list that is not freed yet.
 unsafe fn of(library: &Library, device: *mut Device) -> Option<DeviceStatus> {
-    // SAFETY: as promised; what is opened is closed; numbers of which zeros are values.
+    // SAFETY: as promised; the opened device is closed; numbers of which zeros are values.
     unsafe {
         let (name, transport) = (text((*device).name.as_ptr()), (*device).transport);
         let context = (library.open_device)(device);
@@ -157,6 +158,8 @@ unsafe fn of(library: &Library, device: *mut Device) -> Option<DeviceStatus> {
     }
 }
 
+/// Returns the status of a port, and its link layer.
+///
 /// # Safety
 /// The device is open.
 unsafe fn port(library: &Library, context: *mut Context, number: u8) -> Option<(PortStatus, u8)> {

@@ -1,19 +1,20 @@
-//! How an access to memory of a peer is cut over rails: a pure function.
+//! The cutting of an access to a peer's memory into stripes, one for each rail: a pure function.
 
 use std::ops::Range;
 
 use super::RAILS_MAX;
 
-/// No rail is given less: what is small stays whole, since each stripe is a registration, a work request and
-/// a completion.
+/// Smallest stripe. A smaller access stays whole, because each stripe is a registration, a work request and a
+/// completion.
 pub(super) const STRIPE_MIN: u64 = 32 << 10;
-/// Stripes begin at such addresses of the target: no two devices write to one page.
+/// Alignment of stripes in the target's memory: no two devices write to one page.
 const ALIGNMENT: u64 = 4096;
 const _: () = assert!(STRIPE_MIN >= 2 * ALIGNMENT);
 
-/// What each rail is given of `length` bytes that begin at `address` of the target. Of the rails that may be
-/// used `weights` says what each carries, 0 where that is not known; the first is the one that is used alone.
-/// Together the ranges are the whole, one behind the other; that of a rail which is not used is empty.
+/// Returns the range that each rail carries of `length` bytes that begin at `address` of the target. For each
+/// rail that may be used `weights` has its speed, 0 where the speed is not known. The first rail is the one
+/// that is used alone. The ranges together are the whole, one behind the other; the range of an unused rail
+/// is empty.
 pub(super) fn stripes(address: u64, length: u64, weights: &[u32]) -> [Range<u64>; RAILS_MAX] {
     let are_known = weights.iter().all(|weight| *weight > 0);
     let mut shares = [0_u64; RAILS_MAX];
@@ -21,7 +22,7 @@ pub(super) fn stripes(address: u64, length: u64, weights: &[u32]) -> [Range<u64>
     for (share, weight) in shares[..count].iter_mut().zip(weights) {
         *share = if are_known { u64::from(*weight) } else { 1 };
     }
-    // A rail whose share is too small has none: the slowest first, and of equal ones the last.
+    // A rail whose share is too small gets none: the slowest rail first, and of equally slow ones the last.
     let slowest = |shares: &[u64]| {
         let used = shares.iter().copied().zip(0_usize..).filter(|(share, _)| *share > 0);
         used.min_by_key(|(share, rail)| (*share, RAILS_MAX - rail))
@@ -73,7 +74,8 @@ mod tests {
         assert_eq!(lengths(0, 1 << 20, &[100_000, 0]), [1 << 19; 2], "nothing is known of one of them");
     }
 
-    /// Every rail's part follows the one before, all are there, and no cut lies within a page of the target.
+    /// The stripes of all rails follow each other, are the whole, and are not cut within a page of the
+    /// target.
     #[test]
     fn stripes_are_the_whole_once_whatever_its_place_and_length() {
         for address in [0, 1, 4095, 4096, 12_345, u64::MAX - 5, u64::MAX - (1 << 20)] {

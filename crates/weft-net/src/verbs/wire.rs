@@ -1,5 +1,5 @@
-//! What the two ends say to each other: with a request for a connection, and in front of each packet. Both
-//! come from strangers.
+//! The messages between the two ends: with a request for a connection, and in front of each packet. Both come
+//! from strangers.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,44 +8,43 @@ use super::pairing::Reason;
 /// Bytes in front of every packet: see [`Header`].
 pub(super) const HEADER: usize = 8;
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The client's first message, which has no contents.
     First,
-    /// A packet follows.
+    /// A packet follows the header.
     Packet,
     /// Room for more packets, and nothing else.
     Credit,
     /// The sender has not used the connection for long, and sends nothing more.
     Close,
-    /// The answer: nothing more follows.
+    /// The answer to [`Kind::Close`]: the sender sends nothing more.
     Closed,
-    /// The receiver may write small packets into a ring of the sender's, which is described.
+    /// The receiver may write small packets into a ring of the sender, which is described.
     Ring,
-    /// It may not do so any more: the sender is about to sleep.
+    /// The receiver must stop writing into the ring: the sender is about to sleep.
     Stop,
-    /// The answer: nothing more is written into it.
+    /// The answer to [`Kind::Stop`]: no more is written into the ring.
     Stopped,
-    /// The receiver may send so many packets that it is asked to give some of them back: [`count`] says how
-    /// many.
+    /// The receiver has so large a window that it is asked to give a part of it back: [`count`] packets.
     Reclaim,
-    /// The answer: [`count`] says how many it will not send.
+    /// The answer to [`Kind::Reclaim`]: [`count`] packets that its sender will not send.
     Returned,
-    /// The sender has dropped its ends of connections to other rails of the receiver's: [`count`] has a bit
-    /// for each. Counted as a packet: it arrives, or the connection is lost.
+    /// The sender has dropped its ends of connections to other rails of the receiver: [`count`] has a bit for
+    /// each. Counted as a packet: the message arrives, or the connection is lost.
     Dropped,
 }
 
-/// What every message begins with.
+/// The header that every message begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) kind: Kind,
-    /// Packets more that the receiver of this may send.
+    /// Further packets that the receiver of this message may send.
     pub(super) credits: u16,
-    /// Cells of the ring that the receiver writes to which have been taken since it began.
+    /// Cells taken, since the ring began, of the ring that the receiver of this message writes to.
     pub(super) taken: u16,
-    /// Packets that came before this message on this connection: some are sent, some written into a ring.
+    /// Packets that came before this message on this connection, sent or written into a ring.
     pub(super) number: u16,
 }
 
@@ -64,13 +63,13 @@ impl Kind {
         Self::Dropped,
     ];
 
-    /// Whether it is numbered among packets, and its loss is that of the connection.
+    /// Returns whether the message is numbered among packets, so that its loss is the loss of the connection.
     pub(super) fn is_packet(self) -> bool {
         matches!(self, Self::Packet | Self::Dropped)
     }
 
-    /// Whether it needs room that the receiver has granted. What grants room needs none, and the first
-    /// message comes before there is any to grant.
+    /// Returns whether the message needs room that the receiver has granted. A message that grants room needs
+    /// none, and the first message comes before there is any to grant.
     pub(super) fn needs_credit(self) -> bool {
         !matches!(self, Self::Credit | Self::First)
     }
@@ -83,7 +82,7 @@ impl Header {
         [kind as u8 + 1, 0, a, b, c, d, e, f]
     }
 
-    /// The inverse; none of anything else.
+    /// Decodes a header, or returns none if the bytes are not one.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let &[kind, 0, a, b, c, d, e, f] = bytes.get(..HEADER)? else { return None };
         let kind = *Kind::ALL.get(usize::from(kind.checked_sub(1)?))?;
@@ -92,8 +91,8 @@ impl Header {
     }
 }
 
-/// The number that follows the header of [`Kind::Reclaim`], [`Kind::Returned`] and [`Kind::Dropped`]; 0 of
-/// anything else.
+/// Returns the number that follows the header of [`Kind::Reclaim`], [`Kind::Returned`] and [`Kind::Dropped`],
+/// or 0 for anything else.
 pub(super) fn count(contents: &[u8]) -> u16 {
     <[u8; 2]>::try_from(contents).map_or(0, u16::from_le_bytes)
 }
@@ -103,16 +102,16 @@ pub(super) const GREETING: usize = 36;
 const MAGIC: [u8; 4] = *b"weft";
 const VERSION: u8 = 4;
 
-/// What goes with a request for a connection, with its acceptance and its refusal.
+/// The data that go with a request for a connection, with its acceptance and with its refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Greeting {
-    /// Where the sender listens: its name.
+    /// The sender's name: the address where it listens.
     pub(super) name: SocketAddr,
-    /// The number in the receiver's endpoint address: whoever has not read that does not know it.
+    /// The number in the receiver's endpoint address. Only a process that has read that address knows it.
     pub(super) token: u64,
     /// Packets that the receiver of this may send before it is granted more.
     pub(super) window: u16,
-    /// Why a request is refused.
+    /// The reason for which a request is refused.
     pub(super) refusal: Option<Reason>,
 }
 
@@ -143,7 +142,7 @@ impl Greeting {
         bytes
     }
 
-    /// The inverse; more bytes may follow, as some devices fill up.
+    /// Decodes a greeting. More bytes may follow, because some devices fill up.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; GREETING] = bytes.get(..GREETING)?.try_into().ok()?;
         if bytes[..4] != MAGIC || bytes[4] != VERSION {

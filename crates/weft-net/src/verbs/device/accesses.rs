@@ -1,4 +1,4 @@
-//! Memory that peers may access, and accesses to theirs.
+//! Accesses: memory that peers may access, and accesses to memory of peers.
 #![allow(unsafe_code)]
 
 use super::{ACCESSED, Device, OPERATIONS_RESERVED, number, post};
@@ -17,8 +17,8 @@ impl Device {
     /// Lets peers access memory.
     pub(in crate::verbs) fn expose(&mut self, data: &UserData, length: u64) -> Option<(Registration, RemoteMemory)> {
         let memory = (data.program_run(&(0..length))?, length as usize);
-        // SAFETY: whoever made `data` promised that its memory stays until the operation is complete; the
-        // engine has it concealed before that is told.
+        // SAFETY: the maker of `data` promised that its memory stays until the operation is complete. The
+        // engine has the memory concealed before it reports that.
         let exposed = unsafe { self.placing.as_mut()?.expose(memory) };
         exposed.map_err(|error| self.note_registration(memory.1, &error)).ok()
     }
@@ -29,7 +29,7 @@ impl Device {
         self.last_error = Some(format!("{device} does not register {bytes} bytes (ibv_reg_mr): {error}{why}"));
     }
 
-    /// No access that begins from now on succeeds.
+    /// Ends the exposure of memory: no access that begins from now on succeeds.
     pub(in crate::verbs) fn conceal(&mut self, exposure: Registration) {
         if let Some(placing) = &mut self.placing {
             placing.conceal(exposure);
@@ -101,7 +101,7 @@ impl Device {
         Begun::Yes
     }
 
-    /// An access that is complete.
+    /// Returns an access that is complete.
     #[inline]
     pub(in crate::verbs) fn poll_placed(&mut self) -> Option<u64> {
         self.placing.as_mut()?.poll()

@@ -1,4 +1,4 @@
-//! Where an address of this machine leads to a device, and where that listens.
+//! The way from an address of this machine to a device, and the port where the device listens.
 
 use std::ffi::c_int;
 use std::io;
@@ -10,10 +10,10 @@ use super::{failed, socket_address};
 
 /// Requests for connections that the kernel keeps.
 const BACKLOG: c_int = 1024;
-/// Ports that are tried to listen at.
+/// Most ports that are tried for listening.
 const PORTS_TRIED_MAX: usize = 64;
 
-/// The interface behind which an address is that only its link has; 0 of any other.
+/// Returns the interface of an address that only its link has; 0 for any other address.
 pub(super) fn scope_of(address: SocketAddr) -> u32 {
     match address {
         SocketAddr::V6(address) => address.scope_id(),
@@ -21,7 +21,7 @@ pub(super) fn scope_of(address: SocketAddr) -> u32 {
     }
 }
 
-/// Where an address leads to a device: the identifier that is bound there.
+/// An identifier that is bound to an address of this machine, and so to a device.
 pub(in crate::verbs) struct Bound {
     pub(super) library: &'static Library,
     pub(super) address: SocketAddr,
@@ -31,7 +31,7 @@ pub(in crate::verbs) struct Bound {
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        // SAFETY: both are open, if they are not null, and nobody else closes them.
+        // SAFETY: an identifier or channel that is not null is open, and no other code closes it.
         unsafe {
             if !self.id.is_null() {
                 (self.library.destroy_id)(self.id);
@@ -44,7 +44,7 @@ impl Drop for Bound {
 }
 
 impl Bound {
-    /// The device behind an address of this machine, or why there is none.
+    /// Finds the device behind an address of this machine. The error says why there is none.
     pub(in crate::verbs) fn new(library: &'static Library, address: SocketAddr) -> Result<Self, String> {
         let mut this = Self { library, address, channel: ptr::null_mut(), id: ptr::null_mut() };
         // SAFETY: no memory is involved.
@@ -56,12 +56,12 @@ impl Bound {
         Ok(this)
     }
 
-    /// An identifier that is bound to the address, with a port that the kernel chooses.
+    /// Makes an identifier that is bound to the address, with a port that the kernel chooses.
     pub(super) fn identifier(&self) -> Result<*mut CmId, String> {
         let (library, ip) = (self.library, self.address.ip());
         let mut address = socket_address((ip, 0).into(), scope_of(self.address));
         let mut id = ptr::null_mut();
-        // SAFETY: what is passed lives while the calls run, and the channel as long as its identifiers.
+        // SAFETY: the arguments live while the calls run, and the channel as long as its identifiers.
         unsafe {
             if (library.create_id)(self.channel, &raw mut id, ptr::null_mut(), RDMA_PS_TCP) != 0 {
                 return Err(failed("rdma_create_id"));
@@ -78,11 +78,11 @@ impl Bound {
         }
     }
 
-    /// Accepts connections from now on, at a port which it returns. Over iWARP ports are those of TCP, and
-    /// the kernel's RDMA CM chooses one without asking whether TCP has it: another one is tried then. Nothing
+    /// Accepts connections from now on, and returns the port. The ports of iWARP are those of TCP, and the
+    /// kernel's RDMA CM chooses one without asking whether TCP uses it: then another one is tried. No peer
     /// has been told of the port before.
     pub(super) fn listen(&mut self) -> Result<u16, String> {
-        // Each keeps its port, so that the next one has another.
+        // Each identifier keeps its port, so that the next one gets another.
         let mut taken = Vec::new();
         let outcome = loop {
             // SAFETY: the identifier is bound; its port is read while it is open.
@@ -101,8 +101,8 @@ impl Bound {
                 Err(why) => break Err(why),
             }
         };
-        // SAFETY: each was made here, and nobody else has it. The one that listens keeps the device open,
-        // which they share.
+        // SAFETY: each identifier was made here, and nothing else has it. The one that listens keeps the
+        // device open, which they share.
         taken.into_iter().for_each(|id| unsafe {
             (self.library.destroy_id)(id);
         });
@@ -114,7 +114,7 @@ impl Bound {
         unsafe { (*self.id).verbs }
     }
 
-    /// The device's name, and its port.
+    /// Returns the device's name and its port.
     pub(in crate::verbs) fn device(&self) -> (String, u8) {
         // SAFETY: as above; names end with a zero.
         unsafe { (text((*(*self.context()).device).name.as_ptr()), (*self.id).port) }

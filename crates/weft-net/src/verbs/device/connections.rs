@@ -1,4 +1,4 @@
-//! Connections: what RDMA CM tells of, and the queues of each.
+//! Connections: the events of RDMA CM, and the queues of each connection.
 #![allow(unsafe_code)]
 
 use super::{Device, Peer, failed, make_queue_pair, socket_address};
@@ -17,11 +17,11 @@ use std::io;
 use std::ptr;
 use weft_core::time::Duration;
 
-/// Events that one look takes at most.
+/// Most events that a look takes.
 const EVENTS_MAX: usize = 64;
-/// How long the resolution of an address or a route may take, in milliseconds: the pair tries again.
+/// Longest time, in milliseconds, for resolving an address or a route. The pair tries again.
 const RESOLVE_MS: c_int = 5000;
-/// A busy receiver is asked again for ever: with room granted it is never busy for long.
+/// Retry count by which a busy receiver is asked again for ever: with room granted it is never busy for long.
 const RNR_FOREVER: u8 = 7;
 
 impl Device {
@@ -48,7 +48,7 @@ impl Device {
                 }
             }
             Action::Greet => {
-                // Others than iWARP need no nudges.
+                // Only iWARP needs nudges.
                 if !self.is_iwarp {
                     self.peers[peer].pair.note_heard();
                 }
@@ -69,20 +69,20 @@ impl Device {
         pair.is_beginning() || pair.state() == State::Leaving || pair.is_unheard() || *gone
     }
 
-    /// An event with a sentence that the user reads if it is the last.
+    /// Takes an event, with a sentence that the user reads if no later failure follows.
     pub(super) fn fail(&mut self, peer: usize, event: Event, why: &str) {
         self.peers[peer].warned = Some(why.to_owned());
         self.event(peer, event, None);
     }
 
-    /// Ends what there is of a connection to a peer, for good.
+    /// Ends the connection to a peer, or an attempt, for good.
     pub(in crate::verbs) fn abandon(&mut self, peer: usize) {
         if peer < self.peers.len() {
             self.event(peer, Event::Abandoned, None);
         }
     }
 
-    /// Other connections of which peers say that they have dropped their ends.
+    /// Returns a peer that says it has dropped its ends of other connections, with a bit for each.
     #[inline]
     pub(in crate::verbs) fn poll_dropped(&mut self) -> Option<(u32, u16)> {
         self.dropped.pop_front()
@@ -119,7 +119,7 @@ impl Device {
         Ok(())
     }
 
-    /// Takes receives from those that are there, or makes more, and the queue pair.
+    /// Takes receives from those that are there, or makes more; then makes the queue pair.
     pub(super) fn make_queues(&mut self, peer: usize, id: *mut CmId) -> Result<(), String> {
         // SAFETY: the identifier is open.
         if unsafe { (*id).verbs } != self.bound.context() {
@@ -162,7 +162,7 @@ impl Device {
         Ok(())
     }
 
-    /// There are receives for so many more.
+    /// Makes sure that `receives` more receives exist, up to the limit.
     pub(super) fn reserve(&mut self, receives: u32) -> Result<(), String> {
         while (self.chunks.len() as u32 * CHUNK) < (self.given + receives).min(self.limits.receives) {
             let first = self.chunks.len() * CHUNK as usize;
@@ -181,7 +181,8 @@ impl Device {
         Ok(())
     }
 
-    /// Makes room for one more connection: that which was not used for longest is asked to close.
+    /// Makes room for another connection: asks the peer of the connection that was not used for longest to
+    /// close it.
     pub(super) fn close_unused(&mut self) {
         if self.connections < self.limits.connections {
             return;
@@ -254,14 +255,14 @@ impl Device {
 
     pub(super) fn refuse(&mut self, id: *mut CmId, token: u64, reason: Reason) {
         let private = Greeting { name: self.name, token, window: 0, refusal: Some(reason) }.encode();
-        // SAFETY: a request that nobody has accepted; it is forgotten here.
+        // SAFETY: this end has not accepted the request, and forgets it here.
         unsafe {
             (self.library.reject)(id, private.as_ptr().cast(), private.len() as u8);
             (self.library.destroy_id)(id);
         }
     }
 
-    /// Closes what there is of a connection: all that the device has of it comes back.
+    /// Closes a connection, if there is one. All buffers that the device has for it come back.
     pub(super) fn drop_connection(&mut self, peer: usize) {
         let id = std::mem::replace(&mut self.peers[peer].id, ptr::null_mut());
         if id.is_null() {
@@ -275,8 +276,8 @@ impl Device {
                 let number = (*qp).number;
                 self.by_qp.remove(&number);
                 (library.disconnect)(id);
-                // Some providers throw completions away with their queue pair, and with them the receives
-                // that they are of; others leave them.
+                // Some providers throw completions away with their queue pair, and with them the receives of
+                // these completions. Other providers keep them.
                 self.find_completions();
                 (library.destroy_qp)(id);
                 self.find_completions();
@@ -314,7 +315,7 @@ impl Device {
         state.says.clear();
     }
 
-    /// What RDMA CM tells of.
+    /// Takes the events of RDMA CM.
     pub(super) fn take_events(&mut self) {
         for _ in 0..EVENTS_MAX {
             let mut event: *mut CmEvent = ptr::null_mut();
@@ -322,8 +323,8 @@ impl Device {
             if unsafe { (self.library.get_cm_event)(self.bound.channel, &raw mut event) } != 0 {
                 return;
             }
-            // SAFETY: the library has made it, and it stays until it is given back; so does what came with
-            // it.
+            // SAFETY: the library has made the event, which stays until it is given back, with the data that
+            // came along.
             let (id, kind, status, reads, private) = unsafe {
                 let CmEvent { id, event: kind, status, connection, .. } = &*event;
                 let told = !connection.private_data.is_null() && connection.private_bytes > 0;
@@ -336,7 +337,7 @@ impl Device {
                 };
                 (*id, *kind, *status, (connection.responder_resources, connection.initiator_depth), private)
             };
-            // SAFETY: it is given back once, and not looked at again.
+            // SAFETY: the event is given back once, and not looked at again.
             unsafe { (self.library.ack_cm_event)(event) };
             self.take_event(id, kind, status, reads, Greeting::decode(&private));
         }
@@ -357,7 +358,7 @@ impl Device {
             };
             return match self.by_name.get(&greeting.name) {
                 Some(peer) => self.event(*peer, Event::Request, Some((id, greeting, reads))),
-                // Its endpoint address is still to be read.
+                // This end has still to read the peer's endpoint address.
                 None => self.refuse(id, 0, Reason::Later),
             };
         }
@@ -366,7 +367,7 @@ impl Device {
             all.into_iter().for_each(|peer| self.fail(peer, Event::Failed, "the device is gone"));
             return;
         }
-        // SAFETY: events are told of identifiers that are open only.
+        // SAFETY: the library reports events of open identifiers only.
         let Some(peer) = (unsafe { (*id).context } as usize).checked_sub(1) else { return };
         if self.peers.get(peer).is_none_or(|peer| peer.id != id) {
             return;
@@ -386,7 +387,7 @@ impl Device {
             }
             EVENT_ESTABLISHED => {
                 if self.peers[peer].pair.state() == State::Connecting {
-                    // The acceptance says how much may be sent.
+                    // The acceptance says how many packets may be sent.
                     let Some(greeting) = greeting else {
                         return self.fail(peer, Event::Failed, "what listens there is no process of this job");
                     };
@@ -420,14 +421,14 @@ impl Device {
         }
     }
 
-    /// How long nothing happens to connections by itself.
+    /// Returns the time until the next deadline of a connection.
     pub(super) fn quiet(&self) -> Option<Duration> {
         let next = self.changing.iter().filter_map(|peer| self.peers[*peer].pair.next()).min()?;
         let now = clock::now();
         Some(Duration(next.0.saturating_sub(now.0)))
     }
 
-    /// Deadlines, and connections that are gone and from which everything has been taken.
+    /// Acts on deadlines, and on connections that are gone and whose messages have all been taken.
     pub(super) fn look_after_changing(&mut self) {
         let now = clock::now();
         let mut index = 0;

@@ -1,8 +1,8 @@
-//! Multicast groups: a queue pair of its own for datagrams (UD), with receives and sends of its own, and the
+//! Multicast groups of a device: a queue pair for datagrams (UD), with its own receives and sends, and the
 //! addresses that this process has joined by RDMA CM.
 //!
-//! Datagrams are lost where nobody has a receive posted, and elsewhere; what makes streams of them is
-//! `weft_core::multicast`. Nothing of this is there before the first group is joined. iWARP has no datagrams.
+//! Datagrams are lost where no receive is posted, and elsewhere; `weft_core::multicast` makes streams of
+//! them. The queue pair is made when the first group is joined. iWARP has no datagrams.
 #![allow(unsafe_code)]
 
 use super::{
@@ -26,33 +26,34 @@ use std::os::fd::RawFd;
 use std::ptr;
 use weft_core::time::Duration;
 
-/// Groups that a process joins at most.
+/// Most groups that a process joins.
 const GROUPS_MAX: usize = 64;
-/// Memory for datagrams of all groups that may arrive between two looks: what comes beyond them is lost, and
-/// asked for again.
+/// Bytes of memory for datagrams of all groups that may arrive between two looks. Datagrams beyond them are
+/// lost, and asked for again.
 const RECEIVE_BYTES: usize = 1 << 20;
-/// Fewer receives than this are no multicast.
+/// Least receives with which multicast is offered.
 const RECEIVES_MIN: usize = 64;
 /// Datagrams that may wait to leave.
 const SENDS: usize = 64;
-/// Bytes of the network's header in front of what is received.
+/// Bytes of the network's header in front of a received datagram.
 const GRH: usize = 40;
-/// Longest datagram of a group of InfiniBand, whatever its ports carry: subnet managers make groups so,
-/// unless they are told otherwise.
+/// Longest datagram of a group of InfiniBand, whatever its ports carry: subnet managers make groups for this
+/// size, unless they are told otherwise.
 const INFINIBAND_BYTES_MAX: usize = 2048;
-/// How long the network may take to let this process into a group: on InfiniBand its manager is asked.
+/// Longest time that the network may take to let this process into a group: on InfiniBand its manager is
+/// asked.
 const JOIN_TIME_MAX: Duration = Duration::from_millis(1000);
 
-/// What a device has for datagrams to groups.
+/// The room that a device has for datagrams to groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::verbs) struct Room {
-    /// Bytes of the longest.
+    /// Bytes of the longest datagram.
     pub(in crate::verbs) bytes: usize,
-    /// Those that may arrive while nobody looks.
+    /// Datagrams that may arrive between two looks.
     pub(in crate::verbs) receives: usize,
 }
 
-/// As far as is known before it is tried; none where there are no datagrams.
+/// Returns the room for datagrams, as far as it is known before a try; none where there are no datagrams.
 pub(super) fn room(device: &DeviceFacts, port: &PortFacts, is_iwarp: bool) -> Option<Room> {
     // The numbers stand for 256 to 4096 bytes.
     let mtu = u32::try_from(port.active_mtu).ok().filter(|mtu| (1..=5).contains(mtu) && !is_iwarp)?;
@@ -63,21 +64,22 @@ pub(super) fn room(device: &DeviceFacts, port: &PortFacts, is_iwarp: bool) -> Op
     (receives >= RECEIVES_MIN && device.max_qp_wr >= SENDS as c_int).then_some(Room { bytes, receives })
 }
 
-/// Bytes of memory of a receive.
+/// Returns the bytes of memory of a receive.
 const fn receive_bytes(datagram: usize) -> usize {
     (GRH + datagram).next_multiple_of(64)
 }
 
-/// What the network's header says: where a datagram comes from, and where it went. RoCE v2 has the header of
-/// IPv4, if that is what it uses, in the last 20 of the 40 bytes (InfiniBand specification, annex A17).
+/// The network's header, which has a datagram's source and its destination. RoCE v2 over IPv4 has the header
+/// of IPv4 in the last 20 of the 40 bytes (InfiniBand specification, annex A17).
 #[derive(Clone, Copy)]
 struct Route<'a>(&'a [u8; GRH]);
 
-/// How an address of IPv4 is written as one of IPv6.
+/// The first bytes of an address of IPv4 that is written as one of IPv6.
 const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
 impl Route<'_> {
-    /// Compares an address of the header: those of IPv6 and InfiniBand are at `at`, those of IPv4 at `at_v4`.
+    /// Compares an address of the header: addresses of IPv6 and InfiniBand are at `at`, those of IPv4 at
+    /// `at_v4`.
     fn is(self, gid: &[u8; 16], at: usize, at_v4: usize) -> bool {
         match gid.strip_prefix(&MAPPED) {
             Some(v4) => self.0[at_v4..at_v4 + 4] == *v4,
@@ -97,7 +99,7 @@ impl Route<'_> {
 /// A group that this process has joined, or is joining.
 struct Joined {
     address: SocketAddr,
-    /// What its events are known by.
+    /// Number by which events name the group.
     serial: usize,
     /// Groups of streams that have this address.
     users: u32,
@@ -111,7 +113,7 @@ enum State {
     Open(To),
 }
 
-/// Where datagrams of a group go.
+/// The destination of datagrams to a group.
 struct To {
     gid: [u8; 16],
     handle: *mut Ah,
@@ -135,16 +137,16 @@ pub(super) struct Groups {
     free_sends: Vec<usize>,
     inline_max: usize,
     bytes_max: usize,
-    /// What this process's own datagrams come from.
+    /// The address that this process's own datagrams come from.
     own_gid: Option<[u8; 16]>,
     joined: Vec<Joined>,
     serial: usize,
-    /// Completions that have been found while something else was looked for.
+    /// Completions of receives that were found in a look for completions of sends.
     found: VecDeque<Completion>,
-    /// For completions that are read; out of here while they are looked at.
+    /// Space for completions that are read; taken out of here while they are looked at.
     batch: Option<Box<[Completion; BATCH]>>,
     rejected: u64,
-    /// The queue pair works no longer, and why.
+    /// Set once the queue pair no longer works: the reason.
     broken: Option<String>,
 }
 
@@ -154,8 +156,8 @@ impl Drop for Groups {
             self.close(&group);
         }
         let library = self.library;
-        // SAFETY: what is not null is open, and nobody else closes it; each object before those that it was
-        // made of. The packets go after the queues.
+        // SAFETY: a pointer that is not null is open, and no other code closes it. Each object goes before
+        // those that it was made of. The packets go after the queues.
         unsafe {
             if !self.id.is_null() {
                 if !(*self.id).qp.is_null() {
@@ -177,7 +179,7 @@ impl Drop for Groups {
 }
 
 impl Groups {
-    /// The queue pair and what belongs to it, on the device with this address.
+    /// Makes the queue pair with its queues, on the device with this address.
     fn new(
         library: &'static Library,
         (context, pd, port): (*mut Context, *mut Pd, u8),
@@ -221,7 +223,7 @@ impl Groups {
     fn make(&mut self, ip: IpAddr) -> Result<(), String> {
         let library = self.library;
         let mut address = socket_address((ip, 0).into(), self.scope);
-        // SAFETY: what is passed lives while the calls run; each object is made of those before, all of which
+        // SAFETY: the arguments live while the calls run. Each object is made of earlier ones, all of which
         // stay open until `drop`.
         unsafe {
             self.events = (library.create_event_channel)();
@@ -332,11 +334,12 @@ impl Groups {
         }
     }
 
-    /// What still comes is of no group that anybody knows. Sends under way have the address already.
+    /// Closes a group. Datagrams that still come belong to no known group. Sends under way have the address
+    /// already.
     fn close(&self, group: &Joined) {
         let mut address = socket_address(group.address, self.scope);
-        // SAFETY: the identifier is open; the handle is, and nobody has it any more. All events have been
-        // given back, for which the first call waits.
+        // SAFETY: the identifier is open. The handle is open, and nothing else has it. All events have been
+        // given back; the first call waits for that.
         unsafe {
             (self.library.leave_multicast)(self.id, (&raw mut address).cast());
             if let State::Open(to) = &group.state {
@@ -345,17 +348,17 @@ impl Groups {
         }
     }
 
-    /// What RDMA CM tells of.
+    /// Takes the events of RDMA CM.
     fn take_events(&mut self) {
-        // An event for each group, and what befalls the device.
+        // An event for each group, and events of the device.
         for _ in 0..2 * GROUPS_MAX {
             let mut event: *mut CmEvent = ptr::null_mut();
             // SAFETY: the channel is open, and does not block.
             if unsafe { (self.library.get_cm_event)(self.events, &raw mut event) } != 0 {
                 return;
             }
-            // SAFETY: the library has made it, and it stays until it is given back, once; only events of
-            // groups are read as such.
+            // SAFETY: the library has made the event, which stays until it is given back, once. Only events
+            // of groups are read as such.
             let (kind, status, serial, to) = unsafe {
                 let GroupEvent { event: kind, status, given, address, qp, qkey, .. } = &*event.cast::<GroupEvent>();
                 let is_joined = *kind == EVENT_MULTICAST_JOIN && *status == 0;
@@ -375,7 +378,7 @@ impl Groups {
         }
     }
 
-    /// A group has been joined: how datagrams get there.
+    /// Returns the destination of a group that has been joined.
     fn open(&mut self, (mut address, qp, qkey): (AhWish, u32, u32)) -> Result<To, String> {
         let mut own = [0; 16];
         // SAFETY: the device and the domain are open, and what is written to is ours.
@@ -398,7 +401,7 @@ impl Groups {
     fn note(&mut self, serial: usize, opened: Result<To, String>) {
         let library = self.library;
         let close = |to: &To| {
-            // SAFETY: it is open, and forgotten.
+            // SAFETY: the handle is open, and forgotten.
             unsafe { (library.destroy_ah)(to.handle) };
         };
         let Some(group) = self.joined.iter_mut().find(|joined| joined.serial == serial) else {
@@ -455,7 +458,7 @@ impl Groups {
         }
     }
 
-    /// Looks for completions of what was sent; those of what has arrived are kept.
+    /// Looks for completions of sends, and keeps those of receives.
     fn look(&mut self) {
         let Some(mut batch) = self.batch.take() else { return };
         let count = self.poll(&mut *batch);
@@ -481,7 +484,8 @@ impl Groups {
         self.note_status(completion, "ibv_post_send");
     }
 
-    /// A failed completion stops the queue pair; whether it was none.
+    /// Notes a completion's status. A failed completion stops the queue pair; the result is whether it
+    /// succeeded.
     fn note_status(&mut self, completion: &Completion, what: &str) -> bool {
         let Completion { status, vendor_error, .. } = *completion;
         if status != IBV_WC_SUCCESS && (status != IBV_WC_WR_FLUSH_ERR || self.broken.is_none()) {
@@ -491,7 +495,7 @@ impl Groups {
         status == IBV_WC_SUCCESS
     }
 
-    /// Hands on at most `limit` datagrams that have arrived; how many.
+    /// Hands on at most `limit` datagrams that have arrived, and returns their number.
     fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
         let Some(mut batch) = self.batch.take() else { return 0 };
         let mut packets = 0;
@@ -514,15 +518,15 @@ impl Groups {
         packets
     }
 
-    /// Whether it was handed on.
+    /// Hands on the datagram of a completion if it is wanted, and returns whether it was.
     fn arrive(&mut self, completion: &Completion, on_packet: &mut dyn FnMut(&[u8])) -> bool {
         let index = completion.id as u32 as usize;
         if index >= self.receives.count() || !self.note_status(completion, "ibv_post_recv") {
             return false;
         }
         let length = (completion.length as usize).min(GRH + self.bytes_max);
-        // SAFETY: the device has given this packet back, and all its bytes are initialised. Nothing posts it
-        // before this is done with.
+        // SAFETY: the device has given this packet back, and all its bytes are initialised. The packet is
+        // posted again only after the datagram is done with.
         let bytes = unsafe { std::slice::from_raw_parts(self.receives.at(index).cast_const(), length) };
         let is_wanted = match bytes.split_first_chunk() {
             Some((header, body)) if completion.flags & IBV_WC_GRH != 0 && !body.is_empty() => {
@@ -541,8 +545,8 @@ impl Groups {
         is_wanted
     }
 
-    /// Whether a datagram went to a group that this process receives, and does not come from itself: some
-    /// devices bring that back.
+    /// Returns whether a datagram went to a group that this process receives, and comes from another process:
+    /// some devices bring a process's own datagrams back.
     fn is_wanted(&self, route: Route<'_>, source: u32) -> bool {
         // SAFETY: the queue pair is open as long as this is.
         let own = unsafe { (*(*self.id).qp).number };
@@ -552,21 +556,22 @@ impl Groups {
         !is_own && self.joined.iter().any(leads_here)
     }
 
-    /// Whether a sleep on the descriptors ends when something arrives; `false`: something is here already.
+    /// Arms the descriptors, so that a sleep on them ends when a datagram arrives. Returns `false` when one
+    /// is here already.
     fn arm(&mut self) -> bool {
         self.take_events();
         // SAFETY: both are open, and the channel does not block.
         if !unsafe { arm_queue(self.library, self.channel, self.cq) } {
             return false;
         }
-        // What came before that is not told of.
+        // The channel does not tell of completions that came before it was armed.
         self.look();
         self.found.is_empty()
     }
 }
 
 impl Device {
-    /// Makes what groups need, if it is not there.
+    /// Makes the queue pair of groups, unless it is there.
     ///
     /// # Errors
     /// The device has no datagrams: a sentence, which is the answer from then on.
@@ -595,7 +600,7 @@ impl Device {
         Ok(room)
     }
 
-    /// What there is for datagrams to groups, as far as is known; none where there can be none.
+    /// Returns the room for datagrams to groups, as far as it is known; none where there can be none.
     pub(in crate::verbs) fn datagrams(&self) -> Option<Room> {
         self.datagrams
     }
@@ -618,14 +623,14 @@ impl Device {
         })
     }
 
-    /// Leaves it.
+    /// Leaves a group.
     pub(in crate::verbs) fn leave_group(&mut self, group: &SocketAddr) {
         if let Some(groups) = &mut self.groups {
             groups.leave(group);
         }
     }
 
-    /// Sends a datagram to it.
+    /// Sends a datagram to a group.
     pub(in crate::verbs) fn send_to_group(&mut self, group: &SocketAddr, packet: &[u8]) -> Outcome {
         let Some(groups) = &mut self.groups else { return Outcome::Dropped };
         let outcome = groups.send(group, packet);
@@ -635,7 +640,7 @@ impl Device {
         outcome
     }
 
-    /// Hands on what has come to groups.
+    /// Hands on datagrams that have come to groups.
     #[inline]
     pub(in crate::verbs) fn receive_from_groups(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
         match &mut self.groups {
@@ -648,7 +653,7 @@ impl Device {
         }
     }
 
-    /// As [`Device::arm`], of groups.
+    /// Arms the descriptors of groups, as [`Device::arm`] does.
     pub(super) fn arm_groups(&mut self) -> bool {
         self.groups.as_mut().is_none_or(|groups| groups.arm())
     }
@@ -659,7 +664,7 @@ mod tests {
     use super::*;
     use std::net::{Ipv4Addr, Ipv6Addr};
 
-    /// The header that IPv6 and InfiniBand have.
+    /// Returns the header of IPv6 and InfiniBand.
     fn global(from: Ipv6Addr, to: Ipv6Addr) -> [u8; GRH] {
         let mut header = [0; GRH];
         header[0] = 6 << 4;
@@ -668,7 +673,7 @@ mod tests {
         header
     }
 
-    /// That of IPv4: what is before it may be anything.
+    /// Returns the header of IPv4: the bytes before it may be anything.
     fn of_ipv4(from: Ipv4Addr, to: Ipv4Addr) -> [u8; GRH] {
         let mut header = [0xa5; GRH];
         header[20] = 4 << 4 | 5;

@@ -10,11 +10,11 @@ use super::super::api::{
 };
 use super::{BATCH, failed};
 
-/// Hands an operation to the device; its error.
+/// Hands an operation to the device. The error is the device's.
 ///
 /// # Safety
-/// The identifier is open and has a queue pair; what the operation refers to stays until its completion
-/// comes, or the queue pair is closed.
+/// The identifier is open and has a queue pair. The memory that the operation refers to stays until its
+/// completion comes, or the queue pair is closed.
 pub(super) unsafe fn post(id: *mut CmId, send: &mut Send) -> Result<(), c_int> {
     let mut bad = ptr::null_mut();
     // SAFETY: as promised.
@@ -25,9 +25,10 @@ pub(super) unsafe fn post(id: *mut CmId, send: &mut Send) -> Result<(), c_int> {
     if code == 0 { Ok(()) } else { Err(code.saturating_abs()) }
 }
 
-/// Makes a queue pair for so many sends and receives, with the first of these numbers of bytes of inline data
-/// that the device does not refuse: some refuse what is too much instead of granting less. What it grants
-/// counts; none: the last refusal is the system's last error.
+/// Makes a queue pair for `room.0` sends and `room.1` receives. Its inline data has the first of these
+/// numbers of bytes that the device does not refuse: some devices refuse too large a number instead of
+/// granting less. Returns the bytes that the device grants; none after the last refusal, which is the
+/// system's last error.
 ///
 /// # Safety
 /// All objects are open and of one device; there is a shared queue of receives, or none.
@@ -55,7 +56,7 @@ pub(super) unsafe fn make_queue_pair(
     })
 }
 
-/// Completions that a queue has; how many.
+/// Reads completions of a queue, and returns their number.
 ///
 /// # Safety
 /// The queue is open.
@@ -66,8 +67,8 @@ pub(super) unsafe fn poll_queue(cq: *mut Cq, completions: &mut [Completion]) -> 
     usize::try_from(read).unwrap_or(0).min(most)
 }
 
-/// The channel's descriptor is readable with the next completion, and not with those before; `false`: it
-/// cannot be asked for that.
+/// Makes the channel's descriptor readable with the next completion, and not with earlier ones. Returns
+/// `false` when that is not possible.
 ///
 /// # Safety
 /// The queue and its channel are open, and the channel does not block.
@@ -86,7 +87,7 @@ pub(super) unsafe fn arm_queue(library: &Library, channel: *mut CompletionChanne
     }
 }
 
-/// What a device and a port of it have.
+/// Returns the facts of a device and of a port of it.
 pub(super) fn facts(library: &Library, context: *mut Context, port: u8) -> Result<(DeviceFacts, PortFacts), String> {
     // SAFETY: plain numbers, of which zeros are values; the device is open.
     unsafe {

@@ -1,4 +1,4 @@
-//! What arrives, and sleeping until something does.
+//! Receiving messages and completions, and sleeping until one arrives.
 #![allow(unsafe_code)]
 
 use super::{ACCESSED, BATCH, Device, Leaving, Peer, RECEIVED, SENT, arm_queue, number, poll_queue};
@@ -9,29 +9,29 @@ use crate::verbs::ring;
 use crate::verbs::wire::{self, HEADER, Header, Kind};
 use std::ptr;
 
-/// Completions are looked at once in so many looks that found something in rings: those of what was sent are
-/// needed to send more.
+/// Number of looks that found packets in rings after which completions are looked at. Completions of sends
+/// are needed to send more.
 const RING_LOOKS: u32 = 16;
-/// The events of connections are looked at once in so many looks, unless some are expected: each look is a
-/// system call.
+/// Number of looks after which the events of connections are looked at, unless some are expected: each look
+/// is a system call.
 const EVENTS_EVERY: u32 = 64;
 
 /// A message that a peer has sent, as it lies in the memory of its receive.
 struct Message<'a> {
-    /// Which receive it came by.
+    /// Index of the receive that brought the message.
     index: usize,
     peer: usize,
     header: Header,
-    /// All of it, the header included.
+    /// The whole message, header included.
     bytes: &'a [u8],
 }
 
-/// When a message is handed on.
+/// The turn of a message: when it is handed on.
 enum Turn {
     Now,
     /// As soon as packets may be handed on again.
     Later,
-    /// Its sender has broken the protocol: the reason.
+    /// Never: its sender has broken the protocol, for this reason.
     Never(&'static str),
 }
 
@@ -42,8 +42,8 @@ impl Device {
         let mut receive =
             Receive { id: number(RECEIVED, 0, index), next: ptr::null_mut(), pieces: &raw mut piece, count: 1 };
         let mut bad = ptr::null_mut();
-        // SAFETY: the queues are open, and the packet is the device's until its completion comes, or its
-        // queue is closed.
+        // SAFETY: the queues are open. The packet is the device's until its completion comes, or its queue is
+        // closed.
         let code = unsafe {
             match self.srq.is_null() {
                 false => ((*(*self.srq).context).post_srq_recv)(self.srq, &raw mut receive, &raw mut bad),
@@ -75,13 +75,13 @@ impl Device {
         if count > 0 { count } else { self.poll_device(&mut completions[..wanted.min(BATCH)]) }
     }
 
-    /// Completions that the device has.
+    /// Returns completions that the device has.
     pub(super) fn poll_device(&mut self, completions: &mut [Completion]) -> usize {
         // SAFETY: the queue is open.
         unsafe { poll_queue(self.cq, completions) }
     }
 
-    /// Hands on at most `limit` packets that have arrived; how many.
+    /// Hands on at most `limit` packets that have arrived, and returns their number.
     pub(in crate::verbs) fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
         let mut packets = if self.looked_at.is_empty() { 0 } else { self.take_from_rings(on_packet, limit) };
         self.ring_looks += 1;
@@ -125,7 +125,7 @@ impl Device {
         self.batch = Some(batch);
     }
 
-    /// Takes all completions that the device has: they are looked at later.
+    /// Takes all completions that the device has, to look at them later.
     pub(super) fn find_completions(&mut self) {
         let mut batch = [Completion::default(); BATCH];
         loop {
@@ -137,8 +137,8 @@ impl Device {
         }
     }
 
-    /// A queue pair is no more, and all completions have been found. Those of it are forgotten, because
-    /// devices give its number to the next one, and others have its buffers.
+    /// Forgets the completions of a queue pair that is closed, once all completions have been found. Devices
+    /// give its number to the next queue pair, and other peers use its buffers.
     pub(super) fn forget_completions(&mut self, qp: u32) {
         self.gone_queues.push(qp);
         for _ in 0..self.found.len() {
@@ -151,7 +151,8 @@ impl Device {
         }
     }
 
-    /// Forgets a completion that was found before its queue pair went, if it is one.
+    /// Forgets a completion that was found before its queue pair was closed. Returns whether it was such a
+    /// one.
     fn forget_gone(&mut self, completion: &Completion) -> bool {
         let is = self.gone_queues.contains(&completion.qp);
         if is {
@@ -160,8 +161,8 @@ impl Device {
         is
     }
 
-    /// The receive of a completion that nobody looks at, if it is of one, is posted again. Receives of a
-    /// peer's own came back with its queues.
+    /// Posts the receive of a forgotten completion again, if it has a receive. A peer's own receives came
+    /// back with its queues.
     fn give_back(&mut self, completion: &Completion) {
         let index = completion.id as u32 as usize;
         if completion.id >> 56 == RECEIVED && self.limits.shared && index < self.posted_to.len() {
@@ -169,7 +170,7 @@ impl Device {
         }
     }
 
-    /// What is besides packets, when there are none.
+    /// Looks after everything but packets, when no packet is there.
     pub(super) fn look_aside(&mut self) {
         self.looks = self.looks.wrapping_add(1);
         if let Some(placing) = &mut self.placing {
@@ -183,7 +184,8 @@ impl Device {
         }
     }
 
-    /// Counts packets that it hands on; `false`: no more may be handed on, so that it must wait.
+    /// Acts on a completion, and counts packets that it hands on. Returns `false` when no more packets may be
+    /// handed on, so that the completion must wait.
     fn complete(
         &mut self,
         completion: &Completion,
@@ -198,7 +200,7 @@ impl Device {
         true
     }
 
-    /// The completion of something that this end has begun.
+    /// Acts on the completion of an operation that this end has begun.
     pub(super) fn complete_own(&mut self, completion: &Completion) {
         let (what, epoch, index) =
             (completion.id >> 56, (completion.id >> 32) as u32 & 0x00ff_ffff, completion.id as u32 as usize);
@@ -246,8 +248,8 @@ impl Device {
         self.note_gone(peer);
     }
 
-    /// A receive has ended: what it brought is handed on, and the receive is posted again. Counts packets
-    /// that it hands on; `false`: no more may be handed on, so that it must wait.
+    /// Hands on the message that a receive has brought, and posts the receive again. Counts packets that it
+    /// hands on. Returns `false` when no more packets may be handed on, so that the completion must wait.
     fn arrive(
         &mut self,
         completion: &Completion,
@@ -285,8 +287,8 @@ impl Device {
         true
     }
 
-    /// The message that a receive has brought, and its sender. None: it has failed, or nobody knows the
-    /// sender, or what came is no message. The receive is posted again then.
+    /// Returns the message that a receive has brought, and its sender. Returns none, and posts the receive
+    /// again, when the receive has failed, the sender is unknown, or the bytes are no message.
     fn identify<'a>(&mut self, completion: &Completion) -> Option<Message<'a>> {
         let index = completion.id as u32 as usize;
         if index >= self.chunks.len() * CHUNK as usize {
@@ -306,8 +308,8 @@ impl Device {
         };
         let length = (completion.length as usize).min(MESSAGE_BYTES);
         let bytes = self.chunks[index / CHUNK as usize].at(index % CHUNK as usize);
-        // SAFETY: the device has given this packet back, and all its bytes are initialised. Nothing posts it
-        // before this is done with.
+        // SAFETY: the device has given this packet back, and all its bytes are initialised. The packet is
+        // posted again only after the message is done with.
         let bytes = unsafe { std::slice::from_raw_parts(bytes, length) };
         let Some(header) = Header::decode(bytes) else {
             self.rejected += 1;
@@ -318,8 +320,8 @@ impl Device {
         Some(Message { index, peer, header, bytes })
     }
 
-    /// Whether a message comes next of what its sender has sent and written. Hands on what was written before
-    /// it.
+    /// Returns the turn of a message among all that its sender has sent and written. Hands on the packets
+    /// that were written before it.
     fn find_turn(
         &mut self,
         message: &Message<'_>,
@@ -332,13 +334,12 @@ impl Device {
             self.peers[peer].pair.note_heard();
         }
         let state = self.peers[peer].pair.state();
-        // The client sends first, and what it sends first is its greeting; no device checks that for both
-        // ends.
+        // The client sends first, and its first message is its greeting. No device checks that for both ends.
         if (header.kind != Kind::First && state == State::Accepted) || state == State::Connecting {
             return Turn::Never("the client did not send the first message");
         }
-        // What was written before this was sent is in place. What was written after it may have been taken
-        // already, if it is no packet itself.
+        // A packet that was written before this message was sent is in place. A packet that was written
+        // afterwards may have been taken already, if this message is no packet itself.
         let is_packet = header.kind.is_packet();
         let comes_next = |arrived: u16| match arrived.wrapping_sub(header.number) {
             0 => true,
@@ -358,8 +359,8 @@ impl Device {
         Turn::Now
     }
 
-    /// A message of this kind has taken up room that its sender was given; false: the sender had none, and
-    /// its connection ends.
+    /// Notes that a message of this kind has taken room that its sender was granted. Returns false when the
+    /// sender had none; its connection ends then.
     fn note_room_taken(&mut self, peer: usize, kind: Kind) -> bool {
         if !kind.needs_credit() || self.peers[peer].grants.note_taken() {
             return true;
@@ -369,8 +370,8 @@ impl Device {
         false
     }
 
-    /// Does what a message asks for. `count` is the number that it carries, `length` the bytes behind its
-    /// header.
+    /// Does what a message asks for. `count` is the number that the message carries, `length` the bytes
+    /// behind its header.
     fn heed(&mut self, peer: usize, kind: Kind, count: u16, length: usize) {
         match kind {
             Kind::First => self.event(peer, Event::FirstMessage, None),
@@ -385,7 +386,7 @@ impl Device {
                 self.say(peer, Kind::Returned);
             }
             Kind::Returned => self.note_returned(peer, count),
-            // Each is taken before the next look, and a window of them is all that a peer may send.
+            // Each is taken before the next look, and a peer may send only a window of them.
             Kind::Dropped => self.dropped.push_back((peer as u32, count)),
         }
     }
@@ -393,15 +394,15 @@ impl Device {
     /// Tells a peer of the room that it has again, when it is time.
     fn give_room(&mut self, peer: usize) {
         let Peer { grants, pair, .. } = &self.peers[peer];
-        // Also while it closes: the other end's last message needs room.
+        // Also while the connection closes: the other end's last message needs room.
         if grants.is_due() && matches!(pair.state(), State::Ready | State::Leaving) {
             self.grow(peer);
             self.say(peer, Kind::Credit);
         }
     }
 
-    /// Makes the window of a peer that sends much larger, if there is something left by which windows may
-    /// grow. If not, the peer with the largest window is asked to give some of it back: for the next time.
+    /// Makes the window of a peer that sends much larger, if there are receives left for that. Otherwise it
+    /// asks the peer with the largest window to give some of it back, for the next time.
     fn grow(&mut self, peer: usize) {
         let wanted = self.peers[peer].grants.wants();
         if !self.limits.shared || wanted == 0 {
@@ -409,7 +410,7 @@ impl Device {
         }
         let left = self.limits.growth.saturating_sub(self.grown).min(u32::from(wanted)) & !1;
         if left > 0 {
-            // Where no more may be registered it stays as it is.
+            // The window stays as it is where no more memory may be registered.
             if self.reserve(left).is_err() {
                 return self.peers[peer].grants.note_refused();
             }
@@ -437,7 +438,7 @@ impl Device {
         }
     }
 
-    /// A peer gives so much of its window back.
+    /// Takes the part of its window that a peer gives back.
     fn note_returned(&mut self, peer: usize, count: u16) {
         let entry = &mut self.peers[peer];
         if !entry.grants.note_returned(count) || u32::from(count) > entry.grown {
@@ -452,7 +453,8 @@ impl Device {
         self.reclaimed = None;
     }
 
-    /// Whether a sleep on the descriptor ends when something arrives; `false`: something is here already.
+    /// Arms the descriptor, so that a sleep on it ends when a message or completion arrives. Returns `false`
+    /// when one is here already.
     pub(in crate::verbs) fn arm(&mut self) -> bool {
         self.must_look = true;
         if !self.found.is_empty() || !self.stop_rings() || !self.due.is_empty() || !self.arm_groups() {
@@ -464,11 +466,11 @@ impl Device {
             return false;
         }
         let Some(mut batch) = self.batch.take() else { return false };
-        // What came before that is not told of.
+        // The channel does not tell of completions that came before it was armed.
         let count = self.poll_device(&mut *batch);
         self.found.extend(&batch[..count]);
         self.batch = Some(batch);
-        // What was written before peers were asked to stop may be there by now.
+        // A packet that was written before peers were asked to stop may be there by now.
         count == 0 && !self.has_written()
     }
 }

@@ -1,9 +1,10 @@
-//! The fast path: rings that peers write small packets to, those that are written to there, and what is said
-//! about them.
+//! The fast path of a device: rings in this process that peers write small packets to, rings of peers that
+//! this end writes to, and the messages about them.
 //!
-//! Packets that are sent and packets that are written are numbered together. Whoever finds one of them too
-//! early waits for the other way: what was written before something was sent is in place when that arrives,
-//! by the rules of reliable connections (RFC 5040 §5.5; InfiniBand specification, volume 1, §9.5).
+//! Sent packets and written packets are numbered together. A receiver that finds a packet too early waits for
+//! the other way. This ends, because a packet that was written before another was sent is in place when the
+//! sent one arrives, by the rules of reliable connections (RFC 5040 §5.5; InfiniBand specification, volume 1,
+//! §9.5).
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
@@ -19,16 +20,16 @@ use crate::verbs::ring::{self, CELL_BYTES, CELLS, Far, Ring, UNUSED, Use};
 use crate::verbs::wire::{Header, Kind};
 use crate::watch;
 
-/// A process that sleeps looks at rings of peers that have not said yet that they write no more: after so
-/// long, then after twice as long …
+/// First pause after which a sleeping process looks at the rings of peers that have not said yet that they
+/// write no more. Each further pause is twice as long.
 pub(super) const SLEEP_MIN: Duration = Duration::from_millis(1);
-/// … up to so long.
+/// Longest such pause.
 const SLEEP_MAX: Duration = Duration::from_millis(1000);
 
 impl Device {
     // ---- rings that peers write to
 
-    /// Hands on what is in rings, at most `limit` packets; how many.
+    /// Hands on at most `limit` packets from rings, and returns their number.
     pub(super) fn take_from_rings(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
         let (mut packets, mut index) = (0, 0);
         while packets < limit
@@ -40,7 +41,7 @@ impl Device {
         packets
     }
 
-    /// The same of one peer.
+    /// Hands on at most `limit` packets from the ring of one peer, and returns their number.
     pub(super) fn take_from_ring(&mut self, peer: usize, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
         let mut packets = 0;
         while packets < limit {
@@ -53,7 +54,7 @@ impl Device {
                 self.fail(peer, Event::Failed, "what was written to its ring is no packet of Weft");
                 break;
             };
-            // Something that was sent comes first.
+            // A sent packet comes first.
             if header.number != *arrived {
                 break;
             }
@@ -67,7 +68,7 @@ impl Device {
         packets
     }
 
-    /// What every message says, and what it means for what is to be said; `false`: it cannot be true.
+    /// Takes the news that every message has in its header. Returns `false` when the news cannot be true.
     pub(super) fn note_header(&mut self, peer: usize, header: Header) -> bool {
         let Header { kind, credits, taken, .. } = header;
         let entry = &mut self.peers[peer];
@@ -88,7 +89,8 @@ impl Device {
         true
     }
 
-    /// A packet that would have fitted in a cell was sent: whether its peer is given a ring.
+    /// Notes that a packet was sent that would have fitted in a cell, and gives its peer a ring when that
+    /// pays.
     pub(super) fn note_small(&mut self, peer: usize) {
         let entry = &mut self.peers[peer];
         if entry.small_since != self.sleeps {
@@ -119,7 +121,8 @@ impl Device {
         self.say(peer, Kind::Ring);
     }
 
-    /// One more ring, if there may be one; otherwise another peer's is freed for the next that asks.
+    /// Makes another ring, if there may be one. Otherwise it frees another peer's ring for the next peer that
+    /// asks.
     fn new_ring(&mut self) -> Option<OwnRing> {
         let owners = || self.peers.iter().enumerate().filter_map(|(index, peer)| Some((index, peer.ring.as_ref()?)));
         if owners().count() >= RINGS_MAX {
@@ -128,7 +131,7 @@ impl Device {
                 |index: usize, own: &OwnRing| own.ring.state == Use::On && self.clock - self.peers[index].used > UNUSED;
             let unused = owners().find(|(index, own)| is_unused(*index, own)).map(|(index, _)| index);
             match (off, unused) {
-                // Its key is not valid any more when its memory goes.
+                // The key of the other ring is no longer valid when its memory is gone.
                 (Some(other), _) => self.peers[other].ring = None,
                 (None, Some(other)) => {
                     self.stop_ring(other);
@@ -150,7 +153,7 @@ impl Device {
         }
     }
 
-    /// The peer writes no more, and all that it wrote has been taken.
+    /// Notes that the peer writes no more, and that all packets it wrote have been taken.
     pub(super) fn note_stopped(&mut self, peer: usize) {
         let Peer { ring: Some(own), ring_after, .. } = &mut self.peers[peer] else { return };
         if own.ring.state != Use::Stopping {
@@ -163,8 +166,8 @@ impl Device {
         self.looked_at.retain(|other| *other != peer);
     }
 
-    /// Before a sleep: nobody is to write to rings any more, since that wakes nobody. `false`: something is
-    /// in one of them.
+    /// Asks the peers before a sleep to write no more to rings, because a write wakes nobody. Returns `false`
+    /// when a ring has a packet.
     pub(super) fn stop_rings(&mut self) -> bool {
         self.sleeps = self.sleeps.wrapping_add(1);
         if self.has_written() {
@@ -179,8 +182,8 @@ impl Device {
         true
     }
 
-    /// Before a sleep: it ends when peers that may still be writing are to be looked at, or something is to
-    /// happen to a connection.
+    /// Sets the timer before a sleep: the sleep ends when peers that may still be writing are to be looked
+    /// at, or a connection's deadline comes.
     pub(super) fn set_timer(&mut self) {
         let mut span = self.quiet();
         if self.looked_at.is_empty() {
@@ -197,14 +200,15 @@ impl Device {
         }
     }
 
-    /// Whether something is in a ring.
+    /// Returns whether a ring has a packet.
     pub(super) fn has_written(&self) -> bool {
         self.looked_at.iter().any(|peer| self.peers[*peer].ring.as_ref().is_some_and(|own| own.ring.has_some()))
     }
 
     // ---- rings at peers
 
-    /// A peer offers a ring. It is used if there is a receive for what tells of cells that were taken.
+    /// Takes a ring that a peer offers. The ring is used if there is a receive for the messages that tell of
+    /// taken cells.
     pub(super) fn note_offer(&mut self, peer: usize, offer: &[u8]) {
         let Some(far) = Far::new(offer) else {
             self.rejected += 1;
@@ -226,14 +230,14 @@ impl Device {
         self.peers[peer].far = Some(far);
     }
 
-    /// A peer is about to sleep.
+    /// Notes that a peer is about to sleep.
     pub(super) fn note_stop(&mut self, peer: usize) {
         self.peers[peer].far = None;
         self.say(peer, Kind::Stopped);
     }
 
-    /// Whether a packet of so many bytes is written to the peer's ring. What it has sent is looked at before:
-    /// it may be that nothing is to be written.
+    /// Returns whether a packet of so many bytes may be written to the peer's ring. It looks at completions
+    /// first: the peer may have asked to stop.
     pub(super) fn far_has_room(&mut self, to: usize, bytes: usize) -> bool {
         let has_room = |peer: &Peer| peer.far.as_ref().is_some_and(|far| far.has_room(bytes)) && !peer.gone;
         has_room(&self.peers[to]) && self.found.is_empty() && {
@@ -242,7 +246,7 @@ impl Device {
         }
     }
 
-    /// Takes completions of what was sent; what has arrived is found later.
+    /// Takes the completions of sends, and keeps those of receives for later.
     fn reap(&mut self) {
         let Some(mut batch) = self.batch.take() else { return };
         let count = self.poll_device(&mut batch[..]);
@@ -273,7 +277,7 @@ impl Device {
         Ok(true)
     }
 
-    /// The connection is gone, and its queues are closed.
+    /// Forgets the rings of a connection that is gone and whose queues are closed.
     pub(super) fn drop_rings(&mut self, peer: usize) {
         self.looked_at.retain(|other| *other != peer);
         let entry = &mut self.peers[peer];

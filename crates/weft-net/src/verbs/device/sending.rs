@@ -1,4 +1,4 @@
-//! What leaves.
+//! Sending: packets, and the messages that this end has to send by itself.
 #![allow(unsafe_code)]
 
 use super::{Device, Leaving, OPERATIONS_RESERVED, Peer, SENT, number, post};
@@ -10,11 +10,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::ptr;
 
-/// Sends that only what this end has to say by itself may use.
+/// Sends that are reserved for messages that this end has to send by itself.
 const SENDS_RESERVED: usize = 16;
 
 impl Device {
-    /// Sends a packet: whether the device has it; an error says why it never will.
+    /// Sends a packet, and returns whether the device has it. An error means that the device never will.
     pub(in crate::verbs) fn send(&mut self, to: usize, packet: &[u8]) -> Result<bool, ()> {
         let Some(peer) = self.peers.get(to) else { return Err(()) };
         match peer.pair.state() {
@@ -26,7 +26,7 @@ impl Device {
             State::Lost => return Err(()),
             _ => return Ok(false),
         }
-        // What is to be said first goes first: a client's first message above all.
+        // Messages that this end has to send go first: a client's first message above all.
         if !peer.says.is_empty() && !self.talk(to) {
             return Ok(false);
         }
@@ -36,8 +36,8 @@ impl Device {
         self.transmit(to, Kind::Packet, packet)
     }
 
-    /// Tells a peer which other connections to it this end has dropped; `false`: not now. What is told is as
-    /// sure to arrive as a packet.
+    /// Tells a peer which of its rails this end has dropped. Returns `false` when that is not possible now.
+    /// The message is as sure to arrive as a packet.
     pub(in crate::verbs) fn tell_dropped(&mut self, to: usize, rails: u16) -> bool {
         let Some(peer) = self.peers.get(to) else { return false };
         match peer.pair.state() {
@@ -51,7 +51,7 @@ impl Device {
         self.peers[to].says.is_empty() && self.transmit(to, Kind::Dropped, &rails.to_le_bytes()) == Ok(true)
     }
 
-    /// Sends a message of a kind; `false`: there is no room for it now.
+    /// Sends a message of a kind. Returns `false` when there is no room for it now.
     pub(super) fn transmit(&mut self, to: usize, kind: Kind, packet: &[u8]) -> Result<bool, ()> {
         let peer = &self.peers[to];
         if (kind.needs_credit() && peer.credits.left() == 0) || !self.has_room(to, kind.is_packet()) {
@@ -75,7 +75,7 @@ impl Device {
         Ok(true)
     }
 
-    /// Whether the device takes one more message to a peer.
+    /// Returns whether the device takes another message to a peer.
     pub(super) fn has_room(&self, to: usize, is_packet: bool) -> bool {
         let peer = &self.peers[to];
         let reserved = if is_packet { OPERATIONS_RESERVED.min(self.limits.operations / 2) } else { 0 };
@@ -83,15 +83,15 @@ impl Device {
         peer.operations < self.limits.operations - reserved && self.free_sends.len() > sends_left && !peer.id.is_null()
     }
 
-    /// What the next message to a peer begins with.
+    /// Returns the header of the next message to a peer.
     pub(super) fn header(&self, to: usize, kind: Kind) -> [u8; HEADER] {
         let Peer { grants, sent, ring, .. } = &self.peers[to];
         let taken = ring.as_ref().map_or(0, |own| own.ring.taken());
         Header { kind, credits: grants.owed(), taken, number: *sent }.encode()
     }
 
-    /// Hands the message in a buffer to the device: to be sent, or to be written to an address with a key.
-    /// Whether it was taken.
+    /// Hands the message in a buffer to the device, to send it, or to write it to an address with a key.
+    /// Returns whether the device took it.
     pub(super) fn leave(
         &mut self,
         to: usize,
@@ -130,7 +130,7 @@ impl Device {
         true
     }
 
-    /// Writes nothing to a server, so that its kernel looks at what has come before.
+    /// Writes no bytes to a server, so that the server's kernel looks at what has come before.
     #[cold]
     pub(super) fn nudge(&mut self, to: usize) {
         if !self.has_room(to, false) {
@@ -152,7 +152,7 @@ impl Device {
         self.hand_on(to, (index, false), &mut send);
     }
 
-    /// Hands an operation to the device that uses a buffer of what leaves; whether it was taken.
+    /// Hands an operation that uses a send buffer to the device, and returns whether the device took it.
     #[inline(always)]
     fn hand_on(&mut self, to: usize, (index, is_packet): (usize, bool), send: &mut Send) -> bool {
         let peer = &mut self.peers[to];
@@ -172,7 +172,7 @@ impl Device {
         true
     }
 
-    /// Something is to be said to a peer as soon as there is room.
+    /// Notes a message that goes to a peer as soon as there is room.
     pub(super) fn say(&mut self, to: usize, kind: Kind) {
         let peer = &mut self.peers[to];
         peer.says.insert(kind);
@@ -181,11 +181,11 @@ impl Device {
         }
     }
 
-    /// Says what is to be said; whether nothing is left.
+    /// Sends the messages that this end has to send by itself, and returns whether none is left.
     pub(super) fn talk(&mut self, to: usize) -> bool {
         while let Some(kind) = self.peers[to].says.first() {
-            // What was told by another message need not be told, and nothing follows the last message but
-            // what was taken before it.
+            // A message is left out when another message has told the same. Behind the last message only news
+            // of packets that were taken before it may follow.
             let peer = &self.peers[to];
             let is_moot = match kind {
                 Kind::Credit => peer.grants.owed() == 0 && !peer.ring.as_ref().is_some_and(|own| own.ring.must_tell()),
@@ -218,19 +218,20 @@ impl Device {
         true
     }
 
-    /// Packets and accesses that the device has for a peer, and one more while a connection to it begins.
+    /// Returns the packets and accesses that the device has for a peer, and one more while a connection to
+    /// the peer begins.
     pub(in crate::verbs) fn under_way(&self, to: usize) -> usize {
         self.peers.get(to).map_or(0, |peer| {
             peer.held + usize::from(matches!(peer.pair.state(), State::Connecting | State::Awaiting | State::Pausing))
         })
     }
 
-    /// A peer to which the connection is lost, each once.
+    /// Returns a peer to which the connection is lost, each peer once.
     pub(in crate::verbs) fn take_broken(&mut self) -> Option<usize> {
         self.broken.pop_front()
     }
 
-    /// Where a peer listens.
+    /// Returns the address where a peer listens.
     pub(in crate::verbs) fn name_of(&self, peer: usize) -> Option<SocketAddr> {
         Some(self.peers.get(peer)?.name)
     }

@@ -1,5 +1,5 @@
-//! Accesses to memory of peers, and the stripes of each that are under way: an access is complete when the
-//! last of its stripes is.
+//! Accesses to memory of peers, and the stripes of each that are under way. An access is complete when its
+//! last stripe is over.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,11 +12,11 @@ use crate::carrier::RemoteMemory;
 
 /// An access that the engine has asked for.
 pub(super) struct RmaOperation {
-    /// What the engine calls it.
+    /// The number by which the engine knows the access.
     pub(super) number: u64,
     pub(super) peer: usize,
     pub(super) kind: AccessKind,
-    /// The program's memory, and where in it the access begins.
+    /// The program's memory, and the place in it where the access begins.
     pub(super) data: UserData,
     pub(super) start: u64,
     pub(super) target: RemoteMemory,
@@ -24,34 +24,34 @@ pub(super) struct RmaOperation {
     left: u32,
 }
 
-/// How far a stripe is.
+/// The phase of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// The rail has it.
     Moving,
-    /// It has been written, and the rail reads behind it to show that it is in place.
+    /// The stripe has been written, and the rail reads behind it to show that it is in place.
     Proving,
-    /// A rail is to take it.
+    /// The stripe waits for a rail to take it.
     Waiting,
-    /// Its rail is to read behind it.
+    /// The stripe waits for its rail to read behind it.
     WaitingToProve,
-    /// Its rail has failed; what was written may still arrive, until the peer has dropped its end.
+    /// The stripe's rail has failed. A write may still arrive, until the peer has dropped its end.
     Stranded,
 }
 
-/// A part of an access.
+/// A stripe: a part of an access.
 pub(super) struct Stripe {
     pub(super) access: usize,
-    /// Which bytes of it.
+    /// The bytes of the access that the stripe has.
     pub(super) range: Range<u64>,
-    /// Which of the peer's paths has it.
+    /// The peer's path that has the stripe.
     pub(super) path: usize,
     pub(super) phase: Phase,
-    /// When it was given to that, if anybody looks how long that takes.
+    /// Time at which the path got the stripe, if the link watches how long it takes.
     pub(super) since: Option<Instant>,
 }
 
-/// Places that are used again; a number that outlives its use is known.
+/// Entries whose places are used again. A number that outlives its entry is recognized.
 struct Table<T> {
     entries: Vec<(u32, Option<T>)>,
     free: Vec<usize>,
@@ -89,12 +89,12 @@ impl<T> Table<T> {
         Some(value)
     }
 
-    /// The number of what is there now.
+    /// Returns the number of the entry at this index.
     fn number(&self, index: usize) -> u64 {
         u64::from(self.entries[index].0) << 32 | index as u64
     }
 
-    /// The index of what had this number, if it is still there.
+    /// Returns the index of the entry with this number, if the entry is still there.
     fn index(&self, number: u64) -> Option<usize> {
         let index = number as u32 as usize;
         self.entries
@@ -112,12 +112,12 @@ impl<T> Table<T> {
     }
 }
 
-/// All of them.
+/// All accesses and their stripes.
 #[derive(Default)]
 pub(super) struct Accesses {
     accesses: Table<RmaOperation>,
     stripes: Table<Stripe>,
-    /// Numbers of stripes that a rail is to take, or whose rail is to read behind them.
+    /// Numbers of the stripes that wait for a rail to take them, or for their rail to read behind them.
     waiting: VecDeque<u64>,
     done: VecDeque<u64>,
 }
@@ -134,13 +134,13 @@ impl Accesses {
         self.accesses.insert(RmaOperation { number, peer, kind, data, start, target, left: 0 })
     }
 
-    /// Forgets one that has no stripes.
+    /// Forgets an access that has no stripes.
     pub(super) fn withdraw(&mut self, access: usize) {
         debug_assert!(self.accesses.get(access).is_none_or(|access| access.left == 0), "nobody has anything of it");
         self.accesses.remove(access);
     }
 
-    /// One more stripe of it that a rail is given: its number.
+    /// Adds a stripe that is given to a path, and returns its number.
     pub(super) fn add(&mut self, access: usize, range: Range<u64>, path: usize) -> u64 {
         if let Some(access) = self.accesses.get_mut(access) {
             access.left += 1;
@@ -149,7 +149,7 @@ impl Accesses {
         self.stripes.number(index)
     }
 
-    /// The rail did not take it.
+    /// Removes a stripe that the rail did not take.
     pub(super) fn take_back(&mut self, stripe: u64) {
         let removed = self.stripes.index(stripe).and_then(|index| self.stripes.remove(index));
         if let Some(access) = removed.and_then(|stripe| self.accesses.get_mut(stripe.access)) {
@@ -157,7 +157,7 @@ impl Accesses {
         }
     }
 
-    /// A stripe, and what it is a part of.
+    /// Returns a stripe, and the access that it is a part of.
     pub(super) fn find(&mut self, stripe: u64) -> Option<(&mut Stripe, &RmaOperation)> {
         let index = self.stripes.index(stripe)?;
         let stripe = self.stripes.get_mut(index)?;
@@ -165,7 +165,7 @@ impl Accesses {
         Some((stripe, access))
     }
 
-    /// A stripe is over; whose it was. The last one completes its access.
+    /// Ends a stripe, and returns its peer. The last stripe completes its access.
     pub(super) fn end(&mut self, stripe: u64) -> Option<usize> {
         let index = self.stripes.index(stripe)?;
         let Stripe { access, .. } = self.stripes.remove(index)?;
@@ -179,7 +179,7 @@ impl Accesses {
         Some(peer)
     }
 
-    /// A stripe has to wait.
+    /// Lets a stripe wait.
     pub(super) fn wait(&mut self, stripe: u64, phase: Phase) {
         debug_assert!(matches!(phase, Phase::Waiting | Phase::WaitingToProve));
         if let Some((found, _)) = self.find(stripe) {
@@ -188,18 +188,18 @@ impl Accesses {
         }
     }
 
-    /// Whether one waits.
+    /// Returns whether a stripe waits.
     #[inline]
     pub(super) fn are_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// How many wait at most.
+    /// Returns how many stripes wait at most.
     pub(super) fn count_waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// One that has waited longest, with how far it is.
+    /// Returns the stripe that has waited longest, and its phase.
     pub(super) fn next_waiting(&mut self) -> Option<(u64, Phase)> {
         while let Some(stripe) = self.waiting.pop_front() {
             if let Some((found, _)) = self.find(stripe)
@@ -211,14 +211,13 @@ impl Accesses {
         None
     }
 
-    /// A path to a peer has failed: what it had is stranded, or waits for another one. What is read by a
-    /// connection that is closed arrives no more, and neither does what is written, once the `peer_dropped`
-    /// its end.
+    /// Ends a path to a peer that has failed: its stripes are stranded, or wait for another path. A read on a
+    /// closed connection arrives no more. A write arrives no more once `peer_dropped` its end.
     pub(super) fn strand(&mut self, peer: usize, path: usize, peer_dropped: bool) {
         for index in self.stripes.indices() {
             let Some(stripe) = self.stripes.get_mut(index) else { continue };
             let Some(access) = self.accesses.get(stripe.access).filter(|access| access.peer == peer) else { continue };
-            // One that waits to be taken is no rail's, and one that waits to be proved is this one's.
+            // No rail has a stripe that waits to be taken. A stripe that waits to be proved is this rail's.
             if stripe.path != path || matches!(stripe.phase, Phase::Waiting) {
                 continue;
             }
@@ -230,7 +229,7 @@ impl Accesses {
         }
     }
 
-    /// Forgets all that was to be done for a peer which is lost.
+    /// Forgets all stripes and accesses for a peer that is lost.
     pub(super) fn forget(&mut self, peer: usize) {
         for index in self.accesses.indices() {
             if self.accesses.get(index).is_some_and(|access| access.peer == peer) {
@@ -244,26 +243,26 @@ impl Accesses {
         }
     }
 
-    /// A peer's path that has had something since before `then`, and shows no end of it.
+    /// Returns a peer and its path that has had a stripe since before `then`, and has not ended it.
     pub(super) fn stalled(&self, then: Instant) -> Option<(usize, usize)> {
         let stripes = self.stripes.indices().filter_map(|index| self.stripes.get(index));
         let mut old = stripes.filter(|stripe| stripe.since.is_some_and(|since| since < then));
         old.find_map(|stripe| Some((self.accesses.get(stripe.access)?.peer, stripe.path)))
     }
 
-    /// Whether a rail has something.
+    /// Returns whether a rail has a stripe.
     pub(super) fn are_under_way(&self) -> bool {
         let mut stripes = self.stripes.indices().filter_map(|index| self.stripes.get(index));
         stripes.any(|stripe| matches!(stripe.phase, Phase::Moving | Phase::Proving))
     }
 
-    /// Nothing is under way, waits, or is to be told.
+    /// Returns whether no stripe is under way or waits, and no completion is to be told.
     #[inline]
     pub(super) fn are_over(&self) -> bool {
         self.done.is_empty() && self.stripes.is_empty()
     }
 
-    /// What the engine calls an access that is complete.
+    /// Returns the engine's number of an access that is complete.
     #[inline]
     pub(super) fn poll(&mut self) -> Option<u64> {
         self.done.pop_front()
@@ -292,7 +291,7 @@ mod tests {
         assert_eq!(all.end(second), None, "it ended once");
         assert_eq!(all.end(first), Some(3));
         assert_eq!((all.poll(), all.poll()), (Some(77), None));
-        // The next one has the same index, and another number.
+        // The next access has the same index, and another number.
         let access = open(&mut all, 78, 3, AccessKind::Write);
         let next = all.add(access, 0..5, 0);
         assert_eq!((all.end(first), all.end(second)), (None, None), "what is told late is of nobody");

@@ -1,29 +1,29 @@
-//! What the end of one rail to a peer means: a pure function.
+//! The meaning of the end of a rail to a peer, as a pure function.
 
-/// What is known of a rail whose connection to a peer is gone for good.
+/// The facts about a rail whose connection to a peer is gone for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gone {
-    /// It carried the peer's packets.
+    /// True if the rail carried the peer's packets.
     pub(super) is_first: bool,
-    /// It has taken packets, or accesses that nothing but what follows on the same connection shows to be in
-    /// place.
+    /// True if the rail has taken packets, or accesses that only later traffic on the same connection proves
+    /// to be in place.
     pub(super) has_used: bool,
-    /// Another rail leads to the peer.
+    /// True if another rail leads to the peer.
     pub(super) has_others: bool,
 }
 
-/// What follows.
+/// The consequence of a rail's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The peer is lost: nobody knows which packets have arrived, and reliable delivery is a promise.
     PeerLost,
-    /// Another rail carries its packets from now on, since this one never did.
+    /// Another rail carries the peer's packets from now on, because this one never carried any.
     Moved,
-    /// Accesses go by the others; those that were under way are repeated there.
+    /// Accesses go by the other rails; accesses that were under way are repeated there.
     RailLost,
 }
 
-/// What the end of a rail means.
+/// Returns the consequence of a rail's end.
 pub(super) fn verdict(gone: Gone) -> Verdict {
     match gone {
         Gone { has_others: false, .. } | Gone { is_first: true, has_used: true, .. } => Verdict::PeerLost,

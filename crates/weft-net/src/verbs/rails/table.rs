@@ -1,60 +1,61 @@
-//! Which of this process's rails leads to which of a peer's, and which of those carries its packets. Both
-//! ends come to the same, since both know both cards.
+//! The table of paths: which of this process's rails leads to which rail of a peer, and which of them carries
+//! the peer's packets. Both ends come to the same result, because both know both cards.
 
 use crate::carrier::{Address, VerbsAddress};
 use crate::udp::{self, Pair};
 use crate::verbs::{EndpointAddress, RAILS_MAX};
 
-/// A rail of this process, and where it leads at a peer.
+/// A rail of this process, and the peer's rail that it leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Path {
-    /// Which of this process's.
+    /// Index of this process's rail.
     pub(super) rail: usize,
-    /// Which of the peer's.
+    /// Index of the peer's rail.
     pub(super) far: usize,
-    /// Where that is, as the rail knows it.
+    /// The peer's rail, as this process's rail knows it.
     pub(super) to: VerbsAddress,
-    /// What it carries, Mb/s; 0: nobody knows.
+    /// Speed of the path in Mb/s; 0 when it is not known.
     pub(super) speed: u32,
-    /// Nothing goes there any more, …
+    /// True if nothing goes to the peer by this path any more.
     pub(super) is_dead: bool,
-    /// … and nothing comes from there: the peer has said that it has dropped its end.
+    /// True if nothing comes from the peer by this path: the peer has said that it has dropped its end.
     pub(super) peer_dropped: bool,
 }
 
 impl Path {
-    /// Where it leads, for the rail.
+    /// Returns the address of the peer's rail, for the rail of this process.
     pub(super) fn address(&self) -> Address {
         Address::Verbs(self.to)
     }
 }
 
-/// What leads to a peer.
+/// A peer, with the paths that lead to it.
 #[derive(Debug)]
 pub(super) struct Peer {
-    /// At least one.
+    /// The paths, at least one.
     pub(super) paths: Vec<Path>,
-    /// Which of them carries packets and small accesses.
+    /// Index of the path that carries packets and small accesses.
     pub(super) first: usize,
-    /// That one has taken something: it cannot be another one from then on.
+    /// True if the path `first` has taken a packet or an access. From then on no other path can take its
+    /// place.
     pub(super) has_used: bool,
-    /// It is lost.
+    /// True if the peer is lost.
     pub(super) is_lost: bool,
-    /// Its rails of which this end has dropped its end, and has not told it yet.
+    /// The peer's rails that this end has dropped and has not told the peer of yet.
     pub(super) to_tell: u16,
-    /// Stripes that are under way to it, or that wait.
+    /// Stripes to the peer that are under way, or that wait.
     pub(super) stripes: usize,
-    /// Its name here.
+    /// The peer's address in this process.
     pub(super) address: Address,
 }
 
 impl Peer {
-    /// The path of its packets.
+    /// Returns the path of the peer's packets.
     pub(super) fn first_path(&self) -> &Path {
         &self.paths[self.first]
     }
 
-    /// Paths by which memory with this key is reached: that of packets first.
+    /// Returns the paths by which memory with this key is reached: the path of packets first.
     pub(super) fn paths_to(&self, key: u64) -> impl Iterator<Item = (usize, u32)> + '_ {
         let rest = (0..self.paths.len()).filter(|path| *path != self.first);
         let all = std::iter::once(self.first).chain(rest);
@@ -69,24 +70,24 @@ impl Peer {
 #[derive(Debug, Default)]
 pub(super) struct Table {
     pub(super) peers: Vec<Peer>,
-    /// For each rail, whose its peers are, and which of their paths.
+    /// For each rail, the peer and the path that each of its own peers belongs to.
     behind: [Vec<(usize, usize)>; RAILS_MAX],
 }
 
 impl Table {
-    /// Whose address this is.
+    /// Returns the peer that has this address.
     #[inline]
     pub(super) fn find(&self, to: &Address) -> Option<usize> {
         let Address::Verbs(to) = to else { return None };
         Some(to.peer as usize).filter(|peer| *peer < self.peers.len())
     }
 
-    /// Whose peer of a rail this is, and which path.
+    /// Returns the peer, and its path, that a rail's own peer belongs to.
     pub(super) fn behind(&self, rail: usize, peer: u32) -> Option<(usize, usize)> {
         self.behind.get(rail)?.get(peer as usize).copied().filter(|(peer, _)| *peer < self.peers.len())
     }
 
-    /// Learns what leads to a peer, the first of which was not known before; its address.
+    /// Learns the paths to a peer, the first of which was not known before, and returns the peer's address.
     pub(super) fn insert(&mut self, paths: Vec<Path>, first: usize) -> Address {
         let peer = self.peers.len();
         for (number, path) in paths.iter().enumerate() {
@@ -102,8 +103,8 @@ impl Table {
     }
 }
 
-/// The rails of two processes that lead to each other, in the same order at both ends: as interfaces are
-/// paired for UDP. One sentence if there are none.
+/// Returns the rails of two processes that lead to each other, in the same order at both ends: they are
+/// paired as interfaces are for UDP. The error, if there are none, is a sentence.
 pub(super) fn pairs(own: &EndpointAddress, peer: &EndpointAddress) -> Result<Vec<Pair>, String> {
     let name = |endpoint_address: &EndpointAddress| {
         (endpoint_address.rails.first().map(|rail| (rail.ip, rail.port)), endpoint_address.token)
@@ -115,19 +116,19 @@ pub(super) fn pairs(own: &EndpointAddress, peer: &EndpointAddress) -> Result<Vec
     Ok(pairs)
 }
 
-/// Which of so many paths carries packets. Pairs of processes are spread over them: for `spread` stands half
-/// the sum of two ranks, so that of one process the peers alternate, and of pairs at any one distance the
-/// processes.
+/// Returns which of `paths` paths carries packets. It spreads pairs of processes over the paths. `spread` is
+/// half the sum of two ranks: so the peers of a process alternate, and among pairs of the same distance the
+/// processes alternate.
 pub(super) fn first(spread: u32, paths: usize) -> usize {
     spread as usize % paths.max(1)
 }
 
-/// The keys of memory on each rail, as one: 0 where it has none.
+/// Returns the keys of memory on each rail, as a single key: 0 for a rail without a key.
 pub(super) fn join_keys(keys: [u32; RAILS_MAX]) -> u64 {
     keys.iter().rev().fold(0, |all, key| all << 32 | u64::from(*key))
 }
 
-/// The inverse, for one rail.
+/// Returns the key of a rail: the inverse of [`join_keys`].
 pub(super) fn key_of(keys: u64, rail: usize) -> Option<u32> {
     let key = keys.checked_shr(32 * rail as u32)? as u32;
     Some(key).filter(|key| *key != 0)
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
     use crate::udp::Candidate;
 
-    /// A process of host `host` with rails in these subnets of 24 bits.
+    /// Returns the endpoint address of a process of host `host` with rails in these subnets of 24 bits.
     fn endpoint_address(host: u8, subnets: &[u8]) -> EndpointAddress {
         let rail = |(rail, subnet): (usize, &u8)| Candidate {
             ip: [10, 0, *subnet, host].into(),
@@ -168,7 +169,7 @@ mod tests {
             (&[1, 2], &[2, 3], &[(1, 0)]),
             (&[1], &[2, 1], &[(0, 1)]),
             (&[1, 1], &[1, 1], &[(0, 0), (1, 1)]),
-            // No subnet is common: one pair, by a router.
+            // No subnet is common: a single pair, by a router.
             (&[1, 2], &[3, 4], &[(0, 0)]),
         ] {
             let (near, far) = (endpoint_address(1, near), endpoint_address(2, far));
@@ -178,7 +179,7 @@ mod tests {
         }
     }
 
-    /// Of one process, of a ring, and of any distance that is a power of two.
+    /// Pairs of one process, of a ring, and of any distance that is a power of two.
     #[test]
     fn packets_of_many_pairs_are_spread_over_the_rails() {
         let of = |a: u32, b: u32| first(u32::midpoint(a, b), 2);

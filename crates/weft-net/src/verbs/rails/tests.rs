@@ -1,4 +1,4 @@
-//! A link of rails that the tests play: what they are given ends, or fails, when the test says so.
+//! A link of rails that the tests play: a rail's work ends, or fails, when the test says so.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::carrier::{Delivery, Look, receive_packets};
 const PEER_BYTES: usize = 128 << 10;
 const LIMIT: Duration = Duration(1_000_000_000);
 
-/// What a rail was given.
+/// Work that a rail was given.
 #[derive(Clone, Debug, PartialEq)]
 struct Given {
     kind: AccessKind,
@@ -20,14 +20,14 @@ struct Given {
     number: u64,
 }
 
-/// A rail of this process, and the peer's memory behind it.
+/// A rail of this process that a test plays, and the peer's memory behind it.
 struct Played {
     rail: u8,
     attributes: CarrierAttributes,
-    /// What becomes of the next accesses.
+    /// The answers to the next accesses.
     answers: VecDeque<Begun>,
     under_way: Vec<(Given, UserData)>,
-    /// What was on its way when a connection broke: it may still arrive.
+    /// The writes that were on their way when a connection broke: they may still arrive.
     ghosts: Vec<Given>,
     ended: VecDeque<u64>,
     exposes: bool,
@@ -108,7 +108,7 @@ impl Played {
         begun
     }
 
-    /// Does one of the things that it was given.
+    /// Does a piece of the work that the rail was given.
     fn end(&mut self, rail: usize, memory: &mut [u8]) {
         let (given, data) = self.under_way.remove(rail);
         let there = given.at as usize..given.at as usize + given.length;
@@ -119,7 +119,7 @@ impl Played {
         self.ended.push_back(given.number);
     }
 
-    /// The connection to a peer is gone.
+    /// Breaks the connection to a peer.
     fn close(&mut self, peer: u32) {
         self.gone.push(peer);
         let (gone, stays) = std::mem::take(&mut self.under_way).into_iter().partition(|(given, _)| given.peer == peer);
@@ -249,7 +249,7 @@ fn endpoint_address_of(host: u8, rails: u8) -> EndpointAddress {
     EndpointAddress { rails, token: host.into(), has_remote_memory: true, packet_size: 4088 }
 }
 
-/// So many rails, and a peer that has the same.
+/// Makes a link of `rails` rails, and a peer that has as many.
 fn link(rails: u8, proof: Proof) -> (VerbsRails<Played>, Address, RemoteMemory) {
     let all = (0..rails).map(|rail| Played::new(rail, proof)).collect();
     let mut link = VerbsRails::new(all, 1, LIMIT).expect("a link");
@@ -269,7 +269,8 @@ fn look(link: &mut VerbsRails<Played>) {
     assert_eq!(receive_packets(link, &mut |_| panic!("no packets come here"), 16), 0);
 }
 
-/// Ends all that rails have, and what they are given then; what is told.
+/// Ends all work of the rails, and the work that follows from it. Returns the accesses that are reported
+/// complete.
 fn end_all(link: &mut VerbsRails<Played>, memory: &mut [u8]) -> Vec<u64> {
     let mut done = Vec::new();
     for _ in 0..10 {
@@ -317,14 +318,14 @@ fn a_large_access_goes_by_both_rails_and_is_complete_with_its_last_stripe() {
         own.read(0, &mut here);
         let expected = if kind == AccessKind::Write { 7 } else { 9 };
         assert!(here == memory && memory.iter().all(|byte| *byte == expected));
-        // What is small stays whole, on the rail of packets.
+        // A small access stays whole, on the rail of packets.
         assert_eq!(link.access(&to, kind, (&own, 5..9), there, 6), Begun::Yes);
         assert_eq!((link.rails[0].under_way.len(), link.rails[1].under_way.len()), (1, 0));
     }
 }
 
-/// Where a device tells of a write when it has left, a packet behind it goes by another rail, and would
-/// overtake it.
+/// Where a device reports a write that has only left, a packet behind the write goes by another rail, and
+/// would overtake it.
 #[test]
 fn beside_the_rail_of_packets_a_write_is_complete_when_a_read_behind_it_is() {
     let (mut link, to, there) = link(2, Proof::Read);
@@ -338,11 +339,11 @@ fn beside_the_rail_of_packets_a_write_is_complete_when_a_read_behind_it_is() {
     assert_eq!((proof.kind, proof.length, proof.at), (AccessKind::Read, 1, PEER_BYTES as u64 / 2));
     link.rails[1].end(0, &mut memory);
     assert_eq!((link.poll_completion(), link.poll_completion()), (Some(5), None));
-    // Its rail has no room for the read at first.
+    // The write's rail has no room for the read at first.
     assert_eq!(link.write(&to, &data(8), WHOLE, there, 6), Begun::Yes);
     link.rails[1].answers.push_back(Begun::NotNow);
     assert_eq!(end_all(&mut link, &mut memory), [6]);
-    // What is read needs no proof.
+    // A read needs no proof.
     assert_eq!(link.read(&to, &data(8), WHOLE, there, 7), Begun::Yes);
     link.rails[0].end(0, &mut memory);
     link.rails[1].end(0, &mut memory);
@@ -353,19 +354,19 @@ fn beside_the_rail_of_packets_a_write_is_complete_when_a_read_behind_it_is() {
 fn what_one_rail_does_not_take_now_the_other_one_takes_and_what_none_takes_waits() {
     let (mut link, to, there) = link(2, Proof::Completion);
     let mut memory = vec![0; PEER_BYTES];
-    // Not connected yet.
+    // The second rail is not connected yet.
     link.rails[1].answers.push_back(Begun::NotNow);
     assert_eq!(link.write(&to, &data(7), WHOLE, there, 1), Begun::Yes);
     assert_eq!((link.rails[0].under_way.len(), link.rails[1].under_way.len()), (2, 0));
     assert_eq!(end_all(&mut link, &mut memory), [1]);
-    // One of them has room, and the other one has none.
+    // The first rail has no room twice, and the second one has.
     link.rails[0].answers.extend([Begun::NotNow, Begun::NotNow]);
     assert_eq!(link.write(&to, &data(8), WHOLE, there, 2), Begun::Yes);
     assert_eq!(link.write(&to, &data(8), WHOLE, there, 3), Begun::NotNow, "others go first");
     assert_eq!(link.poll_completion(), None);
     assert_eq!(end_all(&mut link, &mut memory), [2]);
     assert!(memory.iter().all(|byte| *byte == 8));
-    // None takes anything.
+    // No rail takes anything.
     for refusal in [Begun::NotNow, Begun::Never] {
         link.rails[1].answers.push_back(Begun::NotNow);
         link.rails[0].answers.push_back(refusal);
@@ -390,7 +391,7 @@ fn what_is_written_by_a_rail_that_fails_is_repeated_when_the_peer_has_dropped_it
     look(&mut link);
     assert_eq!(end_all(&mut link, &mut memory), [5]);
     assert!(memory.iter().all(|byte| *byte == 7));
-    // From now on all goes by the other one.
+    // From now on everything goes by the other rail.
     assert_eq!(link.write(&to, &data(8), WHOLE, there, 6), Begun::Yes);
     assert_eq!((link.rails[0].under_way.len(), end_all(&mut link, &mut memory)), (1, vec![6]));
     assert_eq!(link.send(&to, b"packet").expect("sent"), Outcome::Sent);
@@ -421,7 +422,7 @@ fn a_rail_that_the_peer_has_dropped_is_dropped_here_too_and_the_peer_is_told() {
     assert_eq!((&link.rails[1].gone[..], &link.rails[0].told[..]), (&[0][..], &[0b10][..]));
     assert_eq!(end_all(&mut link, &mut memory), [5]);
     assert!(memory.iter().all(|byte| *byte == 7));
-    // What it says of rails that are not there concerns nobody.
+    // A peer's word about rails that are not there concerns no rail.
     link.rails[0].hears.extend([(0, 0b1111_1100), (7, 0b11)]);
     look(&mut link);
     assert_eq!(link.take_broken(), None);
@@ -455,7 +456,7 @@ fn packets_move_to_another_rail_if_theirs_never_took_one() {
     assert_eq!(link.take_broken(), Some(to), "that was the last one");
 }
 
-/// No device says anything.
+/// A rail does not end an access, though no device reports a failure.
 #[test]
 fn a_rail_on_which_an_access_does_not_end_is_given_up() {
     let (mut link, to, there) = link(2, Proof::Completion);
@@ -484,8 +485,7 @@ fn memory_is_exposed_on_each_rail_and_reached_by_those_that_expose_it() {
     assert_eq!((again, table::key_of(one.key, 0), table::key_of(one.key, 1)), (exposure, None, Some(101)));
     link.rails[1].exposes = false;
     assert_eq!(link.register(&data(0), 64), None);
-    // The peer's memory is exposed on its second rail only: what is written there is proved, also if it is
-    // small.
+    // The peer's memory is exposed on its second rail only: a write there is proved, even a small one.
     let there = RemoteMemory { key: there.key >> 32 << 32, ..there };
     assert_eq!(link.write(&to, &data(7), 0..9, there, 5), Begun::Yes);
     link.rails[1].end(0, &mut memory);
@@ -506,9 +506,9 @@ fn two_processes_of_one_name_are_no_peers() {
     assert!(link.address_of(&elsewhere, 0).is_err(), "another family");
 }
 
-/// Writes of the same memory, one after the other, and rails that take, end and fail in any order; what a
-/// failed rail had on its way arrives at any time until the peer has dropped its end.   Expect: each write is
-/// told once; when it has been, and also in the end, the memory holds it.
+/// The same memory is written again and again, while rails take, end and fail in any order. The writes that a
+/// failed rail had on their way arrive at any time until the peer has dropped its end.   Expect: each write
+/// is reported once; when it has been, and also in the end, the memory holds it.
 #[test]
 fn whatever_happens_the_last_write_that_was_told_is_what_the_memory_holds() {
     for seed in 1..400_u64 {
@@ -527,7 +527,7 @@ fn whatever_happens_the_last_write_that_was_told_is_what_the_memory_holds() {
                 }
                 let count = link.rails[rail].under_way.len();
                 if count > 0 && random.below(2) == 0 {
-                    // What a rail has ends in the order in which it was given.
+                    // A rail's work ends in the order in which it was given.
                     link.rails[rail].end(0, &mut memory);
                 }
             }
