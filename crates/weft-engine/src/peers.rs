@@ -1,6 +1,7 @@
-//! The table of peers: one structure for each process that this one can reach, whatever it is reached by. It
-//! grows and shrinks; processes that are spawned, accepted or reached through a session are peers like any
-//! other.
+//! The table of peers: one structure for each process that this one can reach, by any route.
+//!
+//! The table grows and shrinks: processes that are spawned, accepted or reached through a session are peers
+//! like any other.
 
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
@@ -15,24 +16,24 @@ use crate::memory::{Copier, Writer};
 use crate::messages::{self, Announced, Outgoing};
 use crate::transport::{Node, Platform, PostedReceives};
 
-/// A table of posted receives, as this platform has it.
+/// The table of posted receives of this platform.
 pub(crate) type Table<P> = <<<P as Platform>::Node as Node>::Posted as PostedReceives>::Table;
 
-/// How a peer is reached. `R`: what goes to it through the carriers, when it is added; later the engine's
-/// network keeps that.
+/// The route to a peer. `R` holds the carriers' part when the peer is added; later the engine's network keeps
+/// that.
 pub enum Route<R = Box<Remote>> {
-    /// It is this process.
+    /// The peer is this process.
     Myself,
-    /// Through shared memory, as this process of the node.
+    /// Through shared memory; the number is the peer's local rank.
     Shared(usize),
     /// Over the network.
     Remote(R),
-    /// Not at all: the sentence says why.
+    /// No route: the sentence says why.
     None(String),
 }
 
 impl Route {
-    /// The route, and what the network is to keep of it.
+    /// Splits the route from the part that the network is to keep.
     fn split(self) -> (Route<()>, Option<Box<Remote>>) {
         match self {
             Self::Myself => (Route::Myself, None),
@@ -43,82 +44,85 @@ impl Route {
     }
 }
 
-/// What makes a peer.
+/// The parts from which a peer is made.
 pub struct NewPeer {
-    /// Its name; of another job only when that has been met ([`crate::engine::Engine::meet_job`]).
+    /// The peer's name; a peer of another job only when that job has been met
+    /// ([`crate::engine::Engine::meet_job`]).
     pub name: ProcessName,
-    /// The index by which it knows this process, which packets to it carry: within a job the number of this
-    /// process, else what the other one has told.
+    /// The index by which the peer knows this process; packets to the peer carry it. Within a job it is the
+    /// number of this process. A peer of another job has told it.
     pub own_index: u32,
-    /// How it is reached.
+    /// The route to the peer.
     pub route: Route,
-    /// Its process id on this node, if its memory may be read and written; 0 if not.
+    /// The peer's process id on this node, if its memory may be read and written; 0 if not.
     pub process: i32,
-    /// Name of its host, for messages to people.
+    /// The name of the peer's host, for messages to people.
     pub host: Option<Arc<str>>,
 }
 
-/// Everything that is known of one peer.
+/// The engine's record of one peer.
 pub struct Peer<P: Platform> {
     id: PeerId,
     job: JobKey,
     number: u32,
-    /// It is this process, or one of its node, reached or not.
+    /// Set if the peer is this process, or a process of its node, reached or not.
     is_near: bool,
-    /// How it is reached.
+    /// The route to the peer.
     pub(crate) route: Route<()>,
-    /// What waits until there is room on the route.
+    /// Items that wait until there is room on the route.
     pub(crate) pending: VecDeque<Outgoing>,
-    /// It is in the engine's backlog.
+    /// Set while the peer is in the engine's backlog.
     pub(crate) waiting: bool,
-    /// The first message that waits needs room at its receiver, who will say whether there is any; what needs
-    /// none goes ahead of it: so many of those that wait.
+    /// The number of waiting items that go ahead of the first message that needs room at the receiver; set
+    /// while there is such a message. These items need no room, and the receiver will say when there is room
+    /// for the message.
     pub(crate) ahead_of_room: Option<usize>,
-    /// How payloads are written into the ring, if there is one.
+    /// The writer that puts payloads into the ring, if there is one.
     pub(crate) writer: Writer,
-    /// Messages that have been put on the route, the announced ones included; the receiver counts the same.
+    /// The number of messages put on the route, the announced ones included; the receiver counts the same
+    /// messages.
     numbered: u32,
     messages: u64,
     bytes: u64,
-    /// What the message layer knows of it.
+    /// The message layer's part of the peer.
     pub(crate) matching: messages::Peer,
-    /// Its process id on this node, if its memory may be read and written; 0 if not.
+    /// The peer's process id on this node, if its memory may be read and written; 0 if not.
     pub(crate) process: i32,
-    /// The table on which this process posts receives from it, once it has.
+    /// The table on which this process posts receives from the peer, once there is one.
     pub(crate) own_table: Option<Box<Table<P>>>,
-    /// The table on which it posts receives from this process, once it has.
+    /// The table on which the peer posts receives from this process, once there is one.
     pub(crate) their_table: Option<Box<Table<P>>>,
-    /// Something waited for it at the time of the last round of questions.
+    /// Set if an operation waited for the peer at the time of the last round of questions.
     pub(crate) waited_for: bool,
 }
 
 impl<P: Platform> Peer<P> {
-    /// Its number in its job, which is its rank in that job's `MPI_COMM_WORLD`.
+    /// The peer's number in its job, which is its rank in that job's `MPI_COMM_WORLD`.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// The job that it belongs to.
+    /// The job of the peer.
     pub(crate) fn job(&self) -> JobKey {
         self.job
     }
 
-    /// Whether it was started together with this process.
+    /// Returns whether the peer was started together with this process.
     pub fn is_of_own_job(&self) -> bool {
         self.job == JobKey::OWN
     }
 
-    /// How it is reached.
+    /// The route to the peer.
     pub fn route(&self) -> &Route<()> {
         &self.route
     }
 
-    /// Messages that have been put on the route.
+    /// The number of messages that have been put on the route.
     pub(crate) fn numbered(&self) -> u32 {
         self.numbered
     }
 
-    /// A message of so many bytes is put on the route; its number.
+    /// Counts a message of this many bytes that is put on the route; returns its number.
     #[inline]
     pub(crate) fn put(&mut self, bytes: u64) -> u32 {
         self.numbered = self.numbered.wrapping_add(1);
@@ -126,60 +130,61 @@ impl<P: Platform> Peer<P> {
         self.numbered
     }
 
-    /// A message has left, in whatever way.
+    /// Counts a message that has left, by any route.
     #[inline]
     pub(crate) fn note(&mut self, bytes: u64) {
         self.messages += 1;
         self.bytes += bytes;
     }
 
-    /// Eager bytes of it that have been consumed here, and of which it does not know yet.
+    /// Eager bytes of the peer that have been consumed here, and whose credit it has not got back yet.
     pub fn uncredited(&self) -> u64 {
         self.matching.uncredited()
     }
 
-    /// Messages and bytes of payload that have left for it, and bytes that may still be sent to it unasked.
+    /// The messages and the payload bytes that have left for the peer, and the eager bytes that may still be
+    /// sent to it.
     pub fn traffic(&self) -> [u64; 3] {
         [self.messages, self.bytes, self.matching.credit]
     }
 }
 
-/// What processes of one node have under way with each other beside their rings.
+/// The state that processes of one node share beside their rings.
 pub(crate) struct Neighbours<P: Platform> {
-    /// Copies from and to their memory.
+    /// Copies from and to the memory of neighbours.
     pub(crate) copier: Copier<P::Memory>,
-    /// Where our receives from anybody stand, once there has been one.
+    /// The table of this process's receives from any source, once there has been one.
     pub(crate) common: Option<Table<P>>,
-    /// Each process of the node, by its local rank.
+    /// The processes of the node, by local rank.
     pub(crate) by_local_rank: Vec<PeerId>,
-    /// Peers without a table that we would have copied a message together with.
+    /// Peers without a table with which this process would have copied a message together.
     pub(crate) without_table: Vec<PeerId>,
-    /// Receives of which the senders still copy a part.
+    /// Receives of which the sender still copies a part.
     pub(crate) cooperative: Vec<Announced>,
-    /// Whether something large has been copied since that was last asked.
+    /// Set when something large has been copied since the last time that this was asked.
     pub(crate) copied: bool,
-    /// Rings are large enough for what is copied by both sides at once.
+    /// Set if rings are large enough for data that both sides copy at once.
     pub(crate) streams: bool,
-    /// Smallest message of which both sides copy a part, bytes.
+    /// The smallest message of which both sides copy a part, in bytes.
     pub(crate) cooperative_bytes_min: u64,
-    /// There is somebody whose memory we may read.
+    /// Set if there is a peer whose memory this process may read.
     pub(crate) copies: bool,
 }
 
-/// A frame of so many bytes is a piece of something large.
+/// The size from which on a frame counts as a piece of something large, in bytes.
 const LARGE_FRAME_BYTES: usize = 4 << 10;
 
 impl<P: Platform> Neighbours<P> {
-    /// A frame of `bytes` bytes is here.
+    /// Notes a frame of `bytes` bytes that has arrived.
     #[inline]
     pub(crate) fn note_frame(&mut self, bytes: usize) {
         self.copied |= bytes >= LARGE_FRAME_BYTES;
     }
 
-    /// `peer` is the process of the node with this local rank.
+    /// Notes that `peer` is the process of the node with this local rank.
     pub(crate) fn note_local_rank(&mut self, local_rank: usize, peer: PeerId) {
         if self.by_local_rank.len() <= local_rank {
-            // What is not known yet is this process, which nobody else is.
+            // A local rank that is not known yet leads to this process, which no neighbour is.
             self.by_local_rank.resize(local_rank + 1, PeerId::FIRST);
         }
         self.by_local_rank[local_rank] = peer;
@@ -189,18 +194,18 @@ impl<P: Platform> Neighbours<P> {
 /// All peers.
 pub struct Peers<P: Platform> {
     entries: Vec<Peer<P>>,
-    /// Places of peers that have been removed, as the next ones there will be named.
+    /// Places of removed peers, each as the name that its next peer gets.
     free: Vec<PeerId>,
-    /// The peer with each index, by which packets say where they come from.
+    /// The peer of each index; a packet names its sender by an index.
     indices: Vec<Option<PeerId>>,
     own: PeerId,
-    /// Peers that are not on this node.
+    /// The number of peers that are not on this node.
     far: usize,
     pub(crate) near: Neighbours<P>,
 }
 
 impl<P: Platform> Peers<P> {
-    /// Only this process, which has this name.
+    /// Makes a table with only this process, which has this name.
     pub(crate) fn new(
         name: ProcessName,
         host: Option<Arc<str>>,
@@ -228,7 +233,8 @@ impl<P: Platform> Peers<P> {
         peers
     }
 
-    /// Adds a peer of this job, whose packets carry this index; and what the network is to keep of it.
+    /// Adds a peer of the job `job`, whose packets carry this index. Returns its id and the part that the
+    /// network is to keep.
     pub(crate) fn add(&mut self, new: NewPeer, job: JobKey, index: u32) -> (PeerId, Option<Box<Remote>>) {
         let NewPeer { name: ProcessName { number, .. }, own_index, route, process, host } = new;
         let (route, mut remote) = route.split();
@@ -241,7 +247,7 @@ impl<P: Platform> Peers<P> {
             remote.belongs_to(Member { job, number, own_index });
         }
         if let Route::None(reason) = &route {
-            // Receives from it must not wait for ever either.
+            // Receives from the peer must not wait for ever either.
             matching.failed = Some(reason.clone());
         }
         self.near.copies |= process != 0;
@@ -279,13 +285,13 @@ impl<P: Platform> Peers<P> {
         (id, remote)
     }
 
-    /// Removes a peer to which nothing leads any more; its index may be another's from now on.
+    /// Removes a peer to which nothing leads any more; another peer may have its index from now on.
     pub(crate) fn remove(&mut self, id: PeerId) {
         if id == self.own || self.get(id).is_none() {
             return;
         }
         let peer = &mut self.entries[id.index()];
-        // The name of whoever comes next: the one that is removed leads nowhere from now on.
+        // The place gets the name of its next peer: the name of the removed peer leads nowhere from now on.
         peer.id = id.next_generation();
         self.far -= usize::from(!peer.is_near);
         (peer.pending, peer.own_table, peer.their_table) = (VecDeque::new(), None, None);
@@ -299,7 +305,7 @@ impl<P: Platform> Peers<P> {
         }
     }
 
-    /// Whether all `members` are on this node.
+    /// Returns whether all `members` are on this node.
     pub(crate) fn are_near(&self, members: &[PeerId]) -> bool {
         self.far == 0 || members.iter().all(|peer| self.get(*peer).is_some_and(|peer| peer.is_near))
     }
@@ -316,7 +322,7 @@ impl<P: Platform> Peers<P> {
         self.entries.get(id.index()).filter(|peer| peer.id == id)
     }
 
-    /// The same, to change it.
+    /// The peer that `id` names, to change it.
     #[inline(always)]
     pub(crate) fn get_mut(&mut self, id: PeerId) -> Option<&mut Peer<P>> {
         self.entries.get_mut(id.index()).filter(|peer| peer.id == id)
@@ -328,13 +334,13 @@ impl<P: Platform> Peers<P> {
         *self.indices.get(index as usize)?
     }
 
-    /// The process with this number of this process's own job, whose index its number is.
+    /// The process with this number in this process's own job; its index is its number.
     #[inline]
     pub fn find(&self, number: u32) -> Option<PeerId> {
         self.of_index(number).filter(|id| self.get(*id).is_some_and(Peer::is_of_own_job))
     }
 
-    /// Indices below this one are those of this process's own job.
+    /// The first index above all indices of this process's own job.
     pub(crate) fn own_indices(&self) -> u32 {
         let own = |id: &Option<PeerId>| id.and_then(|id| self.get(id)).is_some_and(Peer::is_of_own_job);
         self.indices.iter().rposition(own).map_or(0, |last| last as u32 + 1)
@@ -351,7 +357,7 @@ impl<P: Platform> Peers<P> {
         entries.iter_mut().filter(|peer| !free.contains(&peer.id)).map(|peer| (peer.id, peer))
     }
 
-    /// How many entries there are; those of removed peers count.
+    /// The number of entries; those of removed peers count.
     pub(crate) fn entries(&self) -> usize {
         self.entries.len()
     }
@@ -362,7 +368,7 @@ impl<P: Platform> Peers<P> {
     }
 }
 
-/// A peer that is there: what the engine keeps of one that has been removed was let go before.
+/// A peer that exists: the engine lets go all that it keeps of a peer before it removes the peer.
 impl<P: Platform> Index<PeerId> for Peers<P> {
     type Output = Peer<P>;
 

@@ -1,8 +1,8 @@
-//! Waiting: when a call spins, yields, migrates or sleeps, and what the progress thread is left with.
+//! Waiting: when a call spins, yields, migrates or sleeps, and what is left to the progress thread.
 //!
-//! Everything here is a state machine that is told facts as values and answers with what to do next. It has
-//! no clock, makes no call to the engine and starts nothing. Whoever runs it (the process in `weft-mpi`, a
-//! simulator, the model in `model_tests.rs`) carries out the answers, in the order in which they come.
+//! Each type here is a state machine: it takes facts as values, and answers with the next step. It has no
+//! clock, makes no call to the engine and starts nothing. The code that runs it carries out the answers in
+//! their order: the process in `weft-mpi`, a simulator, or the model in `model_tests.rs`.
 //!
 //! | type | whose it is | what it decides |
 //! |---|---|---|
@@ -59,7 +59,7 @@ pub use waiters::{News, Waiters};
 
 use weft_core::time::Duration;
 
-/// What the waits of one process have taught it.
+/// The lessons of one process from its earlier waits.
 #[derive(Clone, Debug)]
 pub struct Learned {
     budget: SpinBudget,
@@ -68,25 +68,26 @@ pub struct Learned {
 }
 
 impl Learned {
-    /// Nothing yet. `network`: there are peers on other nodes.
+    /// Makes the record of a process that has not waited yet. `network` says whether there are peers on other
+    /// nodes.
     pub const fn new(network: bool) -> Self {
         let most = if network { SPIN_NETWORK } else { SPIN_NODE };
         Self { budget: SpinBudget::new(most), pace: Pace::new(network), migration: Migration::new() }
     }
 
-    /// Other jobs were on the processors before this one: spinning must show that it pays before it is
-    /// trusted.
+    /// Notes that other jobs were on the processors before this one: spinning must show that it pays before
+    /// it is trusted.
     pub fn distrust_spinning(&mut self) {
         self.budget.missed(true);
     }
 
-    /// Passes of the progress loop that take about as long as a yield is worth.
+    /// The number of passes of the progress loop that take about as long as a yield is worth.
     #[inline]
     pub fn passes_per_look(&self) -> u32 {
         self.pace.passes()
     }
 
-    /// Whether spinning pays, as far as is known.
+    /// Returns whether spinning pays, as far as is known.
     #[inline]
     pub fn may_spin(&self) -> bool {
         self.budget.now() > Duration::default()

@@ -1,7 +1,7 @@
-//! Windows of one-sided operations (MPI-5.0 §12): what this process exposes, what it has begun at others, and
-//! what others have asked of it.
+//! Windows of one-sided operations (MPI-5.0 §12): the memory that this process exposes, the operations that
+//! it has begun at others, and the operations that others have asked of it.
 //!
-//! How an operation travels depends on where its target's memory is ([`Reach`]):
+//! The place of the target's memory decides how an operation travels ([`Reach`]):
 //!
 //! | target | put and get | accumulates |
 //! |---|---|---|
@@ -9,11 +9,11 @@
 //! | shared memory of the node | a copy | computed here, under the lock of that memory |
 //! | other memory of the node | one copy between the two address spaces | records |
 //! | another node | records; large ones are messages that go straight to the other side's memory | records |
-//! | another node, over a carrier that writes to memory of peers and reads it | these are done by the carrier | records |
+//! | another node, over a carrier that writes to memory of peers and reads it | done by the carrier | records |
 //!
-//! Records (`weft_core::one_sided`) are collected for each target, and leave when a packet is full or
-//! something is to be waited for. The target does what they say in any pass of progress, so that it need not
-//! call MPI for that: the progress thread makes such passes. `engine/windows.rs` moves all this.
+//! Records (`weft_core::one_sided`) are collected for each target. They leave when a packet is full or the
+//! program waits. The target carries them out in any pass of progress, and the progress thread makes such
+//! passes: so the target need not call MPI. `engine/windows.rs` moves the records.
 
 mod exposed_memory;
 mod source;
@@ -35,53 +35,53 @@ pub use exposed_memory::{Attached, ExposedMemory};
 pub(crate) use source::{Accumulating, Batch, Source};
 pub(crate) use target::{ForRequest, Placed, Target, Transfer};
 
-/// Target datatypes that one process keeps of another for one window. The oldest is forgotten first.
+/// The most target datatypes that one process keeps of another for one window. The oldest is forgotten first.
 pub const LAYOUTS_MAX: usize = 64;
 
-/// As few batches that leave are looked through for those that have left.
+/// The number of leaving batches below which they are not searched for batches that have left.
 pub(crate) const LEAVING_MIN: usize = 64;
 
-/// Records of a program that calls MPI no more leave after so many nanoseconds.
+/// The nanoseconds after which collected records leave even if the program calls MPI no more.
 const COLLECTED_DUE_NS: u64 = 50_000;
 
-/// Where the memory of a target is.
+/// The place of a target's memory.
 #[derive(Clone, Copy)]
 pub enum Reach {
-    /// In this address space: this process's own, or shared by processes of the node.
+    /// In this address space: the memory is this process's own, or shared by processes of the node.
     Mapped(Exposed),
-    /// In the address space of another process of the node that lets this one copy: from this address on.
+    /// In the address space of another process of the node that lets this one copy.
     Neighbour {
-        /// Its process id.
+        /// The process id of the target.
         process: i32,
-        /// Where its memory begins.
+        /// The address at which the memory begins.
         address: u64,
-        /// Its length in bytes.
+        /// The length in bytes.
         bytes: u64,
     },
-    /// On another node, where our carrier writes and reads it by itself.
+    /// On another node, where this process's carrier writes and reads the memory by itself.
     Placed {
-        /// Where its memory begins, as that carrier calls it.
+        /// The beginning of the memory, as that carrier addresses it.
         memory: RemoteMemory,
-        /// Its length in bytes.
+        /// The length in bytes.
         bytes: u64,
     },
-    /// Elsewhere, or where only its process can tell what is exposed.
+    /// Elsewhere, or where only the target can tell what is exposed: records ask it.
     Records,
 }
 
-/// What makes a window.
+/// The parts from which a window is made.
 pub struct NewWindow {
-    /// The context of its messages.
+    /// The context of the window's messages.
     pub context: u32,
-    /// Handle of the communicator that has this context.
+    /// The handle of the communicator that has this context.
     pub communicator: usize,
-    /// Its processes.
+    /// The processes of the window.
     pub group: Arc<Group>,
     /// This process's rank among them.
     pub rank: u32,
-    /// What this process exposes.
+    /// The memory that this process exposes.
     pub exposed_memory: ExposedMemory,
-    /// Where the memory of each of them is.
+    /// The place of each process's memory, by rank.
     pub reaches: Vec<Reach>,
 }
 
@@ -91,27 +91,28 @@ pub struct Window {
     pub(crate) communicator: usize,
     pub(crate) group: Arc<Group>,
     pub(crate) rank: u32,
-    /// What this process exposes.
+    /// The memory that this process exposes.
     pub exposed_memory: ExposedMemory,
-    /// The same, as our carrier calls it, where peers' carriers may access it.
+    /// The registration of that memory with our carrier, where peers' carriers may access it.
     pub(crate) registered: Option<Registered>,
     pub(crate) targets: Vec<Target>,
     pub(crate) sources: Vec<Source>,
-    /// Answers that are waited for.
+    /// Answers that this process waits for.
     pub(crate) answers: Slab<Answer>,
-    /// The lock of what this process exposes.
+    /// The lock of the memory that this process exposes.
     pub(crate) lock: LockQueue,
-    /// Targets of which messages are under way, or records have been collected.
+    /// Targets with messages under way or with collected records.
     pub(crate) busy: Vec<u32>,
-    /// Processes that have sent what is not done yet.
+    /// Processes that have asked for something that is not done yet.
     pub(crate) asking: Vec<u32>,
-    /// Processes whose `MPI_Win_post` or `MPI_Win_complete` the epochs of this one need: once for each epoch.
+    /// Processes whose `MPI_Win_post` or `MPI_Win_complete` the epochs of this process need: once for each
+    /// epoch.
     awaited: Vec<u32>,
-    /// Tag of the next message that carries a large put or get.
+    /// The tag of the next message that carries a large put or get.
     pub(crate) next_tag: i32,
 }
 
-/// How far this process has come at a target: what has been begun there up to now.
+/// A mark in the stream of operations at a target: all that this process has begun there up to now.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     pub(crate) rank: u32,
@@ -122,25 +123,25 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// The target.
+    /// The rank of the target.
     pub fn rank(&self) -> u32 {
         self.rank
     }
 }
 
-/// Something that another process will answer.
+/// An answer that another process owes.
 pub(crate) struct Answer {
     pub target: u32,
-    /// Where its data goes: from which packed byte on, and how many.
+    /// The memory for the answer's data: the first packed byte, and the number of bytes.
     pub data: Option<(UserData, u64, u64)>,
-    /// The request that it completes …
+    /// The request that the answer completes …
     pub request: Option<usize>,
-    /// … unless others come for it.
+    /// … unless other answers come for it.
     pub is_last: bool,
 }
 
 impl Answer {
-    /// The only one that is waited for by `request`.
+    /// An answer that `request` waits for alone.
     pub(crate) fn of(target: u32, data: Option<(UserData, u64, u64)>, request: Option<usize>) -> Self {
         Self { target, data, request, is_last: true }
     }
@@ -150,29 +151,29 @@ impl Answer {
 pub struct Windows {
     pub(crate) table: Vec<Option<Box<Window>>>,
     pub(crate) open: usize,
-    /// Completions of the message layer that have been looked at.
+    /// The count of the message layer's completions up to which the windows have looked.
     pub(crate) seen: u64,
-    /// Batches that could not leave at once, by their requests.
+    /// Batches that could not leave at once, each with its request.
     pub(crate) leaving: Vec<(usize, SharedBuffer)>,
-    /// How many there may be before those are let go that have left.
+    /// The number of leaving batches at which those that have left are let go.
     pub(crate) leaving_max: usize,
     /// A batch on its way out.
     pub(crate) outgoing: Option<SharedBuffer>,
-    /// Some records have been collected and have not left: they do in the next pass of progress, so that a
-    /// program which waits for their effect need not know that it must flush.
+    /// Set while collected records have not left. They leave in the next pass of progress, so that a program
+    /// which waits for their effect need not know that it must flush.
     pub(crate) has_collected: bool,
-    /// Peers that are gone, which windows have not been told.
+    /// Failed peers of which the windows have not been told.
     pub(crate) failed: Vec<PeerId>,
-    /// What carriers write and read.
+    /// Puts and gets that carriers do.
     pub(crate) placed: Slab<Placed>,
-    /// Those of them for which the carrier has had no room, by their handles.
+    /// The handles of those puts and gets for which the carrier has had no room.
     pub(crate) unbegun: VecDeque<usize>,
-    /// Pieces that carriers have written or read, by the names of what they belong to.
+    /// The names of the puts and gets of which a carrier has completed a piece.
     pub(crate) pieces_done: Vec<u32>,
-    /// Where reads go whose data nobody wants.
+    /// The memory for reads whose data nobody wants.
     pub(crate) proof_data: Option<UserData>,
-    /// Records that made no sense, and operations that named what is not exposed. The origin of the latter
-    /// hears of it (decision 0194).
+    /// The number of records that made no sense, and of operations that named memory that is not exposed. The
+    /// origin of such an operation is told (decision 0194).
     pub refused: u64,
 }
 
@@ -197,29 +198,29 @@ impl Default for Windows {
 }
 
 impl Windows {
-    /// Whether there is none.
+    /// Returns whether there is no window.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.open == 0
     }
 
-    /// In how many nanoseconds records leave that have been collected.
+    /// The nanoseconds until collected records leave, if there are any.
     pub(crate) fn due(&self) -> Option<u64> {
         (self.has_collected || !self.unbegun.is_empty()).then_some(COLLECTED_DUE_NS)
     }
 
-    /// Whether records have been collected that have not left.
+    /// Returns whether there are collected records that have not left.
     pub(crate) fn has_collected(&self) -> bool {
         self.has_collected
     }
 
-    /// Whether there may be something to do, with so many completions up to now.
+    /// Returns whether there may be something to do, with this count of completions up to now.
     #[inline]
     pub(crate) fn has_news(&self, completions: u64) -> bool {
         !self.is_empty() && (self.has_collected || !self.unbegun.is_empty() || self.seen != completions)
     }
 
-    /// The carrier has done a piece of what is called so.
+    /// Notes that the carrier has completed a piece of the put or get with this name.
     pub(crate) fn note_piece(&mut self, name: u32) {
         self.pieces_done.push(name);
     }
@@ -230,13 +231,13 @@ impl Windows {
         self.table.get(index)?.as_deref()
     }
 
-    /// The same, to change it.
+    /// The window `index`, to change it.
     #[inline]
     pub fn get_mut(&mut self, index: usize) -> Option<&mut Window> {
         self.table.get_mut(index)?.as_deref_mut()
     }
 
-    /// Adds one; its index.
+    /// Adds a window; returns its index.
     pub fn open(&mut self, new: NewWindow) -> usize {
         let NewWindow { context, communicator, group, rank, exposed_memory, reaches } = new;
         let sources = reaches.iter().map(|_| Source::default()).collect();
@@ -257,7 +258,7 @@ impl Windows {
             next_tag: FIRST_TAG,
         });
         self.open += 1;
-        // What others have sent before this process had it is here already.
+        // Messages that others have sent before this process had the window are here already.
         self.seen = u64::MAX;
         match self.table.iter().position(Option::is_none) {
             Some(index) => {
@@ -271,17 +272,18 @@ impl Windows {
         }
     }
 
-    /// Removes one.
+    /// Removes a window.
     pub fn close(&mut self, index: usize) {
         if self.table.get_mut(index).and_then(Option::take).is_some() {
             self.open -= 1;
         }
     }
 
-    /// Visits the processes of other nodes without which something here does not go on.
+    /// Visits the processes of other nodes without which an operation here does not go on.
     pub fn for_each_awaited(&self, visit: &mut dyn FnMut(PeerId)) {
         for window in self.table.iter().flatten() {
-            // Who waits for a lock asks only who gives it, and that one asks who has it.
+            // A process that waits for a lock asks only after the process that gives the lock, and that one
+            // asks after the holders.
             let holders = window.lock.holders().filter(|_| window.lock.has_waiting());
             for rank in window.busy.iter().copied().chain(window.awaited.iter().copied()).chain(holders) {
                 visit(window.group.members[rank as usize]);
@@ -289,7 +291,7 @@ impl Windows {
         }
     }
 
-    /// Whether something is waited for.
+    /// Returns whether a window waits for another process.
     pub fn awaits(&self) -> bool {
         let awaits =
             |window: &Window| !window.busy.is_empty() || !window.awaited.is_empty() || window.lock.has_waiting();
@@ -297,9 +299,9 @@ impl Windows {
     }
 }
 
-/// The tag of messages that are batches.
+/// The tag of messages that are batches of records.
 pub const BATCH_TAG: i32 = 0;
-/// The first tag of those that carry what is large.
+/// The first tag of messages that carry large puts and gets.
 const FIRST_TAG: i32 = BATCH_TAG + 2;
 
 impl Window {
@@ -308,19 +310,19 @@ impl Window {
         self.group.members[rank as usize]
     }
 
-    /// How many processes it has.
+    /// The number of the window's processes.
     pub fn size(&self) -> u32 {
         self.group.size()
     }
 
-    /// An epoch needs a `MPI_Win_post` or `MPI_Win_complete` of each of `ranks`: they are asked whether they
-    /// live.
+    /// Begins to ask whether these processes live: an epoch needs a `MPI_Win_post` or `MPI_Win_complete` of
+    /// each of `ranks`.
     pub fn await_ranks(&mut self, ranks: &[u32]) {
         let own = self.rank;
         self.awaited.extend(ranks.iter().filter(|rank| **rank != own));
     }
 
-    /// It needs them no more.
+    /// Ends asking for one epoch: it needs these processes no more.
     pub fn await_no_more(&mut self, ranks: &[u32]) {
         for rank in ranks {
             if let Some(index) = self.awaited.iter().position(|awaited| awaited == rank) {
@@ -329,36 +331,38 @@ impl Window {
         }
     }
 
-    /// Processes that have called `MPI_Win_post` for this one more often than it has taken.
+    /// Returns whether `rank` has called `MPI_Win_post` for this process more often than this process has
+    /// taken.
     pub fn has_post_of(&self, rank: u32) -> bool {
         self.sources[rank as usize].posts > 0
     }
 
-    /// A `MPI_Win_post` of `rank` is taken.
+    /// Takes a `MPI_Win_post` of `rank`.
     pub fn take_post(&mut self, rank: u32) {
         let posts = &mut self.sources[rank as usize].posts;
         *posts = posts.saturating_sub(1);
     }
 
-    /// The same for `MPI_Win_complete`.
+    /// Returns whether `rank` has called `MPI_Win_complete` for this process more often than this process has
+    /// taken.
     pub fn has_complete_of(&self, rank: u32) -> bool {
         self.sources[rank as usize].completes > 0
     }
 
-    /// A `MPI_Win_complete` of `rank` is taken.
+    /// Takes a `MPI_Win_complete` of `rank`.
     pub fn take_complete(&mut self, rank: u32) {
         let completes = &mut self.sources[rank as usize].completes;
         *completes = completes.saturating_sub(1);
     }
 
-    /// What has been begun at `rank` up to now.
+    /// Marks the operations that have been begun at `rank` up to now.
     pub fn mark(&self, rank: u32) -> Mark {
         let Target { asked, transferred, placed_begun: placed, proofs, .. } = self.targets[rank as usize];
         Mark { rank, asked, transferred, placed, proofs }
     }
 
-    /// Whether all that is answered which was asked up to a mark, and all messages are over that had been
-    /// begun then.
+    /// Returns whether all that was asked up to a mark has been answered, and all messages that had been
+    /// begun then are over.
     pub fn has_reached(&self, mark: &Mark) -> bool {
         let target = &self.targets[mark.rank as usize];
         let is_later = |first: Option<&Transfer>| first.is_none_or(|first| first.number > mark.transferred);
@@ -369,34 +373,36 @@ impl Window {
             && target.placed_first() > mark.placed
     }
 
-    /// What went wrong at `rank` since this was last asked.
+    /// The error of the operations at `rank` since the last call.
     pub fn take_error(&mut self, rank: u32) -> Option<Error> {
         self.targets[rank as usize].error.take()
     }
 
-    /// Whether nothing is under way to `rank`, and nothing has gone wrong there.
+    /// Returns whether nothing is under way to `rank`, and nothing has gone wrong there.
     #[inline]
     pub fn is_untouched(&self, rank: u32) -> bool {
         let target = &self.targets[rank as usize];
         !target.is_dirty && !target.is_written && target.error.is_none() && target.is_idle()
     }
 
-    /// Whether the memory of `rank` is in this address space: operations on it are over as they return.
+    /// Returns whether the memory of `rank` is in this address space: operations on it are over as they
+    /// return.
     #[inline]
     pub fn is_mapped(&self, rank: u32) -> bool {
         matches!(self.targets[rank as usize].reach, Reach::Mapped(_))
     }
 
-    /// The window is about to be freed: what others have been sent must have been done there, also what
-    /// nobody waits for. It could come later than the news that this process has done all, and would be taken
-    /// for what is meant for another window.
+    /// Prepares the window to be freed: records that no call waits for must be done at their targets as well.
+    ///
+    /// Such a record could otherwise arrive after the news that this process has done all, and would be taken
+    /// for a record of another window.
     pub fn finish_unanswered(&mut self) {
         for target in &mut self.targets {
             target.is_dirty |= target.is_unanswered && !cfg!(weft_mutant = "window_freed_early");
         }
     }
 
-    /// This process's rank.
+    /// The rank of this process.
     pub fn own_rank(&self) -> u32 {
         self.rank
     }
@@ -407,7 +413,7 @@ impl Window {
         (0..self.size()).filter(|rank| is_unfinished(&self.targets[*rank as usize])).collect()
     }
 
-    /// Where the memory of `rank` is.
+    /// The place of the memory of `rank`.
     #[inline]
     pub fn reach(&self, rank: u32) -> &Reach {
         &self.targets[rank as usize].reach
@@ -436,8 +442,8 @@ impl Window {
         self.note_busy(rank);
     }
 
-    /// The transfer to `rank` that was begun last stands for something that was begun long before: whoever
-    /// waits for that waits for it.
+    /// Puts the transfer to `rank` that was begun last in front: it continues an operation that was begun
+    /// long before, so a caller that waits for that operation waits for this transfer.
     pub(crate) fn advance_last_transfer(&mut self, rank: u32, is_requested: bool) {
         let target = &mut self.targets[rank as usize];
         if is_requested {
@@ -448,9 +454,11 @@ impl Window {
         }
     }
 
-    /// The tag of a message that carries what this process puts (or accumulates) at another, or what it gets
-    /// from there. Both ends of a pair count for themselves, and what one puts goes the way of what the other
-    /// gets: the first have even tags, the second odd ones.
+    /// Takes the tag for a message that carries what this process puts (or accumulates) at another process,
+    /// or gets from it.
+    ///
+    /// Both ends of a pair count for themselves, and the puts of one end go the same way as the gets of the
+    /// other. Puts therefore have even tags, and gets odd ones.
     pub(crate) fn take_tag(&mut self, gets: bool) -> i32 {
         let tag = self.next_tag;
         // Long before a tag comes again, its message has been received.

@@ -1,43 +1,45 @@
-//! The choice for each message: rows are compiled, for a class of peers and a situation, into ranges of sizes
-//! the first time that they are asked for. After that a message costs one look-up.
+//! The choice for each message, by tables of ranges.
+//!
+//! The rows are compiled into ranges of sizes when a class of peers and a situation are asked for the first
+//! time. After that a message costs one look-up.
 
 use super::rows::{self, Offer, ROWS, Row};
 use super::{CostModel, Facts, PeerClass, Protocol, Reason, Receiver, RouteClass, Situation};
 use crate::transport::Candidate;
 
-/// Classes of peers whose ranges are kept; there are a few in any job. With more, all are compiled anew.
+/// The most classes of peers whose ranges are kept; a job has a few. With more, all are compiled anew.
 const CLASSES_MAX: usize = 32;
-/// Situations are numbered below this.
+/// The number of situations: each has a number below this.
 const SITUATIONS: usize = 1 << 10;
 
-/// Messages of so many bytes that travel in one way.
+/// A range of sizes whose messages travel in one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// The largest of them, bytes. The smallest is the one behind the range before.
+    /// The largest size, in bytes. The smallest is the one behind the range before.
     pub bytes_max: u64,
-    /// How they travel.
+    /// The protocol of these messages.
     pub protocol: Protocol,
-    /// Why.
+    /// The reason of the choice.
     pub reason: Reason,
 }
 
-/// Which protocol carries which message, by the costs of this machine.
+/// The choices of protocols for messages, by the costs of this machine.
 pub struct Choices {
     costs: CostModel,
     single_copy_bytes_min: u64,
     classes: Vec<Compiled>,
 }
 
-/// What has been compiled for a class of peers.
+/// The compiled ranges for a class of peers.
 struct Compiled {
     class: PeerClass,
-    /// For each situation the number of its ranges, counted from one; zero: they have not been compiled.
+    /// The number of each situation's ranges, counted from one; zero: they have not been compiled.
     numbers: Box<[u16; SITUATIONS]>,
     ranges: Vec<Vec<Range>>,
 }
 
 impl Choices {
-    /// By these costs.
+    /// Makes the choices by these costs.
     pub fn new(costs: CostModel) -> Self {
         Self { costs, single_copy_bytes_min: costs.single_copy_bytes_min(), classes: Vec::new() }
     }
@@ -47,21 +49,21 @@ impl Choices {
         &self.costs
     }
 
-    /// Smallest message that is copied between processes by the kernel, bytes
+    /// The smallest message that the kernel copies between processes, in bytes
     /// ([`CostModel::single_copy_bytes_min`]).
     #[inline]
     pub fn single_copy_bytes_min(&self) -> u64 {
         self.single_copy_bytes_min
     }
 
-    /// Which protocol carries a message, and why.
+    /// Chooses the protocol that carries a message, and says why.
     pub fn choose(&mut self, facts: &Facts) -> (Protocol, Reason) {
         let ranges = self.ranges(&facts.class, &facts.situation);
         let range = ranges.iter().find(|range| facts.bytes <= range.bytes_max).expect("the last range has no end");
         (range.protocol, range.reason)
     }
 
-    /// How messages of each size travel to such a peer, by size and without gaps.
+    /// The ranges of messages to a peer of this class, by size and without gaps.
     pub fn ranges(&mut self, class: &PeerClass, situation: &Situation) -> &[Range] {
         let situation = situation.as_known_of(class);
         let at = self.classes.iter().position(|known| known.class == *class).unwrap_or_else(|| {
@@ -82,8 +84,8 @@ impl Choices {
 }
 
 impl Situation {
-    /// What of it is known of such a peer. Receives are seen where their memory may be written, and the way
-    /// of bytes where packets are counted.
+    /// Reduces the situation to what is known of a peer of this class. Receives are seen where their memory
+    /// may be written, and the load of the path where packets are counted.
     fn as_known_of(self, class: &PeerClass) -> Self {
         match class.route {
             RouteClass::Ring { is_copied: true, .. } => Self { is_path_busy: false, ..self },
@@ -92,12 +94,12 @@ impl Situation {
         }
     }
 
-    /// The same if nothing is known of the receiver.
+    /// Reduces the situation to that of a receiver of which nothing is known.
     fn of_unknown_receiver(self) -> Self {
         Self { receiver: Receiver::UNKNOWN, write_failed: false, ..self }
     }
 
-    /// A number of its own, below [`SITUATIONS`].
+    /// A unique number of the situation, below [`SITUATIONS`].
     fn number(&self) -> usize {
         let Self { is_synchronous, is_blocking, is_contiguous, has_credit, is_path_busy, receiver, write_failed } =
             *self;
@@ -123,15 +125,15 @@ impl Situation {
     }
 }
 
-/// The protocols that are possible in a situation with such a peer, and what they offer; for large messages,
-/// if the receiver is known.
+/// The protocols that are possible in a situation with a peer of this class, and what they offer; for large
+/// messages, if the receiver is known.
 pub fn offers(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Vec<(&'static Row, Offer)> {
     let situation = situation.as_known_of(class);
     ROWS.iter().filter_map(|row| Some((row, (row.offer)(class, &situation, costs)?))).collect()
 }
 
-/// The ranges of a class in a situation. Of messages that are too short for a copy by the kernel nobody asks
-/// what their receiver does.
+/// Compiles the ranges of a class in a situation. For messages that are too short for a copy by the kernel,
+/// the receiver's state does not count.
 fn compile(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Vec<Range> {
     let least = costs.single_copy_bytes_min();
     let mut ranges = Vec::new();
@@ -140,7 +142,7 @@ fn compile(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Vec<R
     ranges
 }
 
-/// Adds the ranges of the sizes `sizes`.
+/// Adds the ranges for the sizes in `sizes`.
 fn add_cheapest(
     ranges: &mut Vec<Range>,
     sizes: std::ops::RangeInclusive<u64>,
@@ -164,7 +166,7 @@ fn add_cheapest(
     let ends = starts.iter().skip(1).map(|next| next - 1).chain([*sizes.end()]);
     for (&bytes, bytes_max) in starts.iter().zip(ends) {
         let possible = offers.iter().filter(|(_, offer)| offer.sizes.contains(&bytes));
-        // Of several that cost the same, `min_by_key` takes the first.
+        // Of several offers with the same cost, `min_by_key` takes the first.
         let (Row { protocol, .. }, _) =
             possible.min_by_key(|(_, offer)| offer.cost.of(bytes)).expect("a message can always be announced");
         let reason = reason(*protocol, class, situation, bytes);
@@ -175,7 +177,7 @@ fn add_cheapest(
     }
 }
 
-/// Why such a message travels so.
+/// The reason why a message of this size takes this protocol.
 fn reason(protocol: Protocol, class: &PeerClass, situation: &Situation, bytes: u64) -> Reason {
     match protocol {
         Protocol::Eager => Reason::Fits,

@@ -1,9 +1,10 @@
-//! What moving bytes costs on this machine and its network. The rows of `rows.rs` add these costs up, and the
-//! cheapest row carries a message. Costs decide how quick a message is, never whether it arrives: two
-//! processes with different models understand each other.
+//! The costs of moving bytes on this machine and its network.
+//!
+//! The rows of `rows.rs` add these costs up, and the cheapest row carries a message. Costs decide how quick a
+//! message is, never whether it arrives: two processes with different models understand each other.
 //!
 //! The defaults are true of the machine that they were measured on, an AMD EPYC with two processors
-//! (docs/decisions/0107). Where a measurement leaves a range, the value in it was taken with which rows
+//! (docs/decisions/0107). Where a measurement leaves a range, the default is the value in it with which rows
 //! change at a round size (docs/decisions/0204).
 
 use std::fmt;
@@ -11,27 +12,27 @@ use std::str::FromStr;
 
 use super::RING_PIECE_BYTES;
 
-/// The largest cost that a model may name, picoseconds: about a quarter of an hour. Sums of a few, and of one
-/// for each byte, stay far from the end of 128 bits.
+/// The largest cost that a model may name, in picoseconds: about a quarter of an hour. Sums of a few costs,
+/// and of one for each byte, stay far from the end of 128 bits.
 pub const COST_PS_MAX: u64 = 1_000_000_000_000_000;
 
-/// A cost that grows with the size of a message: so much at once, and so much for each byte.
+/// A cost that grows with the size of a message: a fixed part, and a part for each byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// What a message of any size costs, picoseconds.
+    /// The cost of a message of any size, in picoseconds.
     pub fixed_ps: u64,
-    /// What each of its bytes costs in addition, picoseconds.
+    /// The additional cost of each byte, in picoseconds.
     pub per_byte_ps: u64,
 }
 
 impl Cost {
-    /// The cost of a message of `bytes` bytes, picoseconds.
+    /// The cost of a message of `bytes` bytes, in picoseconds.
     pub const fn of(self, bytes: u64) -> u128 {
         self.fixed_ps as u128 + self.per_byte_ps as u128 * bytes as u128
     }
 
-    /// The least size from which on this costs no more than `other` does, if it is the one that grows more
-    /// slowly; `None`: it is not, or there is no such size.
+    /// The least size from which on this cost is at most `other`, if this cost grows more slowly; `None` if
+    /// it does not, or if there is no such size.
     pub const fn overtakes(self, other: Self) -> Option<u64> {
         if self.fixed_ps <= other.fixed_ps {
             return if self.per_byte_ps <= other.per_byte_ps { Some(0) } else { None };
@@ -43,25 +44,25 @@ impl Cost {
     }
 }
 
-/// Declares the model: its fields with what they mean, their defaults, and the list by which they are shown,
+/// Declares the model: its fields with their meanings, their defaults, and the list by which they are shown,
 /// read and written.
 macro_rules! cost_model {
     ($($(#[doc = $meaning:literal])+ $name:ident = $default:literal,)+) => {
-        /// What the parts of moving a message cost, picoseconds.
+        /// The costs of the parts of moving a message, in picoseconds.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct CostModel {
             $($(#[doc = $meaning])+ pub $name: u64,)+
         }
 
         impl CostModel {
-            /// The costs that are built in.
+            /// The built-in costs.
             pub const BUILT_IN: Self = Self { $($name: $default,)+ };
 
-            /// Each cost: its name, and what it means.
+            /// The name and the meaning of each cost.
             pub const MEANINGS: &[(&str, &str)] =
                 &[$((stringify!($name), concat!($($meaning),+).trim_ascii_start()),)+];
 
-            /// Each cost, in the order of [`Self::MEANINGS`].
+            /// The value of each cost, in the order of [`Self::MEANINGS`].
             pub fn values(&self) -> impl Iterator<Item = u64> {
                 [$(self.$name,)+].into_iter()
             }
@@ -113,23 +114,24 @@ impl Default for CostModel {
 }
 
 impl CostModel {
-    /// Copies by the kernel, made by one side.
+    /// The cost of a copy by the kernel that one side makes.
     pub const fn kernel_copy(&self) -> Cost {
         Cost { fixed_ps: self.kernel_copy_ps, per_byte_ps: self.kernel_copy_per_byte_ps }
     }
 
-    /// Copies by the kernel, made by both sides.
+    /// The cost of a copy by the kernel that both sides make.
     pub const fn cooperative_copy(&self) -> Cost {
         Cost { fixed_ps: self.cooperative_copy_ps, per_byte_ps: self.cooperative_copy_per_byte_ps }
     }
 
-    /// What is sent unasked: each byte of it.
+    /// The cost of an eager message, for each of its bytes.
     pub const fn unasked(&self) -> Cost {
         Cost { fixed_ps: 0, per_byte_ps: self.unasked_per_byte_ps }
     }
 
-    /// Largest message that is sent unasked where neither `WEFT_EAGER_LIMIT` nor the route says another,
-    /// bytes: waiting for the answer to an announcement would cost more than a copy of the message.
+    /// The largest message that is sent eagerly, in bytes, where neither `WEFT_EAGER_LIMIT` nor the route
+    /// sets another limit: waiting for the answer to an announcement would cost more than a copy of the
+    /// message.
     pub const fn eager_limit(&self) -> u64 {
         match self.unasked_per_byte_ps {
             0 => EAGER_LIMIT_MAX,
@@ -137,18 +139,18 @@ impl CostModel {
         }
     }
 
-    /// Smallest message that is copied between processes by the kernel, bytes: two copies through a ring, one
-    /// after the other, would cost more. Receives of less room are not posted where senders see them.
+    /// The smallest message that the kernel copies between processes, in bytes: two copies through a ring,
+    /// one after the other, would cost more. Receives with less room are not posted where senders see them.
     pub const fn single_copy_bytes_min(&self) -> u64 {
         let in_turn = Cost { fixed_ps: 0, per_byte_ps: self.ring_in_turn_per_byte_ps };
         match self.kernel_copy().overtakes(in_turn) {
-            // What goes through a ring in one piece is written to no posted receive.
+            // A message that goes through a ring in one piece is written to no posted receive.
             Some(bytes) => max(bytes, RING_PIECE_BYTES + 1),
             None => u64::MAX,
         }
     }
 
-    /// Smallest message that is copied by both of its sides, if both are inside MPI, bytes.
+    /// The smallest message that both of its sides copy, if both are inside MPI, in bytes.
     pub const fn cooperative_bytes_min(&self) -> u64 {
         match self.cooperative_copy().overtakes(self.kernel_copy()) {
             Some(bytes) => max(bytes, self.single_copy_bytes_min()),
@@ -157,7 +159,7 @@ impl CostModel {
     }
 }
 
-/// An eager limit that no model goes beyond, bytes: it leaves credit for more than one message.
+/// The highest eager limit of any model, in bytes: it leaves credit for more than one message.
 const EAGER_LIMIT_MAX: u64 = crate::messages::CREDIT_BYTES / 4;
 
 const fn min(one: u64, other: u64) -> u64 {
@@ -168,7 +170,7 @@ const fn max(one: u64, other: u64) -> u64 {
     if one > other { one } else { other }
 }
 
-/// As text: one cost a line, its name and its picoseconds.
+/// Writes the model as text: one cost a line, its name and its picoseconds.
 impl fmt::Display for CostModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for ((name, meaning), value) in Self::MEANINGS.iter().zip(self.values()) {
@@ -178,7 +180,8 @@ impl fmt::Display for CostModel {
     }
 }
 
-/// From such text. What is behind `#` does not count; a cost that is not named is the one that is built in.
+/// Reads the model from its text. Text behind `#` does not count; a cost that is not named has its built-in
+/// value.
 impl FromStr for CostModel {
     type Err = String;
 
@@ -222,8 +225,9 @@ mod tests {
         assert_eq!(thresholds, [16 << 10, 64 << 10, 64 << 10]);
     }
 
-    /// Small costs, all of them.   Expect: from the size that is named on one costs no more, and below it
-    /// more; where none is named it never does, or costs less only as long as messages are short.
+    /// Small costs, all of them.   Expect: from the named size on a cost is at most the other, and below that
+    /// size it is more. Where no size is named it is never at most the other, or only as long as messages are
+    /// short.
     #[test]
     fn a_cost_overtakes_another_at_the_byte_where_it_does() {
         let all = || (0..12).flat_map(|fixed_ps| (0..6).map(move |per_byte_ps| Cost { fixed_ps, per_byte_ps }));

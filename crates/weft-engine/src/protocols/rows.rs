@@ -1,8 +1,9 @@
 //! The protocols, one row each: when it is possible, and what it costs.
 //!
-//! When a row is possible is policy, and holds on every machine. It keeps to the receiver's credit and to the
-//! limit that the user has said. It leaves a nonblocking message that stands alone to one copier: the program
-//! on the other side may be computing. What a row costs is the machine's, and comes from the [`CostModel`].
+//! The conditions of a row are policy, and hold on every machine. They keep to the receiver's credit and to
+//! the limit that the user has set. They leave a nonblocking message that stands alone to one copier: the
+//! program on the other side may be computing. The cost of a row is the machine's, and comes from the
+//! [`CostModel`].
 
 use std::ops::RangeInclusive;
 
@@ -14,24 +15,24 @@ use crate::transport::Candidate;
 pub struct Row {
     /// The protocol.
     pub protocol: Protocol,
-    /// Its name.
+    /// The protocol's name.
     pub name: &'static str,
-    /// When it is possible, for people.
+    /// The condition under which the protocol is possible, for people.
     pub when: &'static str,
-    /// What it offers in a situation with such a peer; `None`: it is not possible.
+    /// The protocol's offer in a situation with a peer of this class; `None`: it is not possible.
     pub(super) offer: fn(&PeerClass, &Situation, &CostModel) -> Option<Offer>,
 }
 
-/// The sizes that a protocol may carry, and what that costs.
+/// The sizes that a protocol may carry, and its cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Bytes of the message.
+    /// The sizes of messages, in bytes.
     pub sizes: RangeInclusive<u64>,
-    /// Its cost.
+    /// The cost of a message.
     pub cost: Cost,
 }
 
-/// All protocols. Of two that cost the same the first is taken.
+/// All protocols. Of two with the same cost the first is taken.
 pub const ROWS: [Row; 6] = [
     Row {
         protocol: Protocol::Pipeline,
@@ -72,47 +73,48 @@ pub const ROWS: [Row; 6] = [
 ];
 
 impl Receiver {
-    /// A receive for this message is posted where the sender sees it.
+    /// Returns whether a receive for this message is posted where the sender sees it.
     const fn is_known(self) -> bool {
         !matches!(self.posted, Candidate::None)
     }
 }
 
 impl Situation {
-    /// The receiver waits inside MPI, and so fetches what is announced to it: the program goes on here.
+    /// Returns whether the receiver waits inside MPI, and so fetches an announced message: the program goes
+    /// on here.
     const fn would_be_fetched(&self) -> bool {
         self.receiver.is_known() && self.receiver.is_inside && self.is_contiguous
     }
 
-    /// Both sides wait for this very message.
+    /// Returns whether both sides wait for this very message.
     pub(super) const fn is_awaited_at_both_ends(&self) -> bool {
         self.is_blocking && self.would_be_fetched() && matches!(self.receiver.posted, Candidate::Awaited)
     }
 
-    /// The receiver fetches the message as soon as it is announced; nothing that was announced before keeps
-    /// it from that.
+    /// Returns whether the receiver fetches the message as soon as it is announced: no earlier announcement
+    /// keeps it from that.
     pub(super) const fn is_fetched_at_once(&self) -> bool {
         self.would_be_fetched() && !self.receiver.has_announced
     }
 
-    /// The message may be written to the receive that is posted for it.
+    /// Returns whether the message may be written to the receive that is posted for it.
     const fn may_be_written(&self) -> bool {
         self.receiver.is_known() && !self.would_be_fetched() && !self.write_failed
     }
 
-    /// Earlier messages are on their way, and nobody waits for this one: the round trip of its announcement
-    /// passes unnoticed.
+    /// Returns whether earlier messages are on their way and the sender does not wait for this one: the round
+    /// trip of its announcement passes unnoticed.
     pub(super) const fn waits_behind_others(&self) -> bool {
         self.is_path_busy && !self.is_blocking
     }
 
-    /// As far as is known, the program waits here, and where the message goes.
+    /// Returns whether, as far as is known, the program waits at both ends of the message.
     const fn may_use_both_processors(&self) -> bool {
         self.is_blocking && !matches!(self.receiver.posted, Candidate::Posted)
     }
 }
 
-/// Largest message that is sent unasked because it is short, bytes.
+/// The largest message that is sent eagerly because it is short, in bytes.
 pub(super) fn eager_max(class: &PeerClass, situation: &Situation) -> u64 {
     match class.route {
         // The answer must not overtake the last piece.
@@ -123,8 +125,8 @@ pub(super) fn eager_max(class: &PeerClass, situation: &Situation) -> u64 {
     }
 }
 
-/// The sizes that may be announced. What is short enough to be sent unasked is, unless it is known that its
-/// announcement keeps nobody waiting.
+/// The sizes that may be announced. A message that is short enough for an eager send is sent eagerly, unless
+/// it is known that its announcement keeps nobody waiting.
 fn announced_sizes(class: &PeerClass, situation: &Situation) -> Option<RangeInclusive<u64>> {
     if situation.may_be_written() {
         return None;
@@ -139,10 +141,10 @@ fn announced_sizes(class: &PeerClass, situation: &Situation) -> Option<RangeIncl
     eager_max(class, situation).checked_add(1).map(|least| least..=u64::MAX)
 }
 
-/// What a byte through a ring costs whose two ends copy at the same time.
+/// The cost of a byte through a ring whose two ends copy at the same time.
 fn ring_at_once(frame_max: u64, is_near: bool, costs: &CostModel) -> u64 {
     match (frame_max >= PIPE_FRAME_MIN, is_near) {
-        // They hinder each other.
+        // The two ends hinder each other.
         (false, _) => costs.ring_in_turn_per_byte_ps,
         (true, true) => costs.ring_near_per_byte_ps,
         (true, false) => costs.ring_far_per_byte_ps,
@@ -162,11 +164,11 @@ fn pipeline(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Opti
 fn clear_to_send(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Option<Offer> {
     let sizes = announced_sizes(class, situation)?;
     let cost = match class.route {
-        // What this process sends to itself in one run is fetched.
+        // A contiguous message of this process to itself is fetched.
         RouteClass::Myself if situation.is_contiguous => return None,
         RouteClass::Myself => Cost { fixed_ps: 0, per_byte_ps: costs.ring_in_turn_per_byte_ps },
         RouteClass::Ring { frame_max, is_near, is_copied } => {
-            // One that one side can copy alone leaves the other to compute, unless both wait.
+            // A message that one side can copy alone leaves the other side to compute, unless both wait.
             if is_copied && situation.is_contiguous && !situation.may_use_both_processors() {
                 return None;
             }

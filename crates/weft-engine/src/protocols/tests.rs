@@ -19,7 +19,7 @@ const fn ring(frame_max: u64, is_near: bool, is_copied: bool) -> RouteClass {
     RouteClass::Ring { frame_max, is_near, is_copied }
 }
 
-/// All classes and situations, also those that cannot be: a receiver of which something is known over a
+/// All classes and situations, also the impossible ones: a receiver of which something is known over a
 /// network.
 fn each(mut look: impl FnMut(&PeerClass, &Situation)) {
     for (route, eager_limit) in ROUTES.into_iter().flat_map(|route| LIMITS.map(|limit| (route, limit))) {
@@ -54,15 +54,15 @@ fn models() -> Vec<CostModel> {
     models
 }
 
-/// Sizes at and around each end of a range.
+/// The sizes at and around each end of a range.
 fn sizes(ranges: &[Range]) -> impl Iterator<Item = u64> {
     ranges.iter().flat_map(|range| [range.bytes_max, range.bytes_max.saturating_add(1)]).chain([0])
 }
 
-/// Whatever copies cost.   Expect: ranges have no gaps, and neighbours differ. What goes beyond credit or
-/// limits is announced. What is written has a receive that it is written to, and a choice after a failed
-/// write is another one. Only what a process of this node could read has an address. An answer to a
-/// synchronous message does not overtake its last piece.
+/// Models with any costs of copies.   Expect: ranges have no gaps, and neighbours differ. Messages beyond
+/// credit or limits are announced. A written message has a receive that it is written to, and a choice after
+/// a failed write is another one. Only a message that a process of this node could read has an address. An
+/// answer to a synchronous message does not overtake its last piece.
 #[test]
 fn every_choice_keeps_the_promises_that_others_rely_on() {
     for model in models() {
@@ -110,7 +110,7 @@ fn every_choice_keeps_the_promises_that_others_rely_on() {
     }
 }
 
-/// What the receiver does matters only for messages that are large enough for a single copy.
+/// The receiver's state matters only for messages that are large enough for a single copy.
 #[test]
 fn small_messages_ignore_the_receiver() {
     let mut choices = Choices::new(CostModel::BUILT_IN);
@@ -123,8 +123,8 @@ fn small_messages_ignore_the_receiver() {
     });
 }
 
-/// What a carrier would rather write is announced from there on, unless the user has said a limit; no route
-/// has more than others by itself.
+/// A carrier that writes messages by itself lowers the limit: longer ones are announced, unless the user has
+/// set a limit. No route raises the limit above that of others by itself.
 #[test]
 fn a_carrier_that_writes_lowers_the_limit_where_nobody_has_said_one() {
     let costs = CostModel::BUILT_IN;
@@ -136,8 +136,8 @@ fn a_carrier_that_writes_lowers_the_limit_where_nobody_has_said_one() {
     }
 }
 
-/// Short messages, below 16 KiB: how they travel by the costs that are built in, with an eager limit of 64
-/// KiB. The first line whose words all hold counts; sizes are the largest of their range.
+/// The protocols of short messages, below 16 KiB, by the built-in costs, with an eager limit of 64 KiB. The
+/// first line whose words all hold counts; sizes are the largest of their range.
 const SHORT: &[(&str, &str)] = &[
     ("network credit", "eager"),
     ("network", "clear-to-send"),
@@ -152,7 +152,7 @@ const SHORT: &[(&str, &str)] = &[
     ("", "clear-to-send"),
 ];
 
-/// The same for messages of 16 KiB and more.
+/// The protocols of messages of 16 KiB and more.
 const LARGE: &[(&str, &str)] = &[
     // To this process itself, and over a network.
     ("myself contiguous credit", "eager 64K, fetch"),
@@ -171,7 +171,7 @@ const LARGE: &[(&str, &str)] = &[
     // Both sides wait for this message.
     ("awaited inside contiguous blocking standard credit wide near", "eager 64K, pipeline 512K, clear-to-send"),
     ("awaited inside contiguous blocking standard credit wide far", "eager 64K, pipeline 128K, cooperate"),
-    // The receiver fetches it at once, and one side of them may compute.
+    // The receiver fetches the message at once, and one of the two sides may compute.
     ("known inside contiguous alone nonblocking", "fetch"),
     ("posted inside contiguous alone", "fetch"),
     // Nothing is known of the receiver, or nothing that helps.
@@ -187,7 +187,7 @@ const LARGE: &[(&str, &str)] = &[
     ("", "fetch 64K-1, cooperate"),
 ];
 
-/// What holds of a class of peers and of a situation, in the words of the tables.
+/// The words of the tables that hold for a class of peers and a situation.
 fn words(class: &PeerClass, situation: &Situation) -> Vec<&'static str> {
     let Situation { is_synchronous, is_blocking, is_contiguous, has_credit, is_path_busy, receiver, write_failed } =
         *situation;
@@ -206,7 +206,7 @@ fn words(class: &PeerClass, situation: &Situation) -> Vec<&'static str> {
             either(is_near, "near", "far"),
             either(is_copied, "copied", "uncopied"),
             either(receiver.is_inside, "inside", "outside"),
-            // Nothing announced before waits for the receiver.
+            // No earlier announcement waits for the receiver.
             either(receiver.has_announced, "several", "alone"),
             either(receiver.posted == Candidate::None, "unknown", "known"),
             either(write_failed, "failed", "untried"),
@@ -220,7 +220,7 @@ fn words(class: &PeerClass, situation: &Situation) -> Vec<&'static str> {
     words
 }
 
-/// Ranges in the words of the tables, of the sizes in `sizes` only.
+/// Ranges in the words of the tables, for the sizes in `sizes` only.
 fn shown(ranges: &[Range], sizes: std::ops::RangeInclusive<u64>) -> String {
     let mut text: Vec<String> = Vec::new();
     let mut least = 0;
@@ -244,7 +244,7 @@ fn shown(ranges: &[Range], sizes: std::ops::RangeInclusive<u64>) -> String {
     text.join(", ")
 }
 
-/// Every class and situation.   Expect: messages travel as the tables say, and each of their lines counts
+/// Every class and situation.   Expect: messages travel as the tables say, and each of their lines applies
 /// somewhere.
 #[test]
 fn messages_travel_as_the_tables_say() {
@@ -269,8 +269,8 @@ fn messages_travel_as_the_tables_say() {
     assert!(used.iter().flatten().all(|count| *count > 0), "{used:?}");
 }
 
-/// The limit for what is sent unasked is the user's, and stands above costs where nobody is known to fetch
-/// the message at once.
+/// The limit for eager messages is the user's. It stands above costs where no receiver is known to fetch the
+/// message at once.
 #[test]
 fn limits_of_the_user_are_kept() {
     let near = RouteClass::Ring { frame_max: 1 << 20, is_near: true, is_copied: true };

@@ -1,42 +1,42 @@
-//! How long a waiter spins before it sleeps, learnt from what spinning has brought.
+//! The time for which a waiter spins before it sleeps, learnt from the success of earlier spins.
 
 use weft_core::time::Duration;
 
-/// Sleeps after which a waiter that has stopped spinning tries it again; the second number is reached by
-/// doubling.
+/// The number of sleeps after which a waiter that has stopped spinning tries it again: the first number,
+/// doubled up to the second.
 const PROBES: (u32, u32) = (8, 256);
-/// A budget below this is none.
+/// The budget below which a waiter does not spin.
 const BUDGET_MIN: Duration = Duration::from_micros(2);
 
-/// How long a waiter spins before it sleeps.
+/// The time for which a waiter spins before it sleeps.
 ///
-/// A spin that sees what it waits for costs less than a sleep; one that does not takes the processor from
-/// whoever could bring it. Nobody can know beforehand which it will be: other jobs, other virtual hosts and
-/// other programs use the same processors. So the budget is halved by each spin in vain, and from time to
-/// time the whole budget is tried again (decision 0108).
+/// A spin that sees what it waits for costs less than a sleep. A spin in vain takes the processor from the
+/// process that could bring it. The waiter cannot know the outcome beforehand: other jobs, other virtual
+/// hosts and other programs use the same processors. So the budget is halved by each spin in vain, and from
+/// time to time the whole budget is tried again (decision 0108).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpinBudget {
     most: Duration,
     budget: Duration,
     sleeps: u32,
     interval: u32,
-    /// The last time that somebody else had the processor for long is not followed by a spin that paid.
+    /// Set when another thread had the processor for long, and no spin has paid since.
     kept_away: bool,
 }
 
 impl SpinBudget {
-    /// Spins for `most` at most.
+    /// Makes a budget of at most `most`.
     pub const fn new(most: Duration) -> Self {
         Self { most, budget: most, sleeps: 0, interval: PROBES.0, kept_away: false }
     }
 
-    /// How long to spin this time; zero: not at all.
+    /// The time to spin now; zero: not at all.
     #[inline]
     pub fn now(&self) -> Duration {
         if self.budget < BUDGET_MIN { Duration::default() } else { self.budget }
     }
 
-    /// What was waited for came during the spin.
+    /// Notes that the spin has seen what the call waited for.
     #[inline]
     pub fn hit(&mut self) {
         if self.interval != PROBES.0 || self.kept_away || self.budget.as_nanos() != self.most.as_nanos() {
@@ -44,14 +44,14 @@ impl SpinBudget {
         }
     }
 
-    /// Somebody else had the processor for long. Whether that happens again and again, with nothing that came
-    /// by spinning in between.
+    /// Notes that another thread had the processor for long. Returns whether that happens again and again,
+    /// with no spin in between that paid.
     pub fn is_kept_away(&mut self) -> bool {
         std::mem::replace(&mut self.kept_away, true)
     }
 
-    /// It did not: the waiter sleeps. `preempted`: the processor was taken away meanwhile, so somebody else
-    /// wants it.
+    /// Notes that the spin was in vain: the waiter sleeps. `preempted` says that the processor was taken away
+    /// meanwhile, so another thread wants it.
     pub fn missed(&mut self, preempted: bool) {
         let half = if preempted { 0 } else { self.budget.as_nanos() / 2 };
         let was_probe = self.sleeps >= self.interval;

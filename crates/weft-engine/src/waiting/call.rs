@@ -1,101 +1,103 @@
-//! One call that waits: spins as long as that is worth it, then sleeps.
+//! One call that waits: it spins as long as that is worth it, then sleeps.
 
 use weft_core::time::{Duration, Instant};
 
 use super::Learned;
 
-/// How long a waiter spins at most before it sleeps, with peers on this node. A spin must outlast the wake-up
-/// of a peer that sleeps, or two that sleep would never find out that spinning pays: 25 µs on a virtual
-/// machine whose processors idle.
+/// The longest spin of a waiter before it sleeps, with peers on this node.
+///
+/// A spin must outlast the wake-up of a sleeping peer, which takes 25 µs on a virtual machine whose
+/// processors idle. Otherwise two processes that sleep would never find out that spinning pays.
 pub(super) const SPIN_NODE: Duration = Duration::from_micros(100);
-/// The same when there are peers on other nodes.
+/// The longest spin when there are peers on other nodes.
 pub(super) const SPIN_NETWORK: Duration = Duration::from_micros(200);
-/// The same while a neighbour copies a message to or from this process, which takes as long as the message is
-/// large.
+/// The longest spin while a neighbour copies a message to or from this process, which takes as long as the
+/// message is large.
 const SPIN_SERVED: Duration = Duration::from_micros(20_000);
-/// Passes of the progress loop after which a waiter sees whether it may spin on.
+/// The number of passes of the progress loop after which a waiter checks whether it may spin on.
 const PASSES_FREE: u32 = 3;
-/// What passes count as from a look on: no free passes any more.
+/// The value of the pass counter from a look on: no free passes any more.
 const PASSES_LOOKED: u32 = PASSES_FREE + 1;
-/// Passes take much less, so a thread that sees so much time go by between two looks was not running.
+/// The time between two looks above which the thread was not running: passes take much less.
 const PREEMPTED: Duration = Duration::from_micros(100);
-/// A yield that takes so long has let somebody else run.
+/// The length from which on a yield has let another thread run.
 const YIELDED: Duration = Duration::from_micros(2);
 
 const _: () =
     assert!(SPIN_NODE.as_nanos() <= SPIN_NETWORK.as_nanos() && SPIN_NETWORK.as_nanos() < SPIN_SERVED.as_nanos());
 const _: () = assert!(YIELDED.as_nanos() < PREEMPTED.as_nanos());
 
-/// What a call that waits does next.
+/// The next step of a call that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// One more pass of the progress loop, and then [`Wait::pass_in_vain`].
     Pass,
-    /// Another thread of the process sleeps on behalf of all: [say that a call waits](Wait::enters), and wait
-    /// until what it waits for is complete, or nobody else sees to what arrives. Then a pass.
+    /// Park, since another thread of the process sleeps on behalf of all:
+    /// [say that a call waits](Wait::enters), and wait until the operation is complete, or until no other
+    /// thread sees to what arrives. Then a pass.
     Park,
     /// Say that a call waits: neighbours may know, and the progress thread need not watch. Then as
     /// [`Next::Assess`].
     Enter,
-    /// Forget what has advanced so far, and see how many processors there are: [`Fact::Assessed`].
+    /// Forget what has advanced so far, and check how many processors there are: [`Fact::Assessed`].
     Assess,
-    /// See whether a neighbour is copying a message to or from this process: [`Fact::Served`].
+    /// Check whether a neighbour is copying a message to or from this process: [`Fact::Served`].
     AskServed,
     /// Look at the clock, and at what has advanced since the last look: [`Fact::Looked`].
     Look,
-    /// Say on which processor this thread waits; if `rebalance`, see whether the waiting ranks are spread
-    /// evenly over the processors; then yield: [`Fact::Yielded`].
+    /// Say on which processor this thread waits. If `rebalance`, check whether the waiting ranks are spread
+    /// evenly over the processors. Then yield: [`Fact::Yielded`].
     Yield {
-        /// It is time to see that, on a node that is oversubscribed.
+        /// Set when it is time for that check, on an oversubscribed node.
         rebalance: bool,
     },
-    /// See whether another rank of the node spins on this processor: [`Fact::Shared`].
+    /// Check whether another rank of the node spins on this processor: [`Fact::Shared`].
     AskShared,
     /// Go to a processor on which no other rank spins. Then a pass.
     Migrate,
-    /// Sleep until there is something to do; the wait goes on with a pass. It need not sleep if there is
+    /// Sleep until there is something to do; the wait goes on with a pass. The sleep is skipped if there is
     /// something to do already.
     Sleep,
 }
 
-/// What was asked for by [`Next`].
+/// The answer to a [`Next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fact {
-    /// What came before the spin does not count any more.
+    /// The answer to [`Next::Assess`]: progress before the spin does not count any more.
     Assessed {
-        /// There are fewer processors than ranks of the node, or than ranks that are awake.
+        /// Set if there are fewer processors than ranks of the node, or than ranks that are awake.
         oversubscribed: bool,
     },
-    /// Whether a neighbour is copying a message to or from this process: it has a processor, and will soon be
-    /// done.
+    /// The answer to [`Next::AskServed`]: true if a neighbour is copying a message to or from this process,
+    /// so that it has a processor and will soon be done.
     Served(bool),
-    /// A look.
+    /// The answer to [`Next::Look`].
     Looked {
         /// The time.
         now: Instant,
-        /// Something large was copied, or packets have arrived, since the last look.
+        /// Set if something large was copied, or packets have arrived, since the last look.
         advanced: bool,
         /// As for [`Fact::Assessed`].
         oversubscribed: bool,
     },
-    /// The time when the yield was over.
+    /// The answer to [`Next::Yield`]: the time when the yield was over.
     Yielded(Instant),
-    /// Whether another rank of the node spins on this processor.
+    /// The answer to [`Next::AskShared`]: true if another rank of the node spins on this processor.
     Shared(bool),
 }
 
 /// One call that waits. It begins with a pass.
 #[derive(Clone, Debug, Default)]
 pub struct Wait {
-    /// Since it began, or since it last slept; from the first look on, since the last look, and
-    /// [`PASSES_LOOKED`].
+    /// The number of passes since the wait began, or since it last slept. From the first look on: the passes
+    /// since the last look, plus [`PASSES_LOOKED`].
     passes: u32,
-    /// The next look comes with this pass.
+    /// The number of the pass with which the next look comes.
     look_at: u32,
-    /// When that was last looked at.
+    /// Set if the node was oversubscribed at the last look.
     oversubscribed: bool,
     looked: Option<Spinning>,
-    /// It has said that it waits.
+    /// Set when the call has said that it waits.
     entered: bool,
     slept: bool,
 }
@@ -103,17 +105,17 @@ pub struct Wait {
 /// A spin that has looked at the clock.
 #[derive(Clone, Copy, Debug)]
 struct Spinning {
-    /// The first look, or the last one at which something had advanced.
+    /// The time of the first look, or of the last look at which something had advanced.
     since: Instant,
-    /// The last look.
+    /// The time of the last look.
     last: Instant,
-    /// The end of the yield that came with it: passes again.
+    /// The end of the yield that came with the last look: passes follow again.
     resumed: Instant,
 }
 
 impl Wait {
-    /// A pass has not brought what the call waits for. `sleeps`: another thread of the process sleeps on
-    /// behalf of all.
+    /// Notes a pass in vain and returns the next step. `sleeps` says that another thread of the process
+    /// sleeps on behalf of all.
     #[inline]
     pub fn pass_in_vain(&mut self, sleeps: bool) -> Next {
         if sleeps {
@@ -126,19 +128,20 @@ impl Wait {
         if self.passes == PASSES_FREE {
             return if self.enters() { Next::Enter } else { Next::Assess };
         }
-        // On an oversubscribed node each pass in vain ends a turn: what is waited for may come from the next
-        // one.
+        // On an oversubscribed node each pass in vain ends a turn: the next rank to run may bring what the
+        // call waits for.
         if self.oversubscribed || self.passes >= self.look_at { Next::Look } else { Next::Pass }
     }
 
-    /// The call waits in a way that others must know of, on [`Next::Enter`] or [`Next::Park`]: whether it
-    /// must say so, for the first time.
+    /// Returns whether the call must say that it waits, on [`Next::Enter`] or [`Next::Park`]; true the first
+    /// time.
     #[inline]
     pub fn enters(&mut self) -> bool {
         !std::mem::replace(&mut self.entered, true)
     }
 
-    /// What was asked for is known. Inlined, since who calls it knows which fact it is.
+    /// Takes the fact that was asked for, and returns the next step. Inlined, since the caller knows which
+    /// fact it is.
     #[inline(always)]
     pub fn next(&mut self, fact: Fact, learned: &mut Learned) -> Next {
         match fact {
@@ -148,7 +151,7 @@ impl Wait {
                 match (learned.may_spin(), oversubscribed) {
                     (true, _) => Next::Pass,
                     (false, false) => Next::AskServed,
-                    // A sleep like any other: it brings the next try nearer.
+                    // This sleep counts like any other: it brings the next try nearer.
                     (false, true) => self.sleep(learned, false),
                 }
             }
@@ -177,8 +180,8 @@ impl Wait {
         self.passes = PASSES_LOOKED;
         self.look_at = PASSES_LOOKED + learned.pace.passes();
         if advanced {
-            // A pass that copies a large message is progress, however long it takes, and so are the packets
-            // of one that arrive: the spin has brought them, and starts anew.
+            // A pass that copies a large message is progress, however long it takes. So are the arriving
+            // packets of a message: the spin has brought them, and starts anew.
             learned.budget.hit();
         }
         let before = self.looked.filter(|_| !advanced).unwrap_or(Spinning { since: now, last: now, resumed: now });
@@ -198,8 +201,8 @@ impl Wait {
         }
     }
 
-    /// Other jobs and other virtual hosts use the same processors: whoever could bring what we wait for may
-    /// be one of them.
+    /// Yields the processor: other jobs and other virtual hosts use the same processors, and one of them may
+    /// bring what this call waits for.
     fn spin_on(&self, spinning: Spinning, learned: &mut Learned) -> Next {
         Next::Yield { rebalance: self.oversubscribed && learned.migration.is_time_to_rebalance(spinning.last) }
     }
@@ -232,14 +235,14 @@ impl Wait {
         Next::Sleep
     }
 
-    /// Whether it has not said that it waits ([`Self::enters`]): then there is nothing to take back or to
-    /// learn when it ends.
+    /// Returns whether the call has not said that it waits ([`Self::enters`]): then there is nothing to take
+    /// back or to learn when it ends.
     #[inline]
     pub fn is_brief(&self) -> bool {
         !self.entered
     }
 
-    /// What was waited for is here.
+    /// Ends the wait: the operation is complete.
     #[inline]
     pub fn conclude(&self, learned: &mut Learned) {
         if self.passes > PASSES_FREE && !self.slept {
@@ -260,11 +263,11 @@ mod tests {
 
     const US: u64 = 1_000;
 
-    /// What surrounds a call that waits, and the time.
+    /// The surroundings of a call that waits, and the time.
     #[derive(Clone, Copy, Debug)]
     struct Around {
         now: u64,
-        /// What a pass takes, and a yield, ns.
+        /// The lengths of a pass and of a yield, in ns.
         pass: u64,
         away: u64,
         advanced: bool,
@@ -277,7 +280,7 @@ mod tests {
         Around { now: 0, pass: 100, away: 500, advanced: false, oversubscribed: false, served: false, shared: false };
 
     impl Around {
-        /// Answers as the mechanism does; `None` for what needs no answer.
+        /// Answers as the mechanism does; `None` for a step that needs no answer.
         fn answer(&mut self, next: Next) -> Option<Fact> {
             match next {
                 Next::Enter | Next::Assess => Some(Fact::Assessed { oversubscribed: self.oversubscribed }),
@@ -296,7 +299,7 @@ mod tests {
             }
         }
 
-        /// All that the call does from one pass in vain on, up to the next pass or the sleep.
+        /// The steps of the call from one pass in vain up to the next pass or the sleep.
         fn pass(&mut self, wait: &mut Wait, learned: &mut Learned) -> Vec<Next> {
             self.now += self.pass;
             let mut did = vec![wait.pass_in_vain(false)];
@@ -306,7 +309,7 @@ mod tests {
             did
         }
 
-        /// Passes in vain until it sleeps, at most `most`; what it did, one entry a pass.
+        /// Makes passes in vain until the call sleeps, at most `most`; returns its steps, one entry a pass.
         fn spin(&mut self, wait: &mut Wait, learned: &mut Learned, most: usize) -> Vec<Vec<Next>> {
             let mut all = Vec::new();
             while all.len() < most && all.last().is_none_or(|did: &Vec<Next>| did.last() != Some(&Next::Sleep)) {
@@ -339,8 +342,8 @@ mod tests {
         }
     }
 
-    /// A pass that asks a socket takes as long as many that look at memory. Whoever shares the processor gets
-    /// it as soon.
+    /// A pass that asks a socket takes as long as many that look at memory. Another thread on the processor
+    /// gets its turn as soon.
     #[test]
     fn it_yields_every_four_microseconds_however_long_a_pass_takes() {
         for (pass, least, most) in [(100, 40, 40), (600, 6, 8), (2_000, 4, 8)] {
@@ -363,7 +366,7 @@ mod tests {
         assert_eq!([(); 3].map(|()| wait.pass_in_vain(false)), [Next::Pass, Next::Pass, Next::Enter]);
     }
 
-    /// What a wait does behind its free passes, for each state of the budget and each fact.
+    /// The steps of a wait behind its free passes, for each state of the budget and each fact.
     #[test]
     fn without_a_budget_it_sleeps_unless_a_neighbour_serves_it_and_has_a_processor_for_that() {
         use Next::{AskServed, Enter, Pass, Sleep};
@@ -431,7 +434,7 @@ mod tests {
         around.spin(&mut Wait::default(), &mut learned, usize::MAX);
         let spun = around.now / US;
         assert!((20_000..20_020).contains(&spun), "{spun} µs");
-        // Neighbours have no processor for it where there are too few.
+        // Neighbours have no processor for the copy where there are too few.
         let mut around = Around { served: true, oversubscribed: true, ..QUIET };
         around.spin(&mut Wait::default(), &mut Learned::new(false), usize::MAX);
         assert!((100..102).contains(&(around.now / US)), "{around:?}");
@@ -547,8 +550,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens, and whatever has been learnt: nothing is asked without end, a wait comes to a
-        /// sleep, and it does not spin longer than its budget by more than one look.
+        /// Any surroundings, and any lessons learnt.   Expect: no question is asked without end, a wait comes
+        /// to a sleep, and it does not spin longer than its budget by more than one look.
         #[test]
         fn a_wait_ends_in_a_sleep_and_no_spin_outlasts_its_budget_by_more_than_one_look(
             changes in prop::collection::vec(surroundings(), 1..40),
@@ -564,12 +567,12 @@ mod tests {
                     let did = around.pass(&mut wait, &mut learned);
                     prop_assert!(did.len() <= 5, "{did:?}");
                     let Some(spinning) = wait.looked.filter(|_| did[0] == Next::Look) else { continue };
-                    // It goes on: at the time of this look there was budget left.
+                    // The wait goes on: at the time of this look there was budget left.
                     let budget = learned.budget.now().max(if around.served { SPIN_SERVED } else { Duration::default() });
                     prop_assert!(spinning.last.since(spinning.since) < budget, "{spinning:?} {budget:?}");
                 }
             }
-            // With nothing that comes any more.
+            // Nothing comes any more.
             around = Around { advanced: false, served: false, ..around };
             let did = around.spin(&mut wait, &mut learned, 1_000_000);
             prop_assert!(did.last().unwrap().ends_with(&[Next::Sleep]));

@@ -1,9 +1,9 @@
-//! What the progress thread is left with: as a call leaves MPI, what is armed for what is outstanding; as the
-//! thread wakes, what it does.
+//! The work of the progress thread: what is armed for outstanding operations as a call leaves MPI, and what
+//! the thread does as it wakes.
 //!
-//! The lock around the process is the right to make progress: a call that leaves MPI with something
-//! outstanding, and nobody else waiting inside, arms what the thread watches; one that waits inside MPI
-//! disarms it, and watches for itself. Arming wakes nobody.
+//! The lock around the process is the right to make progress. A call that leaves MPI with operations
+//! outstanding, while no other call waits inside, arms what the thread watches. A call that waits inside MPI
+//! disarms it, and watches for itself. Arming wakes no thread.
 //!
 //! | outstanding as a call leaves | what is armed |
 //! |---|---|
@@ -14,66 +14,69 @@
 //! | collectives, or requests where memory is not shared by copies | a look after [`CALLS_PAUSE`], and then the doorbell as well |
 //!
 //! While the doorbell is armed each frame of a neighbour costs that neighbour a system call, and this process
-//! a thread that wakes. A program that waits at once for what it has started, again and again, would pay that
-//! each time for nothing. So the doorbell is armed when the thread has looked, and the program has not called
-//! MPI since (decision 0196).
+//! a thread that wakes. A program that starts operations and waits for them at once, again and again, would
+//! pay that each time for nothing. So the doorbell is armed only when the thread has looked and the program
+//! has not called MPI since (decision 0196).
 //!
 //! A program that calls MPI again and again, a window of messages for instance, makes progress itself. The
-//! thread would only take its processor and its lock, and send from another processor what the network then
-//! carries out of order. So it does nothing if the program calls again within [`CALLS_APART`], or is calling,
-//! and looks again after [`CALLS_PAUSE`] (decision 0108). It leaves the program its processor, and the lock
-//! after a train (decision 0108).
+//! thread would only take the program's processor and lock, and its packets, sent from another processor,
+//! would arrive out of order. So the thread does nothing if the program calls again within [`CALLS_APART`],
+//! or is calling, and looks again after [`CALLS_PAUSE`] (decision 0108). It leaves the program its processor,
+//! and releases the lock after a train (decision 0108).
 
 use weft_core::time::Duration;
 
-/// A program that communicates all the time repairs losses itself: the thread looks no earlier than this.
+/// The earliest time for the thread to look at losses: a program that communicates all the time repairs them
+/// itself.
 pub const REPAIR_AFTER: Duration = Duration::from_millis(2);
-/// A program that has not called MPI for so long computes.
+/// The time without a call of MPI after which a program counts as computing.
 pub const CALLS_PAUSE: Duration = Duration::from_micros(50);
-/// One that starts operations one after the other calls again sooner than that.
+/// The time within which a program that starts operations one after the other calls again.
 pub const CALLS_APART: Duration = Duration::from_micros(8);
-/// One that calls all the time, but never waits, may make no progress: the thread leaves it alone so many
-/// times in a row.
+/// The number of times in a row that the thread leaves a calling program alone: a program that calls all the
+/// time, but never waits, may make no progress.
 const DEFERS_MAX: u32 = 8;
-/// Passes of the progress loop for one wake-up: the first takes in what has arrived, the second sends what
-/// that brought.
+/// The passes of the progress loop for one wake-up: the first takes in what has arrived, the second sends
+/// what results from it.
 const PASSES: u32 = 2;
 
 const _: () = assert!(CALLS_APART.as_nanos() < CALLS_PAUSE.as_nanos());
 const _: () = assert!(CALLS_PAUSE.as_nanos() * (DEFERS_MAX as u64) < REPAIR_AFTER.as_nanos());
 
-/// How a process stands as a call leaves MPI.
+/// The state of a process as a call leaves MPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
-    /// There are requests that are not complete.
+    /// Set if there are requests that are not complete.
     pub requests: bool,
-    /// There are collectives that are not complete.
+    /// Set if there are collectives that are not complete.
     pub collectives: bool,
-    /// There are peers on other nodes.
+    /// Set if there are peers on other nodes.
     pub has_network: bool,
-    /// Large messages of the node are not copied between memories: they need both sides.
+    /// Set if large messages of the node are not copied between memories, so that they need both sides.
     pub node_needs_help: bool,
 }
 
-/// What is outstanding as a call leaves MPI.
+/// The operations that are outstanding as a call leaves MPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outstanding {
-    /// Requests that are not complete.
+    /// Set if there are requests that are not complete.
     pub requests: bool,
-    /// Something that a neighbour's frame moves on, and that no neighbour moves on itself.
+    /// Set if an operation advances only by this process on a neighbour's frame: the neighbour cannot advance
+    /// it alone.
     pub neighbours: bool,
 }
 
 impl Outstanding {
-    /// The most that may be outstanding, whatever requests and packets there are: what covers this covers all
-    /// of it, so the rest of the state need not be looked at.
+    /// The most that may be outstanding, with any requests and packets. What covers this covers all of it, so
+    /// the rest of the state need not be looked at.
     #[inline(always)]
     pub fn most(collectives: bool, node_needs_help: bool) -> Self {
         Self { requests: true, neighbours: collectives || node_needs_help }
     }
 
-    /// What of `state` the progress thread must care for; `None`: nothing. `has_deadlines`: packets are not
-    /// acknowledged, or messages or grants wait for their time; asked for only if it matters.
+    /// The part of `state` that the progress thread must care for; `None`: nothing. `has_deadlines` says that
+    /// packets are not acknowledged, or that messages or grants wait for their time; it is called only if it
+    /// matters.
     #[inline(always)]
     pub fn of(state: &State, has_deadlines: impl FnOnce() -> bool) -> Option<Self> {
         let neighbours = state.collectives || (state.requests && state.node_needs_help);
@@ -82,63 +85,64 @@ impl Outstanding {
     }
 }
 
-/// What is to be armed.
+/// The sources of events that are to be armed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arm {
-    /// The thread wakes when the network has something to read.
+    /// Set if the thread is to wake when the network has something to read.
     pub network: bool,
-    /// The thread wakes when a neighbour rings, who must be told so; [`Armed::arrived`] is whether a frame
-    /// has arrived before that.
+    /// Set if the thread is to wake when a neighbour rings. The neighbours must be told so;
+    /// [`Armed::arrived`] says whether a frame has arrived before that.
     pub doorbell: bool,
 }
 
-/// What was found when it was armed.
+/// The findings at the time of arming.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Armed {
-    /// A frame has arrived already: no neighbour will ring for it.
+    /// Set if a frame has arrived already: no neighbour will ring for it.
     pub arrived: bool,
-    /// In how long something is due; asked for only if [`Coverage::wants_due`].
+    /// The time until something is due; asked for only if [`Coverage::wants_due`].
     pub due: Option<Duration>,
-    /// Messages wait for others to share their packet, at most so long.
+    /// The longest time for which messages still wait for others to share their packet, if there are such
+    /// messages.
     pub coalescing: Option<Duration>,
 }
 
-/// What is to be disarmed.
+/// The sources of events that are to be disarmed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TakeBack {
-    /// The network.
+    /// Set if the network is to be disarmed.
     pub network: bool,
-    /// The doorbell; neighbours must be told so.
+    /// Set if the doorbell is to be disarmed; neighbours must be told so.
     pub doorbell: bool,
-    /// What the timer is to be set to.
+    /// The new time of the timer, if it is to be set.
     pub timer: Option<Duration>,
 }
 
-/// What the thread does when it has been woken, and has the lock.
+/// The next step of the thread when it has been woken, and has the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// Releases the lock for [`CALLS_APART`], then asks once more.
+    /// Release the lock for [`CALLS_APART`], then ask once more.
     LookAgain,
-    /// Leaves everything to the program, which keeps calling, and looks again after so long: the timer is to
+    /// Leave everything to the program, which keeps calling, and look again after this time: the timer is to
     /// be set.
     Defer(Duration),
-    /// Each of what it watches may be what woke it.
+    /// Act: each source that the thread watches may have woken it.
     Act {
-        /// Neighbours must be told that nobody watches the doorbell.
+        /// Set if neighbours must be told that no thread watches the doorbell.
         disarm_doorbell: bool,
-        /// Passes of the progress loop at most, none if somebody waits inside MPI and makes them. Then
+        /// The most passes of the progress loop to make; none if a call waits inside MPI and makes them. Then
         /// [`after_passes`].
         passes: u32,
     },
 }
 
-/// What the thread does as it releases the lock.
+/// The next step of the thread as it releases the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// Arms again what is outstanding, like a call that leaves MPI.
+    /// Arm again for what is outstanding, like a call that leaves MPI.
     HandOver,
-    /// Somebody wants the lock, and arms everything as it leaves: the thread need not, and looks again after
-    /// so long.
+    /// Look again after this time: another thread wants the lock and arms everything as it leaves, so this
+    /// one need not.
     Pause(Duration),
 }
 
@@ -147,9 +151,9 @@ pub enum Left {
 enum Timer {
     #[default]
     Unset,
-    /// For something that is due.
+    /// The timer is set for something that is due.
     Set,
-    /// For messages that wait for others to share their packet.
+    /// The timer is set for messages that wait for others to share their packet.
     Soon,
 }
 
@@ -160,40 +164,43 @@ enum Look {
     None,
     /// The timer is to be set for it.
     Wanted,
-    /// The timer is set, to that or to something sooner.
+    /// The timer is set, to the look or to something sooner.
     Timed,
 }
 
-/// What is armed for the progress thread of one process; under the process lock.
+/// The sources that are armed for the progress thread of one process; under the process lock.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
-    /// There are neighbours that can ring.
+    /// Set if there are neighbours that can ring.
     has_doorbell: bool,
     network: bool,
     doorbell: bool,
-    /// Whether the thread will look if the doorbell is to be armed.
+    /// The thread's look before the doorbell is to be armed.
     look: Look,
-    /// The thread has looked, and the program has not called: it computes, and the doorbell is armed at once.
+    /// Set when the thread has looked and the program has not called: it computes, and the doorbell is armed
+    /// at once.
     computes: bool,
     timer: Timer,
-    /// Calls that have left MPI with something outstanding …
+    /// The number of calls that have left MPI with something outstanding …
     calls: u64,
-    /// … and how many there were when the network was armed, or the look was decided upon, or when the thread
-    /// last woke.
+    /// … and that number at the last of these events: the network was armed, the look was decided upon, or
+    /// the thread woke.
     calls_seen: u64,
-    /// Times in a row that the thread left everything to the program.
+    /// The number of times in a row that the thread left everything to the program.
     defers: u32,
 }
 
 impl Coverage {
-    /// Nothing is armed.
+    /// Makes a coverage with nothing armed.
     pub fn new(has_doorbell: bool) -> Self {
         Self { has_doorbell, ..Self::default() }
     }
 
-    /// A call leaves MPI, and nobody waits inside. Whether all that is `outstanding` is covered already,
-    /// messages that are `coalescing` included: then the call has been counted, and there is nothing to do.
-    /// It is the way of each small message of a burst but the first.
+    /// Returns whether all that is `outstanding` is covered already, messages that are `coalescing` included;
+    /// called when a call leaves MPI and no other waits inside.
+    ///
+    /// If so, the call has been counted, and there is nothing to do. Each small message of a burst but the
+    /// first takes this way.
     #[inline(always)]
     pub fn is_covered(&mut self, outstanding: &Outstanding, coalescing: bool) -> bool {
         let is_armed = (self.network || !outstanding.requests)
@@ -204,7 +211,7 @@ impl Coverage {
         covered
     }
 
-    /// The same where it is not: what to arm now. Then comes [`Self::set_timer`].
+    /// Returns what to arm now where [`Self::is_covered`] says no. [`Self::set_timer`] comes next.
     pub fn hand_over(&mut self, outstanding: Outstanding) -> Arm {
         self.calls = self.calls.wrapping_add(1);
         let network = outstanding.requests && !self.network;
@@ -222,13 +229,13 @@ impl Coverage {
         Arm { network, doorbell }
     }
 
-    /// Whether it matters when something is due; `arrived` as in [`Armed`].
+    /// Returns whether the time when something is due matters; `arrived` as in [`Armed`].
     #[inline]
     pub fn wants_due(&self, arrived: bool) -> bool {
         !arrived && self.timer == Timer::Unset
     }
 
-    /// What has been armed found this. What the timer is to be set to.
+    /// Takes the findings at the time of arming; returns the new time of the timer, if it is to be set.
     pub fn set_timer(&mut self, outstanding: Outstanding, armed: Armed) -> Option<Duration> {
         let mut span = None;
         if armed.arrived {
@@ -256,25 +263,26 @@ impl Coverage {
         span
     }
 
-    /// Somebody waits inside MPI and watches for itself. A timer that is set may still wake the thread.
+    /// Returns what to disarm when a call waits inside MPI and watches for itself. A timer that is set may
+    /// still wake the thread.
     pub fn take_back(&mut self) -> TakeBack {
         let timer = (self.timer == Timer::Soon).then(|| {
             self.timer = Timer::Set;
-            // What comes next decides anew.
+            // The next call to leave decides anew.
             self.look = Look::None;
             REPAIR_AFTER
         });
         TakeBack { network: std::mem::take(&mut self.network), doorbell: std::mem::take(&mut self.doorbell), timer }
     }
 
-    /// Whether [`Self::take_back`] has something to do.
+    /// Returns whether [`Self::take_back`] has something to do.
     #[inline]
     pub fn is_armed(&self) -> bool {
         self.network || self.doorbell || self.timer == Timer::Soon
     }
 
-    /// The thread has been woken, and has the lock. `waits`: somebody waits inside MPI. `coalescing` as in
-    /// [`Armed`]. `looked`: it has looked again, as it was told.
+    /// Returns the next step when the thread has been woken, and has the lock. `waits` says that a call waits
+    /// inside MPI; `coalescing` as in [`Armed`]; `looked`: the thread has looked again, as it was told.
     pub fn woken(&mut self, waits: bool, coalescing: bool, looked: bool) -> Woken {
         self.computes = false;
         if !waits {
@@ -294,14 +302,14 @@ impl Coverage {
         Woken::Act { disarm_doorbell: std::mem::take(&mut self.doorbell), passes: if waits { 0 } else { PASSES } }
     }
 
-    /// Whether the program has called MPI since the network was armed, or the look was decided upon: it may
-    /// be about to call again. From now on only further calls count.
+    /// Returns whether the program has called MPI since the network was armed, or the look was decided upon:
+    /// it may be about to call again. From now on only further calls count.
     fn calls_go_on(&mut self) -> bool {
         (self.network || self.look != Look::None) && std::mem::replace(&mut self.calls_seen, self.calls) != self.calls
     }
 
-    /// Whether the thread leaves everything to the program, which `calls` again and again: what is armed
-    /// counts as armed until it looks again.
+    /// Returns whether the thread leaves everything to the program, which `calls` again and again. Until the
+    /// thread looks again, armed sources count as armed.
     fn defers(&mut self, calls: bool, coalescing: bool) -> bool {
         // Messages that wait for others were promised that they leave when the timer runs out.
         let is_urgent = self.timer == Timer::Soon || self.doorbell || coalescing;
@@ -321,18 +329,18 @@ impl Timer {
     }
 }
 
-/// The thread has made its passes. `contended`: another thread wants the lock.
+/// The next step of the thread after its passes. `contended` says that another thread wants the lock.
 pub fn after_passes(contended: bool) -> Left {
     if contended { Left::Pause(REPAIR_AFTER) } else { Left::HandOver }
 }
 
-/// The thread has been woken, and somebody else has the lock: it looks again after so long. `waits`: a call
-/// waits inside MPI, which sees to everything.
+/// The time after which the thread looks again when it has been woken and another thread has the lock.
+/// `waits` says that a call waits inside MPI, and sees to everything.
 pub fn when_busy(waits: bool) -> Duration {
     if waits { REPAIR_AFTER } else { CALLS_PAUSE }
 }
 
-/// A program that is inside MPI each time the thread looks does without it ever longer, up to
+/// The growing pauses of a thread that finds the program inside MPI each time it looks, up to
 /// [`REPAIR_AFTER`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Backoff {
@@ -340,8 +348,8 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// The thread is done with what woke it, or was told to look `again` after some time. What its timer is
-    /// to be set to.
+    /// Returns the new time of the thread's timer, when the thread is done, or was told to look `again` after
+    /// some time.
     pub fn pause(&mut self, again: Option<Duration>) -> Option<Duration> {
         self.pause = again.map_or(Duration::default(), |again| {
             Duration((self.pause.as_nanos() * 2).clamp(again.as_nanos(), REPAIR_AFTER.as_nanos()))
@@ -366,7 +374,7 @@ mod tests {
         [1, 2, 4, 8, 16].map(|bit| facts & bit != 0)
     }
 
-    /// All states: nothing outstanding, nothing to care for; and everything that moves on by itself alone is
+    /// All states: nothing outstanding, nothing to care for. An operation that moves on by itself alone is
     /// left out.
     #[test]
     fn what_is_outstanding_for_the_thread_follows_from_the_state() {
@@ -472,7 +480,7 @@ mod tests {
         }
     }
 
-    /// One whose thread has just found that the program computes.
+    /// The coverage of a program whose thread has just found that it computes.
     fn of_a_program_that_computes() -> Coverage {
         let mut coverage = Coverage::new(true);
         assert_eq!(coverage.woken(false, false, false), ACT);
@@ -614,13 +622,13 @@ mod tests {
     }
 
     proptest! {
-        /// After any history: what is outstanding as a call leaves is covered by what is armed in the kernel
-        /// at that time, where the kernel disarms whatever wakes the thread, and what covers nothing any more
-        /// is not armed again.
+        /// Any history, where the kernel disarms the source that wakes the thread.   Expect: all that is
+        /// outstanding as a call leaves is covered by sources that are armed in the kernel at that time. A
+        /// source that covers nothing any more is not armed again.
         #[test]
         fn whatever_came_before_everything_outstanding_is_covered(history in prop::collection::vec(steps(), 1..60)) {
             let mut coverage = Coverage::new(true);
-            // What the kernel has armed.
+            // The sources that the kernel has armed.
             let (mut network, mut doorbell, mut timer) = (false, false, None);
             let mut defers = 0;
             for step in history {

@@ -1,24 +1,24 @@
 //! Calls that only look, such as `MPI_Test` and `MPI_Iprobe`, of which programs make loops.
 
-/// How often a program has looked in vain since it yielded.
+/// The number of vain looks of a program since it last yielded.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Looks {
     in_vain: u32,
 }
 
 impl Looks {
-    /// None yet.
+    /// Makes a count of no looks.
     pub const fn new() -> Self {
         Self { in_vain: 0 }
     }
 
-    /// A call has looked in vain: whether it yields its processor as it leaves. It always does where it is
-    /// known that others want it (`wanted`), and otherwise every `passes` looks, as a call does that waits
-    /// ([`super::Pace`]).
+    /// Counts a look in vain; returns whether the call yields its processor as it leaves. It always does
+    /// where others are known to want the processor (`wanted`). Otherwise it yields every `passes` looks, as
+    /// a call that waits does ([`super::Pace`]).
     ///
-    /// Others may be what the loop looks for, and nobody tells this process that there are any (ranks of
-    /// another job, or of another host of a machine that plays several). A yield that nobody takes costs
-    /// about as much as one look. Looks that find something are not counted, so that they cost nothing.
+    /// The loop may wait for ranks that are not known to share this processor: ranks of another job, or of
+    /// another host of a machine that plays several. A yield that no thread takes costs about as much as one
+    /// look. Looks that find something are not counted, so that they cost nothing.
     #[inline]
     pub fn in_vain(&mut self, wanted: bool, passes: u32) -> bool {
         self.in_vain += 1;

@@ -1,47 +1,48 @@
-//! How often a waiter changes the processor.
+//! The moves of a waiter to another processor.
 //!
-//! The kernel likes to put a process that is woken beside the one that woke it. Two ranks that spin on one
-//! processor, each yielding to the other, never look idle nor long enough off the processor to be moved, so a
-//! waiter that sees another spinning rank of the node on its processor, or that somebody takes every turn
-//! that it yields, migrates itself (decision 0108).
+//! The kernel likes to put a process that is woken beside the process that woke it. Two ranks that spin on
+//! one processor, each yielding to the other, never look idle. Nor are they off the processor long enough to
+//! be moved. So a waiter migrates itself if it sees another spinning rank of the node on its processor, or if
+//! each of its yields lets another thread run (decision 0108).
 
 use weft_core::time::{Duration, Instant};
 
-/// After so many yields in a row that let somebody else run somebody spins there as well, be it a rank of
-/// another host or of another job.
+/// The number of yields in a row that let another thread run after which a rank of another host or job must
+/// be spinning on this processor as well.
 const YIELDED_ALWAYS: u32 = 16;
-/// Least and most time between two migrations; it doubles with each that did not last.
+/// The least and the most time between two migrations; it doubles with each migration that did not last.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(16));
-/// A migration has lasted when so many pauses have gone by.
+/// The number of pauses after which a migration has lasted.
 const PAUSES_LASTED: u64 = 8;
-/// Time between two looks at how the ranks of an oversubscribed node are spread over the processors.
+/// The time between two checks of how the ranks of an oversubscribed node are spread over the processors.
 const EVEN_OUT_PAUSE: Duration = Duration::from_micros(200);
 
-/// When this process may next move to another processor.
+/// The state that decides when this process may next move to another processor.
 #[derive(Clone, Debug)]
 pub struct Migration {
     last: Option<Instant>,
     pause: Duration,
-    /// When it was last seen whether the ranks of an oversubscribed node are spread evenly.
+    /// The time of the last check whether the ranks of an oversubscribed node are spread evenly.
     rebalanced: Option<Instant>,
-    /// Yields in a row that have let somebody else run.
+    /// The number of yields in a row that have let another thread run.
     yielded: u32,
 }
 
 impl Migration {
-    /// At any time.
+    /// Makes the state of a process that may move at any time.
     pub const fn new() -> Self {
         Self { last: None, pause: PAUSES.0, rebalanced: None, yielded: 0 }
     }
 
-    /// A yield has let somebody else run, or not. Whether each of the last [`YIELDED_ALWAYS`] has.
+    /// Notes whether a yield has let another thread run; returns whether each of the last [`YIELDED_ALWAYS`]
+    /// has.
     pub(super) fn note_yield(&mut self, shared: bool) -> bool {
         self.yielded = if shared { self.yielded.saturating_add(1) } else { 0 };
         self.yielded >= YIELDED_ALWAYS
     }
 
-    /// Whether to see now if the ranks of an oversubscribed node are spread evenly; the next time is then
-    /// later.
+    /// Returns whether to check now if the ranks of an oversubscribed node are spread evenly; puts the next
+    /// time off.
     pub(super) fn is_time_to_rebalance(&mut self, now: Instant) -> bool {
         let due = self.rebalanced.is_none_or(|last| now.since(last) >= EVEN_OUT_PAUSE);
         if due {
@@ -50,7 +51,7 @@ impl Migration {
         due
     }
 
-    /// Whether to migrate now; the next time is then later.
+    /// Returns whether to migrate now; puts the next time off.
     pub(super) fn is_due(&mut self, now: Instant) -> bool {
         let (least, most) = PAUSES;
         if let Some(last) = self.last {
@@ -76,7 +77,7 @@ impl Default for Migration {
 mod tests {
     use super::*;
 
-    /// The times at which it migrates if it could every 100 µs of `span`.
+    /// The times at which the process migrates if it could every 100 µs of `span`.
     fn times(migration: &mut Migration, from: Instant, span: Duration) -> Vec<u64> {
         let steps = span.as_micros() / 100;
         let at = (0..steps).map(|step| from + Duration::from_micros(step * 100));

@@ -1,12 +1,18 @@
-//! Several processes in virtual time that exchange frames, sleep, compute, and have progress threads, from a
-//! seed. The decisions are those of this module's state machines; around them stands a model of what carries
-//! them out: the lock, the rings of a node with the order of `transport::Sleeping` (announce the sleep, look
-//! once more, sleep; write the frame, read the announcement, wake), a network that loses packets, epoll(7)
-//! with descriptors that wake once, and a timer.
+//! A model of several processes in virtual time that exchange frames, sleep, compute, and have progress
+//! threads, from a seed.
 //!
-//! Whatever the schedule: nobody sleeps for ever, and no frame lies in front of a process for long that
-//! waits, or that has left something outstanding. Each fault of [`Fault`] breaks that, and the model finds
-//! it: a check that could not fail would be none.
+//! This module's state machines take the decisions. The model stands for the mechanism that carries them out:
+//!
+//! - the lock;
+//! - the rings of a node with the order of `transport::Sleeping` (announce the sleep, look once more, sleep;
+//!   write the frame, read the announcement, wake);
+//! - a network that loses packets;
+//! - epoll(7) with descriptors that wake once;
+//! - a timer.
+//!
+//! In every schedule no process sleeps for ever. No frame lies for long in front of a process that waits, or
+//! that has left something outstanding. Each fault of [`Fault`] breaks that, and the model finds it: a check
+//! that cannot fail proves nothing.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -21,52 +27,51 @@ use weft_random::Random;
 use super::*;
 use crate::transport::SleepMode;
 
-/// What the mechanism leaves out.
+/// A step that the mechanism leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     /// The look at the rings behind the announcement of a sleep.
     LookInArm,
-    /// A sender reads how the receiver sleeps before it writes the frame.
+    /// The sender's order: it reads how the receiver sleeps before it writes the frame.
     OrderOfSender,
-    /// What is to be armed for the progress thread as a call leaves.
+    /// The arming for the progress thread as a call leaves.
     Arming,
     /// The timer that is to be set as a call leaves.
     Timer,
     /// The timer behind a wake-up that found the lock taken, or the program calling.
     LookAgain,
-    /// To wake threads that are parked when what they wait for has completed.
+    /// The waking of parked threads when their operations have completed.
     News,
-    /// To wake a thread that is parked when nobody makes progress for it any more.
+    /// The waking of a parked thread when no other thread makes progress for it any more.
     HandOver,
-    /// To see, after a yield with the lock released, that what the call waits for may have completed
-    /// meanwhile.
+    /// The check, after a yield with the lock released, that the operation may have completed meanwhile.
     YieldedWithoutLock,
-    /// To wake who sleeps when something is left for the next pass.
+    /// The waking of a sleeping thread when work is left for the next pass.
     Work,
-    /// To wake only those that are concerned.
+    /// The restriction to wake only those threads that are concerned.
     Concerned,
-    /// To take back what the progress thread watches when a call goes on waiting that has done something else
+    /// The disarming for the progress thread when a call goes on waiting that has done something else
     /// meanwhile.
     TakenBackAside,
-    /// To see that who sleeps knows already what is due.
+    /// The check that the sleeping thread knows already what is due.
     KnownDeadlines,
 }
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
-/// A frame that lies for longer in front of a process that must see to it was forgotten.
+/// The time after which a frame counts as forgotten by the process that must see to it.
 const LIMIT: u64 = 60 * MS;
-/// Ten times what the longest run takes: threads that wake each other for nothing take more.
+/// Ten times the steps of the longest run: threads that wake each other for nothing take more.
 const STEPS_MAX: u32 = 200_000;
-/// Messages that wait for others to share their packet do so at most so long.
+/// The longest time for which messages wait for others to share their packet.
 const SOON: Duration = Duration::from_micros(100);
 
-/// The exchange of this number has begun at its sender, or has been answered by its receiver.
+/// The kind of a frame: the exchange has begun at its sender, or has been answered by its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Begin,
     Answer,
-    /// A packet has arrived.
+    /// An acknowledgement of a packet.
     Acknowledge(bool),
 }
 
@@ -95,18 +100,18 @@ struct Unacknowledged {
 }
 
 struct Process {
-    // What neighbours see.
+    // The part that neighbours see.
     ring: VecDeque<Frame>,
     sleeping: Option<SleepMode>,
     futex_wakes: u64,
     rung: bool,
-    // What the kernel holds.
+    // The part that the kernel holds.
     packets: VecDeque<Frame>,
     network_armed: bool,
     doorbell_armed: bool,
     timer: Option<u64>,
     alarm: bool,
-    // The lock, and what is looked at without it.
+    // The lock, and the values that are read without it.
     locked: bool,
     wanting: u32,
     waits: bool,
@@ -115,14 +120,14 @@ struct Process {
     learned: Learned,
     coverage: Coverage,
     completions: u64,
-    /// Threads that are parked, by their tickets, and what they wait for.
+    /// The parked threads, by their tickets, and the exchanges for which each waits.
     parked: BTreeMap<u64, Vec<usize>>,
     tickets: u64,
-    /// What the one waits for that sleeps on behalf of all.
+    /// The exchanges for which the thread waits that sleeps on behalf of all.
     sleeper: Option<Vec<usize>>,
-    /// Begun here and not complete.
+    /// Exchanges begun here and not complete.
     requests: BTreeSet<usize>,
-    /// Begun by their senders, and not yet here.
+    /// Exchanges begun by their senders, and not yet here.
     unexpected: BTreeSet<usize>,
     seen: BTreeSet<(usize, Kind)>,
     unacknowledged: Vec<Unacknowledged>,
@@ -130,26 +135,27 @@ struct Process {
     left: Vec<(Frame, bool)>,
     /// Frames for which a ring had no room, with their receivers: the next pass is to write them.
     outbox: Vec<(usize, Frame)>,
-    /// Messages that wait for others, with their receivers, and since when.
+    /// Messages that wait for others, with their receivers.
     held: Vec<(usize, Frame)>,
     advanced: bool,
     has_network: bool,
     node_needs_help: bool,
     oversubscribed: bool,
-    // What the checks see.
+    // The part that the checks see.
     threads: usize,
     /// Threads inside MPI.
     inside: usize,
     covers: (bool, bool),
-    /// When it last neither waited nor had anything outstanding that rings, and the network, matter to.
+    /// The last times when the process neither waited nor had anything outstanding that needs the ring, and
+    /// the network.
     free: (u64, u64),
-    /// When last no thread of it was inside MPI.
+    /// The last time when no thread of the process was inside MPI.
     away: u64,
 }
 
 impl Process {
-    /// Whether a call that waits for all of `exchanges` may return; with none, it waits until everything has
-    /// left and has been acknowledged.
+    /// Returns whether a call that waits for all of `exchanges` may return; with none, it waits until
+    /// everything has left and has been acknowledged.
     fn has(&self, exchanges: &[usize]) -> bool {
         match exchanges {
             [] => self.unacknowledged.is_empty() && self.held.is_empty() && !self.has_work(),
@@ -157,18 +163,18 @@ impl Process {
         }
     }
 
-    /// Whether the next pass has something to do, whatever arrives.
+    /// Returns whether the next pass has work even if nothing arrives.
     fn has_work(&self) -> bool {
         !self.left.is_empty() || !self.outbox.is_empty()
     }
 
-    /// Whether such a call must look when operations have completed.
+    /// Returns whether such a call must look when operations have completed.
     fn concerns(&self, exchanges: &[usize]) -> bool {
         exchanges.is_empty() || self.has(exchanges)
     }
 }
 
-/// What has happened in all runs together: the model must have been where it matters.
+/// The events of all runs together: the model must have been where it matters.
 #[derive(Clone, Copy, Debug, Default)]
 struct Marks {
     futex: u64,
@@ -178,7 +184,8 @@ struct Marks {
     handed_over: u64,
     stale: u64,
     woken: u64,
-    /// Of these, those that found neither what they waited for nor that they had to make progress.
+    /// The number of woken threads that found neither their operation complete nor that they had to make
+    /// progress.
     woken_in_vain: u64,
     acts: u64,
     thread_look_found: u64,
@@ -196,12 +203,12 @@ struct World {
     exchanges: Vec<Exchange>,
     processes: Vec<Process>,
     marks: Marks,
-    /// What the actor that runs just now waits for.
+    /// The condition for which the actor that runs just now waits.
     pause: Option<Box<When>>,
     running: usize,
 }
 
-/// The time at which an actor goes on, as far as is known; `None`: only when somebody brings it about.
+/// The time at which an actor goes on, as far as is known; `None`: only when another actor brings it about.
 type When = dyn Fn(&World) -> Option<u64>;
 
 impl World {
@@ -217,7 +224,7 @@ impl World {
         self.fault == Some(fault)
     }
 
-    /// A frame or packet that was forgotten.
+    /// A frame or packet that was forgotten, in words.
     fn overdue(&self) -> Option<String> {
         for (rank, process) in self.processes.iter().enumerate() {
             let (ring_free, network_free) = process.free;
@@ -243,7 +250,7 @@ impl World {
         None
     }
 
-    /// Time passes: who need not see to what arrives.
+    /// Moves the time on, and notes which processes need not see to what arrives.
     fn advance(&mut self, now: u64) {
         self.now = self.now.max(now);
         for process in &mut self.processes {
@@ -295,7 +302,7 @@ impl Here {
         self.until(move |_| Some(end)).await;
     }
 
-    /// Something that takes `ns` or somewhat more, seldom much more: somebody else may run in between.
+    /// Takes `ns` or somewhat more, seldom much more: another actor may run in between.
     async fn step(&self, ns: u64) {
         let span = self.world(|world| {
             let away = if world.one_in(400) { world.below(300 * US) } else { 0 };
@@ -304,14 +311,14 @@ impl Here {
         self.spend(span).await;
     }
 
-    /// As [`Self::step`], where much may happen in between: the kernel takes the processor away more often
-    /// than it would.
+    /// Takes time as [`Self::step`] does, where much may happen in between: the kernel takes the processor
+    /// away more often than it would.
     async fn critical_step(&self, ns: u64) {
         let away = self.world(|world| if world.one_in(8) { world.below(30 * US) } else { 0 });
         self.step(ns + away).await;
     }
 
-    /// Goes on when `condition` holds here, or at the time that it says.
+    /// Goes on when `condition` holds here, or at the time that the condition says.
     async fn until_here(&self, condition: impl Fn(&Process) -> Option<u64> + 'static) {
         let rank = self.rank;
         self.until(move |world| condition(&world.processes[rank])).await;
@@ -385,7 +392,7 @@ impl Here {
         self.emit(to, frame);
     }
 
-    /// A packet on its way: a courier of its own, which may lose it.
+    /// Sends a packet on its way, with a courier of its own, which may lose it.
     fn emit(&self, to: usize, frame: Frame) {
         self.world(|world| {
             if !world.one_in(8) {
@@ -396,7 +403,7 @@ impl Here {
         });
     }
 
-    /// A pass of the progress loop.
+    /// Makes a pass of the progress loop.
     async fn pass(&self) {
         self.step(80).await;
         let now = self.world(|world| world.now);
@@ -554,7 +561,7 @@ impl Here {
         }
     }
 
-    /// Says that a call waits, and takes back what the progress thread watches.
+    /// Says that a call waits, and disarms the progress thread's sources.
     fn enter(&self) {
         self.with(|process| {
             process.waiters.enter();
@@ -576,7 +583,7 @@ impl Here {
         self.world(|world| world.marks.taken_back += 1);
     }
 
-    /// Yields with the lock released; what comes then.
+    /// Yields with the lock released; returns the next step.
     async fn yield_processor(&self, wait: &mut Wait) -> Next {
         let seen = self.with(|process| process.completions);
         self.unlock();
@@ -596,7 +603,7 @@ impl Here {
         next
     }
 
-    /// Does something else with the lock released, such as to call a function of the program, and goes on
+    /// Does other work with the lock released, such as to call a function of the program, and goes on
     /// waiting.
     async fn aside(&self) {
         let is_alone = !self.with(|process| process.waiters.has_parked());
@@ -641,7 +648,7 @@ impl Here {
         self.world(|world| world.marks.woken_in_vain += u64::from(in_vain));
     }
 
-    /// Wakes those of the parked threads that are `chosen` by their tickets and by what they wait for.
+    /// Wakes those parked threads that `chosen` picks by their tickets and by their exchanges.
     fn wake(&self, chosen: impl Fn(&Process, u64, &[usize]) -> bool) {
         let woken = self.with(|process| {
             let all = process.parked.iter();
@@ -656,7 +663,7 @@ impl Here {
         self.world(|world| world.marks.woken += woken as u64);
     }
 
-    /// Announces how it sleeps and looks once more; whether it may sleep.
+    /// Announces the kind of sleep and looks once more; returns whether the thread may sleep.
     async fn arm(&self, rest: SleepMode) -> bool {
         self.with(|process| process.sleeping = Some(rest));
         self.critical_step(20).await;
@@ -672,7 +679,7 @@ impl Here {
         })
     }
 
-    /// When something is due.
+    /// The time when something is due.
     fn due(&self) -> Option<u64> {
         self.with(|process| {
             let held = process.held.iter().map(|(_, frame)| frame.since + SOON.as_nanos());
@@ -748,7 +755,7 @@ impl Here {
         }
     }
 
-    // What is left to the progress thread; see `weft-mpi/src/process/helped.rs` and
+    // The part of the progress thread; see `weft-mpi/src/process/helped.rs` and
     // `weft-mpi/src/progress_thread.rs`.
 
     fn set_timer(&self, span: Duration) {
@@ -756,7 +763,7 @@ impl Here {
         self.with(|process| process.timer = Some(now + span.as_nanos()));
     }
 
-    /// A call leaves MPI, with the lock.
+    /// Leaves MPI, with the lock.
     async fn leave(&self) {
         self.signal().await;
         self.with(|process| process.inside -= 1);
@@ -798,7 +805,7 @@ impl Here {
         }
     }
 
-    /// The progress thread, for ever.
+    /// Runs the progress thread, for ever.
     async fn progress_thread(self) {
         let mut backoff = Backoff::default();
         loop {
@@ -905,8 +912,8 @@ impl Here {
         self.leave().await;
     }
 
-    /// One of `threads` threads of the program: its share of the exchanges, in their order, with computation
-    /// in between.
+    /// Runs one of `threads` threads of the program: its share of the exchanges, in their order, with
+    /// computation in between.
     async fn program(self, thread: usize, threads: usize) {
         let mine: Vec<usize> = self.world(|world| {
             let all = world.exchanges.iter().enumerate();
@@ -939,8 +946,8 @@ impl Here {
     }
 }
 
-/// After its end a process still answers those whose acknowledgements were lost (in `MPI_Finalize`), and sees
-/// to nothing else.
+/// Goes on after the end of a process: it still answers peers whose acknowledgements were lost (in
+/// `MPI_Finalize`), and sees to nothing else.
 async fn after_its_end(here: Here) {
     here.until_here(|process| (process.threads == 0).then_some(0)).await;
     here.with(|process| {
@@ -1001,7 +1008,7 @@ fn process(world: &mut World, has_network: bool) -> Process {
 
 type Actor = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Plays what `seed` says, to its end; or what went wrong.
+/// Plays the run of `seed` to its end; returns what went wrong.
 fn play(seed: u64, fault: Option<Fault>, marks: &mut Marks) -> Result<(), String> {
     let mut world = World {
         now: 0,
@@ -1014,7 +1021,7 @@ fn play(seed: u64, fault: Option<Fault>, marks: &mut Marks) -> Result<(), String
         running: 0,
     };
     let size = 2 + world.below(3) as usize;
-    // How many are on the first node; the others are on another one.
+    // The number of processes on the first node; the others are on another one.
     let near = 1 + world.below(size as u64) as usize;
     for _ in 0..size {
         let one = process(&mut world, near < size);
@@ -1053,7 +1060,7 @@ fn play(seed: u64, fault: Option<Fault>, marks: &mut Marks) -> Result<(), String
             let mut world = world.borrow_mut();
             let chance = world.below(1 << 16);
             let times = actors.iter().filter_map(|(number, (_, when))| Some((when(&world)?.max(world.now), *number)));
-            // Of those that could go on at the same time any one does.
+            // Any of the actors that could go on at the same time does.
             times.min_by_key(|(time, number)| (*time, (*number as u64 + 1).wrapping_mul(chance * 2 + 1) % 1_009))
         };
         let Some((time, number)) = next else {
@@ -1099,13 +1106,13 @@ fn whatever_the_schedule_nobody_sleeps_for_ever_and_no_frame_is_forgotten() {
     assert!(marks.handed_over > 0 && marks.stale > 0 && wakes_few(marks), "{marks:?}");
 }
 
-/// Nearly all threads that are woken find what they wait for, or have to make progress. (Others may have come
-/// to do so before they run.)
+/// Returns whether nearly all woken threads find their operation complete, or have to make progress. (Other
+/// threads may have made that progress before they run.)
 fn wakes_few(marks: Marks) -> bool {
     marks.woken > 0 && marks.woken_in_vain * 20 < marks.woken
 }
 
-/// What the model finds when the mechanism leaves something out: in which run, and what.
+/// The model's finding when the mechanism leaves a step out: in which run, and what.
 fn found(fault: Fault) -> String {
     let found = (0..SEEDS).find_map(|seed| play(seed, Some(fault), &mut Marks::default()).err());
     found.unwrap_or_else(|| panic!("the model does not notice that {fault:?} is missing"))

@@ -1,55 +1,56 @@
-//! How many passes of the progress loop a waiter makes between two looks at the clock, learnt from how long
-//! they take.
+//! The number of passes of the progress loop between two looks at the clock, learnt from how long the passes
+//! take.
 
 use weft_core::time::Duration;
 
-/// A look, and the yield that comes with it, is worth its price once in so long. Whoever shares the processor
-/// waits for it.
+/// The time between looks at which a look, with its yield, is worth its price. A thread that shares the
+/// processor waits for the yield.
 const LOOK_EVERY: Duration = Duration::from_micros(4);
-/// Most passes between two looks. Where nothing but memory is looked at they take about as long as that.
+/// The most passes between two looks. If a pass looks at memory only, they take about as long as that time.
 const PASSES_MAX: u32 = 64;
-/// Fewest.
+/// The fewest passes between two looks.
 const PASSES_MIN: u32 = 4;
-/// With peers on other nodes, before anything has been measured: a pass may be a system call.
+/// The passes between two looks with peers on other nodes, before anything has been measured: a pass may be a
+/// system call.
 const PASSES_NETWORK: u32 = 8;
 
-/// How much rarer looks are after a yield that let somebody compute for long, and how many short ones end
-/// that.
+/// The factor by which looks become rarer after a yield that let another thread compute for long, and the
+/// number of short yields that end that.
 const DEAR: u32 = 16;
 
-/// Passes between two looks.
+/// The number of passes between two looks.
 ///
 /// A pass takes 30 ns where it looks at a ring in shared memory, and 20 times as long where it asks a socket.
 /// If two ranks spin on one processor, each waits for the other's yield: after a fixed number of passes that
 /// came 40 µs late over UDP.
 ///
-/// A yield to somebody who computes costs his turn, a few milliseconds; then what is waited for had better
-/// come before the next one.
+/// A yield to a thread that computes costs that thread's turn, a few milliseconds. The operation had better
+/// complete before the next yield.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     passes: u32,
-    /// Yields are so much rarer than their price alone would have it.
+    /// The factor by which yields are rarer than their price alone would have it.
     rarer: u32,
 }
 
 impl Pace {
-    /// Nothing has been measured yet. `network`: there are peers on other nodes.
+    /// Makes a pace before any measurement. `network` says whether there are peers on other nodes.
     pub const fn new(network: bool) -> Self {
         Self { passes: if network { PASSES_NETWORK } else { PASSES_MAX }, rarer: 1 }
     }
 
-    /// Passes from one look to the next.
+    /// The number of passes from one look to the next.
     #[inline]
     pub fn passes(&self) -> u32 {
         (self.passes * self.rarer).min(PASSES_MAX)
     }
 
-    /// A yield has let somebody else run, for `long` or not.
+    /// Notes that a yield has let another thread run, for `long` or not.
     pub fn yielded(&mut self, long: bool) {
         self.rarer = if long { DEAR } else { (self.rarer - 1).max(1) };
     }
 
-    /// So many passes, at least one, took so long.
+    /// Notes that this many passes, at least one, took this long.
     pub fn measured(&mut self, passes: u32, span: Duration) {
         let fit = u64::from(passes) * LOOK_EVERY.as_nanos() / span.as_nanos().max(1);
         self.passes = u32::try_from(fit).unwrap_or(PASSES_MAX).clamp(PASSES_MIN, PASSES_MAX);
@@ -62,7 +63,7 @@ mod tests {
 
     #[test]
     fn looks_are_as_far_apart_whether_a_pass_is_a_system_call_or_not() {
-        // What a pass takes, ns, and how many come between two looks then.
+        // The length of a pass in ns, and the number of passes between two looks that follows from it.
         for (pass, expected) in [(30, 64), (60, 64), (100, 40), (600, 6), (1_000, 4), (50_000, 4)] {
             let mut pace = Pace::new(true);
             for _ in 0..3 {

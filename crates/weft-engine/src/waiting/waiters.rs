@@ -1,27 +1,28 @@
-//! The threads of one process that wait: one drives, which means that it makes progress and sleeps in the
-//! kernel on behalf of all; the others park until what they wait for is complete, or until one of them must
-//! drive.
+//! The waiting threads of one process.
+//!
+//! One of them drives: it makes progress and sleeps in the kernel on behalf of all. The others park until
+//! their operations are complete, or until one of them must drive.
 
 use weft_core::time::{Duration, Instant};
 
-/// What is due sooner than the one who sleeps knows, by less than this, is not worth waking it: times differ
-/// by as much as it takes to read the clock twice.
+/// The least time by which something must be due before the sleeping thread's deadline to be worth waking it:
+/// times differ by as much as it takes to read the clock twice.
 const SOONER_MIN: Duration = Duration::from_micros(10);
 
-/// The threads of one process that wait, and what they have been told.
+/// The waiting threads of one process, and the news that they have been told.
 ///
-/// As long as a thread is parked, another one is awake and will look again, or sleeps and will be woken by
-/// whatever arrives; see [`Self::lacks_driver`].
+/// As long as a thread is parked, another thread is awake and will look again, or sleeps and will be woken by
+/// an arrival; see [`Self::lacks_driver`].
 #[derive(Clone, Debug, Default)]
 pub struct Waiters {
-    /// Calls that wait, spinning, asleep or parked, and have said so.
+    /// The number of calls that wait and have said so: spinning, asleep or parked.
     inside: u32,
     sleeper: Sleeper,
-    /// Those of them that are parked and have not been woken.
+    /// The number of those calls that are parked and have not been woken.
     parked: u32,
-    /// These, and the one that sleeps: every call looks at this one number.
+    /// The number of parked calls, plus the one that sleeps: every call looks at this one number.
     listening: u32,
-    /// Completions that those who sleep and park know of.
+    /// The count of completions of which the sleeping and parked threads know.
     told: u64,
 }
 
@@ -30,100 +31,103 @@ pub struct Waiters {
 enum Sleeper {
     #[default]
     None,
-    /// It sleeps until then at most; `None`: until it is woken.
+    /// A thread sleeps, until this time at most; `None`: until it is woken.
     Asleep(Option<Instant>),
 }
 
-/// What those who sleep and park have not heard of.
+/// The news for sleeping and parked threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct News {
-    /// Operations have completed: whoever waits for one of those is to be woken, whether it sleeps or is
+    /// Operations have completed: a thread that waits for one of them is to be woken, whether it sleeps or is
     /// parked.
     pub completed: bool,
-    /// Something is due before the sleep of the one who sleeps ends: it is to be woken.
+    /// Something is due before the sleeping thread wakes: it is to be woken.
     pub sooner: bool,
 }
 
 impl Waiters {
-    /// Nobody waits.
+    /// Makes a record of no waiting threads.
     pub const fn new() -> Self {
         Self { inside: 0, sleeper: Sleeper::None, parked: 0, listening: 0, told: 0 }
     }
 
-    /// A call waits: it will see to what arrives.
+    /// Notes that a call waits: it will see to what arrives.
     pub fn enter(&mut self) {
         self.inside += 1;
     }
 
-    /// It waits no more, or is kept from looking for a while. Afterwards [`Self::lacks_driver`] is to be
-    /// asked.
+    /// Notes that a call waits no more, or is kept from looking for a while. [`Self::lacks_driver`] is to be
+    /// asked afterwards.
     pub fn leave(&mut self) {
         self.inside = self.inside.saturating_sub(1);
     }
 
-    /// How many calls wait, as far as they have said so.
+    /// The number of calls that wait and have said so.
     pub fn count(&self) -> u32 {
         self.inside
     }
 
-    /// Whether a call waits.
+    /// Returns whether a call waits.
     #[inline]
     pub fn any(&self) -> bool {
         self.inside > 0
     }
 
-    /// A thread is about to sleep on behalf of all, `until` then at most.
+    /// Notes that a thread is about to sleep on behalf of all, until the time `until` at most.
     pub fn fall_asleep(&mut self, until: Option<Instant>) {
         self.sleeper = Sleeper::Asleep(until);
         self.listening = self.parked + 1;
     }
 
-    /// It is awake again, and drives on. Those that are parked need not know that.
+    /// Notes that the sleeping thread is awake again, and drives on. The parked threads need not know that.
     pub fn wake_up(&mut self) {
         self.sleeper = Sleeper::None;
         self.listening = self.parked;
     }
 
-    /// Whether a thread sleeps on behalf of all.
+    /// Returns whether a thread sleeps on behalf of all.
     #[inline]
     pub fn sleeps(&self) -> bool {
         self.sleeper != Sleeper::None
     }
 
-    /// A thread that has [said that it waits](Self::enter) parks.
+    /// Parks a thread that has [said that it waits](Self::enter).
     pub fn park(&mut self) {
         self.parked += 1;
         self.listening += 1;
     }
 
-    /// It is woken: from now on it counts as one that will look, before it has run.
+    /// Wakes a parked thread: from now on it counts as one that will look, before it has run.
     pub fn unpark(&mut self) {
         self.parked -= 1;
         self.listening -= 1;
     }
 
-    /// Whether a thread is parked.
+    /// Returns whether a thread is parked.
     pub fn has_parked(&self) -> bool {
         self.parked > 0
     }
 
-    /// Whether one of those that are parked must be woken, because nobody else sees to what arrives: nobody
-    /// sleeps on behalf of all, and of those that wait nobody is awake.
+    /// Returns whether a parked thread must be woken because no other thread sees to what arrives: none
+    /// sleeps on behalf of all, and no waiting thread is awake.
     #[inline]
     pub fn lacks_driver(&self) -> bool {
         self.parked > 0 && !self.sleeps() && self.inside <= self.parked
     }
 
-    /// Whether somebody sleeps or is parked: [`Self::news`] and [`Self::lacks_driver`] are to be asked.
+    /// Returns whether a thread sleeps or is parked: then [`Self::news`] and [`Self::lacks_driver`] are to be
+    /// asked.
     #[inline(always)]
     pub fn may_want_news(&self) -> bool {
         self.listening > 0
     }
 
-    /// A thread is about to release the lock, `completions` operations having completed so far. What the
-    /// others must hear of. `due`: when something is due; asked for only if it matters. Who sleeps need not
-    /// hear of what it knows: two threads would wake each other all the time that a packet is not
-    /// acknowledged.
+    /// The news for the other threads when a thread is about to release the lock, with this count of
+    /// `completions` so far.
+    ///
+    /// `due` returns the time when something is due; it is called only if that matters. The sleeping thread
+    /// is not told of a deadline that it knows: otherwise two threads would wake each other all the time that
+    /// a packet is not acknowledged.
     pub fn news(&mut self, completions: u64, due: impl FnOnce() -> Option<Instant>) -> News {
         let completed = completions != self.told;
         self.told = completions;
@@ -145,12 +149,13 @@ mod tests {
     const SOON: Instant = Instant(1_000_000);
     const LATER: Instant = Instant(2_000_000);
 
-    /// Each fact in all ways: who waits for a completion hears of it once, and nobody of what it knows.
+    /// Each fact in all ways: a thread that waits for a completion hears of it once, and no thread hears of
+    /// what it knows.
     #[test]
     fn who_sleeps_hears_of_earlier_deadlines_and_everybody_of_completions_once() {
         for (asleep, is_news) in [
             (None, [false, false, false]),
-            // By what is due: nothing, soon, later.
+            // By the time at which something is due: never, soon, later.
             (Some(None), [false, true, true]),
             (Some(Some(LATER)), [false, true, false]),
             (Some(Some(SOON)), [false, false, false]),
@@ -215,7 +220,7 @@ mod tests {
         assert!(!waiters.any());
     }
 
-    /// What a thread does.
+    /// The state of a thread.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Thread {
         Away,
@@ -225,9 +230,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever threads do one after the other: if one that is told to is woken whenever there is no
-        /// driver, there is always somebody who looks or sleeps as long as anybody is parked, and nobody is
-        /// woken when there is.
+        /// Any order of the threads' steps, where a parked thread is woken whenever no thread drives.
+        /// Expect: as long as a thread is parked, another one looks or sleeps. No thread is woken while
+        /// another drives.
         #[test]
         fn as_long_as_anybody_is_parked_somebody_drives(steps in prop::collection::vec((0_usize..5, 0_u8..3), 1..200)) {
             let mut waiters = Waiters::new();

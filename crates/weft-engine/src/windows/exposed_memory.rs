@@ -1,26 +1,26 @@
-//! What a process exposes in a window.
+//! The memory that a process exposes in a window.
 
 use crate::memory::Exposed;
 
-/// What a process exposes.
+/// The memory that a process exposes.
 pub enum ExposedMemory {
     /// One run of memory.
     Whole(Exposed),
-    /// What has been attached (MPI-5.0 §12.2.4): offsets are addresses.
+    /// The memory that has been attached (MPI-5.0 §12.2.4): offsets are addresses.
     Attached(Attached),
 }
 
 /// Memory that has been attached to a dynamic window.
 #[derive(Default)]
 pub struct Attached {
-    /// As the program has attached it, by address.
+    /// The parts as the program has attached them, by address.
     parts: Vec<Exposed>,
-    /// The same, adjacent parts together: an access may reach over several.
+    /// The parts with adjacent ones joined: an access may reach over several.
     runs: Vec<Exposed>,
 }
 
 impl Attached {
-    /// Adds memory; false: some of it is attached already.
+    /// Adds memory; returns false if some of it is attached already.
     pub fn attach(&mut self, part: Exposed) -> bool {
         let (begin, end) = (part.address(), part.address() + part.len());
         if self.parts.iter().any(|other| other.address() < end && begin < other.address() + other.len()) {
@@ -32,7 +32,7 @@ impl Attached {
         true
     }
 
-    /// Removes the memory that begins at this address; false: there is none.
+    /// Removes the memory that begins at this address; returns false if there is none.
     pub fn detach(&mut self, address: u64) -> bool {
         let Some(index) = self.parts.iter().position(|part| part.address() == address) else { return false };
         self.parts.remove(index);
@@ -50,7 +50,7 @@ impl Attached {
         }
     }
 
-    /// Memory without gaps, by address.
+    /// The attached memory as runs without gaps, by address.
     pub fn runs(&self) -> &[Exposed] {
         &self.runs
     }

@@ -1,4 +1,4 @@
-//! What another process has asked for: batches of records, and messages that belong to them.
+//! The requests of another process: batches of records, and the messages that belong to them.
 
 use std::collections::VecDeque;
 
@@ -10,30 +10,30 @@ use weft_core::reduce::Op;
 use crate::error::ErrorClass;
 use crate::memory::SharedBuffer;
 
-/// What another process has asked for.
+/// The requests of another process, the origin.
 #[derive(Default)]
 pub(crate) struct Source {
     /// Batches that have arrived or are arriving, in order.
     pub batches: VecDeque<Batch>,
-    /// Bytes of the first of them that have been dealt with.
+    /// Bytes of the first batch that have been dealt with.
     pub read: usize,
     /// Large puts that are arriving, and large gets that are leaving: only the first is looked at.
     pub transfers: VecDeque<usize>,
-    /// What it accumulates when that has arrived; its later records wait for this.
+    /// The large accumulate whose data is arriving; the origin's later records wait for it.
     pub accumulating: Option<Accumulating>,
-    /// Datatypes that it has told.
+    /// Datatypes that the origin has described.
     pub layouts: Vec<Option<Layout>>,
-    /// The class of what went wrong with its operations, until it asks.
+    /// The error class of the origin's operations, until the origin asks.
     pub class: Option<ErrorClass>,
-    /// `MPI_Win_post` of it that no `MPI_Win_start` here has taken.
+    /// The number of `MPI_Win_post` of the origin that no `MPI_Win_start` here has taken.
     pub posts: u32,
-    /// `MPI_Win_complete` of it that no `MPI_Win_wait` here has taken.
+    /// The number of `MPI_Win_complete` of the origin that no `MPI_Win_wait` here has taken.
     pub completes: u32,
     pub is_asking: bool,
 }
 
 impl Source {
-    /// Something of it went wrong: the first thing counts, until it asks.
+    /// Notes the error class of an operation: the first one counts, until the origin asks.
     pub(crate) fn note_class(&mut self, class: ErrorClass) {
         self.class.get_or_insert(class);
     }
@@ -47,13 +47,13 @@ pub(crate) struct Accumulating {
     pub operation: (Op, Element),
 }
 
-/// Records that have arrived.
+/// A batch of records that has arrived or is arriving.
 pub(crate) enum Batch {
-    /// All of them.
+    /// All of its records.
     Whole(Vec<u8>),
-    /// Their sender has them still, or is sending them: they are received when all before them has been done,
-    /// and there is room. So a target keeps one of these of each origin.
+    /// Records that their sender still has, or is sending. They are received when all records before them
+    /// have been done, and there is room: so a target keeps one such batch of each origin.
     Announced { envelope: Envelope, unexpected: usize, bytes: u64 },
-    /// They are arriving by this request.
+    /// Records that are arriving by this request.
     Arriving(usize, SharedBuffer),
 }

@@ -1,5 +1,5 @@
-//! What this process has begun at another: records that have not left, messages that are under way, and what
-//! its carrier does.
+//! The operations that this process has begun at another: records that have not left, messages that are under
+//! way, and puts and gets that its carrier does.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,98 +12,100 @@ use crate::group::PeerId;
 use crate::memory::UserData;
 use crate::transport::{Proof, RemoteMemory};
 
-/// What this process has begun at another.
+/// The operations that this process has begun at one target.
 pub(crate) struct Target {
     pub reach: Reach,
     /// Records that have not left.
     pub batch: Vec<u8>,
-    /// Full batches before these, which wait until what is being written there is there.
+    /// Full batches before these records, which wait until the carrier's writes to the target are in place.
     pub held: VecDeque<Vec<u8>>,
-    /// Puts and gets that the carrier does, the last of those there have ever been the last: whether they are
-    /// over.
+    /// A flag for each of the newest puts and gets that the carrier does: whether it is over.
     pub placed: VecDeque<bool>,
-    /// How many of them there have ever been.
+    /// The number of puts and gets that the carrier has ever been given.
     pub placed_begun: u64,
-    /// Puts among those that are not over.
+    /// The number of puts among those that are not over.
     pub writes: u32,
-    /// It has been asked for something since it last said that all is done.
+    /// Set when the target has been asked for something since it last said that all is done.
     pub is_dirty: bool,
-    /// The carrier has been given something to write there since it was last asked what shows that this is in
-    /// place, and needs no answer for that.
+    /// Set when the carrier has been given a write since the last proof that its writes are in place, and the
+    /// proof needs no answer of the target.
     pub is_written: bool,
-    /// Reads that are to show it ([`Proof::Read`]) which have ever been wanted, the last that has begun, and
-    /// the last that is over.
+    /// Proving reads ([`Proof::Read`]): the number ever wanted, the last that has begun, and the last that is
+    /// over.
     pub proofs: u64,
     pub proofs_begun: u64,
     pub proofs_ended: u64,
-    /// How many answers must have come before what the carrier did not write after all is in place.
+    /// The number of answers that must have come before data that the carrier did not write after all is in
+    /// place.
     pub refused: u64,
-    /// It has been sent what nobody waits for, a lock that is given back, and nothing that is answered behind
-    /// it.
+    /// Set when the target has been sent a record that no call waits for, such as an unlock, and no record
+    /// behind it that is answered.
     pub is_unanswered: bool,
-    /// Answers of it that have ever been waited for, and those that have come: in this order, but for those
-    /// to locks.
+    /// The number of answers ever waited for, and of those that have come. Answers come in this order, except
+    /// those to locks.
     pub asked: u64,
     pub answered: u64,
-    /// Messages to and from it that are under way, in the order in which they were begun: only the first is
-    /// looked at.
+    /// Messages to and from the target that are under way, in the order in which they were begun: only the
+    /// first is looked at.
     pub transfers: VecDeque<Transfer>,
-    /// Those of them for which a request of the program waits.
+    /// Messages under way for which a request of the program waits.
     pub requested: Vec<Transfer>,
-    /// Those there have ever been.
+    /// The number of messages to and from the target that have ever been begun.
     pub transferred: u64,
-    /// Datatypes that it has been told.
+    /// Datatypes that have been described to the target.
     pub layouts: Vec<Layout>,
-    /// Which of these is replaced next.
+    /// The index of the datatype that is replaced next.
     pub layout_next: usize,
-    /// What went wrong, until somebody asks.
+    /// The error of the operations here, until the program asks.
     pub error: Option<Error>,
     pub is_busy: bool,
 }
 
 /// A put or get that the carrier does.
 pub(crate) struct Placed {
-    /// The index of its window.
+    /// The index of the window.
     pub window: usize,
     pub target: u32,
     pub peer: PeerId,
-    /// The how many-th at this target it is.
+    /// The number of this put or get among those at this target.
     pub number: u64,
     /// The program's memory.
     pub data: UserData,
-    /// What of it no carrier has taken.
+    /// The bytes of `data` that no carrier has taken.
     pub range: Range<u64>,
-    /// Bytes from the beginning of the target's window to where the first byte of `data` goes, or comes from.
+    /// The offset in the target's window that the first byte of `data` goes to, or comes from.
     pub offset: u64,
-    /// The same place, as the carrier calls it.
+    /// The same place, as the carrier addresses it.
     pub there: RemoteMemory,
     pub writes: bool,
-    /// Pieces that the carrier has.
+    /// The number of pieces that the carrier has.
     pub under_way: u32,
-    /// The carrier had no room for what is left, and is asked again.
+    /// Set while the carrier has no room for the rest; it is asked again.
     pub waits: bool,
-    /// The carrier does not take what is left.
+    /// Set when the carrier does not take the rest.
     pub refused: bool,
-    /// The program's request that completes with it.
+    /// The request of the program that completes with this operation.
     pub request: Option<usize>,
-    /// It is a read that shows that what was written is in place, and so many have been wanted up to it.
+    /// Set for a proving read: it shows that earlier writes are in place. The number of proofs wanted up to
+    /// it.
     pub proof: Option<u64>,
 }
 
-/// The program's request that waits for something, and whether that is a part of what it waits for.
+/// The request of the program that waits for an operation, and whether the operation is only a part of what
+/// it waits for.
 pub(crate) type ForRequest = (Option<usize>, bool);
 
 /// A message that carries a large put or get, or a part of one.
 pub(crate) struct Transfer {
-    /// Which one to or from this target it is.
+    /// The number of this message among those to or from this target.
     pub number: u64,
-    /// Its request in the message layer.
+    /// The message's request in the message layer.
     pub handle: usize,
-    /// The program's request that completes with it.
+    /// The request of the program that completes with this message.
     pub request: Option<usize>,
-    /// Others may be of the same access, and have the same request.
+    /// Set when other messages may belong to the same access, and have the same request.
     pub is_part: bool,
-    /// Bytes that a get asks for: fewer come where it is refused.
+    /// The bytes that a get asks for: fewer come where the target refuses it.
     pub expected: u64,
 }
 
@@ -135,7 +137,7 @@ impl Target {
         }
     }
 
-    /// Whether nothing of this process is under way to it.
+    /// Returns whether nothing of this process is under way to the target.
     pub(crate) fn is_idle(&self) -> bool {
         self.asked == self.answered
             && self.proofs == self.proofs_ended
@@ -146,7 +148,7 @@ impl Target {
             && self.held.is_empty()
     }
 
-    /// One more that the carrier does; its number.
+    /// Counts one more put or get that the carrier does; returns its number.
     pub(crate) fn begin_placed(&mut self, writes: bool) -> u64 {
         self.placed.push_back(false);
         self.placed_begun += 1;
@@ -154,7 +156,7 @@ impl Target {
         self.placed_begun
     }
 
-    /// The carrier is given something to write.
+    /// Notes that the carrier is given a write.
     pub(crate) fn note_written(&mut self, proof: Proof) {
         match proof {
             Proof::Answer => self.is_dirty = true,
@@ -162,12 +164,12 @@ impl Target {
         }
     }
 
-    /// How many there have been before the first that is not over, and it.
+    /// The number of the first of the carrier's puts and gets that is not over.
     pub(super) fn placed_first(&self) -> u64 {
         self.placed_begun - self.placed.len() as u64 + 1
     }
 
-    /// The one of this number is over.
+    /// Ends the put or get with this number.
     pub(crate) fn end_placed(&mut self, number: u64, writes: bool) {
         let index = number.checked_sub(self.placed_first()).and_then(|index| usize::try_from(index).ok());
         if let Some(is_over) = index.and_then(|index| self.placed.get_mut(index)) {
