@@ -1,21 +1,22 @@
 //! Contexts: the numbers that keep the messages of communicators apart (MPI-5.0 §7.1.2).
 //!
-//! All processes of a new communicator must agree on a number that none of them uses. Each offers one that is
-//! higher than all that it has seen, and the highest offer wins. Contexts are given in turn by these numbers,
-//! so that those of a communicator that has been freed are given again only when all others have been, and
-//! nothing of it is under way any more. A process may take part in several agreements at once, with threads
-//! or with `MPI_Comm_idup`, and two of them may end with the same number; so everybody says in a second step
-//! whether the number is still free, and if it is not for somebody, the agreement is repeated. Nobody ever
-//! waits for another agreement, so agreements cannot block each other, in whatever order processes come to
-//! them.
+//! All processes of a new communicator must agree on a number that none of them uses. Each process offers a
+//! number that is higher than all that it has seen, and the highest offer wins. These numbers give out
+//! contexts in turn. So the contexts of a freed communicator are given again only after all others, when none
+//! of its messages is under way any more.
+//!
+//! A process may take part in several agreements at once, with threads or with `MPI_Comm_idup`, and two of
+//! them may end with the same number. So in a second step every process says whether the number is still
+//! free; if one says no, the agreement is repeated. No process ever waits for another agreement. So
+//! agreements cannot block each other, in whatever order processes come to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
 
 use weft_core::process::ProcessName;
 
-/// Contexts that each communicator takes: point-to-point, collectives, groups, leaders of groups, partitioned
-/// operations and their messages, and two in reserve.
+/// The contexts that each communicator takes: point-to-point, collectives, groups, leaders of groups,
+/// partitioned operations and their messages, and two in reserve.
 pub const CONTEXTS_EACH: u32 = 8;
 
 /// Context of a communicator that has none yet.
@@ -24,21 +25,21 @@ pub const CONTEXT_NONE: u32 = u32::MAX - CONTEXTS_EACH;
 /// The highest context that a communicator may get: offers stay below [`CONTEXT_NONE`].
 const CONTEXT_MAX: u32 = 1 << 31;
 
-/// The context in which processes leave the World Model together: nothing that they forgot to do can be taken
-/// for that.
+/// The context in which processes leave the World Model together. No operation that a program forgot to
+/// complete can be taken for a message in it.
 pub const FINALIZE_CONTEXT: u32 = CONTEXT_MAX + CONTEXTS_EACH;
 
 const _: () = assert!(FINALIZE_CONTEXT >= CONTEXT_MAX + CONTEXTS_EACH && NAMED_FIRST < CONTEXT_NONE);
 
-/// The first context of processes that have no communicator in common yet; the last is below
+/// The first context of processes that have no communicator in common yet. The last is below
 /// [`CONTEXT_NONE`].
 const NAMED_FIRST: u32 = FINALIZE_CONTEXT + CONTEXTS_EACH;
 
-/// Context and tag for processes that make a communicator out of nothing but a name: those of different
-/// names, or of different groups, are apart (to 62 bits of their hash). `members` are the names of the
-/// processes in their order.
+/// The context and tag for processes that make a communicator out of nothing but a name. Different names, or
+/// different groups, get different ones (to 62 bits of their hash). `members` are the names of the processes
+/// in their order.
 pub fn named(name: &[u8], members: impl IntoIterator<Item = ProcessName>) -> (u32, i32) {
-    // Any key would do that is the same in all processes: who may choose names is the program itself.
+    // Any key does that all processes share: only the program itself chooses names.
     let mut hasher = siphasher::sip::SipHasher13::new_with_keys(0x7765_6674, 0x6e61_6d65);
     hasher.write(&(name.len() as u64).to_le_bytes());
     hasher.write(name);
@@ -51,27 +52,28 @@ pub fn named(name: &[u8], members: impl IntoIterator<Item = ProcessName>) -> (u3
     (NAMED_FIRST + (((hash >> 32) * spread) >> 32) as u32, (hash & 0x7fff_ffff) as i32)
 }
 
-/// The first context that is agreed upon: `MPI_COMM_WORLD` and `MPI_COMM_SELF` have those before.
+/// The first context that is agreed upon. `MPI_COMM_WORLD` and `MPI_COMM_SELF` have the contexts before it.
 const CONTEXT_FIRST: u32 = 2 * CONTEXTS_EACH;
 
-/// So many communicators can a process have at a time, beside the predefined ones: more would have no context
-/// of their own.
+/// The most communicators that a process can have at a time, beside the predefined ones: more would have no
+/// context of their own.
 pub const COMMUNICATORS_MAX: u32 = (CONTEXT_MAX - CONTEXT_FIRST) / CONTEXTS_EACH;
 
-/// Offers of a repeated agreement spread over at most so many bits of numbers.
+/// The most bits over which the offers of a repeated agreement spread.
 const SPREAD_BITS_MAX: u32 = 12;
 
-/// After so many communicators have been freed, or after twice as many as were still used when it was looked
-/// last, it is looked whether anything still uses them: so this costs each of them little, however many are.
+/// The least number of freed communicators after which the process looks which of their contexts are still
+/// used. It looks again after twice as many as were still used at the last look. So the look costs each freed
+/// communicator little, however many there are.
 const FREED_MIN: usize = 64;
 
-/// What processes agree on: a number that only grows. Contexts are given in turn, the same again after
-/// [`COMMUNICATORS_MAX`] others.
+/// The number that processes agree on, which only grows. It gives out contexts in turn, and the same context
+/// again after [`COMMUNICATORS_MAX`] others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Serial(pub u64);
 
 impl Serial {
-    /// The first of its contexts.
+    /// The first context of this number.
     pub fn context(self) -> u32 {
         CONTEXT_FIRST + self.index() * CONTEXTS_EACH
     }
@@ -80,45 +82,45 @@ impl Serial {
         (self.0 % u64::from(COMMUNICATORS_MAX)) as u32
     }
 
-    /// Whether another communicator may have had its contexts before.
+    /// Returns whether another communicator may have had the same contexts before.
     pub fn is_repeated(self) -> bool {
         self.0 >= u64::from(COMMUNICATORS_MAX)
     }
 }
 
-/// Whether a process can take a number; the lower is what all hear of it.
+/// The answer of a process whether it can take a number. All processes learn the lowest answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reserved {
-    /// Another agreement has taken it: the next offers must not meet again.
+    /// Another agreement has taken the number: the next offers must not meet again.
     Taken,
-    /// A communicator has its contexts.
+    /// A communicator has the contexts of the number.
     InUse,
-    /// It has been taken, but the slot in the node's memory that goes with it belongs to another
-    /// communicator.
+    /// The number is taken, but another communicator has the slot in the node's memory that goes with it.
     OursWithoutSlot,
-    /// It has been taken.
+    /// The number is taken.
     Ours,
 }
 
 /// The contexts of this process.
 pub struct Contexts {
     next: Serial,
-    /// Communicators that this process may have.
+    /// The most communicators that this process may have.
     limit: u32,
-    /// Contexts of communicators, and of such as have been freed lately.
+    /// The contexts of communicators, and of communicators that have been freed lately.
     used: BTreeSet<u32>,
-    /// Those that have been freed lately: handle, and index among the contexts.
+    /// Communicators that have been freed lately: handle, and index among the contexts.
     freed: Vec<(usize, u32)>,
-    /// With so many it is time to look which of them nothing uses any more.
+    /// The number of freed communicators at which [`sweep`](Self::sweep) looks which contexts nothing uses
+    /// any more.
     freed_max: usize,
-    /// Numbers reserved by agreements, as long as one is under way that could end with them.
+    /// Numbers reserved by agreements, kept as long as an agreement is under way that could end with them.
     taken: BTreeSet<Serial>,
-    /// Offers of agreements that are under way, and how many have made them.
+    /// Offers of agreements that are under way, each with the number of agreements that made it.
     offers: BTreeMap<Serial, u32>,
 }
 
 impl Contexts {
-    /// Those of `MPI_COMM_WORLD` and `MPI_COMM_SELF` are taken.
+    /// The state in which only `MPI_COMM_WORLD` and `MPI_COMM_SELF` have contexts.
     pub const fn new() -> Self {
         Self {
             next: Serial(0),
@@ -131,17 +133,17 @@ impl Contexts {
         }
     }
 
-    /// This process may have so many communicators at a time. Processes may differ in that. The numbers begin
-    /// so many before the first that is given again.
+    /// Limits the communicators that this process may have at a time. Processes may have different limits.
+    /// The numbers begin `limit` before the first whose contexts are given again.
     pub fn limit_to(&mut self, limit: u32) {
         self.limit = limit.min(COMMUNICATORS_MAX);
         self.next = self.next.max(Serial(u64::from(COMMUNICATORS_MAX - self.limit)));
     }
 
-    /// What this process offers in an agreement that has met others `met` times. `key` is the same in all
-    /// processes of the agreement and differs from those of others: repeated offers differ by it, so that two
-    /// agreements that met once do not meet for ever. `None` when this process has as many communicators as
-    /// it may have.
+    /// Makes the offer of this process in an agreement that has met others `met` times. `key` is the same in
+    /// all processes of the agreement and differs from the keys of other agreements. Repeated offers differ
+    /// by the key, so that two agreements that met once do not meet for ever. `None` when this process has as
+    /// many communicators as it may have.
     pub fn offer(&mut self, key: u64, met: u32) -> Option<Serial> {
         if self.used.len() >= self.limit as usize {
             return None;
@@ -156,8 +158,9 @@ impl Contexts {
         Some(offer)
     }
 
-    /// The highest offer of an agreement was `serial`: takes it, unless another agreement has taken it here,
-    /// or a communicator has its contexts. `is_clear`: nothing is left of what had them before.
+    /// Takes `serial`, the highest offer of an agreement, unless another agreement has taken it here or a
+    /// communicator has its contexts. `is_clear`: nothing is left of the communicator that had these contexts
+    /// before.
     pub fn reserve(&mut self, serial: Serial, is_clear: bool) -> Reserved {
         self.next = self.next.max(Serial(serial.0 + 1));
         if self.used.contains(&serial.index()) || !is_clear {
@@ -170,32 +173,32 @@ impl Contexts {
         Reserved::Ours
     }
 
-    /// Somebody could not reserve `serial`, which this process could.
+    /// Releases `serial`, which this process could reserve and another process could not.
     pub fn release(&mut self, serial: Serial) {
         self.taken.remove(&serial);
     }
 
-    /// A communicator of this process has the contexts of `serial`.
+    /// Notes that a communicator of this process has the contexts of `serial`.
     pub fn begin_use(&mut self, serial: Serial) {
         self.used.insert(serial.index());
     }
 
-    /// The communicator `handle` with these contexts is gone, but for operations on it that are under way.
-    /// Whether it is time to [`sweep`](Self::sweep).
+    /// Notes that the communicator `handle` with these contexts is gone, except for its operations that are
+    /// under way. Returns whether it is time to [`sweep`](Self::sweep).
     pub fn end_use(&mut self, handle: usize, context: u32) -> bool {
-        // Those of the predefined communicators, of names, and of no communicator are not given to others.
+        // The contexts of predefined communicators, of names, and of no communicator are not given to others.
         if (CONTEXT_FIRST..CONTEXT_MAX).contains(&context) {
             self.freed.push((handle, (context - CONTEXT_FIRST) / CONTEXTS_EACH));
         }
         self.freed.len() >= self.freed_max
     }
 
-    /// Whether contexts are about to be given again, so that it must be known which of them are free.
+    /// Returns whether contexts are about to be given again, so that a sweep must find the free ones.
     pub fn is_short(&self) -> bool {
         !self.freed.is_empty() && (self.next.is_repeated() || self.used.len() >= self.limit as usize)
     }
 
-    /// Contexts of communicators that have been freed, and that nothing uses any more, can be given again.
+    /// Frees the contexts of freed communicators that nothing uses any more, so that they can be given again.
     pub fn sweep(&mut self, is_busy: impl Fn(usize) -> bool) {
         let used = &mut self.used;
         self.freed.retain(|(handle, index)| {
@@ -208,9 +211,9 @@ impl Contexts {
         self.freed_max = FREED_MIN.max(2 * self.freed.len());
     }
 
-    /// Whether a communicator had this context, and neither has one it now nor can get it by an agreement
-    /// that is under way. No message comes in the context of a communicator before this process has reserved
-    /// it: so what is there is left from one that is gone.
+    /// Returns whether a communicator had this context, and no communicator has it now or can get it by an
+    /// agreement that is under way. No message comes in the context of a communicator before this process has
+    /// reserved it. So a message in such a context is left from a communicator that is gone.
     pub fn is_over(&self, context: u32) -> bool {
         let Some(index) = context.checked_sub(CONTEXT_FIRST).map(|distance| distance / CONTEXTS_EACH) else {
             return false;
@@ -218,8 +221,8 @@ impl Contexts {
         context < CONTEXT_MAX && !self.used.contains(&index) && self.taken.iter().all(|taken| taken.index() != index)
     }
 
-    /// The attempt in which this process offered `offer` is over. Numbers that no other attempt can end with,
-    /// since its own offer is higher, are forgotten: they lie below all that will be offered.
+    /// Ends the attempt in which this process offered `offer`. Numbers with which no other attempt can end,
+    /// because its own offer is higher, are forgotten: all later offers are higher than they are.
     pub fn withdraw(&mut self, offer: Serial) {
         if let Some(count) = self.offers.get_mut(&offer) {
             *count -= 1;
@@ -260,7 +263,7 @@ mod tests {
         assert_eq!((one, other), (Serial(0), Serial(0)));
         assert_eq!(contexts.reserve(one, true), Reserved::Ours);
         assert_eq!(contexts.reserve(one, true), Reserved::Taken);
-        // The first ends well; the other could still end with the same number, had it been slower.
+        // The first attempt ends well; the second could still end with the same number, had it been slower.
         contexts.withdraw(one);
         assert_eq!(contexts.reserve(one, true), Reserved::Taken);
         contexts.withdraw(other);
@@ -279,7 +282,7 @@ mod tests {
         assert!(contexts.taken.is_empty() && contexts.offers.is_empty());
     }
 
-    /// One agreement of a single process; what it ends with.
+    /// Runs one agreement of a single process, and returns the context that it ends with.
     fn agree(contexts: &mut Contexts, is_clear: bool) -> Option<u32> {
         let offer = contexts.offer(1, 0)?;
         let reserved = contexts.reserve(offer, is_clear);
@@ -290,7 +293,7 @@ mod tests {
         (reserved == Reserved::Ours).then(|| offer.context())
     }
 
-    /// Expect: what is freed is given again, once all others have been, and once nothing uses it.
+    /// Expect: contexts are given again once all others have been, and once nothing uses them.
     #[test]
     fn contexts_are_given_again_when_nothing_uses_them() {
         let mut contexts = Contexts::new();
@@ -319,8 +322,8 @@ mod tests {
         assert!(Serial(u64::from(COMMUNICATORS_MAX) - 1).context() + CONTEXTS_EACH <= CONTEXT_MAX);
     }
 
-    /// Expect: the same for all who say the same; apart from every communicator's, from each other, and from
-    /// Finalize's.
+    /// Expect: processes that use the same name get the same context, and it differs from every
+    /// communicator's, from those of other names, and from Finalize's.
     #[test]
     fn names_have_contexts_of_their_own() {
         let name = |job, number| ProcessName { job: JobId(job), number };
@@ -338,8 +341,8 @@ mod tests {
         }
     }
 
-    /// Expect: contexts are over from when nothing uses them any more until an agreement takes them again;
-    /// others never are.
+    /// Expect: a context is over from when nothing uses it any more until an agreement takes it again. Other
+    /// contexts never are.
     #[test]
     fn contexts_are_over_when_nothing_uses_them() {
         let mut contexts = Contexts::new();
@@ -362,8 +365,8 @@ mod tests {
         );
     }
 
-    /// Expect: however many communicators that have been freed are still used, few are looked at for each
-    /// that is freed.
+    /// Expect: a sweep looks at few communicators for each that is freed, however many freed ones are still
+    /// used.
     #[test]
     fn what_is_still_used_is_not_looked_at_each_time() {
         let mut contexts = Contexts::new();
@@ -380,12 +383,12 @@ mod tests {
         assert!(sweeps < 10 && *looks.get_mut() < 20_000, "{sweeps} sweeps looked at {}", looks.get());
     }
 
-    /// Two processes, two agreements, each process going through the steps in its own order: both end, with
-    /// numbers that differ. All interleavings of the first attempt are tried, later ones too as far as they
+    /// Two processes run two agreements, each process in its own order. Expect: both agreements end, with
+    /// different numbers. All interleavings of the first attempt are tried, and later ones as far as they
     /// come.
     #[test]
     fn concurrent_agreements_end_with_different_numbers() {
-        // In which order each process reserves for the agreements 0 and 1, for every attempt anew.
+        // The order in which each process reserves for the agreements 0 and 1, anew for every attempt.
         for orders in 0..256_u32 {
             let mut processes = [Contexts::new(), Contexts::new()];
             processes[1].next = Serial(4);
@@ -425,15 +428,15 @@ mod tests {
         }
     }
 
-    /// An agreement among some processes: what each has said in every attempt.
+    /// An agreement among some processes, with the offers and answers of each in every attempt.
     struct Agreement {
         members: Vec<usize>,
         attempts: Vec<BTreeMap<usize, (Serial, Option<bool>)>>,
     }
 
     impl Agreement {
-        /// The next thing that `member` does in `attempt`, if it need not wait for others. The context, once
-        /// all have it.
+        /// Takes the next step of `member` in `attempt`, if it need not wait for others. Returns the context
+        /// once all have it.
         fn step(&mut self, key: u64, member: usize, attempt: &mut usize, contexts: &mut Contexts) -> Option<Serial> {
             if self.attempts.len() == *attempt {
                 self.attempts.push(BTreeMap::new());
@@ -464,8 +467,9 @@ mod tests {
         }
     }
 
-    /// Many groups of six processes, which overlap and have three threads each to agree in, in whatever order
-    /// steps happen: no process has a number twice, and all members of a group have the same.
+    /// Many groups of six processes, which overlap and have three threads each to agree in. Expect, in
+    /// whatever order steps happen: no process has a number twice, and all members of a group have the same
+    /// number.
     #[test]
     fn overlapping_groups_agree_on_numbers_that_differ() {
         const PROCESSES: usize = 6;
@@ -482,7 +486,7 @@ mod tests {
             let mut agreements: Vec<Agreement> =
                 masks.iter().map(|mask| Agreement { members: group(*mask), attempts: Vec::new() }).collect();
             let mut processes: Vec<Contexts> = (0..PROCESSES).map(|_| Contexts::new()).collect();
-            // Thread by thread: which agreement is next, and which attempt of it.
+            // For each thread: the index of its next agreement, and of the attempt in it.
             let mut next = [[(0, 0); THREADS]; PROCESSES];
             let mut held: Vec<BTreeMap<Serial, usize>> = vec![BTreeMap::new(); PROCESSES];
             let mut agreed: BTreeMap<usize, Serial> = BTreeMap::new();
@@ -493,7 +497,8 @@ mod tests {
                 assert!(steps < 2_000_000, "seed {seed}: no end");
                 let (process, thread) = (random(PROCESSES), random(THREADS));
                 let (at, attempt) = &mut next[process][thread];
-                // Those of this thread in which the process takes part, in the order of the list.
+                // The next agreement of this thread in which the process takes part, in the order of the
+                // list.
                 while *at < GROUPS && (*at % THREADS != thread || !agreements[*at].members.contains(&process)) {
                     *at += 1;
                 }

@@ -1,7 +1,9 @@
-//! What a running rank tells of itself to `weft info --live`: which call it is in, what it waits for, what it
-//! has sent, and every counter of its flows. It is written to a page that other processes of the user may
-//! read (`weft_net::live`), before a rank goes to sleep and once in a while as it works: so it is right for a
-//! rank that hangs, and costs nothing on the way of a message.
+//! The state that a running rank publishes for `weft info --live`: the call that it is in, the operations
+//! that it waits for, the messages that it has sent, and every counter of its flows.
+//!
+//! The rank writes the state to a page that other processes of the user may read (`weft_net::live`), before
+//! it goes to sleep and once in a while as it works. So the page is right for a rank that hangs, and
+//! publishing costs nothing on the way of a message.
 //!
 //! A page is a list of 64-bit words: [`HEAD`] of the rank, [`WAITS_MAX`] outstanding operations, [`GROUP`]
 //! for each of [`GROUPS_MAX`] multicast groups, then [`ENTRY`] for each peer.
@@ -19,25 +21,25 @@ use crate::engine::{Remote, Route};
 pub use snapshot::{Group, Peer, Snapshot};
 pub use view::{Collective, View};
 
-/// Name and meaning of each number of a peer's flow, in the order of [`Peer::counters`] and [`Peer::gauges`].
+/// Name and meaning of each counter of a peer's flow, in the order of [`Peer::counters`].
 pub const COUNTERS: &[(&str, &str)] = Counters::NAMES;
-/// The same.
+/// Name and meaning of each gauge of a peer's flow, in the order of [`Peer::gauges`].
 pub const GAUGES: &[(&str, &str)] = &Gauges::NAMES;
 
 /// Peers whose counters are published one by one.
 pub const PEERS_MAX: usize = 4096;
 /// Words of a peer in front of the counters.
 const PEER: usize = 4;
-/// Words of a peer.
+/// Words of a peer, with its counters and gauges.
 const ENTRY: usize = PEER + Counters::NAMES.len() + Gauges::NAMES.len();
-/// The word that says what the counters are, behind how the rank stands.
+/// The word that identifies the counters, behind the words of the rank's state.
 const LAYOUT_AT: usize = standing::WORDS;
-/// The word that says whether the network carries multicast, and behind it the groups.
+/// The word that says whether the network carries multicast; the groups follow it.
 const CARRIED_AT: usize = LAYOUT_AT + 1;
 const GROUPS_AT: usize = CARRIED_AT + 1;
-/// Groups that are told.
+/// Groups that are published.
 const GROUPS_MAX: usize = 4;
-/// Words of one.
+/// Words of one group.
 const GROUP: usize = 8;
 /// Context of `MPI_COMM_WORLD`.
 const WORLD_CONTEXT: u64 = 0;
@@ -45,7 +47,7 @@ const PEERS_AT: usize = GROUPS_AT + GROUPS_MAX * GROUP;
 
 const _: () = assert!(PEERS_AT + PEERS_MAX * ENTRY <= page::WORDS_MAX);
 
-/// A number that differs when the counters mean something else: the library's version and all names, hashed
+/// A number that changes when the counters change their meaning: the library's version and all names, hashed
 /// (FNV-1a).
 const LAYOUT: u64 = {
     const fn add(mut hash: u64, text: &str) -> u64 {
@@ -71,35 +73,35 @@ const LAYOUT: u64 = {
     hash ^ (PEERS_AT << 16 | ENTRY) as u64
 };
 
-/// How a peer is reached, as a number.
+/// The ways to reach a peer, by number.
 const LINKS: [&str; 5] = ["not yet", "self", "shared", "network", "failed"];
 
-/// The writer.
+/// The writer of the page.
 pub struct Live {
     page: page::Page,
     names: &'static [&'static str],
     process: (u32, u32, u32),
-    /// The call at the last time, and the completions then: as long as they stay the same, nothing has
+    /// The call and the completions at the last publication. As long as they stay the same, nothing has
     /// happened.
     last: (u32, u64),
     still_since_ns: u64,
 }
 
 impl Live {
-    /// The page of a rank; `names` are those of the MPI calls by number. None where the process may not have
-    /// one: then nobody can look.
+    /// Creates the page of a rank; `names` are those of the MPI calls by number. `None` where the process may
+    /// not have a page: then the rank cannot be watched.
     pub fn new(rank: u32, size: u32, names: &'static [&'static str]) -> Option<Self> {
         let page = page::Page::create(PEERS_AT + ENTRY * (size as usize).min(PEERS_MAX)).ok()?;
         let process = (std::process::id(), rank, size);
         Some(Self { page, names, process, last: (CallSite::OUTSIDE, 0), still_since_ns: clock::now().0 })
     }
 
-    /// The rank is awake again.
+    /// Publishes that the rank is awake again.
     pub fn awake(&self) {
         self.page.publish(|put| standing::put_awake(put));
     }
 
-    /// Publishes how the rank stands.
+    /// Publishes the state of the rank.
     pub fn publish(&mut self, view: &View<'_>, asleep: bool) {
         let now = clock::now().0;
         let engine = view.engine;

@@ -1,4 +1,5 @@
-//! Multicast on communicators: what is wanted of it, and what is known.
+//! Multicast on communicators: what the user wants of it, and what this process knows of the network.
+//! `communicator/multicast.rs` uses it to try multicast, and `planner.rs` to choose it.
 
 use weft_core::collective::choice::{self, Choices, Operation};
 pub use weft_core::multicast::{Counters, Scheme, model, simulation};
@@ -6,24 +7,24 @@ use weft_core::time::Duration;
 use weft_engine::engine::GroupPaths;
 use weft_engine::transport::AddressKind;
 
-/// The hint of a communicator that says by which scheme its broadcasts are multicast, as `WEFT_BCAST` says it
-/// for all.
+/// The hint of a communicator that names the multicast scheme of its broadcasts, as `WEFT_BCAST` does for all
+/// communicators.
 pub const HINT: &str = "weft_bcast";
 
-/// What a user wants of multicast (`WEFT_BCAST`, or the hint of a communicator).
+/// The user's wish for multicast (`WEFT_BCAST`, or the hint of a communicator).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BcastSetting {
-    /// None of it (`tree`, or another algorithm).
+    /// No multicast (`tree`, or another algorithm).
     Off,
-    /// Where it is possible and the table chooses it, by the scheme that fits the group (`auto`).
+    /// Multicast where it is possible and the table chooses it, by the scheme that fits the group (`auto`).
     Auto,
-    /// Wherever it is possible, from the first broadcast on: by the scheme that fits the group (`multicast`),
-    /// or by this one.
+    /// Multicast wherever it is possible, from the first broadcast on: by the scheme that fits the group
+    /// (`multicast`), or by the scheme named here.
     By(Option<Scheme>),
 }
 
 impl BcastSetting {
-    /// Reads the setting; `None`: it names something else.
+    /// Reads the setting. `None` when the text names something else.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "tree" => Some(Self::Off),
@@ -34,47 +35,49 @@ impl BcastSetting {
     }
 }
 
-/// How a communicator stands with multicast: the same at all its processes.
+/// The state of multicast on a communicator, the same at all its processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Multicast {
-    /// It has not been tried; after so many broadcasts.
+    /// Multicast has not been tried; the number counts the broadcasts since.
     Untried(u32),
-    /// The network carries it, or did when all last looked.
+    /// The network carries multicast, or did at the last review.
     Works(Reviews),
-    /// It does not, or not everywhere.
+    /// The network does not carry multicast, or not everywhere.
     Impossible,
-    /// It did, and then lost too much: what has been planned to be multicast still is, and nothing new.
+    /// Multicast worked and then lost too much. Operations that were planned with multicast keep it, new ones
+    /// do not use it.
     GivenUp,
 }
 
-/// When the processes of a communicator look whether the network still carries multicast: all of them in the
-/// same operation.
+/// The reviews in which the processes of a communicator look whether the network still carries multicast, all
+/// of them in the same operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reviews {
-    /// Blocking operations that may be multicast, since the network was found to carry it.
+    /// Blocking operations that may be multicast, since the network was found to carry multicast.
     operations: u64,
-    /// The one in which they look,
+    /// The operation in which the processes look next.
     next: u64,
-    /// and how many come between two looks.
+    /// The operations between two looks.
     apart: u64,
 }
 
 impl Reviews {
     /// Operations before the first look; from then on twice as many each time.
     const FIRST: u64 = 64;
-    /// At most so many while something is multicast, …
+    /// The most operations between two looks while something is multicast.
     const APART_MAX: u64 = 8192;
-    /// … and where nothing has been since the last look: all wait for each other in one, which costs as much
-    /// as hundreds of small broadcasts behind each other.
+    /// The most operations between two looks where nothing has been multicast since the last look. In a look
+    /// all processes wait for each other, which costs as much as hundreds of small broadcasts in a row.
     const APART_IDLE_MAX: u64 = 1 << 17;
 
-    /// An operation begins: whether all look before.
+    /// Counts an operation that begins. Returns whether all processes look before it.
     pub(crate) fn count(&mut self) -> bool {
         self.operations += 1;
         self.operations >= self.next
     }
 
-    /// All have looked, and know whether anything has been multicast since the last time.
+    /// Sets the next look: all processes have looked, and know whether anything was multicast since the last
+    /// look.
     pub(crate) fn looked(&mut self, was_used: bool) {
         self.apart = (2 * self.apart).min(if was_used { Self::APART_MAX } else { Self::APART_IDLE_MAX });
         self.next = self.operations + self.apart;
@@ -93,30 +96,30 @@ impl Default for Multicast {
     }
 }
 
-/// What a process knows of whether the network carries multicast, and if it does not, why.
+/// The knowledge of a process whether the network carries multicast, and if not, why.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Carried {
-    /// Nothing yet: it has not been tried.
+    /// Unknown: multicast has not been tried.
     #[default]
     Unknown,
-    /// It does.
+    /// The network carries multicast.
     Yes,
-    /// Some process has no carrier for it.
+    /// Some process has no carrier for multicast.
     NoCarrier,
     /// Some host could not join a group.
     NotJoined,
     /// Packets did not reach all hosts.
     NotHeard,
-    /// It did, and then lost too much.
+    /// The network carried multicast, and then lost too much.
     LostTooMuch,
 }
 
 impl Carried {
-    /// All of them, in the order of their numbers.
+    /// All values, in the order of their numbers.
     pub const ALL: [Self; 6] =
         [Self::Unknown, Self::Yes, Self::NoCarrier, Self::NotJoined, Self::NotHeard, Self::LostTooMuch];
 
-    /// A clause for people; none where there is nothing to say.
+    /// A clause for people; `None` for `Unknown`.
     pub const fn clause(self) -> Option<&'static str> {
         Some(match self {
             Self::Unknown => return None,
@@ -136,7 +139,7 @@ impl Carried {
 /// The operations that may be multicast.
 const OPERATIONS: [Operation; 4] = [Operation::Bcast, Operation::Barrier, Operation::Allreduce, Operation::Allgather];
 
-/// Which of [`OPERATIONS`] are meant.
+/// A set of [`OPERATIONS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Operations(u16);
 
@@ -151,29 +154,29 @@ impl Operations {
     }
 }
 
-/// What a process knows of multicast, on all its communicators together.
+/// Everything that a process knows of multicast, on all its communicators together.
 pub struct Knowledge {
-    /// The operations that a setting asks to be multicast, and those that some line of a table has multicast.
+    /// The operations that a setting asks to be multicast, and those that a line of a table may multicast.
     asked: Operations,
     possible: Operations,
-    /// What the user wants where a communicator has no hint.
+    /// The user's wish where a communicator has no hint.
     setting: BcastSetting,
-    /// After so much silence a member of a group that is asked has failed; zero: never.
+    /// The silence after which a group member that was asked counts as failed; zero: never.
     pub(crate) peer_timeout: Duration,
-    /// What is sent is sealed for one receiver: there is none.
+    /// Packets are sealed for one receiver, so there is no multicast.
     is_sealed: bool,
-    /// Trying has failed once, or what worked does no longer: it is not tried again.
+    /// Trying has failed once, or the network no longer carries multicast: it is not tried again.
     pub(crate) fails: bool,
-    /// The same of each path by which packets go to groups.
+    /// The same as `fails`, for each path by which packets go to groups.
     pub(crate) failed: GroupPaths<bool>,
-    /// What is known of the network.
+    /// The knowledge whether the network carries multicast.
     pub(crate) carried: Carried,
-    /// A number that no group has had to which this process belongs.
+    /// A number that no group of this process has had.
     pub(crate) next_generation: u32,
 }
 
 impl Knowledge {
-    /// Nothing is known.
+    /// The state in which nothing is known.
     pub(crate) const fn new(setting: BcastSetting, is_sealed: bool, peer_timeout: Duration) -> Self {
         let (asked, possible) = (Operations(0), Operations(0));
         Self {
@@ -189,7 +192,7 @@ impl Knowledge {
         }
     }
 
-    /// The same, where algorithms are chosen so.
+    /// The same knowledge, with the operations that `choices` may multicast.
     pub(crate) fn with_choices(self, choices: &Choices) -> Self {
         if self.is_sealed {
             return self;
@@ -198,8 +201,8 @@ impl Knowledge {
         Self { asked, possible: Operations::which(|operation| choices.may_multicast(operation)), ..self }
     }
 
-    /// After how many operations that may be multicast an `operation` tries whether the network carries it,
-    /// on a communicator with these hints; `None`: it is nothing to it.
+    /// The number of operations that may be multicast after which an `operation` tries whether the network
+    /// carries multicast, on a communicator with these hints. `None`: the operation never tries.
     pub(crate) fn tries_after(&self, operation: Operation, hints: &[(String, String)], patience: u32) -> Option<u32> {
         match self.setting(hints) {
             _ if self.asked.has(operation) => Some(0),
@@ -209,12 +212,13 @@ impl Knowledge {
         }
     }
 
-    /// Whether an operation on a communicator with these hints is to be multicast wherever that is possible.
+    /// Returns whether an operation on a communicator with these hints is to be multicast wherever that is
+    /// possible.
     pub(crate) fn is_asked_for(&self, hints: &[(String, String)]) -> bool {
         self.asked != Operations::default() || matches!(self.setting(hints), BcastSetting::By(_))
     }
 
-    /// What may be multicast on a communicator with these hints, whose network carries it.
+    /// The multicast that is allowed on a communicator with these hints, whose network carries multicast.
     pub(crate) fn allowed(&self, hints: &[(String, String)]) -> choice::Multicast {
         match self.setting(hints) {
             BcastSetting::Off if self.asked == Operations::default() => choice::Multicast::No,
@@ -224,7 +228,7 @@ impl Knowledge {
         }
     }
 
-    /// What is wanted of it on a communicator with these hints.
+    /// The user's wish for a communicator with these hints.
     pub fn setting(&self, hints: &[(String, String)]) -> BcastSetting {
         if self.is_sealed {
             return BcastSetting::Off;

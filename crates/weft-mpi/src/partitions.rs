@@ -1,5 +1,5 @@
-//! Partitioned operations as the process holds them: what they have agreed on, and how far an epoch has come.
-//! `crate::partitioned` moves them on, and says how they work.
+//! The state of partitioned operations: what sender and receiver have agreed on, and how far an epoch has
+//! come. `crate::partitioned` moves the operations on, and explains how they work.
 
 use std::collections::BTreeMap;
 
@@ -13,31 +13,31 @@ use crate::object::PeerId;
 use crate::request::{Mode, Receive, Request, Send, State, Status};
 use crate::signature::{self, Items};
 
-/// Messages that one operation has in an epoch at most. With more partitions than that, each message covers
-/// several that follow each other, and leaves when all of them are ready.
+/// The most messages of one operation in an epoch. With more partitions than that, each message covers
+/// several consecutive partitions, and leaves when all of them are ready.
 pub(crate) const MESSAGES_MAX: u32 = 1 << 16;
 
-/// What a sender tells its receiver, once.
+/// The plan that a sender tells its receiver, once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// The sender's partitions.
     pub(crate) partitions: u32,
-    /// Bytes in each of them.
+    /// Bytes in each partition.
     pub(crate) bytes_each: u64,
-    /// Messages in an epoch: number `k` covers the partitions from `k * partitions / messages` on, up to
-    /// where the next one begins.
+    /// Messages in an epoch. Message `k` covers the partitions from `k * partitions / messages` on, up to the
+    /// beginning of the next message.
     pub(crate) messages: u32,
-    /// The tag of the first message; those of the others follow.
+    /// The tag of the first message; the tags of the others follow.
     pub(crate) tag: i32,
 }
 
 impl Plan {
     const WORDS: usize = 4;
-    /// Words of the message that it comes in; what the partitions consist of is known only where calls are
-    /// compared (`WEFT_CHECK`).
+    /// Words of the message that carries the plan. The contents of the partitions are known only where calls
+    /// are compared (`WEFT_CHECK`).
     pub(crate) const MESSAGE_WORDS: usize = Self::WORDS + signature::ITEMS;
 
-    /// That message.
+    /// The words of the message that carries the plan.
     pub(crate) fn message(&self, items: Option<&Items>) -> Vec<i64> {
         let mut words = self.words().to_vec();
         signature::put_items(&mut words, items);
@@ -48,7 +48,7 @@ impl Plan {
         [i64::from(self.partitions), self.bytes_each as i64, i64::from(self.messages), i64::from(self.tag)]
     }
 
-    /// What a peer has sent, if it can be.
+    /// Reads the plan that a peer has sent; `None` when the words are no valid plan.
     fn parse(words: &[i64]) -> Option<Self> {
         let &[partitions, bytes_each, messages, tag] = words else { return None };
         let plan = Self {
@@ -73,7 +73,7 @@ impl Plan {
         (((u64::from(partition) + 1) * u64::from(self.messages) - 1) / u64::from(self.partitions)) as u32
     }
 
-    /// The bytes of message `message`: first and one past the last.
+    /// The bytes of message `message`: the first, and one past the last.
     fn bytes(&self, message: u32) -> (u64, u64) {
         let at = |message| u64::from(self.first(message)) * self.bytes_each;
         (at(message), at(message + 1))
@@ -83,9 +83,9 @@ impl Plan {
         u64::from(self.partitions) * self.bytes_each
     }
 
-    /// The messages that have partition `index` of a receiver with `partitions` of `each` bytes. Where no
-    /// byte says which, as nothing is sent but that partitions are ready, they are those of the same share of
-    /// the sender's partitions.
+    /// The messages that carry partition `index` of a receiver with `partitions` of `each` bytes. Where
+    /// partitions are empty and messages only say that they are ready, these are the messages of the same
+    /// share of the sender's partitions.
     fn messages_for(&self, index: u32, partitions: u32, each: u64) -> std::ops::Range<usize> {
         let index = u64::from(index);
         if each > 0 && self.bytes_each > 0 {
@@ -99,7 +99,7 @@ impl Plan {
         self.message_of(first as u32) as usize..self.message_of((end - 1) as u32) as usize + 1
     }
 
-    /// The messages that have the bytes from `start` up to `end`.
+    /// The messages that carry the bytes from `start` up to `end`.
     fn messages_with(&self, start: u64, end: u64) -> std::ops::Range<usize> {
         let end = end.min(self.total());
         if start >= end {
@@ -113,15 +113,15 @@ impl Plan {
 /// The messages of an epoch.
 #[derive(Default)]
 pub(crate) struct Transfers {
-    /// The request of each; none: it is complete.
+    /// The request of each message; `None` when the message is complete.
     pub(crate) requests: Vec<Option<usize>>,
-    /// So many from the first on are known to be complete.
+    /// The number of messages, from the first on, that are known to be complete.
     pub(crate) complete: usize,
     pub(crate) error: Option<Error>,
 }
 
 impl Transfers {
-    /// Whether message `index` is complete.
+    /// Returns whether message `index` is complete.
     pub(crate) fn is_complete(&mut self, index: usize, engine: &mut Engine) -> bool {
         let Some(handle) = self.requests[index] else { return true };
         if !engine.messages.requests.get(handle).is_none_or(Request::is_complete) {
@@ -134,7 +134,7 @@ impl Transfers {
         true
     }
 
-    /// Whether all are.
+    /// Returns whether all messages are complete.
     pub(crate) fn are_complete(&mut self, engine: &mut Engine) -> bool {
         while self.complete < self.requests.len() {
             if !self.is_complete(self.complete, engine) {
@@ -146,11 +146,11 @@ impl Transfers {
     }
 }
 
-/// A buffer that is divided: one side of an operation, as the program describes it.
+/// One side of a partitioned operation: a buffer that is divided, as the program describes it.
 pub struct Side {
     /// All partitions.
     pub data: Divisible,
-    /// How many they are.
+    /// The number of partitions.
     pub partitions: u32,
     /// The communicator's handle.
     pub communicator: usize,
@@ -158,7 +158,7 @@ pub struct Side {
     pub rank: i32,
     /// The program's tag.
     pub tag: i32,
-    /// What all partitions consist of, where that is compared.
+    /// The contents of all partitions, where calls are compared.
     pub items: Option<Items>,
 }
 
@@ -168,26 +168,26 @@ pub(crate) struct Sending {
     pub(crate) data: Divisible,
     pub(crate) communicator: usize,
     pub(crate) plan: Plan,
-    /// Of each partition, in this epoch.
+    /// Says of each partition whether it is ready, in this epoch.
     pub(crate) is_ready: Vec<bool>,
-    /// How many are not, of each message.
+    /// The number of partitions of each message that are not ready.
     pub(crate) missing: Vec<u32>,
     /// Messages that have partitions which are not ready.
     pub(crate) open: u32,
     pub(crate) transfers: Transfers,
 }
 
-/// Where a receiver's plan comes from.
+/// The state of a receiver's plan.
 pub(crate) enum Agreement {
-    /// It has not been seen yet: the receive that it comes with, and where it goes.
+    /// The plan has not been seen yet. Holds the receive that it comes with, and the buffer for it.
     Awaited {
         request: usize,
         words: SharedBuffer,
     },
     Known(Plan),
-    /// The other side is `MPI_PROC_NULL`: nothing comes.
+    /// The other side is `MPI_PROC_NULL`: no plan comes.
     Nothing,
-    /// It will not come.
+    /// The plan cannot come.
     Failed(Error),
 }
 
@@ -200,7 +200,7 @@ pub(crate) struct Receiving {
     pub(crate) partitions: u32,
     pub(crate) communicator: usize,
     pub(crate) agreement: Agreement,
-    /// What all partitions consist of, here and at the sender, where that is compared.
+    /// The contents of all partitions, here and at the sender, where calls are compared.
     pub(crate) items: [Option<Items>; 2],
     /// Whether the receives of this epoch have been posted.
     pub(crate) is_posted: bool,
@@ -216,22 +216,22 @@ pub(crate) enum Operation {
 #[derive(Default)]
 pub(crate) struct Partitioned {
     pub(crate) operations: BTreeMap<usize, Operation>,
-    /// Receives that have been started and whose plan has not been seen.
+    /// Receives that have been started before their plan has been seen.
     pub(crate) expecting: Vec<usize>,
-    /// Receives for the plans of operations that the program has freed: they keep the order in which the
-    /// others meet.
+    /// Receives for the plans of operations that the program has freed. They keep the order in which later
+    /// plans meet their operations.
     pub(crate) absorbing: Vec<(usize, SharedBuffer)>,
     /// The next tag in each context of messages.
     pub(crate) tags: BTreeMap<u32, i32>,
 }
 
 impl Partitioned {
-    /// None.
+    /// A table without operations.
     pub(crate) const fn new() -> Self {
         Self { operations: BTreeMap::new(), expecting: Vec::new(), absorbing: Vec::new(), tags: BTreeMap::new() }
     }
 
-    /// Whether a started receive waits for its plan.
+    /// Returns whether a started receive waits for its plan.
     #[inline]
     pub(crate) fn expects(&self) -> bool {
         !self.expecting.is_empty()
@@ -264,7 +264,7 @@ pub(crate) fn partition(name: &str, partition: i32, partitions: u32) -> Result<u
 }
 
 impl Sending {
-    /// Partition `index` is ready.
+    /// Marks partition `index` as ready, and sends its message if all partitions of the message are ready.
     pub(crate) fn mark(&mut self, index: u32, engine: &mut Engine) -> Result<()> {
         self.is_ready[index as usize] = true;
         let message = self.plan.message_of(index);
@@ -291,7 +291,7 @@ impl Sending {
 }
 
 impl Receiving {
-    /// Posts the receives of this epoch, if it is known what comes; `false` when it is not.
+    /// Posts the receives of this epoch if the plan is known. Returns `false` when it is not.
     pub(crate) fn post(&mut self, engine: &mut Engine) -> bool {
         if let Agreement::Awaited { request, words } = &self.agreement {
             if !engine.messages.requests.get(*request).is_none_or(Request::is_complete) {
@@ -352,7 +352,7 @@ impl Receiving {
         Ok(())
     }
 
-    /// Status and error, when all is there.
+    /// Returns status and error when all messages are there.
     pub(crate) fn result(&mut self, engine: &mut Engine) -> Option<(Status, Option<Error>)> {
         if !self.is_posted || !self.transfers.are_complete(engine) {
             return None;
@@ -375,7 +375,7 @@ impl Receiving {
             }
             _ => return true,
         };
-        // What could not be posted has not arrived.
+        // A message whose receive could not be posted has not arrived.
         messages.end <= self.transfers.requests.len()
             && messages.into_iter().all(|message| self.transfers.is_complete(message, engine))
     }
@@ -416,7 +416,7 @@ mod tests {
         assert_eq!((0..2).map(|k| plan(3, 3).messages_for(k, 2, 0)).collect::<Vec<_>>(), [0..2, 1..3]);
         assert_eq!((0..4).map(|k| plan(2, 1).messages_for(k, 4, 0)).collect::<Vec<_>>(), vec![0..1; 4]);
         assert_eq!(plan(0, 0).messages_for(1, 4, 0), 0..0);
-        // With data it is the bytes that say.
+        // With data, the bytes decide.
         let plan = Plan { partitions: 4, bytes_each: 6, messages: 4, tag: 0 };
         assert_eq!((0..3).map(|k| plan.messages_for(k, 3, 8)).collect::<Vec<_>>(), [0..2, 1..3, 2..4]);
     }

@@ -1,6 +1,7 @@
-//! Which schedule a collective of the program runs: the algorithm is chosen by the settings and the table
-//! (`weft_core::collective::choice`), from what all its ranks know alike; and schedules that were planned
-//! lately are kept.
+//! Plans the collectives of the program. The settings and the table of choices
+//! (`weft_core::collective::choice`) choose the algorithm from facts that all its ranks know alike. The
+//! planner keeps the schedules that it has planned lately. The boundary calls it for blocking, nonblocking
+//! and persistent collectives.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -14,79 +15,80 @@ use weft_core::collective::{
 use weft_engine::arguments::{Arguments, Bound};
 use weft_engine::handle::HANDLES_PREDEFINED;
 
-/// Schedules that are kept, and the steps that one may have for that: programs call few different collectives
-/// again and again.
+/// The schedules that the planner keeps, and the steps that a kept schedule may have. Programs call few
+/// different collectives, again and again.
 const KEPT_MAX: usize = 16;
 const KEPT_STEPS_MAX: usize = 1024;
 
-/// Calls whose plans are kept with their buffers.
+/// The calls whose plans are kept together with their buffers.
 const CALLS_MAX: usize = 4;
 
-/// All that the plan and the buffers of a collective follow from.
+/// The arguments from which the plan and the buffers of a collective follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// What is called.
+    /// The operation that is called.
     pub operation: Operation,
     /// The communicator's handle.
     pub communicator: usize,
     /// Address, number of items and handle of their type.
     pub send: (usize, i64, usize),
-    /// The same of the receive buffer.
+    /// Address, number of items and handle of their type, of the receive buffer.
     pub receive: (usize, i64, usize),
     /// The handle of the reduction, and the root; 0 where there is none.
     pub by: (usize, i32),
 }
 
 impl Call {
-    /// Whether the same words mean the same as long as there is the communicator: types and reductions are
-    /// predefined, so that nobody can free them.
+    /// Returns whether the same arguments mean the same as long as the communicator lives: types and
+    /// reductions are predefined, so the program cannot free them.
     #[inline]
     fn is_lasting(&self) -> bool {
         [self.send.2, self.receive.2, self.by.0].iter().all(|handle| *handle < HANDLES_PREDEFINED)
     }
 }
 
-/// The calls made last, with what they were bound to.
+/// The latest calls, each with the buffers and the schedule that it was bound to.
 #[derive(Default)]
 struct Calls {
     known: [Option<(Call, Arc<Bound>)>; CALLS_MAX],
-    /// Which of them goes next.
+    /// The index of the call that the next new call replaces.
     oldest: usize,
 }
 
-/// What plans collectives.
+/// The planner of collectives, which keeps what it has planned lately.
 pub struct Planner {
     choices: Choices,
     calls: RefCell<Calls>,
     kept: RefCell<Kept>,
-    /// Where what is planned now may go through memory that processes share.
+    /// The places where a collective that is planned now may use memory that processes share.
     in_memory: Cell<InMemory>,
 }
 
-/// Where a collective may go through memory that the processes of a node share. Operations have turns there,
-/// in the order in which they are started.
+/// The places where a collective may use the memory that the processes of a node share. Operations have turns
+/// in that memory, in the order in which they are started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum InMemory {
     /// Nowhere: other processes may start them in another order.
     Nowhere,
-    /// Where all processes are on one node. Several operations between nodes that are under way at the same
-    /// time would wait for each other's messages.
+    /// Only where all processes are on one node. Several operations between nodes that are under way at the
+    /// same time would wait for each other's messages.
     OnOneNode,
     /// Also within each node of several.
     Everywhere,
-    /// The same, in a slot of the operation's own: it has no order among others.
+    /// The same as `Everywhere`, but in a slot of the operation's own, so it has no order among other
+    /// operations.
     Apart,
 }
 
 struct Kept {
     schedules: Vec<(Key, Layout, Arc<Schedule>)>,
-    /// Which of them goes next.
+    /// The index of the schedule that the next new schedule replaces.
     oldest: usize,
-    /// The newest barrier, with the buffers that it has not.
+    /// The newest barrier, bound to no buffers.
     barrier: Option<(Barrier, Layout, Arc<Bound>)>,
 }
 
-/// All that a schedule depends on, but for the place of the processes.
+/// Everything that a schedule depends on, except the places of the processes.
 #[derive(Clone, Copy, PartialEq)]
 enum Key {
     Bcast(Bcast),
@@ -102,25 +104,24 @@ enum Key {
 }
 
 impl Planner {
-    /// One that chooses so.
+    /// A planner that chooses algorithms by `choices`.
     pub const fn new(choices: Choices) -> Self {
         let kept = RefCell::new(Kept { schedules: Vec::new(), oldest: 0, barrier: None });
         let calls = RefCell::new(Calls { known: [const { None }; CALLS_MAX], oldest: 0 });
         Self { choices, calls, kept, in_memory: Cell::new(InMemory::Everywhere) }
     }
 
-    /// What the same blocking call was bound to, if it was made lately. Programs make few different ones,
-    /// again and again.
+    /// Returns what the same blocking call was bound to, if the program made this call lately.
     #[inline]
     pub fn repeated(&self, call: &Call) -> Option<Arc<Bound>> {
         let calls = self.calls.borrow();
         let (_, bound) = calls.known.iter().flatten().find(|(known, _)| known == call)?;
-        // One thread at a time uses it.
+        // Only one thread at a time may use the bound call.
         (Arc::strong_count(bound) == 1).then(|| bound.clone())
     }
 
-    /// Keeps what a blocking call was bound to, if nothing but the call decides that, as where it goes
-    /// through the memory of its one node.
+    /// Keeps what a blocking call was bound to, if the call alone decides that. So it is for an operation
+    /// that uses the memory of its one node.
     pub(crate) fn keep_call(&self, call: &Call, bound: &Arc<Bound>) {
         if bound.schedule().phases > 0 && call.is_lasting() {
             let mut calls = self.calls.borrow_mut();
@@ -130,7 +131,7 @@ impl Planner {
         }
     }
 
-    /// The hints of a communicator have changed.
+    /// Forgets the kept calls: the hints of a communicator have changed.
     pub fn forget_calls(&self) {
         *self.calls.borrow_mut() = Calls::default();
     }
@@ -143,33 +144,34 @@ impl Planner {
         planned
     }
 
-    /// What `plan` plans goes through memory that processes share at most there.
+    /// Runs `plan`, whose operation may use memory that processes share at most in these places.
     #[inline]
     pub fn at_most<R>(&self, in_memory: InMemory, plan: impl FnOnce() -> R) -> R {
         self.with_memory(self.in_memory.get().min(in_memory), plan)
     }
 
-    /// What `plan` plans goes through a slot of its own, if its processes agree on one.
+    /// Runs `plan`, whose operation uses a slot of its own if its processes agree on one.
     pub fn apart<R>(&self, plan: impl FnOnce() -> R) -> R {
         self.with_memory(InMemory::Apart, plan)
     }
 
-    /// Whether what is planned now goes through a slot of its own.
+    /// Returns whether the operation that is planned now uses a slot of its own.
     pub(crate) fn is_apart(&self) -> bool {
         self.in_memory.get() == InMemory::Apart
     }
 
-    /// What `plan` plans goes by messages only.
+    /// Runs `plan`, whose operation uses messages only.
     pub fn by_messages<R>(&self, plan: impl FnOnce() -> R) -> R {
         self.at_most(InMemory::Nowhere, plan)
     }
 
-    /// Whether what is planned now may go through memory, on one node or within several.
+    /// Returns whether the operation that is planned now may use shared memory, on one node or within each of
+    /// several.
     pub(crate) fn is_in_memory(&self, is_one_node: bool) -> bool {
         self.in_memory.get() >= if is_one_node { InMemory::OnOneNode } else { InMemory::Everywhere }
     }
 
-    /// One that knows no settings.
+    /// A planner that knows no settings.
     pub const fn without_settings() -> Self {
         Self::new(Choices::without_settings())
     }
@@ -182,7 +184,7 @@ pub struct Plans<'a> {
 }
 
 impl Planner {
-    /// How algorithms are chosen.
+    /// The rules by which algorithms are chosen.
     pub const fn choices(&self) -> &Choices {
         &self.choices
     }
@@ -273,7 +275,7 @@ impl Plans<'_> {
         self.kept(Key::Exscan(*of), |chosen| chosen.exscan(of))
     }
 
-    /// The barrier of these processes, and the buffers that it has not.
+    /// The barrier of these processes, bound to no buffers.
     pub fn barrier(&self, barrier: Barrier) -> Arc<Bound> {
         let newest = &mut self.planner.kept.borrow_mut().barrier;
         if let Some((known, layout, bound)) = newest

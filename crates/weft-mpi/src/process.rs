@@ -1,18 +1,18 @@
 //! The process as a whole: one lock around everything, and the ways to wait.
 //!
-//! Whoever calls MPI takes the lock, does its work, makes progress for everybody, and leaves. A call that
-//! must wait first spins, then one waiter sleeps in the kernel on behalf of all (a doorbell of the node's
-//! peers, the network, a timer) while other threads that wait are parked until what they wait for is
-//! complete. When it does what is decided by `weft_engine::waiting`; how, here.
+//! A thread that calls MPI takes the lock, does its work, makes progress for the whole process, and leaves. A
+//! call that must wait spins first. Then one waiter sleeps in the kernel for all waiters: a doorbell of the
+//! node's peers, the network, or a timer wakes it. Other threads that wait are parked until their operation
+//! is complete. `weft_engine::waiting` decides when a waiter spins or sleeps; this module carries it out.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `waiting` | calls that wait, and who wakes them |
+//! | `waiting` | calls that wait, and how they are woken |
 //! | `parked` | threads that wait while another one makes progress for them |
-//! | `helped` | what is left to the progress thread |
+//! | `helped` | work that is left to the progress thread |
 //! | `running` | collectives under way |
-//! | `finalizing` | who waits for a process that has called MPI_Finalize |
-//! | `settling` | what is left to complete in this process's own |
+//! | `finalizing` | calls that wait for a process in MPI_Finalize |
+//! | `settling` | operations that are left to complete in this process's own MPI_Finalize |
 
 mod finalizing;
 mod helped;
@@ -46,18 +46,18 @@ use helped::Helped;
 pub use running::Running;
 pub use waiting::{block_for, block_from, block_until};
 
-/// A thread that wants the lock while the progress thread holds it looks so long whether it is free before it
-/// sleeps …
+/// The longest time for which a thread of the program looks whether the progress thread has released the
+/// lock, before the thread sleeps.
 const THREAD_LEAVES: Duration = Duration::from_micros(100);
-/// … and yields its processor after so many looks.
+/// The number of looks at the lock after which that thread yields its processor.
 const LOOKS_PER_YIELD: u32 = 64;
 
-/// Where the process stands between `MPI_Init` and `MPI_Finalize` (MPI-5.0 §11.2).
+/// The place of the process between `MPI_Init` and `MPI_Finalize` (MPI-5.0 §11.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Before `MPI_Init` has returned.
     Before,
-    /// In between.
+    /// Between `MPI_Init` and `MPI_Finalize`.
     Active,
     /// After `MPI_Finalize`.
     After,
@@ -65,7 +65,7 @@ pub enum Phase {
 
 /// Everything that Weft knows in this process.
 pub struct Process {
-    /// Between init and finalize, or not.
+    /// Before `MPI_Init`, between `MPI_Init` and `MPI_Finalize`, or after.
     pub phase: Phase,
     /// Level of thread support (MPI-5.0 §11.6).
     pub thread_level: i32,
@@ -77,27 +77,27 @@ pub struct Process {
     pub buffer: crate::buffered::Buffer,
     /// Copies of messages that are on their way although the program's buffer is free again.
     pub temporaries: crate::buffered::Buffer,
-    /// Whether errors that are returned are printed too.
+    /// Prints errors also when they are returned (`WEFT_VERBOSE_ERRORS`).
     pub verbose_errors: bool,
-    /// Whether what processes call is compared (`WEFT_CHECK`).
+    /// Compares the calls of the processes (`WEFT_CHECK`).
     pub checks_calls: bool,
-    /// What messages say of themselves then.
+    /// The labels that messages carry while calls are compared.
     pub(crate) labels: crate::labels::Labels,
-    /// What plans collectives.
+    /// The planner of collectives.
     pub planner: crate::planner::Planner,
-    /// What is known of multicast.
+    /// What this process knows of multicast.
     pub multicast: crate::multicast::Knowledge,
     /// Names of the MPI calls by number.
     pub call_names: &'static [&'static str],
     /// Collectives under way.
     pub collectives: Slab<Running>,
-    /// Completions that they have been moved on for.
+    /// The count of completions up to which collectives have been moved on.
     pub collectives_seen: u64,
-    /// Completions under engines that are gone. The next one counts on from there: whoever has seen a number
-    /// would otherwise take the same number of the next engine for no news, and what had come then would wait
-    /// for ever.
+    /// The completions under engines that are gone. The next engine counts on from this number. Otherwise a
+    /// waiter that has seen a number would take the same number of the next engine for no news, and would
+    /// wait for ever.
     completions_before: u64,
-    /// When a call that synchronizes a window has last looked for what has arrived, in ticks.
+    /// The time at which a call that synchronizes a window last looked for arrivals, in ticks.
     pub(crate) window_looked: u64,
     /// Partitioned operations.
     pub(crate) partitioned: crate::partitions::Partitioned,
@@ -107,23 +107,23 @@ pub struct Process {
     pub(crate) slots: crate::slots::Slots,
     /// How the job was started; set from when this process has joined it until it leaves.
     pub job: Option<Job>,
-    /// What talks to the launcher, while this process has left its job.
+    /// The connection to the launcher, kept while this process has left its job.
     pub(crate) manager: Option<Box<dyn weft_launch::ProcessManager>>,
     /// A session has been opened since it joined.
     pub(crate) had_sessions: bool,
     pub(crate) engine: Option<Box<Engine>>,
-    /// Where others see how this process stands; told before each sleep, and now and then.
+    /// The page on which others see the state of this process; written before each sleep, and now and then.
     live: Option<Live>,
-    /// What the call that sleeps waits for.
+    /// The thing that the call which sleeps waits for.
     awaited: Awaited,
-    /// Packets sent again and paths failed, as far as tools have been told.
+    /// The packets sent again and the paths failed, as far as tools have been told.
     pub(crate) packets_seen: [u64; 2],
     finalizing: finalizing::Finalizing,
     learned: Learned,
     looks: Looks,
     processors: usize,
-    /// The job has more processes on its processors than there are of these, on this node or as nodes of
-    /// their own.
+    /// The job has more processes than processors here, on this node or with each process as a node of its
+    /// own.
     pub(crate) is_crowded: bool,
     helped: Helped,
     progress_thread: Option<ProgressThread>,
@@ -139,8 +139,8 @@ thread_local! {
     static THREAD: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A number that no other thread of this process has, at any time. (Those of the standard library stand in
-/// memory that is never given back.)
+/// Returns a number that no other thread of this process ever has. (The standard library's thread identifiers
+/// are in memory that is never given back.)
 pub fn thread_number() -> u64 {
     THREAD.with(|number| {
         if number.get() == 0 {
@@ -150,25 +150,25 @@ pub fn thread_number() -> u64 {
     })
 }
 
-/// Whether MPI was initialized by another thread than this one.
+/// Returns whether another thread than this one initialized MPI.
 pub fn is_beside_main_thread() -> bool {
     with(|process| process.main_thread).is_some_and(|main| main != thread_number())
 }
 
-/// Whether the phase is [`Phase::Active`] or a session is open, for a look without the lock.
+/// The phase is [`Phase::Active`] or a session is open. For a look without the lock.
 pub static ACTIVE: AtomicBool = AtomicBool::new(false);
-/// Whether this process was forked from one that was in MPI: then nothing here may be used.
+/// This process was forked from a process of an MPI job; nothing of MPI may be used here.
 pub static FORKED: AtomicBool = AtomicBool::new(false);
 static PROCESS: Mutex<Process> = Mutex::new(Process::new());
-/// Whether it is the progress thread that has the lock.
+/// The progress thread holds the lock.
 static THREAD_HAS_LOCK: AtomicBool = AtomicBool::new(false);
-/// Whether a call waits, for a look without the lock.
+/// A call waits. For a look without the lock.
 static WAITS: AtomicBool = AtomicBool::new(false);
 
-/// What tells tools of the events that have been noted; set once there is one that listens.
+/// The function that tells tools of noted events; set when the first tool listens.
 pub(crate) static LISTENERS: OnceLock<fn()> = OnceLock::new();
 
-/// Tells tools what has happened. The lock is free meanwhile.
+/// Tells tools of the events that have been noted, while the lock is free.
 #[cold]
 fn tell_events() {
     if let Some(tell) = LISTENERS.get() {
@@ -190,7 +190,7 @@ pub fn lock() -> Guard {
     }
 }
 
-/// From now on a child that is forked knows that it is none of the job.
+/// Makes every child that is forked from now on know that it does not belong to the job.
 pub fn watch_for_forks() {
     weft_launch::on_fork(|| {
         ACTIVE.store(false, Ordering::Relaxed);
@@ -199,7 +199,7 @@ pub fn watch_for_forks() {
     });
 }
 
-/// A forked child must not wait for a lock that a thread of its parent held.
+/// Ends a forked child, because the child must not wait for a lock that a thread of its parent held.
 #[cold]
 fn refuse_in_child() -> ! {
     eprintln!("weft: process {}: {IN_CHILD}", std::process::id());
@@ -209,7 +209,7 @@ fn refuse_in_child() -> ! {
 /// The exit code of a forked child that calls MPI.
 pub const CHILD_EXIT_CODE: i32 = 16;
 
-/// Why a forked child cannot call MPI.
+/// The reason why a forked child cannot call MPI.
 pub const IN_CHILD: &str = "this process was forked from a process of an MPI job, and is none itself: only the parent may call MPI \
                             (end such a child with _exit, or let it execute another program)";
 
@@ -219,7 +219,8 @@ fn lock_slowly() -> Guard {
         refuse_in_child();
     }
     let _waiter = LockWaiter::begin();
-    // The progress thread leaves after the train that it is sending: that is sooner than a sleep would end.
+    // The progress thread releases the lock after the train that it is sending, sooner than a sleep would
+    // end.
     let began = clock::now();
     while THREAD_HAS_LOCK.load(Ordering::Relaxed) && clock::now().since(began) < THREAD_LEAVES {
         for _ in 0..LOOKS_PER_YIELD {
@@ -228,13 +229,13 @@ fn lock_slowly() -> Guard {
             }
             std::hint::spin_loop();
         }
-        // It may need this very processor.
+        // The progress thread may need the processor of this thread.
         std::thread::yield_now();
     }
     PROCESS.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Runs `operation` under the lock and wakes whom it concerns.
+/// Runs `operation` under the lock, then wakes the threads that wait for its result.
 #[inline]
 pub fn with<R>(operation: impl FnOnce(&mut Process) -> R) -> R {
     let mut process = lock();
@@ -248,8 +249,8 @@ pub fn with<R>(operation: impl FnOnce(&mut Process) -> R) -> R {
     result
 }
 
-/// Whether MPI_COMM_WORLD, or else MPI_COMM_SELF, has the error handler MPI_ERRORS_RETURN. Does not wait:
-/// `false` when it cannot be known.
+/// Returns whether MPI_COMM_WORLD, or else MPI_COMM_SELF, has the error handler MPI_ERRORS_RETURN. Never
+/// waits for the lock: returns `false` when the lock is taken.
 #[cold]
 pub fn returns_errors() -> bool {
     use crate::constants::{MPI_COMM_SELF, MPI_COMM_WORLD, MPI_ERRORS_RETURN};
@@ -259,13 +260,13 @@ pub fn returns_errors() -> bool {
     })
 }
 
-/// Has MPI been initialized, whether or not it has been finalized since?
+/// Returns whether MPI has been initialized, whether or not it has been finalized since.
 pub fn has_started() -> bool {
     let process = lock();
     process.phase != Phase::Before || process.job.is_some()
 }
 
-/// Looks once, and if there is nothing, once more after a pass of the progress loop.
+/// Runs `check`, and if it finds nothing, runs it once more after a pass of the progress loop.
 pub fn attempt<R>(mut check: impl FnMut(&mut Process) -> Option<R>) -> Option<R> {
     let mut process = lock();
     let mut found = check(&mut process);
@@ -276,8 +277,8 @@ pub fn attempt<R>(mut check: impl FnMut(&mut Process) -> Option<R>) -> Option<R>
     }
     process.signal();
     let has_events = process.has_events();
-    // Programs test in a loop: those who wait for the lock must come to have it, and so must ranks without a
-    // processor, of which one may be what the program tests for.
+    // Programs test in a loop. Threads that wait for the lock must get it. Ranks without a processor must get
+    // one: the program may test for a message of such a rank.
     let yields = found.is_none() && {
         let wanted = is_contended() || process.is_oversubscribed();
         let passes = process.learned.passes_per_look();
@@ -293,7 +294,7 @@ pub fn attempt<R>(mut check: impl FnMut(&mut Process) -> Option<R>) -> Option<R>
     found
 }
 
-/// Makes progress once, calls of the program's reduction functions included.
+/// Makes progress once, and calls the program's reduction functions that are due.
 pub fn progress_once() {
     let mut process = lock();
     process.progress();
@@ -357,8 +358,8 @@ impl Process {
         }
     }
 
-    /// The engine is there: communication is possible. `load` is what its processors bear, `neighbours` how
-    /// many processes of the job are on this node.
+    /// Attaches the engine: from now on the process can communicate. `load` is the load of its processors,
+    /// `neighbours` the number of processes of the job on this node.
     ///
     /// # Errors
     /// When the process has not enough file descriptors.
@@ -388,7 +389,7 @@ impl Process {
         Ok(())
     }
 
-    /// Communication is over.
+    /// Detaches the engine: communication is over.
     pub fn detach_engine(&mut self) {
         if let Some(engine) = self.engine.take() {
             self.completions_before = engine.messages.completions() + 1;
@@ -408,24 +409,25 @@ impl Process {
             .ok_or_else(|| Error::new(MPI_ERR_OTHER, "MPI is not initialised, or has been finalized already"))
     }
 
-    /// This process, as peers name it.
+    /// The number by which peers name this process.
     pub fn own(&self) -> PeerId {
         self.engine.as_ref().map_or(PeerId::FIRST, |engine| engine.peers.own())
     }
 
-    /// Whether processes of `group` take turns on their processors; the same at all of them.
+    /// Returns whether processes of `group` take turns on their processors. All processes of the group get
+    /// the same answer.
     pub fn are_oversubscribed(&self, group: &Group) -> bool {
         self.engine.as_ref().is_some_and(|engine| engine.are_oversubscribed(&group.members))
             || self.job.as_ref().is_some_and(|job| group.members.iter().any(|member| job.crowded.contains(member)))
     }
 
-    /// Whether this process takes turns with others of the job on the processors that it may use.
+    /// Returns whether this process takes turns with others of the job on the processors that it may use.
     #[inline]
     pub(crate) fn is_oversubscribed(&self) -> bool {
         self.is_crowded || self.engine.as_ref().is_some_and(|engine| engine.is_oversubscribed())
     }
 
-    /// Requests and matching.
+    /// The requests and the matching of the engine.
     ///
     /// # Errors
     /// As for [`Process::engine`].
@@ -468,7 +470,7 @@ impl Process {
         }
     }
 
-    /// Tells those who look from outside how this process stands.
+    /// Publishes the state of this process for readers outside of it.
     #[cold]
     fn publish(&mut self, asleep: bool) {
         self.note_packets();
@@ -490,12 +492,12 @@ impl Process {
         }
     }
 
-    /// Tells them that it is awake again.
+    /// Publishes that this process is awake again.
     fn note_awake(&self) {
         self.live.iter().for_each(Live::awake);
     }
 
-    /// Something has happened that is no completion of an operation, but that somebody waits for.
+    /// Wakes the waiters after an event that completes no operation but that a waiter waits for.
     pub fn announce(&mut self) {
         if let Some(engine) = &mut self.engine {
             engine.messages.notify();

@@ -1,13 +1,14 @@
-//! The thread that makes progress while the program computes (MPI-5.0 §3.7.4 leaves it to us whether anybody
-//! does).
+//! The thread that makes progress while the program computes. (MPI-5.0 §3.7.4 leaves it to the library
+//! whether there is one.)
 //!
-//! It sleeps in the kernel. What it watches there, and what it does when the kernel wakes it because a packet
-//! is here, a neighbour rings, or something is due, is decided by [`Coverage`] (`weft_engine::waiting`); here
-//! is how that is done. What it runs when it is awake is given to it as it starts.
+//! The thread sleeps in the kernel, which wakes it when a packet arrives, a neighbour rings the doorbell, or
+//! a timer ends. [`Coverage`] (`weft_engine::waiting`) decides which of these the thread watches, and what it
+//! does when it wakes. This module carries it out. The function that the thread runs when awake is passed to
+//! it at its start.
 //!
-//! Where there are peers on other hosts it also looks around a few times in each `WEFT_PEER_TIMEOUT`, with
-//! nothing outstanding and with `WEFT_PROGRESS=none` too: it answers for a program that computes, so that
-//! nobody who waits for it takes it for dead (decision 0080).
+//! Where there are peers on other hosts, the thread also makes progress a few times in each
+//! `WEFT_PEER_TIMEOUT`, even with no operation outstanding and with `WEFT_PROGRESS=none`. So it answers for a
+//! program that computes, and no peer that waits for the program takes it for dead (decision 0080).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +19,7 @@ use weft_net::watch::{self, Apart, Watch};
 
 use crate::engine::Engine;
 
-/// The thread and what it watches; under the process lock, like all the rest.
+/// The thread and the descriptors that it watches. The process lock protects it, like everything else.
 pub(crate) struct ProgressThread {
     coverage: Coverage,
     watch: Arc<Watch>,
@@ -26,15 +27,15 @@ pub(crate) struct ProgressThread {
     thread: Option<std::thread::JoinHandle<()>>,
     network: Vec<i32>,
     doorbell: Option<i32>,
-    /// Where the program was when it left MPI.
+    /// The processor that the program ran on when it left MPI.
     processor: Option<u32>,
-    /// The processor that the thread leaves to it.
+    /// The processor that the thread leaves to the program.
     apart: Option<Apart>,
 }
 
 impl ProgressThread {
-    /// Starts the thread, which sleeps, and wakes every `pulse`. Each time it has woken it runs `help`, which
-    /// says in how long to do so again if nothing that is armed wakes it before.
+    /// Starts the thread, which sleeps and wakes every `pulse`. At each wake it runs `help`. `help` returns
+    /// the time after which the thread runs it again, if nothing that is armed wakes the thread before.
     pub(crate) fn start(
         engine: &Engine,
         pulse: Option<Duration>,
@@ -72,26 +73,27 @@ impl ProgressThread {
         })
     }
 
-    /// A thread of the program is about to leave MPI.
+    /// Notes the processor of a thread of the program that is about to leave MPI.
     #[inline]
     pub(crate) fn note_processor(&mut self) {
         self.processor = watch::processor();
     }
 
-    /// A call leaves MPI, and nobody waits inside: whether so much is covered by what is armed.
+    /// Returns whether the armed wake-ups cover the `outstanding` operations. The caller is a call that
+    /// leaves MPI while no thread waits inside.
     #[inline(always)]
     pub(crate) fn covers(&mut self, engine: &Engine, outstanding: &Outstanding) -> bool {
         self.coverage.is_covered(outstanding, engine.coalescing_time().is_some())
     }
 
-    /// It is not: arms what is to be armed.
+    /// Arms the wake-ups that are missing for the `outstanding` operations.
     #[inline(never)]
     pub(crate) fn arm(&mut self, engine: &mut Engine, outstanding: Outstanding) {
         let arm = self.coverage.hand_over(outstanding);
         let mut arrived = false;
         if arm.network {
             for network in &self.network {
-                // Known to the watch, so it can be armed; so is the doorbell.
+                // The watch knows the network, so it can be armed; the doorbell too.
                 let _ = self.watch.arm(*network);
             }
             arrived = !engine.arm_network_for_thread();
@@ -109,12 +111,12 @@ impl ProgressThread {
         }
     }
 
-    /// Somebody waits inside MPI and watches for itself.
+    /// Disarms the wake-ups: a thread waits inside MPI and watches for itself.
     pub(crate) fn take_back(&mut self, engine: &mut Engine) {
         let back = self.coverage.take_back();
         if back.network {
             for network in &self.network {
-                // As it could be armed.
+                // It could be armed, so it can be disarmed.
                 let _ = self.watch.disarm(*network);
             }
         }
@@ -129,14 +131,14 @@ impl ProgressThread {
         }
     }
 
-    /// Whether [`Self::take_back`] has something to do.
+    /// Returns whether [`Self::take_back`] has something to do.
     #[inline]
     pub(crate) fn is_armed(&self) -> bool {
         self.coverage.is_armed()
     }
 
-    /// The thread is awake, and has the process lock: what it does now. `waits`: somebody waits inside MPI.
-    /// `looked`: this is the second look, after [`Woken::LookAgain`].
+    /// Decides what the thread does now that it is awake and has the process lock. `waits`: a thread waits
+    /// inside MPI. `looked`: this is the second look, after [`Woken::LookAgain`].
     pub(crate) fn woken(&mut self, engine: &Engine, waits: bool, looked: bool) -> Woken {
         let woken = self.coverage.woken(waits, engine.coalescing_time().is_some(), looked);
         if let Woken::Defer(span) = woken {
@@ -145,8 +147,8 @@ impl ProgressThread {
         woken
     }
 
-    /// It acts: if nobody `waits` inside MPI the program computes, and the thread leaves it its processor.
-    /// `disarm_doorbell` as in [`Woken::Act`].
+    /// Prepares the thread to act. If no thread `waits` inside MPI, the program computes, and the progress
+    /// thread leaves it its processor. `disarm_doorbell` as in [`Woken::Act`].
     pub(crate) fn act(&mut self, engine: &mut Engine, waits: bool, disarm_doorbell: bool) {
         if !waits {
             self.apart = Apart::from(self.processor, self.apart);
@@ -156,7 +158,7 @@ impl ProgressThread {
         }
     }
 
-    /// The thread ends: what is returned must be joined while the process lock is free.
+    /// Ends the thread. The caller must join the handle that is returned while the process lock is free.
     pub(crate) fn end(mut self) -> Option<std::thread::JoinHandle<()>> {
         self.over.store(true, Ordering::Release);
         self.watch.set_timer(Duration::default());

@@ -1,17 +1,18 @@
-//! Type signatures: the sequence of basic datatypes that items of a datatype are (MPI-5.0 §5.1), in a form
-//! that can be compared across processes however long it is: its length, its bytes, and a polynomial of its
-//! elements, which concatenation and repetition compute from those of the parts (Karp and Rabin, 1987).
+//! Type signatures: the sequence of basic datatypes that items of a datatype consist of (MPI-5.0 §5.1). A
+//! signature here has a length, a number of bytes, and a polynomial of its elements, so that processes can
+//! compare signatures of any length. The polynomial of a concatenation or repetition follows from those of
+//! the parts (Karp and Rabin, 1987). `check.rs` and `labels.rs` compare signatures when `WEFT_CHECK` is set.
 
 use std::sync::Arc;
 
 use crate::constants::{MPI_BYTE, MPI_COMBINER_STRUCT, MPI_PACKED};
 use crate::description::{Constituent, Description};
 
-/// A prime, so that different sequences rarely meet: 2^61 - 1.
+/// A prime, so that different sequences rarely have the same polynomial: 2^61 - 1.
 const PRIME: u128 = (1 << 61) - 1;
-/// Any number.
+/// The base of the polynomial; any number does.
 const BASE: u64 = 0x0123_4567_89ab_cdef;
-/// How deep datatypes are looked at.
+/// The depth to which nested datatypes are looked at.
 const NESTING_MAX: u32 = 64;
 
 /// A sequence of basic datatypes.
@@ -21,10 +22,10 @@ pub struct Signature {
     pub bytes: u64,
     /// Basic datatypes.
     pub length: u64,
-    /// Their polynomial.
+    /// The polynomial of the basic datatypes.
     pub hash: u64,
-    /// `MPI_BYTE` or `MPI_PACKED` is among them, which stand for anything of so many bytes here: programs do
-    /// that, and nothing is harmed.
+    /// `MPI_BYTE` or `MPI_PACKED` is among the datatypes. Here these stand for anything of as many bytes:
+    /// programs use them so, and that harms nothing.
     pub is_opaque: bool,
 }
 
@@ -49,17 +50,17 @@ fn power(mut exponent: u64) -> u64 {
 }
 
 impl Signature {
-    /// That of `count` items of a datatype, predefined by the handle where it is one.
+    /// The signature of `count` items of a datatype. The handle names a predefined datatype, where it is one.
     pub fn of(handle: usize, description: &Description, count: u64) -> Self {
         item(handle, description, 0).repeated(count)
     }
 
-    /// One basic datatype.
+    /// The signature of one basic datatype.
     fn basic(code: u64, bytes: u64, is_opaque: bool) -> Self {
         Self { bytes, length: 1, hash: code % (PRIME as u64), is_opaque }
     }
 
-    /// This one and then the other.
+    /// The signature of this sequence followed by `other`.
     pub fn then(self, other: Self) -> Self {
         Self {
             bytes: self.bytes.saturating_add(other.bytes),
@@ -69,7 +70,7 @@ impl Signature {
         }
     }
 
-    /// This one so many times.
+    /// The signature of this sequence repeated `count` times.
     pub fn repeated(self, mut count: u64) -> Self {
         let (mut result, mut doubled) = (Self::default(), self);
         while count > 0 {
@@ -84,19 +85,20 @@ impl Signature {
         result
     }
 
-    /// The first `length` basic datatypes of `count` items of a datatype; fewer where there are no more.
+    /// The signature of the first `length` basic datatypes of `count` items; of fewer where there are no
+    /// more.
     pub fn front_of(handle: usize, description: &Description, count: u64, length: u64) -> Self {
         front(handle, description, count, length, 0)
     }
 
-    /// Whether data of the one may be taken for the other.
+    /// Returns whether data with one signature may be taken for data with the other.
     pub fn agrees_with(&self, other: &Self) -> bool {
         self.bytes == other.bytes
             && (self.is_opaque || other.is_opaque || (self.length, self.hash) == (other.length, other.hash))
     }
 }
 
-/// One item.
+/// The signature of one item.
 fn item(handle: usize, description: &Description, depth: u32) -> Signature {
     let bytes = description.layout.size();
     let recipe = &description.recipe;
@@ -109,7 +111,7 @@ fn item(handle: usize, description: &Description, depth: u32) -> Signature {
         Some(item(handle, &inner, depth + 1))
     };
     if recipe.types.is_empty() {
-        // Types of the same element are the same data: MPI_INT and MPI_INT32_T.
+        // Datatypes of the same element are the same data: MPI_INT and MPI_INT32_T.
         let code = description.element.map_or(handle as u64 + 1000, |element| element as u64 + 1);
         return Signature::basic(code, bytes, handle == MPI_BYTE || handle == MPI_PACKED);
     }
@@ -120,7 +122,7 @@ fn item(handle: usize, description: &Description, depth: u32) -> Signature {
             .map(|blocks| blocks.into_iter().fold(Signature::default(), Signature::then));
         return whole.filter(|whole| whole.bytes == bytes).unwrap_or(opaque);
     }
-    // All others repeat one type, in whatever places.
+    // All other datatypes repeat one type, at whatever places.
     match constituent(0) {
         Some(one) if one.bytes > 0 && bytes.is_multiple_of(one.bytes) => one.repeated(bytes / one.bytes),
         Some(one) if bytes == 0 => one.repeated(0),
@@ -128,7 +130,7 @@ fn item(handle: usize, description: &Description, depth: u32) -> Signature {
     }
 }
 
-/// The datatype number `at` of those that a datatype is made of, and its handle if it is predefined.
+/// The constituent number `at` of a datatype, with its handle if it is predefined.
 fn inner(description: &Description, at: usize) -> Option<(usize, Arc<Description>)> {
     Some(match description.recipe.types.get(at)? {
         Constituent::Predefined(handle) => (*handle, crate::predefined::datatype(*handle)?.description.clone()),
@@ -143,7 +145,7 @@ fn block_length(description: &Description, at: usize) -> Option<u64> {
     lengths.get(at + 1).and_then(|length| u64::try_from(*length).ok())
 }
 
-/// The first `length` basic datatypes of `count` items.
+/// The signature of the first `length` basic datatypes of `count` items.
 fn front(handle: usize, description: &Description, count: u64, length: u64, depth: u32) -> Signature {
     let one = item(handle, description, depth);
     let length = length.min(one.length.saturating_mul(count));
@@ -155,7 +157,7 @@ fn front(handle: usize, description: &Description, count: u64, length: u64, dept
     let mut cut = Signature::default();
     let is_structure = description.recipe.combiner == MPI_COMBINER_STRUCT;
     for at in 0.. {
-        // All but structures repeat the first.
+        // All datatypes but structures repeat the first constituent.
         let Some((handle, part)) = inner(description, if is_structure { at } else { 0 }).filter(|_| left > 0) else {
             break;
         };
@@ -170,12 +172,12 @@ fn front(handle: usize, description: &Description, count: u64, length: u64, dept
     whole.then(cut)
 }
 
-/// Some items of a datatype, as they are compared and told.
+/// Some items of a datatype, as they are compared and shown in messages.
 #[derive(Clone, Debug)]
 pub struct Items {
-    /// How many.
+    /// The number of items.
     pub count: u64,
-    /// Their signature.
+    /// The signature of all items.
     pub signature: Signature,
     /// Name of the datatype.
     pub name: String,
@@ -188,7 +190,8 @@ impl Items {
         Self { count, signature: Signature::of(handle, description, count), name }
     }
 
-    /// These and others together, in whatever order: what goes from one process to another in several pieces.
+    /// These items and others together, in any order: data that goes from one process to another in several
+    /// pieces.
     pub fn beside(self, other: Self) -> Self {
         let (one, two) = (self.signature, other.signature);
         let signature = Signature {
@@ -202,14 +205,14 @@ impl Items {
     }
 }
 
-/// Words of a name.
+/// Words that the name of a datatype takes.
 pub(crate) const NAME: usize = 5;
-/// Words of items: count, bytes, length, polynomial, flags, name.
+/// Words that items take: count, bytes, length, polynomial, flags, name.
 pub(crate) const ITEMS: usize = 5 + NAME;
-/// Nothing.
+/// The word that stands for no items.
 pub(crate) const NONE: i64 = -1;
 
-/// Appends so many words of a text.
+/// Appends a text as `length` words.
 pub(crate) fn put_text(words: &mut Vec<i64>, length: usize, text: &str) {
     let mut chunks = text.as_bytes().chunks(8);
     for _ in 0..length {
@@ -220,13 +223,13 @@ pub(crate) fn put_text(words: &mut Vec<i64>, length: usize, text: &str) {
     }
 }
 
-/// The text of words.
+/// Reads a text from words.
 pub(crate) fn text(words: &[i64]) -> String {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_owned()
 }
 
-/// Items as words.
+/// Appends items as words.
 pub(crate) fn put_items(words: &mut Vec<i64>, items: Option<&Items>) {
     let Some(Items { count, signature, name }) = items else {
         return words.resize(words.len() + ITEMS, NONE);
@@ -236,14 +239,14 @@ pub(crate) fn put_items(words: &mut Vec<i64>, items: Option<&Items>) {
     put_text(words, NAME, name);
 }
 
-/// Items of words, if there are any.
+/// Reads items from words, if there are any.
 pub(crate) fn items(words: &[i64]) -> Option<Items> {
     let [count, bytes, length, hash, flags] = words[..5].try_into().ok()?;
     let signature = Signature { bytes: bytes as u64, length: length as u64, hash: hash as u64, is_opaque: flags == 1 };
     (flags != NONE).then(|| Items { count: count as u64, signature, name: text(&words[5..]) })
 }
 
-/// `4 × MPI_INT (16 bytes)`, or nothing.
+/// The items in a message to the user: `4 × MPI_INT (16 bytes)`, or "nothing".
 pub(crate) fn told(items: Option<&Items>) -> String {
     items.map_or_else(
         || "nothing".to_owned(),
@@ -297,7 +300,7 @@ mod tests {
             assert_eq!(Signature::front_of(0, &nested, 2, length as u64), front, "{length}");
             front = front.then(sequence[length % sequence.len()]);
         }
-        // There are no more than those of the items.
+        // There are no more basic datatypes than those of the items.
         assert_eq!(Signature::front_of(0, &nested, 2, 1 << 40), Signature::of(0, &nested, 2));
         assert_eq!(Signature::front_of(0, &nested, 0, 5), Signature::default());
     }

@@ -1,8 +1,8 @@
-//! Which communicators and persistent operations have a slot in the memory of their node for collectives
+//! The slots that communicators and persistent operations have in the memory of their node for collectives
 //! (`weft_engine::engine::slots`).
 //!
-//! All processes of a communicator agree on its slot when they agree on a context, at no cost of its own.
-//! Those slots of a process are numbered like its contexts, so that nobody need say which it is.
+//! All processes of a communicator agree on its slot when they agree on a context, at no cost of its own. A
+//! process numbers the slots of communicators like its contexts, so the context tells the slot.
 //!
 //! Processes may start persistent operations in different orders (MPI-5.0 §6.13), but the operations of one
 //! slot have one order. So each persistent operation has a slot of its own. The processes agree on the slot
@@ -21,38 +21,38 @@ use crate::object::Group;
 /// The slot of `MPI_COMM_WORLD`, which no other communicator gets.
 const OF_WORLD: u32 = 0;
 
-/// The slots of this process.
+/// The slots of this process that are taken.
 pub(crate) struct Slots {
-    /// A bit for each that has a communicator or an operation, or may get one by an agreement that is under
+    /// A bit for each slot that a communicator or an operation has, or may get by an agreement that is under
     /// way.
     taken: u64,
-    /// An agreement on the slot of an operation is under way: another one that begins meanwhile gets none,
-    /// since both might take the same.
+    /// An agreement on the slot of an operation is under way. Another agreement that begins meanwhile gets no
+    /// slot, since both might take the same one.
     is_offering: bool,
 }
 
-/// The processes of a communicator agree on this many slots for operations: no process has more.
+/// The slots for operations that an agreement covers: no process has more.
 const OPERATIONS_MAX: usize = SlotCounts::LONG_MAX + SlotCounts::SHORT_MAX;
 
-/// What a process says of a slot that it has not, or that serves something else.
+/// The value that a process states for a slot that it does not have, or that serves something else.
 const NOT_FREE: i64 = i64::MAX;
 
-/// What a process says of a slot where it publishes nothing, and reads nothing: whatever the others say.
+/// The value of a process that neither publishes nor reads anything: it leaves the choice to the others.
 const WHATEVER: i64 = 0;
 
-/// Which slot the processes of a persistent operation need.
+/// The size of slot that the processes of a persistent operation need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Need {
-    /// None: this process publishes nothing.
+    /// No slot: this process publishes nothing.
     Nothing,
-    /// A short one does.
+    /// A slot with small cells.
     Short,
-    /// One with large cells.
+    /// A slot with large cells.
     Long,
 }
 
 impl Need {
-    /// Of a process that publishes so many bytes at once, if it takes part.
+    /// The need of a process that publishes so many bytes at once, if it takes part.
     pub(crate) fn of(published_max: Option<u64>, engine: &Engine) -> Self {
         let SlotCounts { communicators, long, short } = engine.slots();
         let short = (short > 0).then(|| engine.published_max((communicators + long) as u32));
@@ -64,31 +64,31 @@ impl Need {
     }
 }
 
-/// What came of an agreement on a slot.
+/// The result of an agreement on a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreed {
-    /// Nobody needs one.
+    /// No process needs a slot.
     NotNeeded,
-    /// There is none for it.
+    /// No slot is free for the operation.
     NoneFree,
-    /// This one, if this process takes part in what is done there.
+    /// The slot, if this process takes part in what is done there.
     Slot(Option<u32>),
 }
 
 impl Slots {
-    /// All are free.
+    /// The state in which all slots are free.
     pub(crate) const fn new() -> Self {
         Self { taken: 0, is_offering: false }
     }
 
-    /// The slot that a communicator with this number would have, of so many; `None`: there is none for it.
+    /// The slot for a communicator with this number. `None` where communicators have no slots.
     fn of(serial: Serial, slots: SlotCounts) -> Option<u32> {
         let others = u64::try_from(slots.communicators).ok()?.checked_sub(1).filter(|others| *others > 0)?;
         Some(OF_WORLD + 1 + (serial.0 % others) as u32)
     }
 
-    /// Takes the slot for a communicator with this number. False: another one has it. Where there is none at
-    /// all, as all processes of the node know alike, nothing stands in the way.
+    /// Takes the slot for a communicator with this number. Returns `false` when the slot is taken. Where
+    /// communicators have no slots, as all processes of the node know alike, returns `true`.
     pub(crate) fn reserve(&mut self, serial: Serial, engine: &Engine) -> bool {
         let Some(slot) = Self::of(serial, engine.slots()) else { return true };
         if self.taken >> slot & 1 != 0 || !engine.is_slot_free(slot) {
@@ -98,12 +98,12 @@ impl Slots {
         true
     }
 
-    /// The communicator gets another number, or is to do without a slot.
+    /// Releases the slot that was reserved: the communicator gets another number, or does without a slot.
     pub(crate) fn give_back(&mut self, serial: Serial, engine: &Engine) {
         Self::of(serial, engine.slots()).into_iter().for_each(|slot| self.release(slot));
     }
 
-    /// All its processes have reserved it: the slot of a communicator of `group`, with this context for
+    /// Opens the slot that all processes of a communicator of `group` have reserved, with this context for
     /// collectives.
     pub(crate) fn open(serial: Serial, context: u32, group: &Arc<Group>, engine: &mut Engine) -> Option<u32> {
         let slot = Self::of(serial, engine.slots())?;
@@ -111,7 +111,7 @@ impl Slots {
         Some(slot)
     }
 
-    /// The same for `MPI_COMM_WORLD`.
+    /// Opens the slot of `MPI_COMM_WORLD`.
     pub(crate) fn open_world(context: u32, group: &Arc<Group>, engine: &mut Engine) -> Option<u32> {
         (engine.slots().communicators > 0).then(|| {
             engine.node_collectives().open_slot(OF_WORLD, context, group);
@@ -119,18 +119,19 @@ impl Slots {
         })
     }
 
-    /// The communicator or operation that had it is gone. Another one gets it when nobody reads there any
-    /// more.
+    /// Releases a slot whose communicator or operation is gone. Another one gets the slot when no process
+    /// reads there any more.
     pub(crate) fn release(&mut self, slot: u32) {
         self.taken &= !(1 << slot);
     }
 
-    /// Of the slots for operations, one that has most room at once.
+    /// The slot for operations with the most room.
     pub(crate) fn roomiest(slots: SlotCounts) -> Option<u32> {
         (slots.long + slots.short > 0).then_some(slots.communicators as u32)
     }
 
-    /// The number that the slot has here which all know as `of` among those for operations.
+    /// The number that this process gives to the slot which all processes call `of` among the slots for
+    /// operations.
     fn of_operation(of: usize, slots: SlotCounts) -> Option<u32> {
         let SlotCounts { communicators, long, short } = slots;
         let slot = match of.checked_sub(SlotCounts::LONG_MAX) {
@@ -140,8 +141,9 @@ impl Slots {
         slot.map(|slot| slot as u32)
     }
 
-    /// What this process says when a persistent operation is initialised: what it needs, and of each slot for
-    /// operations the number that its next use has here. Ends with [`Self::agreed`], whatever comes of it.
+    /// States what this process says when a persistent operation is initialised: its need, and for each slot
+    /// for operations the number that the next use has here. Every offer ends with [`Self::agreed`], also
+    /// when the agreement fails.
     pub(crate) fn offer(&mut self, need: Need, engine: &Engine) -> Offer {
         let is_ours = !std::mem::replace(&mut self.is_offering, true);
         let number = |of: usize| {
@@ -157,8 +159,8 @@ impl Slots {
         Offer { need, is_ours, values }
     }
 
-    /// The highest of what all have said is `highest`, or nothing has come of it: the slot of the operation,
-    /// whose processes are `group`.
+    /// Ends an agreement: takes and opens the slot of the operation, whose processes are `group`. `highest`
+    /// has the highest of the stated values; `None` when the agreement has failed.
     pub(crate) fn agreed(
         &mut self,
         offer: &Offer,
@@ -173,7 +175,7 @@ impl Slots {
         if *need == Need::Nothing as i64 {
             return Agreed::NotNeeded;
         }
-        // Short ones first: those with large cells are few.
+        // Slots with small cells first: there are few with large cells.
         let usable = (0..OPERATIONS_MAX).rev().filter(|of| *of < SlotCounts::LONG_MAX || *need == Need::Short as i64);
         let Some(of) = usable.into_iter().find(|of| numbers[*of] != NOT_FREE) else { return Agreed::NoneFree };
         if offer.need == Need::Nothing {
@@ -188,11 +190,11 @@ impl Slots {
     }
 }
 
-/// What a process has said in an agreement on the slot of an operation.
+/// The values that a process states in an agreement on the slot of an operation.
 pub(crate) struct Offer {
     need: Need,
-    /// No other agreement of this process was under way.
+    /// This process had no other agreement under way.
     is_ours: bool,
-    /// The numbers of which the highest of all processes are found.
+    /// The values of which the processes find the highest.
     pub(crate) values: Vec<i64>,
 }

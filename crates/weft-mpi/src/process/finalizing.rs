@@ -1,14 +1,15 @@
-//! A call that waits for a process that has called MPI_Finalize need not wait for ever: it fails with a
-//! sentence.
+//! A call that waits for a process in MPI_Finalize need not wait for ever: it fails, and the error says why.
 //!
-//! Who calls MPI_Finalize sends messages to some of the others in a context that is nobody else's; what that
-//! one sent before is here then, since its messages to this process keep their order. The others hear nothing
-//! by themselves: who has waited for a while asks the process that it waits for, once, and whoever is in
-//! MPI_Finalize answers. So nobody who does not wait long sends anything.
+//! A process that calls MPI_Finalize sends messages to some of the others in a context that nothing else
+//! uses. Messages between two processes keep their order, so everything that the process sent before is here
+//! when such a message is. The other processes learn nothing by themselves. A call that has waited for a
+//! while asks the process that it waits for, once; a process in MPI_Finalize answers. So processes that do
+//! not wait long send nothing.
 //!
-//! That says nothing of what is sent *to* such a process: a receive that it has freed may still take it
-//! (MPI-5.0 §3.7.3). Who waits for a send asks once more, and is answered when all that it sent before has
-//! been looked at, and what a receive has taken of that has come.
+//! The answer says nothing of messages *to* a process in MPI_Finalize: a receive that this process has freed
+//! may still take one (MPI-5.0 §3.7.3). A sender that waits asks a second question. The answer comes when the
+//! process has looked at everything that the sender sent before, and everything that a receive has taken of
+//! it has come.
 
 use weft_core::matching::Envelope;
 use weft_core::time::{Duration, Instant};
@@ -21,41 +22,40 @@ use crate::error::{Error, Result};
 use crate::memory::UserData;
 use crate::object::PeerId;
 
-/// A question: are you in MPI_Finalize? The collectives there have lower tags.
+/// The question "are you in MPI_Finalize?". The collectives there have lower tags.
 const QUESTION: i32 = 100;
-/// The answer: yes.
+/// The answer "yes".
 const ANSWER: i32 = 101;
-/// A question to a process that is there: have you looked at all that I have sent?
+/// The question to a process in MPI_Finalize: "have you looked at all that I have sent?".
 const QUESTION_OF_SENDER: i32 = 102;
-/// The answer: yes, and no message of yours is on its way to a receive.
+/// The answer "yes, and no message of yours is on its way to a receive".
 const ANSWER_TO_SENDER: i32 = 103;
-/// How long a call sleeps before it asks.
+/// The time for which a call sleeps before it asks.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Where there are more requests, they are looked through only as often as somebody is asked, not whenever a
-/// call sleeps.
+/// Above this number of requests, a call looks through them only when it may ask, not whenever it sleeps.
 const REQUESTS_MANY: usize = 256;
 
-/// What is known of processes that are in MPI_Finalize.
+/// The state of the questions, and the processes that are known to be in MPI_Finalize.
 #[derive(Default)]
 pub(crate) struct Finalizing {
-    /// Since when the call that sleeps has slept, but for moments.
+    /// The time since which the call that sleeps has slept, apart from moments.
     since: Option<Instant>,
-    /// When many requests were last looked through.
+    /// The time at which many requests were last looked through.
     looked: Option<Instant>,
-    /// Whom this process has asked.
+    /// The processes that this process has asked.
     asked: Vec<PeerId>,
-    /// Who is known to be there.
+    /// The processes that are known to be in MPI_Finalize.
     known: Vec<PeerId>,
-    /// Who of them has been asked about sends, and about which.
+    /// The processes in MPI_Finalize that have been asked about sends, each with the requests of these sends.
     sends: Vec<(PeerId, Vec<usize>)>,
-    /// What is known of operations that are still under way in this process's own MPI_Finalize.
+    /// The knowledge of operations that are still under way in this process's own MPI_Finalize.
     pub(super) settling: super::settling::Settling,
-    /// This process is.
+    /// This process is in MPI_Finalize itself.
     is_own: bool,
 }
 
 impl Finalizing {
-    /// Nobody is.
+    /// The state in which no process is in MPI_Finalize.
     pub(super) const fn new() -> Self {
         Self {
             since: None,
@@ -68,7 +68,7 @@ impl Finalizing {
         }
     }
 
-    /// No call waits any more.
+    /// Notes that no call waits any more.
     pub(super) fn end_wait(&mut self) {
         self.since = None;
         self.looked = None;
@@ -76,21 +76,21 @@ impl Finalizing {
 }
 
 impl Process {
-    /// This process has called MPI_Finalize: it answers from now on.
+    /// Notes that this process has called MPI_Finalize, and answers questions from now on.
     pub(crate) fn begin_finalizing(&mut self) {
         self.finalizing.is_own = true;
         self.answer();
     }
 
-    /// The World Model is over.
+    /// Forgets everything: the World Model is over.
     pub(crate) fn end_finalizing(&mut self) {
         self.finalizing = Finalizing::new();
     }
 
-    /// Nothing comes of a probe for messages of `peer` if that has called MPI_Finalize.
+    /// Checks that a probe for messages of `peer` can still find one.
     ///
     /// # Errors
-    /// It has.
+    /// `peer` has called MPI_Finalize.
     pub(crate) fn check_not_finalizing(&self, peer: Option<PeerId>) -> Result<()> {
         match peer.filter(|peer| self.finalizing.known.contains(peer)) {
             Some(peer) => Err(self.nothing_comes_from(peer)),
@@ -104,9 +104,9 @@ impl Process {
         Error::finalized(rank as u32)
     }
 
-    /// A call is about to sleep: if it waits for a process that has called MPI_Finalize, it need not, and
-    /// `true` says so. Otherwise it shall not sleep longer than `timeout`, which is made shorter. (Where
-    /// there are sessions, such a process may send more.)
+    /// Returns `true` if the call that is about to sleep waits for a process in MPI_Finalize, so that the
+    /// call need not sleep. Otherwise shortens `timeout` to the longest time that the call may sleep. (Where
+    /// there are sessions, a process in MPI_Finalize may send more.)
     pub(super) fn heed_finalizing(&mut self, timeout: &mut Option<Duration>) -> bool {
         if self.finalizing.is_own {
             self.answer();
@@ -151,7 +151,8 @@ impl Process {
         }
     }
 
-    /// Sends fail that no receive has taken of processes that have answered. Whether there are any.
+    /// Lets the sends fail that no receive has taken at processes that have answered. Returns whether there
+    /// are any.
     fn fail_sends(&mut self) -> bool {
         let mut any = false;
         for peer in self.take_answers() {
@@ -163,7 +164,7 @@ impl Process {
         any
     }
 
-    /// Who has answered a question of this process as a sender.
+    /// Takes the processes that have answered a question of this process as a sender.
     pub(super) fn take_answers(&mut self) -> Vec<PeerId> {
         let (Some(engine), Some(job)) = (&mut self.engine, &self.job) else { return Vec::new() };
         let mut peers = Vec::new();
@@ -176,13 +177,14 @@ impl Process {
         peers
     }
 
-    /// Asks `peer`, which is in MPI_Finalize as this process is; false: not at this time.
+    /// Asks `peer`, which is in MPI_Finalize as this process is. Returns `false` when the message cannot be
+    /// sent now.
     pub(super) fn ask_as_sender(&mut self, peer: PeerId) -> bool {
         self.say(peer, QUESTION_OF_SENDER)
     }
 
-    /// Whether it is too early to look through many requests for those whom to ask: then the call sleeps
-    /// until it is time.
+    /// Returns whether it is too early to look through many requests for processes to ask. If so, the call
+    /// sleeps until it is time.
     fn is_patient(&mut self, timeout: &mut Option<Duration>) -> bool {
         if self.engine.as_ref().is_none_or(|engine| engine.messages.requests.len() <= REQUESTS_MANY) {
             return false;
@@ -198,7 +200,7 @@ impl Process {
         true
     }
 
-    /// Who has called MPI_Finalize, as far as their messages say.
+    /// Notes the processes that have called MPI_Finalize, as far as their messages say.
     fn learn(&mut self) {
         let (Some(engine), Some(job)) = (&mut self.engine, &self.job) else { return };
         for (rank, tag) in engine.messages.unasked_in(FINALIZE_CONTEXT) {
@@ -210,13 +212,12 @@ impl Process {
         }
     }
 
-    /// The requests without which the call that is about to sleep, and those of threads that are parked, do
-    /// not return.
+    /// The requests that the call which is about to sleep, and the calls of parked threads, wait for.
     fn awaited_requests(&self) -> Vec<usize> {
         self.awaited.requests().into_iter().chain(self.parked.requests()).collect()
     }
 
-    /// The processes of which the call that is about to sleep needs something.
+    /// The processes that the call which is about to sleep waits for.
     fn waited_for(&self) -> Vec<PeerId> {
         let probed = match self.awaited {
             Awaited::Message { communicator, source, .. } => {
@@ -231,8 +232,8 @@ impl Process {
         peers
     }
 
-    /// Asks those of `peers` that have not been asked, once the call has slept long enough; until then it
-    /// sleeps no longer than that.
+    /// Asks those of `peers` that have not been asked, once the call has slept long enough. Until then
+    /// shortens the call's sleep to that time.
     fn ask(&mut self, peers: &[PeerId], timeout: &mut Option<Duration>) {
         let asked = &mut self.finalizing.asked;
         let unasked: Vec<PeerId> = peers.iter().copied().filter(|peer| !asked.contains(peer)).collect();
@@ -253,7 +254,7 @@ impl Process {
         }
     }
 
-    /// Answers all who have asked.
+    /// Answers all processes that have asked.
     pub(super) fn answer(&mut self) {
         let (Some(engine), Some(job)) = (&mut self.engine, &self.job) else { return };
         let mut answers = Vec::new();
@@ -275,7 +276,7 @@ impl Process {
         }
     }
 
-    /// Sends `peer` an empty message; false: not at this time.
+    /// Sends `peer` an empty message. Returns `false` when the message cannot be sent now.
     fn say(&mut self, peer: PeerId, tag: i32) -> bool {
         let (Some(engine), Some(job)) = (&mut self.engine, &self.job) else { return false };
         let envelope = Envelope { context: FINALIZE_CONTEXT, source: job.rank, tag };

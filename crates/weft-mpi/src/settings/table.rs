@@ -1,9 +1,9 @@
-//! The table of the settings: what each is named, what it may say, what it does, and who reads it.
-//! `weft info`, the tool interface and the book show it; the library reads its values by it.
+//! The table of the settings: the name of each, its values, its effect, and its reader. `weft info`, the tool
+//! interface and the book show the table; the library reads the values by it.
 
 use weft_core::collective::choice::Operation;
 
-/// Who reads a variable.
+/// The program that reads a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
     /// The library, in every rank.
@@ -17,18 +17,18 @@ pub enum Reader {
 pub struct Setting {
     /// Its name, `WEFT_…`.
     pub name: &'static str,
-    /// What counts when it is not set or empty; empty: nothing is asked for.
+    /// The value that counts when the variable is not set or empty. Empty: nothing is asked for.
     pub default: &'static str,
-    /// What it may say.
+    /// The values that it may have.
     pub allowed: &'static str,
-    /// What it does, in the words of the book.
+    /// Its effect, in the words of the book.
     pub meaning: &'static str,
-    /// Who reads it.
+    /// The program that reads it.
     pub reader: Reader,
 }
 
 impl Setting {
-    /// What the user says, else the default; none where both are empty.
+    /// The user's value, else the default; `None` where both are empty.
     pub(super) fn value(&self, variable: &impl Fn(&str) -> Option<String>) -> Option<String> {
         let said = variable(self.name).filter(|value| !value.is_empty());
         said.or_else(|| Some(self.default.to_owned()).filter(|value| !value.is_empty()))
@@ -69,7 +69,7 @@ pub const FABRIC_PROVIDER: Setting = Setting {
               network, one with datagrams before one with reliable messages; `weft info` shows which, and the variables `FI_*` of libfabric count, too",
     reader: Reader::Library,
 };
-/// Whether libfabric's provider writes large messages to the receiver's memory.
+/// Lets libfabric's provider write large messages to the receiver's memory.
 pub const FABRIC_PLACEMENT: Setting = Setting {
     name: "WEFT_FABRIC_PLACEMENT",
     default: "1",
@@ -88,7 +88,7 @@ pub const VERBS_MODE: Setting = Setting {
               writes windows; `auto` is `rdma`, with rings for those peers only that are talked to much; the same in all processes of a job",
     reader: Reader::Library,
 };
-/// How many connections an RDMA device has.
+/// The number of connections of an RDMA device.
 pub const VERBS_CONNECTIONS: Setting = Setting {
     name: "WEFT_VERBS_CONNECTIONS",
     default: "1024",
@@ -97,7 +97,7 @@ pub const VERBS_CONNECTIONS: Setting = Setting {
               closes the one that was not used for longest",
     reader: Reader::Library,
 };
-/// How much memory stays registered with an RDMA device.
+/// The amount of memory that stays registered with an RDMA device.
 pub const REGISTRATION_CACHE: Setting = Setting {
     name: "WEFT_REGISTRATION_CACHE",
     default: "268435456",
@@ -106,7 +106,7 @@ pub const REGISTRATION_CACHE: Setting = Setting {
               half of what may be locked; 0: memory is registered for each operation",
     reader: Reader::Library,
 };
-/// Where `weft-netd` listens.
+/// The socket on which `weft-netd` listens.
 pub const NETD: Setting = Setting {
     name: "WEFT_NETD",
     default: weft_net::ethernet::netd::SOCKET,
@@ -122,7 +122,7 @@ pub const NODE: Setting = Setting {
     meaning: "ranks with different values treat each other as remote, also on one host",
     reader: Reader::Library,
 };
-/// Which hosts are near each other.
+/// The hosts that are near each other.
 pub const CLUSTERS: Setting = Setting {
     name: "WEFT_CLUSTERS",
     default: "",
@@ -131,7 +131,7 @@ pub const CLUSTERS: Setting = Setting {
               cross the link between clusters as seldom as possible; the same in all processes of a job",
     reader: Reader::Library,
 };
-/// Largest message that is sent without asking.
+/// The largest message that is sent eagerly.
 pub const EAGER_LIMIT: Setting = Setting {
     name: "WEFT_EAGER_LIMIT",
     default: "auto",
@@ -140,7 +140,7 @@ pub const EAGER_LIMIT: Setting = Setting {
               where they belong",
     reader: Reader::Library,
 };
-/// Memory for messages that nobody has asked for.
+/// The memory for unexpected messages.
 pub const UNEXPECTED_BYTES: Setting = Setting {
     name: "WEFT_UNEXPECTED_BYTES",
     default: "268435456",
@@ -148,7 +148,7 @@ pub const UNEXPECTED_BYTES: Setting = Setting {
     meaning: "memory that a rank may use for small messages that have come before their receives, beside 1 MiB for each peer; when it is full, their senders wait, and `weft info --live` says so",
     reader: Reader::Library,
 };
-/// Whether large messages of a node are copied directly.
+/// Lets large messages of a node be copied directly, by single copy.
 pub const SINGLE_COPY: Setting = Setting {
     name: "WEFT_SINGLE_COPY",
     default: "1",
@@ -156,7 +156,7 @@ pub const SINGLE_COPY: Setting = Setting {
     meaning: "large messages within a host are copied once, directly between processes; `0`: through shared memory",
     reader: Reader::Library,
 };
-/// Whether what processes call is compared.
+/// Compares the calls of processes.
 pub const CHECK: Setting = Setting {
     name: "WEFT_CHECK",
     default: "0",
@@ -182,7 +182,7 @@ pub const SHM_DIR: Setting = Setting {
     meaning: "where the shared memory of a host lies; another directory is taken, and said, when it is too small",
     reader: Reader::Library,
 };
-/// What moving messages costs.
+/// The costs of moving messages.
 pub const COSTS: Setting = Setting {
     name: "WEFT_COSTS",
     default: "",
@@ -201,7 +201,7 @@ pub const COLLECTIVES_TABLE: Setting = Setting {
     reader: Reader::Library,
 };
 
-/// How broadcasts travel.
+/// The algorithm of broadcasts.
 pub const BCAST: Setting = Setting {
     name: "WEFT_BCAST",
     default: "auto",
@@ -214,7 +214,7 @@ pub const BCAST: Setting = Setting {
               the hint `weft_bcast` says the same of one communicator; the same for all ranks",
     reader: Reader::Library,
 };
-/// Whether reductions are the same wherever ranks are.
+/// Makes the results of reductions the same wherever ranks are.
 pub const REPRODUCIBLE: Setting = Setting {
     name: "WEFT_REPRODUCIBLE",
     default: "0",
@@ -251,7 +251,7 @@ pub const ALGORITHMS: [(Operation, Setting); 10] = [
     (Operation::Scan, algorithm("WEFT_SCAN", Operation::Scan)),
 ];
 
-/// Who makes progress while the program computes.
+/// The thread that makes progress while the program computes, or none.
 pub const PROGRESS: Setting = Setting {
     name: "WEFT_PROGRESS",
     default: "thread",
@@ -260,7 +260,7 @@ pub const PROGRESS: Setting = Setting {
               rank, asleep unless there is something to do) or `none`; either answers now and then for a program that computes",
     reader: Reader::Library,
 };
-/// When packets are acknowledged.
+/// The time at which packets are acknowledged.
 pub const ACK: Setting = Setting {
     name: "WEFT_ACK",
     default: "immediate",
@@ -269,7 +269,7 @@ pub const ACK: Setting = Setting {
               (the same, and at once at the end of large data), `every-packet`",
     reader: Reader::Library,
 };
-/// How long an acknowledgement may wait.
+/// The longest time for which an acknowledgement may wait.
 pub const ACK_DELAY: Setting = Setting {
     name: "WEFT_ACK_DELAY",
     default: "auto",
@@ -278,7 +278,7 @@ pub const ACK_DELAY: Setting = Setting {
               as long; `auto`: 50, and 500 where ranks take turns on processors; the same for all ranks",
     reader: Reader::Library,
 };
-/// How long a peer may be silent.
+/// The longest silence of a peer.
 pub const PEER_TIMEOUT: Setting = Setting {
     name: "WEFT_PEER_TIMEOUT",
     default: "30",
@@ -286,7 +286,7 @@ pub const PEER_TIMEOUT: Setting = Setting {
     meaning: "seconds without any answer after which a peer counts as failed; 0: never",
     reader: Reader::Library,
 };
-/// Whether topologies may change ranks.
+/// Lets topologies change ranks.
 pub const REORDER: Setting = Setting {
     name: "WEFT_REORDER",
     default: "1",
@@ -295,7 +295,7 @@ pub const REORDER: Setting = Setting {
               neighbours share a host as far as possible; `0`: they stay as they are; the same for all ranks",
     reader: Reader::Library,
 };
-/// Whether packets are encrypted.
+/// Encrypts packets.
 pub const SEALED: Setting = Setting {
     name: "WEFT_SEALED",
     default: "0",
@@ -303,7 +303,7 @@ pub const SEALED: Setting = Setting {
     meaning: "`1`: what travels between hosts is encrypted and authenticated whole (AES-128-GCM); the same for all ranks",
     reader: Reader::Library,
 };
-/// Whether errors that are returned are printed too.
+/// Prints errors also when they are returned.
 pub const VERBOSE_ERRORS: Setting = Setting {
     name: "WEFT_VERBOSE_ERRORS",
     default: "0",
@@ -311,9 +311,9 @@ pub const VERBOSE_ERRORS: Setting = Setting {
     meaning: "`1`: errors that are returned to the program are also printed, with their sentence",
     reader: Reader::Library,
 };
-/// What stands for the rank in [`CAPTURE`].
+/// The text that stands for the rank in [`CAPTURE`].
 pub const CAPTURE_RANK: &str = "%rank";
-/// Where packets are written to.
+/// The file to which packets are written.
 pub const CAPTURE: Setting = Setting {
     name: "WEFT_CAPTURE",
     default: "",
@@ -341,7 +341,7 @@ pub const AGENT: Setting = Setting {
     reader: Reader::Mpiexec,
 };
 
-/// Where the jobs of a machine note which processors they have.
+/// The directory where the jobs of a machine note which processors they have.
 pub const REGISTRY: Setting = Setting {
     name: "WEFT_REGISTRY",
     default: weft_launch::REGISTRY,
@@ -350,7 +350,7 @@ pub const REGISTRY: Setting = Setting {
     reader: Reader::Mpiexec,
 };
 
-/// All of them, in the order in which they are shown.
+/// All settings, in the order in which they are shown.
 pub const TABLE: [&Setting; 40] = [
     &LINK,
     &INTERFACE,

@@ -1,9 +1,9 @@
-//! Events of the tool interface (MPI-5.0 §15.3.8): what happened to messages and packets, told to callbacks
-//! of tools.
+//! Events of the tool interface (MPI-5.0 §15.3.8): callbacks of tools are told what happened to messages and
+//! packets.
 //!
-//! The engine notes them, while a tool has a callback for any, at the cost of a branch where a message finds
-//! no receive. They are told when a call waits or looks in vain, and by calls that are not in a hurry: a
-//! callback runs in such a call, while the library's lock is free, and may call MPI.
+//! While a tool has a callback for any event, the engine notes events; the cost is a branch where a message
+//! finds no receive. Calls that wait or that look in vain tell the events, and so do calls that are not in a
+//! hurry. A callback runs in such a call, while the library's lock is free, and may call MPI.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -19,8 +19,8 @@ use crate::constants::*;
 use crate::error::Result;
 use crate::process::{self, Process};
 
-/// The one source of events: this library. Its clock counts nanoseconds; its events are told in the order in
-/// which they happened.
+/// The one source of events: this library. Its clock counts nanoseconds, and its events are told in the order
+/// in which they happened.
 pub const SOURCE: (&str, &str) =
     ("weft", "the library's engine: messages, and packets between hosts; nanoseconds of the monotonic clock");
 /// Ticks of that clock in a second.
@@ -32,7 +32,7 @@ pub const TICKS_PER_SECOND: i64 = 1_000_000_000;
 pub struct Element {
     /// Its offset, bytes.
     pub displacement: usize,
-    /// An `unsigned long long`, else an `int`.
+    /// The element is an `unsigned long long`, else an `int`.
     pub is_wide: bool,
 }
 
@@ -40,11 +40,11 @@ pub struct Element {
 pub struct EventType {
     /// Its name: the category, then what happened.
     pub name: &'static str,
-    /// What happened.
+    /// The meaning of the event, for people.
     pub meaning: &'static str,
     /// Index of its category.
     pub category: usize,
-    /// What is told of it.
+    /// The elements that are told of an event.
     pub elements: &'static [Element],
     kind: Kind,
 }
@@ -88,17 +88,17 @@ pub const EVENTS: [EventType; 4] = [
     },
 ];
 
-/// Bytes of an event's elements.
+/// The length of an event's elements, bytes.
 pub fn length(elements: &[Element]) -> usize {
     elements.iter().map(|element| element.displacement + if element.is_wide { 8 } else { 4 }).max().unwrap_or(0)
 }
 
-/// A callback, and what is passed to it.
+/// A callback, and the value that is passed to it.
 #[derive(Clone, Copy, Debug)]
 pub struct Callback {
     /// The tool's function.
     pub function: MPI_T_event_cb_function,
-    /// Passed to it.
+    /// The value that is passed to the function.
     pub user_data: usize,
     /// The safety level that it was registered for.
     pub safety: i32,
@@ -108,40 +108,40 @@ pub struct Callback {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Registration {
     event: usize,
-    /// By safety level.
+    /// The callbacks by safety level.
     callbacks: BTreeMap<i32, Callback>,
     dropped: Option<MPI_T_event_dropped_cb_function>,
 }
 
-/// Something to be told to a callback.
+/// Something to tell to a callback.
 #[derive(Clone, Debug)]
 pub enum Delivery {
     /// An event.
     Event {
         /// The registration's number.
         registration: usize,
-        /// Whom to tell.
+        /// The callback to call.
         callback: Callback,
-        /// What.
+        /// The event itself.
         instance: Instance,
     },
     /// Events that were dropped.
     Dropped {
         /// The registration's number.
         registration: usize,
-        /// Whom to tell,
+        /// The function to call.
         function: MPI_T_event_dropped_cb_function,
-        /// with what is passed to this one.
+        /// The callback whose value is passed to that function.
         callback: Callback,
-        /// How many.
+        /// The number of dropped events.
         count: u64,
     },
 }
 
-/// An event as it is told.
+/// An event as a callback is told it.
 #[derive(Clone, Copy, Debug)]
 pub struct Instance {
-    /// When it happened, ticks of its source.
+    /// The time at which it happened, ticks of its source.
     pub time: i64,
     /// Index of its type.
     pub event: usize,
@@ -167,8 +167,8 @@ impl Instance {
     }
 }
 
-/// The levels of safety that a callback may be registered for (MPI-5.0 §15.3.8). Ours runs in a call, so each
-/// of them is kept.
+/// The levels of safety that a callback may be registered for (MPI-5.0 §15.3.8). Weft's callbacks run in a
+/// call, so every level is kept.
 const SAFETY: [i32; 4] = [
     MPI_T_CB_REQUIRE_NONE,
     MPI_T_CB_REQUIRE_MPI_RESTRICTED,
@@ -176,15 +176,15 @@ const SAFETY: [i32; 4] = [
     MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE,
 ];
 
-/// Whether any callback is registered: then processes that start or run note events.
+/// A callback is registered: processes that start or run then note events.
 static WANTED: AtomicBool = AtomicBool::new(false);
-/// What calls the callbacks: the boundary.
+/// The function of the boundary that calls the callbacks.
 static DELIVER: OnceLock<fn(&Delivery)> = OnceLock::new();
-/// One thread at a time tells events, so that they keep their order.
+/// One thread at a time tells events, so that the events keep their order.
 static TELLING: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// The event that is being told by this thread: its number and contents.
+    /// The event that this thread is telling: its number and contents.
     static CURRENT: Cell<Option<(usize, Instance)>> = const { Cell::new(None) };
 }
 
@@ -210,7 +210,7 @@ impl Tools {
         self.registrations.get_mut(&number).ok_or_else(stale)
     }
 
-    /// Whether there is such a registration.
+    /// Checks that there is a registration with this number.
     ///
     /// # Errors
     /// MPI_T_ERR_INVALID_HANDLE.
@@ -218,7 +218,7 @@ impl Tools {
         self.registration(number).map(drop)
     }
 
-    /// MPI_T_event_register_callback; no function removes that of the level.
+    /// MPI_T_event_register_callback; no function removes the callback of the level.
     ///
     /// # Errors
     /// MPI_T_ERR_INVALID_HANDLE, MPI_T_ERR_INVALID.
@@ -270,18 +270,17 @@ impl Tools {
 
 type Registrations = BTreeMap<usize, Registration>;
 
-/// Whom to tell of an event.
+/// Finds the callbacks to tell of an event.
 fn deliveries_of(registrations: &Registrations, instance: Instance, out: &mut Vec<Delivery>) {
     for (&registration, found) in registrations.iter().filter(|(_, found)| found.event == instance.event) {
-        // The callback that asks for least is the one that may do most: ours are called where everything is
-        // allowed.
+        // The callback that asks for least may do most, and Weft calls callbacks where everything is allowed.
         if let Some(&callback) = found.callbacks.values().next() {
             out.push(Delivery::Event { registration, callback, instance });
         }
     }
 }
 
-/// Whom to tell of events that were dropped.
+/// Finds the callbacks to tell of dropped events.
 fn dropped_of(registrations: &Registrations, event: usize, count: u64, out: &mut Vec<Delivery>) {
     for (&registration, found) in registrations.iter().filter(|(_, found)| found.event == event) {
         if let (Some(function), Some(&callback)) = (found.dropped, found.callbacks.values().next()) {
@@ -290,7 +289,7 @@ fn dropped_of(registrations: &Registrations, event: usize, count: u64, out: &mut
     }
 }
 
-/// A level of safety is one of four.
+/// Checks that a level of safety is one of the four.
 ///
 /// # Errors
 /// MPI_T_ERR_INVALID.
@@ -301,7 +300,7 @@ pub fn check_safety(safety: i32) -> Result<()> {
     Err(wrong(MPI_T_ERR_INVALID, format!("{safety} is no level of callback safety (MPI_T_CB_REQUIRE_*)")))
 }
 
-/// The boundary calls callbacks by this function.
+/// Sets the function by which the boundary calls callbacks.
 pub fn set_deliver(deliver: fn(&Delivery)) {
     let _ = DELIVER.set(deliver);
     let _ = process::LISTENERS.set(tell);
@@ -312,7 +311,7 @@ pub fn follow() {
     process::with(Process::follow_events);
 }
 
-/// The event of this number, which is told by this thread right now.
+/// Returns the event with this number, which this thread is telling right now.
 ///
 /// # Errors
 /// MPI_T_ERR_INVALID_HANDLE: events can be looked at inside their callback only.
@@ -326,7 +325,7 @@ pub fn current(number: usize) -> Result<Instance> {
     })
 }
 
-/// The source's clock.
+/// The clock of the source.
 pub fn now() -> i64 {
     clock::now().0 as i64
 }
@@ -341,7 +340,7 @@ impl Process {
         }
     }
 
-    /// Whether there is something to be told, and nobody tells it.
+    /// Returns whether there is an event to tell, and no thread tells it.
     #[inline]
     pub(crate) fn has_events(&self) -> bool {
         let engine = self.engine.as_deref();
@@ -349,7 +348,7 @@ impl Process {
             && !TELLING.load(Ordering::Relaxed)
     }
 
-    /// Notes what packets have done since the last look.
+    /// Notes the packets sent again and the paths failed since the last look.
     pub(crate) fn note_packets(&mut self) {
         let Some(engine) = self.engine.as_deref_mut().filter(|engine| engine.messages.events.is_some()) else { return };
         let counters = engine.counters();
@@ -382,11 +381,11 @@ impl Process {
     }
 }
 
-/// Tells tools what has happened. The caller does not hold the library's lock. What happens in callbacks is
-/// told by the next call.
+/// Tells tools of all noted events. The caller does not hold the library's lock. Events that happen in
+/// callbacks are told by the next call.
 fn tell() {
     let Some(deliver) = DELIVER.get() else { return };
-    // A call of a tool that looks at a variable holds the tools' lock: a later call tells.
+    // A tool's call that looks at a variable holds the tools' lock: a later call tells the events.
     let registrations = match super::TOOLS.try_lock() {
         Ok(tools) => tools.as_ref().map(|tools| tools.registrations.clone()).unwrap_or_default(),
         Err(_) => return,
@@ -399,7 +398,7 @@ fn tell() {
     events.into_iter().for_each(|instance| deliveries_of(&registrations, instance, &mut deliveries));
     dropped.into_iter().for_each(|(event, count)| dropped_of(&registrations, event, count, &mut deliveries));
     for (number, delivery) in (2..).zip(&deliveries) {
-        // One that a callback has freed meanwhile hears of nothing any more.
+        // A registration that a callback has freed meanwhile is told nothing more.
         let (Delivery::Event { registration, .. } | Delivery::Dropped { registration, .. }) = delivery;
         let lives = super::lock().as_ref().is_some_and(|tools| tools.registrations.contains_key(registration));
         if !lives {
@@ -414,7 +413,7 @@ fn tell() {
     TELLING.store(false, Ordering::Release);
 }
 
-/// The number of the event that this thread is telling.
+/// The number of the event that this thread is telling; 0 when it tells none.
 pub fn telling() -> usize {
     CURRENT.get().map_or(0, |(number, _)| number)
 }

@@ -1,20 +1,20 @@
 //! Epochs of a window at one process (MPI-5.0 §12.5): which calls may come next, and which targets may be
 //! accessed. A pure state machine.
 //!
-//! Erroneous orders are errors of class `MPI_ERR_RMA_SYNC` that say what the window is in. Where the standard
-//! leaves programs a way that many use, it is open: after a fence without operations behind it, any other
-//! epoch may begin.
+//! A wrong order of calls is an error of class `MPI_ERR_RMA_SYNC` whose text says which epoch is open. Where
+//! the standard leaves open what many programs do, Weft allows it: after a fence with no operations behind
+//! it, any other epoch may begin.
 
 use crate::constants::MPI_ERR_RMA_SYNC;
 use crate::error::{Error, Result};
 
-/// A lock that this process has.
+/// A lock that this process holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
     /// The target.
     pub rank: u32,
-    /// The program has promised that nobody holds a conflicting lock (`MPI_MODE_NOCHECK`): none was asked
-    /// for.
+    /// The program has promised that no process holds a conflicting lock (`MPI_MODE_NOCHECK`), so Weft asked
+    /// for none.
     pub unchecked: bool,
 }
 
@@ -23,13 +23,13 @@ pub struct Held {
 enum AccessEpoch {
     #[default]
     None,
-    /// Between fences; whether operations have been begun since.
+    /// Between fences. `used`: operations have begun since the last fence.
     Fence { used: bool },
-    /// `MPI_Win_start`, of these targets.
+    /// After `MPI_Win_start` of these targets.
     Started(Vec<u32>),
-    /// `MPI_Win_lock`, of each of these.
+    /// After `MPI_Win_lock` of each of these targets.
     Locked(Vec<Held>),
-    /// `MPI_Win_lock_all`.
+    /// After `MPI_Win_lock_all`.
     LockedAll { unchecked: bool },
 }
 
@@ -37,7 +37,7 @@ enum AccessEpoch {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Epochs {
     access: AccessEpoch,
-    /// `MPI_Win_post`, to these processes.
+    /// The processes that `MPI_Win_post` named.
     exposed_to: Option<Vec<u32>>,
 }
 
@@ -47,7 +47,7 @@ fn wrong(what: impl std::fmt::Display) -> Error {
 }
 
 impl Epochs {
-    /// What is open, in words.
+    /// The open epochs, in words.
     fn state(&self) -> String {
         let access = match &self.access {
             AccessEpoch::None => "no access epoch is open".to_owned(),
@@ -65,22 +65,22 @@ impl Epochs {
         }
     }
 
-    /// Whether another epoch may begin.
+    /// Returns whether another epoch may begin.
     fn is_free(&self) -> bool {
         matches!(self.access, AccessEpoch::None | AccessEpoch::Fence { used: false })
     }
 
-    /// `MPI_Win_fence`; `goes_on`: operations may follow.
+    /// `MPI_Win_fence`. `goes_on`: operations may follow.
     ///
     /// # Errors
-    /// `MPI_ERR_RMA_SYNC`, as all of these.
+    /// `MPI_ERR_RMA_SYNC`, as for all functions here.
     pub fn fence(&mut self, goes_on: bool) -> Result<()> {
         self.check_fence()?;
         self.access = if goes_on { AccessEpoch::Fence { used: false } } else { AccessEpoch::None };
         Ok(())
     }
 
-    /// Whether a fence may come now.
+    /// Checks that a fence may come now.
     ///
     /// # Errors
     /// An epoch of another kind is open.
@@ -91,10 +91,10 @@ impl Epochs {
         Err(wrong(format!("{}: close it before a fence", self.state())))
     }
 
-    /// Whether an operation on `rank` may begin now; it counts as begun.
+    /// Checks that an operation on `rank` may begin now, and counts it as begun.
     ///
     /// # Errors
-    /// No epoch for that target is open.
+    /// No epoch for this target is open.
     #[inline]
     pub fn check_access(&mut self, rank: u32) -> Result<()> {
         match &mut self.access {
@@ -107,16 +107,16 @@ impl Epochs {
         Ok(())
     }
 
-    /// Whether operations have been begun behind a fence.
+    /// Returns whether operations have begun behind a fence.
     #[inline]
     pub fn is_between_fences(&self) -> bool {
         matches!(self.access, AccessEpoch::Fence { used: true })
     }
 
-    /// Whether the passive target `rank` is locked by this process.
+    /// Checks that this process holds a lock on the passive target `rank`.
     ///
     /// # Errors
-    /// It is not.
+    /// This process holds no lock on it.
     #[inline]
     pub fn check_passive(&self, rank: u32) -> Result<()> {
         match &self.access {
@@ -126,10 +126,10 @@ impl Epochs {
         }
     }
 
-    /// The targets that are locked; `None`: all.
+    /// The targets that this process has locked; `None`: all.
     ///
     /// # Errors
-    /// None is.
+    /// It has locked no target.
     pub fn passive(&self) -> Result<Option<Vec<u32>>> {
         match &self.access {
             AccessEpoch::LockedAll { .. } => Ok(None),
@@ -150,7 +150,7 @@ impl Epochs {
         Ok(())
     }
 
-    /// `MPI_Win_complete`: the targets.
+    /// `MPI_Win_complete`; returns the targets.
     ///
     /// # Errors
     /// `MPI_Win_start` has not been called.
@@ -185,15 +185,15 @@ impl Epochs {
         self.exposed_to.clone().ok_or_else(missing)
     }
 
-    /// They have completed.
+    /// Ends the exposure epoch: the processes that it was for have completed theirs.
     pub fn end_exposure(&mut self) {
         self.exposed_to = None;
     }
 
-    /// Whether `MPI_Win_lock` of `rank` may come now.
+    /// Checks that `MPI_Win_lock` of `rank` may come now.
     ///
     /// # Errors
-    /// It is locked already, or an epoch of another kind is open.
+    /// This process has locked it already, or an epoch of another kind is open.
     pub fn check_lock(&self, rank: u32) -> Result<()> {
         match &self.access {
             AccessEpoch::Locked(held) if held.iter().any(|held| held.rank == rank) => {
@@ -205,7 +205,7 @@ impl Epochs {
         }
     }
 
-    /// `MPI_Win_lock` is done.
+    /// Notes a lock by `MPI_Win_lock`.
     pub fn lock(&mut self, held: Held) {
         match &mut self.access {
             AccessEpoch::Locked(all) => all.push(held),
@@ -213,10 +213,10 @@ impl Epochs {
         }
     }
 
-    /// What `MPI_Win_unlock` of `rank` gives back.
+    /// The lock that `MPI_Win_unlock` of `rank` gives back.
     ///
     /// # Errors
-    /// It is not locked by `MPI_Win_lock`.
+    /// `MPI_Win_lock` has not locked it.
     pub fn held(&self, rank: u32) -> Result<Held> {
         let found = match &self.access {
             AccessEpoch::Locked(all) => all.iter().find(|held| held.rank == rank).copied(),
@@ -225,7 +225,7 @@ impl Epochs {
         found.ok_or_else(|| wrong(format!("rank {rank} is not locked by MPI_Win_lock: {}", self.state())))
     }
 
-    /// It is unlocked.
+    /// Notes that `rank` is unlocked.
     pub fn unlock(&mut self, rank: u32) {
         if let AccessEpoch::Locked(all) = &mut self.access {
             all.retain(|held| held.rank != rank);
@@ -235,7 +235,7 @@ impl Epochs {
         }
     }
 
-    /// Whether `MPI_Win_lock_all` may come now.
+    /// Checks that `MPI_Win_lock_all` may come now.
     ///
     /// # Errors
     /// Another epoch is open.
@@ -243,12 +243,12 @@ impl Epochs {
         if self.is_free() { Ok(()) } else { Err(wrong(format!("{}: close it before MPI_Win_lock_all", self.state()))) }
     }
 
-    /// `MPI_Win_lock_all` is done.
+    /// Notes that `MPI_Win_lock_all` has locked all targets.
     pub fn lock_all(&mut self, unchecked: bool) {
         self.access = AccessEpoch::LockedAll { unchecked };
     }
 
-    /// `MPI_Win_unlock_all`: whether locks must be given back.
+    /// Checks that `MPI_Win_unlock_all` may come now, and returns whether locks must be given back.
     ///
     /// # Errors
     /// `MPI_Win_lock_all` has not been called.
@@ -259,12 +259,12 @@ impl Epochs {
         }
     }
 
-    /// It is done.
+    /// Notes that all targets are unlocked.
     pub fn unlock_all(&mut self) {
         self.access = AccessEpoch::None;
     }
 
-    /// Whether the window may be freed now.
+    /// Checks that the window may be freed now.
     ///
     /// # Errors
     /// An epoch is open that only another call can close.
