@@ -1,14 +1,13 @@
-//! `WEFT_CHECK=1`: what the processes of a communicator call is compared before any of it is done (MPI-5.0
-//! §6.1: all call the same operation in the same order, with matching arguments).
+//! `WEFT_CHECK=1`: compares the calls of the processes of a communicator before any of them is carried out
+//! (MPI-5.0 §6.1: all processes call the same operation in the same order, with matching arguments).
 //!
-//! Each collective call is preceded by an exchange of [`Call`]s, from each process to each: the name of the
-//! call, root, reduction operation and operands, and the signature of the data that is meant for the
-//! receiver, which compares that with what it expects. Then each tells all what it has found, so that all
-//! return from the call with the same sentence. A nonblocking call does this as the first steps of its own
-//! schedule.
+//! Before each collective call, each process sends each other process a [`Call`]: the name of the call, the
+//! root, the reduction operation and operands, and the signature of the data that is meant for the receiver.
+//! The receiver compares this with its own call. Then each process tells all others what it has found, so
+//! that all return from the call with the same sentence. A nonblocking call does this as the first steps of
+//! its own schedule.
 //!
-//! A process that waits in this exchange for others on one communicator, while one of those waits for it in
-//! another, is told so.
+//! Two processes may wait for each other in this exchange on different communicators. Then they are told so.
 
 mod messages;
 
@@ -34,51 +33,52 @@ use crate::signature::{ITEMS, Items, NAME, NONE, items, put_items, put_text, tex
 const RECORD: usize = NAME + 1 + 1 + NAME + 2 * ITEMS;
 /// Words of a sentence.
 const SENTENCE: usize = 30;
-/// Words of what a process has found: a class, or 0, and the sentence.
+/// Words of a verdict: a class, or 0, and the sentence.
 const VERDICT: usize = 1 + SENTENCE;
-/// The root is another process of this one's group: it is known to the other group alone, and nothing else is
-/// this process's to say.
+/// The root is another process of this one's group. Only the other group knows which, so this process has
+/// nothing else to say.
 const ABSENT: i64 = -2;
 
-/// What a process calls, as far as others must agree.
+/// The arguments of a call, as far as the processes must agree on them.
 #[derive(Clone, Debug, Default)]
 pub struct Call {
     /// The root, if the operation has one.
     pub root: Option<u32>,
-    /// It is between groups, the root is another process of this one's group, and this process has no part in
-    /// it (MPI-5.0 §6.2.3).
+    /// The call is between groups, the root is another process of this one's group, and this process has no
+    /// part in the call (MPI-5.0 §6.2.3).
     pub is_absent: bool,
-    /// The ranks by which processes of both groups of an intercommunicator are told: those in MPI_COMM_WORLD.
-    /// Ranks here are positions in this.
+    /// The ranks in MPI_COMM_WORLD by which messages to the user name the processes of both groups of an
+    /// intercommunicator. Ranks here are positions in this list.
     pub between: Option<Vec<u32>>,
-    /// A number that is the same for the same reduction operation in all processes, and its name.
+    /// A number that all processes have for the same reduction operation, and its name.
     pub operation: Option<(i64, String)>,
-    /// What all must have alike: the operands of a reduction.
+    /// The operands of a reduction, which all processes must have alike.
     pub operands: Option<Items>,
-    /// What it sends to each process.
+    /// The data that this process sends to each process.
     pub sends: Data,
-    /// What it expects of each.
+    /// The data that this process expects of each process.
     pub expects: Data,
 }
 
 /// The data of a call, by rank.
 #[derive(Clone, Debug, Default)]
 pub enum Data {
-    /// None.
+    /// No data.
     #[default]
     Nothing,
-    /// The same for each.
+    /// The same data for each rank.
     Alike(Items),
-    /// Only this rank's.
+    /// Data of this rank only.
     One(u32, Items),
-    /// Each its own.
+    /// Data of each rank.
     Each(Vec<Items>),
-    /// Some of them, each its own.
+    /// Data of some ranks.
     Some(BTreeMap<u32, Items>),
 }
 
 impl Data {
-    /// What goes to, or comes from, those of `ranks`; a process may be there several times, or be none.
+    /// The data that goes to, or comes from, each of `ranks`. A process may be there several times; `None`
+    /// stands for no process.
     pub fn among(ranks: impl IntoIterator<Item = Option<u32>>, items: impl IntoIterator<Item = Items>) -> Self {
         let mut all = BTreeMap::<u32, Items>::new();
         for (rank, items) in ranks.into_iter().zip(items).filter_map(|(rank, items)| Some((rank?, items))) {
@@ -99,7 +99,7 @@ impl Data {
     }
 }
 
-/// What came from a process.
+/// The record that came from a process.
 #[derive(Debug)]
 struct Record {
     name: String,
@@ -136,7 +136,7 @@ impl Record {
     }
 }
 
-/// Whether what is sent may be taken for what is expected; nothing is the same as no bytes.
+/// Returns whether the data that is sent fits the data that is expected. Nothing is the same as no bytes.
 fn agree(sent: Option<&Items>, expected: Option<&Items>) -> bool {
     match (sent, expected) {
         (Some(sent), Some(expected)) => sent.signature.agrees_with(&expected.signature),
@@ -144,8 +144,8 @@ fn agree(sent: Option<&Items>, expected: Option<&Items>) -> bool {
     }
 }
 
-/// The first difference between what the processes call: one sentence, with its class. `records` are by rank,
-/// seen from `rank`.
+/// Finds the first difference between the calls of the processes: its class, and one sentence. `records` are
+/// by rank, seen from `rank`.
 fn compare(call: &Call, records: &[Record], rank: u32) -> Option<(ErrorClass, String)> {
     let told_as = |rank: u32| call.between.as_ref().map_or(rank, |ranks| ranks[rank as usize]);
     if let Some((other, record)) = (0..).zip(records).find(|(_, record)| record.name != records[0].name) {
@@ -195,7 +195,7 @@ fn compare(call: &Call, records: &[Record], rank: u32) -> Option<(ErrorClass, St
     None
 }
 
-/// The class of a difference between items: of their number or of their kind.
+/// The class of a difference between items: in their number or in their kind.
 fn class_of(one: Option<&Items>, other: Option<&Items>) -> ErrorClass {
     match (one, other) {
         (Some(one), Some(other)) if one.signature.length == other.signature.length => MPI_ERR_TYPE,
@@ -203,16 +203,16 @@ fn class_of(one: Option<&Items>, other: Option<&Items>) -> ErrorClass {
     }
 }
 
-/// Whether calls are compared, for a look without the lock.
+/// Calls are compared. For a look without the lock.
 static COMPARES: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// The call that this thread is in, if it is one that processes make together. What the launcher is told
-    /// is the process's last.
+    /// The collective call that this thread is in. (The launcher is told the latest call of the whole
+    /// process.)
     static THREAD_CALL: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-/// From now on calls are compared, or not.
+/// Begins or ends to compare calls.
 pub(crate) fn compare_calls(compares: bool) {
     COMPARES.store(compares, Ordering::Relaxed);
     crate::memory::label_messages(compares);
@@ -224,22 +224,22 @@ pub fn in_call<R>(number: u32, body: impl FnOnce() -> R) -> R {
     if !COMPARES.load(Ordering::Relaxed) {
         return body();
     }
-    // A function of the program that is called meanwhile may call MPI as well.
+    // The program's function that the call runs may call MPI as well.
     let outer = THREAD_CALL.replace(Some(number));
     let result = body();
     THREAD_CALL.set(outer);
     result
 }
 
-/// What is done once the calls have been compared.
+/// The rest of a call, once the calls have been compared.
 type Then = dyn FnOnce(&mut Process, Option<Error>) + Send;
 
 impl Process {
-    /// Starts `bound` in `scope` as [`Process::start_collective`] does, once all have been found in
-    /// `comparison` to call the same.
+    /// Starts `bound` in `scope` as [`Process::start_collective`] does, once the comparison in `comparison`
+    /// has found that all processes make the same call.
     ///
     /// # Errors
-    /// As for that.
+    /// As for [`Process::start_collective`].
     pub fn start_checked(
         &mut self,
         comparison: CollectiveScope,
@@ -269,10 +269,10 @@ impl Process {
         messages.complete(request);
     }
 
-    /// Exchanges what is called in `scope`, compares it, and goes on with `then`.
+    /// Exchanges the calls in `scope`, compares them, and goes on with `then`.
     fn exchange_calls(&mut self, request: usize, scope: CollectiveScope, call: Call, then: Box<Then>) -> Result<()> {
         let size = scope.group.size();
-        // The forms for large counts are the same operation.
+        // The large-count forms are the same operation.
         let number = THREAD_CALL.get().unwrap_or_else(CallSite::get);
         let name = self.call_names.get(number as usize).copied().unwrap_or("another call");
         let name = name.strip_suffix("_c").unwrap_or(name);
@@ -304,7 +304,7 @@ impl Process {
         Ok(())
     }
 
-    /// Lets all know what anybody has found: all say the first difference.
+    /// Tells all processes every difference that was found: all report the first.
     fn tell_difference(
         &mut self,
         request: usize,
@@ -337,7 +337,7 @@ impl Process {
         }
     }
 
-    /// Each process brings its verdict to all.
+    /// The schedule by which each process brings its verdict to all.
     fn gathering(&self, scope: &CollectiveScope, verdicts: &SharedBuffer) -> Result<Bound> {
         let int64 = self.objects.datatype(MPI_INT64_T)?.description.clone();
         let items = collective::Items { count: VERDICT as u64, shape: ElementShape::plain(8) };
@@ -359,9 +359,9 @@ impl Process {
         }
     }
 
-    /// Whether a process waits for this one on another communicator, in a blocking call that this one has not
-    /// come to, while this one waits for it in `request` on `communicator`: neither will ever come. One
-    /// sentence.
+    /// Finds a circle between two communicators: this process waits for another one in `request` on
+    /// `communicator`, and the other one waits for this process in a blocking call on another communicator
+    /// that this process has not come to. Neither will ever come. Returns one sentence about it.
     fn crossed(&mut self, request: usize, communicator: usize) -> Option<String> {
         if self.thread_level == MPI_THREAD_MULTIPLE {
             // Another thread may come to the other call.
@@ -410,7 +410,7 @@ impl Process {
     }
 }
 
-/// The name of the call in the front of a record.
+/// The name of the call at the front of a record.
 fn called(front: &[u8]) -> Option<String> {
     let words: Vec<i64> = front
         .chunks_exact(8)
@@ -420,10 +420,10 @@ fn called(front: &[u8]) -> Option<String> {
     Some(text(&words)).filter(|name| name.starts_with("MPI_"))
 }
 
-/// Compares what all processes of `scope` call with `call`, and waits for that.
+/// Compares `call` with the calls of all processes of `scope`, and waits for the result.
 ///
 /// # Errors
-/// What differs, in one sentence.
+/// The difference, in one sentence.
 pub fn check_now(mut process: Guard, scope: CollectiveScope, call: Call) -> Result<Guard> {
     let communicator = scope.communicator;
     if scope.group.size() == 1 {
@@ -482,7 +482,8 @@ mod tests {
 
     #[test]
     fn between_groups_the_root_is_known_to_the_other_group_alone() {
-        // Ranks 0 and 2 of MPI_COMM_WORLD are one group, 1 and 3 the other; rank 2 of all is the root.
+        // Ranks 0 and 2 of MPI_COMM_WORLD are one group, ranks 1 and 3 the other; rank 2 of MPI_COMM_WORLD is
+        // the root.
         let between = || Some(vec![0, 2, 1, 3]);
         let bcast = |me: u32, root: Option<u32>, count: u64| {
             let (sends, expects) = match root {

@@ -1,4 +1,4 @@
-//! What becomes of requests: whether they are complete, their results, and how they are given up (MPI-5.0
+//! The ends of requests: whether they are complete, their results, and how the program gives them up (MPI-5.0
 //! §3.7.3, §3.8.4).
 
 use crate::constants::{MPI_COMM_SELF, MPI_ERR_REQUEST, MPI_REQUEST_NULL};
@@ -7,39 +7,39 @@ use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::request::{Cancellation, Generalized, Hold, Persistent, Request, State, Status};
 
-/// How an operation ended.
+/// The end of an operation.
 pub struct Outcome {
-    /// What it reports.
+    /// The status that it reports.
     pub status: Status,
-    /// What went wrong.
+    /// The error, if it failed.
     pub error: Option<Error>,
-    /// Communicator whose error handler is called.
+    /// The communicator whose error handler is called.
     pub communicator: usize,
-    /// The handle that the program holds from now on: null, but for persistent requests.
+    /// The handle that the program holds from now on: null, except for persistent requests.
     pub handle: usize,
-    /// Callbacks of a generalized request, to be called now that it is complete.
+    /// The callbacks of a generalized request, to call now that it is complete.
     pub generalized: Option<Box<Generalized>>,
 }
 
 impl Outcome {
-    /// Of a null or inactive request.
+    /// The outcome of a null or inactive request.
     pub const EMPTY: Self =
         Self { status: Status::EMPTY, error: None, communicator: 0, handle: MPI_REQUEST_NULL, generalized: None };
 
-    /// What a blocking receive reports of it.
+    /// The part of it that a blocking receive reports.
     #[inline]
     pub fn into_received(self) -> Received {
         Received { status: self.status, error: self.error }
     }
 
-    /// Whether it is that of a null or inactive request.
+    /// Returns whether it is the outcome of a null or inactive request.
     pub fn is_empty(&self) -> bool {
         self.communicator == 0
     }
 }
 
 impl Process {
-    /// The request of `handle`.
+    /// The request with this handle.
     ///
     /// # Errors
     /// `MPI_ERR_REQUEST`.
@@ -49,7 +49,8 @@ impl Process {
         found.ok_or_else(|| wrong_request(handle))
     }
 
-    /// Whether a wait for `handle` would return at once; null and inactive requests count as complete.
+    /// Returns whether a wait for `handle` would return at once. Null and inactive requests count as
+    /// complete.
     ///
     /// # Errors
     /// `MPI_ERR_REQUEST`.
@@ -72,7 +73,7 @@ impl Process {
         }
     }
 
-    /// Whether `handle` is neither null nor inactive.
+    /// Returns whether `handle` is neither null nor inactive.
     ///
     /// # Errors
     /// `MPI_ERR_REQUEST`.
@@ -83,7 +84,8 @@ impl Process {
         Ok(!matches!(self.request(handle)?.state, State::Inactive))
     }
 
-    /// Takes the result of a complete request; the request is gone, or inactive if it is persistent.
+    /// Takes the result of a complete request. The request is gone afterwards, or inactive if it is
+    /// persistent.
     ///
     /// # Errors
     /// `MPI_ERR_REQUEST`.
@@ -115,8 +117,8 @@ impl Process {
         Ok(outcome)
     }
 
-    /// Takes the result of a request of which [nothing but its status](Request::is_over) is to be told;
-    /// `None`, and everything is as it was, if it is none, not complete, or another.
+    /// Takes the result of a request that [reports nothing but its status](Request::is_over). `None`, with
+    /// nothing changed, if the request is null, not complete, or of another kind.
     #[inline(always)]
     pub fn finish_plain(&mut self, handle: usize) -> Option<Status> {
         let messages = &mut self.engine.as_deref_mut()?.messages;
@@ -129,17 +131,17 @@ impl Process {
         Some(status)
     }
 
-    /// The program gives up its handle; the operation goes on (MPI-5.0 §3.7.3). Callbacks of a generalized
-    /// request that is complete are returned, to be called now.
+    /// Gives up the program's handle; the operation goes on (MPI-5.0 §3.7.3). Returns the callbacks of a
+    /// generalized request that is complete, for the caller to call now.
     ///
     /// # Errors
     /// `MPI_ERR_REQUEST`.
     pub fn free_request(&mut self, handle: usize) -> Result<Option<Generalized>> {
         let request = self.request(handle)?;
         // "It is erroneous to call MPI_REQUEST_FREE or MPI_CANCEL for a request associated with a nonblocking
-        // collective operation" (MPI-5.0 §6.12), but a program that MPI_Request_get_status has told of the
-        // end may free the request (§3.7.6): no operation goes on that it could lose sight of. Whether one
-        // has ended without that is a matter of chance, so it is refused then.
+        // collective operation" (MPI-5.0 §6.12). But the program may free the request once
+        // MPI_Request_get_status has told it of the end (§3.7.6): then it cannot lose sight of a running
+        // operation. Without that call the end is a matter of chance, so the free is refused.
         let is_over = matches!(request.state, State::Inactive) || request.hold == Hold::ToldComplete;
         if is_lasting(request) && !is_over {
             let message = "a collective or one-sided operation cannot be freed before the program has been told that it is complete, by a test, a wait or MPI_Request_get_status";
@@ -182,8 +184,8 @@ impl Process {
         Ok(None)
     }
 
-    /// Asks for `handle` to be cancelled (MPI-5.0 §3.8.4). Callbacks of a generalized request are returned,
-    /// to be called with whether it is complete.
+    /// Asks for `handle` to be cancelled (MPI-5.0 §3.8.4). Returns the callbacks of a generalized request,
+    /// for the caller to call, and whether the request is complete.
     ///
     /// # Errors
     /// `MPI_ERR_REQUEST`.
@@ -203,10 +205,10 @@ impl Process {
         Ok(None)
     }
 
-    /// Completes a pair whose parts are complete.
+    /// Completes a pair if both parts are complete.
     fn complete_pair(&mut self, handle: usize, send: usize, receive: usize) -> Result<bool> {
         for part in [send, receive] {
-            // A part that has ended and that nobody keeps is none any more.
+            // A part that has ended and that nothing keeps has no request any more.
             if self.messages()?.requests.get(part).is_some() && !self.is_complete(part)? {
                 return Ok(false);
             }
@@ -223,7 +225,7 @@ impl Process {
         Ok(true)
     }
 
-    /// Completes a flush whose messages have left.
+    /// Completes a flush if its messages have left.
     fn complete_flush(&mut self, handle: usize) -> Result<bool> {
         let messages = self.messages()?;
         let Some(State::Flush(waiting)) = messages.requests.get(handle).map(|request| &request.state) else {
@@ -237,8 +239,8 @@ impl Process {
     }
 }
 
-/// Whether it is a collective operation, started or persistent, or a one-sided one: none of them can be given
-/// up (MPI-5.0 §6.12, §12.3.5).
+/// Returns whether it is a collective operation, started or persistent, or a one-sided one. None of these can
+/// be given up (MPI-5.0 §6.12, §12.3.5).
 fn is_lasting(request: &Request) -> bool {
     match request.persistent.as_deref() {
         Some(operation) => matches!(operation, Persistent::Collective(_)),

@@ -1,4 +1,4 @@
-//! What a datatype is (MPI-5.0 §5), and what else objects carry with them.
+//! The description of a datatype (MPI-5.0 §5), and other state that objects carry.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -13,7 +13,8 @@ pub type Info = Vec<(String, String)>;
 /// Cached attributes: keyval and value (MPI-5.0 §7.7).
 pub type Attributes = Vec<(i32, usize)>;
 
-/// How a datatype was made: what `MPI_Type_get_envelope` and `MPI_Type_get_contents` tell (MPI-5.0 §5.1.13).
+/// The construction of a datatype, as `MPI_Type_get_envelope` and `MPI_Type_get_contents` tell it (MPI-5.0
+/// §5.1.13).
 #[derive(Clone, Debug, Default)]
 pub struct Recipe {
     /// `MPI_COMBINER_*`.
@@ -24,20 +25,20 @@ pub struct Recipe {
     pub addresses: Vec<i64>,
     /// Counts of the large form.
     pub counts: Vec<i64>,
-    /// Whether the large-count form of the constructor was called.
+    /// The large-count form of the constructor was called.
     pub large: bool,
     /// Constituents.
     pub types: Vec<Constituent>,
-    /// How deep constituents are nested in it; 0 for predefined types.
+    /// The depth to which constituents are nested in it; 0 for predefined types.
     pub nesting: u32,
 }
 
-/// A datatype that another is made of.
+/// A datatype that is part of another.
 #[derive(Clone)]
 pub enum Constituent {
-    /// By its predefined handle.
+    /// A predefined datatype, by its handle.
     Predefined(usize),
-    /// Derived.
+    /// A derived datatype.
     Derived(Arc<Description>),
 }
 
@@ -52,18 +53,18 @@ impl std::fmt::Debug for Constituent {
 
 /// The part of a datatype that never changes; operations that use it keep it alive.
 pub struct Description {
-    /// Where its bytes are.
+    /// The places of its bytes.
     pub layout: Layout,
-    /// Set for predefined types.
+    /// The element of a predefined type.
     pub element: Option<Element>,
-    /// How it was made.
+    /// Its construction.
     pub recipe: Recipe,
     /// Handle at the time of the operation, for reduction functions of the program.
     pub handle: AtomicUsize,
 }
 
 impl Description {
-    /// What the collective algorithms need to know of it.
+    /// The facts that the collective algorithms need.
     pub fn shape(&self) -> ElementShape {
         let layout = &self.layout;
         ElementShape {
@@ -92,7 +93,7 @@ impl arguments::Datatype for Description {
 
 /// A datatype (MPI-5.0 §5).
 pub struct Datatype {
-    /// What it describes.
+    /// Its description.
     pub description: Arc<Description>,
     /// `MPI_Type_commit` was called, or it is predefined.
     pub committed: bool,

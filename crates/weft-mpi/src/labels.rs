@@ -1,4 +1,4 @@
-//! What messages say of themselves with `WEFT_CHECK=1`, and which labels are under way; [`crate::check`]
+//! The labels that messages carry with `WEFT_CHECK=1`, and the labels that are under way. [`crate::check`]
 //! compares them.
 
 use std::collections::BTreeMap;
@@ -8,25 +8,25 @@ use crate::memory::{LABEL_WORDS, Label};
 use crate::object::Description;
 use crate::signature::{ITEMS, Items, NAME, Signature, items, put_items, put_text, text};
 
-/// The first word of a label: a message of a process without `WEFT_CHECK` hardly begins with it.
+/// The first word of a label. A message of a process without `WEFT_CHECK` hardly begins with it.
 const MARK: i64 = 0x4c61_6265_6c20_5765;
 
 const _: () = assert!(LABEL_WORDS == 1 + ITEMS + NAME);
 
-/// What a message consists of, as the side sees it that makes a label.
+/// The contents of a message, as the side that makes the label describes them.
 pub struct Labelled {
     /// Handle of the datatype.
     pub(crate) handle: usize,
-    /// What that describes.
+    /// The description of that datatype.
     pub(crate) description: Arc<Description>,
-    /// How many, and what they are.
+    /// The number of items, and their kind.
     pub(crate) items: Items,
-    /// Its call, if that can be told.
+    /// The call of this side, if it is known.
     pub(crate) call: String,
 }
 
 impl Labelled {
-    /// The label that says so.
+    /// The label with these contents.
     pub fn label(&self) -> Label {
         let mut words = vec![MARK];
         put_items(&mut words, Some(&self.items));
@@ -34,7 +34,8 @@ impl Labelled {
         Label::new(std::array::from_fn(|at| words[at]))
     }
 
-    /// Whether a message of `sent` may be received as this: all of it is the beginning of what is expected.
+    /// Returns whether this receive may take a message of `sent`: the message must be the beginning of what
+    /// is expected.
     pub(crate) fn takes(&self, sent: &Signature) -> bool {
         let expected = &self.items.signature;
         if sent.is_opaque || expected.is_opaque {
@@ -52,7 +53,7 @@ pub(crate) struct Expected {
 }
 
 impl Expected {
-    /// What the label says that has come, and by which call it was sent; none if it is no label.
+    /// The items and the sender's call in the label that has come; `None` if it is no label.
     pub(crate) fn said(&self) -> Option<(Items, String)> {
         let words = self.label.words();
         let found = items(&words[1..=ITEMS]).filter(|_| words[0] == MARK)?;
@@ -63,21 +64,21 @@ impl Expected {
 /// The labels of messages that are under way.
 #[derive(Default)]
 pub struct Labels {
-    /// Of sends, and of receives that the program has freed, by their requests.
+    /// Labels of sends, and of receives that the program has freed, by their requests.
     pub(crate) kept: Vec<(usize, Label)>,
-    /// By the program's requests.
+    /// Receives that wait for a label, by the program's requests.
     pub(crate) expected: BTreeMap<usize, Expected>,
-    /// With so many of them it is time to look which are not needed any more.
+    /// The number of labels at which it is time to drop the unused ones.
     pub(crate) sweep_at: usize,
 }
 
 impl Labels {
-    /// None.
+    /// A table without labels.
     pub const fn new() -> Self {
         Self { kept: Vec::new(), expected: BTreeMap::new(), sweep_at: 0 }
     }
 
-    /// Whether the receives of the persistent request `handle` have room for one.
+    /// Returns whether the receives of the persistent request `handle` have room for a label.
     pub(crate) fn expects(&self, handle: usize) -> bool {
         self.expected.contains_key(&handle)
     }

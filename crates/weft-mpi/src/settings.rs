@@ -1,9 +1,9 @@
 //! The `WEFT_*` settings: one table of them, and how the library reads its own, once, in `MPI_Init`.
 //!
-//! A setting is a constant with its default as text; the default goes the same way as what the user writes.
-//! The settings are in `table.rs`, their types of values in `values.rs`, the names of links in `links.rs`;
-//! `unknown.rs` finds names that are misspelt. `weft info` prints [`TABLE`], and `docs/book/settings.md` is
-//! compared with it by a test.
+//! A setting is a constant with its default as text. The default is read in the same way as the user's value.
+//! The settings are in `table.rs`, the types of their values in `values.rs`, the names of links in
+//! `links.rs`; `unknown.rs` finds misspelt names. `weft info` prints [`TABLE`], and a test compares it with
+//! `docs/book/settings.md`.
 
 mod links;
 mod table;
@@ -39,84 +39,85 @@ pub struct Settings {
     pub clusters: Vec<String>,
     /// `WEFT_SHM_DIR`: directory for the node's shared segment.
     pub shm_dir: Option<PathBuf>,
-    /// `WEFT_SINGLE_COPY`: whether large messages of a node are copied directly between address spaces.
+    /// `WEFT_SINGLE_COPY`: copies large messages of a node directly between address spaces.
     pub single_copy: bool,
-    /// `WEFT_COSTS`: what moving messages costs.
+    /// `WEFT_COSTS`: the costs of moving messages.
     pub costs: CostModel,
-    /// `WEFT_CHECK`: whether what processes call is compared.
+    /// `WEFT_CHECK`: compares the calls of processes.
     pub check: bool,
-    /// `WEFT_COLLECTIVES_TABLE`, `WEFT_BCAST` and so on: how algorithms of collectives are chosen.
+    /// `WEFT_COLLECTIVES_TABLE`, `WEFT_BCAST` and so on: the rules by which algorithms of collectives are
+    /// chosen.
     pub choices: Choices,
-    /// `WEFT_BCAST`: whether broadcasts use multicast.
+    /// `WEFT_BCAST`: the use of multicast for broadcasts.
     pub multicast: BcastSetting,
     /// `WEFT_INTERFACE`: interfaces or subnets to use.
     pub interface: Option<String>,
     /// `WEFT_FABRIC_PROVIDER`: the provider of libfabric.
     pub fabric_provider: Option<String>,
-    /// `WEFT_FABRIC_PLACEMENT`: whether the provider writes to memory of peers.
+    /// `WEFT_FABRIC_PLACEMENT`: lets the provider write to memory of peers.
     pub fabric_placement: bool,
-    /// `WEFT_VERBS_MODE`: by which operations an RDMA device reaches peers.
+    /// `WEFT_VERBS_MODE`: the operations by which an RDMA device reaches peers.
     pub verbs_mode: verbs::Mode,
-    /// `WEFT_VERBS_CONNECTIONS`: how many connections it keeps.
+    /// `WEFT_VERBS_CONNECTIONS`: the connections that an RDMA device keeps.
     pub verbs_connections: u32,
-    /// `WEFT_REGISTRATION_CACHE`: bytes that stay registered with it.
+    /// `WEFT_REGISTRATION_CACHE`: the bytes that stay registered with an RDMA device.
     pub registration_cache: u64,
-    /// `WEFT_NETD`: where `weft-netd` listens.
+    /// `WEFT_NETD`: the socket on which `weft-netd` listens.
     pub netd: Option<PathBuf>,
-    /// `WEFT_EAGER_LIMIT`: largest message that is sent without asking, in bytes; `None`: what suits the
-    /// route.
+    /// `WEFT_EAGER_LIMIT`: the largest message that is sent eagerly, in bytes; `None`: the limit that suits
+    /// the route.
     pub eager_limit: Option<u64>,
-    /// `WEFT_COMMUNICATORS`: how many this process may have at a time.
+    /// `WEFT_COMMUNICATORS`: the communicators that this process may have at a time.
     pub communicators: u32,
-    /// `WEFT_UNEXPECTED_BYTES`: memory for small messages that have come before their receives, beside each
-    /// peer's credit, bytes.
+    /// `WEFT_UNEXPECTED_BYTES`: the memory for small unexpected messages, beside each peer's credit, bytes.
     pub unexpected_bytes: u64,
-    /// `WEFT_PROGRESS`: whether a thread makes progress while the program computes.
+    /// `WEFT_PROGRESS`: a thread makes progress while the program computes.
     pub progress_thread: bool,
     /// `WEFT_ACK`: `deferred`, `immediate` or `every-packet`.
     pub ack: AckScheme,
-    /// `WEFT_ACK_DELAY`: how long an acknowledgement waits at most; `None`: what suits how ranks share
-    /// processors.
+    /// `WEFT_ACK_DELAY`: the longest delay of an acknowledgement; `None`: the delay that suits how ranks
+    /// share processors.
     pub ack_delay: Option<Duration>,
     /// `WEFT_PEER_TIMEOUT`: seconds without an answer after which a peer counts as failed; 0: never.
     pub peer_timeout: Duration,
-    /// `WEFT_REORDER`: whether topologies may change ranks.
+    /// `WEFT_REORDER`: topologies may change ranks.
     pub reorder: bool,
-    /// `WEFT_SEALED`: whether packets are encrypted.
+    /// `WEFT_SEALED`: packets are encrypted.
     pub sealed: bool,
-    /// `WEFT_VERBOSE_ERRORS`: whether errors that are returned are printed too.
+    /// `WEFT_VERBOSE_ERRORS`: errors that are returned are printed too.
     pub verbose_errors: bool,
-    /// `WEFT_CAPTURE`: where packets are written to, with [`CAPTURE_RANK`] in it.
+    /// `WEFT_CAPTURE`: the file to which packets are written, with [`CAPTURE_RANK`] in its name.
     pub capture: Option<String>,
     /// `WEFT_FAULTS`: faults to inject into the network.
     pub faults: faults::Plan,
 }
 
-/// The eager limit must leave credit for more than one message.
+/// The largest eager limit: it must leave credit for more than one message.
 const EAGER_LIMIT_MAX: u64 = weft_engine::messages::CREDIT_BYTES / 4;
-/// No process has more memory for messages that nobody has asked for.
+/// The most memory for unexpected messages: no process has more.
 const UNEXPECTED_BYTES_MAX: u64 = 1 << 40;
-/// The longest delay of acknowledgements: with it a peer that has all is still far from counting as silent.
+/// The longest delay of acknowledgements. With it, a peer that has everything is still far from counting as
+/// silent.
 const ACK_DELAY_US_MAX: u64 = 100_000;
-/// The most connections of an RDMA device: two receives are for each.
+/// The most connections of an RDMA device: each has two receives.
 const VERBS_CONNECTIONS_MAX: u64 = 2048;
 const _: () = assert!(verbs::CONNECTIONS_MAX == 1024);
-/// No process has more memory to register.
+/// The most memory that stays registered: no process has more.
 const REGISTRATION_CACHE_MAX: u64 = 1 << 40;
-/// What [`REGISTRATION_CACHE`] says of itself.
+/// The default in the text of [`REGISTRATION_CACHE`].
 const _: () = assert!(verbs::REGISTRATION_CACHE == 268_435_456);
-/// What [`EAGER_LIMIT`] says of itself.
+/// The values in the text of [`EAGER_LIMIT`].
 const _: () = assert!(EAGER_LIMIT_MAX == 262_144);
 const _: () = assert!(weft_engine::protocols::EAGER_LIMIT == 65_536 && verbs::EAGER_MAX == 20_480);
 
-/// The most memory that one peer can make this process use, by what it is for.
+/// The most memory that one peer can make this process use, by purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerMemory {
-    /// Messages that wait to be sent to it or to be acknowledged by it, bytes.
+    /// Messages that wait to be sent to the peer or to be acknowledged by it, bytes.
     pub queue_bytes: u64,
-    /// Packets of it that are kept behind one that is missing, bytes.
+    /// Packets of the peer that are kept behind a missing one, bytes.
     pub ahead_bytes: u64,
-    /// Messages of it that no receive has asked for: its credit, bytes.
+    /// Unexpected messages of the peer: its credit, bytes.
     pub unexpected_bytes: u64,
 }
 
@@ -131,17 +132,16 @@ pub fn memory_of_peer(packet_size: usize) -> PeerMemory {
 }
 
 impl Settings {
-    /// Reads them with `variable`, which is `std::env::var` but in tests.
+    /// Reads the settings with `variable`, which is `std::env::var` except in tests.
     ///
     /// # Errors
-    /// One sentence: which variable, what it says, what it may say.
+    /// One sentence: the variable, its value, and the values that it may have.
     pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         Ok(Self {
             links: links(&LINK.value(&variable).unwrap_or_default())?,
             node: NODE.value(&variable),
             clusters: clusters(&variable)?,
-            // The default is not passed on: the link's own choice goes on to other directories without a
-            // word.
+            // The default is not passed on. The link's own choice tries other directories without a message.
             shm_dir: shared_directory(&variable)?,
             progress_thread: progress(&variable)?,
             single_copy: switch(&SINGLE_COPY, &variable)?,
@@ -180,15 +180,15 @@ impl Settings {
     }
 }
 
-/// Whether `setting` may say `value`, as far as it can be known of the one without the others.
+/// Checks whether `setting` may have `value`, as far as that can be known without the other settings.
 ///
 /// # Errors
-/// A sentence that says why not.
+/// A sentence with the reason why not.
 pub fn check(setting: &Setting, value: &str) -> Result<(), String> {
     Settings::read(|name| (name == setting.name).then(|| value.to_owned())).map(drop)
 }
 
-/// What libfabric is asked for.
+/// The settings of the libfabric link.
 pub fn fabric(settings: &Settings) -> fabric::Settings {
     fabric::Settings {
         provider: settings.fabric_provider.clone(),
@@ -197,7 +197,7 @@ pub fn fabric(settings: &Settings) -> fabric::Settings {
     }
 }
 
-/// How an RDMA device is used.
+/// The settings of the RDMA link.
 pub fn verbs(settings: &Settings) -> verbs::Settings {
     verbs::Settings {
         interfaces: settings.interface.clone(),
@@ -212,7 +212,7 @@ pub fn verbs(settings: &Settings) -> verbs::Settings {
 fn choices(variable: &impl Fn(&str) -> Option<String>) -> Result<Choices, String> {
     let mut forced = Vec::new();
     for (operation, setting) in &ALGORITHMS {
-        // Schemes that are no algorithm: see `multicast`.
+        // Multicast schemes are no algorithms: see `multicast`.
         let is_scheme = |name: &String| *operation == Operation::Bcast && BcastSetting::parse(name).is_some();
         if let Some(name) = setting.value(variable).filter(|name| !is_scheme(name)) {
             forced.push((*operation, operation.parse(&name).map_err(|_| setting.says(&name, "makes no sense"))?));
@@ -241,8 +241,8 @@ fn clusters(variable: &impl Fn(&str) -> Option<String>) -> Result<Vec<String>, S
     }
 }
 
-/// The number of the first pattern that a host's name matches, or of none; `*` in it is any number of any
-/// characters.
+/// The number of the first pattern that a host's name matches, or of none. `*` in a pattern stands for any
+/// number of any characters.
 pub(crate) fn cluster_of(patterns: &[String], host: &str) -> u32 {
     let matches = |pattern: &String| {
         let mut parts = pattern.split('*');
@@ -291,7 +291,8 @@ fn progress(variable: &impl Fn(&str) -> Option<String>) -> Result<bool, String> 
     }
 }
 
-/// Ranks start in directories of their own, so a relative path would be another one for each.
+/// Reads the directory. Ranks start in directories of their own, so a relative path would be a different one
+/// for each.
 fn shared_directory(variable: &impl Fn(&str) -> Option<String>) -> Result<Option<PathBuf>, String> {
     match variable(SHM_DIR.name).filter(|value| !value.is_empty()) {
         Some(path) if !path.starts_with('/') => Err(SHM_DIR.says(&path, "is not absolute")),
@@ -299,12 +300,12 @@ fn shared_directory(variable: &impl Fn(&str) -> Option<String>) -> Result<Option
     }
 }
 
-/// Whether broadcasts use multicast. Who names another algorithm wants none.
+/// Reads whether broadcasts use multicast. A user who names another algorithm wants none.
 fn multicast(variable: &impl Fn(&str) -> Option<String>) -> BcastSetting {
     BcastSetting::parse(&BCAST.value(variable).unwrap_or_default()).unwrap_or(BcastSetting::Off)
 }
 
-/// How many communicators there may be at a time.
+/// Reads the number of communicators that there may be at a time.
 fn communicators(variable: &impl Fn(&str) -> Option<String>) -> Result<u32, String> {
     match number(&COMMUNICATORS, variable, COMMUNICATORS_MAX.into())? {
         0 => Err(COMMUNICATORS.says("0", "is not such a whole number")),

@@ -1,5 +1,5 @@
-//! Windows of one-sided communication (MPI-5.0 §12) as objects: what their processes contribute, and which
-//! epochs are open.
+//! Windows of one-sided communication (MPI-5.0 §12) as objects: the parts that their processes contribute,
+//! and the epochs that are open.
 
 pub mod direct;
 mod epochs;
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 pub use epochs::{Epochs, Held};
 pub use open_epochs::OpenEpochs;
 
-/// What one process contributes to a window.
+/// The part that one process contributes to a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Its length in bytes; of a dynamic window, 0.
@@ -23,7 +23,7 @@ pub struct Part {
     pub disp_unit: u64,
     /// Its address in the process that has it.
     pub(crate) base: u64,
-    /// Its address in this process; 0: it is not here.
+    /// Its address in this process; 0 when it is not mapped here.
     pub here: usize,
 }
 
@@ -48,9 +48,9 @@ pub struct Window {
     pub index: usize,
     /// This process's rank.
     pub rank: u32,
-    /// What attributes point to; it stays where it is.
+    /// The values that attributes point to; they never move.
     pub facts: Box<Facts>,
-    /// What each process contributes.
+    /// The part of each process.
     pub parts: Vec<Part>,
     /// Epochs that are open.
     pub epochs: OpenEpochs,
@@ -62,12 +62,12 @@ pub struct Window {
     pub attributes: Attributes,
     /// Hints that are in effect.
     pub info: Info,
-    /// Memory that goes with it.
+    /// The memory that the library has allocated for it.
     pub(crate) memory: Option<WindowMemory>,
 }
 
 impl Window {
-    /// What the process `rank` contributes; `None` for `MPI_PROC_NULL`.
+    /// The part of the process `rank`; `None` for `MPI_PROC_NULL`.
     ///
     /// # Errors
     /// `MPI_ERR_RANK`.
@@ -80,7 +80,7 @@ impl Window {
         }
     }
 
-    /// Whether it was made by `MPI_Win_create_dynamic`.
+    /// Returns whether it was made by `MPI_Win_create_dynamic`.
     pub fn is_dynamic(&self) -> bool {
         self.facts.flavor == MPI_WIN_FLAVOR_DYNAMIC
     }

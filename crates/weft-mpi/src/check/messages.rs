@@ -1,10 +1,11 @@
-//! `WEFT_CHECK=1`, point-to-point: what a message is sent as is compared with what it is received as (MPI-5.0
-//! §3.3.1).
+//! `WEFT_CHECK=1`, point-to-point: compares the datatypes of a message at its sender with those at its
+//! receiver (MPI-5.0 §3.3.1).
 //!
-//! Each message of the program has a [`Label`]: its sender's datatypes and call come before the data, in one
-//! message with it, so that both are matched as one. A receive has room for a label before the program's
-//! buffer, and is a request of its own; the program's request completes with it, once the two sides have been
-//! compared. By then the data has arrived: the error says that it is not what was asked for.
+//! Each message of the program has a [`Label`]: the sender's datatypes and call. The label stands before the
+//! data in the same message, so that both are matched as one. A receive has room for a label before the
+//! program's buffer, and is a request of its own. The program's request completes with the receive, once the
+//! two sides have been compared. By then the data has arrived, so the error only says that the data is not
+//! what the program asked for.
 
 use weft_engine::error::ErrorClass;
 use weft_launch::CallSite;
@@ -19,7 +20,7 @@ use crate::request::{Request, State, Status};
 use crate::signature::{Items, told};
 
 impl Process {
-    /// What a label says of `count` items of a datatype.
+    /// The contents of a label for `count` items of a datatype.
     ///
     /// # Errors
     /// `MPI_ERR_TYPE`.
@@ -29,18 +30,18 @@ impl Process {
         Ok(Labelled { handle: datatype, description: found.description.clone(), items, call: self.current_call() })
     }
 
-    /// The name of the call that this process is in; none where several threads may be in one.
+    /// The name of the call that this process is in. Empty where several threads may be in a call.
     fn current_call(&self) -> String {
         let name = self.call_names.get(CallSite::get() as usize).copied().unwrap_or_default();
         if self.thread_level == MPI_THREAD_MULTIPLE { String::new() } else { name.to_owned() }
     }
 
-    /// How many bytes of each message of the program are its label.
+    /// The bytes of the label in each message of the program.
     pub(crate) fn label_bytes(&self) -> u64 {
         if self.checks_calls { LABEL_BYTES } else { 0 }
     }
 
-    /// Keeps a label for as long as `request` may use it.
+    /// Keeps a label as long as `request` may use it.
     pub fn keep_label(&mut self, request: usize, label: Label) {
         self.sweep_labels();
         self.labels.kept.push((request, label));
@@ -63,7 +64,7 @@ impl Process {
         Ok(handle)
     }
 
-    /// Drops labels that nobody uses any more, now and then.
+    /// Drops labels that are no longer used, now and then.
     fn sweep_labels(&mut self) {
         let Self { labels, engine, .. } = self;
         let Some(engine) = engine.as_deref() else { return };
@@ -78,7 +79,7 @@ impl Process {
         labels.sweep_at = 2 * (labels.kept.len() + labels.expected.len()) + 64;
     }
 
-    /// The program has freed `handle`, whose message comes by `receive`.
+    /// Notes that the program has freed `handle`, whose message comes by `receive`.
     pub(crate) fn free_labelled(&mut self, handle: usize, receive: usize) -> Result<()> {
         if let Some(Expected { label, .. }) = self.labels.expected.remove(&handle) {
             self.keep_label(receive, label);
@@ -88,7 +89,7 @@ impl Process {
         self.free_request(receive).map(|_| ())
     }
 
-    /// Completes `handle`, whose message comes by `receive`, if that is there.
+    /// Completes `handle` if `receive`, by which its message comes, is complete.
     pub(crate) fn complete_labelled(&mut self, handle: usize, receive: usize) -> Result<bool> {
         let messages = self.messages()?;
         let Some(request) = messages.requests.get(receive).filter(|request| request.is_complete()) else {
@@ -110,7 +111,7 @@ impl Process {
         Ok(true)
     }
 
-    /// What a receive reports that has ended with `status` and `error`, now that both sides are known.
+    /// The result of a receive that ended with `status` and `error`, now that both sides are known.
     fn compare_sides(
         &self,
         expected: &Expected,
@@ -150,7 +151,7 @@ impl Process {
         (status, Some(Error::new(class, message)))
     }
 
-    /// What a call waits for, by the requests that messages arrive in.
+    /// The thing that a call waits for, with the requests by which messages arrive in place of the program's.
     pub(crate) fn without_labels(&self, awaited: Awaited) -> Awaited {
         let Some(engine) = self.engine.as_deref().filter(|_| !self.labels.expected.is_empty()) else { return awaited };
         awaited.map(|handle| match engine.messages.requests.get(handle).map(|request| &request.state) {

@@ -1,4 +1,4 @@
-//! What plans the collectives of a communicator: what is known of where its processes are.
+//! The planners of a communicator's collectives, with the places of its processes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,12 +13,11 @@ use crate::planner::{Call, Plans};
 use crate::process::Process;
 use crate::slots::Slots;
 
-/// How long the others of a node are waited for, that they say whether they may copy from each other's
-/// memory.
+/// The longest wait for the other processes of a node to say whether they may copy from each other's memory.
 const COPIES_LIMIT: Duration = Duration::from_secs(20);
 
 impl Process {
-    /// What plans collectives of a communicator's own group.
+    /// The planner of collectives of a communicator's own group.
     pub fn plans(&self, communicator: &Communicator) -> Plans<'_> {
         let layout = communicator.layout.get_or_init(|| self.layout(&communicator.group)).clone();
         let is_one_node = layout.place().nodes == 1;
@@ -32,7 +31,8 @@ impl Process {
         Plans { planner: &self.planner, layout }
     }
 
-    /// Keeps what a blocking call was bound to for the same calls that follow, where that is possible.
+    /// Keeps what a blocking call was bound to for later calls with the same arguments, where that is
+    /// possible.
     pub fn keep_call(&self, call: &Call, bound: &Arc<Bound>) {
         let Ok(object) = self.objects.communicator(call.communicator) else { return };
         let is_one_node = object.layout.get().is_some_and(|layout| layout.place().nodes == 1);
@@ -41,7 +41,7 @@ impl Process {
         }
     }
 
-    /// What may be multicast on a communicator.
+    /// The multicast that is allowed on a communicator.
     fn uses_multicast(&self, communicator: &Communicator) -> choice::Multicast {
         match communicator.multicast {
             Multicast::Untried(_) | Multicast::Impossible | Multicast::GivenUp => choice::Multicast::No,
@@ -49,9 +49,9 @@ impl Process {
         }
     }
 
-    /// Where the processes of `scope` are, for the reductions by which they agree on something, if they are
-    /// those of a communicator; for others it is as if each were on a node of its own. These reductions go by
-    /// messages: some begin when the ones before them end, in any order.
+    /// The places of the processes of `scope`, for the reductions by which they agree on something. `None` if
+    /// they are not those of a communicator: then each counts as on a node of its own. These reductions use
+    /// messages: some begin when earlier ones end, in any order.
     pub fn agreement_layout(&self, scope: &CollectiveScope) -> Option<Layout> {
         let communicator = self.objects.communicator(scope.communicator).ok()?;
         let is_whole =
@@ -59,20 +59,21 @@ impl Process {
         is_whole.then(|| self.planner.by_messages(|| self.plans(communicator)).layout)
     }
 
-    /// Bytes that each process of a communicator can publish at once for those on its node.
+    /// The bytes that each process of a communicator can publish at once for the others on its node.
     fn published_max(&self, communicator: &Communicator, is_one_node: bool) -> Option<u64> {
         if communicator.group.size() == 1 || !self.planner.is_in_memory(is_one_node) {
             return None;
         }
         let engine = self.engine.as_ref()?;
-        // All slots of communicators are alike.
+        // All slots of communicators have the same size.
         let slot = if self.planner.is_apart() { Slots::roomiest(engine.slots()) } else { communicator.slot };
         slot.map(|slot| engine.published_max(slot))
     }
 
-    /// Whether processes of this node may all copy from each other's memory. All of them must answer alike,
-    /// so this waits for those that have not found out yet: they are in `MPI_Init`, past all that they wait
-    /// for there. One that dies in that moment has kept the others for [`COPIES_LIMIT`].
+    /// Returns whether the processes of this node may all copy from each other's memory. All of them must
+    /// give the same answer, so this waits for those that have not found out yet. These are in `MPI_Init`,
+    /// behind everything that they wait for there. One that dies at that moment delays the others by
+    /// [`COPIES_LIMIT`].
     fn all_copy(&self, group: &Group) -> bool {
         let Some(engine) = &self.engine else { return false };
         let begun = Instant::now();
@@ -85,15 +86,15 @@ impl Process {
         }
     }
 
-    /// Whether some processes of a communicator are on one node, as all of them know alike: only then can its
-    /// operations go through memory.
+    /// Returns whether some processes of a communicator are on one node, as all of them know alike. Only then
+    /// can its operations use shared memory.
     pub(crate) fn shares_memory(&self, communicator: &Communicator) -> bool {
         let layout = communicator.layout.get_or_init(|| self.layout(&communicator.group));
         layout.place().nodes < communicator.group.size()
     }
 
-    /// Gives the collective of `scope` its turn among those that go through the node's memory, if `schedule`
-    /// does.
+    /// Gives the collective of `scope` its turn among those that use the node's memory, if `schedule` uses
+    /// it.
     pub fn take_turn(&mut self, scope: &mut CollectiveScope, schedule: &Schedule) {
         if schedule.phases > 0
             && let Self { objects, engine: Some(engine), .. } = self
@@ -103,30 +104,30 @@ impl Process {
         }
     }
 
-    /// The barrier of all processes of `scope`, and the buffers that it has not.
+    /// The barrier of all processes of `scope`, bound to no buffers.
     pub fn barrier(&self, scope: &CollectiveScope) -> Arc<Bound> {
         let barrier = Barrier { rank: scope.rank, size: scope.group.size() };
         let own =
             self.objects.communicator(scope.communicator).ok().filter(|own| Arc::ptr_eq(&own.group, &scope.group));
         let plans = match own {
             Some(communicator) => self.plans(communicator),
-            // Both groups of an intercommunicator.
+            // The processes of both groups of an intercommunicator.
             None => Plans { planner: &self.planner, layout: self.layout(&scope.group) },
         };
         plans.barrier(barrier)
     }
 
-    /// What plans collectives of `size` processes wherever they are.
+    /// The planner of collectives of `size` processes that count as each on a node of its own.
     pub fn plans_apart(&self, size: u32) -> Plans<'_> {
         Plans { planner: &self.planner, layout: Layout::apart(size) }
     }
 
-    /// How algorithms are chosen where the places of processes make no difference.
+    /// The rules by which algorithms are chosen where the places of processes make no difference.
     pub fn choices(&self) -> &Choices {
         self.planner.choices()
     }
 
-    /// Where the processes of a group are; the same at all of them.
+    /// The places of the processes of a group; all of them get the same.
     fn layout(&self, group: &Group) -> Layout {
         let layout = Layout::of(self.nodes_of(&group.members));
         let layout = layout.with_oversubscription(self.are_oversubscribed(group));

@@ -1,5 +1,5 @@
-//! How the processes of a new communicator agree on its context (MPI-5.0 §7.4.2): two reductions, which any
-//! call can leave under way.
+//! The agreement of the processes of a new communicator on its context (MPI-5.0 §7.4.2): two reductions,
+//! which any call can leave under way. `context.rs` explains the numbers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,43 +20,43 @@ use crate::process::{Process, lock};
 use crate::request::Hold;
 use crate::slots::Slots;
 
-/// How often an agreement may meet others before the call gives up. Each time spreads their offers over twice
-/// as many numbers.
+/// The most times that an agreement may meet others before the call gives up. Each time spreads the offers
+/// over twice as many numbers.
 const MET_MAX: u32 = 200;
-/// How many numbers are tried of which somebody still uses the contexts. Whoever offers one does not, so that
-/// there are few, unless nearly all are in use.
+/// The most numbers that are tried whose contexts some process still uses. A process never offers a number
+/// whose contexts it uses itself, so these are few unless nearly all are in use.
 const IN_USE_MAX: u32 = 10_000;
 
-/// The step that an agreement is in.
+/// The step of an agreement.
 enum Step {
-    /// The highest offer is being found.
+    /// The processes find the highest offer.
     Offer,
-    /// Whether all could reserve it is being found; whether this process could.
+    /// The processes find whether all could reserve it. `reserved`: whether this process could.
     Confirm { reserved: Reserved },
 }
 
 /// An agreement on the context of a new communicator that is under way: two reductions, repeated when it met
-/// another.
+/// another agreement.
 struct Agreement {
     scope: CollectiveScope,
-    /// Where its processes are, and what may be multicast between them, as all knew it when it began: that
-    /// may change between two reductions.
+    /// The places of its processes, and the multicast allowed between them, as all processes knew these when
+    /// the agreement began. They may change between two reductions.
     layout: Option<Layout>,
-    /// Handle of the communicator that gets the context, if this process is a member.
+    /// The handle of the communicator that gets the context, if this process is a member.
     communicator: Option<usize>,
-    /// Why this process has none: then nobody gets one.
+    /// The reason why this process has no communicator: then no process gets one.
     refusal: Option<Error>,
     /// The call that it is for.
     creation: Creation,
     /// The numbers that the running reduction reads and writes.
     value: SharedBuffer,
     step: Step,
-    /// How often it has met another, and contexts that somebody uses.
+    /// The number of times that it has met another agreement, and a context that is in use.
     met: u32,
     in_use: u32,
     offer: Option<Serial>,
     serial: Serial,
-    /// The slot that goes with that is reserved.
+    /// The slot that goes with the context is reserved.
     has_slot: bool,
 }
 
@@ -67,12 +67,13 @@ impl Agreement {
 }
 
 impl Process {
-    /// Starts to agree with all processes of `scope` on a context; the communicator of handle `communicator`
-    /// has it when the request is complete. After an error that communicator is gone. A process that could
-    /// not make it takes part all the same: its error is that of the request, and no process gets one.
+    /// Starts to agree with all processes of `scope` on a context. The communicator with handle
+    /// `communicator` has the context when the request is complete. After an error that communicator is gone.
+    /// A process that could not make the communicator takes part all the same: its error becomes that of the
+    /// request, and no process gets a communicator.
     ///
     /// # Errors
-    /// Too many requests: nothing has been started then, and the communicator is gone.
+    /// Too many requests: then nothing has been started, and the communicator is gone.
     pub fn start_agreement(
         &mut self,
         scope: CollectiveScope,
@@ -80,7 +81,7 @@ impl Process {
         creation: Creation,
     ) -> Result<usize> {
         if self.contexts.is_short() {
-            // What is complete without this process knowing uses no context any more.
+            // An operation that is complete without this process knowing uses no context any more.
             self.progress();
         }
         let (communicator, refusal) = match communicator {
@@ -108,11 +109,11 @@ impl Process {
         Ok(request)
     }
 
-    /// Takes part in an agreement to tell the other processes of `scope` of `error`, without waiting for
+    /// Takes part in an agreement only to tell the other processes of `scope` of `error`, without waiting for
     /// them.
     ///
     /// # Errors
-    /// As for [`Process::start_agreement`]: then they have been told in another way.
+    /// As for [`Process::start_agreement`]: then the other processes have been told in another way.
     pub fn start_refusal(&mut self, scope: CollectiveScope, creation: Creation, error: &Error) -> Result<()> {
         let request = self.start_agreement(scope, Err(error.clone()), creation)?;
         let messages = self.messages()?;
@@ -129,7 +130,7 @@ impl Process {
             self.sweep_contexts();
         }
         agreement.offer = self.contexts.offer(agreement.key(), agreement.met);
-        // Who has no number left still takes part, and all hear of it.
+        // A process that has no number left still takes part, so that all others learn of it.
         let offer = agreement.offer.map_or(i64::MAX, |offer| offer.0 as i64);
         let opening = agreement.creation.opening(offer, agreement.scope.rank, agreement.refusal.as_ref());
         agreement.value.set_values(&opening);
@@ -149,7 +150,7 @@ impl Process {
         }
     }
 
-    /// The reduction of `agreement` is complete: what comes next.
+    /// Takes the next step of `agreement`, whose reduction is complete.
     fn continue_agreement(&mut self, request: usize, mut agreement: Agreement, error: Option<Error>) {
         let values = agreement.value.values();
         let value = values[0];
@@ -209,19 +210,18 @@ impl Process {
         }
     }
 
-    /// Whether nothing is here of a communicator that had these contexts before.
+    /// Returns whether nothing is left here of a communicator that had these contexts before.
     fn is_clear(&mut self, context: u32) -> bool {
         let Ok(messages) = self.messages() else { return true };
         messages.forget_given_up(|other| (context..context + CONTEXTS_EACH).contains(&other));
         (context..context + CONTEXTS_EACH).all(|context| messages.matcher.counts_in(context) == (0, 0))
     }
 
-    /// Contexts of communicators that have been freed can be given again, but for those with operations under
-    /// way (MPI-5.0 §7.4.3). Messages that are left in them, or have come since, are forgotten: nobody can
-    /// receive them.
+    /// Frees the contexts of freed communicators, except of those with operations under way (MPI-5.0 §7.4.3).
+    /// Messages that are left in these contexts, or have come since, are dropped: no receive can take them.
     pub(super) fn sweep_contexts(&mut self) {
         let Some(engine) = self.engine.as_deref_mut() else { return };
-        // A program that never waits has not looked at what it has sent itself.
+        // A program that never waits has not looked at the messages that it sent to itself.
         engine.progress();
         let requests = engine.messages.requests.iter();
         let busy: BTreeSet<usize> = requests
@@ -232,13 +232,13 @@ impl Process {
         engine.discard_contexts(|context| self.contexts.is_over(context));
     }
 
-    /// Takes the slot of a communicator with this number; false: another one has it.
+    /// Takes the slot of a communicator with this number. Returns `false` when another one has it.
     fn reserve_slot(&mut self, serial: Serial) -> bool {
         let Self { slots, engine: Some(engine), .. } = self else { return true };
         slots.reserve(serial, engine)
     }
 
-    /// The agreement needs the slot no more that it has taken.
+    /// Gives back the slot that the agreement has taken and no longer needs.
     fn give_slot_back(&mut self, agreement: &mut Agreement) {
         let Self { slots, engine: Some(engine), .. } = self else { return };
         if std::mem::take(&mut agreement.has_slot) {
@@ -265,26 +265,26 @@ impl Process {
     }
 }
 
-/// Agrees with all processes of `scope` on a context for the communicator of handle `communicator`, or tells
-/// them that this process could not make it.
+/// Agrees with all processes of `scope` on a context for the communicator with handle `communicator`, or
+/// tells them that this process could not make it.
 ///
 /// # Errors
-/// That it could not, at this process or at another; others have come to another call, or a process is gone:
-/// so is the communicator then.
+/// This process or another one could not make the communicator; others have come to another call; a process
+/// is gone. The communicator is gone then, too.
 pub fn agree_on_context(scope: CollectiveScope, communicator: Result<Option<usize>>, creation: Creation) -> Result<()> {
     let mut process = lock();
     let request = process.start_agreement(scope, communicator, creation)?;
     wait(process, request)?.error.map_or(Ok(()), Err)
 }
 
-/// What this process needs for a creation that begins with an agreement. Without it this process tells the
-/// others, who wait for it.
+/// Returns what this process needs for a creation that begins with an agreement. If this process has not got
+/// it, tells the others, who wait for this process.
 ///
 /// # Errors
-/// It has not got it.
+/// This process has not got what it needs.
 pub fn needed<T>(scope: &CollectiveScope, creation: Creation, needed: Result<T>) -> Result<T> {
     if let Err(error) = &needed {
-        // Whatever else goes wrong is less than this.
+        // Any further error matters less than this one.
         agree_on_context(scope.clone(), Err(error.clone()), creation).ok();
     }
     needed

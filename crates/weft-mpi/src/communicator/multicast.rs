@@ -1,6 +1,6 @@
-//! Whether the network carries multicast between the nodes of a communicator is tried by all its processes
-//! together, in one of the first blocking operations that may use it, and is known to all of them alike from
-//! then on.
+//! Tries whether the network carries multicast between the nodes of a communicator. All its processes try
+//! together, in one of the first blocking operations that may use multicast, and all of them learn the same
+//! result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,22 +16,24 @@ use crate::multicast::{BcastSetting, Carried, Multicast, Reviews};
 use crate::object::Communicator;
 use crate::process::{self, Process, with};
 
-/// Blocking operations that may be multicast, on a communicator, before that is tried: a program that does
-/// only a few need not pay for it.
+/// The blocking operations on a communicator before multicast is tried: a program that makes only a few need
+/// not pay for the trial.
 const OPERATIONS_BEFORE: u32 = 2;
-/// How often a path for small messages is tried where one for bulk data is found to work: no switch has
-/// anything to learn for it.
+/// The attempts for a path for small messages, where a path for bulk data works: no switch has anything to
+/// learn for the former.
 const ATTEMPTS_SMALL: u32 = 3;
-/// How often the network is tried. From the third time on it is given time before: a switch may learn of a
-/// new member only after a while.
+/// The attempts to find that the network carries multicast. From attempt [`PATIENT_FROM`] on the network is
+/// given time first: a switch may learn of a new member only after a while.
 const ATTEMPTS: u32 = 8;
 const PATIENT_FROM: u32 = 2;
-/// Packets that may wait for acknowledgements in each stream, at most.
+/// The most packets that may wait for acknowledgements in each stream.
 const WINDOW_PACKETS: u32 = 768;
-/// Hosts from which on the table chooses multicast: with fewer it is not tried unless somebody asks for it.
+/// The number of hosts from which on the table chooses multicast. With fewer it is tried only if the user
+/// asks for it.
 const AUTO_NODES_MIN: u32 = 3;
 impl Process {
-    /// A blocking operation begins on a communicator: whether [`prepare`] is to be called before.
+    /// Counts a blocking operation that begins on a communicator. Returns whether the caller must call
+    /// [`prepare`] first.
     #[inline]
     pub fn tries_multicast(&mut self, communicator: usize, operation: Operation) -> bool {
         let Ok(object) = self.objects.communicator_mut(communicator) else { return false };
@@ -50,22 +52,23 @@ impl Process {
         }
     }
 
-    /// Whether [`Self::tries_multicast`] may ever say more than no of such an operation, as long as the hints
-    /// of the communicator stay as they are.
+    /// Returns whether [`Self::tries_multicast`] may ever return `true` for this operation, as long as the
+    /// hints of the communicator stay as they are.
     pub(crate) fn may_try_multicast(&self, object: &Communicator, operation: Operation) -> bool {
         !matches!(object.multicast, Multicast::Impossible | Multicast::GivenUp)
             && self.multicast.tries_after(operation, &object.info, OPERATIONS_BEFORE).is_some()
     }
 
-    /// Whether there are hosts enough for a group of `communicator`: all its processes say the same.
+    /// Returns whether there are enough hosts for a group of `communicator`. All its processes get the same
+    /// answer.
     fn has_hosts(&self, communicator: usize) -> Result<bool> {
         let object = self.objects.communicator(communicator)?;
-        // The table chooses it from three hosts on.
+        // The table chooses multicast from three hosts on.
         let nodes_min = if self.multicast.is_asked_for(&object.info) { 2 } else { AUTO_NODES_MIN };
         Ok(self.nodes_of(&object.group.members).iter().any(|node| *node + 1 >= nodes_min))
     }
 
-    /// What this process knows of a new group.
+    /// The offer of this process for a new group.
     fn offer_group(&mut self) -> Result<Offer> {
         let (failed, fails) = (self.multicast.failed, self.multicast.fails);
         let paths = self.engine()?.multicasts().multicast_paths();
@@ -79,7 +82,7 @@ impl Process {
         })
     }
 
-    /// Joins the group of `communicator`; by which paths that was possible.
+    /// Joins the group of `communicator`. Returns the paths by which that was possible.
     fn join_group(&mut self, communicator: usize, offer: &Offer) -> Result<GroupPaths<bool>> {
         let Offer { packet_sizes, generation, window, sends, .. } = *offer;
         self.multicast.next_generation = (generation as u32).wrapping_add(1);
@@ -88,7 +91,7 @@ impl Process {
         let members = self.nodes_of(&processes.members);
         let count = members.iter().max().map_or(0, |most| most + 1);
         let scheme = match self.multicast.setting(&object.info) {
-            // Where somebody has no carrier that writes, it is as if nothing had been asked for.
+            // Where a process has no carrier that writes, the scheme with writes counts as not asked for.
             BcastSetting::By(Some(scheme)) if !(scheme.written && sends) => scheme,
             BcastSetting::Off | BcastSetting::Auto | BcastSetting::By(_) => Scheme::for_members(count),
         };
@@ -107,8 +110,8 @@ impl Process {
         Ok(self.engine()?.multicasts().join_group(new).unwrap_or_default())
     }
 
-    /// Whether this process is to send a test: the first rank does, and the first of another node, so that
-    /// each node hears one.
+    /// Returns whether this process sends a test. The first rank does, and the first rank of another node, so
+    /// that each node hears one.
     fn sends_test(&self, communicator: usize) -> Result<bool> {
         let object = self.objects.communicator(communicator)?;
         let nodes = self.nodes_of(&object.group.members);
@@ -116,7 +119,7 @@ impl Process {
         Ok(object.rank == 0 || Some(object.rank as usize) == second)
     }
 
-    /// By which paths this process has heard a test, if it is one that receives what is multicast.
+    /// The paths by which this process has heard a test, if it is one that receives multicast packets.
     fn tests_heard(&mut self, communicator: usize) -> Result<GroupPaths<bool>> {
         let object = self.objects.communicator(communicator)?;
         let (nodes, rank, context) =
@@ -136,22 +139,23 @@ impl Process {
     }
 }
 
-/// What a process knows of a new group, or all of them know together.
+/// The offer of one process for a new group, or the result that all have agreed on.
 struct Offer {
-    /// The bytes of the longest packet on each path; 0: there is none.
+    /// The bytes of the longest packet on each path; 0 where there is no path.
     packet_sizes: GroupPaths<i64>,
     /// Paths that are best for small messages.
     is_small: GroupPaths<bool>,
-    /// A number that none of the groups of this process has had.
+    /// A number that no group of this process has had.
     generation: i64,
-    /// How many packets may be under way to it.
+    /// The packets that may be under way to the group.
     window: i64,
     /// Acknowledgements cannot be written, only sent.
     sends: bool,
 }
 
 impl Offer {
-    /// The least sizes, the highest number, the smallest window, and what all can.
+    /// Agrees with all processes on the least sizes, the highest number, the smallest window, and the
+    /// abilities that all have.
     fn agree(self, agree: impl Fn(&mut [i64]) -> Result<()>) -> Result<Self> {
         let paths = self.packet_sizes.len();
         let mut values = vec![self.generation, -self.window, i64::from(self.sends)];
@@ -168,14 +172,15 @@ impl Offer {
     }
 }
 
-/// On which paths all processes say yes.
+/// The paths on which all processes say yes.
 fn all(said: GroupPaths<bool>, agree: impl Fn(&mut [i64]) -> Result<()>) -> Result<GroupPaths<bool>> {
     let mut missing = said.map(|yes| i64::from(!yes));
     agree(&mut missing)?;
     Ok(missing.map(|missing| missing == 0))
 }
 
-/// All processes of `communicator` say how multicast does. If it fails for one of them, all go on without it.
+/// Reviews multicast on `communicator` with all its processes. If multicast fails for one of them, all go on
+/// without it.
 fn review(communicator: usize) -> Result<()> {
     let agree = |values: &mut [i64]| highest(with(|process| process.collective_scope(communicator))?, values);
     let context = with(|process| Ok::<_, Error>(process.objects.communicator(communicator)?.collective_context()))?;
@@ -200,8 +205,8 @@ fn review(communicator: usize) -> Result<()> {
     })
 }
 
-/// Tries with all processes of `communicator` whether the network carries multicast between them; or, if it
-/// did, whether it still does.
+/// Tries with all processes of `communicator` whether the network carries multicast between them. If it did
+/// before, reviews whether it still does.
 ///
 /// # Errors
 /// A process is gone.
@@ -227,7 +232,7 @@ pub fn prepare(communicator: usize) -> Result<()> {
     let tried = all(with(|process| process.join_group(communicator, &offer))?, agree)?;
     let mut works: GroupPaths<bool> = GroupPaths::default();
     for attempt in 0..ATTEMPTS {
-        // Where a path for bulk data works, one for small messages that does not at once is done without.
+        // Where a path for bulk data works, a path for small messages that does not work at once is given up.
         let has_bulk = works.iter().zip(offer.is_small).any(|(works, is_small)| *works && !is_small);
         let is_late = has_bulk && attempt >= ATTEMPTS_SMALL;
         let goes_on: GroupPaths<bool> =
@@ -253,7 +258,8 @@ pub fn prepare(communicator: usize) -> Result<()> {
     with(|process| {
         let context = process.objects.communicator(communicator)?.collective_context();
         process.engine()?.multicasts().settle_group(context, works);
-        // What fails once would fail for each communicator, and each time cost the time of all attempts.
+        // A path that fails once would fail for each communicator, and would cost the time of all attempts
+        // each time.
         process.multicast.fails |= !is_heard;
         process.multicast.failed.iter_mut().zip(works).for_each(|(failed, works)| *failed |= !works);
         process.multicast.carried = match (is_heard, tried.contains(&true)) {
@@ -265,9 +271,9 @@ pub fn prepare(communicator: usize) -> Result<()> {
     })
 }
 
-/// All processes of `communicator`, which is about to be freed, wait until what they have multicast is
-/// everywhere: whoever lost a packet still asks for it, and whoever has it all still says so. Without
-/// multicast nobody waits for anybody.
+/// Waits until everything that the processes of `communicator` have multicast has arrived; the communicator
+/// is about to be freed. Until then a process that lost a packet can still ask for it, and a process that has
+/// everything can still say so. Without multicast no process waits.
 pub fn part(communicator: usize) {
     let context = with(|process| {
         let object = process.objects.communicator(communicator).ok()?;
@@ -277,6 +283,6 @@ pub fn part(communicator: usize) {
     process::block_until(|process| {
         process.engine().map_or(Some(()), |engine| engine.groups.are_quiet(context).then_some(()))
     });
-    // If a process is gone, nobody will hear from it: the communicator is freed all the same.
+    // If a process is gone, no answer will come from it; the communicator is freed all the same.
     let _ = with(|process| process.collective_scope(communicator)).and_then(|scope| highest(scope, &mut [0]));
 }

@@ -1,4 +1,5 @@
-//! What `weft info --live` reads from a page, which another version of the library may have written.
+//! The reader of a rank's page for `weft info --live`. Another version of the library may have written the
+//! page.
 
 use weft_core::flow::Counters;
 use weft_launch::standing::Standing;
@@ -7,16 +8,16 @@ use weft_net::clock;
 use super::{CARRIED_AT, ENTRY, GROUP, GROUPS_AT, LAYOUT, LAYOUT_AT, LINKS, PEER, PEERS_AT, WORLD_CONTEXT};
 use crate::multicast::{Carried, Scheme};
 
-/// What a page says.
+/// The contents of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// How the rank stands.
+    /// The state of the rank.
     pub standing: Standing,
-    /// Peers that there is something to tell of.
+    /// Peers with something to show.
     pub peers: Vec<Peer>,
-    /// Whether the network carries multicast,
+    /// The knowledge whether the network carries multicast.
     pub carried: Carried,
-    /// and the groups of communicators.
+    /// The multicast groups of communicators.
     pub groups: Vec<Group>,
 }
 
@@ -25,32 +26,32 @@ pub struct Snapshot {
 pub struct Group {
     /// Hosts.
     pub hosts: u64,
-    /// `MPI_COMM_WORLD`, or `communicator`, its context and how many ranks it has.
+    /// `MPI_COMM_WORLD`, or `communicator` with its context and number of ranks.
     pub communicator: String,
-    /// Who acknowledges to whom.
+    /// The scheme by which members acknowledge.
     pub scheme: Scheme,
-    /// The network loses most of what this rank multicasts: it sends to each host by itself.
+    /// The network loses most of what this rank multicasts, so the rank sends to each host separately.
     pub goes_straight: bool,
     /// Packets that this rank has multicast, sent again, and asked for.
     pub packets: [u64; 3],
 }
 
-/// What passed between a rank and one peer.
+/// The traffic between a rank and one peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Its index in the job.
     pub peer: u32,
-    /// How it is reached.
+    /// The way to reach it.
     pub link: &'static str,
     /// Messages sent to it.
     pub messages: u64,
     /// Their payload, bytes.
     pub bytes: u64,
-    /// What may still be sent to it unasked, bytes.
+    /// The credit for eager messages to it, bytes.
     pub credit: u64,
-    /// In the order of [`Counters::NAMES`]; empty without a network between.
+    /// Counters in the order of [`Counters::NAMES`]; empty without a network between the two.
     pub counters: Vec<u64>,
-    /// In the order of [`Gauges::NAMES`].
+    /// Gauges in the order of [`Gauges::NAMES`].
     pub gauges: Vec<u64>,
 }
 
@@ -58,7 +59,7 @@ impl Snapshot {
     /// Reads a page.
     ///
     /// # Errors
-    /// One sentence: another version wrote it, or it makes no sense.
+    /// One sentence: another version wrote the page, or the page makes no sense.
     pub fn parse(words: &[u64]) -> Result<Self, String> {
         let standing = Standing::parse(words, clock::now().0)?;
         let same = words.get(LAYOUT_AT) == Some(&LAYOUT);
@@ -97,7 +98,7 @@ impl Group {
 }
 
 impl Peer {
-    /// None of one that nothing was sent to or got from.
+    /// Reads a peer; `None` for a peer with which nothing was exchanged.
     fn parse(peer: u32, entry: &[u64]) -> Option<Self> {
         let link = LINKS.get(entry[0] as usize).copied().unwrap_or_default();
         let (counters, gauges) = entry[PEER..].split_at(Counters::NAMES.len());

@@ -1,5 +1,5 @@
-//! What a rank's page says of its calls. It says what the rank's current call waits for. It lists the other
-//! operations that have not ended, and the messages that have come before their receives.
+//! The part of a rank's page about its calls. It says what the rank's current call waits for. It lists the
+//! other operations that have not ended, and the unexpected messages.
 
 use weft_engine::engine::GroupStanding;
 use weft_launch::standing::{Draft, Operation};
@@ -12,22 +12,22 @@ use crate::multicast::{Carried, Counters as Multicasts, Scheme};
 use crate::object::{Objects, PeerId};
 use crate::request::{Receive, Request, Send, State};
 
-/// Requests and messages that are looked at for what is told.
+/// The most requests and messages that are looked at for the page.
 const SEEN_MAX: usize = 64;
 
 /// A collective under way.
 pub struct Collective<'a> {
-    /// Its request,
+    /// Its request.
     pub request: usize,
-    /// and those of its messages that are under way.
+    /// The requests of its messages that are under way.
     pub transfers: &'a [usize],
-    /// Who of the node has not published what it waits for.
+    /// The processes of the node that have not published what it waits for.
     pub missing: Vec<PeerId>,
     /// Context of its messages.
     pub context: u32,
 }
 
-/// What is published.
+/// The state that is published.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     /// Communicators.
@@ -36,28 +36,28 @@ pub struct View<'a> {
     pub collectives: &'a [Collective<'a>],
     /// Messages and peers.
     pub engine: &'a Engine,
-    /// What the call waits for.
+    /// The thing that the call waits for.
     pub awaited: &'a Awaited,
     /// Threads that wait.
     pub threads: u32,
-    /// Whether the network carries multicast.
+    /// The knowledge whether the network carries multicast.
     pub carried: Carried,
 }
 
-/// Whom an operation waits for.
+/// The process that an operation waits for.
 enum Told {
     /// This rank of the job.
     Of(u32),
     /// Any process of the communicator with this context.
     Anybody(u32),
-    /// Nobody: it has ended.
+    /// No process: the operation has ended.
     Complete,
-    /// That cannot be said.
+    /// The process cannot be told.
     Unknown,
 }
 
 impl View<'_> {
-    /// The words of a group.
+    /// The words of a multicast group.
     pub(super) fn group(&self, group: &GroupStanding) -> [u64; GROUP] {
         let Scheme { blocking, co_roots, aggregate, written } = group.scheme;
         let flags = u64::from(blocking) << 63 | u64::from(written) << 62;
@@ -79,7 +79,8 @@ impl View<'_> {
         ]
     }
 
-    /// Tells what the call waits for, and of whom; whether any of these is enough, if that is known.
+    /// Writes the operations that the call waits for, and their peers. Returns whether any one of them is
+    /// enough, if that is known.
     pub(super) fn tell_awaited(&self, draft: &mut Draft<'_>) -> Option<bool> {
         let (handles, any): (&[usize], bool) = match self.awaited {
             Awaited::Unknown => return None,
@@ -94,8 +95,8 @@ impl View<'_> {
         handles.iter().take(SEEN_MAX).for_each(|handle| self.tell_missing(draft, *handle));
         let mut parts = 0;
         handles.iter().take(SEEN_MAX).for_each(|handle| self.each_part(*handle, &mut |_| parts += 1));
-        // A receive from anybody is one of many; beside others of which all are needed that can only be left
-        // out.
+        // A receive from any source is one of several ways to go on. Beside other operations that are all
+        // needed, it can only be left out.
         let alternatives = any || parts == 1;
         let (mut known, mut from_anybody) = (true, false);
         for handle in handles.iter().take(SEEN_MAX) {
@@ -112,11 +113,11 @@ impl View<'_> {
         if handles.len() > SEEN_MAX || !known {
             draft.cut();
         }
-        // With several threads, one that waits does not keep the process from going on.
+        // With several threads, a thread that waits does not stop the process.
         (self.threads <= 1).then_some(any || from_anybody)
     }
 
-    /// Who has not come to a collective that goes through memory that the node's processes share.
+    /// Writes the processes that have not come to a collective that uses memory shared by the node.
     fn tell_missing(&self, draft: &mut Draft<'_>, handle: usize) {
         let Some(running) = self.collectives.iter().find(|running| running.request == handle) else { return };
         for peer in running.missing.iter().take(SEEN_MAX).filter_map(|peer| self.number(*peer)) {
@@ -125,7 +126,7 @@ impl View<'_> {
         }
     }
 
-    /// A probe is of no request.
+    /// Writes a probe, which has no request.
     fn tell_probe(&self, draft: &mut Draft<'_>, communicator: usize, source: i32, tag: i32) -> Option<bool> {
         let object = self.objects.find_communicator(communicator)?;
         let member = usize::try_from(source).ok().and_then(|rank| object.group.members.get(rank));
@@ -139,7 +140,7 @@ impl View<'_> {
         (self.threads <= 1).then_some(peer.is_none())
     }
 
-    /// The requests that a request consists of, those of a collective among them.
+    /// Calls `tell` with each request that a request consists of, those of a collective among them.
     fn each_part(&self, handle: usize, tell: &mut dyn FnMut(&Request)) {
         let requests = &self.engine.messages.requests;
         let Some(request) = requests.get(handle) else { return };
@@ -155,7 +156,7 @@ impl View<'_> {
         parts.iter().take(SEEN_MAX).filter_map(|part| requests.get(*part)).for_each(tell);
     }
 
-    /// Tells operations that the call does not wait for, as far as there is room.
+    /// Writes operations that the call does not wait for, as far as there is room.
     pub(super) fn tell_others(&self, draft: &mut Draft<'_>) {
         let is_awaited = |handle: usize| match self.awaited {
             Awaited::One(one) => *one == handle,
@@ -163,7 +164,7 @@ impl View<'_> {
             Awaited::All(handles) | Awaited::Any(handles) => handles.contains(&handle),
             Awaited::Unknown | Awaited::Message { .. } => false,
         };
-        // The transfers of a collective have been told with it.
+        // The transfers of a collective have been written with it.
         let of_collective = |handle: usize| self.collectives.iter().any(|running| running.transfers.contains(&handle));
         for (handle, request) in self.engine.messages.requests.iter().take(SEEN_MAX) {
             if !request.is_complete() && !is_awaited(handle) && !of_collective(handle) {
@@ -172,7 +173,7 @@ impl View<'_> {
         }
     }
 
-    /// Tells an operation that has not ended.
+    /// Writes an operation that has not ended.
     fn tell(&self, draft: &mut Draft<'_>, request: &Request, is_awaited: bool) -> Told {
         let peer = |peer: Option<PeerId>| peer.and_then(|peer| self.number(peer));
         let of_send = |send: &Send, bytes| {
@@ -211,7 +212,7 @@ impl View<'_> {
         }
     }
 
-    /// Any process of a communicator is waited for.
+    /// Writes that a call waits for any process of a communicator.
     fn need_any(&self, draft: &mut Draft<'_>, context: u32) {
         match self.communicator(context) {
             Some((_, found)) => {
@@ -221,13 +222,13 @@ impl View<'_> {
         }
     }
 
-    /// Tells the first messages that nobody has asked for.
+    /// Writes the first unexpected messages.
     pub(super) fn tell_arrived(&self, draft: &mut Draft<'_>) {
         let messages = &self.engine.messages;
         for (envelope, unexpected) in messages.matcher.unexpected().take(SEEN_MAX) {
             let Some(message) = messages.unexpected.get(*unexpected) else { continue };
-            // What belongs to no communicator of this process is the library's own, and its tag means nothing
-            // to a user.
+            // A message of no communicator of this process is the library's own. Its tag means nothing to a
+            // user.
             let is_told = envelope.context % CONTEXTS_EACH == 0 && self.communicator(envelope.context).is_some();
             let tag = Some(envelope.tag).filter(|_| is_told);
             let peer = self.number(message.peer).unwrap_or(u32::MAX);

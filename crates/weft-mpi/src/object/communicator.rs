@@ -1,4 +1,5 @@
-//! Communicators as objects (MPI-5.0 §7.4, §7.6): their groups, contexts and what is cached with them.
+//! Communicators as objects (MPI-5.0 §7.4, §7.6): their groups and contexts, and the state that is cached
+//! with them.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,15 +13,15 @@ use crate::topology::Topology;
 
 /// A communicator (MPI-5.0 §7.4, §7.6).
 pub struct Communicator {
-    /// Matching context of its point-to-point messages; the next ones are those of its collectives, of
-    /// groups, and of leaders.
+    /// Matching context of its point-to-point messages. The next contexts are those of its collectives, of
+    /// groups, of leaders and of partitioned operations.
     pub context: u32,
-    /// Its processes; of an intercommunicator, the local group.
+    /// Its processes; for an intercommunicator, the local group.
     pub group: Arc<Group>,
-    /// The processes that the ranks of point-to-point operations name: its group, but of an intercommunicator
-    /// the remote group.
+    /// The processes that the ranks of point-to-point operations name: its group, or the remote group of an
+    /// intercommunicator.
     pub addressed: Arc<Group>,
-    /// What makes it an intercommunicator.
+    /// The parts that make it an intercommunicator.
     pub inter: Option<Inter>,
     /// Rank of this process.
     pub rank: u32,
@@ -32,27 +33,27 @@ pub struct Communicator {
     pub attributes: Attributes,
     /// Hints that the program gave.
     pub info: Info,
-    /// Counts collective calls: the tag of the next.
+    /// The number of collective calls so far, which is the tag of the next.
     pub collectives: u32,
     /// Its buffer for buffered sends.
     pub buffer: crate::buffered::Buffer,
-    /// Who is whose neighbour in it (§8), if anybody.
+    /// The neighbours of each process (§8), if it has a topology.
     pub topology: Option<Arc<Topology>>,
-    /// Where the processes of its group are, once somebody has asked.
+    /// The places of the processes of its group, once a call has asked for them.
     pub layout: OnceLock<Layout>,
-    /// Whether its processes may all copy from each other's memory, once somebody has asked.
+    /// The processes may all copy from each other's memory; known once a call has asked.
     pub copies: OnceLock<bool>,
     /// Slot in the node's memory for its collectives, if all its processes have one.
     pub slot: Option<u32>,
-    /// Whether the network carries multicast between its nodes.
+    /// The state of multicast between its nodes.
     pub multicast: crate::multicast::Multicast,
 }
 
-/// Both groups of an intercommunicator (MPI-5.0 §7.6) as one, for what all its processes agree on.
+/// Both groups of an intercommunicator (MPI-5.0 §7.6) as one group, for agreements among all its processes.
 #[derive(Clone)]
 pub struct Inter {
-    /// The processes of the first group and then those of the second; which is the first, all of them know
-    /// alike.
+    /// The processes of the first group, then those of the second. All processes know alike which group is
+    /// the first.
     pub both: Arc<Group>,
     /// This process's rank among them.
     pub rank: u32,
@@ -61,7 +62,7 @@ pub struct Inter {
 }
 
 impl Communicator {
-    /// Makes it an intercommunicator with `remote`. Its own group is the first of the two, or not.
+    /// Makes it an intercommunicator with `remote`. `is_first`: its own group is the first of the two.
     pub fn connect(&mut self, remote: Arc<Group>, is_first: bool) {
         let (first, second) = if is_first { (&self.group, &remote) } else { (&remote, &self.group) };
         let own = self.group.members[self.rank as usize];
@@ -87,7 +88,7 @@ impl Communicator {
         }
     }
 
-    /// It must be an intracommunicator.
+    /// Checks that it is an intracommunicator.
     ///
     /// # Errors
     /// `MPI_ERR_COMM` for an intercommunicator.
@@ -101,7 +102,7 @@ impl Communicator {
         }
     }
 
-    /// Its processes must be able to run collectives.
+    /// Checks that its processes can run collectives.
     ///
     /// # Errors
     /// `MPI_ERR_COMM` for an intercommunicator.

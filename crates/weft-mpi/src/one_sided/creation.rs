@@ -1,5 +1,5 @@
-//! Making windows: their processes agree on a context, on what each contributes, and those of a node on
-//! memory that they share.
+//! Making windows: their processes agree on a context and on what each contributes; those of a node also
+//! agree on memory that they share.
 
 use weft_net::shared::{self, WindowMemory};
 
@@ -16,13 +16,13 @@ use crate::process::{Process, with};
 use crate::window::direct::Direct;
 use crate::window::{Facts, OpenEpochs, Part, Window};
 
-/// Bytes between the words that are the locks of the parts of one memory: no two share a cache line.
+/// The bytes between the lock words of the parts of one memory, so that no two locks share a cache line.
 const LOCK_STRIDE: usize = 128;
-/// Parts of a window that need not be contiguous begin at multiples of this: the first process to touch a
-/// page has it near.
+/// The alignment of the parts of a window that need not be contiguous. The first process to touch a page has
+/// it near.
 const PART_ALIGNMENT: u64 = 4096;
 
-/// What the program asks for.
+/// The arguments of the program.
 pub struct WindowOptions {
     /// One of `MPI_WIN_FLAVOR_*`.
     pub flavor: i32,
@@ -32,7 +32,7 @@ pub struct WindowOptions {
     pub disp_unit: i64,
     /// Address of memory that the program gives.
     pub base: usize,
-    /// Hints, if there are such.
+    /// The hints of the program, if it gave any.
     pub info: Result<Info>,
 }
 
@@ -57,18 +57,18 @@ impl WindowOptions {
     }
 }
 
-/// A window whose processes have agreed on everything; its memory is still to be described.
+/// A window whose processes have agreed on everything. Its memory is still to be described.
 pub struct Prepared {
     communicator: usize,
     rank: u32,
     flavor: i32,
     error_handler: usize,
     info: Info,
-    /// What each process contributes.
+    /// The part of each process.
     pub parts: Vec<Part>,
     memory: Option<WindowMemory>,
-    /// For each process, where the lock of its part is in this process; 0: its part is not here, or nobody
-    /// else maps it.
+    /// The address of the lock of each process's part in this process; 0 when the part is not here, or no
+    /// other process maps it.
     pub locks: Vec<usize>,
 }
 
@@ -78,26 +78,26 @@ impl Prepared {
         self.rank
     }
 
-    /// This process, as one that takes those locks.
+    /// This process as a holder of those locks.
     pub fn holder(&self) -> &'static Holder {
         shared::holder()
     }
 
-    /// Whether memory is attached to it later.
+    /// Returns whether memory is attached to it later.
     pub fn is_dynamic(&self) -> bool {
         self.flavor == MPI_WIN_FLAVOR_DYNAMIC
     }
 }
 
-/// What the processes that share memory with this one have asked for, by where it begins.
+/// The parts of the processes that share memory with this one, by their places in the memory.
 struct Shares {
     /// Ranks on this node, in order.
     near: Vec<u32>,
-    /// Where the part of each begins.
+    /// The offset of each part.
     begins: Vec<u64>,
-    /// Where their locks begin.
+    /// The offset of the locks.
     locks: usize,
-    /// Bytes of all.
+    /// The bytes of the whole memory.
     bytes: usize,
 }
 
@@ -119,18 +119,18 @@ impl Shares {
     }
 }
 
-/// Words that each process tells all others first.
+/// The words that each process tells all others first.
 const TOLD: usize = 6;
-/// Words that each process tells all others last: whether it could open its part, whether their carriers may
-/// access that, and what they call it.
+/// The words that each process tells all others last: whether it could open its part, whether their carriers
+/// may access the part, and its key and address.
 const REMOTE: usize = 4;
 
-/// Makes a window of the processes of `comm`: they agree on its context, and those of a node on its memory.
+/// Makes a window of the processes of `comm`. They agree on its context, and those of a node on its memory.
 /// All of them call this.
 ///
 /// # Errors
-/// `MPI_ERR_COMM`; what is wrong with the options of any process, at all of them; `MPI_ERR_RMA_SHARED`; no
-/// memory; a process is gone.
+/// `MPI_ERR_COMM`; a wrong option of any process, at all processes; `MPI_ERR_RMA_SHARED`; no memory; a
+/// process is gone.
 pub fn prepare(comm: usize, options: WindowOptions) -> Result<Prepared> {
     let (scope, group) = with(|process| {
         let group = process.objects.communicator(comm)?.intra()?.group.clone();
@@ -201,7 +201,7 @@ fn prepare_in(handle: usize, group: &Group, options: WindowOptions) -> Result<Pr
     Ok(Prepared { communicator: handle, rank, flavor: options.flavor, error_handler, info, parts, memory, locks })
 }
 
-/// The hints of a window that are in effect, as `MPI_Win_get_info` tells (MPI-5.0 §12.2.7).
+/// The hints of a window that are in effect, as `MPI_Win_get_info` tells them (MPI-5.0 §12.2.7).
 fn hints(options: &WindowOptions) -> Info {
     const DEFAULTS: [(&str, &str); 6] = [
         ("no_locks", "false"),
@@ -222,7 +222,7 @@ fn hints(options: &WindowOptions) -> Info {
         .collect()
 }
 
-/// Memory of which the processes of this node have one part each, and all have all of it.
+/// Allocates memory in which each process of this node has one part, and which all of them map whole.
 fn allocate(
     handle: usize,
     near: Vec<u32>,
@@ -234,7 +234,7 @@ fn allocate(
 ) -> Result<Option<WindowMemory>> {
     let shares = match Shares::of(near, parts, contiguous) {
         Ok(shares) => shares,
-        // Other nodes wait to hear of it.
+        // Other nodes wait for the result.
         Err(error) => return agree(handle, &Err::<(), _>(error), no_memory_of).map(|()| None),
     };
     let leads = shares.near.first() == Some(&rank);
@@ -245,7 +245,7 @@ fn allocate(
         let leader = process.engine()?.peers[first].number();
         let job = process.job.as_ref().ok_or_else(|| Error::new(MPI_ERR_OTHER, "this process is in no job"))?;
         let settings = shared::Settings { directory: job.shm_dir.clone(), ..shared::Settings::default() };
-        // Communicators that have no process in common may have one context, but then they have other
+        // Communicators without a common process may have the same context, but then they have different
         // leaders.
         Ok::<_, Error>((job.names.name("window", &[context, leader]), settings))
     })?;
@@ -256,7 +256,7 @@ fn allocate(
         (false, false) => Ok(None),
     }
     .map_err(no_memory);
-    // Who attaches must find it.
+    // Processes that attach must find the memory.
     agree(handle, &memory, no_memory_of)?;
     if memory.as_ref().is_ok_and(Option::is_none) {
         memory = WindowMemory::attach(&name, shares.bytes, &settings).map(Some).map_err(no_memory);
@@ -268,7 +268,7 @@ fn allocate(
     if let Some(memory) = &memory {
         let base = memory.base().addr();
         for (index, rank) in shares.near.iter().enumerate() {
-            // A part of no bytes has an address, too: that of contiguous memory is where the next part begins
+            // A part of no bytes has an address, too. In contiguous memory it is where the next part begins
             // (MPI-5.0 §12.2.3).
             parts[*rank as usize].here = base + shares.begins[index] as usize;
             if !alone {
@@ -280,21 +280,21 @@ fn allocate(
     Ok(memory)
 }
 
-/// The error of a window of which `rank` has no memory.
+/// The error when `rank` has no memory for a window.
 fn no_memory_of(rank: usize, class: ErrorClass) -> Error {
     Error::new(class, format!("rank {rank} has no memory for its part, and so there is no window"))
 }
 
-/// Opens what has been prepared. `exposures` are what `Prepared` says: this process's part, and those parts
-/// that are mapped here. All processes call this; the window's handle.
+/// Opens a prepared window. `exposed_memory` is this process's part, and `mapped` are the parts that are
+/// mapped here. All processes call this. Returns the window's handle.
 ///
 /// # Errors
 /// Too many windows; a process is gone.
 pub fn open(prepared: Prepared, exposed_memory: ExposedMemory, mapped: Vec<Option<Exposed>>) -> Result<usize> {
     let communicator = prepared.communicator;
     let opened = with(|process| open_here(process, prepared, exposed_memory, mapped));
-    // Nobody accesses a window that its target has not opened: what is there is what the target's program put
-    // there before.
+    // No process accesses a window before its target has opened it. So the window holds what the target's
+    // program put there before.
     let class = i64::from(ErrorClass::to_wire(opened.as_ref().err().map(|error| error.class)));
     let remote = opened.as_ref().ok().and_then(|opened| opened.remote);
     let own = remote.map_or([class, 0, 0, 0], |memory| [class, 1, memory.key as i64, memory.address as i64]);
@@ -330,8 +330,8 @@ pub fn open(prepared: Prepared, exposed_memory: ExposedMemory, mapped: Vec<Optio
     Ok(handle)
 }
 
-/// A window that this process has opened: its handle, its number in the engine, and what carriers of others
-/// need to reach it.
+/// A window that this process has opened: its handle, its number in the engine, and what the carriers of
+/// others need to reach it.
 struct Opened {
     handle: usize,
     index: usize,

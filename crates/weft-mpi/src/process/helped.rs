@@ -1,5 +1,5 @@
-//! What is outstanding as a call leaves MPI is handed over to the progress thread; what that one does when it
-//! is awake.
+//! Hands the operations that are outstanding as a call leaves MPI over to the progress thread, and runs the
+//! progress thread when it is awake.
 
 use std::sync::atomic::Ordering;
 
@@ -11,18 +11,18 @@ use super::{Guard, PROCESS, Process, THREAD_HAS_LOCK, WAITS};
 use crate::contention::is_contended;
 use crate::progress_thread::ProgressThread;
 
-/// What the progress thread is for.
+/// The operations for which the progress thread is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Helped {
-    /// Nothing.
+    /// No operation.
     Nothing,
-    /// Collectives: everything else of this process moves on by itself.
+    /// Collectives: all other operations of this process go on by themselves.
     Collectives,
-    /// Whatever is outstanding.
+    /// Every outstanding operation.
     Everything,
 }
 
-/// The lock, or when to look again.
+/// Takes the lock, or returns the time after which to look again.
 fn try_lock() -> std::result::Result<Guard, Duration> {
     match PROCESS.try_lock() {
         Ok(guard) => Ok(guard),
@@ -31,8 +31,8 @@ fn try_lock() -> std::result::Result<Guard, Duration> {
     }
 }
 
-/// What the progress thread does when the kernel has woken it. In how long to look again, if what is armed is
-/// not enough.
+/// Makes progress when the kernel has woken the progress thread. Returns the time after which the thread
+/// looks again, if the armed wake-ups are not enough.
 fn progress_from_thread() -> Option<Duration> {
     try_progress().err()
 }
@@ -42,7 +42,7 @@ fn try_progress() -> std::result::Result<(), Duration> {
     let mut woken = process.woken(false);
     if woken == Some(Woken::LookAgain) {
         drop(process);
-        // A program that starts one operation after the other calls again by then.
+        // A program that starts one operation after the other calls again within this time.
         let began = clock::now();
         while clock::now().since(began) < CALLS_APART {
             std::hint::spin_loop();
@@ -53,7 +53,8 @@ fn try_progress() -> std::result::Result<(), Duration> {
     let Some(Woken::Act { disarm_doorbell, passes }) = woken else { return Ok(()) };
     THREAD_HAS_LOCK.store(true, Ordering::Relaxed);
     process.act(disarm_doorbell, passes);
-    // Who comes now hands over again as it leaves: it need not wait until everything is armed.
+    // A thread that wants the lock now hands over again as it leaves, so it need not wait until everything is
+    // armed.
     let left = match after_passes(is_contended()) {
         Left::HandOver => {
             process.signal();
@@ -68,7 +69,7 @@ fn try_progress() -> std::result::Result<(), Duration> {
     left
 }
 
-/// A call leaves MPI: where the program is, unless it is the progress thread itself that leaves.
+/// Notes the processor of the program when a call leaves MPI, but not when the progress thread leaves.
 #[inline(always)]
 fn note_processor(thread: &mut ProgressThread) {
     if !THREAD_HAS_LOCK.load(Ordering::Relaxed) {
@@ -77,14 +78,14 @@ fn note_processor(thread: &mut ProgressThread) {
 }
 
 impl Process {
-    /// What the progress thread does now, see [`ProgressThread::woken`]; `None`: there is nothing left for
-    /// it.
+    /// Decides what the progress thread does now, see [`ProgressThread::woken`]. `None` when nothing is left
+    /// for it.
     fn woken(&mut self, looked: bool) -> Option<Woken> {
         let thread = self.progress_thread.as_mut()?;
         Some(thread.woken(self.engine.as_ref()?, self.waiters.any(), looked))
     }
 
-    /// The progress thread acts, and makes at most so many passes.
+    /// Lets the progress thread make at most so many passes of the progress loop.
     fn act(&mut self, disarm_doorbell: bool, passes: u32) {
         let Self { progress_thread: Some(thread), engine: Some(engine), waiters, .. } = self else { return };
         thread.act(engine, waiters.any(), disarm_doorbell);
@@ -102,7 +103,8 @@ impl Process {
         self.publish(false);
     }
 
-    /// A call leaves MPI: wakes whom it concerns, and hands what is outstanding over to the progress thread.
+    /// Ends a call: wakes the threads that its result concerns, and hands outstanding operations over to the
+    /// progress thread.
     #[inline(always)]
     pub fn signal(&mut self) {
         self.notify();
@@ -111,8 +113,8 @@ impl Process {
         }
     }
 
-    /// Whether a collective is under way of which others may need something, or there are windows that they
-    /// may access.
+    /// Returns whether other processes may need this one: for a collective under way, or for a window that
+    /// they may access.
     #[inline]
     fn serves_others(&self) -> bool {
         let needs_help = || self.collectives.iter().any(|(_, running)| running.cursor.needs_help());
@@ -156,7 +158,7 @@ impl Process {
         }
     }
 
-    /// Something is outstanding for the first time: there is a thread from now on.
+    /// Starts the thread, when an operation is outstanding for the first time.
     #[cold]
     fn start_progress_thread(&mut self, outstanding: Outstanding) {
         let Some(engine) = &mut self.engine else { return };
@@ -181,7 +183,8 @@ impl Process {
         ));
     }
 
-    /// A thread answers those who ask whether this process lives, also while the program computes.
+    /// Starts a thread that answers peers who ask whether this process lives, also while the program
+    /// computes.
     pub fn give_signs_of_life(&mut self, period: Duration) {
         let Some(engine) = &self.engine else { return };
         match ProgressThread::start(engine, Some(period), progress_from_thread) {
@@ -190,7 +193,7 @@ impl Process {
         }
     }
 
-    /// From now on calls that leave MPI hand over to a thread what is outstanding.
+    /// Lets calls that leave MPI hand outstanding operations over to a thread from now on.
     pub fn allow_progress_thread(&mut self) {
         self.helped = Helped::Collectives;
         if let Some(engine) = &mut self.engine {
@@ -201,7 +204,7 @@ impl Process {
         }
     }
 
-    /// No more: the thread, if there is one, ends. It must be joined while the lock is free.
+    /// Ends the thread, if there is one. The caller must join it while the lock is free.
     pub fn dismiss_progress_thread(&mut self) -> Option<std::thread::JoinHandle<()>> {
         self.helped = Helped::Nothing;
         if let Some(engine) = &mut self.engine {

@@ -1,4 +1,4 @@
-//! The threads of this process that are parked: each is woken by itself, when what it waits for is complete.
+//! The parked threads of this process. Each of them is woken by itself, when its operation is complete.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -9,8 +9,8 @@ use weft_engine::waiting::Waiters;
 use super::Process;
 use crate::awaited::Awaited;
 
-/// Where one thread is parked. It has a lock of its own: who waited for that of the process would not be seen
-/// to want it back (`crate::contention`).
+/// The place where one thread is parked. It has a lock of its own: a thread that waited for the process lock
+/// would not be seen to want it back (`crate::contention`).
 #[derive(Debug, Default)]
 pub(super) struct Place {
     is_woken: Mutex<bool>,
@@ -18,7 +18,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Waits until somebody has woken this thread.
+    /// Waits until another thread wakes this one.
     pub(super) fn wait(&self) {
         let is_woken = self.is_woken.lock().unwrap_or_else(PoisonError::into_inner);
         let woken = self.changed.wait_while(is_woken, |is_woken| !*is_woken);
@@ -31,41 +31,41 @@ impl Place {
     }
 }
 
-/// Those that are parked and have not been woken, in the order in which they came.
+/// The threads that are parked and have not been woken, in the order in which they came.
 #[derive(Debug)]
 pub(super) struct Parked {
     threads: Vec<Thread>,
-    /// Places of threads that are parked no more.
+    /// Places that no thread uses at present.
     free: Vec<Arc<Place>>,
 }
 
 #[derive(Debug)]
 struct Thread {
     awaited: Awaited,
-    /// Any news may be what it waits for.
+    /// Any news may concern this thread.
     is_vague: bool,
     place: Arc<Place>,
 }
 
 impl Parked {
-    /// Nobody is.
+    /// The state in which no thread is parked.
     pub(super) const fn new() -> Self {
         Self { threads: Vec::new(), free: Vec::new() }
     }
 
-    /// The thread that was parked there runs again.
+    /// Takes back the place of a thread that runs again.
     pub(super) fn give_back(&mut self, place: Arc<Place>) {
         self.free.push(place);
     }
 
-    /// The requests without which the calls of those that are parked do not return.
+    /// The requests that the calls of parked threads wait for.
     pub(super) fn requests(&self) -> impl Iterator<Item = usize> + '_ {
         self.threads.iter().flat_map(|thread| thread.awaited.requests())
     }
 }
 
 impl Process {
-    /// This thread is parked from now on; where it is to [wait](Place::wait).
+    /// Parks this thread. Returns the place where it is to [wait](Place::wait).
     pub(super) fn park(&mut self, awaited: Awaited) -> Arc<Place> {
         self.waiters.park();
         let place = self.parked.free.pop().unwrap_or_default();
@@ -74,26 +74,26 @@ impl Process {
         place
     }
 
-    /// Operations have completed: wakes those whose calls may return.
+    /// Wakes the threads whose calls may return, after operations have completed.
     pub(super) fn wake_concerned(&mut self) {
         let Self { parked, engine, waiters, .. } = self;
         let Some(engine) = engine else { return };
         wake(parked, waiters, |thread| thread.is_vague || may_return(&thread.awaited, &engine.messages));
     }
 
-    /// Something may have happened that is no completion of an operation: wakes those that may wait for that.
+    /// Wakes the threads that may wait for something else than the completion of an operation.
     pub(super) fn wake_vague(&mut self) {
         wake(&mut self.parked, &mut self.waiters, |thread| thread.is_vague);
     }
 
-    /// Wakes one thread, which has to make progress from now on.
+    /// Wakes one thread, which makes progress from now on.
     pub(super) fn wake_driver(&mut self) {
         let mut is_first = true;
         wake(&mut self.parked, &mut self.waiters, |_| std::mem::take(&mut is_first));
     }
 
-    /// Whether the one who sleeps must hear of what has completed: its call may return, or it has to move
-    /// collectives on.
+    /// Returns whether the thread that sleeps in the kernel must learn what has completed: its call may
+    /// return, or it has to move collectives on.
     pub(super) fn concerns_sleeper(&self) -> bool {
         let Some(engine) = &self.engine else { return false };
         self.is_vague(&self.awaited)
@@ -102,10 +102,11 @@ impl Process {
             || self.has_due_reductions()
     }
 
-    /// Whether a call that waits for `awaited` may return although no request of it has been marked complete.
+    /// Returns whether a call that waits for `awaited` may return although none of its requests has been
+    /// marked complete.
     fn is_vague(&self, awaited: &Awaited) -> bool {
         let Some(engine) = &self.engine else { return true };
-        // Requests that consist of others are complete when somebody looks.
+        // Requests that consist of others become complete when a thread looks.
         let consists_of_others = |handle: &usize| {
             let request = engine.messages.requests.get(*handle);
             request.is_some_and(|request| {
@@ -119,7 +120,7 @@ impl Process {
     }
 }
 
-/// Whether a call that waits for `awaited` may return.
+/// Returns whether a call that waits for `awaited` may return.
 fn may_return(awaited: &Awaited, messages: &Messages) -> bool {
     let is_complete = |handle: &usize| messages.requests.get(*handle).is_none_or(|request| request.is_complete());
     let Some(handles) = awaited.handles() else { return true };
@@ -130,7 +131,7 @@ fn may_return(awaited: &Awaited, messages: &Messages) -> bool {
     has_come || messages.has_given_up()
 }
 
-/// Wakes those that are `chosen`.
+/// Wakes the threads that are `chosen`.
 fn wake(parked: &mut Parked, waiters: &mut Waiters, mut chosen: impl FnMut(&Thread) -> bool) {
     parked.threads.retain(|thread| {
         let wakes = chosen(thread);

@@ -1,4 +1,4 @@
-//! The business card: what a process tells all others of its job of itself, before they can reach it.
+//! The business card: the facts that a process tells all others of its job before they can reach it.
 
 mod fields;
 
@@ -7,22 +7,22 @@ use weft_net::{ethernet, fabric, udp, verbs};
 
 use fields::{Fields, Writer};
 
-/// Longest name of a host, in bytes: that of the machine, and the setting `WEFT_NODE`.
+/// The longest name of a host, in bytes: the machine's name, and the setting `WEFT_NODE`.
 const HOST_MAX: usize = 512;
-/// Most endpoints of one kind on a card.
+/// The most endpoints of one kind on a card.
 const ENDPOINTS_MAX: usize = 64;
 
-/// What a process tells all others of itself.
+/// The facts that a process tells all others of itself.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct BusinessCard {
-    /// Its node, as a number without meaning but equality.
+    /// The number of its node. Only equality of these numbers means something.
     pub(super) node: u64,
     pub(super) pid: i32,
     /// Name of its host, for messages to people.
     pub(super) host: String,
-    /// The job's, where the process manager makes none; of rank 0.
+    /// The secret of the job, on rank 0's card, where the process manager makes none.
     pub(super) secret: Option<JobSecret>,
-    /// Where it can be reached, by UDP or not.
+    /// The addresses at which it can be reached, by UDP or not.
     pub(super) addresses: Option<udp::EndpointAddress>,
     /// The interfaces on which it takes raw frames.
     pub(super) raw: Vec<ethernet::EndpointAddress>,
@@ -30,16 +30,16 @@ pub(super) struct BusinessCard {
     pub(super) fabric: Vec<fabric::EndpointAddress>,
     /// Its RDMA devices.
     pub(super) verbs: Option<verbs::EndpointAddress>,
-    /// Which of several programs of one command line it runs.
+    /// The number of its program, of several on one command line.
     pub(super) appnum: Option<i32>,
-    /// A number for the processors that it may use, and how many these are.
+    /// A number for the processors that it may use, and their count.
     pub(super) processors: (u64, usize),
-    /// What differs where algorithms of collectives would be chosen differently.
+    /// A number that differs where algorithms of collectives would be chosen differently.
     pub(super) choices: u64,
 }
 
 impl BusinessCard {
-    /// As it is told.
+    /// The card as text.
     pub(super) fn encode(&self) -> String {
         let Self { node, pid, host, secret, addresses, raw, fabric, verbs, appnum, processors, choices } = self;
         let list = |cards: Vec<String>| Some(cards.join("+")).filter(|text| !text.is_empty());
@@ -58,11 +58,11 @@ impl BusinessCard {
         out.finish()
     }
 
-    /// The inverse, of what `rank` has told. It is believed in nothing.
+    /// Reads the card that `rank` has sent, and trusts nothing in it.
     ///
     /// # Errors
-    /// A sentence: a field is missing or makes no sense. It shows no values, of which one is the job's
-    /// secret.
+    /// A sentence: a field is missing or makes no sense. The sentence shows no values, because one of them is
+    /// the job's secret.
     pub(super) fn decode(rank: u32, text: &str) -> Result<Self, String> {
         Self::read(text).map_err(|what| {
             format!("the address card of rank {rank} has {what}: do all ranks use the same version of Weft?")
@@ -92,7 +92,7 @@ impl BusinessCard {
         })
     }
 
-    /// Whether nothing of it leads anywhere.
+    /// Returns whether nothing on it leads anywhere.
     pub(super) fn is_unreachable(&self) -> bool {
         self.addresses.is_none() && self.raw.is_empty() && self.fabric.is_empty() && self.verbs.is_none()
     }
@@ -102,22 +102,22 @@ fn hexadecimal(text: &str) -> Option<u64> {
     u64::from_str_radix(text, 16).ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// The cards in a field; none where it is missing.
+/// Reads the cards in a field; an empty list where the field is missing.
 fn list<T>(fields: &Fields<'_>, name: &str, read: fn(&str) -> Option<T>) -> Result<Vec<T>, String> {
     let all = |text: &str| text.split('+').take(ENDPOINTS_MAX + 1).map(read).collect::<Option<Vec<T>>>();
     let some = fields.optional(name, |text| all(text).filter(|cards| cards.len() <= ENDPOINTS_MAX))?;
     Ok(some.unwrap_or_default())
 }
 
-/// Reads an address card that may be anybody's, for `weft-fuzz`: what can be read is written and read as the
-/// same.
+/// Reads an address card of unknown origin, for `weft-fuzz`. A card that can be read is the same after it is
+/// written and read again.
 pub fn reread_card(text: &str) {
     if let Ok(card) = BusinessCard::decode(0, text) {
         assert_eq!(BusinessCard::decode(0, &card.encode()), Ok(card));
     }
 }
 
-/// Address cards that are right, for [`reread_card`] to begin with.
+/// Valid address cards, for [`reread_card`] to begin with.
 pub fn card_seeds() -> Vec<String> {
     let read = |text: &str| BusinessCard::decode(0, text).map(|card| card.encode());
     let small = "weft-card,node/1:1f,pid/1:77,host/1:h0,processors/1:5.2,choices/1:9";

@@ -1,5 +1,5 @@
-//! Joining the job: look at what is here, exchange it with all others, connect to them, and publish what has
-//! been found to this process.
+//! Joins the job: looks at this host, exchanges business cards with all other processes, connects to them,
+//! and publishes the results to this process. `start.rs` calls it in `MPI_Init` and for the first session.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -24,29 +24,29 @@ use crate::process::Process;
 use crate::settings::{self, Settings};
 use crate::tools;
 
-/// How often one that computes looks whether a peer that waits for it asks for a sign of life, in each
-/// `WEFT_PEER_TIMEOUT`.
+/// The times in each `WEFT_PEER_TIMEOUT` at which a process that computes looks whether a peer asks for a
+/// sign of life.
 const ANSWERS_PER_TIMEOUT: u64 = 4;
 
-/// What a process finds out by itself.
+/// The facts that a process finds out by itself.
 struct Own {
     settings: Settings,
-    /// The links to other nodes; none before it is known that there are any.
+    /// The links to other nodes; none before it is known that there are other nodes.
     links: Opened,
     card: BusinessCard,
 }
 
 /// The processes of the job, as they describe themselves.
 pub(super) struct Members {
-    /// Which of them this one is.
+    /// The rank of this process among them.
     pub(super) rank: u32,
     pub(super) cards: Vec<BusinessCard>,
-    /// Those of this node.
+    /// The processes of this node.
     pub(super) locals: Vec<u32>,
-    /// Which of them take turns on their processors.
+    /// Says of each process whether it takes turns on its processors.
     pub(super) crowded: Vec<bool>,
     pub(super) secret: JobSecret,
-    /// Names of what those of this node share.
+    /// The names of the memory that the processes of this node share.
     pub(super) names: SharedNames,
 }
 
@@ -56,7 +56,7 @@ impl Members {
     }
 }
 
-/// Joins the job of this process manager. Takes it when all is well.
+/// Joins the job of this process manager. Takes the manager out of `manager` on success.
 pub(super) fn join(
     process: &mut Process,
     manager: &mut Option<Box<dyn ProcessManager>>,
@@ -77,7 +77,7 @@ pub(super) fn join(
     Ok(())
 }
 
-/// What is kept of the links once the engine has them.
+/// The facts about the links that are kept once the engine has the links.
 struct Network {
     /// Names of the interfaces by their number.
     interfaces: Vec<String>,
@@ -85,7 +85,7 @@ struct Network {
     is_open: bool,
 }
 
-/// Looks at what the user wants and what this host has.
+/// Reads the user's settings and looks at this host.
 fn look(manager: &mut dyn ProcessManager) -> Result<Own> {
     let variable = |name: &str| tools::written(name).or_else(|| std::env::var(name).ok());
     let settings = Settings::read(variable).map_err(other)?;
@@ -101,7 +101,7 @@ fn look(manager: &mut dyn ProcessManager) -> Result<Own> {
         false => Opened::default(),
     };
     if settings.single_copy && settings.links.shared && local_ranks.is_none_or(|ranks| ranks.len() > 1) {
-        // Before the others know this process, and try.
+        // Before the other processes know this one, and try to copy.
         single_copy::permit();
     }
     let (processors, processor_count) = weft_launch::named_processors();
@@ -110,7 +110,8 @@ fn look(manager: &mut dyn ProcessManager) -> Result<Own> {
         node: node::identity(settings.node.as_deref(), settings.shm_dir.as_deref()).0,
         pid: std::process::id() as i32,
         host: processor_name(settings.node.as_deref()).replace(|c: char| c == ',' || !c.is_ascii_graphic(), "_"),
-        // With Weft's own launcher everybody has it already; others carry rank 0's.
+        // With Weft's own launcher every process has the secret already; with other launchers rank 0's card
+        // carries it.
         secret: (manager.secret().is_none() && rank == 0).then(random_secret),
         addresses: None,
         raw: Vec::new(),
@@ -126,7 +127,7 @@ fn look(manager: &mut dyn ProcessManager) -> Result<Own> {
 }
 
 impl Own {
-    /// The card says where the links lead to.
+    /// Writes the addresses of the links to the card.
     fn say_links(&mut self) {
         let Self { settings, links, card } = self;
         (card.addresses, card.raw) = (links.addresses(), raw::addresses(settings, &links.raw));
@@ -134,7 +135,7 @@ impl Own {
     }
 }
 
-/// Tells all others, and hears what they tell.
+/// Sends this process's card to all others, and receives theirs.
 fn exchange(manager: &mut dyn ProcessManager, own: &mut Own) -> Result<Members> {
     let rank = manager.rank();
     let mut cards = exchange_cards(manager, &own.card)?;
@@ -172,7 +173,7 @@ fn exchange_cards(manager: &mut dyn ProcessManager, card: &BusinessCard) -> Resu
     (0..).zip(&texts).map(|(rank, text)| BusinessCard::decode(rank, text).map_err(other)).collect()
 }
 
-/// Gives the process its engine, and what looks after it.
+/// Gives the process its engine, and the threads that look after the engine.
 fn attach(
     process: &mut Process,
     engine: Engine,
@@ -193,7 +194,7 @@ fn attach(
     Ok(())
 }
 
-/// The job as it is kept, with the peers that its members are.
+/// The job as the process keeps it, with the peers that its members are.
 fn job(
     manager: Box<dyn ProcessManager>,
     settings: &Settings,
@@ -227,7 +228,7 @@ fn job(
     }
 }
 
-/// What the settings say is known to the parts of the process that go by it.
+/// Passes the settings to the parts of the process that depend on them.
 fn publish(process: &mut Process, settings: Settings) {
     process.objects.begin();
     process.verbose_errors = settings.verbose_errors;
@@ -239,25 +240,25 @@ fn publish(process: &mut Process, settings: Settings) {
     process.planner = Planner::new(settings.choices);
 }
 
-/// How often a process that computes looks around; `None`: nobody asks.
+/// The time between two looks of a process that computes; `None` when peers never ask.
 fn sign_of_life(peer_timeout: Duration) -> Option<Duration> {
     (peer_timeout.0 > 0).then_some(Duration(peer_timeout.0 / ANSWERS_PER_TIMEOUT))
 }
 
-/// Whether the job has more processes than processors where the process of this card runs. Processes that
-/// count as nodes of their own on one machine are counted, too. All processes come to the same answer.
+/// Returns whether the job has more processes than processors on the machine of this card. Processes of one
+/// machine that count as nodes of their own are counted, too. All processes get the same answer.
 fn is_crowded(card: &BusinessCard, cards: &[BusinessCard]) -> bool {
     cards.iter().filter(|other| other.processors.0 == card.processors.0).count() > card.processors.1
 }
 
-/// Whether processes that the launcher has on one host, and that opened no links therefore, cannot share
-/// memory: containers. All come to the same answer.
+/// Returns whether processes that the launcher has on one host cannot share memory, as in containers,
+/// although they opened no links for that reason. All processes get the same answer.
 fn need_links_after_all(cards: &[BusinessCard]) -> bool {
     cards.iter().all(BusinessCard::is_unreachable) && cards.iter().any(|card| card.node != cards[0].node)
 }
 
-/// Whether there are ranks beside this one, with the same network and host name, that it shares no memory
-/// with, and it is the first of all.
+/// Returns whether this rank is the first of the ranks with its network and host name, and some of these
+/// ranks share no memory with it. The first rank reports this.
 fn speaks_for_divided_host(rank: u32, cards: &[BusinessCard]) -> bool {
     let network =
         |card: &BusinessCard| card.addresses.as_ref().and_then(|addresses| Some(addresses.candidates.first()?.host));
@@ -268,8 +269,8 @@ fn speaks_for_divided_host(rank: u32, cards: &[BusinessCard]) -> bool {
         && neighbours.next().is_some_and(|(_, first)| first == rank)
 }
 
-/// Sixteen bytes from the kernel; where it has none to give, from the hasher keys of the standard library,
-/// which come from the same source when it has.
+/// Sixteen random bytes from the kernel. Where the kernel gives none, the hasher keys of the standard
+/// library, which come from the same source when there is one.
 fn random_secret() -> JobSecret {
     let mut secret = [0; JobSecret::LENGTH];
     let read =

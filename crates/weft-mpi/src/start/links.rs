@@ -1,4 +1,4 @@
-//! The links to other nodes: which are opened, and as what the engine uses them.
+//! The links to other nodes: opens them, and says as what the engine uses them.
 
 use weft_net::ethernet::Ethernet;
 use weft_net::fabric::{self, Fabric};
@@ -21,18 +21,18 @@ pub(super) enum Bulk {
 /// The links to other nodes, as they were opened.
 #[derive(Default)]
 pub(super) struct Opened {
-    /// What carries bulk data.
+    /// The link that carries bulk data.
     pub(super) bulk: Option<Bulk>,
-    /// What carries raw frames, one for each interface, the better ones first.
+    /// The links that carry raw frames, one for each interface, the better ones first.
     pub(super) raw: Vec<Ethernet>,
-    /// Why there are no raw frames.
+    /// The reason why there are no raw frames.
     pub(super) refusal: Option<String>,
     /// The addresses by which interfaces of two ends are matched.
     pub(super) candidates: Vec<udp::Candidate>,
 }
 
 impl Opened {
-    /// Whether any was opened.
+    /// Returns whether any link was opened.
     pub(super) fn any(&self) -> bool {
         self.bulk.is_some() || !self.raw.is_empty()
     }
@@ -66,8 +66,7 @@ impl Opened {
         names
     }
 
-    /// What peers are told of the endpoints of libfabric. A carrier into which faults are injected keeps no
-    /// promise.
+    /// The addresses of libfabric's endpoints for peers. A carrier with injected faults promises nothing.
     pub(super) fn fabric_addresses(&self, settings: &Settings) -> Vec<fabric::EndpointAddress> {
         let is_clean = settings.faults.is_clean();
         let of = |fabric: &Fabric| {
@@ -77,12 +76,12 @@ impl Opened {
         self.fabric().iter().map(of).collect()
     }
 
-    /// What peers are told of the RDMA devices.
+    /// The addresses of the RDMA devices for peers.
     pub(super) fn verbs_address(&self) -> Option<verbs::EndpointAddress> {
         if let Some(Bulk::Verbs(devices)) = &self.bulk { Some(devices.endpoint_address()) } else { None }
     }
 
-    /// What peers are told of where this process can be reached, by UDP or not.
+    /// The addresses at which peers can reach this process, by UDP or not.
     pub(super) fn addresses(&self) -> Option<udp::EndpointAddress> {
         let address = match &self.bulk {
             Some(Bulk::Udp(udp)) => udp.endpoint_address(),
@@ -92,8 +91,8 @@ impl Opened {
     }
 }
 
-/// Opens what the settings allow. Raw frames are left out where they cannot be had and UDP can; rank 0 says
-/// why if the user has named them, else `weft info` does.
+/// Opens the links that the settings allow. Raw frames are left out where they cannot be had and UDP can.
+/// Then rank 0 tells the reason if the user has named them, else `weft info` tells it.
 pub(super) fn open(settings: &Settings, rank: u32) -> Result<Opened> {
     let wanted = udp::Settings { interfaces: settings.interface.clone(), packet_size_max: None };
     let bulk = open_bulk(settings, &wanted)?;
@@ -111,14 +110,14 @@ pub(super) fn open(settings: &Settings, rank: u32) -> Result<Opened> {
         Some(Err(error)) if bulk.is_none() => return Err(other(error.to_string())),
         Some(Err(error)) => (Vec::new(), Some(error.to_string())),
     };
-    // Who wants AF_XDP is told once a host.
+    // A user who asked for AF_XDP is told once on each host, elsewhere.
     if let Some(why) = refusal.as_ref().filter(|_| settings.links.named && !settings.links.xdp && rank == 0) {
         warn(rank, why);
     }
     let all = || udp::candidates(&wanted).map_err(|error| other(error.to_string()));
     let candidates = match &bulk {
         Some(Bulk::Udp(udp)) => udp.candidates().to_vec(),
-        // A device of libfabric has an interface only if it has an address of IP.
+        // A device of libfabric has an interface only if it has an IP address.
         Some(Bulk::Fabric(endpoints))
             if raw.is_empty() && endpoints.iter().all(|one| one.offer().address.is_none()) =>
         {
@@ -130,7 +129,7 @@ pub(super) fn open(settings: &Settings, rank: u32) -> Result<Opened> {
     Ok(Opened { bulk, raw, refusal, candidates })
 }
 
-/// Opens the link for bulk data that the settings name; they name one at most.
+/// Opens the link for bulk data that the settings name; they name at most one.
 fn open_bulk(settings: &Settings, wanted: &udp::Settings) -> Result<Option<Bulk>> {
     let links = &settings.links;
     Ok(if links.fabric {

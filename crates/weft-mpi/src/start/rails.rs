@@ -1,4 +1,4 @@
-//! How a peer on another node is reached: over which pairs of interfaces, with which packets.
+//! The route to a peer on another node: the pairs of interfaces, and the packets on each.
 
 use weft_core::flow::Settings as FlowSettings;
 use weft_core::path_validation::Ends;
@@ -14,16 +14,17 @@ use super::links::{Bulk, Opened};
 use crate::engine::{CarrierId, CarrierPath, Remote, Route};
 use crate::settings::Settings;
 
-/// Fewest packets that may be on their way to a peer, however many peers share the receive buffer.
+/// The fewest packets that may be on their way to a peer, however many peers share the receive buffer.
 const WINDOW_MIN: u32 = 4;
-/// How often a quiet peer that is waited for is asked, in each `WEFT_PEER_TIMEOUT`, whether it lives.
+/// The number of times in each `WEFT_PEER_TIMEOUT` at which a waiting process asks a quiet peer whether it
+/// lives.
 const ASKED_PER_TIMEOUT: u64 = 8;
-/// A rail that is so many times slower than the fastest does not decide on the size of packets: it carries
-/// what the others do not.
+/// The factor by which a rail may be slower than the fastest and still decide on the size of packets. A
+/// slower rail carries what the others do not.
 const MUCH_SLOWER: u32 = 8;
-/// How long an acknowledgement waits for something to travel with where ranks take turns on processors: one
-/// that leaves by itself costs a turn at each end, and what it could travel with comes when the others have
-/// had theirs.
+/// The longest delay of acknowledgements where ranks take turns on processors. An acknowledgement that leaves
+/// by itself costs a turn at each end. A message that it could travel with comes when the other ranks have
+/// had their turns.
 const ACK_DELAY_OF_TURNS: Duration = Duration::from_micros(500);
 
 /// A carrier that both ends have.
@@ -32,7 +33,7 @@ struct Found {
     carrier_path: CarrierPath,
     packet_size: usize,
     window_packets: u32,
-    /// Packets are to fit it.
+    /// Packets must fit it.
     decides: bool,
     /// It delivers every packet once and in order.
     ordered: bool,
@@ -40,14 +41,14 @@ struct Found {
     placement: Option<Placement>,
 }
 
-/// How long acknowledgements wait, the same at both ends: at one of them ranks `take_turns` on processors, or
-/// at none.
+/// The longest delay of acknowledgements, the same at both ends. `take_turns`: ranks take turns on processors
+/// at either end.
 pub(super) fn ack_delay(settings: &Settings, take_turns: bool) -> Duration {
     let default = if take_turns { ACK_DELAY_OF_TURNS } else { FlowSettings::default().ack_delay };
     settings.ack_delay.unwrap_or(default)
 }
 
-/// The way to a peer. `own` and `peer` are what the two ends say of themselves, and their ranks.
+/// The route to a peer. `own` and `peer` are the cards of the two ends, `ranks` their ranks.
 pub(super) fn remote(
     (settings, ack_delay): (&Settings, Duration),
     size: u32,
@@ -55,7 +56,7 @@ pub(super) fn remote(
     links: &mut Opened,
     ranks: (u32, u32),
 ) -> Route {
-    // One end says so, the other one does not.
+    // One end is the first, and the other one is not.
     let first = ranks.0 < ranks.1;
     let bulk = links.bulk_id();
     let found = match &mut links.bulk {
@@ -71,10 +72,10 @@ pub(super) fn remote(
         Ok(found) => (found, None),
         Err(reason) => (raw_only(own, peer), Some(reason)),
     };
-    // Packets fit every carrier; both ends come to the same numbers, and all peers together cannot overrun a
+    // Packets fit every carrier. Both ends get the same numbers, and all peers together cannot overrun a
     // receive buffer.
     let packet_size = found.iter().filter(|carrier| carrier.decides).map(|carrier| carrier.packet_size).min();
-    // A raw frame cannot be cut on its way.
+    // A raw frame cannot be split on its way.
     found.retain(|one| one.carrier.role == Role::BulkData || packet_size.is_none_or(|size| one.packet_size >= size));
     let (Some(packet_size), Some(window)) = (packet_size, found.iter().map(|carrier| carrier.window_packets).min())
     else {
@@ -125,12 +126,12 @@ fn on_rails(own: &BusinessCard, peer: &BusinessCard, pairs: &[Pair], bulk: Carri
     found
 }
 
-/// Whether packets are to fit the interfaces of this pair, the fastest of which have this speed.
+/// Returns whether packets must fit the interfaces of this pair. `best` is the speed of the fastest pair.
 fn decides(pair: &Pair, best: u32) -> bool {
     pair.speed() == 0 || pair.speed().saturating_mul(MUCH_SLOWER) >= best
 }
 
-/// libfabric's endpoints, and raw frames beside them where both ends have them.
+/// The carriers by libfabric's endpoints, with raw frames beside them where both ends have them.
 fn by_fabric(
     (own, peer): (&BusinessCard, &BusinessCard),
     (endpoints, candidates): (&mut [Fabric], &[udp::Candidate]),
@@ -165,8 +166,8 @@ fn by_fabric(
     Ok(found)
 }
 
-/// RDMA devices, and raw frames beside them where both ends have them. Faults spare connections, so they keep
-/// their promise.
+/// The carriers by RDMA devices, with raw frames beside them where both ends have them. Injected faults spare
+/// connections, so these keep their promise.
 fn by_verbs(
     (own, peer): (&BusinessCard, &BusinessCard),
     verbs: &mut VerbsRails,
@@ -190,19 +191,19 @@ fn by_verbs(
     Ok(found)
 }
 
-/// Endpoints of two ends that lead to each other, by their indices.
+/// A pair of endpoints of two ends that lead to each other, by their indices.
 #[derive(Debug, PartialEq, Eq)]
 struct FabricPair {
     near: usize,
     far: usize,
-    /// The interfaces that they are on, if those are known to lead to each other.
+    /// The interfaces of the endpoints, if these are known to lead to each other.
     ends: Option<Ends>,
     decides: bool,
 }
 
-/// Endpoints with addresses of IP are paired as interfaces are: by common subnets; others by their order.
-/// What does not lead anywhere is found out when it is asked. Without a common subnet the best of both are a
-/// pair.
+/// Pairs the endpoints of two ends. Endpoints with IP addresses are paired as interfaces are, by common
+/// subnets; without a common subnet the best of both ends are a pair. Other endpoints are paired by their
+/// order. An endpoint that leads nowhere is found out when it is asked.
 fn fabric_pairs(
     own: &BusinessCard,
     peer: &BusinessCard,
@@ -226,7 +227,7 @@ fn fabric_pairs(
     (0..count).map(|index| FabricPair { near: index, far: index, ends: None, decides: true }).collect()
 }
 
-/// Raw frames between the best interfaces of both ends, though their addresses do not fit.
+/// The raw frames between the best interfaces of both ends, although their addresses do not fit.
 fn raw_only(own: &BusinessCard, peer: &BusinessCard) -> Vec<Found> {
     let best = |card: &BusinessCard| card.raw.first().map(|raw| raw.rail);
     let ends = best(own).zip(best(peer)).map(|(own, peer)| Ends { own, peer });
@@ -236,7 +237,7 @@ fn raw_only(own: &BusinessCard, peer: &BusinessCard) -> Vec<Found> {
 fn raw(own: &BusinessCard, peer: &BusinessCard, rail: u8, ends: Ends, decides: bool) -> Option<Found> {
     let index = own.raw.iter().position(|raw| raw.rail == ends.own)?;
     let own = &own.raw[index];
-    // An interface does not hear its own frames, and nobody else has its address.
+    // An interface does not hear its own frames, and no other interface has its address.
     let peer = peer.raw.iter().find(|raw| raw.rail == ends.peer && raw.address.mac != own.address.mac)?;
     Some(Found {
         carrier: RailCarrier { role: Role::SmallMessages, rail, ends },

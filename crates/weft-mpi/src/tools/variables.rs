@@ -9,29 +9,29 @@ use weft_net::verbs;
 use crate::engine::Engine;
 use crate::process;
 
-/// What kind of number a performance variable is (MPI-5.0 §15.3.7).
+/// The kind of number of a performance variable (MPI-5.0 §15.3.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// How much of something there is now. Always measured, never written.
+    /// The present amount of something. Always measured, never written.
     Level,
-    /// How often something has happened while the handle was started.
+    /// The number of times that something has happened while the handle was started.
     Counter,
 }
 
 /// A performance variable: 64 bits without sign, bound to no object.
 pub struct Variable {
-    /// Its name: the category, then what is counted.
+    /// Its name: the category, then the thing that is counted.
     pub name: String,
     /// Its kind.
     pub class: Class,
     /// Index of its category.
     pub category: usize,
-    /// What it counts, with the unit.
+    /// The thing that it counts, with the unit.
     pub meaning: String,
     source: Source,
 }
 
-/// Where the number comes from.
+/// The source of the number.
 enum Source {
     Engine(fn(&Engine) -> u64),
     /// The counter with this index in [`Counters::NAMES`], summed over the flows to all peers.
@@ -52,7 +52,7 @@ impl Variable {
     }
 }
 
-/// Packets of all peers add up; of round trips the longest is told.
+/// Joins the gauges of all peers: packets add up, and of round trips the longest counts.
 fn together(index: usize, gauges: impl Iterator<Item = Gauges>) -> u64 {
     let values = gauges.map(|gauges| gauges.values()[index]);
     if is_time(index) { values.max().unwrap_or(0) } else { values.sum() }
@@ -69,7 +69,7 @@ pub const CATEGORIES: [(&str, &str); 4] = [
     ("network", "packets between this process and those of other hosts, all of them together"),
     ("waiting", "how calls of this process wait, and what they leave to its progress thread"),
 ];
-/// Index of the category that holds the control variables.
+/// Index of the category of the control variables.
 pub const SETTINGS: usize = 0;
 pub(super) const MESSAGES: usize = 1;
 pub(super) const NETWORK: usize = 2;

@@ -1,9 +1,9 @@
 //! Targets whose memory is mapped in this process, for calls that need neither the lock of the process nor
-//! its engine: an access of a few bytes is over in less time than the lock takes (decision 0155).
+//! its engine. An access of a few bytes is over in less time than the lock takes (decision 0155).
 //!
-//! A window that has such targets has an entry here, if one is free, which says of each whether an epoch lets
-//! it be accessed. Whatever a call does not find here, or finds to be unusual, it does with the lock, and
-//! gets its errors there.
+//! A window with mapped targets has an entry here, if an entry is free. The entry says of each target whether
+//! an epoch lets it be accessed. A call that finds no entry, or an unusual case, takes the lock, and gets its
+//! errors there.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
@@ -15,17 +15,17 @@ use weft_engine::memory::{Exposed, MappedMemory};
 use super::Part;
 use crate::predefined;
 
-/// Windows that have entries at the same time.
+/// The most windows that have entries at the same time.
 const ENTRIES: usize = 64;
-/// Processes between the first and the last of a window that are mapped; others are accessed with the lock.
+/// The most processes between the first and the last mapped process of a window. Others are accessed with the
+/// lock.
 const SPAN: usize = 256;
-/// One call of so many is made with the lock, so that a program which only makes such calls sees to what
-/// arrives.
+/// One call in this many takes the lock. So a program that makes no other calls still makes progress.
 const CALLS_PER_LOOK: u32 = 64;
 
-/// What an epoch lets calls do.
+/// An epoch allows accesses.
 const ACCESS: u8 = 1;
-/// It is a passive target: flushes are allowed, too.
+/// An epoch allows flushes, too: the target is passive.
 const PASSIVE: u8 = 2;
 
 static TABLE: [OnceLock<Box<Direct>>; ENTRIES] = [const { OnceLock::new() }; ENTRIES];
@@ -38,29 +38,29 @@ pub(crate) struct Direct {
     /// The rank of the first of `targets`.
     first: AtomicU32,
     calls: AtomicU32,
-    /// What may be done with all targets.
+    /// The accesses that are allowed to all targets.
     all: AtomicU8,
     targets: Box<[Target]>,
 }
 
 #[derive(Debug, Default)]
 struct Target {
-    /// What may be done with this one, besides.
+    /// The accesses that are allowed to this target, besides.
     open: AtomicU8,
     /// Bytes of one step of a displacement.
     unit: AtomicU64,
     memory: MappedMemory,
 }
 
-/// Where a call may access a target.
+/// The memory that a call may access at a target.
 pub struct Spot {
     /// The target's memory.
     pub memory: &'static MappedMemory,
     /// Bytes from its beginning.
     pub offset: u64,
-    /// How many bytes.
+    /// The length of the access, bytes.
     pub bytes: u64,
-    /// What they consist of.
+    /// The elements that the bytes consist of.
     pub element: Element,
 }
 
@@ -68,7 +68,7 @@ fn entry(window: usize) -> &'static OnceLock<Box<Direct>> {
     &TABLE[index_of(window) % ENTRIES]
 }
 
-/// The target, if its epoch lets it be accessed as it is `wanted`, and it is not time for a look.
+/// The target, if its epoch allows the `wanted` access and the call need not take the lock to make progress.
 #[inline]
 fn find(window: usize, rank: i32, wanted: u8) -> Option<&'static Target> {
     let direct = entry(window).get()?;
@@ -77,14 +77,14 @@ fn find(window: usize, rank: i32, wanted: u8) -> Option<&'static Target> {
     }
     let target = direct.targets.get((rank as usize).wrapping_sub(direct.first.load(Ordering::Relaxed) as usize))?;
     let open = direct.all.load(Ordering::Relaxed) | target.open.load(Ordering::Relaxed);
-    // Two threads may count a call once: it need not be exact.
+    // Two threads may count a call once; the count need not be exact.
     let calls = direct.calls.load(Ordering::Relaxed).wrapping_add(1);
     direct.calls.store(calls, Ordering::Relaxed);
     (open & wanted == wanted && !calls.is_multiple_of(CALLS_PER_LOOK) && rank >= 0).then_some(target)
 }
 
-/// Where `count` items of a predefined `datatype` are, `disp` steps from the beginning of what `rank`
-/// exposes; `None`: the call takes the lock.
+/// Finds the memory of `count` items of a predefined `datatype`, `disp` steps from the beginning of what
+/// `rank` exposes. `None`: the call must take the lock.
 #[inline]
 pub fn spot(window: usize, rank: i32, disp: isize, count: i64, datatype: usize) -> Option<Spot> {
     let element = predefined::element(datatype).filter(|element| element.size() == element.extent())?;
@@ -94,7 +94,8 @@ pub fn spot(window: usize, rank: i32, disp: isize, count: i64, datatype: usize) 
     Some(Spot { memory: &target.memory, offset, bytes, element })
 }
 
-/// `MPI_Win_flush` of a target where every operation is over as it returns; false: it is not known to be one.
+/// `MPI_Win_flush` of a target whose operations are over when they return. Returns `false` when the target is
+/// not known to be one of these.
 #[inline]
 pub fn flush(window: usize, rank: i32) -> bool {
     let is_flushed = find(window, rank, ACCESS | PASSIVE).is_some_and(|target| !target.memory.is_gone());
@@ -105,8 +106,7 @@ pub fn flush(window: usize, rank: i32) -> bool {
 }
 
 impl Direct {
-    /// Gives an entry to a window of these parts, of which some are mapped, if that is of use and an entry is
-    /// free.
+    /// Gives an entry to a window of these parts, if some of them are mapped and an entry is free.
     pub(crate) fn open(window: usize, parts: &[Part], mapped: &[Option<Exposed>]) -> Option<&'static Self> {
         let first = mapped.iter().position(|mapped| mapped.is_some_and(|mapped| mapped.is_shared()))?;
         let direct = entry(window).get_or_init(|| {
@@ -133,7 +133,7 @@ impl Direct {
         Some(direct)
     }
 
-    /// The window is freed.
+    /// Frees the entry of a window that is freed.
     pub(crate) fn close(&self) {
         self.all.store(0, Ordering::Relaxed);
         for target in &self.targets {
@@ -147,24 +147,24 @@ impl Direct {
         self.targets.get((rank as usize).wrapping_sub(self.first.load(Ordering::Relaxed) as usize))
     }
 
-    /// An epoch begins in which all targets may be accessed, and flushed if it is `passive`.
+    /// Begins an epoch in which all targets may be accessed, and flushed if it is `passive`.
     pub(crate) fn begin_all(&self, passive: bool) {
         self.all.store(if passive { ACCESS | PASSIVE } else { ACCESS }, Ordering::Release);
     }
 
-    /// It ends.
+    /// Ends the epoch of [`Self::begin_all`].
     pub(crate) fn end_all(&self) {
         self.all.store(0, Ordering::Release);
     }
 
-    /// An epoch begins in which `rank` may be accessed, and flushed if it is `passive`.
+    /// Begins an epoch in which `rank` may be accessed, and flushed if it is `passive`.
     pub(crate) fn begin(&self, rank: u32, passive: bool) {
         if let Some(target) = self.target(rank) {
             target.open.store(if passive { ACCESS | PASSIVE } else { ACCESS }, Ordering::Release);
         }
     }
 
-    /// It ends.
+    /// Ends the epoch of [`Self::begin`].
     pub(crate) fn end(&self, rank: u32) {
         if let Some(target) = self.target(rank) {
             target.open.store(0, Ordering::Release);

@@ -1,4 +1,4 @@
-//! The epochs of a window, and what they let calls do that do not take the lock of the process.
+//! The epochs of a window, and the accesses that they allow to calls without the lock of the process.
 
 use std::ops::Deref;
 
@@ -6,8 +6,8 @@ use super::direct::Direct;
 use super::{Epochs, Held};
 use crate::error::Result;
 
-/// The epochs of a window, as [`Epochs`] has them. Each change of them is told to the window's slot, if it
-/// has one.
+/// The epochs of a window, as [`Epochs`] has them. Each change of them is told to the window's entry in
+/// `direct`, if it has one.
 #[derive(Debug, Default)]
 pub struct OpenEpochs {
     epochs: Epochs,
@@ -31,7 +31,7 @@ impl Drop for OpenEpochs {
 }
 
 impl OpenEpochs {
-    /// None is open; what is opened is told to `direct`.
+    /// Sets the entry that is told of every epoch from now on. No epoch is open yet.
     pub(crate) fn tell(&mut self, direct: Option<&'static Direct>) {
         self.direct = direct;
     }
@@ -39,12 +39,12 @@ impl OpenEpochs {
     /// As [`Epochs::check_access`].
     ///
     /// # Errors
-    /// As there, and so for all of these.
+    /// As there; the same holds for all functions here.
     #[inline]
     pub fn check_access(&mut self, rank: u32) -> Result<()> {
         self.epochs.check_access(rank)?;
-        // The first operation behind a fence counts: other epochs may not begin then. Further ones need not
-        // be counted.
+        // The first operation behind a fence counts, because other epochs may not begin after it. Later
+        // operations need not be counted.
         if let Some(direct) = self.direct.filter(|_| self.epochs.is_between_fences()) {
             direct.begin_all(false);
         }
@@ -58,12 +58,12 @@ impl OpenEpochs {
         Ok(())
     }
 
-    /// As [`Epochs::start`], when all `ranks` have called `MPI_Win_post`, or need not.
+    /// As [`Epochs::start`], when all `ranks` have called `MPI_Win_post`, or need not have.
     pub fn start(&mut self, ranks: Vec<u32>) -> Result<()> {
         self.epochs.start(ranks)
     }
 
-    /// The targets of [`Self::start`] may be accessed.
+    /// Opens access to the targets of [`Self::start`].
     pub fn begin_started(&mut self, ranks: &[u32]) {
         self.direct.inspect(|direct| ranks.iter().for_each(|rank| direct.begin(*rank, false)));
     }

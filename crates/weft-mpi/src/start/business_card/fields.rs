@@ -1,21 +1,21 @@
 //! Named fields as text: a head, then `name:value`, joined by commas.
 //!
-//! A name ends with the version of what its value means, as in `udp/1`. Whoever changes the meaning gives the
-//! field the next version, and may write the old one beside it for as long as others read that. A reader
-//! skips what it does not know.
+//! A name ends with the version of its value's meaning, as in `udp/1`. A developer who changes the meaning
+//! gives the field the next version, and may write the old version beside it as long as others read it. A
+//! reader skips fields that it does not know.
 
 use weft_launch::wire::CARD_MAX;
 
-/// What the text begins with.
+/// The beginning of the text.
 const HEAD: &str = "weft-card";
-/// Most fields of a text.
+/// The most fields of a text.
 const FIELDS_MAX: usize = 64;
 
-/// Writes fields.
+/// A writer of fields.
 pub(super) struct Writer(String);
 
 impl Writer {
-    /// No field yet.
+    /// A text without fields.
     pub(super) fn new() -> Self {
         Self(HEAD.to_owned())
     }
@@ -36,22 +36,22 @@ impl Writer {
         }
     }
 
-    /// The text.
+    /// The finished text.
     pub(super) fn finish(self) -> String {
         self.0
     }
 }
 
-/// Fields that somebody else has written: nothing of them is believed but what [`required`](Self::required)
-/// and [`optional`](Self::optional) have read. What is wrong is said without any value, since one may be a
-/// secret.
+/// Fields that another process has written. Only what [`required`](Self::required) and
+/// [`optional`](Self::optional) have read is trusted. Errors show no value, since a value may be a secret.
 pub(super) struct Fields<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Fields<'a> {
     /// Splits a text.
     ///
     /// # Errors
-    /// It has another head, is too long, or has a field twice, too many fields or something that is none.
+    /// The text has another head, is too long, or has a field twice, too many fields, or a part that is no
+    /// field.
     pub(super) fn parse(text: &'a str) -> Result<Self, String> {
         if text.len() > CARD_MAX {
             return Err(format!("{} bytes, of which {CARD_MAX} may be used", text.len()));
@@ -75,25 +75,25 @@ impl<'a> Fields<'a> {
         Ok(Self(fields))
     }
 
-    /// What `read` makes of the value of a field.
+    /// Reads the value of a field with `read`.
     ///
     /// # Errors
-    /// The field is missing, or `read` makes nothing of it.
+    /// The field is missing, or `read` rejects its value.
     pub(super) fn required<T>(&self, name: &str, read: impl FnOnce(&'a str) -> Option<T>) -> Result<T, String> {
         self.optional(name, read)?.ok_or_else(|| format!("no field {name}"))
     }
 
-    /// What `read` makes of the value of a field that may be missing.
+    /// Reads the value of a field that may be missing with `read`.
     ///
     /// # Errors
-    /// `read` makes nothing of it.
+    /// `read` rejects the value.
     pub(super) fn optional<T>(&self, name: &str, read: impl FnOnce(&'a str) -> Option<T>) -> Result<Option<T>, String> {
         let Some((_, value)) = self.0.iter().find(|(known, _)| *known == name) else { return Ok(None) };
         read(value).map(Some).ok_or_else(|| format!("a field {name} with a value that makes no sense"))
     }
 }
 
-/// Whether a text is a name and a version.
+/// Returns whether a text is a name and a version.
 fn is_name(text: &str) -> bool {
     let is_word = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
     let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
