@@ -1,22 +1,22 @@
-//! What a call waits for, as it is told to those who look on: it is found out only when the call goes to
+//! The operation that a call waits for, as others can see it. It is determined only when the call goes to
 //! sleep.
 
-/// Handles of an array that are told.
+/// The most handles of an array that are noted.
 const HANDLES_MAX: usize = 256;
 
-/// What a call waits for.
+/// The operation that a call waits for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Awaited {
-    /// It does not say.
+    /// The call does not say.
     #[default]
     Unknown,
     /// A request.
     One(usize),
     /// Two requests.
     Both([usize; 2]),
-    /// All of these requests.
+    /// A call that waits for all of these requests.
     All(Vec<usize>),
-    /// One of these requests.
+    /// A call that waits for any of these requests.
     Any(Vec<usize>),
     /// A message that a probe looks for: with the handle of its communicator, source and tag as the program
     /// gave them.
@@ -31,19 +31,19 @@ pub enum Awaited {
 }
 
 impl Awaited {
-    /// All of `handles` that are not null.
+    /// A wait for all of `handles` that are not null.
     pub fn all(handles: impl Iterator<Item = usize>) -> Self {
         Self::All(handles.filter(|handle| *handle != crate::constants::MPI_REQUEST_NULL).take(HANDLES_MAX).collect())
     }
 
-    /// All requests of which it waits for one or for all; `None`: it waits for something else, or for more
-    /// than are told here.
+    /// The requests of which the call waits for one or for all. `None`: it waits for something else, or for
+    /// more requests than are noted here.
     pub(crate) fn handles(&self) -> Option<&[usize]> {
         match self {
             Self::Unknown | Self::Message { .. } => None,
             Self::One(request) => Some(std::slice::from_ref(request)),
             Self::Both(requests) => Some(requests),
-            // Who waits for all is woken when these are complete, and says then what is left.
+            // A call that waits for all is woken when these are complete, and then says which are left.
             Self::All(requests) => Some(requests),
             Self::Any(requests) => Some(requests).filter(|requests| requests.len() < HANDLES_MAX).map(Vec::as_slice),
         }
@@ -59,7 +59,7 @@ impl Awaited {
         }
     }
 
-    /// The same with other requests in the places of these.
+    /// The same wait with other requests in the places of these.
     pub(crate) fn map(self, other: impl Fn(usize) -> usize) -> Self {
         match self {
             Self::One(request) => Self::One(other(request)),
@@ -70,7 +70,7 @@ impl Awaited {
         }
     }
 
-    /// One of `handles` that are not null.
+    /// A wait for any of `handles` that are not null.
     pub fn any(handles: impl Iterator<Item = usize>) -> Self {
         Self::Any(handles.filter(|handle| *handle != crate::constants::MPI_REQUEST_NULL).take(HANDLES_MAX).collect())
     }

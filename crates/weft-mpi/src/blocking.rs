@@ -1,5 +1,5 @@
-//! Blocking point-to-point communication, and what is made of it: no request unless there is something to
-//! wait for.
+//! Blocking point-to-point communication and operations built on it. They use no request unless they must
+//! wait.
 
 use crate::awaited::Awaited;
 use crate::completion::Outcome;
@@ -9,9 +9,10 @@ use crate::error::Result;
 use crate::process::{self, Guard, Process};
 use crate::request::{Receive, Send};
 
-/// Looks for the message of a blocking receive before that is posted: what arrives by then needs no request.
+/// The looks for the message of a blocking receive before the receive is posted: a message that arrives by
+/// then needs no request.
 const TURNS_MAX: u32 = 64;
-/// The same where spinning does not pay.
+/// The looks where spinning does not pay.
 const TURNS_MIN: u32 = 3;
 
 impl Process {
@@ -24,8 +25,8 @@ impl Process {
         self.engine().ok()?.receive_now(receive, turns, || !is_contended())
     }
 
-    /// Forgets a receive if the operation whose messages have this context and tag has been given up; whether
-    /// it has.
+    /// Drops a receive if the operation whose messages have this context and tag has been given up. Returns
+    /// whether it has.
     #[inline]
     fn give_up_receive(&mut self, handle: usize, (context, tag): (u32, i32)) -> bool {
         let Ok(engine) = self.engine() else { return false };
@@ -37,7 +38,7 @@ impl Process {
     }
 }
 
-/// Receives a message, waiting for it.
+/// Receives a message, and waits for it.
 ///
 /// # Errors
 /// Too many requests.
@@ -53,8 +54,8 @@ pub fn receive(mut process: Guard, mut receive: Receive, communicator: usize) ->
     wait(process, request).map(Outcome::into_received)
 }
 
-/// The same for a message of a collective operation; `None`, and nothing is received any more: another
-/// process has given the operation up.
+/// Receives a message of a collective operation. `None` when another process has given the operation up: then
+/// the receive is dropped.
 ///
 /// # Errors
 /// As for [`receive`].
@@ -79,7 +80,7 @@ pub fn receive_unless_given_up(
     })
 }
 
-/// Sends one message and receives another, waiting for both; reports the receive, or the first error of the
+/// Sends one message and receives another, and waits for both. Reports the receive, or the first error of the
 /// two.
 ///
 /// # Errors
@@ -112,7 +113,7 @@ pub fn wait(process: Guard, handle: usize) -> Result<Outcome> {
     })
 }
 
-/// Waits for both of two requests in one go, and takes their results.
+/// Waits for both of two requests, and takes their results.
 ///
 /// # Errors
 /// As for [`wait`].

@@ -1,16 +1,16 @@
 //! Buffers for buffered sends (MPI-5.0 §3.6).
 //!
-//! The program attaches memory and Weft accounts for it as the standard's model implementation does; the
-//! messages themselves wait in memory of ours, so the program's buffer is never read.
+//! The program attaches memory, and Weft accounts for it as the standard's model implementation does. The
+//! messages themselves wait in Weft's own memory, so the program's buffer is never read.
 
 use crate::constants::{MPI_BSEND_OVERHEAD, MPI_ERR_BUFFER};
 use crate::error::{Error, Result};
 use crate::memory::SharedBuffer;
 
-/// What a buffer is attached to.
+/// The object that a buffer is attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// The process: for communicators that neither have a buffer nor come from a session that has one.
+    /// The process: for communicators that neither have a buffer nor come from a session with a buffer.
     Process,
     /// A communicator, by its handle.
     Communicator(usize),
@@ -18,11 +18,11 @@ pub enum Holder {
     Session(usize),
 }
 
-/// What was attached to a communicator, to a session or to the process.
+/// The buffer that was attached to a communicator, to a session or to the process.
 #[derive(Default)]
 pub struct Buffer {
     attached: Option<Attached>,
-    /// Messages that have not left yet: their requests and their memory.
+    /// Messages that have not left yet, with their requests and their memory.
     waiting: Vec<Waiting>,
 }
 
@@ -41,7 +41,7 @@ struct Waiting {
 }
 
 impl Buffer {
-    /// Nothing attached.
+    /// A state with no buffer attached.
     pub const fn new() -> Self {
         Self { attached: None, waiting: Vec::new() }
     }
@@ -58,7 +58,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Detaches: address and size as they were given.
+    /// Detaches the buffer. Returns address and size as the program gave them.
     ///
     /// # Errors
     /// `MPI_ERR_BUFFER` when none is attached.
@@ -68,12 +68,12 @@ impl Buffer {
         Ok((attached.address, attached.bytes))
     }
 
-    /// Its holder is gone, and this one keeps the messages that have not left yet.
+    /// Takes over the messages that have not left yet from the buffer of a holder that is gone.
     pub fn take_over(&mut self, mut gone: Buffer) {
         self.waiting.append(&mut gone.waiting);
     }
 
-    /// Whether a buffer is attached.
+    /// Returns whether a buffer is attached.
     pub fn is_attached(&self) -> bool {
         self.attached.is_some()
     }
@@ -83,7 +83,7 @@ impl Buffer {
         self.waiting.iter().map(|waiting| waiting.request)
     }
 
-    /// Forgets messages that have left.
+    /// Drops the messages that have left, and returns their requests.
     pub fn reclaim(&mut self, has_left: impl Fn(usize) -> bool) -> Vec<usize> {
         let mut left = Vec::new();
         self.waiting.retain(|waiting| {
@@ -96,10 +96,10 @@ impl Buffer {
         left
     }
 
-    /// Whether a message of `bytes` bytes fits.
+    /// Checks that a message of `bytes` bytes fits.
     ///
     /// # Errors
-    /// `MPI_ERR_BUFFER` when not: says how much is missing.
+    /// `MPI_ERR_BUFFER` when it does not fit; the text says how much is missing.
     pub fn check(&self, bytes: u64) -> Result<()> {
         let Some(attached) = &self.attached else {
             return Err(Error::new(MPI_ERR_BUFFER, "no buffer is attached for buffered sends: call MPI_Buffer_attach"));
@@ -119,7 +119,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Whether a message of `bytes` bytes fits once all others have left.
+    /// Returns whether a message of `bytes` bytes fits once all others have left.
     pub fn could_hold(&self, bytes: u64) -> bool {
         self.attached.as_ref().is_some_and(|attached| attached.automatic || cost(bytes) <= attached.bytes)
     }

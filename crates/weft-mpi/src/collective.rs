@@ -1,4 +1,4 @@
-//! Runs collective schedules: `weft_core::collective` says what to do, this does it.
+//! Runs collective schedules, which `weft_core::collective` plans.
 //!
 //! A running collective owns the requests of its current round. The progress loop moves it on; only the
 //! program's reduction functions are left to a thread that waits, because they must run while the lock is
@@ -21,7 +21,7 @@ pub use at_once::run;
 pub use weft_engine::arguments::{Arguments, Bound, CollectiveScope, Datatype, SharedDatatype};
 
 impl Process {
-    /// Starts `bound` among the processes of `scope`; the request completes with it. All of them must call
+    /// Starts `bound` among the processes of `scope`. The request completes with it. All of them must call
     /// this in the same order (MPI-5.0 §6.14).
     ///
     /// # Errors
@@ -32,8 +32,8 @@ impl Process {
         Ok(request)
     }
 
-    /// The request of an operation of the processes of `scope`. Without it this process takes no part, and
-    /// the others are told.
+    /// Makes the request of an operation of the processes of `scope`. If there is none, this process takes no
+    /// part, and the others are told.
     ///
     /// # Errors
     /// Too many requests.
@@ -42,8 +42,8 @@ impl Process {
         self.take_part(scope, added)
     }
 
-    /// What this process needs for its part of the operation of `scope`; the others are told if it has not
-    /// got it.
+    /// Returns what this process needs for its part of the operation of `scope`. If this process has not got
+    /// it, the others are told.
     fn take_part<T>(&mut self, scope: &CollectiveScope, needed: Result<T>) -> Result<T> {
         if let Err(error) = &needed {
             self.engine()?.give_up(scope, error);
@@ -51,7 +51,7 @@ impl Process {
         needed
     }
 
-    /// The scope of the next collective of `communicator`: it counts as begun.
+    /// Returns the scope of the next collective of `communicator`, which counts as begun.
     ///
     /// # Errors
     /// `MPI_ERR_COMM`, on an intercommunicator too.
@@ -60,9 +60,10 @@ impl Process {
         self.agreement_scope(communicator)
     }
 
-    /// The scope of the next collective between one process of an intercommunicator and the group opposite to
-    /// it. With a `root`, that is the process of this rank in the remote group, and this process's own group.
-    /// Without one, it is this process and the remote group. The one process has rank 0 in the scope.
+    /// Returns the scope of the next collective between one process of an intercommunicator and the opposite
+    /// group. With a `root`, these are the process of this rank in the remote group, and this process's own
+    /// group. Without a `root`, they are this process and the remote group. The single process has rank 0 in
+    /// the scope.
     ///
     /// # Errors
     /// `MPI_ERR_COMM`.
@@ -77,8 +78,8 @@ impl Process {
         Ok(CollectiveScope { group: object.group.derive(members, self.own()), rank, ..scope })
     }
 
-    /// The scope of something that all processes of `communicator`, of both groups if there are two, agree
-    /// on: it counts as a collective.
+    /// Returns the scope of an agreement among all processes of `communicator`, of both groups if there are
+    /// two. The agreement counts as a collective.
     ///
     /// # Errors
     /// `MPI_ERR_COMM`.
@@ -100,8 +101,7 @@ impl Process {
         let scratch = self.take_part(&scope, Cursor::scratch(&bound))?;
         let engine = self.engine()?;
         let cursor = if bound.schedule().phases > 0 {
-            // What others have published already is taken without anything that would have to be built for
-            // it.
+            // Data that other processes have published already is taken without building anything for it.
             let run = Run::new(bound, scratch);
             match run_in_order(engine, &scope, &run, |_| false) {
                 Ok(InOrder::Stopped { complete, failed }) => Cursor::behind(scope, run, complete, failed),
@@ -117,8 +117,8 @@ impl Process {
         Ok(())
     }
 
-    /// Runs a collective that is a step of something larger: `then` goes on when it is complete, and sees to
-    /// `request`.
+    /// Runs a collective that is a step of a larger operation. `then` goes on when it is complete, and
+    /// completes `request`.
     pub(crate) fn run_then(
         &mut self,
         request: usize,
@@ -173,7 +173,8 @@ impl Process {
 
     fn advance_collective(&mut self, handle: usize) {
         let Some((collectives, engine)) = self.collectives_and_engine() else { return };
-        // It keeps its handle: a thread that runs a reduction function for it comes back by that.
+        // The collective keeps its handle: a thread that runs a reduction function for it comes back with the
+        // handle.
         let Some(running) = collectives.get_mut(handle) else { return };
         let error = match running.cursor.advance(engine) {
             Progress::Waits => return,
@@ -185,13 +186,13 @@ impl Process {
         }
     }
 
-    /// Whether a reduction function of the program is due.
+    /// Returns whether a reduction function of the program is due.
     #[inline]
     pub fn has_due_reductions(&self) -> bool {
         !self.collectives.is_empty() && self.collectives.iter().any(|(_, running)| running.cursor.has_due_reduction())
     }
 
-    /// Takes a due call of the program's reduction function, and the collective it is for.
+    /// Takes a due call of the program's reduction function, and the handle of its collective.
     pub fn take_due_reduction(&mut self) -> Option<(usize, UserReduction)> {
         let handle = self.collectives.iter().find(|(_, running)| running.cursor.has_due_reduction());
         let handle = handle.map(|(handle, _)| handle)?;
@@ -199,7 +200,7 @@ impl Process {
         Some((handle, reduction))
     }
 
-    /// The call has returned.
+    /// Notes that the reduction function of a collective has returned.
     pub fn finish_reduction(&mut self, handle: usize) {
         if let Some(running) = self.collectives.get_mut(handle) {
             running.cursor.finish_reduction();

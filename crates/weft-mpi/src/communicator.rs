@@ -29,7 +29,7 @@ pub use exchange::exchange;
 pub use multicast::{part as part_from_multicast, prepare as prepare_multicast};
 pub use operations::agree_on_slot;
 
-/// Runs `bound` among the processes of `scope` and waits for it.
+/// Runs `bound` among the processes of `scope` and waits for the end.
 fn run(scope: CollectiveScope, bound: Bound) -> Result<()> {
     let mut process = lock();
     let request = process.collective_request(&scope)?;
@@ -41,7 +41,7 @@ fn int64(process: &Process) -> Result<Arc<crate::object::Description>> {
     Ok(process.objects.datatype(MPI_INT64_T)?.description.clone())
 }
 
-/// The reduction of each of the `values` of all processes of `scope`, into `values`; `layout`: as that of
+/// The reduction of each of the `values` of all processes of `scope`, into `values`. `layout` is that of
 /// [`Process::agreement_layout`], the same at all of them.
 fn reduction(
     scope: &CollectiveScope,
@@ -70,7 +70,7 @@ fn reduction(
     Ok(Bound::shared(schedule, arguments))
 }
 
-/// The highest of each of the `values` of all processes of `scope`.
+/// Finds the highest of each of the `values` of all processes of `scope`.
 ///
 /// # Errors
 /// A process is gone.
@@ -85,7 +85,7 @@ fn highest_by(scope: CollectiveScope, values: &mut [i64], layout: Option<&Layout
     Ok(())
 }
 
-/// The `values` of all processes of `scope`, by rank.
+/// Gathers the `values` of all processes of `scope`, by rank.
 ///
 /// # Errors
 /// A process is gone.
@@ -108,7 +108,7 @@ pub fn gather_all(scope: CollectiveScope, values: &[i64]) -> Result<Vec<i64>> {
     Ok(all.values())
 }
 
-/// The `values` of rank `root` of `scope`, at all its processes; their number is the same everywhere.
+/// Sends the `values` of rank `root` of `scope` to all its processes. Their number is the same everywhere.
 ///
 /// # Errors
 /// A process is gone.
@@ -124,8 +124,8 @@ pub fn broadcast(scope: CollectiveScope, root: u32, values: &mut [i64]) -> Resul
 }
 
 impl Process {
-    /// Adds a communicator of `group` that has no context yet; its handle. It inherits the error handler of
-    /// `parent`.
+    /// Adds a communicator of `group` that has no context yet, and returns its handle. It inherits the error
+    /// handler of `parent`.
     ///
     /// # Errors
     /// Too many communicators.
@@ -134,7 +134,7 @@ impl Process {
         self.add_communicator_with(group, error_handler)
     }
 
-    /// The same with this error handler.
+    /// Adds a communicator of `group` without a context, with this error handler.
     ///
     /// # Errors
     /// Too many communicators; `MPI_ERR_ERRHANDLER` when that is no error handler for communicators.
@@ -161,7 +161,7 @@ impl Process {
         self.objects.communicators.insert(communicator).ok_or_else(|| full("communicators"))
     }
 
-    /// The communicator of `handle` is gone.
+    /// Removes the communicator with this handle.
     pub fn remove_communicator(&mut self, handle: usize) {
         if let Some(object) = self.objects.communicators.remove(handle) {
             self.objects.release_error_handler(object.error_handler);

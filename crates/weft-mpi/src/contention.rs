@@ -1,15 +1,15 @@
-//! Who wants the lock around the process while another thread has it: what has it can see that, and let the
-//! other in.
+//! Counts the threads that want the process lock while another thread has it. The thread with the lock can
+//! see this, and let another thread in.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 static LOCK_WAITERS: AtomicU32 = AtomicU32::new(0);
 
-/// A thread wants the lock, as long as this lives.
+/// A thread that wants the lock, as long as this value lives.
 pub(crate) struct LockWaiter(());
 
 impl LockWaiter {
-    /// From now on.
+    /// Counts this thread from now on.
     pub(crate) fn begin() -> Self {
         LOCK_WAITERS.fetch_add(1, Ordering::Relaxed);
         Self(())
@@ -22,7 +22,7 @@ impl Drop for LockWaiter {
     }
 }
 
-/// Whether another thread waits for the lock.
+/// Returns whether another thread waits for the lock.
 #[inline]
 pub(crate) fn is_contended() -> bool {
     LOCK_WAITERS.load(Ordering::Relaxed) != 0

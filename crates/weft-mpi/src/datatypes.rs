@@ -1,6 +1,7 @@
-//! Constructors of datatypes: from arguments to a layout, and a recipe that tells them again (MPI-5.0 §5.1).
+//! Constructors of datatypes: from arguments to a layout, and to a recipe that reports the arguments again
+//! (MPI-5.0 §5.1).
 //!
-//! `large` says that the constructor was called in its large-count form: the recipe then holds counts instead
+//! `large` says that the constructor was called in its large-count form. The recipe then holds counts instead
 //! of integers and addresses (MPI-5.0 §5.1.13).
 
 mod arrays;
@@ -18,15 +19,15 @@ use crate::constants::*;
 use crate::error::{Error, Result};
 use crate::object::{Constituent, Datatype, Description, Objects, Recipe, full};
 
-/// A datatype may have this many others one inside the other. Each is kept, to be told by
-/// `MPI_Type_get_contents`, and the last one to be freed frees all of them: the limit bounds that recursion.
+/// The most datatypes that may be nested in one. Each of them is kept for `MPI_Type_get_contents`, and
+/// freeing the outermost one frees all of them: the limit bounds that recursion.
 pub const NESTING_MAX: u32 = 1000;
 
 /// A datatype that another is made of.
 pub struct Old {
-    /// Its layout.
+    /// The layout of that datatype.
     pub layout: Layout,
-    /// What the recipe says of it.
+    /// The datatype as the recipe records it.
     pub constituent: Constituent,
 }
 
@@ -38,14 +39,14 @@ impl Old {
         }
     }
 
-    /// `items` extents in bytes.
+    /// The bytes of `items` extents.
     fn distance(&self, items: i64) -> Result<i64> {
         items.checked_mul(self.layout.extent()).ok_or_else(|| overflow(Overflow::Bytes))
     }
 }
 
 impl Objects {
-    /// The datatype of `handle`, to make another of it.
+    /// The datatype with this handle, as a part of a new one.
     ///
     /// # Errors
     /// `MPI_ERR_TYPE`.
@@ -59,7 +60,7 @@ impl Objects {
         Ok(Old { layout: description.layout.clone(), constituent })
     }
 
-    /// The handle of a new datatype.
+    /// Adds a new datatype, and returns its handle.
     ///
     /// # Errors
     /// Too many datatypes.
@@ -67,7 +68,7 @@ impl Objects {
         self.add_datatype_again(Arc::new(description), false)
     }
 
-    /// Another handle of a datatype.
+    /// Adds another handle of a datatype, and returns it.
     ///
     /// # Errors
     /// Too many datatypes.
@@ -89,8 +90,8 @@ fn describe(layout: std::result::Result<Layout, Overflow>, recipe: Recipe) -> Re
     Ok(Description { layout, element: None, recipe, handle: AtomicUsize::new(MPI_DATATYPE_NULL) })
 }
 
-/// The recipe of most constructors: `numbers` are integers in the small form, `addresses` are addresses; the
-/// large form has all of them as counts, in this order.
+/// The recipe of most constructors. In the small form `numbers` are integers and `addresses` are addresses;
+/// the large form has all of them as counts, in this order.
 fn recipe(combiner: i32, large: bool, numbers: Vec<i64>, addresses: Vec<i64>, of: &[Old]) -> Result<Recipe> {
     let mut recipe = nested(combiner, of)?;
     recipe.large = large;
@@ -133,7 +134,7 @@ fn lengths(values: &[i64]) -> Result<Vec<u64>> {
 /// `MPI_Type_contiguous` (MPI-5.0 §5.1.2).
 ///
 /// # Errors
-/// `MPI_ERR_ARG` when it is too large to be described; so for all constructors.
+/// `MPI_ERR_ARG` when the datatype is too large to be described; the same for all constructors.
 pub fn contiguous(count: i64, of: Old, large: bool) -> Result<Description> {
     let layout = Layout::contiguous(natural("count", count)?, &of.layout);
     describe(layout, recipe(MPI_COMBINER_CONTIGUOUS, large, vec![count], vec![], &[of])?)
@@ -253,11 +254,11 @@ pub fn duplicate(of: Old) -> Result<Description> {
     Ok(Description { element, ..description })
 }
 
-/// Bytes of the first `elements` basic elements of a message of items of `layout`: the other way round from
+/// The bytes of the first `elements` basic elements of a message of items of `layout`: the inverse of
 /// `MPI_Get_elements` (MPI-5.0 §13.3).
 ///
 /// # Errors
-/// `MPI_ERR_ARG` when the datatype has no data, or there are too many.
+/// `MPI_ERR_ARG` when the datatype has no data, or there are too many elements.
 pub fn bytes_of_elements(layout: &Layout, elements: u64) -> Result<u64> {
     if elements == 0 {
         return Ok(0);

@@ -57,7 +57,7 @@ pub struct Description {
     pub layout: Layout,
     /// The element of a predefined type.
     pub element: Option<Element>,
-    /// Its construction.
+    /// The construction of the datatype.
     pub recipe: Recipe,
     /// Handle at the time of the operation, for reduction functions of the program.
     pub handle: AtomicUsize,
@@ -93,7 +93,7 @@ impl arguments::Datatype for Description {
 
 /// A datatype (MPI-5.0 §5).
 pub struct Datatype {
-    /// Its description.
+    /// The description of the datatype.
     pub description: Arc<Description>,
     /// `MPI_Type_commit` was called, or it is predefined.
     pub committed: bool,

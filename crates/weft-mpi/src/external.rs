@@ -9,10 +9,10 @@ use crate::error::{Error, Result};
 use crate::object::{Constituent, Description};
 use crate::predefined;
 
-/// A number as it is in memory and as it is in `external32`.
+/// A number as it is in memory and in `external32`.
 #[derive(Clone, Copy)]
 enum Atom {
-    /// The same number of bytes, in the other order.
+    /// The same number of bytes, in the opposite order.
     Same(usize),
     /// A long: 8 bytes here, 4 there.
     Long { signed: bool },
@@ -74,10 +74,10 @@ impl Atom {
     }
 }
 
-// What follows reverses bytes.
+// The code below reverses bytes.
 const _: () = assert!(cfg!(target_endian = "little"));
 
-/// The bytes of one number; atoms are given as many as they have.
+/// The bytes of one number; each atom gets exactly as many bytes as it has.
 fn fixed<const N: usize>(bytes: &[u8]) -> [u8; N] {
     let mut array = [0; N];
     array.copy_from_slice(bytes);
@@ -114,17 +114,17 @@ fn atoms(handle: usize) -> Result<Vec<Atom>> {
     })
 }
 
-/// What one item of a derived datatype holds, in the order of the type map.
+/// The contents of one item of a derived datatype, in the order of the type map.
 enum Content<'a> {
-    /// What this predefined datatype holds.
+    /// The contents of this predefined datatype.
     Element(usize),
-    /// So many items of one datatype.
+    /// Items of one datatype, with their number.
     Items(&'a Constituent, u64),
     /// Items of several datatypes, with the number of each.
     Blocks(&'a [Constituent], &'a [i64]),
 }
 
-/// `description` is not empty.
+/// The contents of `description`, which is not empty.
 fn content(description: &Description) -> Content<'_> {
     let recipe = &description.recipe;
     match recipe.types.first() {
@@ -132,15 +132,15 @@ fn content(description: &Description) -> Content<'_> {
             let numbers = if recipe.large { &recipe.counts } else { &recipe.integers };
             Content::Blocks(&recipe.types, &numbers[1..=recipe.types.len()])
         }
-        // All others repeat one datatype.
+        // All other datatypes repeat one constituent.
         Some(inner) => Content::Items(inner, description.layout.size() / size(inner).max(1)),
         // Fortran's parametrised types.
         None => Content::Element(description.element.map_or(MPI_DATATYPE_NULL, predefined::handle_of)),
     }
 }
 
-/// Calls `visit(predefined type, count)` for what `items` items of a datatype hold, in the order of the type
-/// map.
+/// Calls `visit(predefined type, count)` for the contents of `items` items of a datatype, in the order of the
+/// type map.
 fn walk(of: &Constituent, items: u64, visit: &mut dyn FnMut(usize, u64) -> Result<()>) -> Result<()> {
     let description = match of {
         Constituent::Predefined(handle) => return visit(*handle, items),
@@ -168,13 +168,13 @@ fn size(of: &Constituent) -> u64 {
     }
 }
 
-/// Bytes that `count` items take in `external32`.
+/// The bytes that `count` items take in `external32`.
 ///
 /// # Errors
-/// `MPI_ERR_ARG` when there are too many.
+/// `MPI_ERR_ARG` when there are too many bytes.
 pub fn packed_size(of: &Old, count: u64) -> Result<u64> {
     check(&of.layout, count)?;
-    // No number takes more bytes than in memory, so this is no larger than what was checked.
+    // No number takes more bytes than in memory, so this is no larger than the checked product.
     Ok(item_size(&of.constituent)? * count)
 }
 
@@ -203,7 +203,7 @@ fn check(layout: &Layout, count: u64) -> Result<u64> {
     layout.packed_size(count).map_err(|why| Error::new(MPI_ERR_COUNT, why.to_string()))
 }
 
-/// `count` items, packed as they are in memory, in `external32`.
+/// Converts `count` items, packed as they are in memory, to `external32`.
 ///
 /// # Errors
 /// `MPI_ERR_CONVERSION` when a number does not fit.
@@ -224,7 +224,7 @@ pub fn encode(of: &Old, count: u64, native: &[u8]) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// The other way: `external` has exactly as many bytes as [`packed_size`] says.
+/// Converts `count` items from `external32`. `external` has exactly as many bytes as [`packed_size`] returns.
 ///
 /// # Errors
 /// `MPI_ERR_TYPE` when the datatype has no such representation.
@@ -252,7 +252,7 @@ const X87_FRACTION: u32 = 63;
 /// Sign and exponent are the same in both formats.
 const EXPONENT_MAX: u128 = 0x7fff;
 
-/// An x87 number (80 bits, the others mean nothing) as binary128; exact.
+/// Converts an x87 number (80 bits; the other bits mean nothing) to binary128, exactly.
 fn to_quad(x87: u128) -> u128 {
     let sign = (x87 >> 79) & 1;
     let mut exponent = (x87 >> 64) & EXPONENT_MAX;
@@ -266,7 +266,7 @@ fn to_quad(x87: u128) -> u128 {
     (sign << 127) | (exponent << QUAD_FRACTION) | quad
 }
 
-/// A binary128 number in the x87 format, rounded to the nearest, ties to even.
+/// Converts a binary128 number to the x87 format, rounded to the nearest, ties to even.
 fn from_quad(quad: u128) -> u128 {
     const DROPPED: u32 = QUAD_FRACTION - X87_FRACTION;
     let sign = quad >> 127;

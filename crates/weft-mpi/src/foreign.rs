@@ -1,12 +1,12 @@
-//! Handles of other binary interfaces than the standard's (MPI-5.0 §20): of what MPI's `mpi.h` a program was
-//! compiled with that gives us one.
+//! Recognizes handles of other binary interfaces than the standard's (MPI-5.0 §20), and so the `mpi.h` that a
+//! program was compiled with.
 
 use crate::constants::*;
 use crate::error::ErrorClass;
 
-/// Handles of MPICH's own interface, which MPICH's derivatives share, are integers of 32 bits whose bits 26
-/// to 29 say what they name. Ours are below 4096 or need more than 32 bits, so that none looks like one of
-/// those.
+/// The kinds of MPICH's handles. In MPICH's own interface, which its derivatives share, a handle is an
+/// integer of 32 bits, and bits 26 to 29 name its kind. Weft's handles are below 4096 or need more than 32
+/// bits, so none of them looks like one of MPICH's.
 const MPICH_KINDS: [(ErrorClass, usize); 10] = [
     (MPI_ERR_COMM, 1),
     (MPI_ERR_GROUP, 2),
@@ -24,8 +24,8 @@ const MPICH_KIND_SHIFT: u32 = 26;
 /// Parts of the names of libraries that are in every process with Open MPI.
 const OPEN_MPI_LIBRARIES: [&str; 2] = ["/libmpi.so.40", "/libopen-pal.so"];
 
-/// A sentence about a handle of another library's interface, passed where `class` is the error of an invalid
-/// handle. `None`: the handle is of no interface that is known.
+/// A sentence about a handle of another library's interface. `class` is the error of an invalid handle where
+/// it was passed. `None` when the handle is of no known interface.
 #[cold]
 pub(crate) fn explain(handle: usize, class: ErrorClass) -> Option<String> {
     let of = |whose: &str, how: &str| {

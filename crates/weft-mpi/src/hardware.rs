@@ -1,29 +1,29 @@
-//! Parts of a communicator by the hardware that their processes are bound to (MPI-5.0 §7.4.2), and what a
-//! process is bound to (§9.1.2).
+//! Divides a communicator by the hardware that its processes are bound to (MPI-5.0 §7.4.2), and finds the
+//! hardware that this process is bound to (§9.1.2).
 
 use weft_launch::{RESOURCE_KINDS, Resource, resources};
 
 use crate::description::Info;
 
-/// The info key that names a type of hardware …
+/// The info key that names a type of hardware.
 pub const RESOURCE_KEY: &str = "mpi_hw_resource_type";
-/// … the one that names a process set …
+/// The info key that names a process set.
 pub const SET_KEY: &str = "mpi_pset_name";
-/// … and the type that every library knows: what shares memory, the node.
+/// The type of hardware that every library knows: the node, whose processes share memory.
 pub const NODE: &str = "mpi_shared_memory";
-/// Its name where every name is a URI.
+/// The name of the node where every name is a URI.
 const NODE_URI: &str = "hwloc://Machine";
 const NODE_ALIASES: [&str; 3] = [NODE_URI, "machine", "node"];
 
-/// Numbers of parts of one machine are below this: two to this power.
+/// The bits of the number of a part within one machine.
 const PART_BITS: u32 = 24;
-/// A process that may run in several parts of this kind, or of which that is not known.
+/// The part of a process that may run in several parts of this kind, or whose binding is unknown.
 const UNBOUND: i64 = -1;
 
-/// What a process is bound to: its node, and of each kind of hardware the number of its part.
+/// The binding of a process: its node, and for each kind of hardware the number of its part.
 pub type Bindings = [i64; 1 + RESOURCE_KINDS.len()];
 
-/// Those of this process. `node` is a number that all processes of its node, and no others, have.
+/// The bindings of this process. `node` is a number that all processes of its node have, and no others.
 pub fn bindings(node: i64) -> Bindings {
     let mut bindings = [node; 1 + RESOURCE_KINDS.len()];
     for (binding, resource) in bindings[1..].iter_mut().zip(resources()) {
@@ -35,8 +35,8 @@ pub fn bindings(node: i64) -> Bindings {
     bindings
 }
 
-/// The part that a process with these bindings is in, when they are divided by the type of hardware of this
-/// name. `None`: it is in no part, or the name is that of nothing.
+/// The part of a process with these bindings, when processes are divided by the type of hardware of this
+/// name. `None` when it is in no part, or no hardware has the name.
 pub fn guided(bindings: &Bindings, name: &str) -> Option<i64> {
     let is = |known: &str, aliases: &[&str]| {
         name == known
@@ -51,8 +51,8 @@ pub fn guided(bindings: &Bindings, name: &str) -> Option<i64> {
     Some(bindings[level]).filter(|part| *part != UNBOUND)
 }
 
-/// The largest kind of hardware that divides processes with these bindings into parts of which none has all
-/// of them, and its name.
+/// The largest kind of hardware that divides processes with these bindings into parts, of which no part has
+/// all of them; and its name.
 pub fn next_level(all: &[Bindings]) -> Option<(usize, &'static str)> {
     let divides = |level: &usize| {
         let first = all.iter().map(|bindings| bindings[*level]).find(|part| *part != UNBOUND);
@@ -62,12 +62,12 @@ pub fn next_level(all: &[Bindings]) -> Option<(usize, &'static str)> {
     Some((level, if level == 0 { NODE } else { RESOURCE_KINDS[level - 1].name }))
 }
 
-/// The part of a process at a level; `None`: none.
+/// The part of a process at a level; `None` when it is in no part.
 pub fn part(bindings: &Bindings, level: usize) -> Option<i64> {
     Some(bindings[level]).filter(|part| *part != UNBOUND)
 }
 
-/// Which types of hardware there are, and whether this process is bound to one of each. The names are URIs
+/// The types of hardware, and for each whether this process is bound to one part of it. The names are URIs
 /// (MPI-5.0 §9.1.2).
 pub fn info() -> Info {
     let mut info = vec![(NODE_URI.to_owned(), "true".to_owned())];
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(next_level(&one_node), Some((1, "hwloc://Package")));
         assert_eq!(next_level(&one_node[..2]), Some((4, "hwloc://L2Cache")));
         assert_eq!(next_level(&one_node[..1]), None);
-        // Who is bound to nothing is in no part.
+        // A process that is bound to nothing is in no part.
         assert_eq!(next_level(&[FREE, FREE]), None);
         assert_eq!(next_level(&[FREE, bound(0, 1, 2)]), Some((1, "hwloc://Package")));
         assert_eq!((part(&FREE, 1), part(&FREE, 0)), (None, Some(0)));

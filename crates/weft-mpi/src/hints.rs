@@ -1,12 +1,12 @@
 //! Hints of communicators (MPI-5.0 §7.4.4): the program asserts what it does not do. Weft needs none of these
-//! assertions, and knows them all: they are kept and told. One hint is Weft's own: by which scheme broadcasts
-//! are multicast. Hints that it does not know, and values that a hint cannot have, are ignored.
+//! assertions, but knows, keeps and reports them all. One hint is Weft's own: the multicast scheme of
+//! broadcasts. Unknown hints, and values that a hint cannot have, are ignored.
 
 use crate::multicast::{BcastSetting, HINT};
 use crate::object::Info;
 use crate::session::{MEMORY_KINDS, MEMORY_KINDS_BASE};
 
-/// What can be asserted: all are false until the program says otherwise.
+/// The assertions that a program can make; all are false until the program makes them.
 const ASSERTIONS: [&str; 5] = [
     "mpi_assert_no_any_tag",
     "mpi_assert_no_any_source",
@@ -15,7 +15,7 @@ const ASSERTIONS: [&str; 5] = [
     "mpi_assert_strict_persistent_collective_ordering",
 ];
 
-/// Takes from `wanted` what is known; other hints stay as they are.
+/// Takes the known hints of `wanted`. Other hints stay as they are.
 pub fn update(hints: &mut Info, wanted: &Info) {
     let is_known = |key: &str, value: &str| match key {
         HINT => BcastSetting::parse(value).is_some(),
@@ -36,7 +36,7 @@ pub fn of(wanted: &Info) -> Info {
     hints
 }
 
-/// What `MPI_Comm_get_info` tells: every hint that is known, with its value.
+/// The hints that `MPI_Comm_get_info` reports: every known hint, with its value.
 pub fn told(hints: &Info) -> Info {
     let value = |key: &str| hints.iter().find(|(present, _)| present == key).map_or("false", |(_, value)| value);
     let assertions = ASSERTIONS.iter().map(|key| ((*key).to_owned(), value(key).to_owned()));

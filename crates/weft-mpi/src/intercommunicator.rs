@@ -1,8 +1,8 @@
-//! How two groups of processes that have no communicator in common come together (MPI-5.0 §7.6.2).
+//! Brings together two groups of processes that have no communicator in common (MPI-5.0 §7.6.2).
 //!
-//! Their leaders tell each other who is in the groups, and then their own groups. From there on all processes
-//! of both groups agree on a context as those of a communicator do, with messages in a context that is made
-//! of what the leaders know alike.
+//! The two leaders tell each other the members of their groups, and then tell their own groups. From there on
+//! all processes of both groups agree on a context as those of a communicator do. Their messages are in a
+//! context that is made of what both leaders know.
 
 use std::sync::Arc;
 
@@ -20,31 +20,31 @@ use crate::object::{Group, PeerId};
 use crate::process::{Process, lock, with};
 use crate::request::{Mode, Receive, Send};
 
-/// How the leader of a group reaches the other one (MPI-5.0 §7.6.2, `MPI_Intercomm_create`).
+/// The way from the leader of a group to the other leader (MPI-5.0 §7.6.2, `MPI_Intercomm_create`).
 #[derive(Clone, Copy, Debug)]
 pub struct Bridge {
-    /// A communicator that both are in.
+    /// A communicator that has both leaders.
     pub communicator: usize,
-    /// Rank of the other one there.
+    /// The rank of the other leader in that communicator.
     pub remote_leader: i32,
-    /// Tells this meeting from others.
+    /// The tag, which tells this meeting from others.
     pub tag: i32,
 }
 
-/// What a leader says of a group that does not meet the other one.
+/// The value that a leader sends when its group does not meet the other one.
 const NO_GROUP: i64 = -1;
 
 /// Two groups that have come together.
 pub struct Meeting {
-    /// Where all their processes can agree.
+    /// The scope in which all processes of both groups can agree.
     pub scope: CollectiveScope,
     /// The other group.
     pub remote: Arc<Group>,
-    /// This process's group is the first of the two.
+    /// The group of this process is the first of the two.
     pub is_first: bool,
 }
 
-/// What a leader tells its group.
+/// The message from a leader to its group.
 struct News {
     remote: Vec<ProcessName>,
     context: u32,
@@ -56,7 +56,7 @@ impl Process {
     /// The names by which all processes know `members`.
     ///
     /// # Errors
-    /// `MPI_ERR_GROUP`: a process is none any more.
+    /// `MPI_ERR_GROUP`: a process of the group is gone.
     pub fn names(&mut self, members: &[PeerId]) -> Result<Vec<ProcessName>> {
         let engine = self.engine()?;
         let gone = || Error::new(MPI_ERR_GROUP, "a process of the group is gone");
@@ -70,8 +70,8 @@ impl Process {
         names.iter().map(|name| engine.find_process(*name).ok_or_else(unknown)).collect()
     }
 
-    /// Where the processes of `group` can agree that have nothing in common but `name`; errors go to
-    /// `communicator`.
+    /// The scope in which the processes of `group`, which have nothing in common but `name`, can agree.
+    /// Errors go to `communicator`.
     ///
     /// # Errors
     /// `MPI_ERR_GROUP`: this process is not in the group.
@@ -83,12 +83,12 @@ impl Process {
     }
 }
 
-/// The group of `local`, an intracommunicator, meets the one beyond `bridge`, which only rank `leader` of
-/// `local` looks at.
+/// Lets the group of `local`, an intracommunicator, meet the group beyond `bridge`. Only rank `leader` of
+/// `local` looks at `bridge`.
 ///
 /// # Errors
 /// `MPI_ERR_COMM`: `local` is no intracommunicator, or the groups have a process in common; `MPI_ERR_RANK`;
-/// `MPI_ERR_TAG`. What is wrong with the bridge is wrong for the whole group.
+/// `MPI_ERR_TAG`. An error of the bridge is an error for the whole group.
 pub fn meet(local: usize, leader: i32, bridge: Bridge) -> Result<Meeting> {
     let scope = with(|process| process.collective_scope(local))?;
     let checked = u32::try_from(leader).ok().filter(|leader| *leader < scope.group.size()).ok_or_else(|| {
@@ -112,8 +112,8 @@ pub fn meet(local: usize, leader: i32, bridge: Bridge) -> Result<Meeting> {
     gather_round(&scope, leader, news, || with(|process| process.collective_scope(local)))
 }
 
-/// The same for groups of which the leader knows both; only it looks at `remote`. `name` tells this meeting
-/// from others; errors go to `communicator`.
+/// Lets two groups meet of which the leader knows both; only the leader looks at `remote`. `name` tells this
+/// meeting from others. Errors go to `communicator`.
 ///
 /// # Errors
 /// `MPI_ERR_GROUP`: this process is not in `local`, or the groups have a process in common; `MPI_ERR_RANK`.
@@ -136,18 +136,18 @@ pub fn meet_by_name(
     gather_round(&scope, leader, news, || Ok(again))
 }
 
-/// Names as they are sent.
+/// Converts names to the numbers that are sent.
 fn to_values(names: &[ProcessName]) -> Vec<i64> {
     names.iter().flat_map(|name| [name.job.0 as i64, i64::from(name.number)]).collect()
 }
 
-/// The inverse.
+/// Converts numbers that were sent back to names.
 fn from_values(values: &[i64]) -> Vec<ProcessName> {
     let name = |pair: &[i64; 2]| ProcessName { job: JobId(pair[0] as u64), number: pair[1] as u32 };
     values.as_chunks().0.iter().map(name).collect()
 }
 
-/// The leader of `group` goes over the bridge.
+/// Exchanges groups with the leader at the other end of the bridge. The leader of `group` calls this.
 fn cross(group: &Group, bridge: Bridge) -> Result<News> {
     if bridge.tag < 0 {
         return Err(Error::new(MPI_ERR_TAG, format!("tag is {}, but tags are 0 to {}", bridge.tag, i32::MAX)));
@@ -174,7 +174,7 @@ fn cross(group: &Group, bridge: Bridge) -> Result<News> {
     introduce(&name, &own, &other, MPI_ERR_COMM)
 }
 
-/// Leaders exchange values.
+/// Exchanges values with the other leader.
 fn swap(bridge: Bridge, values: &[i64], theirs: &mut [i64]) -> Result<()> {
     let process = lock();
     let object = process.objects.communicator(bridge.communicator)?;
@@ -196,8 +196,8 @@ fn swap(bridge: Bridge, values: &[i64], theirs: &mut [i64]) -> Result<()> {
     Ok(())
 }
 
-/// Two groups, by names: they must be disjoint, else it is an error of `class`. Both leaders come to the
-/// same.
+/// Checks that two groups, given by names, are disjoint; if not, returns an error of `class`. Both leaders
+/// get the same result.
 fn introduce(name: &[u8], own: &[ProcessName], other: &[ProcessName], class: ErrorClass) -> Result<News> {
     let known: std::collections::HashSet<&ProcessName> = own.iter().collect();
     if let Some(common) = other.iter().find(|name| known.contains(name)) {
@@ -210,7 +210,7 @@ fn introduce(name: &[u8], own: &[ProcessName], other: &[ProcessName], class: Err
     Ok(News { remote: other.to_vec(), context, tag, is_first })
 }
 
-/// The leader, which has `news`, tells its group.
+/// Sends the news of the leader to its group.
 fn gather_round(
     scope: &CollectiveScope,
     leader: u32,
@@ -225,7 +225,7 @@ fn gather_round(
         Some(Err(error)) => [i64::from(ErrorClass::to_wire(Some(error.class))), 0, 0, 0, 0],
         None => [0; 5],
     };
-    // The others must hear of it when the leader has failed: they wait for it.
+    // The group must learn it, too, when the leader has failed: the group waits for the leader.
     broadcast(scope.clone(), leader, &mut head)?;
     let mut names = match news {
         Some(Err(error)) => return Err(error),

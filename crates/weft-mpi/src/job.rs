@@ -7,9 +7,9 @@ use weft_launch::ProcessManager;
 
 use crate::names::SharedNames;
 
-/// How this process belongs to its job.
+/// The job as this process knows it, and its own place in the job.
 pub struct Job {
-    /// Its process manager.
+    /// The process manager of the job.
     pub(crate) manager: Box<dyn ProcessManager>,
     /// Rank in `MPI_COMM_WORLD`.
     pub rank: u32,
@@ -23,19 +23,20 @@ pub struct Job {
     pub processor_name: String,
     /// Names of the interfaces over which other nodes are reached, by their number.
     pub(crate) interfaces: Vec<String>,
-    /// Whether topologies may give processes other ranks, to bring neighbours to one node.
+    /// Topologies may give processes other ranks, to bring neighbours to one node.
     pub(crate) reorders: bool,
-    /// The node of each process, as a number without meaning but equality.
+    /// The node of each process, as a number of which only equality means something.
     pub(crate) nodes: HashMap<PeerId, u64>,
     /// The cluster of each process, where the user has named some; else empty.
     pub(crate) clusters: HashMap<PeerId, u32>,
-    /// Processes that take turns on their processors: the job has more on these than there are.
+    /// The processes that take turns on their processors: the job has more processes there than there are
+    /// processors.
     pub(crate) crowded: HashSet<PeerId>,
-    /// Names what the processes of this node share.
+    /// The names of the things that the processes of this node share.
     pub(crate) names: SharedNames,
-    /// The directory for that, if the user has named one.
+    /// The directory for the shared memory of the node, if the user has named one.
     pub(crate) shm_dir: Option<std::path::PathBuf>,
-    /// Its processes, by their rank.
+    /// The processes of the job, by rank.
     pub members: Vec<PeerId>,
     /// `MPI_APPNUM` of each, by rank.
     pub(crate) appnums: Vec<Option<i32>>,
@@ -44,7 +45,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Whether two processes of the job are on one node.
+    /// Returns whether two processes of the job are on one node.
     pub fn share_node(&self, one: PeerId, other: PeerId) -> bool {
         self.nodes.get(&one).is_some_and(|node| self.nodes.get(&other) == Some(node))
     }

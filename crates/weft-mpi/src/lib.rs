@@ -1,4 +1,5 @@
-//! MPI's objects and their meaning; owner of the progress loop.
+//! MPI's objects and their meaning, and the progress loop. The boundary (`weft_abi`) calls this crate for
+//! every MPI call.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -6,17 +7,18 @@
 //! | [`start`] | joining and leaving the job |
 //! | [`engine`] | the engine (`weft_engine`) on this machine's clock and carriers |
 //! | [`point_to_point`], [`partitioned`], [`collective`] | operations |
-//! | [`check`], [`signature`], [`labels`] | `WEFT_CHECK`: whether all processes call the same, and receive what is sent |
-//! | [`multicast`] | what is wanted and known of multicast between the nodes of a communicator |
+//! | [`check`], [`signature`], [`labels`] | `WEFT_CHECK`: compares calls, and messages with receives |
+//! | [`multicast`] | multicast between the nodes of a communicator: wishes and knowledge |
 //! | [`datatypes`], [`external`] | making datatypes; the portable representation of data |
-//! | [`topology`], [`placement`] | grids and graphs of processes; who gets which vertex of them |
-//! | [`object`], [`predefined`], `foreign` | objects and how they are found; handles of other binary interfaces |
-//! | [`communicator`], [`intercommunicator`], [`hints`] | how processes agree on new communicators; what programs assert of them |
-//! | [`hardware`] | parts of a communicator by what hardware its processes are bound to |
-//! | [`one_sided`], [`window`] | one-sided communication: making windows and synchronizing on them; the windows and their epochs |
+//! | [`topology`], [`placement`] | grids and graphs of processes; the places of processes in them |
+//! | [`object`], [`predefined`], `foreign` | objects and their tables; handles of other interfaces |
+//! | [`communicator`], [`intercommunicator`], [`hints`] | agreement on new communicators; hints |
+//! | [`hardware`] | parts of a communicator by the hardware of its processes |
+//! | [`one_sided`] | one-sided communication: making windows, synchronizing on them |
+//! | [`window`] | windows and their epochs |
 //! | [`session`] | sessions and process sets |
-//! | [`settings`], [`tools`], [`live`] | what can be set, what is counted, the tool interface to both, and who looks from outside |
-//! | [`awaited`] | what a call waits for, for those who look |
+//! | [`settings`], [`tools`] | settings; the tool interface to settings and counters |
+//! | [`live`], [`awaited`] | the state of a rank for readers outside; the operation that a call waits for |
 #![forbid(unsafe_code)]
 
 pub mod awaited;
@@ -61,6 +63,6 @@ pub mod tools;
 pub mod topology;
 pub mod window;
 
-/// The parts of the engine and of the core that the boundary speaks of: it depends on this crate only.
+/// The parts of the engine and of the core that the boundary uses: it depends on this crate only.
 pub use weft_engine::{algorithms, callbacks, error, handle, layout, memory, reduce, request};
 pub use weft_launch::say;

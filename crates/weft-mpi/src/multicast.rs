@@ -154,7 +154,7 @@ impl Operations {
     }
 }
 
-/// Everything that a process knows of multicast, on all its communicators together.
+/// The knowledge of a process about multicast, on all its communicators together.
 pub struct Knowledge {
     /// The operations that a setting asks to be multicast, and those that a line of a table may multicast.
     asked: Operations,

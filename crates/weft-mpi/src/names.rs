@@ -1,4 +1,5 @@
-//! Names of what the processes of a node share, where others can see them: files of shared memory, sockets.
+//! Names of the things that the processes of a node share where others can see them: files of shared memory,
+//! and sockets.
 
 use std::hash::Hasher;
 
@@ -6,8 +7,8 @@ use siphasher::sip::SipHasher13;
 use weft_core::process::JobId;
 use weft_launch::JobSecret;
 
-/// Makes names for one node of a job. A stranger who has seen some names can guess no others, so no stranger
-/// can take a name first.
+/// The maker of names for one node of a job. A stranger who has seen some names cannot guess another, so no
+/// stranger can take a name first.
 #[derive(Clone)]
 pub(crate) struct SharedNames {
     node: SipHasher13,
@@ -15,8 +16,8 @@ pub(crate) struct SharedNames {
 }
 
 impl SharedNames {
-    /// For the node whose first process is `first`; `node` is `WEFT_NODE`, by which one machine plays
-    /// several.
+    /// The names for the node whose first process is `first`. `node` is `WEFT_NODE`, by which one machine
+    /// plays several nodes.
     pub(crate) fn new(secret: &JobSecret, first: u32, node: Option<&str>) -> Self {
         let mut hasher = SipHasher13::new_with_key(secret.expose());
         let mut job = hasher;
@@ -28,13 +29,13 @@ impl SharedNames {
         Self { node: hasher, job: JobId(job.finish()) }
     }
 
-    /// The number of the job, the same in all its processes. It does not tell the secret, of which it is
-    /// made.
+    /// The number of the job, the same in all its processes. It is made of the secret, but does not reveal
+    /// it.
     pub(crate) fn job_id(&self) -> JobId {
         self.job
     }
 
-    /// The name of such a thing with these numbers.
+    /// The name of a shared thing of kind `what` with these numbers.
     pub(crate) fn name(&self, what: &str, numbers: &[u32]) -> String {
         let mut hasher = self.node;
         hasher.write_usize(what.len());

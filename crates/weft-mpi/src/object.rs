@@ -1,4 +1,4 @@
-//! MPI's opaque objects but requests: what they hold, and the tables that find them by handle (MPI-5.0
+//! MPI's opaque objects except requests: their contents, and the tables that find them by handle (MPI-5.0
 //! §2.5.1).
 
 mod communicator;
@@ -29,7 +29,7 @@ pub(crate) use wrong::wrong;
 use keyvals::KEYVAL_FIRST;
 use wrong::{wrong_communicator, wrong_info, wrong_session, wrong_type, wrong_window};
 
-/// Which objects an error handler or keyval is for.
+/// The kind of object that an error handler or keyval is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Communicators.
@@ -47,15 +47,15 @@ pub enum Class {
 /// A message taken out of the matcher by `MPI_Mprobe` (MPI-5.0 §3.8.2).
 #[derive(Clone, Copy)]
 pub struct Extracted {
-    /// Its envelope.
+    /// The envelope of the message.
     pub envelope: weft_core::matching::Envelope,
-    /// Where the message layer keeps it.
+    /// The place of the message in the message layer.
     pub unexpected: usize,
-    /// Handle of the communicator it was probed on.
+    /// The handle of the communicator on which it was probed.
     pub communicator: usize,
 }
 
-/// All objects of the process but requests.
+/// All objects of the process except requests.
 pub struct Objects {
     /// Communicators; the first two are `MPI_COMM_WORLD` and `MPI_COMM_SELF`.
     pub communicators: Slab<Communicator>,
@@ -80,19 +80,19 @@ pub struct Objects {
     pub file_error_handler: usize,
     /// Info objects.
     pub infos: Slab<Info>,
-    /// What `MPI_INFO_ENV` holds, once somebody has asked.
+    /// The contents of `MPI_INFO_ENV`, once the program has asked for them.
     environment: OnceLock<Info>,
     /// Messages taken by `MPI_Mprobe`.
     pub extracted: Slab<Extracted>,
     /// Keyvals made by the program.
     pub keyvals: BTreeMap<i32, Keyval>,
     keyval_next: i32,
-    /// Copy and delete functions that run now.
+    /// The copy and delete functions that run now.
     pub callbacks: Vec<Callback>,
 }
 
 impl Objects {
-    /// No objects yet.
+    /// A table without objects.
     pub const fn new() -> Self {
         Self {
             communicators: Slab::new(Kind::Communicator),
@@ -158,7 +158,7 @@ impl Objects {
         self.communicators.get_mut(self.world)
     }
 
-    /// The predefined communicators are gone.
+    /// Removes the predefined communicators.
     pub fn end_world(&mut self) {
         for handle in [self.world, self.self_] {
             if let Some(communicator) = self.communicators.remove(handle) {
@@ -167,7 +167,7 @@ impl Objects {
         }
     }
 
-    /// The internal handle of a communicator: predefined ones stand in the same table.
+    /// The internal handle of a communicator: predefined ones are in the same table as others.
     #[inline]
     fn communicator_key(&self, handle: usize) -> usize {
         match handle {
@@ -177,7 +177,7 @@ impl Objects {
         }
     }
 
-    /// The session of `handle`.
+    /// The session with this handle.
     ///
     /// # Errors
     /// `MPI_ERR_SESSION`.
@@ -185,7 +185,7 @@ impl Objects {
         self.sessions.get(handle).ok_or_else(|| wrong_session(handle))
     }
 
-    /// The same, to change it.
+    /// The session with this handle, to change it.
     ///
     /// # Errors
     /// `MPI_ERR_SESSION`.
@@ -193,7 +193,7 @@ impl Objects {
         self.sessions.get_mut(handle).ok_or_else(|| wrong_session(handle))
     }
 
-    /// The window of `handle`.
+    /// The window with this handle.
     ///
     /// # Errors
     /// `MPI_ERR_WIN`.
@@ -202,7 +202,7 @@ impl Objects {
         self.windows.get(handle).ok_or_else(|| wrong_window(handle))
     }
 
-    /// The same, to change it.
+    /// The window with this handle, to change it.
     ///
     /// # Errors
     /// `MPI_ERR_WIN`.
@@ -217,13 +217,13 @@ impl Objects {
         self.sessions.for_each_mut(&mut |session| visit(&mut session.buffer));
     }
 
-    /// The communicator of `handle`, if it is one.
+    /// The communicator with this handle, if there is one.
     #[inline]
     pub fn find_communicator(&self, handle: usize) -> Option<&Communicator> {
         self.communicators.get(self.communicator_key(handle))
     }
 
-    /// The communicator of `handle`.
+    /// The communicator with this handle.
     ///
     /// # Errors
     /// `MPI_ERR_COMM`.
@@ -233,7 +233,7 @@ impl Objects {
         self.communicators.get(key).ok_or_else(|| wrong_communicator(handle))
     }
 
-    /// The same, to change it.
+    /// The communicator with this handle, to change it.
     ///
     /// # Errors
     /// `MPI_ERR_COMM`.
@@ -243,7 +243,7 @@ impl Objects {
         self.communicators.get_mut(key).ok_or_else(|| wrong_communicator(handle))
     }
 
-    /// The datatype of `handle`, committed or not.
+    /// The datatype with this handle, committed or not.
     ///
     /// # Errors
     /// `MPI_ERR_TYPE`.
@@ -256,7 +256,7 @@ impl Objects {
         found.ok_or_else(|| wrong_type(handle))
     }
 
-    /// The same, to change it.
+    /// The datatype with this handle, to change it.
     ///
     /// # Errors
     /// `MPI_ERR_TYPE`.
@@ -268,7 +268,7 @@ impl Objects {
         found.ok_or_else(|| wrong_type(handle))
     }
 
-    /// The datatype of `handle`, which must be committed since a message is to be made of it (MPI-5.0
+    /// The datatype with this handle. It must be committed, since a message will be made of it (MPI-5.0
     /// §5.1.9).
     ///
     /// # Errors
@@ -285,7 +285,7 @@ impl Objects {
         Ok(datatype)
     }
 
-    /// The group of `handle`.
+    /// The group with this handle.
     ///
     /// # Errors
     /// `MPI_ERR_GROUP`.
@@ -297,7 +297,7 @@ impl Objects {
         found.ok_or_else(|| wrong(handle, "group", MPI_ERR_GROUP, MPI_GROUP_NULL, "MPI_GROUP_NULL"))
     }
 
-    /// The handle of a new group; the empty one has a handle of its own.
+    /// Adds a group, and returns its handle; the empty group has a handle of its own.
     ///
     /// # Errors
     /// `MPI_ERR_NO_MEM`.
@@ -308,7 +308,7 @@ impl Objects {
         self.groups.insert(group).ok_or_else(|| full("groups"))
     }
 
-    /// The operation of `handle`.
+    /// The operation with this handle.
     ///
     /// # Errors
     /// `MPI_ERR_OP`.
@@ -320,7 +320,7 @@ impl Objects {
         found.ok_or_else(|| wrong(handle, "reduction operation", MPI_ERR_OP, MPI_OP_NULL, "MPI_OP_NULL"))
     }
 
-    /// The info object of `handle`, `MPI_INFO_ENV` among them.
+    /// The info object with this handle, also `MPI_INFO_ENV`.
     ///
     /// # Errors
     /// `MPI_ERR_INFO`.
@@ -331,7 +331,7 @@ impl Objects {
         self.infos.get(handle).ok_or_else(|| wrong_info(handle))
     }
 
-    /// The same, to change it.
+    /// The info object with this handle, to change it.
     ///
     /// # Errors
     /// `MPI_ERR_INFO`, also for `MPI_INFO_ENV`.

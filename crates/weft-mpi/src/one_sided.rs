@@ -1,10 +1,10 @@
 //! One-sided communication (MPI-5.0 §12): making windows, and synchronizing on them. The operations are the
 //! engine's (`weft_engine::windows`).
 //!
-//! How they are synchronized on is in `active_target.rs` and `passive_target.rs`; both wait for what
-//! `completion.rs` says.
+//! `active_target.rs` and `passive_target.rs` synchronize on windows. Both use `completion.rs` to wait for
+//! operations.
 //!
-//! A window has a communicator of its own, of the same processes, whose contexts keep its messages apart; the
+//! A window has a communicator of its own, of the same processes, whose contexts keep its messages apart. The
 //! program never sees it.
 
 mod active_target;
@@ -31,7 +31,7 @@ pub use weft_engine::windows::{Attached, ExposedMemory};
 
 use completion::{Awaiting, finish, keep_first};
 
-/// The scope of the next thing that the processes of a window agree on.
+/// The scope of the next agreement among the processes of a window.
 fn scope(communicator: usize) -> Result<CollectiveScope> {
     with(|process| process.agreement_scope(communicator))
 }
@@ -65,7 +65,7 @@ fn check_assert(assert: i32, allowed: i32) -> Result<()> {
 /// `MPI_Win_attach` of `part`.
 ///
 /// # Errors
-/// `MPI_ERR_WIN`, `MPI_ERR_RMA_FLAVOR`; `MPI_ERR_RMA_ATTACH` where some of it is attached already.
+/// `MPI_ERR_WIN`, `MPI_ERR_RMA_FLAVOR`; `MPI_ERR_RMA_ATTACH` where a part of it is attached already.
 pub fn attach(window: usize, part: Exposed) -> Result<()> {
     with(|process| {
         if attached(process, window)?.attach(part) {
@@ -102,13 +102,13 @@ fn attached(process: &mut Process, window: usize) -> Result<&mut Attached> {
     }
 }
 
-/// Ends a window: all its processes call this, also one at which it `may_end` not. It ends at all of them or
-/// at none, and nothing is accessed any more when it has.
+/// Ends a window. All its processes call this, also a process at which it must not end by `may_end`. The
+/// window ends at all of them or at none, and is accessed no more once it has ended.
 ///
 /// # Errors
-/// `MPI_ERR_WIN`, `MPI_ERR_RMA_SYNC`, what went wrong with operations, and `may_end`, of whichever process; a
-/// process is gone. The window is as it was, with the error handler that this is an error for: a peer that is
-/// alive may still write to its memory.
+/// `MPI_ERR_WIN`, `MPI_ERR_RMA_SYNC`, an error of operations, and `may_end`, of any process; a process is
+/// gone. Then the window is as it was, with the error handler that this is an error for: a peer that is alive
+/// may still write to its memory.
 pub fn free(window: usize, may_end: Result<()>) -> Result<()> {
     let (index, communicator) = with(|process| {
         let found = process.objects.window(window)?;
@@ -130,7 +130,7 @@ pub fn free(window: usize, may_end: Result<()>) -> Result<()> {
     Ok(())
 }
 
-/// A window is gone from this process.
+/// Removes a window from this process.
 fn remove(process: &mut Process, window: usize) {
     if let Some(gone) = process.objects.windows.remove(window) {
         process.objects.release_error_handler(gone.error_handler);
@@ -142,11 +142,11 @@ fn remove(process: &mut Process, window: usize) {
     }
 }
 
-/// Whether all processes of a window have been successful, which all hear. An error of another process is as
-/// `why` says, given its rank and class.
+/// Tells all processes of a window whether all of them have been successful. `why` makes the error for a
+/// failure of another process, from its rank and class.
 ///
 /// # Errors
-/// That of `outcome`, or of another process; one is gone.
+/// The error of `outcome`, or of another process; a process is gone.
 fn agree<T>(communicator: usize, outcome: &Result<T>, why: impl Fn(usize, ErrorClass) -> Error) -> Result<()> {
     let class = ErrorClass::to_wire(outcome.as_ref().err().map(|error| error.class));
     let classes = scope(communicator).and_then(|scope| gather_all(scope, &[i64::from(class)]));
@@ -160,7 +160,7 @@ fn agree<T>(communicator: usize, outcome: &Result<T>, why: impl Fn(usize, ErrorC
     }
 }
 
-/// The error handler of a window is another one from now on.
+/// Sets the error handler of a window.
 ///
 /// # Errors
 /// `MPI_ERR_WIN`, `MPI_ERR_ERRHANDLER`.

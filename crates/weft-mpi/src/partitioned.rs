@@ -1,13 +1,14 @@
 //! Partitioned communication: a persistent message whose parts leave and arrive one by one (MPI-5.0 §4).
 //!
-//! The two sides of an operation meet once, where they are made, and in the order in which they are made
-//! (§4.2.1): `MPI_Psend_init` sends a [`Plan`], an ordinary message with the program's tag in a context of
-//! its own, and `MPI_Precv_init` posts a receive for it. The plan says how many messages an epoch has, what
-//! they cover and which tags they have; those tags are given to no other operation of the sender on this
-//! communicator. From then on each epoch is as many ordinary messages, sent as soon as the partitions that
-//! they cover are ready, and received where the receiver's own partitions have the same bytes. Messages of
-//! one tag do not overtake each other, so epochs do not mix. Nothing here needs the other side's answer: a
-//! sender may be epochs ahead as far as sends may.
+//! The two sides of an operation meet once, when they are made, and in the order in which they are made
+//! (§4.2.1). `MPI_Psend_init` sends a [`Plan`], as an ordinary message with the program's tag in a context
+//! for plans. `MPI_Precv_init` posts a receive for it.
+//!
+//! The plan says how many messages an epoch has, the partitions that they cover, and their tags. The sender
+//! gives these tags to no other operation on this communicator. From then on each epoch is that many ordinary
+//! messages. A message is sent as soon as its partitions are ready, and received where the receiver's own
+//! partitions have the same bytes. Messages of one tag do not overtake each other, so epochs do not mix. A
+//! sender needs no answer of the receiver, and may be as many epochs ahead as sends may.
 
 use weft_core::matching::Envelope;
 
@@ -23,7 +24,7 @@ use crate::request::{Mode, Persistent, Receive, Request, Send, State, Status};
 pub use crate::partitions::Side;
 
 impl Process {
-    /// Makes a partitioned send (MPI-5.0 §4.2.1); its request, inactive.
+    /// Makes a partitioned send (MPI-5.0 §4.2.1), and returns its request, which is inactive.
     ///
     /// # Errors
     /// `MPI_ERR_COMM`, `MPI_ERR_RANK`, `MPI_ERR_TAG`; too many requests.
@@ -59,7 +60,7 @@ impl Process {
         Ok(request)
     }
 
-    /// Makes a partitioned receive (MPI-5.0 §4.2.1); its request, inactive.
+    /// Makes a partitioned receive (MPI-5.0 §4.2.1), and returns its request, which is inactive.
     ///
     /// # Errors
     /// `MPI_ERR_COMM`, `MPI_ERR_RANK`, `MPI_ERR_TAG`, also for wildcards; too many requests.
@@ -140,7 +141,7 @@ impl Process {
         });
     }
 
-    /// Whether `handle`, which is active, is complete: then it has its result.
+    /// Returns whether `handle`, which is active, is complete. Then the request has its result.
     pub(crate) fn complete_partitioned(&mut self, handle: usize) -> Result<bool> {
         self.expect_plans();
         let Self { partitioned, engine, .. } = self;
@@ -165,11 +166,11 @@ impl Process {
         Ok(true)
     }
 
-    /// Marks the partitions from `low` to `high` of `handle` ready: what they complete leaves (MPI-5.0
-    /// §4.2.1).
+    /// Marks the partitions from `low` to `high` of `handle` ready, and sends the messages that this
+    /// completes (MPI-5.0 §4.2.1).
     ///
     /// # Errors
-    /// `MPI_ERR_REQUEST` when `handle` is no active partitioned send; `MPI_ERR_ARG` when one of them does not
+    /// `MPI_ERR_REQUEST` when `handle` is no active partitioned send; `MPI_ERR_ARG` when a partition does not
     /// exist or is ready already, and then none is marked.
     pub fn mark_range(&mut self, handle: usize, low: i32, high: i32) -> Result<()> {
         let plan = self.active_send(handle)?.plan;
@@ -184,7 +185,7 @@ impl Process {
         self.mark(handle, low..=high)
     }
 
-    /// The same for those of a list.
+    /// Marks the partitions of a list ready, as [`Self::mark_range`] does.
     ///
     /// # Errors
     /// As for [`Self::mark_range`].
@@ -218,13 +219,13 @@ impl Process {
             return Ok(());
         };
         let marked = which.into_iter().try_for_each(|index| sending.mark(index, engine));
-        // Another thread may wait for what has left at once.
+        // Another thread may wait for a message that left at once.
         self.announce();
         marked.map_err(|error| error.on(communicator))
     }
 
-    /// Whether the data of `index` of `handle` has arrived (MPI-5.0 §4.2.2); so it has if `handle` is null or
-    /// inactive.
+    /// Returns whether the data of partition `index` of `handle` has arrived (MPI-5.0 §4.2.2). `true` if
+    /// `handle` is null or inactive.
     ///
     /// # Errors
     /// `MPI_ERR_REQUEST` when `handle` is no partitioned receive; `MPI_ERR_ARG` when there is no such
@@ -244,7 +245,7 @@ impl Process {
             return Err(wrong());
         };
         let index = partition("partition", index, receiving.partitions).map_err(|error| error.on(communicator))?;
-        // Complete, but not asked for: all has arrived.
+        // A request that is complete, but not asked for: all data has arrived.
         Ok(!is_active || receiving.has_arrived(index, engine))
     }
 
@@ -266,7 +267,7 @@ impl Process {
         }
     }
 
-    /// An error about `handle`: it is for the error handler of its communicator (MPI-5.0 §9.3).
+    /// The error with the communicator of `handle`, whose error handler gets it (MPI-5.0 §9.3).
     fn on_request(&self, handle: usize, error: Error) -> Error {
         match self.partitioned.operations.get(&handle) {
             Some(

@@ -146,7 +146,7 @@ impl Transfers {
     }
 }
 
-/// One side of a partitioned operation: a buffer that is divided, as the program describes it.
+/// A buffer that is divided, as the program describes it: one side of a partitioned operation.
 pub struct Side {
     /// All partitions.
     pub data: Divisible,
@@ -202,7 +202,7 @@ pub(crate) struct Receiving {
     pub(crate) agreement: Agreement,
     /// The contents of all partitions, here and at the sender, where calls are compared.
     pub(crate) items: [Option<Items>; 2],
-    /// Whether the receives of this epoch have been posted.
+    /// The receives of this epoch have been posted.
     pub(crate) is_posted: bool,
     pub(crate) transfers: Transfers,
 }

@@ -1,5 +1,5 @@
-//! Which process gets which vertex of a topology (MPI-5.0 §8.4, `reorder`), and who hears of which edge of a
-//! distributed graph (§8.5.4).
+//! Assigns the vertices of a topology to processes (MPI-5.0 §8.4, `reorder`), and tells processes their edges
+//! of a distributed graph (§8.5.4).
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::object::{Group, PeerId};
 use crate::process::{Process, with};
 use crate::topology::{Graph, Grid, Neighbourhood, Neighbours};
 
-/// Edges that all processes together may give to a distributed graph for its processes to be reordered:
-/// everybody has to know all of them for that.
+/// The most edges of a distributed graph, of all processes together, with which its processes are reordered:
+/// every process has to know all of them for that.
 const REORDERED_EDGES_MAX: i64 = 1 << 22;
 
 impl Process {
-    /// The node of each of `members`, as numbers that are equal where the node is. Of whom nothing is known
-    /// has one of its own.
+    /// The node of each of `members`, as numbers that are equal where the node is. A process whose node is
+    /// unknown has a node of its own.
     pub(crate) fn nodes_of(&self, members: &[PeerId]) -> Vec<u32> {
         let known = |member: &PeerId| self.job.as_ref().and_then(|job| job.nodes.get(member));
         let mut names = std::collections::HashMap::new();
@@ -30,18 +30,19 @@ impl Process {
         members.iter().map(&mut name).collect()
     }
 
-    /// The cluster of each of `members`, where the user has named some and all of these belong to this job.
+    /// The cluster of each of `members`. `None` where the user has named no clusters, or a member belongs to
+    /// another job.
     pub(crate) fn clusters_of(&self, members: &[PeerId]) -> Option<Vec<u32>> {
         let job = self.job.as_ref().filter(|job| !job.clusters.is_empty())?;
         members.iter().map(|member| job.clusters.get(member).copied()).collect()
     }
 
-    /// Whether topologies may change ranks here, when the program allows it.
+    /// Returns whether topologies may change ranks here, when the program allows it.
     fn may_reorder(&self) -> bool {
         self.job.as_ref().is_some_and(|job| job.reorders)
     }
 
-    /// For each vertex of a grid the rank in `group` of the process that gets it (MPI-5.0 §8.4, `reorder`).
+    /// The rank in `group` of the process for each vertex of a grid (MPI-5.0 §8.4, `reorder`).
     pub fn ranks_in_grid(&self, group: &Group, grid: &Grid, reorder: bool) -> Vec<u32> {
         let first = &group.members[..grid.size() as usize];
         if reorder && self.may_reorder() {
@@ -50,7 +51,7 @@ impl Process {
         (0..grid.size()).collect()
     }
 
-    /// The same for a graph.
+    /// The rank in `group` of the process for each vertex of a graph.
     pub fn ranks_in_graph(&self, group: &Group, graph: &Graph, reorder: bool) -> Vec<u32> {
         let first = &group.members[..graph.index.len()];
         if reorder && self.may_reorder() {
@@ -63,7 +64,7 @@ impl Process {
 /// An edge of a distributed graph, and its weight.
 pub type Edge = (i32, i32, i32);
 
-/// A distributed graph after its creation: who has which rank, and the neighbours of this process.
+/// A distributed graph after its creation: the process of each rank, and the neighbours of this process.
 pub struct Distributed {
     /// The process of each rank.
     pub group: Arc<Group>,
@@ -80,7 +81,7 @@ pub fn distribute(communicator: usize, edges: &[Edge], weighted: bool, reorder: 
     let weighted = agree_on_weights(communicator, weighted, edges.is_empty())?;
     let group = with(|process| Ok::<_, Error>(process.objects.communicator(communicator)?.group.clone()))?;
     let ranks = reorder_ranks(communicator, &group, edges, reorder)?;
-    // Rank `ranks[vertex]` will be `vertex`: it has to know the edges of that.
+    // Rank `ranks[vertex]` becomes `vertex`, so it must know the edges of that vertex.
     let mut lists = vec![Vec::new(); ranks.len()];
     for (from, to, weight) in edges {
         for (direction, vertex) in [(OUT, *from), (IN, *to)] {
@@ -101,12 +102,12 @@ pub fn distribute(communicator: usize, edges: &[Edge], weighted: bool, reorder: 
     Ok(Distributed { group: group.of_ranks(&ranks), neighbours })
 }
 
-/// What an edge is to the process that hears of it: one that leads away from it …
+/// An edge that leads away from the process that is told of it.
 const OUT: i64 = 0;
-/// … or one that leads to it.
+/// An edge that leads to the process that is told of it.
 const IN: i64 = 1;
 
-/// Makes a distributed graph of which each process has given its own neighbours (MPI-5.0 §8.5.4,
+/// Makes a distributed graph for which each process has given its own neighbours (MPI-5.0 §8.5.4,
 /// `MPI_Dist_graph_create_adjacent`). All processes of the communicator call this.
 ///
 /// # Errors
@@ -120,13 +121,13 @@ pub fn distribute_adjacent(communicator: usize, own: Neighbours, reorder: bool) 
         let object = process.objects.communicator(communicator)?;
         Ok::<_, Error>((object.group.clone(), object.rank))
     })?;
-    // Every edge is also among those that come to somebody.
+    // Every edge is also among the edges that lead to some process.
     let weights = own.weights.as_ref().map(|(_, of_destinations)| of_destinations.clone());
     let weights = weights.unwrap_or_else(|| vec![1; own.destinations.len()]);
     let edges: Vec<Edge> =
         own.destinations.iter().zip(weights).map(|(to, weight)| (rank as i32, *to, weight)).collect();
     let ranks = reorder_ranks(communicator, &group, &edges, reorder)?;
-    // Whoever will have this rank needs what this process was given.
+    // The process that will have this rank needs the neighbours that this process was given.
     let neighbours = if ranks.iter().copied().eq(0..group.size()) {
         own
     } else {
@@ -137,7 +138,7 @@ pub fn distribute_adjacent(communicator: usize, own: Neighbours, reorder: bool) 
     Ok(Distributed { group: group.of_ranks(&ranks), neighbours })
 }
 
-/// Whether the edges have weights: all processes must say the same, but those that have no edges.
+/// Agrees on whether the edges have weights. All processes must say the same, except those without edges.
 fn agree_on_weights(communicator: usize, weighted: bool, empty: bool) -> Result<bool> {
     let scope = with(|process| process.collective_scope(communicator))?;
     let mut said = [i64::from(weighted && !empty), i64::from(!weighted && !empty), i64::from(weighted)];
@@ -147,20 +148,20 @@ fn agree_on_weights(communicator: usize, weighted: bool, empty: bool) -> Result<
             let message = "some processes give weights and others MPI_UNWEIGHTED: all must do the same";
             Err(Error::new(MPI_ERR_ARG, message))
         }
-        // Nobody has an edge: what they would weigh, if anybody says that they do.
+        // No process has an edge. The result is whether any process would have weights.
         [0, 0, weighted] => Ok(weighted != 0),
         [weighted, ..] => Ok(weighted != 0),
     }
 }
 
-/// For each vertex the rank of the process that gets it. `edges` are those that this process has given.
+/// The rank of the process for each vertex. `edges` are those that this process has given.
 fn reorder_ranks(communicator: usize, group: &Group, edges: &[Edge], reorder: bool) -> Result<Vec<u32>> {
     let (nodes, scope) = with(|process| {
         let nodes = if process.may_reorder() { process.nodes_of(&group.members) } else { vec![0; group.members.len()] };
         Ok::<_, Error>((nodes, process.collective_scope(communicator)?))
     })?;
     let stay = || (0..group.size()).collect();
-    // All processes must come to the same, whatever their settings are.
+    // All processes must get the same result, whatever their settings are.
     let would = reorder && nodes.iter().any(|node| *node != nodes[0]);
     let counts: Vec<i64> = gather_all(scope, &[edges.len() as i64, i64::from(would)])?;
     let total = counts.chunks_exact(2).fold(0_i64, |sum, pair| sum.saturating_add(pair[0]));

@@ -88,7 +88,7 @@ struct Kept {
     barrier: Option<(Barrier, Layout, Arc<Bound>)>,
 }
 
-/// Everything that a schedule depends on, except the places of the processes.
+/// The facts that a schedule depends on, except the places of the processes.
 #[derive(Clone, Copy, PartialEq)]
 enum Key {
     Bcast(Bcast),
@@ -215,62 +215,62 @@ impl Plans<'_> {
         schedule
     }
 
-    /// This rank's part in `MPI_Bcast`.
+    /// The part of this rank in `MPI_Bcast`.
     pub fn bcast(&self, of: &Bcast) -> Arc<Schedule> {
         self.kept(Key::Bcast(*of), |chosen| chosen.bcast(of))
     }
 
-    /// This rank's part in `MPI_Gather`.
+    /// The part of this rank in `MPI_Gather`.
     pub fn gather(&self, of: &Gather) -> Arc<Schedule> {
         self.kept(Key::Gather(*of), |chosen| chosen.gather(of))
     }
 
-    /// This rank's part in `MPI_Scatter`.
+    /// The part of this rank in `MPI_Scatter`.
     pub fn scatter(&self, of: &Gather) -> Arc<Schedule> {
         self.kept(Key::Scatter(*of), |chosen| chosen.scatter(of))
     }
 
-    /// This rank's part in `MPI_Allgather`.
+    /// The part of this rank in `MPI_Allgather`.
     pub fn allgather(&self, of: &Allgather) -> Arc<Schedule> {
         self.kept(Key::Allgather(*of), |chosen| chosen.allgather(of))
     }
 
-    /// This rank's part in `MPI_Allgatherv`.
+    /// The part of this rank in `MPI_Allgatherv`.
     pub fn allgatherv(&self, of: &Allgatherv<'_>) -> Arc<Schedule> {
         Arc::new(self.chosen().allgatherv(of))
     }
 
-    /// This rank's part in `MPI_Alltoall`.
+    /// The part of this rank in `MPI_Alltoall`.
     pub fn alltoall(&self, of: &Allgather) -> Arc<Schedule> {
         self.kept(Key::Alltoall(*of), |chosen| chosen.alltoall(of))
     }
 
-    /// This rank's part in `MPI_Reduce`.
+    /// The part of this rank in `MPI_Reduce`.
     pub fn reduce(&self, of: &Reduce) -> Arc<Schedule> {
         self.kept(Key::Reduce(*of), |chosen| chosen.reduce(of))
     }
 
-    /// This rank's part in `MPI_Allreduce`.
+    /// The part of this rank in `MPI_Allreduce`.
     pub fn allreduce(&self, of: &Allreduce) -> Arc<Schedule> {
         self.kept(Key::Allreduce(*of), |chosen| chosen.allreduce(of))
     }
 
-    /// This rank's part in `MPI_Reduce_scatter_block`.
+    /// The part of this rank in `MPI_Reduce_scatter_block`.
     pub fn reduce_scatter_block(&self, of: &ReduceScatterBlock) -> Arc<Schedule> {
         self.kept(Key::ReduceScatterBlock(*of), |chosen| chosen.reduce_scatter_block(of))
     }
 
-    /// This rank's part in `MPI_Reduce_scatter`.
+    /// The part of this rank in `MPI_Reduce_scatter`.
     pub fn reduce_scatter(&self, of: &ReduceScatter<'_>) -> Arc<Schedule> {
         Arc::new(self.chosen().reduce_scatter(of))
     }
 
-    /// This rank's part in `MPI_Scan`.
+    /// The part of this rank in `MPI_Scan`.
     pub fn scan(&self, of: &Allreduce) -> Arc<Schedule> {
         self.kept(Key::Scan(*of), |chosen| chosen.scan(of))
     }
 
-    /// This rank's part in `MPI_Exscan`.
+    /// The part of this rank in `MPI_Exscan`.
     pub fn exscan(&self, of: &Allreduce) -> Arc<Schedule> {
         self.kept(Key::Exscan(*of), |chosen| chosen.exscan(of))
     }

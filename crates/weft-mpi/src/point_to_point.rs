@@ -1,5 +1,4 @@
-//! Point-to-point communication: arguments to operations, operations to requests, requests to statuses
-//! (MPI-5.0 §3).
+//! Point-to-point communication (MPI-5.0 §3): from arguments to operations, to requests, to statuses.
 
 use weft_core::layout::Layout;
 use weft_core::matching::Envelope;
@@ -17,11 +16,11 @@ use crate::object::{Communicator, Extracted, PeerId, full};
 use crate::process::Process;
 use crate::request::{Cancellation, Generalized, Hold, Mode, Persistent, Receive, Request, Send, State, Status};
 
-/// How long a buffered send that has no room waits to learn of messages that have been received: longer than
-/// the network usually takes to say so, also when what says so is lost once.
+/// The time for which a buffered send without room waits to learn that messages have been received. It is
+/// longer than the network usually takes for the acknowledgement, even if that is lost once.
 const ROOM_PATIENCE: Duration = Duration::from_millis(50);
 
-/// Which messages a receive takes.
+/// The messages that a receive takes.
 struct ReceivePattern {
     context: Option<u32>,
     source: Option<u32>,
@@ -29,11 +28,10 @@ struct ReceivePattern {
     tag: Option<i32>,
 }
 
-/// Memory of the program, which a datatype's layout makes data of. A closure would do as well, but nothing
-/// makes the compiler put one where it is called, and data that a call has written goes through memory once
-/// more for each message.
+/// The program's memory, of which a datatype's layout makes data. A closure would do as well, but the
+/// compiler cannot be made to inline it, and then the data goes through memory once more for each message.
 pub trait Describe {
-    /// What items of `layout` there are.
+    /// The data of items of `layout`.
     ///
     /// # Errors
     /// As for [`UserData::new`].
@@ -41,7 +39,7 @@ pub trait Describe {
 }
 
 impl Communicator {
-    /// What a receive from rank `source` takes.
+    /// The pattern of a receive from rank `source`.
     ///
     /// # Errors
     /// `MPI_ERR_RANK`, `MPI_ERR_TAG`.
@@ -67,8 +65,8 @@ impl Communicator {
         Error::new(MPI_ERR_RANK, format!("{name} is {rank}, but the ranks of {whose} are 0 to {highest}"))
     }
 
-    /// Rank `rank` of this communicator, of its remote group if it has one, as a process of the job; `None`
-    /// for `MPI_PROC_NULL`.
+    /// The peer with rank `rank` of this communicator, or of its remote group if it has one. `None` for
+    /// `MPI_PROC_NULL`.
     ///
     /// # Errors
     /// `MPI_ERR_RANK`.
@@ -82,7 +80,7 @@ impl Communicator {
     }
 }
 
-/// A tag that is no wildcard.
+/// Checks that a tag is no wildcard.
 ///
 /// # Errors
 /// `MPI_ERR_TAG`.
@@ -129,10 +127,11 @@ impl Process {
     }
 
     /// Starts a receive from rank `source` into `buffer`, described by the layout of `datatype`, which must
-    /// be committed; its request.
+    /// be committed. Returns the request.
     ///
     /// # Errors
-    /// `MPI_ERR_TYPE`, `MPI_ERR_COMM`, `MPI_ERR_RANK`, `MPI_ERR_TAG`; what `buffer` says; too many requests.
+    /// `MPI_ERR_TYPE`, `MPI_ERR_COMM`, `MPI_ERR_RANK`, `MPI_ERR_TAG`; an error of `buffer`; too many
+    /// requests.
     #[inline(always)]
     pub fn receive_into(
         &mut self,
@@ -147,7 +146,8 @@ impl Process {
         let ReceivePattern { context, source, peer, tag } =
             objects.communicator(communicator)?.receive_pattern(source, tag)?;
         let data = buffer.describe(layout)?;
-        // Made where it will be: a copy would wait until the processor has stored what it copies.
+        // The receive is made in its final place. A copy would wait until the processor has stored the
+        // original.
         let handle = engine
             .messages
             .add_with(communicator, || State::Posted(Receive { context, source, peer, tag, data, blocking: false }))?;
@@ -155,8 +155,8 @@ impl Process {
         Ok(handle)
     }
 
-    /// Sends a small standard message at once, if nothing stands in the way; `false` leaves everything as it
-    /// was. Wrong arguments stand in the way, too: [`Process::make_send`] has the sentences.
+    /// Sends a small standard message at once, if nothing prevents it. Returns `false`, with nothing changed,
+    /// otherwise. Wrong arguments prevent it, too: [`Process::make_send`] makes their errors.
     #[inline(always)]
     pub fn send_now(&mut self, communicator: usize, destination: i32, tag: i32, data: &UserData) -> bool {
         let Some(object) = self.objects.find_communicator(communicator) else { return false };
@@ -165,7 +165,7 @@ impl Process {
         engine.send_now(*peer, Envelope { context: object.context, source: object.rank, tag }, data)
     }
 
-    /// Starts `send`; its request.
+    /// Starts `send`, and returns the request.
     ///
     /// # Errors
     /// Too many requests.
@@ -180,7 +180,7 @@ impl Process {
         Ok(handle)
     }
 
-    /// Starts `receive`; its request.
+    /// Starts `receive`, and returns the request.
     ///
     /// # Errors
     /// Too many requests.
@@ -260,7 +260,8 @@ impl Process {
         Ok(())
     }
 
-    /// Sends through the attached buffer: the data is copied, and the program is free at once (MPI-5.0 §3.6).
+    /// Sends through the attached buffer. The data is copied, and the program may use its memory at once
+    /// (MPI-5.0 §3.6).
     ///
     /// # Errors
     /// `MPI_ERR_BUFFER` when it does not fit.
@@ -276,10 +277,9 @@ impl Process {
         Ok(())
     }
 
-    /// Sees to it that a message of `bytes` bytes fits into the buffer of `holder`. Where there is no room,
-    /// messages may have been received already without this process knowing: that they have left is learned
-    /// by making progress, and may be on its way (MPI-5.0 §3.6: what counts are the messages that are
-    /// pending).
+    /// Makes room for a message of `bytes` bytes in the buffer of `holder`. If there is no room, messages may
+    /// have been received already without this process knowing. Progress brings the news that they have left,
+    /// which may still be on its way. (MPI-5.0 §3.6: only pending messages count.)
     ///
     /// # Errors
     /// `MPI_ERR_BUFFER` when it does not fit.
@@ -320,7 +320,8 @@ impl Process {
         [self.buffer, self.temporaries] = own;
     }
 
-    /// Starts `send` from a copy of its data; its request. The program's buffer is free at once.
+    /// Starts `send` from a copy of its data, and returns the request. The program may use its memory at
+    /// once.
     ///
     /// # Errors
     /// Too many requests.
@@ -334,7 +335,7 @@ impl Process {
         Ok(request)
     }
 
-    /// One request for a send and a receive that have been started.
+    /// Makes one request for a send and a receive that have been started.
     ///
     /// # Errors
     /// Too many requests.
@@ -342,7 +343,7 @@ impl Process {
         self.messages()?.add(State::Pair { send, receive }, communicator)
     }
 
-    /// A request that completes when the messages that wait in the buffer of `holder` at this time have left
+    /// Makes a request that completes when the messages that wait in the buffer of `holder` now have left
     /// (MPI-5.0 §3.6).
     ///
     /// # Errors
@@ -378,8 +379,8 @@ impl Process {
         Ok(Some(status_of(envelope, bytes.saturating_sub(self.label_bytes()))))
     }
 
-    /// The same, and takes the message out of the matching (MPI-5.0 §3.8.2): its handle, `None` for the
-    /// message of `MPI_PROC_NULL`.
+    /// Looks for a message, and takes it out of the matching (MPI-5.0 §3.8.2). Returns its handle, `None` for
+    /// the message of `MPI_PROC_NULL`.
     ///
     /// # Errors
     /// As for a receive.
@@ -394,7 +395,7 @@ impl Process {
         Ok(Some((Some(handle), status)))
     }
 
-    /// The extracted message of a handle.
+    /// The extracted message with this handle.
     ///
     /// # Errors
     /// `MPI_ERR_REQUEST` when `message` is no message handle.
@@ -406,7 +407,7 @@ impl Process {
         })
     }
 
-    /// Starts the receive of an extracted message; its request.
+    /// Starts the receive of an extracted message, and returns the request.
     ///
     /// # Errors
     /// `MPI_ERR_REQUEST` when `message` is no message handle.
@@ -441,8 +442,8 @@ impl Process {
         })
     }
 
-    /// Whose buffer a buffered send on `communicator` goes through (MPI-5.0 §3.6): its own if it has one,
-    /// else that of the session it comes from if that has one, else that of the process (decision 0200).
+    /// The holder of the buffer for buffered sends on `communicator` (MPI-5.0 §3.6): the communicator if it
+    /// has a buffer, else its session if that has one, else the process (decision 0200).
     ///
     /// # Errors
     /// `MPI_ERR_COMM`.

@@ -9,13 +9,14 @@ use weft_core::reduce::Op;
 use crate::constants::*;
 use crate::object::{Datatype, Description, Info, Recipe};
 
-/// Handles of predefined datatypes, from this one on
+/// The first handle of predefined datatypes.
 pub const TYPE_FIRST: usize = 0x200;
-/// up to this one (MPI-5.0 annex A.1.1).
+/// The handle after the last one of predefined datatypes (MPI-5.0 annex A.1.1).
 pub const TYPE_END: usize = 0x300;
 
 /// Element and name of every predefined datatype that Weft supports. `REAL*2`, `REAL*16` and the complex
-/// types made of them are optional in the standard and have no element here: their size is `MPI_UNDEFINED`.
+/// types made of them are optional in the standard. They have no element here, and their size is
+/// `MPI_UNDEFINED`.
 const TYPES: &[(usize, Element, &str)] = &[
     (MPI_AINT, Element::Int64, "MPI_AINT"),
     (MPI_COUNT, Element::Int64, "MPI_COUNT"),
@@ -90,7 +91,7 @@ const TYPES: &[(usize, Element, &str)] = &[
 /// Predefined datatypes that the standard makes optional and Weft does not support.
 pub const UNSUPPORTED_TYPES: &[(usize, &str)] = &[(MPI_REAL16, "MPI_REAL16"), (MPI_COMPLEX32, "MPI_COMPLEX32")];
 
-/// The predefined datatype of `handle`.
+/// The predefined datatype with this handle.
 pub fn datatype(handle: usize) -> Option<Datatype> {
     let (_, element, name) = TYPES.iter().find(|(known, ..)| *known == handle)?;
     let recipe = Recipe { combiner: MPI_COMBINER_NAMED, ..Recipe::default() };
@@ -108,7 +109,7 @@ pub fn datatype(handle: usize) -> Option<Datatype> {
     })
 }
 
-/// The element of a predefined datatype.
+/// The element of the predefined datatype with this handle.
 #[inline]
 pub fn element(handle: usize) -> Option<Element> {
     ELEMENTS.get(handle.wrapping_sub(TYPE_FIRST)).copied().flatten()
@@ -125,12 +126,12 @@ const ELEMENTS: [Option<Element>; TYPE_END - TYPE_FIRST] = {
     elements
 };
 
-/// Handle of the predefined datatype that stands for `element` in the program's reduction functions.
+/// The handle of the predefined datatype that stands for `element` in the program's reduction functions.
 pub fn handle_of(element: Element) -> usize {
     TYPES.iter().find(|(_, known, _)| *known == element).map_or(MPI_DATATYPE_NULL, |(handle, ..)| *handle)
 }
 
-/// The predefined operation of `handle`.
+/// The predefined operation with this handle.
 pub fn operation(handle: usize) -> Option<Op> {
     Some(match handle {
         MPI_SUM => Op::Sum,
@@ -151,8 +152,9 @@ pub fn operation(handle: usize) -> Option<Op> {
     })
 }
 
-/// What `MPI_INFO_ENV` and `MPI_Info_create_env` tell of how this process was started, as far as it is known
-/// (MPI-5.0 §11.2.1). `arguments` are those of `main`, or nothing: then the operating system is asked.
+/// The facts about the start of this process that `MPI_INFO_ENV` and `MPI_Info_create_env` report, as far as
+/// they are known (MPI-5.0 §11.2.1). `arguments` are those of `main`, or empty: then the operating system is
+/// asked.
 pub fn environment(arguments: &[String]) -> Info {
     let mut arguments: Vec<String> = arguments.to_vec();
     if arguments.is_empty() {
@@ -168,7 +170,7 @@ pub fn environment(arguments: &[String]) -> Info {
     add("command", arguments.next());
     let rest: Vec<String> = arguments.collect();
     add("argv", (!rest.is_empty()).then(|| rest.join(" ")));
-    // The launcher's number of processes; alone, it is one.
+    // The number of processes that the launcher gives; without a launcher, one.
     let processes = std::env::var("PMI_SIZE").unwrap_or_else(|_| "1".to_owned());
     add("maxprocs", Some(processes.clone()));
     add("soft", Some(processes));

@@ -63,7 +63,7 @@ pub enum Phase {
     After,
 }
 
-/// Everything that Weft knows in this process.
+/// The state of Weft in this process.
 pub struct Process {
     /// Before `MPI_Init`, between `MPI_Init` and `MPI_Finalize`, or after.
     pub phase: Phase,
@@ -85,7 +85,7 @@ pub struct Process {
     pub(crate) labels: crate::labels::Labels,
     /// The planner of collectives.
     pub planner: crate::planner::Planner,
-    /// What this process knows of multicast.
+    /// The knowledge about multicast.
     pub multicast: crate::multicast::Knowledge,
     /// Names of the MPI calls by number.
     pub call_names: &'static [&'static str],
@@ -105,7 +105,7 @@ pub struct Process {
     pub contexts: crate::context::Contexts,
     /// Slots in the node's memory.
     pub(crate) slots: crate::slots::Slots,
-    /// How the job was started; set from when this process has joined it until it leaves.
+    /// The job of this process; set from when this process has joined it until it leaves.
     pub job: Option<Job>,
     /// The connection to the launcher, kept while this process has left its job.
     pub(crate) manager: Option<Box<dyn weft_launch::ProcessManager>>,
@@ -157,7 +157,7 @@ pub fn is_beside_main_thread() -> bool {
 
 /// The phase is [`Phase::Active`] or a session is open. For a look without the lock.
 pub static ACTIVE: AtomicBool = AtomicBool::new(false);
-/// This process was forked from a process of an MPI job; nothing of MPI may be used here.
+/// Says that this process was forked from a process of an MPI job: nothing of MPI may be used here.
 pub static FORKED: AtomicBool = AtomicBool::new(false);
 static PROCESS: Mutex<Process> = Mutex::new(Process::new());
 /// The progress thread holds the lock.
@@ -454,7 +454,7 @@ impl Process {
         Some((&mut self.collectives, self.engine.as_deref_mut()?))
     }
 
-    /// One pass of the progress loop.
+    /// Makes one pass of the progress loop.
     #[inline]
     pub fn progress(&mut self) {
         if let Some(engine) = &mut self.engine

@@ -12,11 +12,11 @@ use crate::job::Job;
 pub struct Session {
     /// Handle of its error handler.
     pub error_handler: usize,
-    /// Its level of thread support.
+    /// The level of thread support.
     pub thread_level: i32,
-    /// The kinds of memory that it knows (MPI-5.0 §11.4.3), as they are told.
+    /// The kinds of memory that it knows (MPI-5.0 §11.4.3), as they are reported.
     pub memory_kinds: String,
-    /// Its buffer for buffered sends.
+    /// The buffer for buffered sends.
     pub buffer: Buffer,
 }
 
@@ -29,18 +29,18 @@ const THREAD_LEVELS: [(i32, &str); 4] = [
     (MPI_THREAD_MULTIPLE, "MPI_THREAD_MULTIPLE"),
 ];
 
-/// The info key of the kinds of memory (MPI-5.0 §11.4.3) …
+/// The info key of the kinds of memory (MPI-5.0 §11.4.3).
 pub const MEMORY_KINDS: &str = "mpi_memory_alloc_kinds";
-/// … the kinds that every library knows …
+/// The kinds of memory that every library knows.
 pub const MEMORY_KINDS_BASE: &str = "mpi,system";
-/// … and how memory of kind `mpi` may be restricted to what a call gave.
+/// The restrictors of the kind `mpi`: the calls to whose memory it may be restricted.
 const MPI_RESTRICTORS: [&str; 3] = ["alloc_mem", "win_allocate", "win_allocate_shared"];
 
 impl Session {
-    /// A session that was asked for with `info`.
+    /// Makes a session that was asked for with `info`.
     ///
     /// # Errors
-    /// `MPI_ERR_INFO_VALUE`: a level of thread support that is none.
+    /// `MPI_ERR_INFO_VALUE`: an unknown level of thread support.
     pub fn new(info: &Info, error_handler: usize) -> Result<Self> {
         let value = |key: &str| info.iter().find(|(present, _)| present == key).map(|(_, value)| value.as_str());
         let thread_level = match value(THREAD_LEVEL) {
@@ -58,7 +58,7 @@ impl Session {
         Ok(Self { error_handler, thread_level, memory_kinds, buffer: Buffer::new() })
     }
 
-    /// What `MPI_Session_get_info` tells.
+    /// The hints that `MPI_Session_get_info` reports.
     pub fn info(&self) -> Info {
         let level = THREAD_LEVELS.iter().find(|(level, _)| *level == self.thread_level);
         let level = level.map_or("MPI_THREAD_MULTIPLE", |(_, name)| name);
@@ -68,7 +68,7 @@ impl Session {
     }
 }
 
-/// The kinds of memory that are provided when these were asked for, separated by commas (MPI-5.0 §11.4.3).
+/// The kinds of memory that are provided when `wanted` were asked for, separated by commas (MPI-5.0 §11.4.3).
 pub fn memory_kinds(wanted: &str) -> String {
     let is_known = |kind: &str| match kind.split_once(':') {
         Some(("mpi", restrictors)) => restrictors.split(':').all(|restrictor| MPI_RESTRICTORS.contains(&restrictor)),
@@ -82,7 +82,7 @@ pub fn memory_kinds(wanted: &str) -> String {
     kinds
 }
 
-/// All processes of the job, and this one.
+/// The process sets of all processes of the job, and of this process.
 const WORLD: &str = "mpi://WORLD";
 const SELF: &str = "mpi://SELF";
 /// The processes of a node; nodes are counted in the order of their first rank.

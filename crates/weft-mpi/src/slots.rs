@@ -193,7 +193,7 @@ impl Slots {
 /// The values that a process states in an agreement on the slot of an operation.
 pub(crate) struct Offer {
     need: Need,
-    /// This process had no other agreement under way.
+    /// Says that this process had no other agreement under way.
     is_ours: bool,
     /// The values of which the processes find the highest.
     pub(crate) values: Vec<i64>,

@@ -2,8 +2,8 @@
 //! (MPI-5.0 §11.2, §11.3).
 //!
 //! A process joins once, with its first session or with the World Model, whichever comes first. It leaves
-//! with `MPI_Finalize` if no process of the job has had a session; otherwise it stays, and only says goodbye
-//! to the launcher whenever nothing is open: a session that is opened later finds everything as it was
+//! with `MPI_Finalize` if no process of the job has had a session. Otherwise it stays, and only says goodbye
+//! to the launcher whenever nothing is open. A session that is opened later finds everything as it was
 //! (decision 0117).
 
 mod business_card;
@@ -41,7 +41,8 @@ pub use leave::finalize;
 use links::Opened;
 pub use sessions::{close_session, open_session};
 
-/// A sentence for the user on standard error: nothing is wrong, but something is not as it should be.
+/// Prints a sentence for the user on standard error: nothing has failed, but something is not as it should
+/// be.
 fn warn(rank: u32, sentence: &str) {
     say(&format!("weft: rank {rank}: {sentence}"));
 }
@@ -50,13 +51,14 @@ fn other(sentence: impl Into<String>) -> Error {
     Error::new(MPI_ERR_OTHER, sentence.into())
 }
 
-/// The program has entered the call with this number, an index into the names given to [`initialize`].
+/// Notes that the program has entered the call with this number, an index into the names given to
+/// [`initialize`].
 #[inline]
 pub fn note_call(call: u32) {
     CallSite::set(call);
 }
 
-/// The program is outside of MPI again.
+/// Notes that the program is outside of MPI again.
 #[inline]
 pub fn note_return() {
     CallSite::set(CallSite::OUTSIDE);
@@ -84,8 +86,7 @@ pub fn initialize(thread_level: i32, names: &'static [&'static str]) -> Result<(
     Ok(())
 }
 
-/// This process is one of its job from now on, if it was not before: since the start, or since it said
-/// goodbye.
+/// Makes this process take part in its job, if it does not: at its start, or after it said goodbye.
 fn take_part(process: &mut Process, names: &'static [&'static str]) -> Result<()> {
     process::watch_for_forks();
     attach_checkers();
@@ -100,8 +101,9 @@ fn take_part(process: &mut Process, names: &'static [&'static str]) -> Result<()
         Some(job) if !job.manager.can_come_back() => return Ok(()),
         Some(job) => return job.manager.come_back().map_err(|error| other(error.to_string())),
     }
-    // It stays with the process until it is the job's: by it the launcher hears why this process could not
-    // join, so that one sentence is said for the whole job. A setting that is wrong is wrong for all ranks.
+    // The manager stays with the process until it belongs to the job. By it the launcher learns why this
+    // process could not join, so that one sentence is printed for the whole job. A wrong setting is wrong for
+    // all ranks.
     match &mut process.manager {
         Some(manager) => manager.come_back().map_err(|error| other(error.to_string()))?,
         none => *none = Some(process_manager().map_err(|error| other(error.to_string()))?),
@@ -116,7 +118,7 @@ fn take_part(process: &mut Process, names: &'static [&'static str]) -> Result<()
     joined
 }
 
-/// Finds a path to every process of the job.
+/// Finds a route to every process of the job.
 fn connect(settings: &Settings, members: &Members, mut links: Opened) -> Result<Engine> {
     let Members { rank, cards, locals, crowded, secret, names } = members;
     let (rank, size) = (*rank, members.size());
@@ -187,7 +189,7 @@ fn connect(settings: &Settings, members: &Members, mut links: Opened) -> Result<
     Ok(engine)
 }
 
-/// Looks, four in a second, that must find a neighbour dead where `mpiexec` ends the job itself: three
+/// The looks, four in a second, that must find a neighbour dead where `mpiexec` ends the job itself: three
 /// seconds.
 const LOOKS_BEHIND_MPIEXEC: u8 = 12;
 
@@ -205,7 +207,7 @@ fn join_node(settings: &Settings, rank: u32, locals: &[u32], names: &SharedNames
     Ok(node)
 }
 
-/// The host of each process. Those of one host share the name.
+/// The host name of each process. Processes of one host share the string.
 fn hosts(cards: &[BusinessCard]) -> Vec<Arc<str>> {
     let mut names: HashMap<&str, Arc<str>> = HashMap::new();
     cards.iter().map(|card| names.entry(&card.host).or_insert_with(|| card.host.as_str().into()).clone()).collect()

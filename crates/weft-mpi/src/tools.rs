@@ -1,7 +1,7 @@
 //! The tool information interface (MPI-5.0 §15.3): settings as control variables, counters as performance
 //! variables.
 //!
-//! It works before MPI_Init and after MPI_Finalize, so its state is apart from the process's.
+//! The interface works before MPI_Init and after MPI_Finalize, so its state is apart from the process's.
 
 pub mod events;
 mod variables;
@@ -17,20 +17,20 @@ use crate::settings::{self, Setting};
 pub use variables::{CATEGORIES, Class, SETTINGS, VARIABLES, Variable};
 use variables::{MESSAGES, NETWORK};
 
-/// Characters of a control variable's value, the zero byte included.
+/// The most characters of a control variable's value, the zero byte included.
 pub const VALUE_LENGTH: usize = 256;
-/// Handles of variables that a tool may hold at once.
+/// The most handles of variables that tools may hold at once.
 const HANDLES_MAX: usize = 1 << 16;
-/// Sessions that tools may hold at once.
+/// The most sessions that tools may hold at once.
 const SESSIONS_MAX: usize = 1 << 10;
 
 /// A tool's handle of a performance variable.
 struct Handle {
     session: usize,
     variable: usize,
-    /// What was counted up to the last stop or reset.
+    /// The count up to the last stop or reset.
     counted: u64,
-    /// The variable when counting began; `None`: stopped.
+    /// The value of the variable when counting began; `None`: stopped.
     began: Option<u64>,
 }
 
@@ -49,18 +49,19 @@ impl Handle {
     }
 }
 
-/// What tools hold.
+/// The state of the tools.
 #[derive(Default)]
 pub struct Tools {
-    /// Calls of MPI_T_init_thread without their MPI_T_finalize.
+    /// The number of calls of MPI_T_init_thread without their MPI_T_finalize.
     users: u64,
-    /// Numbers are never used twice, so that a stale handle is noticed. 0 and 1 mean "none" and "all".
+    /// The last number given out. Numbers are never used twice, so that a stale handle is noticed. 0 and 1
+    /// mean "none" and "all".
     last: usize,
     sessions: Vec<usize>,
     controls: BTreeMap<usize, usize>,
     handles: BTreeMap<usize, Handle>,
     registrations: BTreeMap<usize, events::Registration>,
-    /// What tools wrote to settings, by their index.
+    /// The values that tools wrote to settings, by the index of the setting.
     written: BTreeMap<usize, String>,
 }
 
@@ -79,7 +80,7 @@ pub fn enter() {
     lock().get_or_insert_default().users += 1;
 }
 
-/// MPI_T_finalize. What tools wrote to settings stays.
+/// MPI_T_finalize. The values that tools wrote to settings stay.
 ///
 /// # Errors
 /// MPI_T_ERR_NOT_INITIALIZED.
@@ -105,7 +106,7 @@ pub fn with<R>(call: impl FnOnce(&mut Tools) -> Result<R>) -> Result<R> {
     }
 }
 
-/// What a tool wrote to the setting of this name before MPI_Init.
+/// The value that a tool wrote to the setting of this name before MPI_Init.
 pub(crate) fn written(name: &str) -> Option<String> {
     let index = settings::TABLE.iter().position(|setting| setting.name == name)?;
     lock().as_ref()?.written.get(&index).cloned()
@@ -118,7 +119,7 @@ fn index(index: i32, length: usize, what: &str) -> Result<usize> {
         .ok_or_else(|| wrong(MPI_T_ERR_INVALID_INDEX, format!("index {index} is none of the {length} {what}")))
 }
 
-/// The control variable of an index.
+/// The control variable with this index.
 ///
 /// # Errors
 /// MPI_T_ERR_INVALID_INDEX.
@@ -126,12 +127,13 @@ pub fn control(at: i32) -> Result<&'static Setting> {
     Ok(settings::TABLE[index(at, settings::TABLE.len(), "control variables")?])
 }
 
-/// Whether a control variable can be set now: what the library reads, until it has (MPI-5.0 §15.3.6).
+/// Returns whether a control variable can be set now: one that the library reads, until the library has read
+/// it (MPI-5.0 §15.3.6).
 pub fn is_settable(setting: &Setting) -> bool {
     setting.reader == settings::Reader::Library && !process::has_started()
 }
 
-/// The type of event of an index.
+/// The type of event with this index.
 ///
 /// # Errors
 /// MPI_T_ERR_INVALID_INDEX.
@@ -139,7 +141,7 @@ pub fn event(at: i32) -> Result<&'static events::EventType> {
     Ok(&events::EVENTS[index(at, events::EVENTS.len(), "events")?])
 }
 
-/// The performance variable of an index.
+/// The performance variable with this index.
 ///
 /// # Errors
 /// MPI_T_ERR_INVALID_INDEX.
@@ -147,7 +149,7 @@ pub fn variable(at: i32) -> Result<&'static Variable> {
     Ok(&VARIABLES[index(at, VARIABLES.len(), "performance variables")?])
 }
 
-/// The category of an index: its number, name and meaning.
+/// The category with this index: its number, name and meaning.
 ///
 /// # Errors
 /// MPI_T_ERR_INVALID_INDEX.
@@ -202,7 +204,7 @@ impl Tools {
         self.controls.get(&handle).copied().ok_or_else(stale)
     }
 
-    /// MPI_T_cvar_read: what counts, or would, in the environment's words.
+    /// MPI_T_cvar_read: the value that is in effect, or would be, as text of the environment.
     ///
     /// # Errors
     /// MPI_T_ERR_INVALID_HANDLE.
@@ -213,7 +215,7 @@ impl Tools {
         Ok(self.written.get(&at).cloned().or_else(said).unwrap_or_else(|| setting.default.to_owned()))
     }
 
-    /// MPI_T_cvar_write, of what [can be set](is_settable).
+    /// MPI_T_cvar_write, for a variable that [can be set](is_settable).
     ///
     /// # Errors
     /// MPI_T_ERR_INVALID_HANDLE; MPI_T_ERR_CVAR_SET_NEVER once the library has started; MPI_T_ERR_INVALID for
@@ -281,7 +283,7 @@ impl Tools {
     /// MPI_T_pvar_handle_free.
     ///
     /// # Errors
-    /// As [`Self::read_variable`].
+    /// As for [`Self::read_variable`].
     pub fn drop_variable(&mut self, session: usize, handle: usize) -> Result<()> {
         self.held(session, handle)?;
         self.handles.remove(&handle);
@@ -302,20 +304,21 @@ impl Tools {
         Ok(held.value(VARIABLES[held.variable].measure()))
     }
 
-    /// MPI_T_pvar_readreset: the value before.
+    /// MPI_T_pvar_readreset: returns the value before the reset.
     ///
     /// # Errors
-    /// As [`Self::change_variables`].
+    /// As for [`Self::change_variables`].
     pub fn read_and_reset(&mut self, session: usize, handle: usize) -> Result<u64> {
         let value = self.read_variable(session, handle)?;
         self.change_variables(session, handle, Change::Set(0))?;
         Ok(value)
     }
 
-    /// Starts, stops or sets a handle; with MPI_T_PVAR_ALL_HANDLES all of the session's that can be.
+    /// Starts, stops or sets a handle. MPI_T_PVAR_ALL_HANDLES stands for all handles of the session that
+    /// allow it.
     ///
     /// # Errors
-    /// As [`Self::read_variable`]; MPI_T_ERR_PVAR_NO_STARTSTOP or MPI_T_ERR_PVAR_NO_WRITE for a level.
+    /// As for [`Self::read_variable`]; MPI_T_ERR_PVAR_NO_STARTSTOP or MPI_T_ERR_PVAR_NO_WRITE for a level.
     pub fn change_variables(&mut self, session: usize, handle: usize, change: Change) -> Result<()> {
         if handle == MPI_T_PVAR_ALL_HANDLES {
             self.check_session(session)?;
@@ -335,7 +338,7 @@ impl Tools {
     }
 }
 
-/// What can be done with a handle of a counter.
+/// The changes that a handle of a counter allows.
 #[derive(Clone, Copy, Debug)]
 pub enum Change {
     /// Count from now on.

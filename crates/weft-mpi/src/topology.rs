@@ -1,4 +1,4 @@
-//! Virtual topologies: what a communicator knows of its processes' neighbours (MPI-5.0 §8).
+//! Virtual topologies: the neighbours of a communicator's processes (MPI-5.0 §8).
 
 pub use weft_core::topology::{Dimension, Grid, Neighbourhood, balanced};
 
@@ -17,7 +17,7 @@ pub enum Topology {
 }
 
 impl Topology {
-    /// The constant that names its kind.
+    /// The constant that names the kind of topology.
     pub fn kind(&self) -> i32 {
         match self {
             Self::Cartesian(_) => MPI_CART,
@@ -27,19 +27,19 @@ impl Topology {
     }
 }
 
-/// With whom a process exchanges data in its topology (MPI-5.0 §8.6): in the order of its buffers, `None`
-/// where a grid ends.
+/// The processes with which a process exchanges data in its topology (MPI-5.0 §8.6), in the order of its
+/// buffers; `None` where a grid ends.
 pub struct NeighbourLists {
-    /// From whom.
+    /// The processes from which data comes.
     pub sources: Vec<Option<u32>>,
-    /// To whom.
+    /// The processes to which data goes.
     pub destinations: Vec<Option<u32>>,
-    /// In a grid what is sent one way along a dimension arrives from the other.
+    /// The topology is a grid: data that is sent one way along a dimension arrives from the opposite way.
     pub is_grid: bool,
 }
 
 impl Topology {
-    /// Those of process `rank`, which is this one.
+    /// The lists of process `rank`, which is this one.
     pub(crate) fn neighbour_lists(&self, rank: u32) -> NeighbourLists {
         let ranks = |list: &[i32]| list.iter().map(|rank| u32::try_from(*rank).ok()).collect::<Vec<_>>();
         match self {
@@ -61,17 +61,17 @@ impl Topology {
     }
 }
 
-/// A graph as `MPI_Graph_create` is given it.
+/// A graph in the form of the arguments of `MPI_Graph_create`.
 #[derive(Debug)]
 pub struct Graph {
-    /// For each process how many edges it and those before it have together.
+    /// For each process, the number of edges of it and of all processes before it.
     pub index: Vec<i32>,
     /// The neighbours of each process, one process after the other.
     pub edges: Vec<i32>,
 }
 
 impl Graph {
-    /// Checks `index`, and what `edges` there are by it; how many edges that is.
+    /// Checks `index`, and returns the number of edges.
     ///
     /// # Errors
     /// `MPI_ERR_ARG`: an index is negative or smaller than the one before it.
@@ -88,10 +88,10 @@ impl Graph {
         Ok(before as usize)
     }
 
-    /// A graph of these edges.
+    /// Makes a graph of these edges.
     ///
     /// # Errors
-    /// `MPI_ERR_ARG`: an edge leads to none of its processes.
+    /// `MPI_ERR_ARG`: an edge leads to no process of the graph.
     pub fn new(index: Vec<i32>, edges: Vec<i32>) -> Result<Self> {
         let nodes = index.len();
         if let Some(edge) = edges.iter().position(|to| usize::try_from(*to).is_ok_and(|to| to < nodes).eq(&false)) {
@@ -108,7 +108,7 @@ impl Graph {
         &self.edges[first as usize..self.index[rank] as usize]
     }
 
-    /// Who is whose neighbour in it, whatever the direction of an edge is.
+    /// The neighbourhood of the graph, whatever the direction of an edge is.
     pub(crate) fn neighbourhood(&self) -> Neighbourhood {
         let of = |rank: usize| self.neighbours(rank).iter().map(move |to| (rank as u32, *to as u32, 1));
         Neighbourhood::new(self.index.len() as u32, (0..self.index.len()).flat_map(of))
@@ -118,16 +118,16 @@ impl Graph {
 /// The neighbours of one process of a distributed graph, with the weights of the edges if they have any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Neighbours {
-    /// From whom edges come.
+    /// The processes from which edges come.
     pub sources: Vec<i32>,
-    /// To whom edges lead.
+    /// The processes to which edges lead.
     pub destinations: Vec<i32>,
     /// Weights of both.
     pub weights: Option<(Vec<i32>, Vec<i32>)>,
 }
 
 impl Neighbours {
-    /// As numbers to be sent.
+    /// Converts it to numbers that can be sent.
     pub(crate) fn to_numbers(&self) -> Vec<i64> {
         let (of_sources, of_destinations) = self.weights.clone().unwrap_or_default();
         let counts = [self.sources.len() as i64, self.destinations.len() as i64, i64::from(self.weights.is_some())];
@@ -135,7 +135,7 @@ impl Neighbours {
         counts.into_iter().chain(lists.into_iter().flatten().map(|number| i64::from(*number))).collect()
     }
 
-    /// The other way.
+    /// Reads it from numbers that were sent.
     pub(crate) fn of_numbers(numbers: &[i64]) -> Self {
         let [sources, destinations, weighted, ref rest @ ..] = *numbers else { return Self::default() };
         let mut rest = rest.iter().map(|number| *number as i32);

@@ -17,13 +17,13 @@ pub use open_epochs::OpenEpochs;
 /// The part that one process contributes to a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Its length in bytes; of a dynamic window, 0.
+    /// The length in bytes; 0 for a dynamic window.
     pub size: u64,
     /// Bytes of one step of a displacement.
     pub disp_unit: u64,
-    /// Its address in the process that has it.
+    /// The address in the process that has it.
     pub(crate) base: u64,
-    /// Its address in this process; 0 when it is not mapped here.
+    /// The address in this process; 0 when it is not mapped here.
     pub here: usize,
 }
 
@@ -44,9 +44,9 @@ pub struct Facts {
 pub struct Window {
     /// Handle of its own communicator.
     pub communicator: usize,
-    /// Its number in the engine.
+    /// The number in the engine.
     pub index: usize,
-    /// This process's rank.
+    /// The rank of this process.
     pub rank: u32,
     /// The values that attributes point to; they never move.
     pub facts: Box<Facts>,

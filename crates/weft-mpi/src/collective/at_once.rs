@@ -1,4 +1,5 @@
-//! Blocking collectives of small messages: without requests, as long as nothing has to wait but a receive.
+//! Blocking collectives of small messages. They run without requests as long as they wait for nothing but one
+//! receive.
 
 use std::sync::Arc;
 
@@ -12,17 +13,17 @@ use crate::engine::Received;
 use crate::error::Result;
 use crate::process::{self, Guard, Running};
 
-/// Looks for what another process of the node publishes, before a request is made for that.
+/// The looks for data that another process of the node publishes, before a request is made for it.
 const LOOKS_MAX: u32 = 256;
-/// The same where spinning does not pay.
+/// The looks where spinning does not pay.
 const LOOKS_MIN: u32 = 3;
 
 /// Runs `bound` among the processes of `scope` and waits for its end. As long as its messages leave at once
-/// and one receive is waited for at most, it is run without requests. From the first other step on it is a
+/// and it waits for at most one receive, it runs without requests. From the first other step on it is a
 /// collective like any other.
 ///
 /// # Errors
-/// As for [`process::Process::start_collective`]; what went wrong with one of its messages.
+/// As for [`process::Process::start_collective`]; an error of one of its messages.
 pub fn run(mut process: Guard, scope: CollectiveScope, bound: Arc<Bound>) -> Result<()> {
     let communicator = scope.communicator;
     let scratch = process.take_part(&scope, Cursor::scratch(&bound))?;

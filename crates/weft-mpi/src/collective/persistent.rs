@@ -9,7 +9,7 @@ use crate::request::{Persistent, PersistentCollective};
 
 impl Process {
     /// Makes a persistent collective, with the slot that its processes have agreed on, if there is one. The
-    /// operation has a tag of its own for its messages, and publishes in that slot only. So ranks may start
+    /// operation has its own tag for its messages, and publishes in its own slot only. So ranks may start
     /// several operations in different orders.
     ///
     /// # Errors
@@ -29,7 +29,7 @@ impl Process {
         made
     }
 
-    /// Starts it, for the request `handle`.
+    /// Starts a persistent collective, for the request `handle`.
     ///
     /// # Errors
     /// As for [`Process::start_collective`].
@@ -42,7 +42,7 @@ impl Process {
         self.start_schedule(handle, scope, bound.clone())
     }
 
-    /// The persistent collective that had a slot is gone.
+    /// Releases the slot of a persistent collective that is gone.
     pub(crate) fn release_slot(&mut self, slot: Option<u32>) {
         slot.into_iter().for_each(|slot| self.slots.release(slot));
     }

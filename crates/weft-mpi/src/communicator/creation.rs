@@ -1,5 +1,5 @@
-//! The first step of every creation of a communicator: whether all its processes have come to the same call,
-//! and have what they need for it.
+//! The first step of every creation of a communicator: its processes compare their calls, and say whether
+//! they have what they need.
 
 use super::highest_by;
 use crate::collective::CollectiveScope;
@@ -7,13 +7,13 @@ use crate::constants::MPI_ERR_OTHER;
 use crate::error::{Error, ErrorClass, Result};
 use crate::process::with;
 
-/// How many numbers the first step of a creation compares.
+/// The numbers that the first step of a creation compares.
 pub(super) const OPENING: usize = 4;
-/// One of them has the rank of a process in so many of its bits.
+/// The lowest bits of one of these numbers, which hold the rank of a process.
 const RANK_BITS: u32 = 32;
 
-/// What a new communicator is made by. All its processes must call the same (MPI-5.0 §7.4.2), which is looked
-/// at before anything else.
+/// The call that makes a new communicator. All its processes must make the same call (MPI-5.0 §7.4.2); they
+/// check this before anything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each has the name of its call")]
 pub enum Creation {
@@ -53,7 +53,7 @@ impl Creation {
         Self::Window,
     ];
 
-    /// The name of the call. Forms that differ in hints, or in whether they wait, count as one.
+    /// The name of the call. Forms that differ in hints, or in whether they wait, count as the same.
     fn name(self) -> &'static str {
         match self {
             Self::Duplicate => "MPI_Comm_dup",
@@ -74,15 +74,16 @@ impl Creation {
         }
     }
 
-    /// What each process brings to the first step of every creation: their highest are found. `offer`: of a
-    /// context. One whose part has failed by `refusal` brings this.
+    /// The numbers that each process brings to the first step of a creation; the processes find the highest
+    /// of each. `offer`: the offer of a context. `refusal`: the error by which this process's part has
+    /// failed.
     pub(super) fn opening(self, offer: i64, rank: u32, refusal: Option<&Error>) -> [i64; OPENING] {
         let told = |error: &Error| i64::from(ErrorClass::to_wire(Some(error.class))) << RANK_BITS | i64::from(rank);
         let refusal = refusal.map_or(0, told);
         [offer, self as i64, -(self as i64), refusal]
     }
 
-    /// What all have brought: they must have come to the same call, and none of them must have failed.
+    /// Checks the numbers of all processes: all must have come to the same call, and none may have failed.
     pub(super) fn compare(opening: &[i64]) -> Result<()> {
         let (highest, lowest, refusal) = (opening[1], -opening[2], opening[3]);
         let name = |code: i64| Self::ALL.get(code as usize).map_or("another call", |creation| creation.name());
@@ -103,12 +104,12 @@ impl Creation {
     }
 }
 
-/// Looks whether all processes of `scope` are in this call, and have all that they need for it: what this one
-/// has, it is given back. The creations that do not begin with an agreement begin with this: so all begin
-/// alike, and who has come to the wrong one is told instead of waiting for ever.
+/// Checks that all processes of `scope` are in this call and have everything that they need for it; returns
+/// what this process needs. Creations that do not begin with an agreement begin with this. So all creations
+/// begin alike, and a process in a wrong call gets an error and does not wait for ever.
 ///
 /// # Errors
-/// They are not, or have not; a process is gone.
+/// A process is in another call, or lacks something that it needs; a process is gone.
 pub fn open_creation<T>(scope: CollectiveScope, creation: Creation, needed: Result<T>) -> Result<T> {
     let mut opening = creation.opening(i64::MIN, scope.rank, needed.as_ref().err());
     let layout = with(|process| process.agreement_layout(&scope));

@@ -1,4 +1,4 @@
-//! Numbers of different lengths between all processes of a communicator.
+//! Exchanges lists of numbers, of different lengths, between all processes of a communicator.
 
 use weft_core::collective::{self, Blocks};
 
@@ -11,8 +11,8 @@ use crate::process::with;
 /// Bytes of one number.
 const NUMBER_BYTES: u64 = 8;
 
-/// Gives each process of the communicator its list of numbers; what each has given to this one, by rank. All
-/// processes call this.
+/// Gives each process of the communicator its list of numbers. Returns the lists that the others have given
+/// to this one, by rank. All processes call this.
 ///
 /// # Errors
 /// `MPI_ERR_COMM`; a process is gone.
@@ -35,7 +35,7 @@ pub fn exchange(communicator: usize, lists: &[Vec<i64>]) -> Result<Vec<Vec<i64>>
     Ok(counts_in.iter().map(&mut take).collect())
 }
 
-/// Blocks of `numbers`, one after the other, for each rank, against those of each.
+/// Exchanges blocks of `numbers`: `counts` go to each rank, and `counts_in` come from each.
 fn blocks(communicator: usize, numbers: &[i64], counts: &[u64], counts_in: &[u64]) -> Result<Vec<i64>> {
     let displacements = |counts: &[u64]| -> Vec<i64> {
         let starts = counts.iter().scan(0, |end, count| {

@@ -1,4 +1,4 @@
-//! What the processes of a communicator agree on for a persistent collective (MPI-5.0 §6.13).
+//! The agreements of the processes of a communicator for a persistent collective (MPI-5.0 §6.13).
 
 use super::highest;
 use crate::collective::Bound;
@@ -7,8 +7,8 @@ use crate::process::{Guard, Process, lock};
 use crate::slots::{Agreed, Need, Offer};
 
 /// Agrees with all processes of a communicator on a slot in the memory of each of their nodes, for the
-/// persistent collective that `bound` is this process's part of. All of them call this as they initialise it:
-/// those calls are collective, and need not be local (MPI-5.0 §6.13).
+/// persistent collective of which `bound` is this process's part. All of them call this as they initialise
+/// it: the initialising calls are collective, and need not be local (MPI-5.0 §6.13).
 ///
 /// # Errors
 /// `MPI_ERR_COMM`; a process is gone.
@@ -29,7 +29,7 @@ pub fn agree_on_slot(mut process: Guard, communicator: usize, bound: &Bound) -> 
 }
 
 impl Process {
-    /// What this process says in an agreement on the slot of a persistent collective.
+    /// Makes the offer of this process in an agreement on the slot of a persistent collective.
     fn offer_slot(&mut self, bound: &Bound) -> Option<Offer> {
         let Self { slots, engine: Some(engine), .. } = self else { return None };
         Some(slots.offer(Need::of(bound.published_max(), engine), engine))

@@ -1,4 +1,4 @@
-//! What a communicator knows of its topology, and of its ranks.
+//! A communicator's topology and ranks.
 
 use crate::constants::{MPI_ERR_RANK, MPI_ERR_TOPOLOGY};
 use crate::error::{Error, Result};
@@ -6,10 +6,10 @@ use crate::object::Communicator;
 use crate::topology::{Graph, Grid, NeighbourLists, Neighbours, Topology};
 
 impl Communicator {
-    /// With whom this process exchanges data in the topology (MPI-5.0 §8.6).
+    /// The processes with which this process exchanges data in the topology (MPI-5.0 §8.6).
     ///
     /// # Errors
-    /// `MPI_ERR_TOPOLOGY` when there is none.
+    /// `MPI_ERR_TOPOLOGY` when the communicator has no topology.
     pub fn neighbour_lists(&self) -> Result<NeighbourLists> {
         let topology = self.topology.as_ref().ok_or_else(|| {
             let message =
@@ -19,7 +19,7 @@ impl Communicator {
         Ok(topology.neighbour_lists(self.rank))
     }
 
-    /// Its Cartesian topology.
+    /// The Cartesian topology.
     ///
     /// # Errors
     /// `MPI_ERR_TOPOLOGY`.
@@ -30,7 +30,7 @@ impl Communicator {
         }
     }
 
-    /// Its graph topology.
+    /// The graph topology.
     ///
     /// # Errors
     /// `MPI_ERR_TOPOLOGY`.
@@ -41,7 +41,7 @@ impl Communicator {
         }
     }
 
-    /// The neighbours of this process in its distributed graph topology.
+    /// The neighbours of this process in the distributed graph topology.
     ///
     /// # Errors
     /// `MPI_ERR_TOPOLOGY`.
@@ -52,7 +52,7 @@ impl Communicator {
         }
     }
 
-    /// The rank of an argument.
+    /// Checks the rank in an argument.
     ///
     /// # Errors
     /// `MPI_ERR_RANK`.

@@ -13,7 +13,7 @@ pub struct Subarray<'a> {
     pub sizes: &'a [i64],
     /// Items of the part in each dimension.
     pub subsizes: &'a [i64],
-    /// Where the part begins in each dimension.
+    /// The first item of the part in each dimension.
     pub starts: &'a [i64],
     /// `MPI_ORDER_C` or `MPI_ORDER_FORTRAN`.
     pub order: i32,
@@ -23,13 +23,13 @@ pub struct Subarray<'a> {
 pub struct Darray<'a> {
     /// Processes.
     pub size: i32,
-    /// Whose part it is.
+    /// The process whose part it is.
     pub rank: i32,
     /// Items of the whole array in each dimension.
     pub gsizes: &'a [i64],
     /// `MPI_DISTRIBUTE_*` in each dimension.
     pub distribs: &'a [i32],
-    /// Their arguments, or `MPI_DISTRIBUTE_DFLT_DARG`.
+    /// The arguments of these distributions, or `MPI_DISTRIBUTE_DFLT_DARG`.
     pub dargs: &'a [i32],
     /// Processes in each dimension.
     pub psizes: &'a [i32],
@@ -41,7 +41,7 @@ fn wrong(message: String) -> Error {
     Error::new(MPI_ERR_ARG, message)
 }
 
-/// Dimensions from the one whose items are next to each other to the one whose are farthest apart.
+/// The dimensions, from the one whose items are adjacent to the one whose items are farthest apart.
 fn inside_out(dimensions: usize, order: i32) -> Result<Vec<usize>> {
     match order {
         MPI_ORDER_C => Ok((0..dimensions).rev().collect()),
@@ -54,8 +54,8 @@ fn times(one: i64, other: i64) -> Result<i64> {
     one.checked_mul(other).ok_or_else(|| overflow(Overflow::Bytes))
 }
 
-/// Items of one dimension that belong to the part: `blocks` blocks of `length` items, their starts `step`
-/// items apart, and after them one of `rest` items.
+/// The items of one dimension that belong to the part: `blocks` blocks of `length` items, with starts `step`
+/// items apart, and after them a block of `rest` items.
 struct Pattern {
     first: i64,
     blocks: i64,
@@ -64,7 +64,7 @@ struct Pattern {
     rest: i64,
 }
 
-/// The items of `pattern` along one dimension, `stride` bytes from item to item.
+/// The items of `pattern` along one dimension, with `stride` bytes from item to item.
 fn spread(item: &Layout, pattern: &Pattern, stride: i64) -> Result<Layout> {
     let step = times(pattern.step, stride)?;
     let whole = Layout::vector(pattern.blocks as u64, pattern.length as u64, step, item).map_err(overflow)?;
@@ -73,14 +73,14 @@ fn spread(item: &Layout, pattern: &Pattern, stride: i64) -> Result<Layout> {
     Layout::structure(&[(start, 1, whole), (after, pattern.rest as u64, item.clone())]).map_err(overflow)
 }
 
-/// The part that `patterns` choose of an array of `sizes`; its extent is the whole array's.
+/// The part of an array of `sizes` that `patterns` choose. Its extent is that of the whole array.
 fn part(sizes: &[i64], patterns: &[Pattern], order: &[usize], of: &Old) -> Result<Layout> {
     let mut stride = of.layout.extent();
     let mut layout = of.layout.clone();
     for &dimension in order {
         layout = spread(&layout, &patterns[dimension], stride)?;
         stride = times(stride, sizes[dimension])?;
-        // A whole line of this dimension is an item of the next.
+        // A whole line of this dimension is one item of the next.
         layout = Layout::resized(&layout, 0, stride).map_err(overflow)?;
     }
     Ok(layout)
@@ -221,7 +221,7 @@ mod tests {
         Old { layout: Layout::element(Element::Int32), constituent: Constituent::Predefined(MPI_INT) }
     }
 
-    /// Indices of the items that one item of `layout` holds, in order.
+    /// The indices of the items in one item of `layout`, in order.
     fn items(layout: &Layout) -> Vec<i64> {
         let mut found = Vec::new();
         layout.runs(1, 0..layout.size(), &mut |offset, length| {
@@ -248,7 +248,7 @@ mod tests {
         }
     }
 
-    /// Owner of item `index`, from the definition of each distribution (MPI-5.0 §5.1.4).
+    /// The owner of item `index`, from the definition of each distribution (MPI-5.0 §5.1.4).
     fn owner(distribution: i32, argument: i32, items: i64, processes: i64, index: i64) -> i64 {
         let argument = i64::from(argument);
         let default = argument == i64::from(MPI_DISTRIBUTE_DFLT_DARG);

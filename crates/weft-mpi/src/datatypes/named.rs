@@ -1,5 +1,5 @@
-//! Predefined datatypes by what they hold: by size (MPI-5.0 §19.1.9), by Fortran's precision and range, by
-//! the parts of a pair (§6.9.4).
+//! Finds predefined datatypes by their contents: by size (MPI-5.0 §19.1.9), by Fortran's precision and range,
+//! or by the parts of a pair (§6.9.4).
 
 use std::sync::atomic::AtomicUsize;
 
@@ -10,8 +10,9 @@ use crate::constants::*;
 use crate::error::{Error, Result};
 use crate::object::{Constituent, Description, Objects, Recipe};
 
-/// `MPI_Type_match_size`: the predefined datatype of `class` with `size` bytes. Of 16 bytes there are two
-/// reals, C's `long double` and Fortran's `REAL*16`; the first is the one that reductions know.
+/// `MPI_Type_match_size`: the predefined datatype of `class` with `size` bytes. There are two reals of 16
+/// bytes, C's `long double` and Fortran's `REAL*16`; reductions know only the first, so the first is
+/// returned.
 ///
 /// # Errors
 /// `MPI_ERR_ARG` when there is none.
@@ -40,13 +41,13 @@ pub fn match_size(class: i32, size: i32) -> Result<usize> {
     })
 }
 
-/// Whether a datatype is predefined though it has no name: it cannot be freed.
+/// Returns whether a datatype is predefined without a name, so that it cannot be freed.
 pub fn is_unnamed_predefined(recipe: &Recipe) -> bool {
     matches!(recipe.combiner, MPI_COMBINER_F90_REAL | MPI_COMBINER_F90_COMPLEX | MPI_COMBINER_F90_INTEGER)
 }
 
-/// Decimal digits and exponent range of the real kinds, with their elements: one, and a pair as a complex
-/// number.
+/// Decimal digits and exponent range of the real kinds, with their elements: the real, and the complex number
+/// of two.
 const REALS: [(i32, i32, Element, Element); 3] = [
     (6, 37, Element::Float32, Element::ComplexFloat32),
     (15, 307, Element::Float64, Element::ComplexFloat64),
@@ -109,7 +110,7 @@ pub fn integer_type(objects: &mut Objects, r: i32) -> Result<usize> {
 }
 
 impl Objects {
-    /// The same arguments always give the same handle (MPI-5.0 §19.1.9).
+    /// Returns the handle for these arguments, always the same one (MPI-5.0 §19.1.9).
     fn unnamed_type(&mut self, combiner: i32, arguments: &[i32], element: Element) -> Result<usize> {
         let key = (combiner, arguments[0], arguments.get(1).copied().unwrap_or(0));
         if let Some(handle) = self.unnamed.get(&key) {
@@ -127,8 +128,8 @@ impl Objects {
         Ok(handle)
     }
 
-    /// A handle of a constituent for `MPI_Type_get_contents`: predefined datatypes keep theirs, others get a
-    /// new one that the program frees (MPI-5.0 §5.1.13).
+    /// The handle of a constituent for `MPI_Type_get_contents`. A predefined datatype keeps its handle;
+    /// another one gets a new handle, which the program frees (MPI-5.0 §5.1.13).
     ///
     /// # Errors
     /// Too many datatypes.
@@ -143,7 +144,7 @@ impl Objects {
     }
 }
 
-/// Value, index, and the pair of both (MPI-5.0 §6.9.4).
+/// The datatypes of value and index, and of the pair of both (MPI-5.0 §6.9.4).
 const PAIRS: [(usize, usize, usize); 9] = [
     (MPI_FLOAT, MPI_INT, MPI_FLOAT_INT),
     (MPI_DOUBLE, MPI_INT, MPI_DOUBLE_INT),
@@ -192,8 +193,8 @@ mod tests {
         assert!(integer_type(&mut objects, 39).is_err());
     }
 
-    /// Whatever size matches, the datatype has it; and every size that C's types of the class have is
-    /// matched.
+    /// Every size that C's types of a class have is found. Expect: the datatype has the size that was asked
+    /// for.
     #[test]
     fn a_datatype_is_found_by_its_size() {
         let mut objects = Objects::new();

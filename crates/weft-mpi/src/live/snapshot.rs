@@ -39,13 +39,13 @@ pub struct Group {
 /// The traffic between a rank and one peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its index in the job.
+    /// The index of the peer in the job.
     pub peer: u32,
     /// The way to reach it.
     pub link: &'static str,
     /// Messages sent to it.
     pub messages: u64,
-    /// Their payload, bytes.
+    /// The payload of these messages, bytes.
     pub bytes: u64,
     /// The credit for eager messages to it, bytes.
     pub credit: u64,

@@ -17,7 +17,7 @@ const SEEN_MAX: usize = 64;
 
 /// A collective under way.
 pub struct Collective<'a> {
-    /// Its request.
+    /// The request of the collective.
     pub request: usize,
     /// The requests of its messages that are under way.
     pub transfers: &'a [usize],
@@ -46,7 +46,7 @@ pub struct View<'a> {
 
 /// The process that an operation waits for.
 enum Told {
-    /// This rank of the job.
+    /// The process with this rank of the job.
     Of(u32),
     /// Any process of the communicator with this context.
     Anybody(u32),

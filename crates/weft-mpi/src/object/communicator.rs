@@ -16,7 +16,7 @@ pub struct Communicator {
     /// Matching context of its point-to-point messages. The next contexts are those of its collectives, of
     /// groups, of leaders and of partitioned operations.
     pub context: u32,
-    /// Its processes; for an intercommunicator, the local group.
+    /// The processes; for an intercommunicator, the local group.
     pub group: Arc<Group>,
     /// The processes that the ranks of point-to-point operations name: its group, or the remote group of an
     /// intercommunicator.
@@ -35,7 +35,7 @@ pub struct Communicator {
     pub info: Info,
     /// The number of collective calls so far, which is the tag of the next.
     pub collectives: u32,
-    /// Its buffer for buffered sends.
+    /// The buffer for buffered sends.
     pub buffer: crate::buffered::Buffer,
     /// The neighbours of each process (§8), if it has a topology.
     pub topology: Option<Arc<Topology>>,
@@ -55,7 +55,7 @@ pub struct Inter {
     /// The processes of the first group, then those of the second. All processes know alike which group is
     /// the first.
     pub both: Arc<Group>,
-    /// This process's rank among them.
+    /// The rank of this process among them.
     pub rank: u32,
     /// This process is in the first group.
     pub is_first: bool,

@@ -1,4 +1,4 @@
-//! Error handlers (MPI-5.0 §9.3): those of the program, and how long each is kept.
+//! Error handlers (MPI-5.0 §9.3) of the program, and the references that keep them.
 
 use super::wrong::wrong;
 use super::{Class, Objects};
@@ -8,21 +8,22 @@ use crate::error::{Error, Result};
 
 /// An error handler of the program (MPI-5.0 §9.3).
 pub struct ErrorHandler {
-    /// Objects that it may be attached to.
+    /// The kind of object that it may be attached to.
     pub class: Class,
-    /// The function; those of all kinds of objects have one type.
+    /// The function; the functions for all kinds of objects have one type.
     pub function: MPI_Comm_errhandler_function,
-    /// Handles and objects that refer to it.
+    /// The number of handles and objects that refer to it.
     pub references: u32,
 }
 
 impl Objects {
-    /// Whether this is a predefined error handler, or one that has been made and is still there.
+    /// Returns whether this is a predefined error handler, or one that the program has made and that still
+    /// exists.
     pub fn is_error_handler(&self, handle: usize) -> bool {
         is_predefined_handler(handle) || self.error_handlers.get(handle).is_some()
     }
 
-    /// An object or handle refers to the error handler `handle` from now on.
+    /// Adds a reference to the error handler `handle`.
     ///
     /// # Errors
     /// `MPI_ERR_ERRHANDLER` when there is no such handler for objects of `class`.
@@ -40,7 +41,7 @@ impl Objects {
         }
     }
 
-    /// One reference less.
+    /// Removes a reference to the error handler `handle`.
     pub fn release_error_handler(&mut self, handle: usize) {
         if let Some(handler) = self.error_handlers.get_mut(handle) {
             handler.references -= 1;
@@ -51,7 +52,7 @@ impl Objects {
     }
 }
 
-/// Whether `handle` is one of the standard's error handlers.
+/// Returns whether `handle` is one of the standard's error handlers.
 pub fn is_predefined_handler(handle: usize) -> bool {
     matches!(handle, MPI_ERRORS_ARE_FATAL | MPI_ERRORS_ABORT | MPI_ERRORS_RETURN)
 }

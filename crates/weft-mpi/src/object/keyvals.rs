@@ -1,4 +1,5 @@
-//! Keyvals (MPI-5.0 §7.7.2): the kinds of attributes that a program has made, and how long each is kept.
+//! Keyvals (MPI-5.0 §7.7.2): the kinds of attributes that a program has made, and the references that keep
+//! them.
 
 use super::{Class, Objects};
 use crate::callbacks::{MPI_Comm_copy_attr_function, MPI_Comm_delete_attr_function};
@@ -8,29 +9,30 @@ use crate::error::{Error, Result};
 /// A keyval (MPI-5.0 §7.7.2).
 #[derive(Clone, Copy, Debug)]
 pub struct Keyval {
-    /// Objects that it is for.
+    /// The kind of object that it is for.
     pub class: Class,
-    /// What a duplicate of the object gets.
+    /// The rule for the attribute of a duplicate of the object.
     pub copy: Copying,
-    /// Called before an attribute goes, if there is one.
+    /// The function that is called before an attribute goes, if there is one.
     pub delete: Option<MPI_Comm_delete_attr_function>,
-    /// Passed to both.
+    /// The value that is passed to both functions.
     pub extra_state: usize,
-    /// The program's handle, while not freed, and attributes that use it.
+    /// The number of references: the program's handle while it is not freed, and attributes that use the
+    /// keyval.
     pub references: u32,
     /// `MPI_*_free_keyval` was called.
     pub freed: bool,
 }
 
-/// What a duplicate of an object gets of an attribute. The copy functions of communicators, datatypes and
-/// windows have one type.
+/// The rule for an attribute when its object is duplicated. The copy functions of communicators, datatypes
+/// and windows have one type.
 #[derive(Clone, Copy, Debug)]
 pub enum Copying {
-    /// Nothing: `MPI_COMM_NULL_COPY_FN` and its twins.
+    /// The duplicate gets nothing: `MPI_COMM_NULL_COPY_FN` and its twins.
     Nothing,
-    /// The same value: `MPI_COMM_DUP_FN` and its twins.
+    /// The duplicate gets the same value: `MPI_COMM_DUP_FN` and its twins.
     Value,
-    /// What a function of the program says.
+    /// The duplicate gets what a function of the program says.
     By(MPI_Comm_copy_attr_function),
 }
 
@@ -46,20 +48,20 @@ impl From<Option<MPI_Comm_copy_attr_function>> for Copying {
     }
 }
 
-/// A copy or delete function of the program that runs (MPI-5.0 §7.7.2).
+/// A copy or delete function of the program that runs at present (MPI-5.0 §7.7.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Callback {
-    /// What kind of object it runs for …
+    /// The kind of object that it runs for.
     pub class: Class,
-    /// … and which one.
+    /// The handle of that object.
     pub handle: usize,
     /// The keyval of its attribute.
     pub keyval: i32,
-    /// It deletes the attribute; else it copies it.
+    /// The function deletes the attribute; else it copies it.
     pub deletes: bool,
 }
 
-/// First keyval that the program gets.
+/// The first keyval that the program gets.
 pub(super) const KEYVAL_FIRST: i32 = 1024;
 
 impl Objects {
@@ -87,7 +89,8 @@ impl Objects {
         }
     }
 
-    /// The program gives up keyval `number`; attributes that use it keep it alive (MPI-5.0 §7.7.2).
+    /// Gives up the program's handle of keyval `number`. Attributes that use the keyval keep it alive
+    /// (MPI-5.0 §7.7.2).
     ///
     /// # Errors
     /// `MPI_ERR_KEYVAL`, also when it has been freed already.
@@ -101,14 +104,14 @@ impl Objects {
         Ok(())
     }
 
-    /// An attribute uses keyval `number` from now on.
+    /// Adds a reference for an attribute that uses keyval `number`.
     pub fn retain_keyval(&mut self, number: i32) {
         if let Some(keyval) = self.keyvals.get_mut(&number) {
             keyval.references += 1;
         }
     }
 
-    /// An attribute that uses keyval `number` is gone, or the program freed it.
+    /// Removes a reference to keyval `number`: an attribute is gone, or the program has freed the keyval.
     pub fn release_keyval(&mut self, number: i32) {
         if let Some(keyval) = self.keyvals.get_mut(&number) {
             keyval.references -= 1;

@@ -1,4 +1,4 @@
-//! What a program is told about a handle that names no object, and about a table that is full.
+//! The errors for a handle that names no object, and for a table that is full.
 
 use crate::constants::*;
 use crate::error::{Error, ErrorClass};
@@ -40,7 +40,7 @@ pub(super) fn wrong_info(handle: usize) -> Error {
     wrong(handle, "info object", MPI_ERR_INFO, MPI_INFO_NULL, "MPI_INFO_NULL")
 }
 
-/// The sentence about a handle that is none.
+/// The error for a handle that names no object.
 #[cold]
 pub(crate) fn wrong(handle: usize, what: &str, class: ErrorClass, null: usize, null_name: &str) -> Error {
     if handle == null {
@@ -50,7 +50,7 @@ pub(crate) fn wrong(handle: usize, what: &str, class: ErrorClass, null: usize, n
     Error::new(class, sentence.unwrap_or_else(|| format!("{handle:#x} is no {what}, or one that has been freed")))
 }
 
-/// The table of `what` is full.
+/// The error for a full table of `what`.
 pub fn full(what: &str) -> Error {
     Error::new(MPI_ERR_NO_MEM, format!("too many {what} exist (limit 16777216): free some first"))
 }

@@ -10,22 +10,22 @@ use crate::error::{Error, Result};
 use crate::object::Group;
 use crate::process::{Process, block_for, lock, with};
 
-/// A fence that has done its part but for the barrier.
+/// A fence that has done everything except the barrier.
 pub struct Fence {
     /// The communicator of the window, whose processes meet.
     pub communicator: usize,
-    /// What has gone wrong: the others wait for this process all the same.
+    /// The error of this process, if any. The others wait for this process all the same.
     outcome: Result<()>,
-    /// What kind of epoch may follow.
+    /// Operations may follow the fence.
     goes_on: bool,
     window: usize,
 }
 
 impl Fence {
-    /// `MPI_Win_fence` but for the barrier: all that this process has begun is done.
+    /// Carries out `MPI_Win_fence` up to the barrier: completes all operations that this process has begun.
     ///
     /// # Errors
-    /// `MPI_ERR_WIN`: there is nobody to meet.
+    /// `MPI_ERR_WIN`: there are no processes to meet.
     pub fn begin(window: usize, assert: i32) -> Result<Self> {
         let (index, communicator, is_allowed) = with(|process| {
             let found = process.objects.window(window)?;
@@ -40,11 +40,10 @@ impl Fence {
         Ok(Self { communicator, outcome, goes_on: assert & MPI_MODE_NOSUCCEED == 0, window })
     }
 
-    /// The barrier is over, or has failed.
+    /// Ends the fence when the barrier is over, or has failed.
     ///
     /// # Errors
-    /// `MPI_ERR_WIN`, `MPI_ERR_ASSERT`, `MPI_ERR_RMA_SYNC`; what went wrong with operations, or with the
-    /// barrier.
+    /// `MPI_ERR_WIN`, `MPI_ERR_ASSERT`, `MPI_ERR_RMA_SYNC`; an error of operations, or of the barrier.
     pub fn end(self, met: Result<()>) -> Result<()> {
         let Self { mut outcome, goes_on, window, .. } = self;
         fence(Ordering::SeqCst);
@@ -71,7 +70,7 @@ pub fn post(window: usize, group: &Group, assert: i32) -> Result<()> {
         }
         let mut outcome = Ok(());
         if assert & MPI_MODE_NOCHECK == 0 {
-            // Those behind one that is gone wait for it as well.
+            // Ranks after a process that is gone wait for the post as well.
             for rank in ranks {
                 keep_first(&mut outcome, engine.one_sided().post_to(found.index, rank));
             }
@@ -108,14 +107,15 @@ pub fn start(window: usize, group: &Group, assert: i32) -> Result<()> {
             |window, rank| window.take_post(rank),
         )
     });
-    // The epoch is open for those that have posted: they wait for its end.
+    // The epoch is open for the targets that have posted: they wait for its end.
     with(|process| process.objects.window_mut(window).map(|found| found.epochs.begin_started(&ranks)))?;
     fence(Ordering::SeqCst);
     outcome
 }
 
-/// Whether each of `ranks`, which the window [awaits](weft_engine::windows::Window::await_ranks), has done
-/// something, or is gone: an error then. What they have done is taken, and they are awaited no more.
+/// Returns whether each of `ranks`, which the window [awaits](weft_engine::windows::Window::await_ranks), has
+/// given its sign. The signs are taken, and the ranks are awaited no more. Returns an error for a rank that
+/// is gone.
 fn await_all(
     process: &mut Process,
     index: usize,
@@ -145,7 +145,7 @@ fn await_all(
 /// `MPI_Win_complete`.
 ///
 /// # Errors
-/// `MPI_ERR_WIN`, `MPI_ERR_RMA_SYNC`; what went wrong with operations; a process is gone.
+/// `MPI_ERR_WIN`, `MPI_ERR_RMA_SYNC`; an error of operations; a process is gone.
 pub fn complete(window: usize) -> Result<()> {
     fence(Ordering::SeqCst);
     let (index, own, ranks) = with(|process| {
@@ -165,7 +165,7 @@ pub fn complete(window: usize) -> Result<()> {
     outcome
 }
 
-/// `MPI_Win_wait`, or `MPI_Win_test` if it does not block: whether the exposure epoch is over.
+/// `MPI_Win_wait`, or `MPI_Win_test` if it does not block. Returns whether the exposure epoch is over.
 ///
 /// # Errors
 /// `MPI_ERR_WIN`, `MPI_ERR_RMA_SYNC`; a process is gone.
@@ -187,8 +187,8 @@ pub fn wait(window: usize, blocks: bool) -> Result<bool> {
     let outcome = if blocks {
         block_for(process, &|| Awaited::Unknown, over)
     } else {
-        // A program that has heard of the end in another way finds it here: what told it may have come by
-        // another route.
+        // The program may know of the end in another way, by a message that came by another route. So the
+        // network is looked at here.
         process.engine()?.look_at_network();
         drop(process);
         match crate::process::attempt(&mut over) {

@@ -1,5 +1,5 @@
-//! When operations on a window are complete (MPI-5.0 §12.7): what each synchronization waits for, and which
-//! error it reports.
+//! The completion of operations on a window (MPI-5.0 §12.7): the operations that each synchronization waits
+//! for, and the error that it reports.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -10,25 +10,25 @@ use crate::awaited::Awaited;
 use crate::error::Result;
 use crate::process::{Process, block_for, lock};
 
-/// A program may wait for what others do to its window by calls that need nothing from anybody: so often, in
-/// ticks of about 2.5 GHz, one of these looks for what has arrived.
+/// The ticks (of about 2.5 GHz) after which a call on a window makes progress that would otherwise make none.
+/// A program may use such calls only, to wait for what other processes do to its window.
 const TICKS_PER_LOOK: u64 = 12_500;
 
-/// What a synchronization has to wait for.
+/// The operations that a synchronization waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Awaiting {
-    /// All that has been begun is done, also at the target.
+    /// All operations that have begun are complete, also at the target.
     Done,
     /// The program may use its buffers again.
     Local,
-    /// The same, and what went wrong with operations is left for the call that ends their epoch: this one
-    /// only begins another.
+    /// As `Local`, but errors of operations are left for the call that ends their epoch: this call only
+    /// begins another epoch.
     LocalUnreported,
 }
 
 impl Process {
-    /// Whether all `marks` have been reached, or never will be, as their processes are gone: the first of
-    /// which this is so. Those of which either is so are taken away.
+    /// Returns whether all `marks` have been reached, or never will be because their processes are gone.
+    /// Removes the marks that are decided. `gone` gets the first error.
     fn are_reached(&mut self, index: usize, marks: &mut Vec<Mark>, gone: &mut Result<()>) -> bool {
         let Ok(engine) = self.engine() else { return true };
         let Some(window) = engine.windows.get(index) else { return false };
@@ -44,7 +44,7 @@ impl Process {
         true
     }
 
-    /// Whether nothing is under way to this one locked target, which is most often so where it shares memory.
+    /// Returns whether nothing is under way to this one locked target, as is usual where it shares memory.
     #[inline]
     pub(super) fn is_flushed(&mut self, window: usize, rank: Option<i32>) -> Result<bool> {
         let (objects, engine) = self.parts()?;
@@ -54,7 +54,7 @@ impl Process {
         Ok(engine.windows.get(found.index).is_some_and(|window| window.is_untouched(rank)))
     }
 
-    /// Makes progress if that has not been done for a while; whether it was time.
+    /// Makes progress if none has been made for a while. Returns whether it was time.
     #[inline]
     pub(super) fn progress_if_due(&mut self) -> bool {
         let now = clock::ticks();
@@ -71,7 +71,8 @@ impl Process {
 
     fn take_window_error(&mut self, index: usize, ranks: Option<&[u32]>) -> Result<()> {
         let Some(window) = self.engine()?.windows.get_mut(index) else { return Ok(()) };
-        // All are taken: what this call does not report, a later one would report of other operations.
+        // All errors are taken. An error that stayed here would be reported by a later call about other
+        // operations.
         let (mut outcome, size) = (Ok(()), window.size());
         let mut take = |rank| keep_first(&mut outcome, window.take_error(rank).map_or(Ok(()), Err));
         match ranks {
@@ -82,11 +83,11 @@ impl Process {
     }
 }
 
-/// Waits until all is done that this process has begun at `ranks` of the window, or everywhere. Whatever goes
-/// wrong, it waits for the rest as well.
+/// Waits for all operations that this process has begun at `ranks` of the window, or everywhere. After an
+/// error it waits for the rest as well.
 ///
 /// # Errors
-/// What went wrong first: a process is gone, or an operation has been refused.
+/// The first error: a process is gone, or an operation has been refused.
 pub(super) fn finish(index: usize, ranks: Option<&[u32]>, awaiting: Awaiting) -> Result<()> {
     let mut process = lock();
     let engine = process.engine()?;
@@ -105,7 +106,7 @@ pub(super) fn finish(index: usize, ranks: Option<&[u32]>, awaiting: Awaiting) ->
         match sent {
             Ok(mark) => marks.push(mark),
             Err(error) => {
-                // What has left may be under way still.
+                // A message that has left may still be under way.
                 marks.extend(engine.windows.get(index).map(|window| window.mark(rank)));
                 keep_first(&mut gone, Err(error));
             }
@@ -130,12 +131,12 @@ pub(super) fn finish(index: usize, ranks: Option<&[u32]>, awaiting: Awaiting) ->
         }
         None => block_for(process, &|| Awaited::Unknown, over),
     };
-    // What is shared has been stored to directly.
+    // Stores to shared memory have been direct.
     fence(Ordering::SeqCst);
     outcome
 }
 
-/// Of several things that went wrong a call reports the first.
+/// Keeps the first of several errors, which the call reports.
 pub(super) fn keep_first(outcome: &mut Result<()>, next: Result<()>) {
     if outcome.is_ok() {
         *outcome = next;

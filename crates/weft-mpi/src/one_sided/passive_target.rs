@@ -43,7 +43,7 @@ pub fn lock_one(window: usize, lock_type: i32, rank: i32, assert: i32) -> Result
 /// `MPI_Win_unlock`.
 ///
 /// # Errors
-/// `MPI_ERR_WIN`, `MPI_ERR_RANK`, `MPI_ERR_RMA_SYNC`; what went wrong with operations; the target is gone.
+/// `MPI_ERR_WIN`, `MPI_ERR_RANK`, `MPI_ERR_RMA_SYNC`; an error of operations; the target is gone.
 pub fn unlock_one(window: usize, rank: i32) -> Result<()> {
     fence(Ordering::SeqCst);
     let target = with(|process| target_rank(process, window, rank))?;
@@ -92,7 +92,8 @@ pub fn lock_all(window: usize, assert: i32) -> Result<()> {
     })?;
     keep_first(&mut outcome, finish(index, None, Awaiting::LocalUnreported));
     if outcome.is_err() && !unchecked {
-        // Not all of them can be had: those that are had are given back, as others may wait for them.
+        // Not all locks can be had. The locks that this process holds are given back, as other processes may
+        // wait for them.
         give_all_back(index, size).and_then(|()| finish(index, None, Awaiting::LocalUnreported)).ok();
     }
     outcome?;
@@ -133,11 +134,11 @@ pub fn unlock_all(window: usize) -> Result<()> {
     })
 }
 
-/// `MPI_Win_flush` and its relatives: of one rank, or of all that are locked; `locally`: only the program's
+/// `MPI_Win_flush` and its relatives: for one rank, or for all that are locked. `locally`: only the program's
 /// buffers matter.
 ///
 /// # Errors
-/// `MPI_ERR_WIN`, `MPI_ERR_RANK`, `MPI_ERR_RMA_SYNC`; what went wrong with operations; a target is gone.
+/// `MPI_ERR_WIN`, `MPI_ERR_RANK`, `MPI_ERR_RMA_SYNC`; an error of operations; a target is gone.
 pub fn flush(window: usize, rank: Option<i32>, locally: bool) -> Result<()> {
     if rank.is_some_and(|rank| direct::flush(window, rank)) {
         return Ok(());
@@ -172,7 +173,7 @@ pub fn flush(window: usize, rank: Option<i32>, locally: bool) -> Result<()> {
 /// `MPI_ERR_WIN`.
 pub fn sync(window: usize) -> Result<()> {
     fence(Ordering::SeqCst);
-    // Programs wait for what others store by calling this in a loop.
+    // Programs call this in a loop to wait for stores of other processes.
     crate::process::progress_once();
     with(|process| process.objects.window(window).map(|_| ()))
 }

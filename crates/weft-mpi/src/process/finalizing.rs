@@ -50,7 +50,7 @@ pub(crate) struct Finalizing {
     sends: Vec<(PeerId, Vec<usize>)>,
     /// The knowledge of operations that are still under way in this process's own MPI_Finalize.
     pub(super) settling: super::settling::Settling,
-    /// This process is in MPI_Finalize itself.
+    /// Says that this process is in MPI_Finalize itself.
     is_own: bool,
 }
 

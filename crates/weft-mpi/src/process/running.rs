@@ -7,13 +7,13 @@ use crate::error::Error;
 
 /// A collective under way.
 pub struct Running {
-    /// Completes with it.
+    /// The request that completes with it.
     pub(crate) request: usize,
-    /// Where it is.
+    /// The progress of its schedule.
     pub(crate) cursor: Cursor,
-    /// What it is a step of, if it is: goes on with it.
+    /// The continuation of the larger operation of which it is a step, if it is one.
     pub(crate) then: Option<Box<Continuation>>,
 }
 
-/// What is done when a collective is complete, with the error that it met.
+/// The continuation that runs when a collective is complete, with the error that it met.
 pub(crate) type Continuation = dyn FnOnce(&mut Process, Option<Error>) + Send;

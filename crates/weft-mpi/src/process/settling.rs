@@ -1,9 +1,9 @@
-//! Operations that the program has left to MPI are complete before MPI_Finalize returns: those whose requests
-//! it has freed, and messages of its buffers (MPI-5.0 §3.6, §3.7.3, §11.2.2).
+//! Completes the operations that the program has left to MPI, before MPI_Finalize returns: operations whose
+//! requests the program has freed, and messages of its buffers (MPI-5.0 §3.6, §3.7.3, §11.2.2).
 //!
 //! All processes are in MPI_Finalize by then, so no operation begins. A message that has been matched
-//! arrives. A process asks each peer with which one of its operations is open. Once the peer has answered, a
-//! message that has not been matched never will be.
+//! arrives. A process asks each peer with which one of its operations is open. Once the peer has answered, an
+//! unmatched message stays unmatched for ever.
 
 use weft_engine::messages::{PeerAccess, Unfinished};
 
@@ -11,17 +11,17 @@ use super::Process;
 use crate::buffered::Buffer;
 use crate::object::PeerId;
 
-/// What is known of them.
+/// The questions about these operations, and the answers.
 #[derive(Default)]
 pub(super) struct Settling {
-    /// Whom this process has asked.
+    /// The processes that this process has asked.
     asked: Vec<PeerId>,
-    /// Who has answered.
+    /// The processes that have answered.
     answered: Vec<PeerId>,
 }
 
 impl Settling {
-    /// Nobody has been asked.
+    /// The state in which no process has been asked.
     pub(super) const fn new() -> Self {
         Self { asked: Vec::new(), answered: Vec::new() }
     }
@@ -38,8 +38,8 @@ impl Process {
         engine.messages.unfinished(&lent)
     }
 
-    /// Looks whether all that can come of them has come: then, what has not. Called once in each pass of a
-    /// wait.
+    /// Looks whether these operations have come as far as they can. If so, returns the ones that are not
+    /// complete. A wait calls this once in each pass.
     pub(crate) fn settle(&mut self) -> Option<Vec<Unfinished>> {
         self.answer();
         let unfinished = self.unfinished();
@@ -49,7 +49,7 @@ impl Process {
         for peer in self.partners(&unfinished) {
             let Settling { asked, answered, .. } = &self.finalizing.settling;
             let (is_asked, has_answered) = (asked.contains(&peer), answered.contains(&peer));
-            // What has not left yet would come after the question.
+            // A message that has not left yet would come after the question.
             let moves = unfinished.iter().any(|operation| !operation.is_unmatched && operation.peer == Some(peer));
             if !is_asked && !moves && self.ask_as_sender(peer) {
                 self.finalizing.settling.asked.push(peer);
@@ -59,15 +59,15 @@ impl Process {
         if is_open {
             return None;
         }
-        // All have answered. What they had written before, by whichever way, is looked at once more: nothing
-        // else would wake this wait.
+        // All have answered. The progress loop looks once more at what they had written before, by any way:
+        // nothing else would wake this wait.
         self.progress();
         let unfinished = self.unfinished();
         unfinished.iter().all(|operation| operation.is_unmatched).then_some(unfinished)
     }
 
-    /// The processes on the other side of those that are not matched: all, where one is from anybody. This
-    /// process knows by itself what it has sent itself, and of those that are gone nothing comes.
+    /// The peers of the unmatched operations: all processes, where a receive is from any source. Not this
+    /// process, which knows its own messages, and not processes that are gone, from which nothing comes.
     fn partners(&self, unfinished: &[Unfinished]) -> Vec<PeerId> {
         let (Some(job), Some(engine)) = (&self.job, &self.engine) else { return Vec::new() };
         let unmatched = || unfinished.iter().filter(|operation| operation.is_unmatched);
@@ -76,7 +76,7 @@ impl Process {
         others.filter(|peer| any || unmatched().any(|operation| operation.peer == Some(*peer))).collect()
     }
 
-    /// What is said of operations of which nothing has come.
+    /// The sentences about operations that have stayed unmatched.
     pub(crate) fn describe_unfinished(&self, unfinished: &[Unfinished]) -> Vec<String> {
         let kind = |is_send: bool| {
             let mut all = unfinished.iter().filter(|operation| operation.is_send == is_send);

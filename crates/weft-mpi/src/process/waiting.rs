@@ -1,4 +1,4 @@
-//! Calls that wait: carries out what `weft_engine::waiting` decides.
+//! Calls that wait: carries out the decisions of `weft_engine::waiting`.
 
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -16,7 +16,7 @@ use crate::contention::is_contended;
 use crate::engine::SleepOn;
 use crate::engine::protocols::RING_PIECE_BYTES;
 
-/// Times that a spinning waiter yields to threads that want the lock before it takes it again.
+/// The most times that a spinning waiter yields to threads that want the lock before it takes the lock again.
 const YIELDS_MAX: u32 = 64;
 
 /// Waits until `check` has a result, making progress meanwhile.
@@ -25,14 +25,14 @@ pub fn block_until<R>(check: impl FnMut(&mut Process) -> Option<R>) -> R {
     block_from(lock(), check)
 }
 
-/// The same, when the lock is held already.
+/// Waits until `check` has a result. The caller holds the lock already.
 #[inline]
 pub fn block_from<R>(process: Guard, check: impl FnMut(&mut Process) -> Option<R>) -> R {
     block_for(process, &|| Awaited::Unknown, check)
 }
 
-/// The same for a call that can say what it waits for: it is asked before each sleep, and others may see it
-/// then.
+/// Waits until `check` has a result, for a call that can say what it waits for. `awaited` is asked before
+/// each sleep, and others may see its answer then.
 pub fn block_for<R>(
     mut process: Guard,
     awaited: &dyn Fn() -> Awaited,
@@ -61,8 +61,8 @@ pub fn block_for<R>(
     }
 }
 
-/// Does what comes `next`, up to the next pass: what most waits do once, and none too often. Three functions
-/// of which each is small, because the loop above has the processor's registers to itself then.
+/// Does what comes `next`, up to the next pass. Most waits come here once, none often. This is one of three
+/// small functions, so that the loop above has the processor's registers to itself.
 #[inline(never)]
 fn go_on(mut process: Guard, wait: &mut Wait, next: Next, awaited: &dyn Fn() -> Awaited) -> Guard {
     let next = match next {
@@ -72,7 +72,7 @@ fn go_on(mut process: Guard, wait: &mut Wait, next: Next, awaited: &dyn Fn() -> 
     if next == Next::Pass { give_way(process) } else { pause(process, wait, next, awaited) }
 }
 
-/// The same where the call must look, yield, sleep or park.
+/// Does what comes `next` where the call must look, yield, sleep or park.
 #[inline(never)]
 fn pause(mut process: Guard, wait: &mut Wait, next: Next, awaited: &dyn Fn() -> Awaited) -> Guard {
     let mut next = process.carry_out(wait, next);
@@ -88,7 +88,7 @@ fn pause(mut process: Guard, wait: &mut Wait, next: Next, awaited: &dyn Fn() -> 
             park(process, awaited())
         }
         Next::Sleep if process.has_events() => aside(process, wait, |process| {
-            // Who listens hears of it before this call sleeps.
+            // Listeners are told of events before this call sleeps.
             drop(process);
             tell_events();
             lock()
@@ -103,7 +103,7 @@ fn pause(mut process: Guard, wait: &mut Wait, next: Next, awaited: &dyn Fn() -> 
     }
 }
 
-/// Lets threads that want the lock have it.
+/// Lets other threads that want the lock have it.
 #[inline]
 fn give_way(process: Guard) -> Guard {
     std::hint::spin_loop();
@@ -120,7 +120,7 @@ fn give_way(process: Guard) -> Guard {
     lock()
 }
 
-/// Says on which processor this thread waits, and yields it. What comes then.
+/// Notes on which processor this thread waits, and yields the processor. Returns what comes next.
 fn yield_processor(mut process: Guard, wait: &mut Wait, rebalance: bool) -> (Guard, Next) {
     if let Some(engine) = &process.engine {
         engine.note_processor();
@@ -133,21 +133,21 @@ fn yield_processor(mut process: Guard, wait: &mut Wait, rebalance: bool) -> (Gua
         let next = wait.next(Fact::Yielded(clock::now()), &mut process.learned);
         return (process, next);
     }
-    // Who runs now may be a thread of this process, which would otherwise wait for the lock, and so for the
-    // next turn of this one.
+    // The next thread on this processor may be one of this process. It would otherwise wait for the lock, and
+    // so for the next turn of this thread.
     let seen = process.completions();
     drop(process);
     std::thread::yield_now();
     process = lock();
     let next = wait.next(Fact::Yielded(clock::now()), &mut process.learned);
-    // What has completed meanwhile may be what this call waits for, and nobody has told it: it was awake.
+    // An operation of this call may have completed meanwhile, and this thread, being awake, was not told.
     let is_stale = process.completions() != seen || process.waiters.sleeps();
     let next = if next == Next::Sleep && is_stale { Next::Pass } else { next };
     (process, next)
 }
 
-/// Runs what may take long, with the lock released, while the call waits: a thread that is parked sees to
-/// what arrives meanwhile.
+/// Runs a function that may take long, with the lock released, while the call waits. A parked thread makes
+/// progress meanwhile.
 #[cold]
 fn aside(mut process: Guard, wait: &Wait, run: impl FnOnce(Guard) -> Guard) -> Guard {
     if wait.is_brief() || !process.waiters.has_parked() {
@@ -156,13 +156,13 @@ fn aside(mut process: Guard, wait: &Wait, run: impl FnOnce(Guard) -> Guard) -> G
     process.waiters.leave();
     process.notify();
     process = run(process);
-    // Nobody may have waited in between, and what is outstanding may be with the progress thread.
+    // Perhaps no thread waited in between, and the progress thread has the outstanding operations.
     process.enter_wait();
     process
 }
 
-/// Another thread sleeps on behalf of all: waits until what is `awaited` is complete, or nobody else sees to
-/// what arrives.
+/// Parks this thread while another thread sleeps for all: until `awaited` is complete, or no other thread
+/// makes progress.
 fn park(mut process: Guard, awaited: Awaited) -> Guard {
     let place = process.park(awaited);
     drop(process);
@@ -190,27 +190,28 @@ fn sleep(mut process: Guard) -> Guard {
         SleepOn::Descriptors { doorbell, network: [a, b, c, d, e] } => {
             // ppoll(2) passes over negative descriptors.
             let fds = [doorbell, alarm, a, b, c, d, e].map(|fd| (fd.unwrap_or(-1), Interest::Read));
-            // Whatever ends the sleep, the next thing to do is to look around.
+            // The next step is always to look around, whatever ends the sleep.
             let _ = wait::wait(&fds, timeout);
         }
     }
     let mut process = lock();
     process.waiters.wake_up();
     if let Some((receiver, _)) = &mut process.alarm {
-        // Level-triggered and non-blocking: whatever was written has done its work by now.
+        // The pipe is level-triggered and non-blocking: the bytes in it have done their work.
         let _ = receiver.read(&mut [0; 64]);
     }
     if let Some(engine) = &mut process.engine {
         engine.finish_sleep();
     }
     process.note_awake();
-    // What those wait for that do not say what it is may have come with whatever has ended the sleep.
+    // Some threads do not say what they wait for. The event that ended the sleep may concern them.
     process.wake_vague();
     process
 }
 
 impl Process {
-    /// Does what `wait` says, and says what comes then: the next pass, a yield, the sleep, or a park.
+    /// Carries out the decision of `wait`. Returns what comes next: the next pass, a yield, the sleep, or a
+    /// park.
     #[inline]
     fn carry_out(&mut self, wait: &mut Wait, mut next: Next) -> Next {
         loop {
@@ -236,24 +237,24 @@ impl Process {
         }
     }
 
-    /// Operations that have completed so far.
+    /// The number of operations that have completed so far.
     fn completions(&self) -> u64 {
         self.engine.as_ref().map_or(0, |engine| engine.messages.completions())
     }
 
-    /// The free passes were in vain: [`Next::Enter`] or [`Next::Assess`].
+    /// Begins to spin after the free passes were in vain: [`Next::Enter`] or [`Next::Assess`].
     #[inline]
     fn begin_to_spin(&mut self, wait: &mut Wait, next: Next) -> Next {
         if next == Next::Enter {
             self.enter_wait();
         }
-        // What came before the spin is not what it brings.
+        // Progress before the spin does not count for the spin.
         self.has_advanced();
         let oversubscribed = !self.has_processors();
         wait.next(Fact::Assessed { oversubscribed }, &mut self.learned)
     }
 
-    /// What was waited for is here: the call leaves MPI.
+    /// Ends the wait, and the call leaves MPI.
     #[inline(always)]
     fn conclude(&mut self, wait: &Wait) {
         if !wait.is_brief() {
@@ -263,7 +264,7 @@ impl Process {
         self.signal();
     }
 
-    /// The call has said that it waits, and takes that back.
+    /// Takes back the sign that this call waits.
     #[inline(never)]
     fn leave_wait(&mut self, wait: &Wait) {
         wait.conclude(&mut self.learned);
@@ -272,7 +273,7 @@ impl Process {
         WAITS.store(self.waiters.any(), Ordering::Relaxed);
     }
 
-    /// A call waits: it will see to what arrives, and neighbours and the progress thread may know.
+    /// Gives the sign that a call waits and will make progress, to neighbours and to the progress thread.
     fn enter_wait(&mut self) {
         self.waiters.enter();
         WAITS.store(true, Ordering::Relaxed);
@@ -285,7 +286,7 @@ impl Process {
         }
     }
 
-    /// The call that begins will wait for messages of `bytes` bytes: neighbours may know that before it has
+    /// Tells neighbours that the call which begins will wait for messages of `bytes` bytes, before it has
     /// looked in vain.
     #[inline]
     pub fn expect_wait(&mut self, bytes: u64) {
@@ -297,7 +298,7 @@ impl Process {
         }
     }
 
-    /// Neighbours must not count on this process any more, unless another thread waits.
+    /// Tells neighbours that they must not count on this process any more, unless another thread waits.
     #[inline]
     fn end_wait(&mut self) {
         if !self.waiters.any()
@@ -307,32 +308,32 @@ impl Process {
         }
     }
 
-    /// Whether what it waits for may have come nearer since this was last asked.
+    /// Returns whether the awaited operation may have come nearer since the last question.
     fn has_advanced(&mut self) -> bool {
         self.engine.as_mut().is_some_and(|engine| engine.take_advance())
     }
 
-    /// Whether what it waits for is being copied by a neighbour.
+    /// Returns whether a neighbour is copying the data of the awaited operation.
     fn is_served(&mut self) -> bool {
         self.engine.as_mut().is_some_and(|engine| engine.is_served())
     }
 
-    /// Whether there is a processor for every rank of the node that is awake. Where there are fewer than
-    /// ranks it is no: those that sleep will want theirs as soon as they are woken, and would have to wait
-    /// for the end of a spin.
+    /// Returns whether there is a processor for every rank of the node that is awake. The answer is no where
+    /// there are fewer processors than ranks: a rank that sleeps wants its processor as soon as it is woken,
+    /// and would have to wait for the end of a spin.
     #[inline]
     fn has_processors(&self) -> bool {
         !self.is_oversubscribed() && self.engine.as_ref().is_none_or(|engine| engine.awake() <= self.processors)
     }
 
-    /// Whether a pass in vain is worth more than a sleep, as far as is known.
+    /// Returns whether a pass in vain is worth more than a sleep, as far as is known.
     #[inline]
     pub(crate) fn may_spin(&self) -> bool {
         self.has_processors() && self.learned.may_spin()
     }
 
-    /// Wakes sleeping threads of this process when something has happened that they may wait for; whether
-    /// there are any.
+    /// Wakes sleeping threads of this process when an event has happened that they may wait for. Returns
+    /// whether there are any.
     #[inline(always)]
     pub(super) fn notify(&mut self) -> bool {
         let others = self.waiters.may_want_news();
@@ -347,7 +348,8 @@ impl Process {
         let Some(engine) = &mut self.engine else { return };
         let due = || engine.due().map(|span| clock::now() + Duration(span));
         let news = self.waiters.news(engine.messages.completions(), due);
-        // What is left for the next pass is for the one who sleeps as well, since this thread may leave.
+        // Work that is left for the next pass concerns the sleeping thread as well, since this thread may
+        // leave.
         let has_work = engine.has_work();
         if self.waiters.sleeps() && (has_work || news.sooner || (news.completed && self.concerns_sleeper())) {
             self.wake_sleeper();

@@ -17,7 +17,7 @@ pub struct Links {
     pub fabric: bool,
     /// An RDMA device by rdma-core, in the place of UDP.
     pub verbs: bool,
-    /// Whether the user has named them, instead of leaving it to what is possible.
+    /// The user has named the links, so they are not chosen by what is possible.
     pub named: bool,
 }
 
@@ -27,7 +27,7 @@ impl Links {
     pub(super) const AUTO: Self = Self { shared: true, udp: true, ethernet: true, ..Self::NONE };
 }
 
-/// Every link of this version: its name in `WEFT_LINK` and what it is.
+/// Every link of this version: its name in `WEFT_LINK`, and a description.
 pub const LINKS: [(&str, &str); 6] = [
     ("shared", "rings in shared memory, between ranks of one host"),
     ("udp", "UDP over IPv4 or IPv6, between hosts"),
@@ -45,7 +45,7 @@ pub(super) fn links(value: &str) -> Result<Links, String> {
             "shared" => links.shared = true,
             "udp" => links.udp = true,
             "ethernet" => links.ethernet = true,
-            // Where AF_XDP is not to be had, the frames are still the same.
+            // Without AF_XDP the frames are still the same.
             "xdp" => links = Links { ethernet: true, xdp: true, ..links },
             "fabric" => links.fabric = true,
             "verbs" => links.verbs = true,

@@ -12,16 +12,16 @@ pub enum Reader {
     Mpiexec,
 }
 
-/// One variable of the environment.
+/// A variable of the environment.
 #[derive(Debug)]
 pub struct Setting {
-    /// Its name, `WEFT_…`.
+    /// The name, `WEFT_…`.
     pub name: &'static str,
     /// The value that counts when the variable is not set or empty. Empty: nothing is asked for.
     pub default: &'static str,
     /// The values that it may have.
     pub allowed: &'static str,
-    /// Its effect, in the words of the book.
+    /// The effect, in the words of the book.
     pub meaning: &'static str,
     /// The program that reads it.
     pub reader: Reader,

@@ -1,10 +1,10 @@
-//! Variables that look like settings of Weft and are none: a start and `weft info` name them, with the
-//! setting that was meant.
+//! Variables that look like settings of Weft but are none. The start of a job and `weft info` report them,
+//! with the setting that was meant.
 
 use super::table::TABLE;
 
-/// Names in this family that are no settings: what `weft hosts run` tells its command and `mpiexec` its
-/// ranks, the compilers behind the wrappers, and what the project's own tools use.
+/// Names with the prefix that are no settings: variables that `weft hosts run` sets for its command,
+/// `mpiexec` for its ranks, the compilers behind the wrappers, and the project's own tools.
 const OTHER_NAMES: [&str; 9] = [
     "WEFT_HOSTS",
     "WEFT_LOAD",
@@ -16,12 +16,12 @@ const OTHER_NAMES: [&str; 9] = [
     "WEFT_TEST_HYDRA",
     "WEFT_SCALE",
 ];
-/// What every name of the family begins with.
+/// The prefix of all names.
 const PREFIX: &str = "WEFT_";
-/// Letters in which a name may differ from the one that was meant.
+/// The most letters in which a name may differ from the setting that was meant.
 const MISSPELT_LETTERS_MAX: usize = 4;
 
-/// A variable of the family that nobody reads.
+/// A variable with the prefix that no program reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unknown {
     /// The variable.
@@ -37,7 +37,7 @@ impl std::fmt::Display for Unknown {
     }
 }
 
-/// Those of `names` that look like settings and are none.
+/// The names that look like settings and are none.
 pub fn unknown(names: impl Iterator<Item = String>) -> Vec<Unknown> {
     let is_known = |name: &String| TABLE.iter().any(|one| one.name == name) || OTHER_NAMES.contains(&name.as_str());
     let mut unknown: Vec<Unknown> = names
@@ -53,7 +53,7 @@ fn nearest(name: &str) -> Option<&'static str> {
     (best.0 <= MISSPELT_LETTERS_MAX).then_some(best.1)
 }
 
-/// Letters to insert, remove or change to make one name of the other (Levenshtein).
+/// The number of letters to insert, remove or change to make one name of the other (Levenshtein).
 fn distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();

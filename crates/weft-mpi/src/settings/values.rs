@@ -1,11 +1,11 @@
-//! What the text of a setting may be: a switch, a number, or the path of a file.
+//! The kinds of values of a setting: a switch, a number, or the path of a file.
 
 use super::table::Setting;
 
-/// Most bytes of a file that a setting names: a table for collectives, or costs.
+/// The most bytes of a file that a setting names: a table for collectives, or costs.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// What `parse` makes of the file at `path`, which is the value of `setting`.
+/// Reads the file at `path`, which is the value of `setting`, with `parse`.
 pub(super) fn users_file<T>(
     setting: &Setting,
     path: &str,
@@ -36,7 +36,7 @@ pub(super) fn number(setting: &Setting, variable: &impl Fn(&str) -> Option<Strin
     }
 }
 
-/// The same of a setting that may say `auto`: `None` then.
+/// Reads the number of a setting that may also be `auto`: then `None`.
 pub(super) fn number_or_auto(
     setting: &Setting,
     variable: &impl Fn(&str) -> Option<String>,

@@ -26,9 +26,9 @@ pub(super) struct BusinessCard {
     pub(super) addresses: Option<udp::EndpointAddress>,
     /// The interfaces on which it takes raw frames.
     pub(super) raw: Vec<ethernet::EndpointAddress>,
-    /// Its endpoints of libfabric, the better ones first.
+    /// The endpoints of libfabric, the better ones first.
     pub(super) fabric: Vec<fabric::EndpointAddress>,
-    /// Its RDMA devices.
+    /// The RDMA devices.
     pub(super) verbs: Option<verbs::EndpointAddress>,
     /// The number of its program, of several on one command line.
     pub(super) appnum: Option<i32>,

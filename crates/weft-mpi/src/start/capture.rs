@@ -1,4 +1,4 @@
-//! What `WEFT_CAPTURE` asks for: every carrier to other nodes writes what passes to this rank's file.
+//! Carries out `WEFT_CAPTURE`: every carrier to other nodes writes its packets to this rank's file.
 
 use std::path::PathBuf;
 
@@ -10,16 +10,16 @@ use super::warn;
 use crate::engine::{BoxedCarrier, CarrierId, Route};
 use crate::settings::{CAPTURE, CAPTURE_RANK};
 
-/// The file, and both ends of what leads to every peer.
+/// The file, and the addresses at both ends of the paths to every peer.
 pub(super) struct CaptureFile {
     recorder: SharedRecorder,
-    /// By each carrier.
+    /// The ends by carrier.
     ends: Vec<Vec<Vec<Ends>>>,
 }
 
 impl CaptureFile {
-    /// The capture that the setting's path means for this rank; none without one, or, said, where the file
-    /// cannot be made.
+    /// Makes the capture at the setting's path for this rank. `None` without a path, or, with a warning,
+    /// where the file cannot be made.
     pub(super) fn new(path: Option<&str>, rank: u32, paths: &[Route], links: &Opened) -> Option<Self> {
         let path = PathBuf::from(path?.replace(CAPTURE_RANK, &rank.to_string()));
         let on_problem = move |sentence: &str| warn(rank, &format!("{}: {sentence}", CAPTURE.name));
@@ -43,7 +43,7 @@ impl CaptureFile {
     }
 }
 
-/// Both ends of what leads to a peer by this carrier.
+/// The addresses at both ends of the paths to a peer by this carrier.
 fn ends(path: &Route, carrier: CarrierId, links: &Opened) -> Vec<Ends> {
     let Route::Remote(remote) = path else { return Vec::new() };
     let own = |rail: u8| {

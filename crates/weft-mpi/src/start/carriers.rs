@@ -1,4 +1,5 @@
-//! The carriers to other nodes as the engine uses them: with the capture and the faults that are asked for.
+//! The carriers to other nodes as the engine uses them: with the capture and the faults that the user asks
+//! for.
 
 use weft_net::fabric::{Fabric, FabricRails};
 use weft_net::faults::{self, Faults};
@@ -9,12 +10,12 @@ use crate::engine::{BoxedCarrier, Carriers, Route};
 use crate::error::Result;
 use crate::settings::Settings;
 
-/// The carriers as the engine uses them to go these ways, in the order of their names ([`Opened::frames_on`],
-/// [`Opened::bulk_id`]), with the capture and the faults that are asked for. The capture is next to the
-/// carrier: what a fault loses is not in it.
+/// The carriers as the engine uses them on these routes, in the order of their names ([`Opened::frames_on`],
+/// [`Opened::bulk_id`]), with the capture and the faults that the user asks for. The capture is next to the
+/// carrier, so it does not show packets that a fault drops.
 pub(super) fn carriers(settings: &Settings, host: &raw::Host<'_>, paths: &[Route], links: Opened) -> Result<Carriers> {
     let capture = capture::CaptureFile::new(settings.capture.as_deref(), host.rank, paths, &links);
-    // Every rank, and every carrier, loses packets of its own choice.
+    // Every rank, and every carrier, loses different packets.
     let rank = u64::from(host.rank);
     let seed = settings.faults.seed.wrapping_add(rank.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let with_faults = |(carrier, index): (BoxedCarrier, u64)| -> BoxedCarrier {

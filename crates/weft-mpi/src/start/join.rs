@@ -81,7 +81,7 @@ pub(super) fn join(
 struct Network {
     /// Names of the interfaces by their number.
     interfaces: Vec<String>,
-    /// There is a link to other nodes.
+    /// Says that there is a link to other nodes.
     is_open: bool,
 }
 

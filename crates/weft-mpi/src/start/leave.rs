@@ -15,13 +15,13 @@ use crate::job::Job;
 use crate::object::Group;
 use crate::process::{self, Phase, Process};
 
-/// Ends the World Model: everything that is on its way arrives first. All processes of the job do so
-/// together, in a context that is nobody else's: what another one of them is still in is not taken for that.
+/// Ends the World Model. Everything that is on its way arrives first. All processes of the job do this
+/// together, in a context that nothing else uses, so that no operation of another process is taken for it.
 ///
 /// # Errors
 /// A peer is gone, or the launcher is.
 pub fn finalize() -> Result<()> {
-    // What is multicast comes by another way than the messages of the barrier, by which others learn that
+    // Multicast packets come by another way than the messages of the barrier, which tell the others that
     // nothing more comes.
     process::block_until(|process| {
         process.engine().map_or(Some(()), |engine| engine.groups.have_sent_all().then_some(()))
@@ -37,7 +37,7 @@ pub fn finalize() -> Result<()> {
             used,
         ))
     })?;
-    // The barrier comes first: its messages go straight to those who may wait for this process.
+    // The barrier comes first: its messages go straight to processes that may wait for this one.
     let mut told = [i64::from(used), 0];
     meet(scope.clone())
         .and_then(|()| {
@@ -45,14 +45,14 @@ pub fn finalize() -> Result<()> {
             highest(CollectiveScope { tag: 1, ..scope.clone() }, &mut told)
         })
         .and_then(|()| if told[1] == 0 { Ok(()) } else { settle(scope) })
-        // The World Model ends whoever hears of the error.
+        // The World Model ends wherever the error is reported.
         .map_err(|error| Error::new(error.class, error.message.clone()))?;
     process::block_until(|process| process.engine().map_or(Some(()), |engine| engine.is_quiet().then_some(())));
     if told[0] == 0 { leave() } else { stay() }
 }
 
-/// Some process has left operations to MPI that are under way: all wait for what comes of theirs, and for
-/// each other, since both sides of a message must be there.
+/// Waits for the operations that some process has left to MPI and that are under way. All processes wait for
+/// theirs, and for each other, since both sides of a message must be there.
 fn settle(scope: CollectiveScope) -> Result<()> {
     let given_up = process::block_until(Process::settle);
     let sentences = process::with(|process| process.describe_unfinished(&given_up));
@@ -60,7 +60,7 @@ fn settle(scope: CollectiveScope) -> Result<()> {
     highest(CollectiveScope { tag: 2, ..scope }, &mut [0])
 }
 
-/// A barrier in `scope`; with `WEFT_CHECK`, once all are found to call the same.
+/// Runs a barrier in `scope`; with `WEFT_CHECK`, once all processes are found to make the same call.
 fn meet(scope: CollectiveScope) -> Result<()> {
     let mut process = process::lock();
     let barrier = process.planner.by_messages(|| process.barrier(&scope));
@@ -72,12 +72,12 @@ fn meet(scope: CollectiveScope) -> Result<()> {
     wait(process, request)?.error.map_or(Ok(()), Err)
 }
 
-/// Nobody needs this process any more: it ends what it has with its job, and the World Model with that.
+/// Leaves the job, and ends the World Model with that: no process needs this one any more.
 fn leave() -> Result<()> {
     let mut process = process::lock();
     if let Some(thread) = process.dismiss_progress_thread() {
         drop(process);
-        // It could only have panicked, which has been reported; nothing depends on it any more.
+        // The thread can only have panicked, which has been reported; nothing depends on it any more.
         let _ = thread.join();
         process = process::lock();
     }
@@ -90,7 +90,7 @@ fn leave() -> Result<()> {
     result.and(said)
 }
 
-/// The World Model is over; sessions may be open, and may be opened.
+/// Ends the World Model, but stays in the job: sessions may be open, and may be opened.
 fn stay() -> Result<()> {
     let result = wait_for_the_others(process::lock());
     let mut process = process::lock();
@@ -106,8 +106,8 @@ fn end_world(process: &mut Process) {
     process::ACTIVE.store(!process.objects.sessions.is_empty(), Ordering::Relaxed);
 }
 
-/// Neither the launcher nor the processes of this node need miss this one any more. The first time the
-/// launcher is told what has been where.
+/// Tells the launcher and the processes of this node that they need not miss this one any more. The first
+/// time it also sends the launcher the statistics.
 ///
 /// # Errors
 /// The launcher is gone.
@@ -122,8 +122,8 @@ pub(super) fn say_goodbye(process: &mut Process) -> Result<()> {
     manager.finalize().map_err(|error| other(error.to_string()))
 }
 
-/// The launcher's barrier at the end, where there are peers on other hosts: packets of those that are not
-/// done yet are answered meanwhile.
+/// Waits in the launcher's barrier at the end, where there are peers on other hosts. Meanwhile this process
+/// answers packets of peers that are not done yet.
 fn wait_for_the_others(mut process: process::Guard) -> Result<()> {
     if !process.engine().is_ok_and(|engine| engine.has_network()) {
         return Ok(());
@@ -141,13 +141,13 @@ fn wait_for_the_others(mut process: process::Guard) -> Result<()> {
     });
     let Ok(waiter) = spawned else { return Err(other("cannot start a thread to leave the job with")) };
     let (job, result) = process::block_until(|_| reported.try_recv().ok());
-    // It could only have panicked, which has been reported; it has done its work.
+    // The thread can only have panicked, which has been reported; it has done its work.
     let _ = waiter.join();
     process::lock().job = Some(job);
     result.map_err(|error| other(error.to_string()))
 }
 
-/// What went where; `names` are those of the interfaces.
+/// The statistics of the traffic; `names` are those of the interfaces.
 fn stats(rank: u32, engine: &Engine, names: &[String]) -> String {
     use std::fmt::Write as _;
     let mut report = String::new();

@@ -35,9 +35,9 @@ struct Found {
     window_packets: u32,
     /// Packets must fit it.
     decides: bool,
-    /// It delivers every packet once and in order.
+    /// Delivers every packet once and in order.
     ordered: bool,
-    /// It writes to memory of the peer by itself.
+    /// Writes to memory of the peer by itself.
     placement: Option<Placement>,
 }
 

@@ -1,5 +1,5 @@
-//! Raw frames, and how they are received: by packet sockets, or on the first interface by AF_XDP together
-//! with the other ranks of the host.
+//! Raw frames, and their reception: by packet sockets, or on the first interface by AF_XDP together with the
+//! other ranks of the host.
 
 use weft_net::ethernet::{self, Ethernet};
 use weft_net::xdp::{Group, RING_FRAMES, Xdp};
@@ -8,7 +8,8 @@ use super::{BusinessCard, warn};
 use crate::engine::BoxedCarrier;
 use crate::settings::Settings;
 
-/// What peers are told of the links: no more may be on their way to one than the smallest of its rings holds.
+/// The addresses of the links for peers. At most as many frames may be on their way to a link as the smallest
+/// of its rings holds.
 pub(super) fn addresses(settings: &Settings, links: &[Ethernet]) -> Vec<ethernet::EndpointAddress> {
     let mut addresses: Vec<ethernet::EndpointAddress> = links.iter().map(Ethernet::endpoint_address).collect();
     if let Some(first) = addresses.first_mut().filter(|_| settings.links.xdp) {
@@ -22,12 +23,12 @@ pub(super) struct Host<'a> {
     pub(super) rank: u32,
     pub(super) locals: &'a [u32],
     pub(super) cards: &'a [BusinessCard],
-    /// Names what they share.
+    /// The key for names of what these ranks share.
     pub(super) key: String,
 }
 
 impl Host<'_> {
-    /// Those whose first interface is this one.
+    /// The ranks whose first interface is this one.
     fn group(&self, own: &ethernet::EndpointAddress) -> Group {
         let at_same = |&rank: &u32| {
             let address =
@@ -43,8 +44,8 @@ impl Host<'_> {
     }
 }
 
-/// The links as the settings want them; AF_XDP receives at the first. Where there is none, `refusal` says
-/// why. What the user asked for and does not get is said once a host.
+/// Sets up the links as the settings want them; AF_XDP receives at the first. Where there is no link,
+/// `refusal` has the reason. A wish of the user that cannot be met is reported once on each host.
 pub(super) fn carriers(
     settings: &Settings,
     host: &Host<'_>,

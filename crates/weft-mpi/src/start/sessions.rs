@@ -8,11 +8,12 @@ use crate::object::full;
 use crate::process::{self, Phase};
 use crate::session::Session;
 
-/// Opens `session`, and joins the job unless that has been done; its handle. `names` as for
+/// Opens `session`, and joins the job unless the process has done so. Returns the handle. `names` as for
 /// [`super::initialize`].
 ///
 /// # Errors
-/// As for that; too many sessions; `MPI_ERR_ERRHANDLER` when its error handler is none for sessions.
+/// As for [`super::initialize`]; too many sessions; `MPI_ERR_ERRHANDLER` when its error handler is none for
+/// sessions.
 pub fn open_session(session: Session, names: &'static [&'static str]) -> Result<usize> {
     let mut process = process::lock();
     process.objects.retain_error_handler(session.error_handler, Some(crate::object::Class::Session))?;
@@ -32,9 +33,9 @@ pub fn open_session(session: Session, names: &'static [&'static str]) -> Result<
     }
 }
 
-/// Closes the session of `handle`, when what was sent through its buffer has left. With the last one, outside
-/// of the World Model, everything that is on its way arrives first, and what the program has left to MPI is
-/// complete (MPI-5.0 §3.7.3).
+/// Closes the session with this handle, when the messages in its buffer have left. With the last session,
+/// outside of the World Model, everything that is on its way arrives first, and operations that the program
+/// has left to MPI are complete (MPI-5.0 §3.7.3).
 ///
 /// # Errors
 /// `MPI_ERR_SESSION`; the launcher is gone.

@@ -30,7 +30,7 @@ pub const TICKS_PER_SECOND: i64 = 1_000_000_000;
 /// (signed).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Element {
-    /// Its offset, bytes.
+    /// The offset, bytes.
     pub displacement: usize,
     /// The element is an `unsigned long long`, else an `int`.
     pub is_wide: bool,
@@ -38,7 +38,7 @@ pub struct Element {
 
 /// A type of event.
 pub struct EventType {
-    /// Its name: the category, then what happened.
+    /// The name: the category, then what happened.
     pub name: &'static str,
     /// The meaning of the event, for people.
     pub meaning: &'static str,
@@ -113,7 +113,7 @@ pub(super) struct Registration {
     dropped: Option<MPI_T_event_dropped_cb_function>,
 }
 
-/// Something to tell to a callback.
+/// A notice for a callback.
 #[derive(Clone, Debug)]
 pub enum Delivery {
     /// An event.
@@ -180,7 +180,7 @@ const SAFETY: [i32; 4] = [
 static WANTED: AtomicBool = AtomicBool::new(false);
 /// The function of the boundary that calls the callbacks.
 static DELIVER: OnceLock<fn(&Delivery)> = OnceLock::new();
-/// One thread at a time tells events, so that the events keep their order.
+/// Set while a thread tells events: one at a time, so that events keep their order.
 static TELLING: AtomicBool = AtomicBool::new(false);
 
 thread_local! {

@@ -20,9 +20,9 @@ pub enum Class {
 
 /// A performance variable: 64 bits without sign, bound to no object.
 pub struct Variable {
-    /// Its name: the category, then the thing that is counted.
+    /// The name: the category, then the thing that is counted.
     pub name: String,
-    /// Its kind.
+    /// The kind of number.
     pub class: Class,
     /// Index of its category.
     pub category: usize,

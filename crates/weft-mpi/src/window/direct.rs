@@ -20,7 +20,7 @@ const ENTRIES: usize = 64;
 /// The most processes between the first and the last mapped process of a window. Others are accessed with the
 /// lock.
 const SPAN: usize = 256;
-/// One call in this many takes the lock. So a program that makes no other calls still makes progress.
+/// The calls of which one takes the lock, so that a program without other calls still makes progress.
 const CALLS_PER_LOOK: u32 = 64;
 
 /// An epoch allows accesses.

@@ -36,7 +36,7 @@ impl OpenEpochs {
         self.direct = direct;
     }
 
-    /// As [`Epochs::check_access`].
+    /// Does the same as [`Epochs::check_access`].
     ///
     /// # Errors
     /// As there; the same holds for all functions here.
@@ -51,14 +51,14 @@ impl OpenEpochs {
         Ok(())
     }
 
-    /// As [`Epochs::fence`].
+    /// Does the same as [`Epochs::fence`].
     pub fn fence(&mut self, goes_on: bool) -> Result<()> {
         self.epochs.fence(goes_on)?;
         self.direct.inspect(|direct| direct.end_all());
         Ok(())
     }
 
-    /// As [`Epochs::start`], when all `ranks` have called `MPI_Win_post`, or need not have.
+    /// Does the same as [`Epochs::start`], when all `ranks` have called `MPI_Win_post`, or need not have.
     pub fn start(&mut self, ranks: Vec<u32>) -> Result<()> {
         self.epochs.start(ranks)
     }
@@ -68,42 +68,42 @@ impl OpenEpochs {
         self.direct.inspect(|direct| ranks.iter().for_each(|rank| direct.begin(*rank, false)));
     }
 
-    /// As [`Epochs::complete`].
+    /// Does the same as [`Epochs::complete`].
     pub fn complete(&mut self) -> Result<Vec<u32>> {
         let ranks = self.epochs.complete()?;
         self.direct.inspect(|direct| ranks.iter().for_each(|rank| direct.end(*rank)));
         Ok(ranks)
     }
 
-    /// As [`Epochs::post`].
+    /// Does the same as [`Epochs::post`].
     pub fn post(&mut self, ranks: Vec<u32>) -> Result<()> {
         self.epochs.post(ranks)
     }
 
-    /// As [`Epochs::end_exposure`].
+    /// Does the same as [`Epochs::end_exposure`].
     pub fn end_exposure(&mut self) {
         self.epochs.end_exposure();
     }
 
-    /// As [`Epochs::lock`].
+    /// Does the same as [`Epochs::lock`].
     pub fn lock(&mut self, held: Held) {
         self.epochs.lock(held);
         self.direct.inspect(|direct| direct.begin(held.rank, true));
     }
 
-    /// As [`Epochs::unlock`].
+    /// Does the same as [`Epochs::unlock`].
     pub fn unlock(&mut self, rank: u32) {
         self.epochs.unlock(rank);
         self.direct.inspect(|direct| direct.end(rank));
     }
 
-    /// As [`Epochs::lock_all`].
+    /// Does the same as [`Epochs::lock_all`].
     pub fn lock_all(&mut self, unchecked: bool) {
         self.epochs.lock_all(unchecked);
         self.direct.inspect(|direct| direct.begin_all(true));
     }
 
-    /// As [`Epochs::unlock_all`].
+    /// Does the same as [`Epochs::unlock_all`].
     pub fn unlock_all(&mut self) {
         self.epochs.unlock_all();
         self.direct.inspect(|direct| direct.end_all());
