@@ -1,43 +1,49 @@
-//! Which announced message may send how much, as the receiver decides it: its means against incast. A *grant*
-//! becomes a clear-to-send frame (`message`).
+//! The receiver's grants: which announced message may send how much next. They are its means against incast.
+//! A *grant* becomes a clear-to-send frame (`message`).
 //!
-//! When many senders answer one receiver, they fill the switch in front of it, and most of what they send is
-//! lost. So the receiver decides: over all senders together it grants only as much as keeps its link busy.
-//! The message that needs least to finish goes first (Homa, SIGCOMM 2018, §3.2), the older of two equals, and
-//! one grant in [`OLDEST_EVERY`] goes to the oldest, so that the longest is not starved. Several senders have
-//! grants at a time. A sender that does not use its grants for a while, because it computes, gets no more
-//! until some of that data arrives, and meanwhile its grants do not count: it cannot keep the others waiting.
+//! When many senders answer one receiver, they fill the switch in front of the receiver, and most of their
+//! data is lost. So the receiver decides: over all senders together it grants only as much as keeps its link
+//! busy.
 //!
-//! A lone sender is limited by the congestion window of its flow alone (`flow`), so its messages get a larger
-//! allowance, in larger pieces, in the order in which they were taken.
+//! - The message with the fewest remaining bytes goes first (Homa, SIGCOMM 2018, §3.2), the older of two
+//!   equal ones.
+//! - One grant in [`OLDEST_EVERY`] goes to the oldest message, so that the longest is not starved.
+//! - Several senders have grants at a time.
+//! - A sender may leave its grants unused for a while, because it computes. Such a sender gets no more grants
+//!   until some of the granted data arrives. Meanwhile its grants do not count, so it cannot keep the other
+//!   senders waiting.
 //!
-//! What a far sender has been granted is on its way for long, and fills no buffer here meanwhile. So it is
-//! granted besides, ahead, twice what has come from it in a round trip of late, which is what its path holds,
-//! and as much again so that it can become more (after Dynamic Right-Sizing, Fisk and Feng 2001). Grants hold
-//! no memory: a sender that reports nothing but its own data may as well be granted all of it.
+//! A lone sender is limited by the congestion window of its flow alone (`flow`). Its messages get a larger
+//! allowance, in larger pieces, in the order in which receives have taken them.
+//!
+//! The data that a far sender has been granted stays on its way for long, and fills no buffer at this end
+//! meanwhile. So a far sender is granted more bytes, *ahead*: twice the bytes that have come from it in a
+//! recent round trip. One half is what its path holds; the other half lets the rate grow (after Dynamic
+//! Right-Sizing, Fisk and Feng 2001). Grants hold no memory, and a sender whose report is wrong harms only
+//! its own data, so it may be granted all of its data.
 
 use crate::time::{Duration, Instant};
 use alloc::collections::{BTreeMap, BTreeSet};
 
-/// Bytes of one grant while several senders compete: two trains of packets, so that a sender that shares its
-/// processor is not woken for less.
+/// Bytes of one grant while several senders compete: two trains of packets. A smaller grant would wake a
+/// sender that shares its processor too often.
 pub const PIECE: u64 = 128 << 10;
 /// Bytes granted and under way over all senders while several compete: one to two bandwidth-delay products of
 /// fast links.
 pub const UNDER_WAY_MAX: u64 = 512 << 10;
-/// Of those, bytes of one message.
+/// Bytes of one message among them.
 pub const MESSAGE_UNDER_WAY_MAX: u64 = 256 << 10;
-/// Grants of which nothing has come for so long no longer count.
+/// The time after which grants stop counting when none of their data has come.
 pub const STALL: Duration = Duration::from_millis(1);
 /// Bytes of one grant to the only sender.
 pub const LONE_PIECE: u64 = 4 << 20;
 /// Bytes granted and under way to the only sender.
 pub const LONE_UNDER_WAY_MAX: u64 = 8 << 20;
-/// A sender is far whose empty round trip takes at least so long.
+/// The shortest round trip, over an empty path, of a far sender.
 pub const FAR: Duration = crate::flow::FAR;
 /// Bytes granted ahead to one far sender at most.
 pub const AHEAD_MAX: u64 = 512 << 20;
-/// One grant of so many goes to the oldest message, however long it is.
+/// One grant in this many goes to the oldest message, however long it is.
 pub const OLDEST_EVERY: u32 = 8;
 
 const _: () =
@@ -48,7 +54,7 @@ const _: () =
 pub struct Grant {
     /// The name given to `submit`.
     pub name: u32,
-    /// One past the last byte that may be sent.
+    /// The end of the permission: one past the last byte that the sender may send.
     pub limit: u64,
 }
 
@@ -61,40 +67,40 @@ struct Announced {
     total: u64,
     granted: u64,
     arrived: u64,
-    /// When it was granted or arrived last.
+    /// The time of the last grant or arrival.
     moved_at: Instant,
-    /// What is under way of it does not count.
+    /// The message has stalled: its bytes under way do not count.
     stalled: bool,
-    /// So many bytes under way are on a long path.
+    /// Bytes under way that are not counted, because they are on a long path.
     ahead: u64,
 }
 
-/// What has come from a far sender of late.
+/// The recent arrivals from a far sender.
 #[derive(Clone, Copy, Debug)]
 struct FarSender {
-    /// Since then …
+    /// Beginning of the span that is being measured.
     since: Instant,
-    /// … so many bytes.
+    /// Bytes that have arrived since then.
     arrived: u64,
     /// Bytes that come in a round trip.
     product: u64,
 }
 
 impl FarSender {
-    /// So many bytes come from it, over a path with this round trip.
+    /// Notes bytes that have come from the sender over a path with this round trip.
     fn receive(&mut self, now: Instant, bytes: u64, round_trip: Duration) {
         self.arrived = self.arrived.saturating_add(bytes);
         let span = now.since(self.since).0;
         if span >= round_trip.0 {
-            // Saturating: what is too much is too much for `AHEAD_MAX`, too.
+            // Saturating: a value that is too large exceeds `AHEAD_MAX`, too.
             let product = self.arrived.saturating_mul(round_trip.0) / span.max(1);
-            // Who has paused goes on as before.
+            // After a pause the sender goes on nearly as before.
             self.product = product.max(self.product - self.product / 8);
             (self.since, self.arrived) = (now, 0);
         }
     }
 
-    /// Bytes granted ahead to it.
+    /// Bytes granted ahead to the sender.
     fn ahead(&self) -> u64 {
         (2 * self.product.min(AHEAD_MAX)).min(AHEAD_MAX)
     }
@@ -110,8 +116,8 @@ impl Announced {
         self.granted - self.arrived
     }
 
-    /// What it takes of the share of all while several senders compete. What it was granted beyond its own
-    /// share when its sender was the only one does not keep the others waiting.
+    /// The bytes that count against `UNDER_WAY_MAX` while several senders compete. Bytes beyond a message's
+    /// own share, granted when its sender was the only one, do not keep the other senders waiting.
     fn counted(&self) -> u64 {
         if self.stalled { 0 } else { self.under_way().saturating_sub(self.ahead).min(MESSAGE_UNDER_WAY_MAX) }
     }
@@ -122,19 +128,20 @@ impl Announced {
         self.stalled = false;
     }
 
-    /// So many bytes arrive, of those that are under way.
+    /// Notes that granted bytes have arrived.
     fn receive(&mut self, now: Instant, bytes: u64) {
         self.arrived += bytes.min(self.under_way());
         self.moved_at = now;
         self.stalled = false;
     }
 
-    /// Something is under way of it, as far as is known.
+    /// Returns whether bytes of the message are under way, as far as is known.
     const fn is_moving(&self) -> bool {
         !self.stalled && self.under_way() > 0
     }
 
-    /// It may get another grant while others compete. One that is stalled has enough that it does not use.
+    /// Returns whether the message may get another grant while several senders compete. A stalled message has
+    /// grants that its sender does not use.
     const fn is_ready(&self) -> bool {
         !self.stalled && self.left() > 0 && self.under_way() + PIECE <= MESSAGE_UNDER_WAY_MAX + self.ahead
     }
@@ -143,43 +150,43 @@ impl Announced {
 /// The grants of one process, over all its peers. Calls cost O(log messages).
 #[derive(Debug, Default)]
 pub struct Grants {
-    /// The only message, as long as none has come beside it: it needs no books.
+    /// The only message, as long as no second one has come: it needs no books.
     only: Option<(u32, Announced)>,
-    /// In the books.
+    /// The messages in the books, by name.
     messages: BTreeMap<u32, Announced>,
-    /// Messages of each sender that has any.
+    /// The number of messages of each sender that has any.
     senders: BTreeMap<u32, u32>,
     /// Senders that are far, as long as they are known: one entry for each at most.
     far: BTreeMap<u32, FarSender>,
-    /// Those that may get grants while others compete: (bytes without a grant, age, name).
+    /// The messages that may get grants while senders compete: (bytes without a grant, age, name).
     by_need: BTreeSet<(u64, u64, u32)>,
-    /// Those that have bytes without a grant.
+    /// The messages that have bytes without a grant: (age, name).
     by_age: BTreeSet<(u64, u32)>,
-    /// Those of which something is under way, and that do not stall: few, however many wait.
+    /// The messages that have bytes under way and do not stall: few, however many messages wait.
     moving: BTreeSet<u32>,
-    /// Granted and not arrived, as far as it counts while senders compete.
+    /// Bytes granted and not arrived, as far as they count while senders compete.
     under_way: u64,
-    /// All that is granted and has not arrived.
+    /// All bytes that are granted and have not arrived.
     outstanding: u64,
-    /// When to look for what is stalled; something waits for it.
+    /// The time to look for stalled messages; set while a message waits for a grant.
     look_at: Option<Instant>,
     next_age: u64,
-    /// Grants since one went to the oldest.
+    /// Grants since the last one to the oldest message.
     turn: u32,
     /// Grants given.
     pub granted: u64,
-    /// Times something had to wait for what was under way.
+    /// Times a message had to wait for the bytes under way.
     pub held_back: u64,
 }
 
 impl Grants {
-    /// Nothing announced.
+    /// Begins without any announced message.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A receive has taken an announced message of `total` bytes of `sender`; `name` is not in use. Nothing
-    /// is under way of it yet.
+    /// Adds an announced message of `total` bytes of `sender` that a receive has taken. `name` is not in use,
+    /// and no byte of the message is under way yet.
     pub fn submit(&mut self, name: u32, sender: u32, total: u64) {
         if total == 0 {
             return;
@@ -191,7 +198,7 @@ impl Grants {
         message.ahead = self.ahead_of(sender, 1);
         if self.is_empty() {
             self.only = Some((name, message));
-            // It waits for nobody.
+            // The only message waits for no other.
             self.look_at = None;
             return;
         }
@@ -235,7 +242,7 @@ impl Grants {
         self.messages.insert(name, message);
     }
 
-    /// A message of `sender` is over.
+    /// Counts one message less of `sender`.
     fn leave(&mut self, sender: u32) {
         if let Some(count) = self.senders.get_mut(&sender) {
             *count -= 1;
@@ -245,7 +252,7 @@ impl Grants {
         }
     }
 
-    /// Bytes granted ahead to each of so many messages of a sender.
+    /// Bytes granted ahead to each of the sender's messages, when it has this many.
     fn ahead_of(&self, sender: u32, messages: u32) -> u64 {
         if self.far.is_empty() {
             return 0;
@@ -253,7 +260,7 @@ impl Grants {
         self.far.get(&sender).map_or(0, FarSender::ahead) / u64::from(messages.max(1))
     }
 
-    /// The sender of a message is not far, or no more.
+    /// Forgets that the sender of a message was far: it is not, or no more.
     fn forget_far(&mut self, name: u32) {
         let only = self.only.as_mut().filter(|(only, _)| *only == name).map(|(_, message)| message);
         if let Some(message) = only {
@@ -266,14 +273,14 @@ impl Grants {
         }
     }
 
-    /// So many bytes have come from a sender with this round trip.
+    /// Notes bytes that have come from a far sender with this round trip.
     fn note_far(&mut self, now: Instant, sender: u32, bytes: u64, round_trip: Duration) {
         let first = FarSender { since: now, arrived: 0, product: 0 };
         self.far.entry(sender).or_insert(first).receive(now, bytes, round_trip);
     }
 
-    /// So many more bytes of a message have arrived; a name that is not known, or more than was granted,
-    /// changes nothing. `round_trip`: the shortest to its sender, if that is known.
+    /// Notes that `bytes` more of a message have arrived. An unknown name, or bytes beyond those granted,
+    /// change nothing. `round_trip` is the shortest to the sender, if known.
     pub fn arrived(&mut self, now: Instant, name: u32, bytes: u64, round_trip: Option<Duration>) {
         let far = round_trip.filter(|round_trip| *round_trip >= FAR);
         if !self.far.is_empty() && round_trip.is_some() && far.is_none() {
@@ -311,8 +318,8 @@ impl Grants {
         }
     }
 
-    /// The message is over: all of it has come, its sender is gone, or it was taken back. A name that is not
-    /// known changes nothing.
+    /// Ends a message: all of it has come, its sender is gone, or it was taken back. An unknown name changes
+    /// nothing.
     pub fn cancel(&mut self, name: u32) {
         let only = self.only.take_if(|(only, _)| *only == name).map(|(_, message)| message);
         let message = only.or_else(|| {
@@ -320,7 +327,7 @@ impl Grants {
             self.leave(message.sender);
             Some(message)
         });
-        // As a rule it has come.
+        // As a rule the rest of the message has come.
         if let Some(message) = message.filter(|_| !self.far.is_empty())
             && let Some(far) = self.far.get_mut(&message.sender)
         {
@@ -328,7 +335,7 @@ impl Grants {
         }
     }
 
-    /// The next grant that should be given; to be called until `None` after every other call, and at
+    /// Returns the next grant to give. The caller repeats it until `None` after every other call, and at
     /// `next_timeout`.
     pub fn poll(&mut self, now: Instant) -> Option<Grant> {
         if let Some((name, message)) = &mut self.only {
@@ -358,7 +365,7 @@ impl Grants {
             (PIECE, UNDER_WAY_MAX, self.under_way)
         };
         let bytes = self.messages[&name].left().min(piece);
-        // Something is always under way, whatever the sizes.
+        // Some bytes are always under way, whatever the sizes.
         if under_way > 0 && under_way + bytes > most {
             self.held_back += u64::from(self.look_at.is_none());
             self.look_at.get_or_insert(now + STALL);
@@ -373,7 +380,7 @@ impl Grants {
         Some(Grant { name, limit: message.granted })
     }
 
-    /// When `poll` should be called though nothing arrives. `None`: nothing waits for time to pass.
+    /// The time to call `poll` though nothing arrives; `None` when no message waits for time to pass.
     pub const fn next_timeout(&self) -> Option<Instant> {
         self.look_at
     }
@@ -391,9 +398,9 @@ impl Grants {
         });
     }
 
-    /// Bytes granted that have not arrived and are expected soon, as far as they count while senders compete:
-    /// after a grant at most `UNDER_WAY_MAX`. What was set aside as stalled counts again, beyond that, once
-    /// some of it arrives.
+    /// Bytes granted that have not arrived and are expected soon, as far as they count while senders compete.
+    /// After a grant they are at most `UNDER_WAY_MAX`. The bytes of a stalled message count again, beyond
+    /// that limit, once some of them arrive.
     pub fn under_way(&self) -> u64 {
         self.under_way + self.only.as_ref().map_or(0, |(_, only)| only.counted())
     }
@@ -403,12 +410,12 @@ impl Grants {
         self.messages.len() + usize::from(self.only.is_some())
     }
 
-    /// Something has bytes without a grant: news of what arrives matters.
+    /// Returns whether a message has bytes without a grant, so that news of arrivals matters.
     pub fn has_waiting(&self) -> bool {
         !self.by_age.is_empty() || self.only.as_ref().is_some_and(|(_, only)| only.left() > 0)
     }
 
-    /// Nothing is announced.
+    /// Returns whether no message is announced.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty() && self.only.is_none()
     }
@@ -513,7 +520,7 @@ mod tests {
             given[name as usize] += 1;
             grants.arrived(NOW, name, PIECE, None);
         }
-        // One in eight went to the long one, and the others were served one after the other.
+        // One grant in eight went to the long message; the short ones were served one after the other.
         assert_eq!((given[1], given[2], given[18], given[99]), (20, 8, 8, 0));
     }
 
@@ -528,7 +535,7 @@ mod tests {
         assert_eq!(grants.poll(Instant(at.0 - 1)), None);
         assert_eq!(grants.next_timeout(), Some(at), "looking does not put it off");
         assert_eq!(grants.poll(at).map(|grant| grant.name), Some(2));
-        // One of them goes on.   Expect: what is under way of it counts again.
+        // One stalled sender goes on.   Expect: its bytes under way count again.
         let before = grants.under_way();
         grants.arrived(at, 0, 1, None);
         assert_eq!(grants.under_way(), before + MESSAGE_UNDER_WAY_MAX - 1);
@@ -540,7 +547,7 @@ mod tests {
         (1..4).for_each(|name| grants.submit(name, name, PIECE));
         (4..6).for_each(|name| grants.submit(name, name, 1 << 20));
         assert_eq!(all(&mut grants).iter().map(|grant| grant.name).collect::<Vec<_>>(), [1, 2, 3, 4]);
-        // Nothing comes of any of them.   Expect: what counted goes to the one that has none yet.
+        // No byte of the four arrives.   Expect: their share goes to the fifth, which has no grant yet.
         let at = grants.next_timeout().expect("two wait");
         assert_eq!(grants.poll(at), Some(Grant { name: 5, limit: PIECE }));
         assert_eq!(grants.poll(at), Some(Grant { name: 5, limit: 2 * PIECE }));
@@ -561,7 +568,7 @@ mod tests {
         (1..5).for_each(|name| grants.cancel(name));
         assert_eq!(grants.under_way(), 0);
         assert_eq!(all(&mut grants), [Grant { name: 5, limit: 1 << 20 }]);
-        // Receive more than there is, and of what is not known.   Expect: nothing.
+        // Report more bytes than there are, and bytes of an unknown message.   Expect: no change.
         grants.arrived(NOW, 5, 1 << 40, None);
         grants.arrived(NOW, 1, 5, None);
         assert_eq!((grants.under_way(), grants.messages()), (0, 0));
@@ -575,7 +582,7 @@ mod tests {
         let play = |round_trip: Duration| {
             let mut grants = Grants::new();
             grants.submit(1, 1, 1 << 40);
-            // What was granted comes a round trip later, as fast as the link carries it.
+            // The granted bytes come a round trip later, as fast as the link carries them.
             let (mut granted, mut arrived) = (Vec::new(), 0);
             for ms in 0..2_000 {
                 let now = Instant(1 + ms * 1_000_000);
@@ -609,7 +616,7 @@ mod tests {
         grants.submit(2, 2, 4 * PIECE);
         let given: Vec<_> = core::iter::from_fn(|| grants.poll(now)).map(|grant| grant.name).collect();
         assert!(given.contains(&2), "{given:?}");
-        // A peer that is near has taken the number of the far one.   Expect: nothing is ahead of it.
+        // A near peer has taken the number of the far one.   Expect: it has no bytes ahead.
         grants.arrived(now, 1, 1, Some(Duration::from_micros(10)));
         assert!(grants.far.is_empty() && grants.messages[&1].ahead == 0);
     }

@@ -1,9 +1,13 @@
 //! Datatypes as pure descriptions of memory (MPI-5.0 chapter 5).
 //!
-//! A [`Layout`] is what remains of a datatype once it is built: which bytes it touches and in which order
-//! ([`Layout::batches`], the engine that packs and unpacks every message that is not contiguous), its bounds
-//! (§5.1.6–§5.1.8), and how many basic elements a received message holds (§5.1.11). It is immutable; a clone
-//! costs one reference count.
+//! A [`Layout`] is the part of a datatype that remains once the datatype is built. It knows:
+//!
+//! - which bytes the datatype touches, and in which order ([`Layout::batches`] is the engine that packs and
+//!   unpacks every message that is not contiguous);
+//! - the bounds of the datatype (§5.1.6–§5.1.8);
+//! - how many basic elements a received message holds (§5.1.11).
+//!
+//! A layout is immutable; a clone costs one reference count.
 
 mod batch;
 mod bounds;
@@ -28,16 +32,16 @@ use bounds::Bounds;
 use census::Census;
 use shape::{Sequence, Shape};
 
-/// Datatypes may be nested this deep after regular nesting has been folded away; it bounds the recursion of
+/// The deepest nesting of datatypes, after regular nesting has been folded away; it bounds the recursion of
 /// every walk.
 pub const DEPTH_MAX: u32 = 256;
 
-/// Why a datatype cannot be described.
+/// The reason why a datatype cannot be described.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Overflow {
     /// A size or a displacement does not fit in 63 bits.
     Bytes,
-    /// It is nested deeper than [`DEPTH_MAX`].
+    /// The datatype is nested deeper than [`DEPTH_MAX`].
     Depth,
 }
 
@@ -69,7 +73,7 @@ struct Inner {
     depth: u32,
 }
 
-/// How datatypes are built; every constructor of the standard is one of these or a composition of them.
+/// Constructors: every constructor of the standard is one of these or a composition of them.
 impl Layout {
     /// A predefined datatype.
     pub fn element(element: Element) -> Layout {
@@ -165,7 +169,8 @@ impl Layout {
     }
 }
 
-/// What `MPI_Type_size`, `MPI_Type_get_extent`, `MPI_Type_get_true_extent` and `MPI_Get_elements` tell.
+/// Queries: the figures for `MPI_Type_size`, `MPI_Type_get_extent`, `MPI_Type_get_true_extent` and
+/// `MPI_Get_elements`.
 impl Layout {
     /// Bytes of data in one item; at most `i64::MAX`.
     pub fn size(&self) -> u64 {
@@ -177,8 +182,8 @@ impl Layout {
         self.0.bounds.lb
     }
 
-    /// Upper bound in bytes. Structures have the ε that rounds their extent up to the alignment of the
-    /// strictest element; whatever is made of them keeps it (docs/decisions/0024-extent-padding.md).
+    /// Upper bound in bytes. The extent of a structure is rounded up by an ε to the alignment of its strictest
+    /// element; types made of the structure keep this ε (docs/decisions/0024-extent-padding.md).
     pub fn ub(&self) -> i64 {
         self.0.bounds.ub
     }
@@ -208,7 +213,7 @@ impl Layout {
         self.0.census.elements()
     }
 
-    /// The element of which all of it is made; None when there are several kinds or none.
+    /// The element of which the whole layout is made; None when there are several kinds or none.
     pub fn homogeneous(&self) -> Option<Element> {
         self.0.census.homogeneous()
     }
@@ -235,22 +240,22 @@ impl Layout {
     }
 }
 
-/// How messages see it.
+/// The layout as messages use it: as runs of memory.
 impl Layout {
-    /// Whether the data of `count` items is one run of memory in packed order.
+    /// Returns whether the data of `count` items is one run of memory in packed order.
     pub fn is_contiguous(&self, count: u64) -> bool {
         self.single_run(count).is_some()
     }
 
     /// The one run of memory (offset from the base, length in bytes) that holds `count` items in packed
-    /// order; None when they are several, or are more bytes than 63 bits count. Constant time. Without data
+    /// order. None when there are several runs, or more bytes than 63 bits count. Constant time. Without data
     /// the run is (0, 0).
     #[inline]
     pub fn single_run(&self, count: u64) -> Option<(i64, u64)> {
         match self.0.shape {
             Shape::Run { offset, length } if count <= 1 || self.extent() == length as i64 => match count {
                 0 => Some((0, 0)),
-                // A length fits 63 bits; a product that does not is the callers' to refuse.
+                // A length fits 63 bits; the callers refuse a product that does not.
                 _ => Some((offset, (length as i64).checked_mul(i64::try_from(count).ok()?)? as u64)),
             },
             Shape::Empty => Some((0, 0)),
@@ -259,8 +264,8 @@ impl Layout {
         }
     }
 
-    /// A datatype of which one item is the packed bytes `range` of `count` items of this one, at the same
-    /// base address. Items that are cut are described byte by byte, the others as they are.
+    /// The datatype of which one item is the packed bytes `range` of `count` items of this one, at the same
+    /// base address. Items that the range cuts are described byte by byte, the others as they are.
     ///
     /// # Errors
     /// The items are nested too deep for one more level, or too far apart.
@@ -295,8 +300,8 @@ impl Layout {
     }
 
     /// Calls `visit` for the memory that holds the packed bytes `range` of `count` items, in packed order:
-    /// equal runs at equal steps together, adjacent runs joined. What lies past the end of the items is left
-    /// out.
+    /// equal runs at equal steps together, adjacent runs joined. The part of the range past the end of the
+    /// items is left out.
     ///
     /// Offsets are from the base address. Seeking to the start of the range costs one division or binary
     /// search per level of nesting.
@@ -310,7 +315,7 @@ impl Layout {
         out.finish();
     }
 
-    /// [`batches`](Layout::batches) one run at a time: `visit(offset, length)`.
+    /// Calls `visit(offset, length)` for each run of [`batches`](Layout::batches).
     pub fn runs(&self, count: u64, range: Range<u64>, visit: &mut dyn FnMut(i64, usize)) {
         self.batches(count, range, &mut |batch| {
             let mut offset = batch.offset;

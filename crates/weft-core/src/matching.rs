@@ -1,12 +1,12 @@
 //! Matching: which receive takes which message (MPI-5.0 §3.5, §3.8).
 //!
 //! Each context (a communicator's kind of traffic) has two queues: posted receives, which wait for a message,
-//! and unexpected messages, which wait for a receive. No entry of one ever matches an entry of the other,
-//! because whatever matches is taken out at once. A receive takes the earliest matching message and a message
-//! the earliest matching receive, wildcards or not, which is the order that §3.5 asks for as long as messages
+//! and unexpected messages, which wait for a receive. No entry of one queue ever matches an entry of the
+//! other, because a match is taken out at once. A receive takes the earliest matching message, and a message
+//! takes the earliest matching receive, wildcards or not. This is the order of §3.5, as long as messages
 //! arrive in the order in which their sender started them.
 //!
-//! The matcher does not limit the number of unexpected messages: the protocol's credit does.
+//! The matcher does not limit the number of unexpected messages: the sender's credit does.
 
 mod queue;
 #[cfg(test)]
@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 
 use queue::{Pattern, Queue, Table};
 
-/// What a message is matched by (MPI-5.0 §3.2.3).
+/// The values by which a message is matched (MPI-5.0 §3.2.3).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Envelope {
     /// The communicator's context.
@@ -27,7 +27,7 @@ pub struct Envelope {
     pub tag: i32,
 }
 
-/// What was still queued in a context when it was dropped, oldest first.
+/// The entries that were still queued in a context when it was dropped, oldest first.
 #[derive(Debug)]
 pub struct Leftovers<P, M> {
     /// Receives that no message ever matched.
@@ -42,9 +42,10 @@ pub struct Matcher<P, M> {
     indices: Table<u32, u32>,
     /// Places in `contexts` that no context uses.
     free: Vec<u32>,
-    /// The context looked up last and its index: mostly the next one too. No context at first.
+    /// The last context looked up and its index: the next lookup is mostly of the same one. No context at
+    /// first.
     last: (u64, u32),
-    /// Entries of all queues, so that nobody who asks for them walks through these.
+    /// Entries of all queues, counted so that no caller has to walk through the queues.
     posted: usize,
     unexpected: usize,
 }
@@ -91,7 +92,7 @@ impl<P, M> Matcher<P, M> {
         }
     }
 
-    /// A receive is posted: the earliest matching unexpected message, else the receive is queued.
+    /// Posts a receive: returns the earliest matching unexpected message, or else queues the receive.
     /// `source` None is `MPI_ANY_SOURCE`, `tag` None is `MPI_ANY_TAG`.
     #[inline(always)]
     pub fn post(&mut self, context: u32, source: Option<u32>, tag: Option<i32>, posted: P) -> Option<(Envelope, M)> {
@@ -108,8 +109,8 @@ impl<P, M> Matcher<P, M> {
         None
     }
 
-    /// A message arrived: the earliest matching posted receive, else the message that `make` makes is queued,
-    /// if it makes any.
+    /// Takes in a message: returns the earliest matching posted receive, or else queues the message that
+    /// `make` returns, if any.
     #[inline(always)]
     pub fn arrive(&mut self, envelope: Envelope, make: impl FnOnce() -> Option<M>) -> Option<P> {
         let arrived = Pattern::new(Some(envelope.source), Some(envelope.tag));
@@ -135,30 +136,32 @@ impl<P, M> Matcher<P, M> {
         queues.unexpected.get(id).map(|(found, message)| (envelope(context, found), message))
     }
 
-    /// The same, and takes the message out of the queue (`MPI_Improbe`, MPI-5.0 §3.8.2).
+    /// Takes out of the queue the message that a receive posted now would take (`MPI_Improbe`, MPI-5.0
+    /// §3.8.2).
     pub fn extract(&mut self, context: u32, source: Option<u32>, tag: Option<i32>) -> Option<(Envelope, M)> {
         let queues = self.existing(context)?;
         let id = queues.unexpected.find(&Pattern::new(source, tag))?;
         self.take_out(context, id)
     }
 
-    /// Whether there is a message that a receive posted now would take.
+    /// Returns whether a receive posted now would find a message.
     #[inline(always)]
     pub fn has_unexpected(&mut self, context: u32, source: Option<u32>, tag: Option<i32>) -> bool {
         let queues = self.queues(context);
         queues.unexpected.len() > 0 && queues.unexpected.has(&Pattern::new(source, tag))
     }
 
-    /// Whether there is a receive that a message arriving now would go to.
+    /// Returns whether a message arriving now would find a receive.
     #[inline(always)]
     pub fn has_posted(&mut self, envelope: &Envelope) -> bool {
         let queues = self.queues(envelope.context);
         queues.posted.len() > 0 && queues.posted.has(&Pattern::new(Some(envelope.source), Some(envelope.tag)))
     }
 
-    /// Whether every receive that some message could match as well as the newest one, `posted`, which has
-    /// `source` and `tag`, is one of those of which `pred` holds: they all stood like this when each of them
-    /// was the newest. Looks at `limit` receives at most: behind more, the answer is no.
+    /// Returns whether the receives before `posted` that compete with it for messages all satisfy `pred`.
+    /// `posted` is the newest receive, with `source` and `tag`. Only the receives back to the first one that
+    /// takes every message which `posted` could take are looked at: each of them passed the same test when it
+    /// was the newest. At most `limit` receives are looked at; if there are more, the answer is no.
     pub fn stands_behind(
         &mut self,
         context: u32,
@@ -183,8 +186,7 @@ impl<P, M> Matcher<P, M> {
             if pattern.matches(&wanted) {
                 stands = pred(other);
             }
-            // What could take the message of this one and of an older one could take that of the older one's,
-            // too.
+            // A still older receive could match only messages that this older one could match, too.
             let settles = pattern.covers(&wanted);
             stands &= settles || looks < limit;
             settles || !stands
@@ -224,8 +226,8 @@ impl<P, M> Matcher<P, M> {
         unexpected.get_mut(id)
     }
 
-    /// Forgets a context in which nothing is queued: it is made anew when something is. Its communicator is
-    /// gone, and what has begun on that goes on.
+    /// Forgets a context in which nothing is queued, because its communicator is gone. Operations that have
+    /// begun on the communicator go on; a new entry makes the context anew.
     pub fn release_context(&mut self, context: u32) {
         if self.counts_in(context) == (0, 0) {
             self.drop_context(context);
@@ -265,7 +267,7 @@ impl<P, M> Matcher<P, M> {
         self.unexpected
     }
 
-    /// The messages queued in each context, oldest first: for those who look on.
+    /// The messages queued in each context, oldest first: for observers.
     pub fn unexpected(&self) -> impl Iterator<Item = (Envelope, &M)> {
         self.indices
             .iter()

@@ -1,26 +1,27 @@
 //! One-sided operations between processes that share no memory (MPI-5.0 §12): the records that origin and
 //! target exchange, and the lock that a target keeps.
 //!
-//! Records travel in batches: a message of the window's context is a sequence of them, and the target does
-//! what they say one after the other. Batches of one process arrive in the order in which they were sent, so
-//! that accumulates keep their order (§12.7.2), and what is asked behind operations ([`Record::Flush`],
-//! [`Record::Complete`]) is answered when these are done. Only large puts and gets have messages of their
-//! own, which go straight to the memory of the other side: their record says by which tag.
+//! Records travel in batches. A batch is a message of the window's context, a sequence of records, and the
+//! target carries out its records one after the other. The batches of one process arrive in the order in
+//! which they were sent, so accumulates keep their order (§12.7.2). The target answers a [`Record::Flush`] or
+//! [`Record::Complete`] when the operations before it are done. Only large puts and gets have messages of
+//! their own, which go straight to the memory of the other side: their record says by which tag.
 //!
 //! | record | what the receiver does |
 //! |---|---|
 //! | `Put`, `PutLarge` | writes the bytes that follow, or receives the message of this tag |
 //! | `Get`, `GetLarge` | answers with `Data`, or sends a message of this tag |
-//! | `Accumulate`, `GetAccumulate`, `CompareAndSwap` | computes, element by element; the latter two answer with `Data` |
-//! | `AccumulateLarge` | receives the message of this tag and computes with it, before it looks at the next record |
+//! | `Accumulate` | computes, element by element |
+//! | `GetAccumulate`, `CompareAndSwap` | compute, element by element, and answer with `Data` |
+//! | `AccumulateLarge` | receives the message of this tag and computes with it, before the next record |
 //! | `Layout` | keeps the target datatype of later records under a number |
 //! | `Flush` | answers with `Done` when all that came before it is done |
 //! | `Lock`, `Unlock` | see [`LockQueue`]; answers with `Done` |
 //! | `Post`, `Complete` | counts it: general active target synchronization (§12.5.2) |
-//! | `Data`, `Done` | ends what waits for it, with an error class if it is not 0 |
+//! | `Data`, `Done` | ends the operation that waits for it, with an error class if it is not 0 |
 //!
-//! All integers are little-endian. A batch is foreign bytes: whatever is wrong with it ends its reading, and
-//! what its records name is checked by whoever does them.
+//! All integers are little-endian. A batch comes from another process and is not trusted: reading ends at the
+//! first fault, and the code that carries out a record checks what the record names.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -28,28 +29,28 @@ use alloc::vec::Vec;
 use crate::layout::Element;
 use crate::reduce::{self, Op};
 
-/// Where in the target's window: packed bytes of items of a layout.
+/// A place in the target's window: packed bytes of items of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TargetLocation {
-    /// Bytes from the beginning of the window to the base of the first item; in a dynamic window, its
+    /// Bytes from the beginning of the window to the base of the first item; in a dynamic window, the base's
     /// address.
     pub offset: u64,
-    /// The items; `None`: bytes, as many as there are.
+    /// The items; `None`: plain bytes, as many as the record has.
     pub items: Option<Items>,
 }
 
 /// Items of a target datatype.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Items {
-    /// The number under which the layout was told.
+    /// The number under which the origin sent the layout.
     pub layout: u32,
-    /// How many items.
+    /// The number of items.
     pub count: u64,
-    /// Packed bytes of them that come before those of this record.
+    /// Packed bytes of the items that come before the bytes of this record.
     pub skip: u64,
 }
 
-/// What one process asks of another, or answers.
+/// A request of one process to another, or an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the table above and the names say what each field is")]
 pub enum Record<'a> {
@@ -151,7 +152,7 @@ const WITH_OPTION: u8 = 1;
 pub const RECORD_MAX: usize = 48;
 
 impl Record<'_> {
-    /// Appends it to a batch.
+    /// Appends the record to a batch.
     ///
     /// # Panics
     /// When its data has 2³² bytes or more.
@@ -262,17 +263,17 @@ pub struct Records<'a> {
     rest: &'a [u8],
 }
 
-/// The rest of a batch is no record.
+/// The error that the rest of a batch is no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRecord;
 
 impl<'a> Records<'a> {
-    /// Of the bytes of a message.
+    /// Begins to read the bytes of a message.
     pub fn new(batch: &'a [u8]) -> Self {
         Self { rest: batch }
     }
 
-    /// How many bytes have not been read.
+    /// The number of bytes that have not been read.
     pub fn left(&self) -> usize {
         self.rest.len()
     }
@@ -375,22 +376,24 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// Who wants a lock, or has it.
+/// A process that wants a lock, or has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Its rank in the window's group.
+    /// The rank of the process in the window's group.
     pub rank: u32,
-    /// It wants nobody else to have it (`MPI_LOCK_EXCLUSIVE`).
+    /// The process wants the lock alone (`MPI_LOCK_EXCLUSIVE`).
     pub exclusive: bool,
-    /// By what it is answered.
+    /// The number by which the process is answered.
     pub reply: u32,
 }
 
-/// The lock of one window at its target (MPI-5.0 §12.5.3): first come, first served, but that those who share
-/// it never wait behind one who does not have it yet. A process that has the locks of some targets while it
-/// asks for those of others (`MPI_Win_lock_all`) would otherwise wait for one that waits, at another target,
-/// for a process that waits for the first. The price: as long as there is always somebody who shares it,
-/// nobody has it alone.
+/// The lock of one window at its target (MPI-5.0 §12.5.3): first come, first served, with one exception. A
+/// claim that shares the lock never waits behind a claim that does not have it yet.
+///
+/// The exception avoids a deadlock. A process that asks for the locks of all targets (`MPI_Win_lock_all`)
+/// holds some locks while it waits for others. Without the exception it could wait, at one target, behind an
+/// exclusive claim of a process that waits, at another target, for the first process. The price: as long as
+/// some process always shares the lock, an exclusive claim is never granted.
 #[derive(Debug, Default)]
 pub struct LockQueue {
     holders: Vec<Claim>,
@@ -398,10 +401,10 @@ pub struct LockQueue {
 }
 
 impl LockQueue {
-    /// A process wants it; whether it has it at once.
+    /// Takes a process's claim; returns whether the process has the lock at once.
     pub fn request(&mut self, claim: Claim) -> bool {
-        // Whoever releases it serves those that wait as far as can be, so that one who wants it alone finds
-        // it free only if nobody waits.
+        // A release grants the lock to as many waiting claims as possible. So an exclusive claim finds the
+        // lock free only if no claim waits.
         let in_line = cfg!(weft_mutant = "shared_lock_waits_in_line") && !self.waiting.is_empty();
         if self.is_free_for(&claim) && !in_line {
             self.holders.push(claim);
@@ -415,7 +418,7 @@ impl LockQueue {
         self.holders.is_empty() || !claim.exclusive && self.holders.iter().all(|holder| !holder.exclusive)
     }
 
-    /// A process gives it up, if it has it; those who have it then are told to `grant`.
+    /// Takes the lock from a process, if it has the lock; calls `grant` for each claim that has it then.
     pub fn release(&mut self, rank: u32, grant: impl FnMut(Claim)) {
         if let Some(index) = self.holders.iter().position(|holder| holder.rank == rank) {
             self.holders.swap_remove(index);
@@ -423,7 +426,7 @@ impl LockQueue {
         self.grant(grant);
     }
 
-    /// A process is gone, and with it all that it has and wants.
+    /// Drops the lock and the claims of a process that is gone.
     pub fn forget(&mut self, rank: u32, grant: impl FnMut(Claim)) {
         self.holders.retain(|holder| holder.rank != rank);
         self.waiting.retain(|claim| claim.rank != rank);
@@ -433,7 +436,7 @@ impl LockQueue {
     fn grant(&mut self, mut grant: impl FnMut(Claim)) {
         let Some(first) = self.waiting.front().copied().filter(|claim| self.is_free_for(claim)) else { return };
         let Self { holders, waiting } = self;
-        // One that wants it alone, or all that share it.
+        // One exclusive claim, or all shared ones.
         waiting.retain(|claim| {
             let has_it = if first.exclusive { *claim == first } else { !claim.exclusive };
             if has_it {
@@ -444,12 +447,12 @@ impl LockQueue {
         });
     }
 
-    /// Whether somebody waits until it is given up.
+    /// Returns whether a claim waits until the lock is given up.
     pub fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Those that have it.
+    /// The ranks that have the lock.
     pub fn holders(&self) -> impl Iterator<Item = u32> + '_ {
         self.holders.iter().map(|holder| holder.rank)
     }
@@ -490,7 +493,8 @@ mod tests {
         ]
     }
 
-    /// Records of all kinds in one batch.   Expect: the same ones come out; none is longer than said.
+    /// Records of all kinds in one batch.   Expect: the same records come out; none is longer than
+    /// `RECORD_MAX` beside its data.
     #[test]
     fn a_batch_is_read_as_it_was_written() {
         let mut batch = Vec::new();
@@ -503,8 +507,8 @@ mod tests {
         assert_eq!(read, records());
     }
 
-    /// A batch is cut at each byte, and damaged in each byte.   Expect: what comes before is read, then
-    /// nothing more; never a panic.
+    /// A batch is cut at each byte, and damaged in each byte.   Expect: the records before the fault are
+    /// read, then none; never a panic.
     #[test]
     fn a_damaged_batch_ends() {
         let mut batch = Vec::new();
@@ -544,9 +548,9 @@ mod tests {
         assert_eq!(granted, [3, 5, 7, 6]);
     }
 
-    /// Processes that take the locks of all targets, one after the other in any order, and others that want
-    /// one of them alone, in all sorts of schedules. Expect: everybody comes to an end, since nobody who has
-    /// a lock waits for one that waits itself.
+    /// Some processes take the locks of all targets, one after the other in any order; others want one lock
+    /// alone; all sorts of schedules. Expect: every process comes to an end, since no holder of a lock waits
+    /// for a process that waits itself.
     #[test]
     fn who_locks_all_targets_and_who_wants_one_alone_never_wait_for_each_other() {
         const TARGETS: usize = 4;
@@ -554,7 +558,7 @@ mod tests {
             let mut random = weft_random::Random::new(seed);
             let mut next = move |limit: usize| random.below(limit as u64) as usize;
             let mut locks: Vec<LockQueue> = (0..TARGETS).map(|_| LockQueue::default()).collect();
-            // Of each process: what it still asks for, what it waits for, and what it has.
+            // For each process: the locks it still asks for, the lock it waits for, and the locks it has.
             let wishes = |rank: usize, first: usize| match rank % 2 {
                 0 => (0..TARGETS).map(|at| (first + at) % TARGETS).collect::<Vec<_>>(),
                 _ => alloc::vec![first],
@@ -588,7 +592,7 @@ mod tests {
         }
     }
 
-    /// Whoever has the lock dies, and one of those that wait.   Expect: the next has it.
+    /// The holder of the lock dies, and so does a process that waits.   Expect: the next claim has the lock.
     #[test]
     fn the_lock_of_the_dead_is_free() {
         let mut lock = LockQueue::default();
@@ -601,8 +605,8 @@ mod tests {
         assert_eq!(lock.holders().collect::<Vec<_>>(), [3]);
     }
 
-    /// Claims and releases at random.   Expect: never a writer beside another holder, and everybody has it in
-    /// the end.
+    /// Claims and releases at random.   Expect: an exclusive claim never holds the lock beside another
+    /// holder, and every claim is granted in the end.
     #[test]
     fn nobody_shares_with_a_writer_and_everybody_has_a_turn() {
         let mut random = weft_random::Random::new(7);

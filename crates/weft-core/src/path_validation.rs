@@ -1,17 +1,18 @@
-//! Whether one carrier to one peer carries packets: asked for and answered by small packets of their own,
-//! beside the flow.
+//! Path validation: small packets beside the flow ask, and answer, whether one carrier to one peer carries
+//! packets.
 //!
-//! Two processes may have several carriers between them, such as raw frames and UDP, on several interfaces.
-//! That both have one does not mean that it joins them: they may be on different segments, or something
-//! between them passes one and not the other. A carrier is used once a response has come back over it, and no
-//! longer when a doubt has not been answered.
+//! Two processes may have several carriers between them, such as raw frames and UDP, on several interfaces. A
+//! carrier at both ends need not join them: the ends may be on different segments, or a device between them
+//! may pass one kind of packet and not the other. A carrier is used once a response has come back over it. It
+//! is used no longer when a challenge that was sent in doubt has not been answered.
 //!
-//! A response that comes back proves both directions, but only to who asked. Who hears nothing says so with
-//! its challenge: then the other end asks too, for perhaps its answers are what does not arrive.
+//! A response proves both directions, but only to the process that asked. A process that hears nothing says
+//! so in its challenge. Then the other end asks too, for perhaps its answers get lost.
 //!
-//! A peer that is busy answers on no carrier, so silence alone proves nothing. With each challenge on a
-//! carrier that is in doubt, the carriers that are proved are asked, too (a check): a peer that answered a
-//! check, and not the challenge that had left before it, looked and found nothing.
+//! A busy peer answers on no carrier, so silence alone proves nothing. With each challenge on a carrier that
+//! is in doubt, a *check* asks the peer on each proved carrier, too. Suppose that the peer answers a check,
+//! and not the challenge that left before it. Then the peer looked and found nothing, so the doubted carrier
+//! is silent.
 //!
 //! ```text
 //!  0  tag       8   keyed hash, with a key that makes no tags of the flow
@@ -33,16 +34,15 @@ use siphasher::sip::{SipHasher13, SipHasher24};
 
 /// Bytes of a challenge or a response.
 pub const SIZE: usize = 28;
-/// Challenges asked, each after twice the time, before a carrier counts as useless …
+/// Challenges, each after twice the time, before a carrier counts as useless.
 pub const CHALLENGES_MAX: u32 = 8;
-/// … the first of these times …
+/// Time from the first challenge to the second.
 pub const CHALLENGE_TIMEOUT: Duration = Duration::from_millis(1);
-/// … and how long after the last challenge one more is asked, as long as there is traffic: a carrier may come
-/// back.
+/// Time from the last challenge to one more, as long as there is traffic: a carrier may come back.
 pub const AGAIN: Duration = Duration::from_secs(1);
-/// Challenges without a response, behind each of which another carrier to the same peer has answered a check,
-/// before a carrier counts as silent. They take 7 ms at least; a peer that is kept from running between two
-/// looks at its carriers misses one of them.
+/// Unanswered challenges before a carrier counts as silent, each followed by a check that the peer answered
+/// on another carrier. They take 7 ms at least. A peer that is kept from running between two looks at its
+/// carriers misses one of them.
 pub const SILENT_AFTER: u32 = 3;
 
 const MARK: u8 = 0xff;
@@ -53,30 +53,30 @@ const CHALLENGE_IN_DOUBT: u8 = 3;
 /// The interfaces that a carrier joins, each by its number at its own end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Ends {
-    /// Ours.
+    /// The interface of this process.
     pub own: u8,
-    /// The peer's.
+    /// The interface of the peer.
     pub peer: u8,
 }
 
-/// What a packet is that [`is_path_frame`].
+/// The kind of a packet for which [`is_path_frame`] is true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathFrameKind {
-    /// To be answered over the same carrier.
+    /// A challenge, to be answered over the same carrier.
     Challenge {
-        /// The peer hears nothing from us, or believes so.
+        /// The peer hears nothing from this process, or believes so.
         doubts: bool,
     },
-    /// To a challenge of ours.
+    /// A response to a challenge of this process.
     Response,
 }
 
 /// An authentic challenge or response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathReply {
-    /// Which of them.
+    /// The kind of the packet.
     pub kind: PathFrameKind,
-    /// Between which interfaces, as we see them.
+    /// The interfaces between which it travelled, as this process sees them.
     pub ends: Ends,
     number: u32,
 }
@@ -88,7 +88,7 @@ pub struct Challenge {
     number: u32,
 }
 
-/// Whether these bytes claim to be a challenge or a response, and not a packet of a flow.
+/// Returns whether these bytes claim to be a challenge or a response, and not a packet of a flow.
 #[inline]
 pub fn is_path_frame(bytes: &[u8]) -> bool {
     bytes.len() == SIZE && bytes[11] == MARK
@@ -109,7 +109,7 @@ impl core::fmt::Debug for Keys {
 }
 
 impl Keys {
-    /// For packets between two processes, whose jobs have `secret` in common.
+    /// Derives the keys for packets between two processes whose jobs have `secret` in common.
     pub fn new(secret: &Secret, parties: &Parties) -> Self {
         let key = |sender: ProcessName, receiver: ProcessName| {
             [0, 1].map(|half: u8| {
@@ -136,7 +136,8 @@ impl Keys {
         self.write(RESPONSE, to.ends, to.number)
     }
 
-    /// Opens bytes that [`is_path_frame`]; none if the peer has not made them, or they say nothing.
+    /// Opens bytes for which [`is_path_frame`] is true; None if the peer has not made them, or they make no
+    /// sense.
     pub fn open(&self, bytes: &[u8]) -> Option<PathReply> {
         if !is_path_frame(bytes) || !self.verify(bytes) {
             return None;
@@ -161,7 +162,7 @@ impl Keys {
         out
     }
 
-    /// Whether the peer made it; in constant time.
+    /// Returns whether the peer made the packet; in constant time.
     fn verify(&self, bytes: &[u8]) -> bool {
         bytes.first_chunk().is_some_and(|claimed| tag(self.peer, bytes) ^ u64::from_le_bytes(*claimed) == 0)
     }
@@ -176,15 +177,15 @@ fn tag([k0, k1]: [u64; 2], bytes: &[u8]) -> u64 {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// No challenge has been asked; `doubted`: although the carrier was in use.
+    /// No challenge has been sent; `doubted`: although the carrier was in use.
     Untried { doubted: bool },
-    /// The challenge has been asked so many times; the next time is due then.
+    /// A challenge has been sent `times` times; the next is due at `next`.
     Asked { times: u32, next: Instant },
     /// A response has come back.
     Proved,
 }
 
-/// What the peer was asked on a carrier that is proved, because another is in doubt.
+/// The question to the peer on a proved carrier, asked because another carrier is in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Check {
     Nothing,
@@ -192,11 +193,11 @@ enum Check {
     Asked,
 }
 
-/// What is known of one carrier to one peer.
+/// The state of one carrier to one peer.
 #[derive(Clone, Debug)]
 pub struct Validation {
     state: State,
-    /// Of the last challenge.
+    /// The number of the last challenge.
     number: u32,
     /// The first challenge since the carrier was in doubt: a response to it or a later one proves it, however
     /// late it comes.
@@ -208,24 +209,24 @@ pub struct Validation {
     check: Check,
 }
 
-/// What a response means.
+/// The meaning of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
-    /// Nothing: it answers nothing that is open.
+    /// No meaning: no open challenge or check has this number.
     Nothing,
-    /// The carrier leads to the peer, which was not proved before.
+    /// A proof that the carrier leads to the peer; it was not proved before.
     Proof,
-    /// The peer looks, which matters to the other carriers.
+    /// A sign that the peer looks, which matters to the other carriers.
     Check,
 }
 
 impl Validation {
-    /// A carrier of which nothing is known.
+    /// A carrier of which no fact is known.
     pub const fn unknown() -> Self {
         Self::new(State::Untried { doubted: false })
     }
 
-    /// A carrier that is believed in until there is a doubt.
+    /// A carrier that counts as proved until there is a doubt.
     pub const fn assumed() -> Self {
         Self::new(State::Proved)
     }
@@ -234,64 +235,66 @@ impl Validation {
         Self { state, number: 0, first: 1, was_checked: false, missed: 0, check: Check::Nothing }
     }
 
-    /// Whether the carrier may be used.
+    /// Returns whether the carrier may be used.
     #[inline]
     pub fn is_proved(&self) -> bool {
         self.state == State::Proved
     }
 
-    /// Whether it is proved, and nothing is asked: until that changes no challenge is due.
+    /// Returns whether the carrier is proved and no check is due: until that changes no challenge is due.
     #[inline]
     pub fn is_settled(&self) -> bool {
         self.is_proved() && self.check != Check::Due
     }
 
-    /// Whether all challenges have gone unanswered.
+    /// Returns whether all challenges have gone unanswered.
     pub fn is_useless(&self) -> bool {
         matches!(self.state, State::Asked { times, .. } if times > CHALLENGES_MAX)
     }
 
-    /// Whether the peer has answered on other carriers so often that a response would be here if there was
-    /// one.
+    /// Returns whether the peer has answered so often on other carriers that this carrier's response should
+    /// have come.
     pub fn is_silent(&self) -> bool {
         !self.is_proved() && self.missed >= SILENT_AFTER
     }
 
-    /// Another carrier is in doubt: this one, if it is proved, asks whether the peer looks.
+    /// Makes a check due on this carrier, if it is proved, because another carrier is in doubt.
     pub fn check(&mut self) {
         if self.is_proved() {
             self.check = Check::Due;
         }
     }
 
-    /// The peer has answered a check on another carrier that left behind the last challenge here.
+    /// Notes that the peer has answered a check on another carrier, sent after the last challenge on this
+    /// one.
     pub fn was_checked(&mut self) {
         self.was_checked = matches!(self.state, State::Asked { .. });
     }
 
-    /// Another carrier has just answered: if this one leads to the peer, it answers now.
+    /// Makes a challenge due at once, because another carrier has just answered: if this one leads to the
+    /// peer, the peer answers now.
     pub fn ask_again(&mut self) {
         if matches!(self.state, State::Asked { .. }) && !self.is_useless() {
             self.state = State::Untried { doubted: false };
         }
     }
 
-    /// Something was sent over the carrier and there is no sign that it arrived: it must answer again before
-    /// it is used again.
+    /// Puts the carrier in doubt, because there is no sign that data sent over it arrived. The peer must
+    /// answer on it before it is used again.
     pub fn doubt(&mut self) {
         if self.is_proved() {
             self.begin(true);
         }
     }
 
-    /// What was sent over the carrier has arrived: there is no doubt any more.
+    /// Ends the doubt, because data sent over the carrier has arrived.
     pub fn believe(&mut self) {
         if !self.is_proved() {
             self.prove();
         }
     }
 
-    /// The peer has doubts: the carrier must answer us too, and the peer knows that.
+    /// Puts the carrier in doubt because the peer doubts it: the peer must answer on it too, and knows that.
     pub fn doubt_with_peer(&mut self) {
         if self.is_proved() {
             self.begin(false);
@@ -328,7 +331,7 @@ impl Validation {
         Some(Challenge { doubts, number: self.number })
     }
 
-    /// When the next challenge is due, while the outcome is open.
+    /// The time at which the next challenge is due, while the outcome is open.
     pub fn next_timeout(&self) -> Option<Instant> {
         match self.state {
             State::Asked { next, .. } if !self.is_useless() => Some(next),
@@ -337,7 +340,7 @@ impl Validation {
         }
     }
 
-    /// Takes a response. One to a challenge that is not open any more means nothing.
+    /// Takes a response. A response to a challenge that is no longer open means nothing.
     pub fn handle_response(&mut self, response: &PathReply) -> Answered {
         match self.state {
             State::Proved if self.check == Check::Asked && response.number == self.number => {
@@ -441,7 +444,8 @@ mod tests {
         assert!(take(&mut near, &response(&first).unwrap()) && near.is_proved());
     }
 
-    /// A challenge there, and what the peer answers to a check on another carrier behind it, if it looks.
+    /// A challenge on one carrier and a check on another behind it; returns the challenge. `looks`: the peer
+    /// answers the check.
     fn ask_with_check(near: &mut Validation, other: &mut Validation, now: Instant, looks: bool) -> Option<[u8; SIZE]> {
         let challenge = ask(near, now)?;
         other.check();
@@ -481,7 +485,7 @@ mod tests {
         let second = ask(&mut near, Instant(0)).unwrap();
         assert_ne!(first, second);
         assert!(take(&mut near, &response(&first).unwrap()) && near.is_proved());
-        // What was asked before the next doubt proves nothing of it.
+        // A challenge from before the doubt proves nothing about it.
         near.doubt();
         assert!(!take(&mut near, &response(&second).unwrap()));
         ask(&mut near, Instant(1)).unwrap();
@@ -497,7 +501,7 @@ mod tests {
             assert_eq!(response(&bad), None, "byte {at} differs");
         }
         assert_eq!(response(&challenge[..SIZE - 1]), None);
-        // To another process, and of another job.
+        // A challenge to another process, and one of another job.
         assert_eq!(Keys::new(&secret(), &Parties::of_only_job(4, 3)).open(&challenge), None);
         assert_eq!(Keys::new(&Secret::new([8; 16]), &Parties::of_only_job(70_000, 3)).open(&challenge), None);
     }

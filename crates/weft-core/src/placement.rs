@@ -1,26 +1,27 @@
-//! Bulk data that a carrier writes to the memory of a peer by itself (*placement*: RDMA writes, `fi_write`),
-//! beside a [`crate::connection`]: which piece is to be written next, and which are being written.
+//! The bulk data that a carrier writes to the memory of a peer by itself (*placement*: RDMA writes,
+//! `fi_write`), beside a [`crate::connection`]: the next piece to write, and the pieces that are being
+//! written.
 //!
 //! The receiver names the memory, and its carrier's key for it ([`RemoteMemory`]). The sender's carrier
-//! writes it in pieces, some of which are under way at a time, so that small messages never wait behind more
-//! than those. When the carrier says that it has written a piece, a frame tells the receiver (`message`,
-//! `Placed`), over the same carrier and so behind the data: who has not got that frame has not got the piece,
-//! whatever lies in its memory.
+//! writes the data in pieces. Only a few pieces are under way at a time, so small messages never wait behind
+//! more than those. When the carrier reports that it has written a piece, a frame (`message`, `Placed`) tells
+//! the receiver. The frame travels over the same carrier and so behind the data. A receiver without the frame
+//! does not have the piece, whatever its memory holds.
 
 use alloc::collections::VecDeque;
 use core::ops::Range;
 
 /// Bytes of a piece, at most.
 pub const PIECE_MAX: u64 = 1 << 20;
-/// Pieces for one peer that its carrier has at a time.
+/// Pieces for one peer that its carrier writes at a time.
 pub const UNDER_WAY_MAX: usize = 2;
 
 /// Memory of a peer, as its carrier knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteMemory {
-    /// The carrier's key for it.
+    /// The carrier's key for the memory.
     pub key: u64,
-    /// Where it begins, as the carrier counts.
+    /// The address at which the memory begins, as the carrier counts.
     pub address: u64,
 }
 
@@ -29,27 +30,27 @@ pub struct RemoteMemory {
 struct Job {
     remote_key: u32,
     region: u32,
-    /// What no carrier has taken.
+    /// The bytes that no carrier has taken.
     range: Range<u64>,
     target: RemoteMemory,
 }
 
-/// A part of it.
+/// A part of such data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Its number among those to this peer.
+    /// The number of the piece among those to this peer.
     pub number: u32,
-    /// The receiver's name for where it goes.
+    /// The receiver's name for the destination.
     pub remote_key: u32,
-    /// The region that it is read from.
+    /// The region that the carrier reads the piece from.
     pub region: u32,
-    /// Which bytes of it.
+    /// The bytes of the region.
     pub range: Range<u64>,
-    /// Where these go.
+    /// The destination of these bytes.
     pub target: RemoteMemory,
 }
 
-/// What is to be written to the memory of one peer.
+/// The data that is to be written to the memory of one peer.
 #[derive(Debug)]
 pub struct Placements {
     /// Bytes of a piece, at most.
@@ -60,21 +61,21 @@ pub struct Placements {
 }
 
 impl Placements {
-    /// Nothing yet, over a carrier that writes so many bytes at a time, at most.
+    /// Begins without data, for a carrier that writes at most `bytes_max` bytes at a time.
     pub fn new(bytes_max: u64) -> Self {
         let piece_max = bytes_max.clamp(1, PIECE_MAX);
         Self { piece_max, waiting: VecDeque::new(), under_way: VecDeque::new(), next: 0 }
     }
 
-    /// The first `length` bytes of `region` are to be written to `target`, which the peer calls `remote_key`.
-    /// Until [`Self::ended`] has told of all of them they must stay the same.
+    /// Adds the first `length` bytes of `region`, to be written to `target`, which the peer calls
+    /// `remote_key`. These bytes must stay the same until [`Self::ended`] has returned all of their pieces.
     pub fn submit(&mut self, remote_key: u32, region: u32, length: u64, target: RemoteMemory) {
         if length > 0 {
             self.waiting.push_back(Job { remote_key, region, range: 0..length, target });
         }
     }
 
-    /// The piece that the carrier is to take next: the same until [`Self::begun`] or [`Self::refused`].
+    /// The next piece for the carrier: the same until [`Self::begun`] or [`Self::refused`].
     pub fn poll(&self) -> Option<Piece> {
         let Job { remote_key, region, range, target } = self.waiting.front()?;
         let end = range.end.min(range.start + self.piece_max);
@@ -88,7 +89,7 @@ impl Placements {
         })
     }
 
-    /// The carrier has taken the piece.
+    /// Notes that the carrier has taken the piece.
     pub fn begun(&mut self) {
         let Some(piece) = self.poll() else { return };
         self.next = self.next.wrapping_add(1);
@@ -101,24 +102,26 @@ impl Placements {
         self.under_way.push_back(piece);
     }
 
-    /// The carrier does not take it, nor what follows of the same data: that has to go another way.
+    /// Notes that the carrier refuses the piece; returns the rest of the same data, which has to go another
+    /// way.
     pub fn refused(&mut self) -> Option<(u32, u32, Range<u64>)> {
         let Job { remote_key, region, range, .. } = self.waiting.pop_front()?;
         Some((remote_key, region, range))
     }
 
-    /// The carrier has written the piece of this number. `None`: there is none, or not any more.
+    /// Takes out the piece of this number, which the carrier has written. `None`: there is none, or not any
+    /// more.
     pub fn ended(&mut self, number: u32) -> Option<Piece> {
         let index = self.under_way.iter().position(|piece| piece.number == number)?;
         self.under_way.remove(index)
     }
 
-    /// Whether the carrier is to be given something.
+    /// Returns whether a piece is ready for the carrier.
     pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty() && self.under_way.len() < UNDER_WAY_MAX
     }
 
-    /// Whether nothing is to be written, and nothing being written.
+    /// Returns whether no data is waiting or being written.
     pub fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.under_way.is_empty()
     }
@@ -130,8 +133,8 @@ mod tests {
 
     const TARGET: RemoteMemory = RemoteMemory { key: 7, address: 1000 };
 
-    /// Two messages, the first of two pieces and a bit.   Expect: every byte once, in pieces that follow each
-    /// other, never more of them than may be under way, each to its place.
+    /// Two messages, the first of two pieces and a bit.   Expect: every byte once, in consecutive pieces,
+    /// never more of them at a time than may be under way, each to its place.
     #[test]
     fn what_is_submitted_leaves_in_pieces_and_each_byte_once() {
         let mut placements = Placements::new(u64::MAX);
@@ -159,8 +162,8 @@ mod tests {
         assert_eq!(written, expected);
     }
 
-    /// The carrier takes one piece and refuses the next.   Expect: what is left of that message comes back,
-    /// and the next one is not concerned.
+    /// The carrier takes one piece and refuses the next.   Expect: the rest of that message comes back, and
+    /// the next message is not concerned.
     #[test]
     fn what_is_refused_comes_back_from_there_on() {
         let mut placements = Placements::new(u64::MAX);

@@ -3,8 +3,8 @@
 
 /// `count` runs of `length` bytes each, the first at `offset`, each next one `step` bytes further.
 ///
-/// A copier that looks at `length` once per batch can use a fixed-size move for 4, 8 or 16 bytes; that is
-/// what makes a column of a matrix cheap to pack.
+/// A copier that looks at `length` once per batch can use a fixed-size move for 4, 8 or 16 bytes; this makes
+/// a column of a matrix cheap to pack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Batch {
     /// Bytes from the base address to the first run.
@@ -13,7 +13,7 @@ pub struct Batch {
     pub length: usize,
     /// Bytes from the start of one run to the start of the next; meaningless when `count` is 1.
     pub step: i64,
-    /// How many runs, never 0.
+    /// The number of runs, never 0.
     pub count: u64,
 }
 
@@ -23,11 +23,11 @@ impl Batch {
     }
 }
 
-/// Joins what can be joined on the way from the shape's walk to the visitor: runs that touch become one run,
-/// equal runs at an equal step become one batch. Holds back one batch, so [`finish`](Merger::finish) must be
+/// Joins runs on their way from the shape's walk to the visitor: runs that touch become one run, equal runs
+/// at an equal step become one batch. The merger holds back one batch, so [`finish`](Merger::finish) must be
 /// called.
 pub(super) struct Merger<'a> {
-    /// Nothing is held while its count is 0.
+    /// The batch that is held back; none while its count is 0.
     held: Batch,
     /// Offset of the last run held.
     last: i64,

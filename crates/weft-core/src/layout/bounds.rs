@@ -3,7 +3,7 @@
 use super::element::Element;
 use super::{Overflow, checked_offset};
 
-/// Where a datatype begins and ends, in bytes.
+/// The beginning and the end of a datatype, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) lb: i64,
@@ -13,7 +13,7 @@ pub(super) struct Bounds {
     pub(super) alignment: u32,
     /// `lb` and `ub` come from `MPI_Type_create_resized` somewhere inside: they prevail over others.
     marked: bool,
-    /// There is at least one byte of data: the true bounds mean something.
+    /// The datatype has at least one byte of data, so the true bounds mean something.
     filled: bool,
 }
 
@@ -50,8 +50,8 @@ impl Bounds {
         Ok(bounds)
     }
 
-    /// Both follow one another in one type map. Markers win over bounds without markers (definition of lb in
-    /// §5.1.6); among equals the outermost do.
+    /// Joins the bounds of a type that follows in the same type map. Markers win over bounds without markers
+    /// (definition of lb in §5.1.6); among equals the outermost do.
     pub(super) fn join(&mut self, other: &Bounds) {
         if self.is_empty() || (other.marked && !self.marked) {
             (self.lb, self.ub) = (other.lb, other.ub);

@@ -1,4 +1,4 @@
-//! Which basic elements a type map holds, in order, without their displacements (MPI-5.0 §5.1.11).
+//! The basic elements of a type map, in order, without their displacements (MPI-5.0 §5.1.11).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -17,7 +17,7 @@ pub(super) struct Census {
 #[derive(Clone, Debug)]
 enum Content {
     Nothing,
-    /// Nothing but this element.
+    /// Only this element, any number of times.
     Uniform(Element),
     /// A mixed type again and again.
     Repeat(Layout),

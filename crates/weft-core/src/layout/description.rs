@@ -1,8 +1,9 @@
 //! Datatypes that travel: the target of a one-sided operation walks the layout that its origin describes
 //! (MPI-5.0 §12.3).
 //!
-//! Only what is needed to walk it: which bytes of an item, in which order, and the distance between items.
-//! The kinds of elements stay at home; an operation that computes says of what element it is.
+//! A description holds only what is needed to walk the layout: the bytes of an item, their order, and the
+//! distance between items. The kinds of elements are left out; an operation that computes names its element
+//! itself.
 //!
 //! ```text
 //! extent (8 bytes) │ shape
@@ -27,27 +28,27 @@ const PARTS: u8 = 5;
 /// Bytes of a shape before what depends on its kind.
 const HEAD_BYTES: usize = 9;
 
-/// The bytes are no description of a layout.
+/// The error that the bytes are no description of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoLayout;
 
 impl Layout {
-    /// Appends what [`Layout::from_description`] needs.
+    /// Appends the description that [`Layout::from_description`] reads.
     pub fn describe(&self, out: &mut Vec<u8>) {
         put(out, self.extent() as u64);
         describe_shape(&self.0.shape, out);
     }
 
-    /// Whether [`Layout::describe`] appends no more than `most` bytes.
+    /// Returns whether [`Layout::describe`] appends no more than `most` bytes.
     pub fn is_described_in(&self, most: usize) -> bool {
         let mut left = most;
         take(&mut left, 8) && fits(&self.0.shape, &mut left)
     }
 
-    /// Cuts `count` items into parts that have short descriptions. `visit` is given each part, a layout of
-    /// which one item at the same base address has the packed bytes `range` of the items, in order, as long
-    /// as it says that it wants more. A part has `runs` runs, or as many more as are needed for it to end
-    /// between two pieces of `grain` packed bytes.
+    /// Cuts `count` items into parts that have short descriptions, and calls `visit` with each part in order
+    /// until `visit` returns false. One item of the part, at the same base address, has the packed bytes
+    /// `range` of the items. A part has `runs` runs, or as many more as it needs to end between two pieces of
+    /// `grain` packed bytes.
     ///
     /// # Errors
     /// The items are too far apart.
@@ -84,10 +85,11 @@ impl Layout {
         Ok(())
     }
 
-    /// The layout that a peer has described: with the same bytes in the same order, and the same extent.
+    /// Builds the layout that a peer has described: the same bytes in the same order, and the same extent.
     ///
     /// # Errors
-    /// [`NoLayout`]: it ends too early or too late, is nested too deep, or says what no layout can be.
+    /// [`NoLayout`]: the description ends too early or too late, is nested too deep, or describes no possible
+    /// layout.
     pub fn from_description(bytes: &[u8]) -> Result<Layout, NoLayout> {
         let mut reader = Reader(bytes);
         let extent = reader.u64()? as i64;
@@ -98,21 +100,21 @@ impl Layout {
         Layout::resized(&shape, 0, extent).map_err(|_| NoLayout)
     }
 
-    /// Whether both are one and the same object.
+    /// Returns whether both are one and the same object.
     pub fn is_same(&self, other: &Layout) -> bool {
         alloc::sync::Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-/// Takes `bytes` off what is left; `false`: there is less.
+/// Takes `bytes` off what is left; false when less is left.
 fn take(left: &mut usize, bytes: usize) -> bool {
     let rest = left.checked_sub(bytes);
     *left = rest.unwrap_or(0);
     rest.is_some()
 }
 
-/// Whether the description of a shape fits what is left, which it is taken off. It stops as soon as it does
-/// not: shapes share parts, and may have many more of them than memory would hold.
+/// Takes the length of a shape's description off what is left; false when the description is longer. The walk
+/// stops there: shapes share parts, and a description may be far longer than memory.
 fn fits(shape: &Shape, left: &mut usize) -> bool {
     let own = match shape {
         Shape::Empty => 0,
@@ -186,13 +188,13 @@ impl Reader<'_> {
         Ok(u64::from_le_bytes(*head))
     }
 
-    /// A number of things of which each takes at least `bytes` of what is left.
+    /// Reads a count of things of which each takes at least `bytes` of what is left.
     fn number(&mut self, bytes: usize) -> Result<usize, NoLayout> {
         let number = self.u32()? as usize;
         if number > self.0.len() / bytes { Err(NoLayout) } else { Ok(number) }
     }
 
-    /// Built as a program would build it, so that all that is checked there is checked here.
+    /// Builds a shape by the constructors that programs use, so the same checks apply.
     fn shape(&mut self, depth: u32) -> Result<Layout, NoLayout> {
         if depth > DEPTH_MAX {
             return Err(NoLayout);
@@ -260,8 +262,8 @@ mod tests {
         alloc::vec![int, pair, column, irregular, mixed, nested, spread, nothing]
     }
 
-    /// Layouts of all shapes are described, and built again from that.   Expect: the same bytes in the same
-    /// order, the same extent.
+    /// Layouts of all shapes are described, and built again from the description.   Expect: the same bytes in
+    /// the same order, the same extent.
     #[test]
     fn a_layout_survives_its_description() {
         for layout in several() {
@@ -286,8 +288,8 @@ mod tests {
         }
     }
 
-    /// A sequence of two of a sequence of two, fifty levels of it: shapes share their parts.   Expect: that
-    /// its description is too long is known at once.
+    /// A sequence of two of a sequence of two, fifty levels deep: shapes share their parts.   Expect: the
+    /// layout knows at once that its description is too long.
     #[test]
     fn a_description_that_no_memory_holds_is_not_begun() {
         let hole = Layout::indexed(&[(0, 1), (3, 2), (9, 1)], &Layout::element(Element::Byte)).unwrap();
@@ -327,8 +329,8 @@ mod tests {
     }
 
     /// Several items of each layout, cut into parts of few runs.   Expect: the parts have the bytes of the
-    /// whole in order, each as many runs as asked for or what is needed to end between two elements; and
-    /// whoever wants no more is given no more.
+    /// whole in order. Each part has as many runs as asked for, or more to end between two elements. A caller
+    /// that wants no more parts gets no more.
     #[test]
     fn parts_of_items_are_the_items() {
         for layout in several() {

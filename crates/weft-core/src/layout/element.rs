@@ -43,7 +43,7 @@ pub enum Element {
     ComplexFloat64,
     /// Two long doubles: `MPI_C_LONG_DOUBLE_COMPLEX`, `MPI_CXX_LONG_DOUBLE_COMPLEX`.
     ComplexLongDouble,
-    /// One byte, zero or not: `MPI_C_BOOL`, `MPI_CXX_BOOL`.
+    /// A truth value of one byte, zero or not: `MPI_C_BOOL`, `MPI_CXX_BOOL`.
     Bool,
     /// `MPI_LOGICAL1`.
     Logical8,
@@ -57,7 +57,7 @@ pub enum Element {
     Logical128,
     /// `MPI_BYTE`: uninterpreted, bitwise operations only.
     Byte,
-    /// `MPI_CHAR`, `MPI_CHARACTER`: printable; reductions take it for a signed integer, which the standard
+    /// `MPI_CHAR`, `MPI_CHARACTER`: printable. Reductions treat it as a signed integer, which the standard
     /// does not ask for.
     Char,
     /// `MPI_WCHAR`: 4 bytes, printable, not reducible.
@@ -133,7 +133,7 @@ impl Element {
         Element::TwoFloat64,
     ];
 
-    /// Bytes of data, padding not counted: what `MPI_Type_size` says and what travels.
+    /// Bytes of data, padding not counted: the result of `MPI_Type_size`, and the bytes that travel.
     pub const fn size(self) -> usize {
         match self.pair() {
             Some(pair) => pair.value_size + pair.index_size,
@@ -156,7 +156,7 @@ impl Element {
         }
     }
 
-    /// Bytes to a multiple of which the C compiler aligns it (x86-64 System V); rounds the extent of a
+    /// The C compiler's alignment of the element, in bytes (x86-64 System V); it rounds the extent of a
     /// structure (the ε of MPI-5.0 §5.1.6).
     pub const fn alignment(self) -> usize {
         use Element::*;
@@ -171,7 +171,7 @@ impl Element {
         }
     }
 
-    /// Where the two members of a value–index pair stand; None for everything else (MPI-5.0 §6.9.4).
+    /// The places of the two members of a value–index pair; None for everything else (MPI-5.0 §6.9.4).
     pub const fn pair(self) -> Option<Pair> {
         use Element::*;
         let (value_size, index_offset, index_size) = match self {
@@ -185,8 +185,8 @@ impl Element {
         Some(Pair { value_size, index_offset, index_size })
     }
 
-    /// Basic elements it counts as in `MPI_Get_elements` (MPI-5.0 §5.1.11): 2 for a pair, which the standard
-    /// describes as a structure of two, else 1.
+    /// Basic elements for which `MPI_Get_elements` counts the element (MPI-5.0 §5.1.11): 2 for a pair, which
+    /// the standard describes as a structure of two, else 1.
     pub const fn basic_elements(self) -> u64 {
         if self.pair().is_some() { 2 } else { 1 }
     }

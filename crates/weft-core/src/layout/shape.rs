@@ -1,9 +1,9 @@
-//! Where a datatype's bytes lie: its type map reduced to runs of bytes in order, as a tree kept as flat as
-//! possible.
+//! The places of a datatype's bytes: its type map reduced to runs of bytes in order, as a tree kept as flat
+//! as possible.
 //!
-//! Element types are forgotten here. Neighbouring runs are joined when a shape is built, regular repetition
-//! stays a formula, so a matrix column of any height is one [`Shape::Grid`] and an indexed type of contiguous
-//! blocks one table with prefix sums.
+//! Element types are forgotten here. Neighbouring runs are joined when a shape is built, and regular
+//! repetition stays a formula. So a matrix column of any height is one [`Shape::Grid`], and an indexed type
+//! of contiguous blocks is one table with prefix sums.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -21,7 +21,7 @@ const FLATTEN_PARTS_MAX: usize = 64;
 pub(super) enum Shape {
     /// No bytes.
     Empty,
-    /// One run.
+    /// A single run.
     Run { offset: i64, length: u64 },
     /// `count` ≥ 2 runs of `length` bytes, `step` apart, not touching one another.
     Grid { offset: i64, length: u64, step: i64, count: u64 },
@@ -33,7 +33,7 @@ pub(super) enum Shape {
     Parts { offset: i64, size: u64, parts: Arc<[Part]> },
 }
 
-/// One run of [`Shape::Pieces`]; it ends where the next one starts.
+/// A run of [`Shape::Pieces`]; it ends where the next one starts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
     /// Packed bytes before it.
@@ -41,7 +41,7 @@ pub(super) struct Piece {
     offset: i64,
 }
 
-/// One member of [`Shape::Parts`].
+/// A member of [`Shape::Parts`].
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     /// Packed bytes before it.
@@ -60,7 +60,7 @@ impl Shape {
         }
     }
 
-    /// True when walking it calls no other shape.
+    /// Returns whether walking the shape calls no other shape.
     pub(super) fn is_flat(&self) -> bool {
         !matches!(self, Shape::Repeat { .. } | Shape::Parts { .. })
     }
@@ -145,7 +145,8 @@ impl Shape {
     }
 }
 
-/// The offset of every byte was checked when the type was built, that of a sum on the way to it was not.
+/// Adds offsets and wraps. The offset of every byte was checked when the type was built, but not the sums on
+/// the way to it.
 fn add(base: i64, offset: i64) -> i64 {
     base.wrapping_add(offset)
 }

@@ -1,9 +1,9 @@
-//! One ordered queue of posted receives or of unexpected messages.
+//! The ordered queue of posted receives, or of unexpected messages, of one context.
 //!
-//! The usual queue is short, or its oldest entry is the one wanted: a scan of the list in order is then the
-//! fastest search there is. A search that goes deeper than [`SCAN_MAX`] entries makes the queue build an
-//! index, a chain per (source, tag) pattern, and keep it until the queue is empty; with it every search and
-//! removal takes constant time.
+//! The usual queue is short, or its oldest entry is the one wanted; then a scan of the list in order is the
+//! fastest search. A search that goes deeper than [`SCAN_MAX`] entries makes the queue build an index, a
+//! chain per (source, tag) pattern. The queue keeps the index until it is empty. With the index every search
+//! and removal takes constant time.
 
 use alloc::vec::Vec;
 use core::hash::{BuildHasherDefault, Hash, Hasher};
@@ -48,7 +48,7 @@ impl Pattern {
         (self.value ^ other.value) & self.mask & other.mask == 0
     }
 
-    /// Whether everything that matches `other` matches this one.
+    /// Returns whether every message that matches `other` matches this pattern.
     pub(super) fn covers(&self, other: &Pattern) -> bool {
         self.mask & !other.mask == 0 && self.matches(other)
     }
@@ -83,8 +83,8 @@ impl Hash for Key {
     }
 }
 
-/// A multiplicative hash: the keys are ranks and tags of the job's own processes, which have easier ways to
-/// be slow.
+/// A multiplicative hash. It does not resist chosen keys: the keys are ranks and tags of the job's own
+/// processes, which have easier ways to be slow.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Mix(u64);
 
@@ -128,10 +128,12 @@ struct Entry<T> {
     value: Option<T>,
 }
 
-/// Entries in order of arrival. `CHAINS` is 1 when the entries may have wildcards and the searches have none
-/// (posted receives: an entry stands in the chain of its own kind), 3 when it is the other way round
-/// (unexpected messages: an entry stands in a chain for each kind of search but the one for anything at all,
-/// which is the list itself).
+/// The entries in order of arrival. `CHAINS` is the number of index chains in which an entry stands:
+///
+/// - 1 for posted receives. The entries may have wildcards and the searches have none: an entry stands in the
+///   chain of its own kind.
+/// - 3 for unexpected messages. The searches may have wildcards and the entries have none: an entry stands in
+///   a chain for each kind of search. The search for anything needs no chain: the list itself serves it.
 pub(super) struct Queue<T, const CHAINS: usize> {
     entries: Vec<Entry<T>>,
     order: Ends,
@@ -145,7 +147,7 @@ struct Index<const CHAINS: usize> {
     chains: Table<Key, Ends>,
     /// Per entry and chain the neighbours in it.
     near: Vec<[Ends; CHAINS]>,
-    /// How many entries stand in chains of each kind.
+    /// The number of entries in chains of each kind.
     population: [usize; 4],
 }
 
@@ -190,7 +192,7 @@ impl<T, const CHAINS: usize> Queue<T, CHAINS> {
         }
     }
 
-    /// An entry has come to an indexed queue.
+    /// Enters in the index an entry that has come to an indexed queue.
     #[inline(never)]
     fn note(&mut self, id: u32, pattern: &Pattern) {
         if let Some(index) = &mut self.index {
@@ -222,7 +224,7 @@ impl<T, const CHAINS: usize> Queue<T, CHAINS> {
         if id == NONE { None } else { self.find_by_index(wanted) }
     }
 
-    /// Whether there is one.
+    /// Returns whether an entry matches.
     #[inline(never)]
     pub(super) fn has(&mut self, wanted: &Pattern) -> bool {
         self.find(wanted).is_some()
@@ -265,7 +267,7 @@ impl<T, const CHAINS: usize> Queue<T, CHAINS> {
         Some((pattern, self.take(id)?))
     }
 
-    /// The same, when nobody asks what it stood for.
+    /// Takes an entry out; returns its value without its pattern.
     #[inline(always)]
     pub(super) fn take(&mut self, id: u32) -> Option<T> {
         let entry = self.entries.get_mut(id as usize)?;
@@ -288,7 +290,7 @@ impl<T, const CHAINS: usize> Queue<T, CHAINS> {
         Some(value)
     }
 
-    /// An entry is gone from an indexed queue.
+    /// Takes out of the index an entry that is gone from the queue.
     #[inline(never)]
     fn forget(&mut self, id: u32) {
         let pattern = self.entries[id as usize].pattern;
@@ -300,7 +302,7 @@ impl<T, const CHAINS: usize> Queue<T, CHAINS> {
         }
     }
 
-    /// An indexed queue has become empty: it starts anew as a list, and gives back what a burst has taken.
+    /// Begins anew as a list once an indexed queue is empty; gives back the memory that a burst has taken.
     #[cold]
     fn reset(&mut self) {
         self.index = None;
@@ -344,7 +346,7 @@ impl<T, const CHAINS: usize> Queue<T, CHAINS> {
         })
     }
 
-    /// Everything, oldest first.
+    /// Takes out all entries, oldest first.
     pub(super) fn drain(&mut self) -> Vec<(Pattern, T)> {
         let mut all = Vec::with_capacity(self.length);
         while let Some(entry) = self.remove(self.order.first) {
