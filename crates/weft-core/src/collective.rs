@@ -1,23 +1,26 @@
 //! Collective operations as data (MPI-5.0 chapter 6).
 //!
-//! An algorithm is a pure function from what one rank knows (its rank, the size of the group, counts and
-//! shapes of the datatypes) to a [`Schedule`]: an immutable graph of [steps](Step), which send, receive, copy
-//! and reduce. Nothing is sent here. Blocking, nonblocking and persistent operations run the same schedule,
-//! and so does the simulator.
+//! An algorithm is a pure function. Its input is what one rank knows: its rank, the size of the group, and
+//! the counts and shapes of the datatypes. Its result is a [`Schedule`]: an immutable graph of [steps](Step),
+//! which send, receive, copy and reduce. Nothing is sent here. Blocking, nonblocking and persistent
+//! operations run the same schedule, and so does the simulator.
 //!
 //! # How a schedule is run
 //!
-//! A step begins as soon as all that it waits for is complete; a [`Frontier`] knows which steps may begin,
-//! and of several the one that was planned first is the first. No step relies on another rank's buffering
-//! anything, so transfers may be synchronous. Two transfers between the same pair of ranks in the same
-//! direction match in the order in which they begin, so those of a schedule begin in the order in which they
-//! were planned; one tag for a whole schedule is enough. A transfer of zero items is a real, empty message.
-//! Steps that are not ordered never touch the same memory, unless both only read it.
+//! A step begins as soon as all steps that it waits for are complete. A [`Frontier`] knows which steps may
+//! begin; it gives out the one planned first. The rules of a run:
+//!
+//! - No step relies on buffering at another rank, so transfers may be synchronous.
+//! - Two transfers between the same pair of ranks in the same direction match in the order in which they
+//!   begin. So the transfers of a schedule begin in the order in which they were planned, and one tag for a
+//!   whole schedule is enough.
+//! - A transfer of zero items is a real, empty message.
+//! - Two steps without an order between them never touch the same memory, unless both only read it.
 //!
 //! # How a schedule is written
 //!
-//! As a program for one rank, from top to bottom, with a [`Plan`](plan::Plan): it concludes from the memory
-//! that steps touch which of them must wait for which others.
+//! An algorithm is written as a program for one rank, from top to bottom, with a [`Plan`](plan::Plan). The
+//! plan concludes from the memory that steps touch which steps must wait for which others.
 //!
 //! # Buffers
 //!
@@ -34,9 +37,9 @@
 //!
 //! # Datatypes
 //!
-//! [`Kind`] says which of the caller's datatypes a slice has. A reduction's datatype is [`Kind::Receive`], in
-//! both user buffers and in scratch. Sender and receiver of a transfer may name different kinds, but the
-//! packed bytes are as many, and so are those of both sides of a [`Step::Copy`] (pack one, unpack into the
+//! [`Kind`] names the caller's datatype of a slice. A reduction's datatype is [`Kind::Receive`], in both user
+//! buffers and in scratch. Sender and receiver of a transfer may name different kinds, but the number of
+//! packed bytes is equal. It is also equal for the two sides of a [`Step::Copy`] (pack one, unpack into the
 //! other). [`Step::Reduce`] always has the same count on both sides, and kind `Receive`.
 //!
 //! # What all ranks must agree on
@@ -94,14 +97,14 @@ pub use arguments::{
     ReduceScatterBetween, ReduceScatterBlock, Scatterv, TypedBlocks,
 };
 
-/// What `write` plans.
+/// Returns the schedule that `write` plans.
 fn planned(write: impl FnOnce(&mut plan::Plan)) -> Schedule {
     let mut plan = plan::Plan::default();
     write(&mut plan);
     plan.finish()
 }
 
-/// This rank's part in `MPI_Barrier` (MPI-5.0 §6.3).
+/// Plans this rank's part in `MPI_Barrier` (MPI-5.0 §6.3).
 pub fn barrier(arguments: &Barrier) -> Schedule {
     barrier_with(arguments, choice::barrier(arguments.size))
 }
@@ -111,7 +114,7 @@ pub fn barrier_with(arguments: &Barrier, algorithm: BarrierAlgorithm) -> Schedul
     planned(|plan| barrier::add(plan, arguments, algorithm))
 }
 
-/// This rank's part in `MPI_Bcast` (MPI-5.0 §6.4).
+/// Plans this rank's part in `MPI_Bcast` (MPI-5.0 §6.4).
 pub fn bcast(arguments: &Bcast) -> Schedule {
     bcast_with(arguments, choice::bcast(arguments.size, plan::bytes(arguments.items)))
 }
@@ -121,13 +124,13 @@ pub fn bcast_with(arguments: &Bcast, algorithm: BcastAlgorithm) -> Schedule {
     planned(|plan| bcast::add(plan, arguments, algorithm))
 }
 
-/// [`bcast`] in two levels: among one rank of each node, and from each of these to its node, by an algorithm
-/// for each level. `nodes` has the node of each rank, as numbers that are equal where the node is.
+/// Plans a [`bcast`] in two levels: among one rank of each node, and from this rank to its node, by an
+/// algorithm for each level. `nodes` has the node of each rank; equal numbers mean the same node.
 pub fn bcast_in_two_levels(arguments: &Bcast, nodes: &[u32], algorithms: (BcastAlgorithm, BcastAlgorithm)) -> Schedule {
     planned(|plan| two_level::add_bcast(plan, arguments, nodes, algorithms))
 }
 
-/// This rank's part in `MPI_Gather` (MPI-5.0 §6.5).
+/// Plans this rank's part in `MPI_Gather` (MPI-5.0 §6.5).
 pub fn gather(arguments: &Gather) -> Schedule {
     gather_with(arguments, choice::gather(arguments.size, arguments.gathered_bytes()))
 }
@@ -137,12 +140,12 @@ pub fn gather_with(arguments: &Gather, algorithm: GatherAlgorithm) -> Schedule {
     planned(|plan| gather::add(plan, arguments, algorithm))
 }
 
-/// This rank's part in `MPI_Gatherv` (MPI-5.0 §6.5).
+/// Plans this rank's part in `MPI_Gatherv` (MPI-5.0 §6.5).
 pub fn gatherv(arguments: &Gatherv<'_>) -> Schedule {
     planned(|plan| gather::gatherv(plan, arguments))
 }
 
-/// This rank's part in `MPI_Scatter` (MPI-5.0 §6.6).
+/// Plans this rank's part in `MPI_Scatter` (MPI-5.0 §6.6).
 pub fn scatter(arguments: &Gather) -> Schedule {
     scatter_with(arguments, choice::scatter(arguments.size, arguments.scattered_bytes()))
 }
@@ -152,12 +155,12 @@ pub fn scatter_with(arguments: &Gather, algorithm: GatherAlgorithm) -> Schedule 
     planned(|plan| scatter::add(plan, arguments, algorithm))
 }
 
-/// This rank's part in `MPI_Scatterv` (MPI-5.0 §6.6).
+/// Plans this rank's part in `MPI_Scatterv` (MPI-5.0 §6.6).
 pub fn scatterv(arguments: &Scatterv<'_>) -> Schedule {
     planned(|plan| scatter::scatterv(plan, arguments))
 }
 
-/// This rank's part in `MPI_Allgather` (MPI-5.0 §6.7).
+/// Plans this rank's part in `MPI_Allgather` (MPI-5.0 §6.7).
 pub fn allgather(arguments: &Allgather) -> Schedule {
     allgather_with(arguments, choice::allgather(arguments.size, arguments.size as u64 * plan::bytes(arguments.receive)))
 }
@@ -167,7 +170,7 @@ pub fn allgather_with(arguments: &Allgather, algorithm: AllgatherAlgorithm) -> S
     planned(|plan| allgather::add(plan, arguments, algorithm))
 }
 
-/// This rank's part in `MPI_Allgatherv` (MPI-5.0 §6.7).
+/// Plans this rank's part in `MPI_Allgatherv` (MPI-5.0 §6.7).
 pub fn allgatherv(arguments: &Allgatherv<'_>) -> Schedule {
     let total = arguments.receive.counts.iter().sum::<u64>() * arguments.receive.item_size;
     allgatherv_with(arguments, choice::allgather(arguments.size, total))
@@ -178,7 +181,7 @@ pub fn allgatherv_with(arguments: &Allgatherv<'_>, algorithm: AllgatherAlgorithm
     planned(|plan| allgather::allgatherv(plan, arguments, algorithm))
 }
 
-/// This rank's part in `MPI_Alltoall` (MPI-5.0 §6.8).
+/// Plans this rank's part in `MPI_Alltoall` (MPI-5.0 §6.8).
 pub fn alltoall(arguments: &Allgather) -> Schedule {
     alltoall_with(arguments, choice::alltoall(arguments.size, plan::bytes(arguments.receive)))
 }
@@ -188,17 +191,17 @@ pub fn alltoall_with(arguments: &Allgather, algorithm: AlltoallAlgorithm) -> Sch
     planned(|plan| alltoall::add(plan, arguments, algorithm))
 }
 
-/// This rank's part in `MPI_Alltoallv` (MPI-5.0 §6.8).
+/// Plans this rank's part in `MPI_Alltoallv` (MPI-5.0 §6.8).
 pub fn alltoallv(arguments: &Alltoallv<'_>) -> Schedule {
     planned(|plan| alltoall::alltoallv(plan, arguments))
 }
 
-/// This rank's part in `MPI_Alltoallw` (MPI-5.0 §6.8).
+/// Plans this rank's part in `MPI_Alltoallw` (MPI-5.0 §6.8).
 pub fn alltoallw(arguments: &Alltoallw<'_>) -> Schedule {
     planned(|plan| alltoall::alltoallw(plan, arguments))
 }
 
-/// This rank's part in `MPI_Reduce` (MPI-5.0 §6.9.1).
+/// Plans this rank's part in `MPI_Reduce` (MPI-5.0 §6.9.1).
 pub fn reduce(arguments: &Reduce) -> Schedule {
     reduce_with(arguments, choice::reduce(arguments.size, plan::bytes(arguments.items), arguments.commutative))
 }
@@ -208,18 +211,19 @@ pub fn reduce_with(arguments: &Reduce, algorithm: ReduceAlgorithm) -> Schedule {
     planned(|plan| reduce::add(plan, arguments, algorithm))
 }
 
-/// This rank's part in `MPI_Allreduce` (MPI-5.0 §6.9.6).
+/// Plans this rank's part in `MPI_Allreduce` (MPI-5.0 §6.9.6).
 pub fn allreduce(arguments: &Allreduce) -> Schedule {
     let bytes = plan::bytes(arguments.items);
     allreduce_with(arguments, choice::allreduce(arguments.size, bytes, arguments.commutative))
 }
 
-/// [`allreduce`] by a given algorithm, the same at all ranks. Some only if the operation commutes.
+/// [`allreduce`] by a given algorithm, the same at all ranks. Some algorithms need an operation that
+/// commutes.
 pub fn allreduce_with(arguments: &Allreduce, algorithm: AllreduceAlgorithm) -> Schedule {
     planned(|plan| allreduce::add(plan, arguments, algorithm))
 }
 
-/// [`barrier`] in two levels: to one rank of each node, among these, and back again. `nodes`: as for
+/// Plans a [`barrier`] in two levels: to one rank of each node, among these, and back again. `nodes`: as for
 /// [`bcast_in_two_levels`].
 pub fn barrier_in_two_levels(
     arguments: &Barrier,
@@ -229,8 +233,8 @@ pub fn barrier_in_two_levels(
     planned(|plan| two_level::add_barrier(plan, arguments, nodes, algorithms))
 }
 
-/// [`reduce`] in two levels: on each node to one rank, and among these, by an algorithm for each. The
-/// operation commutes. `nodes`: as for [`bcast_in_two_levels`].
+/// Plans a [`reduce`] in two levels: on each node to one rank, and among these ranks, by an algorithm for
+/// each. The operation commutes. `nodes`: as for [`bcast_in_two_levels`].
 pub fn reduce_in_two_levels(
     arguments: &Reduce,
     nodes: &[u32],
@@ -239,9 +243,9 @@ pub fn reduce_in_two_levels(
     planned(|plan| two_level::add_reduce(plan, arguments, nodes, algorithms))
 }
 
-/// [`allreduce`] in two levels: on each node to one rank, among these, and to the others again, by an
-/// algorithm for each. The operation commutes. Of the data so many ranks of each node lead for a share each,
-/// or as many as the smallest node has. `nodes`: as for [`bcast_in_two_levels`].
+/// Plans an [`allreduce`] in two levels: on each node to one rank, among these ranks, and back to the others,
+/// by an algorithm for each. The operation commutes. On each node `leaders` ranks lead for a share of the
+/// data each, or as many as the smallest node has. `nodes`: as for [`bcast_in_two_levels`].
 pub fn allreduce_in_two_levels(
     arguments: &Allreduce,
     nodes: &[u32],
@@ -251,8 +255,8 @@ pub fn allreduce_in_two_levels(
     planned(|plan| two_level::add_allreduce(plan, arguments, nodes, leaders, algorithms))
 }
 
-/// [`allgather`] in two levels: among one rank of each node, and from these to their nodes. The ranks of each
-/// node follow each other. `nodes`: as for [`bcast_in_two_levels`].
+/// Plans an [`allgather`] in two levels: among one rank of each node, and from this rank to its node. The
+/// ranks of each node follow each other. `nodes`: as for [`bcast_in_two_levels`].
 pub fn allgather_in_two_levels(
     arguments: &Allgather,
     nodes: &[u32],
@@ -261,39 +265,39 @@ pub fn allgather_in_two_levels(
     planned(|plan| two_level::add_allgather(plan, arguments, nodes, algorithms))
 }
 
-/// This process's part in `MPI_Allreduce` on an intercommunicator (MPI-5.0 §6.9.6): each group gets the
+/// Plans this process's part in `MPI_Allreduce` on an intercommunicator (MPI-5.0 §6.9.6): each group gets the
 /// result of the other. Ranks are those of both groups together, the first group's first.
 pub fn allreduce_between(arguments: &AllreduceBetween, choices: &Choices) -> Schedule {
     between::allreduce(arguments, choices)
 }
 
-/// This process's part in `MPI_Neighbor_allgather`, `MPI_Neighbor_alltoall` and their forms with counts and
+/// Plans this process's part in `MPI_Neighbor_allgather`, `MPI_Neighbor_alltoall` and their forms with counts and
 /// datatypes (MPI-5.0 §8.6).
 pub fn neighbour_exchange(arguments: &NeighbourExchange<'_>) -> Schedule {
     neighbours::exchange(arguments)
 }
 
-/// This process's part in `MPI_Allgather`, `MPI_Alltoall` and their forms with counts and datatypes on an
+/// Plans this process's part in `MPI_Allgather`, `MPI_Alltoall` and their forms with counts and datatypes on an
 /// intercommunicator (MPI-5.0 §6.7, §6.8): each process gets a block of each of the other group. Ranks are
 /// those of both groups together, the first group's first.
 pub fn exchange_between(arguments: &ExchangeBetween<'_>) -> Schedule {
     neighbours::between(arguments)
 }
 
-/// This process's part in `MPI_Reduce` on an intercommunicator (MPI-5.0 §6.9.1): the root gets the result of
+/// Plans this process's part in `MPI_Reduce` on an intercommunicator (MPI-5.0 §6.9.1): the root gets the result of
 /// the other group. Ranks are those of the root, which comes first, and of that group.
 pub fn reduce_between(arguments: &ReduceBetween, choices: &Choices) -> Schedule {
     between::reduce(arguments, choices)
 }
 
-/// This process's part in `MPI_Reduce_scatter` and `MPI_Reduce_scatter_block` on an intercommunicator
+/// Plans this process's part in `MPI_Reduce_scatter` and `MPI_Reduce_scatter_block` on an intercommunicator
 /// (MPI-5.0 §6.10): each group gets the result of the other in parts. Ranks are those of both groups
 /// together, the first group's first.
 pub fn reduce_scatter_between(arguments: &ReduceScatterBetween<'_>, choices: &Choices) -> Schedule {
     between::reduce_scatter(arguments, choices)
 }
 
-/// This rank's part in `MPI_Reduce_scatter_block` (MPI-5.0 §6.10.1).
+/// Plans this rank's part in `MPI_Reduce_scatter_block` (MPI-5.0 §6.10.1).
 pub fn reduce_scatter_block(arguments: &ReduceScatterBlock) -> Schedule {
     let total = arguments.size as u64 * plan::bytes(arguments.items);
     reduce_scatter_block_with(arguments, choice::reduce_scatter(arguments.size, total))
@@ -307,7 +311,7 @@ pub fn reduce_scatter_block_with(arguments: &ReduceScatterBlock, algorithm: Redu
     planned(|plan| reduce_scatter::add(plan, &arguments, algorithm))
 }
 
-/// This rank's part in `MPI_Reduce_scatter` (MPI-5.0 §6.10.2).
+/// Plans this rank's part in `MPI_Reduce_scatter` (MPI-5.0 §6.10.2).
 pub fn reduce_scatter(arguments: &ReduceScatter<'_>) -> Schedule {
     let total = arguments.counts.iter().sum::<u64>() * arguments.shape.size;
     reduce_scatter_with(arguments, choice::reduce_scatter(arguments.size, total))
@@ -324,7 +328,7 @@ pub fn reduce_scatter_with(arguments: &ReduceScatter<'_>, algorithm: ReduceScatt
     planned(|plan| reduce_scatter::add(plan, &arguments, algorithm))
 }
 
-/// This rank's part in `MPI_Scan` (MPI-5.0 §6.11.1).
+/// Plans this rank's part in `MPI_Scan` (MPI-5.0 §6.11.1).
 pub fn scan(arguments: &Allreduce) -> Schedule {
     scan_with(arguments, choice::scan(arguments.size, plan::bytes(arguments.items)))
 }
@@ -334,7 +338,7 @@ pub fn scan_with(arguments: &Allreduce, algorithm: ScanAlgorithm) -> Schedule {
     planned(|plan| scan::scan(plan, arguments, algorithm))
 }
 
-/// This rank's part in `MPI_Exscan` (MPI-5.0 §6.11.2).
+/// Plans this rank's part in `MPI_Exscan` (MPI-5.0 §6.11.2).
 pub fn exscan(arguments: &Allreduce) -> Schedule {
     exscan_with(arguments, choice::scan(arguments.size, plan::bytes(arguments.items)))
 }

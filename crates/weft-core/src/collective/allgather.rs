@@ -31,7 +31,8 @@ pub(super) fn add(plan: &mut Plan, arguments: &Allgather, algorithm: AllgatherAl
     exchange(plan, (rank, size), algorithm, run);
 }
 
-/// Each rank has its own block, and gets all: `run(first, end)` is the part of adjacent ones.
+/// Plans the exchange: each rank has its own block, and gets all. `run(first, end)` is the part of adjacent
+/// blocks.
 pub(super) fn exchange(
     plan: &mut Plan,
     (rank, size): (u32, u32),
@@ -46,7 +47,7 @@ pub(super) fn exchange(
         AllgatherAlgorithm::NeighbourExchange => pieces::neighbour_exchange(plan, rank, size, |i| run(i, i + 1)),
         AllgatherAlgorithm::Doubling => pieces::doubling(plan, rank, size, |range| run(range.start, range.end)),
         AllgatherAlgorithm::Multicast => pieces::multicast(plan, rank, size, |i| run(i, i + 1)),
-        // Ranks of several nodes share no memory; those of one do not come here for it.
+        // Ranks of several nodes share no memory, and ranks of one node do not come here to use it.
         AllgatherAlgorithm::Linear | AllgatherAlgorithm::Shared | AllgatherAlgorithm::SingleCopy => {
             pieces::linear(plan, rank, size, |i| run(i, i + 1));
         }
@@ -62,7 +63,7 @@ pub(super) fn allgatherv(plan: &mut Plan, arguments: &Allgatherv<'_>, algorithm:
             shared::allgather(plan, (rank, size), own, in_place, |i| (block(i), receive.bytes(i)));
         }
         AllgatherAlgorithm::SingleCopy => {
-            // What lies in the receive buffer need not be one run, as far as is known here.
+            // The data in the receive buffer may be several runs; its shape is not known here.
             let own = (own, !in_place && send.shape.contiguous);
             single_copy::allgather(plan, (rank, size), own, in_place, |i| (block(i), receive.bytes(i)));
         }
@@ -86,7 +87,7 @@ pub(super) fn allgatherv(plan: &mut Plan, arguments: &Allgatherv<'_>, algorithm:
     }
 }
 
-/// Exchange of packed blocks, which lie side by side in scratch as they need not in the user's buffer.
+/// Exchanges packed blocks, which lie side by side in scratch though perhaps not in the user's buffer.
 fn packed(plan: &mut Plan, arguments: &Allgatherv<'_>, own: Part, algorithm: AllgatherAlgorithm) {
     let Allgatherv { rank, size, receive, in_place, .. } = *arguments;
     let mut starts = Vec::with_capacity(size as usize + 1);

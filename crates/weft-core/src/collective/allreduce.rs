@@ -1,5 +1,5 @@
-//! Reduction whose result everybody gets. Each algorithm combines operands in one fixed order, and every rank
-//! gets the same bits.
+//! Reduction with the result at all ranks. Each algorithm combines operands in one fixed order, and every
+//! rank gets the same bits.
 
 use alloc::vec::Vec;
 
@@ -32,7 +32,8 @@ pub(super) fn add(plan: &mut Plan, arguments: &Allreduce, algorithm: AllreduceAl
     }
 }
 
-/// Up a tree to rank 0, and down again: what has come to the top goes down while other segments come up.
+/// Plans a reduction up a tree to rank 0, and down again: a segment that has come to the top goes down while
+/// other segments come up.
 fn up_and_down(plan: &mut Plan, arguments: &Allreduce, tree: Tree, segment_bytes: u64) {
     let Allreduce { rank, size, items, commutative, in_place } = *arguments;
     // Both ways the same segments.
@@ -43,8 +44,8 @@ fn up_and_down(plan: &mut Plan, arguments: &Allreduce, tree: Tree, segment_bytes
     bcast::down(plan, &Bcast { rank, size, root: 0, items }, tree, segment_bytes);
 }
 
-/// Up a tree to rank 0, which multicasts what has come to it while other segments come up. It sends nothing
-/// else.
+/// Plans a reduction up a tree to rank 0, which multicasts each segment while other segments come up. Rank 0
+/// sends nothing else.
 fn up_and_multicast(plan: &mut Plan, arguments: &Allreduce) {
     let Allreduce { rank, size, items, commutative, in_place } = *arguments;
     let own = Vector::contribution(items, in_place);
@@ -56,8 +57,8 @@ fn up_and_multicast(plan: &mut Plan, arguments: &Allreduce) {
     }
 }
 
-/// The whole vector is exchanged with `radix` − 1 members, then with as many further away: log n rounds. In
-/// each, what the members of a group have is combined in the order of the group by all of them, so that all
+/// Plans an exchange of the whole vector with `radix` − 1 members, then with as many further away: log n
+/// rounds. In each round all members of a group combine the group's vectors in the order of the group, so all
 /// get the same bits. Ranks beyond the largest power of the radix are folded into members first.
 fn multiplying(plan: &mut Plan, arguments: &Allreduce, radix: u32) {
     let Allreduce { rank, size, items, in_place, .. } = *arguments;
@@ -73,7 +74,7 @@ fn multiplying(plan: &mut Plan, arguments: &Allreduce, radix: u32) {
     let folded = || (rank..size).step_by(members as usize).skip(1);
     let buffer_count = if members > 1 { radix } else { 1 }.max(1 + folded().count().min(1) as u32) as usize;
     let mut buffers: Vec<Vector> = (1..buffer_count).map(|_| plan.scratch_items(items)).collect();
-    // The value is in the last of them.
+    // The value is in the last buffer.
     buffers.push(result);
     if !in_place {
         plan.copy(own.part(whole.clone()), result.part(whole.clone()));
@@ -139,7 +140,7 @@ fn folded(plan: &mut Plan, arguments: &Allreduce, among_members: fn(&mut Plan, &
     }
 }
 
-/// With what a member begins.
+/// The state with which a member begins.
 struct Start {
     own: Vector,
     folded: Option<u32>,

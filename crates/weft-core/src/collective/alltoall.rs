@@ -77,9 +77,10 @@ impl super::TypedBlocks<'_> {
     }
 }
 
-/// In step `k` everybody sends to the rank `k` further on and receives from that `k` before, so that in each
-/// step nobody is the target of two. Several steps are under way together. Whoever is furthest behind finds
-/// both its partners' transfers started, since they wait for earlier steps only.
+/// Plans an exchange in steps: in step `k` every rank sends to the rank `k` further on and receives from the
+/// rank `k` before, so no rank is the target of two in one step. Several steps are under way together.
+/// Transfers wait for earlier steps only. So the rank that is furthest behind finds the transfers of both its
+/// partners started.
 fn exchange(
     plan: &mut Plan,
     rank: u32,
@@ -106,8 +107,8 @@ fn exchange(
     }
 }
 
-/// In step `k` the ranks whose sum is `k` modulo n swap their blocks. What arrives is kept packed in scratch
-/// until what leaves from the same place has left.
+/// Plans an exchange in place: in step `k` the ranks whose sum is `k` modulo n swap their blocks. An arrived
+/// block is kept packed in scratch until the block that leaves from the same place has left.
 fn exchange_in_place(plan: &mut Plan, rank: u32, size: u32, block: impl Fn(u32) -> Block) {
     let mut waiting: alloc::vec::Vec<(Part, Part)> = alloc::vec::Vec::new();
     let longest = (0..size).filter(|&i| i != rank).map(|i| block(i).bytes).max().unwrap_or(0);

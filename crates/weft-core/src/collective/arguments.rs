@@ -1,6 +1,6 @@
-//! What one rank knows of an operation: the arguments of the functions in [`collective`](super).
+//! The arguments of the functions in [`collective`](super): the part of an operation that one rank knows.
 
-/// What an algorithm must know of a datatype (MPI-5.0 §5.1.6–5.1.8). All in bytes.
+/// The properties of a datatype that an algorithm needs (MPI-5.0 §5.1.6–5.1.8). All in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ElementShape {
     /// Distance from one item to the next; may be negative or zero.
@@ -24,12 +24,12 @@ impl Items {
 }
 
 impl Gather {
-    /// Packed bytes of one block, as everybody knows it: at the root where it gathers.
+    /// Packed bytes of one block as every rank knows them, where the root gathers.
     pub fn gathered_bytes(&self) -> u64 {
         if self.rank == self.root { self.receive.bytes() } else { self.send.bytes() }
     }
 
-    /// The same where it scatters.
+    /// Packed bytes of one block as every rank knows them, where the root scatters.
     pub fn scattered_bytes(&self) -> u64 {
         if self.rank == self.root { self.send.bytes() } else { self.receive.bytes() }
     }
@@ -48,12 +48,12 @@ impl ElementShape {
 pub struct Items {
     /// Number of items.
     pub count: u64,
-    /// Their datatype.
+    /// Datatype of the items.
     pub shape: ElementShape,
 }
 
-/// Blocks of one datatype, one per rank, as in `(recvcounts, displs, recvtype)`. Where the standard calls
-/// them not significant, `Blocks::default()` will do.
+/// Blocks of one datatype, one per rank, as in `(recvcounts, displs, recvtype)`. Where the standard calls the
+/// arguments not significant, `Blocks::default()` will do.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Blocks<'a> {
     /// Items of each block, by rank.
@@ -78,7 +78,7 @@ pub struct TypedBlocks<'a> {
 /// Arguments of [`barrier`](super::barrier).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Barrier {
-    /// This process in the group.
+    /// Rank of this process in the group.
     pub rank: u32,
     /// Processes in the group.
     pub size: u32,
@@ -88,26 +88,26 @@ pub struct Barrier {
 /// everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bcast {
-    /// This process in the group.
+    /// Rank of this process in the group.
     pub rank: u32,
     /// Processes in the group.
     pub size: u32,
     /// Rank that has the data.
     pub root: u32,
-    /// What is in the buffer.
+    /// The content of the buffer.
     pub items: Items,
 }
 
 /// Arguments of [`reduce`](super::reduce).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reduce {
-    /// This process in the group.
+    /// Rank of this process in the group.
     pub rank: u32,
     /// Processes in the group.
     pub size: u32,
     /// Rank that gets the result.
     pub root: u32,
-    /// What every rank contributes.
+    /// The contribution of every rank.
     pub items: Items,
     /// The operation commutes; otherwise operands are kept in the order of ranks.
     pub commutative: bool,
@@ -118,21 +118,21 @@ pub struct Reduce {
 /// Arguments of [`allreduce_between`](super::allreduce_between).
 #[derive(Clone, Copy, Debug)]
 pub struct AllreduceBetween {
-    /// This process in its own group.
+    /// Rank of this process in its own group.
     pub rank: u32,
     /// Processes in its own group.
     pub size: u32,
     /// Processes in the other group.
     pub remote_size: u32,
-    /// Its own group is the first of the two.
+    /// The own group of this process is the first of the two.
     pub is_first: bool,
-    /// What every process contributes; as many bytes in both groups.
+    /// The contribution of every process; as many bytes in both groups.
     pub items: Items,
     /// The operation commutes; otherwise operands are kept in the order of ranks.
     pub commutative: bool,
 }
 
-/// The blocks of an exchange with neighbours, or with the other group: as the operations give them.
+/// The blocks of an exchange with neighbours, or with the other group, as the operations give them.
 #[derive(Clone, Copy, Debug)]
 pub enum Parts<'a> {
     /// The same items to each.
@@ -141,54 +141,54 @@ pub enum Parts<'a> {
     Consecutive(Items),
     /// Blocks of one datatype anywhere.
     Listed(Blocks<'a>),
-    /// Blocks of their own datatypes, of the kinds [`Kind::SendOf`](super::Kind::SendOf) and
-    /// [`Kind::ReceiveOf`](super::Kind::ReceiveOf) their place.
+    /// Blocks of their own datatypes. Their kinds are [`Kind::SendOf`](super::Kind::SendOf) and
+    /// [`Kind::ReceiveOf`](super::Kind::ReceiveOf) with the place of the block.
     Typed(TypedBlocks<'a>),
 }
 
 /// Arguments of [`neighbour_exchange`](super::neighbour_exchange).
 #[derive(Clone, Copy, Debug)]
 pub struct NeighbourExchange<'a> {
-    /// This process in the group.
+    /// Rank of this process in the group.
     pub rank: u32,
-    /// From whom blocks come, in the order of the blocks: `None` where a grid ends. Anybody may stand there
-    /// several times, this process too.
+    /// The ranks that blocks come from, in the order of the blocks: `None` where a grid ends. A rank may
+    /// stand there several times, and so may this process.
     pub sources: &'a [Option<u32>],
     /// To whom blocks go, likewise.
     pub destinations: &'a [Option<u32>],
-    /// It is a grid: for each dimension a neighbour below, and one above.
+    /// The topology is a grid: for each dimension a neighbour below, and one above.
     pub is_grid: bool,
     /// Blocks to send, one for each destination.
     pub send: Parts<'a>,
-    /// Where blocks go, one for each source.
+    /// Blocks to receive, one for each source.
     pub receive: Parts<'a>,
 }
 
 /// Arguments of [`exchange_between`](super::exchange_between).
 #[derive(Clone, Copy, Debug)]
 pub struct ExchangeBetween<'a> {
-    /// This process in its own group.
+    /// Rank of this process in its own group.
     pub rank: u32,
     /// Processes in its own group.
     pub size: u32,
     /// Processes in the other group.
     pub remote_size: u32,
-    /// Its own group is the first of the two.
+    /// The own group of this process is the first of the two.
     pub is_first: bool,
     /// Blocks to send, one for each process of the other group.
     pub send: Parts<'a>,
-    /// Where blocks go, one for each process of the other group.
+    /// Blocks to receive, one for each process of the other group.
     pub receive: Parts<'a>,
 }
 
 /// Arguments of [`reduce_between`](super::reduce_between).
 #[derive(Clone, Copy, Debug)]
 pub struct ReduceBetween {
-    /// This process: 0 for the root, the others of the group that reduces come after it.
+    /// Rank of this process: 0 for the root; the others of the group that reduces come after it.
     pub rank: u32,
     /// Processes that reduce, and the root.
     pub size: u32,
-    /// What each of them contributes, and what the root gets.
+    /// The contribution of each process, and the result at the root.
     pub items: Items,
     /// The operation commutes; otherwise operands are kept in the order of ranks.
     pub commutative: bool,
@@ -197,15 +197,16 @@ pub struct ReduceBetween {
 /// Arguments of [`reduce_scatter_between`](super::reduce_scatter_between).
 #[derive(Clone, Copy, Debug)]
 pub struct ReduceScatterBetween<'a> {
-    /// This process in its own group.
+    /// Rank of this process in its own group.
     pub rank: u32,
     /// Processes in its own group.
     pub size: u32,
     /// Processes in the other group.
     pub remote_size: u32,
-    /// Its own group is the first of the two.
+    /// The own group of this process is the first of the two.
     pub is_first: bool,
-    /// What each process of its own group gets of the other's result; as many items together in both groups.
+    /// Items of the other group's result for each process of the own group; as many items together in both
+    /// groups.
     pub counts: &'a [u64],
     /// The datatype.
     pub shape: ElementShape,
@@ -216,11 +217,11 @@ pub struct ReduceScatterBetween<'a> {
 /// Arguments of [`allreduce`](super::allreduce), [`scan`](super::scan) and [`exscan`](super::exscan).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allreduce {
-    /// This process in the group.
+    /// Rank of this process in the group.
     pub rank: u32,
     /// Processes in the group.
     pub size: u32,
-    /// What every rank contributes.
+    /// The contribution of every rank.
     pub items: Items,
     /// The operation commutes; otherwise operands are kept in the order of ranks.
     pub commutative: bool,
@@ -231,7 +232,7 @@ pub struct Allreduce {
 /// Arguments of [`gather`](super::gather) and [`scatter`](super::scatter).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gather {
-    /// This process in the group.
+    /// Rank of this process in the group.
     pub rank: u32,
     /// Processes in the group.
     pub size: u32,
@@ -250,7 +251,7 @@ pub struct Gather {
 /// Arguments of [`gatherv`](super::gatherv).
 #[derive(Clone, Copy, Debug)]
 pub struct Gatherv<'a> {
-    /// This process in the group.
+    /// Rank of this process in the group.
     pub rank: u32,
     /// Processes in the group.
     pub size: u32,
@@ -258,7 +259,7 @@ pub struct Gatherv<'a> {
     pub root: u32,
     /// `sendcount` and `sendtype`; not significant at the root with `in_place`.
     pub send: Items,
-    /// Where the blocks go; significant at the root only.
+    /// Blocks to receive; significant at the root only.
     pub receive: Blocks<'a>,
     /// `MPI_IN_PLACE` at the root.
     pub in_place: bool,
@@ -267,13 +268,13 @@ pub struct Gatherv<'a> {
 /// Arguments of [`scatterv`](super::scatterv).
 #[derive(Clone, Copy, Debug)]
 pub struct Scatterv<'a> {
-    /// This process in the group.
+    /// Rank of this process in the group.
     pub rank: u32,
     /// Processes in the group.
     pub size: u32,
     /// Rank that scatters.
     pub root: u32,
-    /// Where the blocks are; significant at the root only.
+    /// Blocks to send; significant at the root only.
     pub send: Blocks<'a>,
     /// `recvcount` and `recvtype`; not significant at the root with `in_place`.
     pub receive: Items,
@@ -285,7 +286,7 @@ pub struct Scatterv<'a> {
 /// block `i` is based at `i × count × extent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allgather {
-    /// This process in the group.
+    /// Rank of this process in the group.
     pub rank: u32,
     /// Processes in the group.
     pub size: u32,
@@ -300,13 +301,13 @@ pub struct Allgather {
 /// Arguments of [`allgatherv`](super::allgatherv).
 #[derive(Clone, Copy, Debug)]
 pub struct Allgatherv<'a> {
-    /// This process in the group.
+    /// Rank of this process in the group.
     pub rank: u32,
     /// Processes in the group.
     pub size: u32,
     /// `sendcount` and `sendtype`; not significant with `in_place`.
     pub send: Items,
-    /// Where the blocks go.
+    /// Blocks to receive.
     pub receive: Blocks<'a>,
     /// `MPI_IN_PLACE`: this rank's block is in its place already.
     pub in_place: bool,
@@ -315,29 +316,30 @@ pub struct Allgatherv<'a> {
 /// Arguments of [`alltoallv`](super::alltoallv).
 #[derive(Clone, Copy, Debug)]
 pub struct Alltoallv<'a> {
-    /// This process in the group.
+    /// Rank of this process in the group.
     pub rank: u32,
     /// Processes in the group.
     pub size: u32,
-    /// Where the blocks to send are; not significant with `in_place`.
+    /// Blocks to send; not significant with `in_place`.
     pub send: Blocks<'a>,
-    /// Where the blocks go.
+    /// Blocks to receive.
     pub receive: Blocks<'a>,
     /// `MPI_IN_PLACE` at all ranks.
     pub in_place: bool,
 }
 
-/// Arguments of [`alltoallw`](super::alltoallw). Slices have the kinds [`Kind::SendOf`](super::Kind::SendOf)
-/// and [`Kind::ReceiveOf`](super::Kind::ReceiveOf) the peer's rank.
+/// Arguments of [`alltoallw`](super::alltoallw). The kinds of slices are
+/// [`Kind::SendOf`](super::Kind::SendOf) and [`Kind::ReceiveOf`](super::Kind::ReceiveOf) with the peer's
+/// rank.
 #[derive(Clone, Copy, Debug)]
 pub struct Alltoallw<'a> {
-    /// This process in the group.
+    /// Rank of this process in the group.
     pub rank: u32,
     /// Processes in the group.
     pub size: u32,
-    /// Where the blocks to send are; not significant with `in_place`.
+    /// Blocks to send; not significant with `in_place`.
     pub send: TypedBlocks<'a>,
-    /// Where the blocks go.
+    /// Blocks to receive.
     pub receive: TypedBlocks<'a>,
     /// `MPI_IN_PLACE` at all ranks.
     pub in_place: bool,
@@ -346,7 +348,7 @@ pub struct Alltoallw<'a> {
 /// Arguments of [`reduce_scatter_block`](super::reduce_scatter_block).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReduceScatterBlock {
-    /// This process in the group.
+    /// Rank of this process in the group.
     pub rank: u32,
     /// Processes in the group.
     pub size: u32,
@@ -361,7 +363,7 @@ pub struct ReduceScatterBlock {
 /// Arguments of [`reduce_scatter`](super::reduce_scatter).
 #[derive(Clone, Copy, Debug)]
 pub struct ReduceScatter<'a> {
-    /// This process in the group.
+    /// Rank of this process in the group.
     pub rank: u32,
     /// Processes in the group.
     pub size: u32,

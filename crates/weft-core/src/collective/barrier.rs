@@ -15,8 +15,9 @@ pub(super) fn add(plan: &mut Plan, arguments: &Barrier, algorithm: BarrierAlgori
     }
 }
 
-/// In round `k` everybody signals the rank `2^k` further on and waits for that `2^k` before; after ⌈log₂ n⌉
-/// rounds everybody has heard, directly or not, of everybody (Hensgen, Finkel, Manber, 1988).
+/// Plans rounds: in round `k` every rank signals the rank `2^k` further on and waits for the rank `2^k`
+/// before. After ⌈log₂ n⌉ rounds every rank has heard, directly or not, of every other (Hensgen, Finkel,
+/// Manber, 1988).
 fn dissemination(plan: &mut Plan, arguments: &Barrier) {
     let Barrier { rank, size } = *arguments;
     let (here, n) = (rank as u64, size as u64);
@@ -29,7 +30,7 @@ fn dissemination(plan: &mut Plan, arguments: &Barrier) {
     }
 }
 
-/// The first half of a barrier: rank 0 hears of all.
+/// Plans the first half of a barrier: rank 0 hears of all.
 pub(super) fn add_up(plan: &mut Plan, arguments: &Barrier, algorithm: BarrierAlgorithm) {
     match algorithm {
         _ if arguments.size == 1 => {}
@@ -39,7 +40,7 @@ pub(super) fn add_up(plan: &mut Plan, arguments: &Barrier, algorithm: BarrierAlg
     }
 }
 
-/// The other half: all hear of rank 0.
+/// Plans the second half of a barrier: all hear of rank 0.
 pub(super) fn add_down(plan: &mut Plan, arguments: &Barrier, algorithm: BarrierAlgorithm) {
     match algorithm {
         _ if arguments.size == 1 => {}
@@ -55,7 +56,7 @@ fn up_and_down(plan: &mut Plan, arguments: &Barrier, tree: Tree) {
     down(plan, arguments, tree);
 }
 
-/// Rank 0 hears of all, and says so to all at once.
+/// Plans a barrier in which rank 0 hears of all, and multicasts to all that they have entered.
 fn up_and_multicast(plan: &mut Plan, arguments: &Barrier) {
     let Barrier { rank, size } = *arguments;
     up(plan, arguments, Tree::towards_multicast(size));

@@ -24,7 +24,7 @@ pub(super) fn add(plan: &mut Plan, arguments: &Bcast, algorithm: BcastAlgorithm)
     }
 }
 
-/// Down a tree, in segments: in each a node's largest subtrees come first.
+/// Plans the way down a tree, in segments; each node sends to its largest subtrees first.
 pub(super) fn down(plan: &mut Plan, arguments: &Bcast, tree: Tree, segment_bytes: u64) {
     let Bcast { rank, size, root, items } = *arguments;
     let total = bytes(items);
@@ -51,15 +51,15 @@ pub(super) fn down(plan: &mut Plan, arguments: &Bcast, tree: Tree, segment_bytes
     }
 }
 
-/// The root sends each segment once, to all. A message that is multicast has a limit, so that its receivers'
-/// memory has.
+/// Plans one multicast of each segment by the root. The length of a multicast message is limited, because its
+/// receivers' memory is.
 pub(super) fn multicast(plan: &mut Plan, arguments: &Bcast, segment_bytes: u64) {
     let Bcast { rank, root, items, .. } = *arguments;
     let total = bytes(items);
     let segment_bytes = segment_bytes.min(MESSAGE_BYTES_MAX);
     let whole = total <= segment_bytes;
     let data = if whole { Vector::of_receive(items) } else { open(plan, arguments) };
-    // However long the message is: the root's window bounds what is under way.
+    // No limit on the number of segments: the root's window bounds the bytes under way.
     for range in segments(total, segment_bytes, u64::MAX) {
         let segment = data.part(if whole { 0..items.count } else { range });
         if rank == root { plan.multicast(segment) } else { plan.receive(root, segment) }
@@ -69,8 +69,8 @@ pub(super) fn multicast(plan: &mut Plan, arguments: &Bcast, segment_bytes: u64) 
     }
 }
 
-/// Parts go down the binomial tree, then everybody exchanges parts (van de Geijn): every byte leaves each
-/// rank about twice, however many ranks there are.
+/// Plans parts down the binomial tree, then an exchange of parts among all (van de Geijn): every byte leaves
+/// each rank about twice, however many ranks there are.
 fn scatter_allgather(plan: &mut Plan, arguments: &Bcast, ring: bool) {
     let Bcast { rank, size, root, .. } = *arguments;
     let total = bytes(arguments.items);
@@ -84,7 +84,8 @@ fn scatter_allgather(plan: &mut Plan, arguments: &Bcast, ring: bool) {
     for child in tree::children(here, size).rev() {
         plan.send(rank_of(child), run(child, child + tree::subtree(child, size)));
     }
-    // Node 0 has everything and could be spared what it receives again, at the price of irregular rounds.
+    // Node 0 has all parts already. Sparing it the parts that it receives again would make the rounds
+    // irregular.
     if ring {
         pieces::ring(plan, here, size, rank_of, |piece| run(piece, piece + 1));
     } else {

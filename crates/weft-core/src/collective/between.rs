@@ -1,5 +1,5 @@
-//! Between two groups (MPI-5.0 §6.2.3): schedules among all processes of both, where the first group's ranks
-//! come first.
+//! Collectives between two groups (MPI-5.0 §6.2.3): schedules among all processes of both, where the first
+//! group's ranks come first.
 
 use super::choice::{Choices, Layout};
 use super::chosen::Chosen;
@@ -9,8 +9,8 @@ use super::reduce as reduction;
 use super::select::{BcastAlgorithm, ReduceAlgorithm};
 use super::{AllreduceBetween, Bcast, Items, Reduce, ReduceBetween, ReduceScatterBetween, Schedule, bcast};
 
-/// Each group reduces to its first process; these two exchange the results; each passes what it got to its
-/// group.
+/// Plans an allreduce: each group reduces to its first process, the two first processes exchange the results,
+/// and each passes on to its group the result that it got.
 pub(super) fn allreduce(arguments: &AllreduceBetween, choices: &Choices) -> Schedule {
     let AllreduceBetween { rank, size, remote_size, is_first, items, commutative } = *arguments;
     let mut plan = Plan::default();
@@ -53,8 +53,8 @@ pub(super) fn reduce(arguments: &ReduceBetween, choices: &Choices) -> Schedule {
     plan.finish()
 }
 
-/// Each group reduces to its first process; these two exchange the results, and give the processes of their
-/// groups their parts.
+/// Plans a reduce-scatter: each group reduces to its first process, the two first processes exchange the
+/// results, and give the processes of their groups their parts.
 pub(super) fn reduce_scatter(arguments: &ReduceScatterBetween<'_>, choices: &Choices) -> Schedule {
     let ReduceScatterBetween { rank, size, remote_size, is_first, counts, shape, commutative } = *arguments;
     let items = Items { count: counts.iter().sum(), shape };
@@ -86,15 +86,16 @@ pub(super) fn reduce_scatter(arguments: &ReduceScatterBetween<'_>, choices: &Cho
     plan.finish()
 }
 
-/// How a group of `size` reduces to its first process, and how that passes on what it gets. Where the
-/// processes of a group are makes no difference here.
+/// The algorithms by which a group of `size` reduces to its first process, and by which this process passes
+/// on the result. The places of the processes make no difference here.
 fn algorithms(choices: &Choices, size: u32, items: Items, commutative: bool) -> (ReduceAlgorithm, BcastAlgorithm) {
     let layout = Layout::apart(size);
     Chosen { choices, layout: &layout }.reduce_and_bcast(size, bytes(items), commutative)
 }
 
-/// A group reduces what its processes contribute. Its first process has the result in working memory: its
-/// receive buffer is for something else, if it has one. Where that is; for the others it means nothing.
+/// Reduces the contributions of a group to its first process, and returns where the result is. That is
+/// working memory, because the receive buffer of the first process, if it has one, is for something else. For
+/// the other processes the returned place means nothing.
 fn reduce_in_group(
     plan: &mut Plan,
     (rank, size): (u32, u32),

@@ -1,8 +1,8 @@
-//! Which algorithm is used when: a table of rules, and pure functions that look into it. The algorithms
+//! The choice of algorithms: a table of rules, and pure functions that look into it. The algorithms
 //! themselves know nothing of this choice.
 //!
-//! The choice depends only on numbers that every rank of the operation has, so all of them choose the same.
-//! The table that is built in (`choice.table`) says how one is written.
+//! The choice depends only on numbers that every rank of the operation has, so all ranks choose the same. The
+//! head of the built-in table (`choice.table`) says how a table is written.
 
 mod algorithm;
 mod facts;
@@ -19,21 +19,21 @@ pub use facts::{Facts, Layout, Multicast, Place};
 use table::Rule;
 pub use table::Table;
 
-/// The table that is built in.
+/// The built-in table.
 pub const BUILT_IN: &str = include_str!("choice.table");
 
-/// Where a choice came from.
+/// The source of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The algorithm is asked for.
+    /// A setting asks for the algorithm.
     Forced,
     /// The user's table.
     Users,
-    /// The table that is built in.
+    /// The built-in table.
     BuiltIn,
 }
 
-/// What is asked for, the user's table, and the one that is built in: in this order.
+/// The algorithms that settings ask for, the user's table, and the built-in table: in this order.
 #[derive(Clone, Debug)]
 pub struct Choices {
     forced: Vec<(Operation, Algorithm)>,
@@ -44,7 +44,7 @@ pub struct Choices {
 }
 
 impl Choices {
-    /// By the built-in table alone, which is read anew for each choice.
+    /// Choices by the built-in table alone, which is read anew for each choice.
     pub const fn without_settings() -> Self {
         Self {
             forced: Vec::new(),
@@ -54,49 +54,49 @@ impl Choices {
         }
     }
 
-    /// With these algorithms for all cases in which they are possible, and this table for the others.
+    /// Choices by these algorithms wherever they are possible, and by this table elsewhere.
     ///
     /// # Panics
-    /// The table that is built in makes no sense: a test sees to that.
+    /// When the built-in table makes no sense: a test rules this out.
     pub fn new(forced: Vec<(Operation, Algorithm)>, users: Table) -> Self {
         let built_in = Table::parse(BUILT_IN).expect("the built-in table makes sense");
         Self { forced, users, built_in, same_everywhere: false }
     }
 
-    /// The same, but that operands of reductions are combined in an order that depends on the number of ranks
-    /// only, and not on where they are (MPI-5.0 §6.9.1, advice to implementors).
+    /// Sets whether reductions combine operands in an order that depends on the number of ranks only, and not
+    /// on the places of the ranks (MPI-5.0 §6.9.1, advice to implementors).
     pub fn with_one_order(self, same_everywhere: bool) -> Self {
         Self { same_everywhere, ..self }
     }
 
-    /// Whether the order of operands depends on the number of ranks and bytes only.
+    /// Returns whether the order of operands depends on the number of ranks and bytes only.
     pub fn has_one_order(&self) -> bool {
         self.same_everywhere
     }
 
-    /// A number that differs, but by an accident of one in 2⁶⁴, where choices could.
+    /// A number that differs where choices could differ, but for an accident of one in 2⁶⁴.
     pub fn digest(&self) -> u64 {
         let text = format!("{:?}{:?}{}{BUILT_IN}", self.forced, self.users, self.same_everywhere);
         // FNV-1a.
         text.bytes().fold(0xcbf2_9ce4_8422_2325, |state, byte| (state ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
     }
 
-    /// Whether a setting asks for multicast wherever an operation can be done by it.
+    /// Returns whether a setting asks for multicast wherever the operation can be multicast.
     pub fn asks_for_multicast(&self, operation: Operation) -> bool {
         self.forced.iter().any(|(of, algorithm)| *of == operation && algorithm.is_multicast())
     }
 
-    /// Whether an operation may be multicast, of some length and in some place.
+    /// Returns whether an operation may be multicast, for some length and place.
     pub fn may_multicast(&self, operation: Operation) -> bool {
         let of_table =
             |table: &Table| table.rules.iter().any(|rule| rule.operation == operation && rule.algorithm.is_multicast());
         self.asks_for_multicast(operation) || of_table(&self.users) || of_table(&self.built_in)
     }
 
-    /// The algorithm for a case, and who says so.
+    /// The algorithm for a case, and the source of the choice.
     ///
     /// # Panics
-    /// The table that is built in has no line for it: a test sees to that.
+    /// When the built-in table has no line for the case: a test rules this out.
     pub fn choose(&self, operation: Operation, facts: &Facts) -> (Algorithm, Source) {
         let apart = Facts { place: Place::apart(facts.ranks), ..*facts };
         let facts = if self.same_everywhere && operation.is_reduction() { &apart } else { facts };
@@ -117,8 +117,8 @@ impl Choices {
     }
 }
 
-/// The same by the built-in table alone, of which only the lines of the operation are read: for what is not
-/// done often.
+/// The algorithm by the built-in table alone, of which only the lines of the operation are read: for rare
+/// cases.
 pub(super) fn built_in(operation: Operation, facts: &Facts) -> Algorithm {
     let lines = BUILT_IN.lines().filter(|line| line.split_whitespace().next() == Some(operation.name()));
     let mut rules = lines.filter_map(|line| Rule::parse(line).ok().flatten());
@@ -126,7 +126,7 @@ pub(super) fn built_in(operation: Operation, facts: &Facts) -> Algorithm {
     rule.expect("there is a line for every case").algorithm
 }
 
-/// A choice by the built-in table, for processes that are each on a node of their own.
+/// Chooses by the built-in table, for processes that are each on a node of their own.
 macro_rules! chosen {
     ($operation:ident, $kind:ident, $ranks:expr, $bytes:expr, $commutative:expr) => {{
         let (ranks, bytes, commutative) = ($ranks, $bytes, $commutative);
@@ -138,52 +138,52 @@ macro_rules! chosen {
     }};
 }
 
-/// Of messages without contents.
+/// The algorithm for messages without contents.
 pub fn barrier(size: u32) -> BarrierAlgorithm {
     chosen!(Barrier, Barrier, size, 0, true)
 }
 
-/// For `bytes` in all.
+/// The algorithm for `bytes` in all.
 pub fn bcast(size: u32, bytes: u64) -> BcastAlgorithm {
     chosen!(Bcast, Bcast, size, bytes, true)
 }
 
-/// For `bytes` from each rank.
+/// The algorithm for `bytes` from each rank.
 pub fn reduce(size: u32, bytes: u64, commutative: bool) -> ReduceAlgorithm {
     chosen!(Reduce, Reduce, size, bytes, commutative)
 }
 
-/// For `bytes` from each rank.
+/// The algorithm for `bytes` from each rank.
 pub fn allreduce(size: u32, bytes: u64, commutative: bool) -> AllreduceAlgorithm {
     chosen!(Allreduce, Allreduce, size, bytes, commutative)
 }
 
-/// For `block_bytes` from each rank.
+/// The algorithm for `block_bytes` from each rank.
 pub fn gather(size: u32, block_bytes: u64) -> GatherAlgorithm {
     chosen!(Gather, Gather, size, block_bytes, true)
 }
 
-/// For `block_bytes` to each rank.
+/// The algorithm for `block_bytes` to each rank.
 pub fn scatter(size: u32, block_bytes: u64) -> GatherAlgorithm {
     chosen!(Scatter, Gather, size, block_bytes, true)
 }
 
-/// For `total_bytes` at the end at each rank; also for blocks of different lengths.
+/// The algorithm for `total_bytes` at the end at each rank; also for blocks of different lengths.
 pub fn allgather(size: u32, total_bytes: u64) -> AllgatherAlgorithm {
     chosen!(Allgather, Allgather, size, total_bytes, true)
 }
 
-/// For `block_bytes` between each two ranks.
+/// The algorithm for `block_bytes` between each two ranks.
 pub fn alltoall(size: u32, block_bytes: u64) -> AlltoallAlgorithm {
     chosen!(Alltoall, Alltoall, size, block_bytes, true)
 }
 
-/// For `bytes` from each rank; scan and exscan.
+/// The algorithm for `bytes` from each rank; scan and exscan.
 pub fn scan(size: u32, bytes: u64) -> ScanAlgorithm {
     chosen!(Scan, Scan, size, bytes, true)
 }
 
-/// For `total_bytes` from each rank.
+/// The algorithm for `total_bytes` from each rank.
 pub fn reduce_scatter(size: u32, total_bytes: u64) -> ReduceScatterAlgorithm {
     chosen!(ReduceScatter, ReduceScatter, size, total_bytes, true)
 }
@@ -245,7 +245,7 @@ mod tests {
     fn all_candidates_are_algorithms() {
         for operation in Operation::ALL {
             for name in operation.candidates() {
-                // K and M are written as bytes.
+                // A name with K or M is printed in bytes, so the printed name is not compared.
                 assert!(operation.parse(name).is_ok(), "{name} of {}", operation.name());
             }
         }

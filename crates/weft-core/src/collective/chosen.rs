@@ -1,5 +1,5 @@
-//! Schedules by choice: an algorithm for each operation, by what all ranks of a group know alike, and two
-//! levels where those are chosen.
+//! Schedules by choice: an algorithm for each operation, chosen by facts that all ranks of a group share, and
+//! two levels where those are chosen.
 
 use super::choice::{Algorithm, Choices, Facts, Layout, Multicast, Operation, Place};
 use super::plan::Plan;
@@ -9,9 +9,9 @@ use super::*;
 /// Plans the collectives of one group.
 #[derive(Clone, Copy)]
 pub struct Chosen<'a> {
-    /// How algorithms are chosen.
+    /// The rules by which algorithms are chosen.
     pub choices: &'a Choices,
-    /// Where the processes of the group are; the same at all of them.
+    /// The places of the processes of the group; the same at all of them.
     pub layout: &'a Layout,
 }
 
@@ -24,7 +24,7 @@ struct Case {
     commutative: bool,
 }
 
-/// The chosen algorithm, of the kind that the operation has.
+/// Returns the chosen algorithm, of the kind that the operation has.
 macro_rules! chosen {
     ($chosen:expr, $operation:ident, $kind:ident, $case:expr) => {
         match $chosen.choose(Operation::$operation, $case) {
@@ -40,12 +40,12 @@ impl Chosen<'_> {
         self.choices.choose(operation, &Facts { ranks, bytes, commutative, place }).0
     }
 
-    /// The whole group.
+    /// The case of the whole group.
     fn whole(&self, ranks: u32, bytes: u64, commutative: bool) -> Case {
         Case { ranks, place: *self.layout.place(), bytes, commutative }
     }
 
-    /// The ranks of the node of one of them.
+    /// The case of the ranks of one node: that of `rank`.
     fn within(&self, rank: u32, bytes: u64) -> Case {
         let nodes = self.layout.nodes();
         let ranks = nodes.iter().filter(|node| **node == nodes[rank as usize]).count() as u32;
@@ -54,14 +54,14 @@ impl Chosen<'_> {
         Case { ranks, place, bytes, commutative: true }
     }
 
-    /// One rank of each node.
+    /// The case of one rank of each node.
     fn between(&self, bytes: u64) -> Case {
         let Place { nodes, oversubscribed, multicast, .. } = *self.layout.place();
         let place = Place { oversubscribed, multicast, ..Place::apart(nodes) };
         Case { ranks: nodes, place, bytes, commutative: true }
     }
 
-    /// Whether an operation runs in two levels, and with how many leaders on each node.
+    /// Returns the number of leaders on each node if an operation runs in two levels.
     fn two_level(&self, operation: Operation, case: Case) -> Option<u32> {
         match self.choose(operation, case) {
             Algorithm::TwoLevel { leaders } => Some(leaders),
@@ -69,29 +69,30 @@ impl Chosen<'_> {
         }
     }
 
-    /// Whether what is chosen between nodes is multicast, and there are several ranks on some: then it goes
-    /// on within them, whatever is chosen for the whole group.
+    /// Returns whether the choice between nodes is a multicast, and some node has several ranks. Then the
+    /// operation goes on within the nodes, whatever is chosen for the whole group.
     fn is_multicast(&self, between: Algorithm) -> bool {
         !self.layout.nodes().is_empty() && between.is_multicast()
     }
 
-    /// What plans the collectives of ranks with this layout.
+    /// Plans the collectives of ranks with this layout.
     fn with<'b>(&'b self, layout: &'b Layout) -> Chosen<'b> {
         Chosen { choices: self.choices, layout }
     }
 
-    /// The clusters of the ranks, where there are several, and what plans collectives of one rank of each.
+    /// The clusters of the ranks, if there are several, and the layout of one rank of each.
     fn clusters(&self) -> Option<(&[u32], Layout)> {
         let (clusters, count) = self.layout.clusters()?;
         Some((clusters, Layout::apart(count)))
     }
 
-    /// The same for operations whose operands may change places, which clusters make them do.
+    /// The clusters, as by [`Self::clusters`], for operations whose operands may change places: clusters
+    /// reorder them.
     fn clusters_for_operands(&self, commutative: bool) -> Option<(&[u32], Layout)> {
         self.clusters().filter(|_| commutative && !self.choices.has_one_order())
     }
 
-    /// This rank's part in `MPI_Barrier`.
+    /// Plans this rank's part in `MPI_Barrier`.
     pub fn barrier(&self, of: &Barrier) -> Schedule {
         planned(|plan| self.add_barrier(plan, of))
     }
@@ -115,7 +116,7 @@ impl Chosen<'_> {
         two_level::add_barrier(plan, of, self.layout.nodes(), (within, between));
     }
 
-    /// Rank 0 hears of all, or all hear of rank 0.
+    /// Plans half a barrier: rank 0 hears of all (`is_up`), or all hear of rank 0.
     fn add_half_a_barrier(&self, plan: &mut Plan, of: &Barrier, is_up: bool) {
         let half = |plan: &mut Plan, of: &Barrier, algorithm| match is_up {
             true => barrier::add_up(plan, of, algorithm),
@@ -138,7 +139,7 @@ impl Chosen<'_> {
         two_level::add_barrier_by(plan, of, self.layout.nodes(), between, (within_if(is_up), within_if(!is_up)));
     }
 
-    /// This rank's part in `MPI_Bcast`.
+    /// Plans this rank's part in `MPI_Bcast`.
     pub fn bcast(&self, of: &Bcast) -> Schedule {
         planned(|plan| self.add_bcast(plan, of))
     }
@@ -161,17 +162,17 @@ impl Chosen<'_> {
         two_level::add_bcast(plan, of, self.layout.nodes(), (between, within));
     }
 
-    /// This rank's part in `MPI_Gather`.
+    /// Plans this rank's part in `MPI_Gather`.
     pub fn gather(&self, of: &Gather) -> Schedule {
         gather_with(of, chosen!(self, Gather, Gather, self.whole(of.size, of.gathered_bytes(), true)))
     }
 
-    /// This rank's part in `MPI_Scatter`.
+    /// Plans this rank's part in `MPI_Scatter`.
     pub fn scatter(&self, of: &Gather) -> Schedule {
         scatter_with(of, chosen!(self, Scatter, Gather, self.whole(of.size, of.scattered_bytes(), true)))
     }
 
-    /// This rank's part in `MPI_Allgather`.
+    /// Plans this rank's part in `MPI_Allgather`.
     pub fn allgather(&self, of: &Allgather) -> Schedule {
         if let Some((clusters, leaders)) = self.clusters().filter(|(clusters, _)| follow_each_other(clusters)) {
             let bytes = u64::from(of.size) * of.receive.bytes();
@@ -194,23 +195,23 @@ impl Chosen<'_> {
         allgather_in_two_levels(of, self.layout.nodes(), (between, within))
     }
 
-    /// This rank's part in `MPI_Allgatherv`.
+    /// Plans this rank's part in `MPI_Allgatherv`.
     pub fn allgatherv(&self, of: &Allgatherv<'_>) -> Schedule {
         let bytes = of.receive.counts.iter().sum::<u64>() * of.receive.item_size;
         let mut case = self.whole(of.size, bytes, true);
-        // Its blocks lie anywhere, so those of a node do not lie side by side.
+        // The blocks lie anywhere, so the blocks of a node do not lie side by side.
         case.place.consecutive = false;
         let largest = of.receive.counts.iter().max().map_or(0, |count| count * of.receive.item_size);
         case.place.published_max = case.place.published_max.filter(|max| largest <= *max);
         allgatherv_with(of, chosen!(self, Allgather, Allgather, case))
     }
 
-    /// This rank's part in `MPI_Alltoall`.
+    /// Plans this rank's part in `MPI_Alltoall`.
     pub fn alltoall(&self, of: &Allgather) -> Schedule {
         alltoall_with(of, chosen!(self, Alltoall, Alltoall, self.whole(of.size, of.receive.bytes(), true)))
     }
 
-    /// This rank's part in `MPI_Reduce`.
+    /// Plans this rank's part in `MPI_Reduce`.
     pub fn reduce(&self, of: &Reduce) -> Schedule {
         planned(|plan| self.add_reduce(plan, of, Ends::of(of)))
     }
@@ -239,7 +240,7 @@ impl Chosen<'_> {
         two_level::add_reduce_by(plan, of, self.layout.nodes(), ends, between, within);
     }
 
-    /// This rank's part in `MPI_Allreduce`.
+    /// Plans this rank's part in `MPI_Allreduce`.
     pub fn allreduce(&self, of: &Allreduce) -> Schedule {
         planned(|plan| self.add_allreduce(plan, of))
     }
@@ -268,7 +269,7 @@ impl Chosen<'_> {
         let up = chosen!(self, Reduce, Reduce, self.within(of.rank, share));
         let mut between = self.between(share);
         if leaders > 1 {
-            // One process of each node receives what is multicast.
+            // Only one process of each node receives a multicast.
             between.place.multicast = Multicast::No;
         }
         let between = chosen!(self, Allreduce, Allreduce, between);
@@ -276,26 +277,26 @@ impl Chosen<'_> {
         two_level::add_allreduce(plan, of, self.layout.nodes(), leaders, (up, between, down));
     }
 
-    /// This rank's part in `MPI_Reduce_scatter_block`.
+    /// Plans this rank's part in `MPI_Reduce_scatter_block`.
     pub fn reduce_scatter_block(&self, of: &ReduceScatterBlock) -> Schedule {
         let bytes = u64::from(of.size) * of.items.bytes();
         let case = self.whole(of.size, bytes, of.commutative);
         reduce_scatter_block_with(of, chosen!(self, ReduceScatter, ReduceScatter, case))
     }
 
-    /// This rank's part in `MPI_Reduce_scatter`.
+    /// Plans this rank's part in `MPI_Reduce_scatter`.
     pub fn reduce_scatter(&self, of: &ReduceScatter<'_>) -> Schedule {
         let bytes = of.counts.iter().sum::<u64>() * of.shape.size;
         let case = self.whole(of.size, bytes, of.commutative);
         reduce_scatter_with(of, chosen!(self, ReduceScatter, ReduceScatter, case))
     }
 
-    /// This rank's part in `MPI_Scan`.
+    /// Plans this rank's part in `MPI_Scan`.
     pub fn scan(&self, of: &Allreduce) -> Schedule {
         scan_with(of, chosen!(self, Scan, Scan, self.whole(of.size, of.items.bytes(), of.commutative)))
     }
 
-    /// This rank's part in `MPI_Exscan`.
+    /// Plans this rank's part in `MPI_Exscan`.
     pub fn exscan(&self, of: &Allreduce) -> Schedule {
         exscan_with(of, chosen!(self, Scan, Scan, self.whole(of.size, of.items.bytes(), of.commutative)))
     }
@@ -312,7 +313,7 @@ impl Chosen<'_> {
     }
 }
 
-/// Whether the ranks of each cluster follow each other, so that its blocks lie side by side.
+/// Returns whether the ranks of each cluster follow each other, so that its blocks lie side by side.
 fn follow_each_other(clusters: &[u32]) -> bool {
     let changes = clusters.windows(2).filter(|pair| pair[0] != pair[1]).count();
     let count = clusters.iter().collect::<alloc::collections::BTreeSet<_>>().len();

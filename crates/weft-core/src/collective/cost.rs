@@ -1,11 +1,15 @@
-//! What a collective takes on a network that is simple to describe: the steps of all its ranks, in virtual
-//! time. It is for comparing algorithms, and for sizes of jobs that nobody has at hand; it is not a
-//! prediction for any one machine.
+//! The time of a collective on a network that is simple to describe: the steps of all its ranks, in virtual
+//! time. The model compares algorithms, also for sizes of jobs for which no machine is at hand. It does not
+//! predict the times of any one machine.
 //!
-//! Hosts hang on leaf switches, and these on spines. A message costs its sender and its receiver processor
-//! time, waits for the links on its way in turn, and takes its bytes over the rate of the slowest of them. A
-//! rank does one thing at a time. Large messages leave when their receive is posted and the sender has heard
-//! of it.
+//! Hosts hang on leaf switches, and the leaf switches on spines. The costs of a message:
+//!
+//! - It takes processor time at its sender and at its receiver.
+//! - It waits in turn for the links on its way.
+//! - Its bytes take the rate of the slowest of these links.
+//!
+//! A rank does one thing at a time. A large message leaves when its receive is posted and the sender has
+//! heard of it.
 
 use alloc::collections::{BTreeMap, BinaryHeap, VecDeque};
 use alloc::vec;
@@ -21,31 +25,31 @@ use super::{ReduceScatterBlock, Schedule};
 const PACKET_OVERHEAD: u64 = 66;
 /// Bytes of a message in one packet.
 const PACKET_BYTES: u64 = 1440;
-/// Messages of more wait for their receive.
+/// Messages of more bytes wait for their receive.
 const EAGER_BYTES: u64 = 64 << 10;
 
 /// A network, and its hosts. Times in nanoseconds, rates in picoseconds for each byte.
 #[derive(Clone, Debug)]
 pub struct Network {
-    /// Processor time that a message costs its sender,
+    /// Processor time that a message costs its sender.
     pub send_ns: u64,
-    /// and its receiver.
+    /// Processor time that a message costs its receiver.
     pub receive_ns: u64,
-    /// The way over one link and through what is at its end.
+    /// Time over one link and through the device at its end.
     pub hop_ns: u64,
-    /// A byte on a link.
+    /// Time of a byte on a link.
     pub link_ps: u64,
-    /// A message between ranks of a host, beside what it costs them.
+    /// Time of a message between ranks of a host, beside the processor time of both.
     pub node_ns: u64,
-    /// A byte of it.
+    /// Time of a byte of such a message.
     pub node_ps: u64,
-    /// A byte that is copied, or reduced.
+    /// Time of a byte that is copied, or reduced.
     pub local_ps: u64,
     /// Hosts on a leaf switch.
     pub hosts_per_leaf: u32,
     /// Spines, to each of which every leaf has one link; a pair of hosts uses one of them.
     pub spines: u32,
-    /// What a link between a leaf and a spine takes besides, one way: long cables between places.
+    /// Additional time of a link between a leaf and a spine, one way: long cables between places.
     pub trunk_ns: u64,
 }
 
@@ -66,7 +70,8 @@ impl Network {
         trunk_ns: 0,
     };
 
-    /// Two clusters of so many hosts, each with a switch, that one link joins, which takes so long one way.
+    /// Two clusters of `hosts` hosts each, each with a switch, joined by one link that takes `link_ns` one
+    /// way.
     pub const fn clusters(hosts: u32, link_ns: u64) -> Self {
         Self { hosts_per_leaf: hosts, spines: 1, trunk_ns: link_ns / 2, ..Self::LEAF_SPINE }
     }
@@ -84,7 +89,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// A rank's part in it, as chosen. Items have one byte each.
+    /// Plans a rank's part in the operation, as chosen. Items have one byte each.
     pub fn schedule(&self, chosen: &Chosen<'_>, rank: u32) -> Schedule {
         let Self { operation, ranks: size, bytes } = *self;
         let items = Items { count: bytes, shape: ElementShape::plain(1) };
@@ -112,7 +117,7 @@ impl Case {
     /// `None`: the schedules have more than `steps_max` steps together.
     ///
     /// # Panics
-    /// Ranks wait for each other for ever: a test of the algorithm sees to that.
+    /// When ranks wait for each other for ever: a test of the algorithm rules this out.
     pub fn time(&self, network: &Network, choices: &Choices, layout: &Layout, steps_max: usize) -> Option<u64> {
         let chosen = Chosen { choices, layout };
         let (mut schedules, mut steps) = (Vec::new(), 0);
@@ -127,8 +132,8 @@ impl Case {
         Some(time(network, &schedules, layout.nodes()))
     }
 
-    /// Messages that leave the first cluster, and such that leave another one, by the algorithms that are
-    /// chosen. `cluster`: that of a rank, from 0 on.
+    /// Messages that leave the first cluster, and messages that leave any other, by the chosen algorithms.
+    /// `cluster` gives the cluster of a rank, from 0 on.
     pub fn crossings(&self, choices: &Choices, layout: &Layout, cluster: impl Fn(u32) -> u32) -> [u64; 2] {
         let chosen = Chosen { choices, layout };
         let mut crossings = [0, 0];
@@ -144,7 +149,7 @@ impl Case {
         crossings
     }
 
-    /// The algorithm that is chosen for it.
+    /// The algorithm that is chosen for the case.
     pub fn algorithm(&self, choices: &Choices, layout: &Layout) -> super::choice::Algorithm {
         let Self { operation, ranks, bytes } = *self;
         choices.choose(operation, &Facts { ranks, bytes, commutative: true, place: *layout.place() }).0
@@ -155,7 +160,7 @@ impl Case {
 /// numbers from 0; empty: each has its own.
 ///
 /// # Panics
-/// Ranks wait for each other for ever.
+/// When ranks wait for each other for ever.
 pub fn time(network: &Network, schedules: &[Schedule], nodes: &[u32]) -> u64 {
     let host = |rank: usize| nodes.get(rank).copied().unwrap_or(rank as u32);
     let hosts = (0..schedules.len()).map(host).max().map_or(0, |last| last as usize + 1);
@@ -200,7 +205,7 @@ struct World<'a> {
     network: &'a Network,
     schedules: &'a [Schedule],
     ranks: Vec<Rank>,
-    /// When each link is free again: of the hosts, and between leaves and spines, both ways.
+    /// The times at which each link is free again: of the hosts, and between leaves and spines, both ways.
     leaving: Vec<u64>,
     arriving: Vec<u64>,
     up: Vec<u64>,
@@ -208,35 +213,35 @@ struct World<'a> {
     /// Transfers that have begun at one end only, by sender and receiver.
     sends: BTreeMap<(u32, u32), VecDeque<End>>,
     receives: BTreeMap<(u32, u32), VecDeque<End>>,
-    /// What happens when, at which rank, to which step.
+    /// The events to come: time, event, rank, step.
     agenda: BinaryHeap<Reverse<(u64, What, u32, u32)>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum What {
-    /// What it receives is there, and costs the rank time.
+    /// The data of a receive is there, and costs the rank time.
     Arrives,
     Ends,
 }
 
 struct Rank {
     frontier: Frontier,
-    /// When its processor is free again.
+    /// The time at which its processor is free again.
     free: u64,
     host: u32,
 }
 
-/// One end of a transfer.
+/// An end of a transfer.
 #[derive(Clone, Copy)]
 struct End {
     step: u32,
-    /// When it began; of a small message that has left, when it arrives.
+    /// The time at which it began; for a small message that has left, the time at which it arrives.
     at: u64,
     bytes: u64,
 }
 
 impl World<'_> {
-    /// Begins all that the rank may begin.
+    /// Begins all steps that the rank may begin.
     fn go_on(&mut self, rank: usize, now: u64) {
         while let Some(step) = self.ranks[rank].frontier.take_next() {
             let schedule = &self.schedules[rank];
@@ -248,7 +253,7 @@ impl World<'_> {
                     self.ranks[rank].free = at;
                     self.send((rank as u32, to), End { step, at, bytes: bytes(&slice) });
                 }
-                // No layout that this network is given says that it carries any.
+                // No layout for this network says that the network carries multicast.
                 Step::Multicast { .. } => unreachable!("this network has no multicast"),
                 Step::Receive { from, slice } => {
                     self.ranks[rank].frontier.start(schedule, step);
@@ -296,7 +301,7 @@ impl World<'_> {
         }
     }
 
-    /// A large message: it leaves when its sender has heard of the receive.
+    /// Plays a large message, which leaves when its sender has heard of the receive.
     fn meet(&mut self, pair: (u32, u32), sent: End, receive: End) {
         let heard = receive.at.max(sent.at + self.latency(pair)) + self.latency(pair);
         let (left, arrives) = self.travel(pair, sent.bytes, heard);
@@ -308,7 +313,7 @@ impl World<'_> {
         self.agenda.push(Reverse((at.max(receive.at), What::Arrives, rank, receive.step)));
     }
 
-    /// From here to there, without any bytes.
+    /// The time from one rank to another, without any bytes.
     fn latency(&self, (from, to): (u32, u32)) -> u64 {
         let (from, to) = (self.ranks[from as usize].host, self.ranks[to as usize].host);
         match (from == to, self.leaf(from) == self.leaf(to)) {
@@ -322,7 +327,7 @@ impl World<'_> {
         host / self.network.hosts_per_leaf.max(1)
     }
 
-    /// When a message that leaves the sender's hands has left its host, and when it is at the receiver's.
+    /// The times at which a message has left its sender's host and has come to its receiver's.
     fn travel(&mut self, (from, to): (u32, u32), bytes: u64, at: u64) -> (u64, u64) {
         let (from, to) = (self.ranks[from as usize].host, self.ranks[to as usize].host);
         let network = self.network;
@@ -341,7 +346,7 @@ impl World<'_> {
         let (here, there) = (self.leaf(from), self.leaf(to));
         if here != there {
             let spines = network.spines.max(1);
-            // As by a hash of both ends.
+            // The spine is chosen as by a hash of both ends.
             let spine = (from.wrapping_mul(0x9E37_79B1) ^ to.wrapping_mul(0x85EB_CA6B)) >> 16;
             let link = |leaf: u32| (leaf * spines + spine % spines) as usize;
             begin = through(&mut self.up[link(here)], begin + network.hop_ns);

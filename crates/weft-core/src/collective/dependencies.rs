@@ -1,6 +1,6 @@
-//! Which steps must wait for which earlier ones. The memory that each step touches decides. A step that reads
-//! waits for the steps that have written there. A step that writes waits for the steps that read or write the
-//! old content.
+//! The dependencies of steps: which steps must wait for which earlier ones. The memory that each step touches
+//! decides. A step that reads waits for the steps that have written there. A step that writes waits for the
+//! steps that read or write the old content.
 //!
 //! Memory is named by *spans* of numbers. No two pieces of memory share a number; the caller decides what the
 //! numbers count.
@@ -11,7 +11,7 @@ use core::ops::Range;
 /// No step, or the end of a list.
 const NONE: u32 = u32::MAX;
 
-/// What has been done to all of a span since it was last written.
+/// The accesses to a whole span since it was last written.
 #[derive(Clone, Copy)]
 struct Piece {
     start: u64,
@@ -22,17 +22,17 @@ struct Piece {
     readers: u32,
 }
 
-/// Who has touched what.
+/// The accesses of all steps so far.
 #[derive(Default)]
 pub(super) struct Dependencies {
-    /// In order, and apart from each other.
+    /// The pieces in order, and apart from each other.
     pieces: Vec<Piece>,
-    /// A step, and the next older one of its list. Pieces that are cut in two share what both had.
+    /// A step, and the next older step of its list. Pieces that are cut in two share the list of the whole.
     readers: Vec<(u32, u32)>,
 }
 
 impl Dependencies {
-    /// `step` reads a span; adds what it must wait for.
+    /// Notes that `step` reads a span; adds the steps that it must wait for.
     pub(super) fn read(&mut self, span: Range<u64>, step: u32, waits_for: &mut Vec<u32>) {
         let Range { mut start, end } = span;
         let mut at = self.first_reaching(start);
@@ -65,7 +65,7 @@ impl Dependencies {
         }
     }
 
-    /// `step` writes a span; adds what it must wait for.
+    /// Notes that `step` writes a span; adds the steps that it must wait for.
     pub(super) fn write(&mut self, span: Range<u64>, step: u32, waits_for: &mut Vec<u32>) {
         let Range { start, end } = span;
         if start >= end {
@@ -78,7 +78,7 @@ impl Dependencies {
             if piece.readers == NONE && piece.writer != NONE {
                 waits_for.push(piece.writer);
             }
-            // They have waited for the writer.
+            // The readers have waited for the writer.
             let mut reader = piece.readers;
             while let Some(&(earlier, next)) = self.readers.get(reader as usize) {
                 waits_for.push(earlier);
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use alloc::collections::BTreeSet;
 
-    /// What each step must wait for, by a look at every earlier one.
+    /// The steps that each step must wait for, by a look at every earlier one.
     fn naive(steps: &[(bool, Range<u64>)]) -> Vec<BTreeSet<usize>> {
         let overlap = |a: &Range<u64>, b: &Range<u64>| a.start.max(b.start) < a.end.min(b.end);
         let earlier = |at: usize| {
@@ -120,7 +120,7 @@ mod tests {
         (0..steps.len()).map(earlier).collect()
     }
 
-    /// The same by [`Dependencies`], with all that is waited for by way of others.
+    /// The same by [`Dependencies`], with all steps that are waited for by way of others.
     fn concluded(steps: &[(bool, Range<u64>)]) -> Vec<BTreeSet<usize>> {
         let mut dependencies = Dependencies::default();
         let mut all: Vec<BTreeSet<usize>> = Vec::new();
@@ -140,8 +140,8 @@ mod tests {
         all
     }
 
-    /// Steps that touch the same memory are ordered, and nothing waits for what it need not wait for, not
-    /// even by way of others.
+    /// Steps that touch the same memory are ordered. No step waits for a step without need, not even by way
+    /// of others.
     #[test]
     fn steps_wait_for_whoever_touched_the_same_memory_and_for_nobody_else() {
         let mut numbers = weft_random::Random::new(1);

@@ -1,19 +1,19 @@
-//! How far one run of a schedule has come: which steps may begin, and what the others still wait for.
+//! The frontier of one run of a schedule: the steps that may begin, and the events for which the others still
+//! wait.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use super::Schedule;
 
-/// Steps of a schedule that needs no memory of its own to be run.
+/// Most steps of a schedule that can be run without memory on the heap.
 const FEW: usize = 64;
 
-/// The edge between what is done of a schedule and what is not: a pure function of the events that it is
+/// The edge between the complete steps of a schedule and the others: a pure function of the events that it is
 /// told.
 ///
-/// Whoever runs the schedule takes [the next step](Self::take_next), begins it, says so by [`Self::start`],
-/// and says by [`Self::complete`] when it is complete. The schedule is handed in each time; it must be the
-/// same.
+/// The caller takes [the next step](Self::take_next), begins it and calls [`Self::start`], and calls
+/// [`Self::complete`] when the step is complete. Each call is given the schedule; it must be the same.
 #[derive(Clone, Debug)]
 pub struct Frontier {
     left: u32,
@@ -23,7 +23,7 @@ pub struct Frontier {
 #[derive(Clone, Debug)]
 enum Open {
     Few {
-        /// For how many events each step still waits.
+        /// The number of events for which each step still waits.
         waits: [u8; FEW],
         /// A bit for each step that may begin.
         ready: u64,
@@ -31,19 +31,19 @@ enum Open {
     Many {
         waits: Vec<u32>,
         ready: Vec<u64>,
-        /// There are no bits in the words before this one.
+        /// The words before this one have no bits set.
         first: usize,
     },
 }
 
 impl Frontier {
-    /// At the beginning of `schedule`.
+    /// The frontier at the beginning of `schedule`.
     pub fn new(schedule: &Schedule) -> Self {
         let length = schedule.len();
         let open = if length <= FEW {
             let (mut waits, mut ready) = ([0; FEW], 0);
             for (number, node) in schedule.nodes.iter().enumerate() {
-                // Each of fewer than 64 others counts twice at most.
+                // Each of fewer than 64 other steps counts twice at most.
                 waits[number] = node.waits as u8;
                 ready |= u64::from(node.waits == 0) << number;
             }
@@ -59,13 +59,13 @@ impl Frontier {
         Self { left: length as u32, open }
     }
 
-    /// Whether every step is complete.
+    /// Returns whether every step is complete.
     #[inline]
     pub fn is_at_end(&self) -> bool {
         self.left == 0
     }
 
-    /// Takes the step that may begin, the first planned of several.
+    /// Takes a step that may begin; if there are several, the one planned first.
     #[inline]
     pub fn take_next(&mut self) -> Option<u32> {
         match &mut self.open {
@@ -98,7 +98,7 @@ impl Frontier {
         is_ready
     }
 
-    /// The step was taken and has not begun: it may begin later.
+    /// Puts back a step that was taken and has not begun: it may begin later.
     pub fn put_back(&mut self, number: u32) {
         match &mut self.open {
             Open::Few { ready, .. } => *ready |= 1 << number,
@@ -109,8 +109,8 @@ impl Frontier {
         }
     }
 
-    /// A step that was taken has begun. Only transfers need say so: nothing waits for the beginning of
-    /// another step.
+    /// Notes that a step that was taken has begun. Only transfers need this call: no step waits for the
+    /// beginning of a step of another kind.
     #[inline]
     pub fn start(&mut self, schedule: &Schedule, number: u32) {
         for &later in schedule.after_start(number) {
@@ -118,7 +118,7 @@ impl Frontier {
         }
     }
 
-    /// A step that has begun is complete.
+    /// Notes that a step that has begun is complete.
     #[inline]
     pub fn complete(&mut self, schedule: &Schedule, number: u32) {
         self.left -= 1;

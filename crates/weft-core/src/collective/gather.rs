@@ -4,7 +4,7 @@ use super::plan::{Plan, Vector, bytes};
 use super::select::GatherAlgorithm;
 use super::{Buffer, Gather, Gatherv, Kind, tree};
 
-/// Most transfers that a root (or a process in an exchange with all) has under way.
+/// Most transfers that a root has under way; also of a process in an exchange with all.
 pub(super) const OUTSTANDING_MAX: usize = 64;
 
 pub(super) fn add(plan: &mut Plan, arguments: &Gather, algorithm: GatherAlgorithm) {
@@ -17,7 +17,7 @@ pub(super) fn add(plan: &mut Plan, arguments: &Gather, algorithm: GatherAlgorith
     }
 }
 
-/// The root receives from everybody.
+/// Plans a gather in which the root receives from each rank.
 fn linear(plan: &mut Plan, arguments: &Gather) {
     let Gather { rank, size, root, send, receive, in_place } = *arguments;
     let own = Vector::of_send(send).part(0..send.count);
@@ -38,9 +38,9 @@ fn linear(plan: &mut Plan, arguments: &Gather) {
     });
 }
 
-/// Up the k-nomial tree of ranks counted from the root: a subtree's blocks travel as one message. Inner nodes
-/// keep them packed in scratch; the root receives in place, unless a subtree wraps from the last rank to rank
-/// 0.
+/// Plans the way up the k-nomial tree of ranks counted from the root: a subtree's blocks travel as one
+/// message. Inner nodes keep the blocks packed in scratch. The root receives in place, unless a subtree wraps
+/// from the last rank to rank 0.
 fn up(plan: &mut Plan, arguments: &Gather, radix: u32) {
     let tree = tree::k_nomial(radix, arguments.size);
     let Gather { rank, size, root, send, receive, in_place } = *arguments;
@@ -87,7 +87,7 @@ fn up(plan: &mut Plan, arguments: &Gather, radix: u32) {
     plan.send(parent, blocks(0, mine));
 }
 
-/// Only the root knows what others send, so everybody sends to the root.
+/// Plans a send from each rank to the root, because only the root knows the lengths of the blocks.
 pub(super) fn gatherv(plan: &mut Plan, arguments: &Gatherv<'_>) {
     let Gatherv { rank, size, root, send, receive, in_place } = *arguments;
     let own = Vector::of_send(send).part(0..send.count);

@@ -1,36 +1,38 @@
 //! Reduce-scatter by recursive halving and its reverse (Rabenseifner, 2004), for any number of ranks and in
 //! rank order.
 //!
-//! Of neighbouring ranks some are first *folded* together, so that a power of two *members* remain whose
-//! contributions are in the order of ranks. Then in each round a member exchanges half of what it still has
-//! with a partner. Members stand at *positions*; the vector is cut into a part for each position, and
-//! partners differ in one bit of the position, the highest first. With positions that are bit-reversed member
-//! numbers, partners are the nearest members first: groups that are combined are always adjacent, so operands
-//! stay in rank order, and the largest messages go to the nearest ranks, often on the same host.
+//! Some neighbouring ranks are first *folded* together, so that a power of two *members* remain whose
+//! contributions are in the order of ranks. Then in each round a member exchanges half of the part that it
+//! still has with a partner.
+//!
+//! Members stand at *positions*; the vector is cut into a part for each position. Partners differ in one bit
+//! of the position, the highest bit first. Where positions are bit-reversed member numbers, partners are the
+//! nearest members first. Then groups that are combined are always adjacent, so operands stay in rank order.
+//! The largest messages go to the nearest ranks, often on the same host.
 
 use super::plan::{Fold, Plan, Vector};
 
-/// Which ranks are members.
+/// The ranks that are members.
 #[derive(Clone, Copy)]
 pub(super) struct Members {
     /// Number of members: the largest power of two that is not above the number of ranks.
     pub(super) count: u32,
-    /// Pairs of ranks `(2i, 2i + 1)` that make one member, from rank 0 on; every other rank is a member by
-    /// itself.
+    /// Number of pairs of ranks `(2i, 2i + 1)` that make one member, from rank 0 on; every other rank is a
+    /// member by itself.
     pairs: u32,
-    /// In its pair, this rank stays as the member; elsewhere the even rank does.
+    /// The rank that stays as the member of its pair; in other pairs the even rank does.
     favoured: Option<u32>,
 }
 
-/// What a rank is.
+/// The role of a rank.
 #[derive(Clone, Copy)]
 pub(super) enum Role {
-    /// Gives its contribution to `keeper`.
+    /// The rank gives its contribution to `keeper`.
     Folded {
         /// The rank that stays.
         keeper: u32,
     },
-    /// Stays, with the contribution of `folded` if there is one.
+    /// The rank stays, with the contribution of `folded` if there is one.
     Member {
         /// Member number.
         index: u32,
@@ -69,7 +71,7 @@ impl Members {
         if index >= self.pairs { index + self.pairs } else { 2 * index }
     }
 
-    /// Rounds of an exchange in which everybody meets half of the rest.
+    /// Rounds of an exchange in which each member meets half of the rest.
     pub(super) fn levels(self) -> u32 {
         self.count.trailing_zeros()
     }
@@ -80,12 +82,12 @@ impl Members {
     }
 }
 
-/// Where members stand, seen from one of them, and how the vector is cut.
+/// The positions of members, seen from one of them, and the cuts of the vector.
 pub(super) struct Exchange<'a> {
     pub(super) members: Members,
-    /// This rank.
+    /// Rank of this process.
     pub(super) rank: u32,
-    /// This member's position.
+    /// Position of this member.
     pub(super) position: u32,
     /// Member at a position.
     pub(super) member_at: &'a dyn Fn(u32) -> u32,
@@ -104,7 +106,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// The reverse: from its own part to all.
+    /// Plans the reverse of halving: from the part of each member to all parts.
     pub(super) fn double(&self, plan: &mut Plan, vector: Vector) {
         for level in 0..self.members.levels() {
             let (partner, mine, theirs) = self.partner(level);
@@ -113,7 +115,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// The reverse, but only the member at position `root` gets all.
+    /// Plans the reverse of halving, but only the member at position `root` gets all parts.
     pub(super) fn gather(&self, plan: &mut Plan, vector: Vector, root: u32) {
         for level in 0..self.members.levels() {
             let (partner, mine, theirs) = self.partner(level);
@@ -125,12 +127,12 @@ impl Exchange<'_> {
         }
     }
 
-    /// How often partners come after this rank: what [`Fold::new`] wants to know.
+    /// The number of partners that come after this rank, for [`Fold::new`].
     pub(super) fn partners_above(&self) -> usize {
         (0..self.members.levels()).filter(|&level| self.partner(level).0 > self.rank).count()
     }
 
-    /// This member's part.
+    /// The range of items of this member's part.
     pub(super) fn own_part(&self) -> core::ops::Range<u64> {
         (self.cut)(self.position)..(self.cut)(self.position + 1)
     }

@@ -1,13 +1,13 @@
-//! With neighbours, and with all of another group: a block to each and a block from each (MPI-5.0 §8.6,
-//! §6.2.3).
+//! Exchanges with neighbours, and with all processes of another group: a block to each and a block from each
+//! (MPI-5.0 §8.6, §6.2.3).
 
 use super::gather::OUTSTANDING_MAX;
 use super::plan::{Part, Plan, Vector, bytes};
 use super::{Buffer, ExchangeBetween, Items, Kind, NeighbourExchange, Parts, Schedule, Slice};
 
 impl Parts<'_> {
-    /// The block at index `at`, unless it is empty: then nothing travels, as the process at the other end
-    /// knows.
+    /// The block at index `at`, unless it is empty: an empty block does not travel, and the process at the
+    /// other end knows that.
     fn block(&self, at: usize, side: Side) -> Option<Part> {
         let index = at as u32;
         let (part, bytes) = match *self {
@@ -27,7 +27,7 @@ impl Parts<'_> {
     }
 }
 
-/// Which of the program's buffers blocks are in.
+/// The program's buffer that blocks are in.
 #[derive(Clone, Copy)]
 enum Side {
     Send,
@@ -68,7 +68,7 @@ impl Side {
 /// process in the order of its destinations, and messages between two processes match in the order of
 /// sending.
 ///
-/// In a graph, that is the order in which the sources are listed. In a grid, a neighbour's message in one
+/// In a graph this is the order in which the sources are listed. In a grid, a neighbour's message in one
 /// direction arrives from the opposite side (the code in MPI-5.0 §8.6.2), so the two sources of a dimension
 /// change places. This matters where one process is both neighbours.
 fn order_of_sources(arguments: &NeighbourExchange<'_>) -> impl Iterator<Item = usize> {
@@ -76,7 +76,8 @@ fn order_of_sources(arguments: &NeighbourExchange<'_>) -> impl Iterator<Item = u
     (0..arguments.sources.len()).map(move |at| if is_grid { at ^ 1 } else { at })
 }
 
-/// All at once: a graph may be such that any order has somebody wait for somebody who waits for them.
+/// Plans all transfers at once. In some graphs any order would make processes wait for each other in a
+/// circle.
 pub(super) fn exchange(arguments: &NeighbourExchange<'_>) -> Schedule {
     let NeighbourExchange { rank, sources, destinations, send, receive, .. } = *arguments;
     let mut plan = Plan::default();
@@ -105,8 +106,9 @@ pub(super) fn exchange(arguments: &NeighbourExchange<'_>) -> Schedule {
     plan.finish()
 }
 
-/// Block `i` is that of rank `i` of the other group. The two of ranks `a` and `b` exchange theirs in step
-/// `a + b`, modulo the larger group: in each step nobody has two partners, and both know which step it is.
+/// Plans the exchange between two groups, where block `i` is that of rank `i` of the other group. Ranks `a`
+/// and `b` exchange their blocks in step `a + b`, modulo the size of the larger group. No rank has two
+/// partners in one step, and both partners know the step.
 pub(super) fn between(arguments: &ExchangeBetween<'_>) -> Schedule {
     let ExchangeBetween { rank, size, remote_size, is_first, send, receive } = *arguments;
     let (steps, first) = (size.max(remote_size), if is_first { size } else { 0 });

@@ -10,36 +10,37 @@
 //!
 //! # What waits for what
 //!
-//! Nobody says so: the plan concludes it from the memory that steps touch. What is read waits for what wrote
-//! it; what is written waits for what wrote or read it before. All else may happen at once, and in any order,
-//! so *what the program says is done before something else, and does not touch the same memory, need not be*.
-//! Two things can be asked for besides:
+//! The program does not say which steps wait for which: the plan concludes it from the memory that steps
+//! touch. A step that reads waits for the steps that wrote the data. A step that writes waits for the steps
+//! that wrote or read the memory before. All other steps may happen at once, and in any order. *So the order
+//! of two steps in the program means nothing where they do not touch the same memory.* Two more orders can be
+//! asked for:
 //!
-//! - [`Plan::fence`]: all that follows waits for all that came before, as a barrier's rounds must, which
-//!   touch no memory;
-//! - [`Plan::limit`]: of the transfers that follow so many are under way at most; each waits for the one that
-//!   stands so many before it.
+//! - [`Plan::fence`]: all steps that follow wait for all steps before. A barrier's rounds need this, because
+//!   they touch no memory.
+//! - [`Plan::limit`]: at most so many of the following transfers are under way. Each waits for the transfer
+//!   that stands that many places before it.
 //!
-//! Transfers between the same two ranks begin in the order of the program at both of them, so that they find
-//! each other.
+//! Transfers between the same two ranks begin in the order of the program at both of them, so that they
+//! match.
 //!
-//! **An algorithm must be free of deadlocks when every transfer of the program begins as soon as what it
-//! waits for is complete**, where a send is complete only with its receive. It is so if in a program of
-//! rounds, where each round's transfers begin together, nobody would be stuck: a plan only ever waits for
-//! less.
+//! **An algorithm must be free of deadlocks when every transfer begins as soon as the steps that it waits for
+//! are complete**, where a send is complete only with its receive. This holds if a program of rounds, where
+//! the transfers of each round begin together, would never be stuck: a plan only ever waits for less.
 //!
 //! # Memory
 //!
-//! A [`Vector`] is items at equal distances; a [`Part`] of it is what steps are given. It knows its place
-//! among the packed bytes of its buffer (its *span*), by which parts are compared: so items of a datatype
-//! with holes that lie between each other do not count as overlapping. Within one plan, the receive buffer is
-//! either one vector (from its beginning) or [blocks](super::Blocks) by rank, and not both.
+//! A [`Vector`] is items at equal distances. Steps are given a [`Part`] of a vector. A part knows its place
+//! among the packed bytes of its buffer (its *span*), and the plan compares parts by their spans. So two
+//! items whose datatypes have holes do not count as overlapping when they lie in each other's holes. Within
+//! one plan, the receive buffer is either one vector (from its beginning) or [blocks](super::Blocks) by rank,
+//! and not both.
 //!
 //! # Algorithms made of algorithms
 //!
-//! A function that writes to a `&mut Plan` can be used as a part of others: [`Plan::among`] gives the ranks
-//! in it other numbers, those of a part of the group. What it leaves in memory the next one waits for, piece
-//! by piece.
+//! A function that writes to a `&mut Plan` can be used as a part of other algorithms: [`Plan::among`] gives
+//! the ranks in it other numbers, those of a part of the group. The steps that follow wait, piece by piece,
+//! for the memory that the function leaves.
 
 mod fold;
 mod vector;
@@ -52,23 +53,23 @@ use super::{Buffer, ElementShape, Items, Kind, SCRATCH_ALIGNMENT, Schedule, Slic
 pub(super) use fold::Fold;
 pub(super) use vector::{Part, Vector, bytes};
 
-/// Where the spans of scratch memory begin; those of the receive buffer lie below.
+/// The beginning of the spans of scratch memory; the spans of the receive buffer lie below.
 const SCRATCH_SPANS: u64 = 1 << 62;
 
-/// Steps that follow a fence wait for so many others at most; for more there is a step that waits for them.
+/// Most steps that each step behind a fence waits for itself; if there are more, a join step waits for them.
 const FENCE_EDGES_MAX: usize = 2;
 
-/// A rank may have published in so many phases, counting the one it publishes in, of which not all ranks of
-/// the node have finished the first: what transports must have room for.
+/// Most phases in which a rank may have published while not all ranks of the node have finished the first of
+/// them. The current phase counts. Transports must have room for as many.
 pub const PHASES_AHEAD: u32 = 4;
 
-/// So many of the phases that have begun may be without all their steps yet when the next one begins.
+/// Most phases that may lack some of their steps when the next phase begins.
 const PHASES_OPEN: u32 = 2;
 
 /// A schedule being written.
 #[derive(Default)]
 pub(super) struct Plan {
-    /// Where edges will stand is counted here for the time being: see [`Plan::finish`].
+    /// The steps. For the time being each node counts the edges that it will have: see [`Plan::finish`].
     nodes: Vec<Node>,
     /// The steps that each step waits for, those of the first step first.
     waits_for: Vec<u32>,
@@ -81,42 +82,42 @@ pub(super) struct Plan {
     /// Packed bytes of scratch memory that have spans.
     spans: u64,
     phases: u32,
-    /// The phases that this rank has said to be done with.
+    /// Phases that this rank has finished.
     finished: u32,
 }
 
-/// The newest fence: all steps behind it wait for these.
+/// The newest fence: all steps behind it wait for the steps named here.
 #[derive(Default)]
 struct Fence {
     waits_for: Vec<u32>,
-    /// The first step behind it.
+    /// The first step behind the fence.
     first: usize,
 }
 
-/// At most so many transfers at once; those since that was asked for.
+/// The limit on transfers at once, and the transfers since the limit began.
 struct Limit {
     transfers_max: usize,
     transfers: Vec<u32>,
 }
 
-/// How far on in the user's buffers everything is than it says.
+/// The distance by which all places in the user's buffers are moved on.
 #[derive(Clone, Copy, Default)]
 struct Shift {
-    /// Bytes in memory,
+    /// Bytes in memory.
     offset: i64,
-    /// and packed bytes.
+    /// Packed bytes.
     span: u64,
 }
 
-/// Which ranks are meant by 0, 1, …
+/// The ranks that the numbers 0, 1, … stand for.
 #[derive(Clone, Default)]
 pub(super) enum Ranks {
-    /// Those of the schedule.
+    /// All ranks of the schedule.
     #[default]
     All,
-    /// From this one on.
+    /// The ranks from this one on.
     From(u32),
-    /// These.
+    /// The ranks of this list.
     Listed(Vec<u32>),
 }
 
@@ -129,7 +130,7 @@ impl Ranks {
         }
     }
 
-    /// These of others.
+    /// The ranks for which these numbers stand among the ranks of `outer`.
     fn among(self, outer: &Self) -> Self {
         match (self, outer) {
             (ranks, Self::All) => ranks,
@@ -199,9 +200,9 @@ impl Plan {
     }
 
     /// Begins one more phase, in which ranks of the node publish something, and returns its number. All ranks
-    /// of the node count the same phases. A rank that publishes waits until the others have said that they
-    /// have finished earlier phases. Some ranks, such as the root of a broadcast, have not said so in a step
-    /// of their own: they say it here.
+    /// of the node count the same phases. A rank that publishes waits until the others have finished earlier
+    /// phases. Some ranks, such as the root of a broadcast, finish a phase in no step of their own: this call
+    /// adds the step for them.
     pub(super) fn begin_phase(&mut self) -> u32 {
         if self.phases - self.finished >= PHASES_AHEAD {
             self.fence();
@@ -217,12 +218,12 @@ impl Plan {
         self.add(Step::Publish { phase, slice: part.slice }, Some(part), None);
     }
 
-    /// Says to the ranks of the node that this one has come so far.
+    /// Tells the ranks of the node that this rank has come to the phase.
     pub(super) fn publish_nothing(&mut self, phase: u32) {
         self.add(Step::Publish { phase, slice: NOTHING }, None, None);
     }
 
-    /// Waits until a rank of the node has come so far.
+    /// Waits until a rank of the node has come to the phase.
     pub(super) fn await_published(&mut self, phase: u32, from: u32) {
         let from = self.ranks.of(from);
         self.add(Step::Collect { phase, from, at: 0, of: 0, slice: NOTHING }, None, None);
@@ -261,14 +262,14 @@ impl Plan {
         }
     }
 
-    /// Says to the ranks of the node that this one is done with a phase, and with those before it. What
-    /// touches them must have been fenced off.
+    /// Tells the ranks of the node that this rank is done with a phase, and with the phases before it. Steps
+    /// that touch these phases must have been fenced off.
     pub(super) fn finish_phase(&mut self, phase: u32) {
         self.finished = self.finished.max(phase + 1);
         self.add(Step::Finish { phase }, None, None);
     }
 
-    /// What follows waits for all that was added so far.
+    /// Makes all steps that follow wait for all steps added so far.
     pub(super) fn fence(&mut self) {
         if self.nodes.len() == self.fence.first {
             return;
@@ -292,7 +293,7 @@ impl Plan {
         self.fence = Fence { waits_for: alloc::vec![join], first: self.nodes.len() };
     }
 
-    /// Of the transfers that `write` adds, `transfers_max` are under way at most.
+    /// Limits the transfers that `write` adds: at most `transfers_max` of them are under way.
     pub(super) fn limit(&mut self, transfers_max: usize, write: impl FnOnce(&mut Self)) {
         let limit = Limit { transfers_max: transfers_max.max(1), transfers: Vec::new() };
         let outer = self.limit.replace(limit);
@@ -300,7 +301,7 @@ impl Plan {
         self.limit = outer;
     }
 
-    /// What `write` adds is among these of the ranks that it would be among.
+    /// Makes the steps that `write` adds use numbers among these ranks, taken among the current ranks.
     pub(super) fn among(&mut self, ranks: Ranks, write: impl FnOnce(&mut Self)) {
         let ranks = ranks.among(&self.ranks);
         let outer = core::mem::replace(&mut self.ranks, ranks);
@@ -308,7 +309,7 @@ impl Plan {
         self.ranks = outer;
     }
 
-    /// What `write` adds sees the user's buffers from item `first` on, as if they began there.
+    /// Makes the steps that `write` adds see the user's buffers from item `first` on, as if they began there.
     pub(super) fn beginning_at(&mut self, first: u64, shape: ElementShape, write: impl FnOnce(&mut Self)) {
         let outer = self.shift;
         self.shift.offset += first as i64 * shape.extent;
@@ -337,9 +338,9 @@ impl Plan {
 
     /// Scratch memory for items of the reduction's datatype.
     ///
-    /// The base is where item 0 would begin if its lower bound were 0, a multiple of [`SCRATCH_ALIGNMENT`] so
-    /// that items are aligned as in user memory; it may lie outside the scratch memory, the bytes touched do
-    /// not.
+    /// The base is the place where item 0 would begin if its lower bound were 0. It is a multiple of
+    /// [`SCRATCH_ALIGNMENT`], so items are aligned as in user memory. The base may lie outside the scratch
+    /// memory; the bytes touched do not.
     pub(super) fn scratch_items(&mut self, items: Items) -> Vector {
         let shape = items.shape;
         let last = (items.count.max(1) as i64 - 1) * shape.extent;
@@ -352,7 +353,7 @@ impl Plan {
         Vector { buffer: Buffer::Scratch, base, origin, ..Vector::of_receive(items) }
     }
 
-    /// The span of so many packed bytes more.
+    /// Reserves the span of `bytes` more packed bytes.
     fn span(&mut self, bytes: u64) -> u64 {
         self.spans += bytes;
         SCRATCH_SPANS + self.spans - bytes
@@ -374,7 +375,7 @@ impl Plan {
         self.add_behind(self.waits_for.len(), step, read, written);
     }
 
-    /// Adds a step that waits for those noted from `first` on, and for those before it that touch the same
+    /// Adds a step. It waits for the steps noted from `first` on, and for earlier steps that touch the same
     /// memory.
     fn add_behind(&mut self, first: usize, step: Step, read: Option<Part>, written: Option<Part>) {
         let number = self.nodes.len() as u32;
@@ -384,7 +385,7 @@ impl Plan {
         if let Some(part) = written {
             self.touched.write(part.span.0..part.span.1, number, &mut self.waits_for);
         }
-        // Whoever waits for a step behind the fence waits for the fence.
+        // A step that waits for a step behind the fence waits for the fence, too.
         if !self.waits_for[first..].iter().any(|&earlier| earlier as usize >= self.fence.first) {
             self.waits_for.extend_from_slice(&self.fence.waits_for);
         }
@@ -410,7 +411,8 @@ impl Plan {
     pub(super) fn finish(self) -> Schedule {
         let Self { mut nodes, waits_for, scratch, phases, .. } = self;
         let in_turn = in_turn(&nodes, &waits_for);
-        // How many wait for the beginning of each step, and for its end; then where the list of each ends.
+        // First count the steps that wait for the beginning of each step, and for its end; then note where
+        // each list ends.
         in_turn.iter().for_each(|&(earlier, _)| nodes[earlier as usize].at_start += 1);
         waits_for.iter().for_each(|&earlier| nodes[earlier as usize].at_end += 1);
         let mut end = 0;
@@ -419,7 +421,8 @@ impl Plan {
             node.at_end += node.at_start;
             end = node.at_end;
         }
-        // Filled from their ends, the lists begin where they are when all is filled.
+        // The lists are filled from their ends: when all are filled, the noted ends have become the
+        // beginnings.
         let mut successors = alloc::vec![0; end as usize];
         let mut edges = waits_for.iter().rev();
         for later in (0..nodes.len()).rev() {
@@ -439,11 +442,11 @@ impl Plan {
     }
 }
 
-/// Stands for the ranks of other nodes that something is multicast to.
+/// The ranks of other nodes as the target of a multicast.
 const EVERYBODY: u32 = u32::MAX;
 
-/// Pairs of transfers with the same rank in the same direction, of which the second must begin after the
-/// first, where it does not wait for the end of that anyway.
+/// Pairs of transfers with the same rank in the same direction. The second must begin after the first. Pairs
+/// in which the second waits for the end of the first anyway are left out.
 fn in_turn(nodes: &[Node], waits_for: &[u32]) -> Vec<(u32, u32)> {
     let key = |node: &Node| match node.step {
         Step::Send { to, .. } => Some((to, true)),

@@ -14,14 +14,14 @@ pub(super) fn add(plan: &mut Plan, arguments: &Reduce, algorithm: ReduceAlgorith
     add_to(plan, arguments, algorithm, Vector::of_receive(arguments.items));
 }
 
-/// The same with the result somewhere else than in the root's receive buffer.
+/// Plans a reduction with the result at another place than the root's receive buffer.
 pub(super) fn add_to(plan: &mut Plan, arguments: &Reduce, algorithm: ReduceAlgorithm, result: Vector) {
     let own = Vector::contribution(arguments.items, arguments.in_place);
     add_from(plan, arguments, algorithm, own, result);
 }
 
-/// The same with this rank's contribution somewhere else than in a buffer of the user; at the root it may be
-/// where the result comes.
+/// Plans a reduction with this rank's contribution outside the buffers of the user; at the root the
+/// contribution may be in the place of the result.
 pub(super) fn add_from(plan: &mut Plan, arguments: &Reduce, algorithm: ReduceAlgorithm, own: Vector, result: Vector) {
     if bytes(arguments.items) == 0 {
         return;
@@ -34,8 +34,9 @@ pub(super) fn add_from(plan: &mut Plan, arguments: &Reduce, algorithm: ReduceAlg
     }
 }
 
-/// Up a tree, in segments. The tree's nodes are ranks counted from the root if the operation commutes; else
-/// they are the ranks, so that subtrees are adjacent ranks in order, and rank 0 passes the result on.
+/// Plans the way up a tree, in segments. If the operation commutes, the tree's nodes are ranks counted from
+/// the root. Otherwise they are the ranks themselves, so that subtrees are adjacent ranks in order, and rank
+/// 0 passes the result on.
 pub(super) fn up(plan: &mut Plan, arguments: &Reduce, tree: Tree, segment_bytes: u64, own: Vector, result: Vector) {
     let Reduce { rank, size, root, items, commutative, .. } = *arguments;
     assert!(commutative || tree.is_ordered(), "{tree:?} keeps no order");
@@ -75,8 +76,8 @@ pub(super) fn up(plan: &mut Plan, arguments: &Reduce, tree: Tree, segment_bytes:
     });
 }
 
-/// Reduce-scatter by halving, then the parts are gathered at the root: every byte leaves a rank less than
-/// twice.
+/// Plans a reduce-scatter by halving, then a gather of the parts at the root: every byte leaves a rank less
+/// than twice.
 fn halving(plan: &mut Plan, arguments: &Reduce, own: Vector, result: Vector) {
     let Reduce { rank, size, root, items, .. } = *arguments;
     let members = Members::new(size, Some(root));

@@ -1,4 +1,4 @@
-//! Reduction whose result is scattered. Both algorithms keep the order of ranks.
+//! Reduction with the result scattered. All algorithms keep the order of ranks.
 
 use alloc::vec::Vec;
 
@@ -10,7 +10,7 @@ use super::single_copy;
 use super::tree::cyclic;
 use super::{ElementShape, Items};
 
-/// Arguments of both forms.
+/// Arguments of both forms of the operation.
 pub(super) struct Arguments<'a> {
     pub(super) rank: u32,
     pub(super) size: u32,
@@ -61,7 +61,7 @@ pub(super) fn add(plan: &mut Plan, arguments: &Arguments<'_>, algorithm: ReduceS
     }
 }
 
-/// The only rank's contribution is the result.
+/// Copies the only rank's contribution: it is the result.
 fn alone(plan: &mut Plan, arguments: &Arguments<'_>) {
     let items = arguments.whole();
     if !arguments.in_place {
@@ -69,9 +69,9 @@ fn alone(plan: &mut Plan, arguments: &Arguments<'_>) {
     }
 }
 
-/// Recursive halving of the whole vector. If the operation commutes, the positions of members are their
-/// numbers, so that halves are runs of blocks; else they are bit-reversed and the blocks are put into that
-/// order first.
+/// Plans recursive halving of the whole vector. If the operation commutes, the positions of members are their
+/// numbers, so that halves are runs of blocks. Otherwise the positions are bit-reversed, and the blocks are
+/// put into that order first.
 fn halving(plan: &mut Plan, arguments: &Arguments<'_>) {
     let Arguments { rank, size, commutative, .. } = *arguments;
     let members = Members::new(size, None);
@@ -123,10 +123,11 @@ fn halving(plan: &mut Plan, arguments: &Arguments<'_>) {
     plan.copy(part.part(offset(rank)..offset(rank) + arguments.count(rank)), result);
 }
 
-/// In step k everybody sends the block of the rank k further on to it, and combines what comes from the rank
-/// k before: n − 1 rounds, every byte leaves a rank once. First come the ranks below, downwards, each to the
-/// left of the value; then those above, downwards, each to the left of a second value, which at last goes to
-/// the right of the first.
+/// Plans one step for each distance: in step k every rank sends the block of the rank k further on to it, and
+/// combines the block that comes from the rank k before. There are n − 1 rounds, and every byte leaves a rank
+/// once. First come the blocks of the ranks below, downwards, each to the left of the value. Then come those
+/// of the ranks above, downwards, each to the left of a second value. At last the second value goes to the
+/// right of the first.
 fn pairwise(plan: &mut Plan, arguments: &Arguments<'_>) {
     let Arguments { rank, size, commutative, in_place, .. } = *arguments;
     let (at, n) = (rank as u64, size as u64);
@@ -135,7 +136,7 @@ fn pairwise(plan: &mut Plan, arguments: &Arguments<'_>) {
     let result = Vector::of_receive(block);
     let whole = 0..count;
 
-    // The value is wanted in the receive buffer, where in place there is still the contribution.
+    // The value is wanted in the receive buffer, where the contribution still is in place.
     let two = !commutative && rank + 1 < size;
     let last = if in_place { plan.scratch_items(block) } else { result }.part(whole.clone());
     let value = if two { plan.scratch_items(block).part(whole.clone()) } else { last };

@@ -5,7 +5,7 @@ use super::plan::{Plan, Vector, bytes};
 use super::select::ScanAlgorithm;
 use super::{Allreduce, Items};
 
-/// Inclusive: rank r gets a₀ op … op aᵣ.
+/// Plans the inclusive scan: rank r gets a₀ op … op aᵣ.
 pub(super) fn scan(plan: &mut Plan, arguments: &Allreduce, algorithm: ScanAlgorithm) {
     if bytes(arguments.items) == 0 {
         return;
@@ -16,7 +16,7 @@ pub(super) fn scan(plan: &mut Plan, arguments: &Allreduce, algorithm: ScanAlgori
     }
 }
 
-/// Exclusive: rank r gets a₀ op … op aᵣ₋₁; rank 0's receive buffer is left as it is.
+/// Plans the exclusive scan: rank r gets a₀ op … op aᵣ₋₁; rank 0's receive buffer is left as it is.
 pub(super) fn exscan(plan: &mut Plan, arguments: &Allreduce, algorithm: ScanAlgorithm) {
     if bytes(arguments.items) == 0 {
         return;
@@ -27,8 +27,8 @@ pub(super) fn exscan(plan: &mut Plan, arguments: &Allreduce, algorithm: ScanAlgo
     }
 }
 
-/// Before round k a rank has the result over the 2^k ranks that end with itself; it gets that of the rank 2^k
-/// before (Hillis and Steele, 1986). ⌈log₂ n⌉ rounds with one reduction each.
+/// Plans ⌈log₂ n⌉ rounds with one reduction each. Before round k a rank has the result over the 2^k ranks
+/// that end with itself, and in round k it gets the result of the rank 2^k before (Hillis and Steele, 1986).
 fn scan_doubling(plan: &mut Plan, arguments: &Allreduce) {
     let Allreduce { rank, size, items, in_place, .. } = *arguments;
     let result = Vector::of_receive(items).part(0..items.count);
@@ -47,14 +47,16 @@ fn scan_doubling(plan: &mut Plan, arguments: &Allreduce) {
     }
 }
 
-/// As [`scan_doubling`], with two results: with its own contribution for others, without it for itself.
+/// Plans as [`scan_doubling`], with two results: with this rank's contribution for others, without it for
+/// itself.
 fn exscan_doubling(plan: &mut Plan, arguments: &Allreduce) {
     let Allreduce { rank, size, items, in_place, .. } = *arguments;
     let whole = 0..items.count;
     let own = Vector::contribution(items, in_place).part(whole.clone());
     let result = Vector::of_receive(items).part(whole.clone());
     let forwards = rank + 1 < size && rank > 0;
-    // What is sent on. Rank 0 always sends its own; in place at others, the result is about to overwrite it.
+    // The value that is sent on. Rank 0 always sends its own; in place at other ranks, the result is about to
+    // overwrite it.
     let inclusive = if forwards { plan.scratch_items(items).part(whole.clone()) } else { own };
     if forwards {
         plan.copy(own, inclusive);
@@ -67,7 +69,7 @@ fn exscan_doubling(plan: &mut Plan, arguments: &Allreduce) {
         if rank < distance {
             continue;
         }
-        // What arrives first is the result so far.
+        // The first arrival is the result so far.
         let into = if distance == 1 { result } else { arrived };
         plan.receive(rank - distance, into);
         if distance > 1 {
@@ -84,8 +86,8 @@ fn distances(size: u32) -> impl Iterator<Item = u32> {
     (0..u32::BITS).map(|bit| 1 << bit).take_while(move |&distance| distance < size)
 }
 
-/// Segments follow one another from rank to rank, which adds its own: the time of one copy of the data, and
-/// of a segment for each rank.
+/// Plans segments that follow one another from rank to rank, and each rank adds its own: the time of one copy
+/// of the data, and of a segment for each rank.
 fn scan_chain(plan: &mut Plan, arguments: &Allreduce, segment_bytes: u64) {
     let Allreduce { rank, size, items, in_place, .. } = *arguments;
     let result = Vector::of_receive(items);
@@ -110,7 +112,8 @@ fn scan_chain(plan: &mut Plan, arguments: &Allreduce, segment_bytes: u64) {
     });
 }
 
-/// As [`scan_chain`], where what arrives is the result, and with the own contribution added is what leaves.
+/// Plans as [`scan_chain`]: the arriving data is the result, and the leaving data has this rank's
+/// contribution added.
 fn exscan_chain(plan: &mut Plan, arguments: &Allreduce, segment_bytes: u64) {
     let Allreduce { rank, size, items, in_place, .. } = *arguments;
     let own = Vector::contribution(items, in_place);

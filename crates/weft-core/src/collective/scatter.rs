@@ -17,7 +17,7 @@ pub(super) fn add(plan: &mut Plan, arguments: &Gather, algorithm: GatherAlgorith
     }
 }
 
-/// The root sends to everybody.
+/// Plans a scatter in which the root sends to each rank.
 fn linear(plan: &mut Plan, arguments: &Gather) {
     let Gather { rank, size, root, send, receive, in_place } = *arguments;
     let own = Vector::of_receive(receive).part(0..receive.count);
@@ -38,9 +38,9 @@ fn linear(plan: &mut Plan, arguments: &Gather) {
     }
 }
 
-/// Down the k-nomial tree of ranks counted from the root, largest subtrees first: a subtree's blocks travel
-/// as one message. The root sends from the user's buffer, unless a subtree wraps from the last rank to rank
-/// 0.
+/// Plans the way down the k-nomial tree of ranks counted from the root, largest subtrees first: a subtree's
+/// blocks travel as one message. The root sends from the user's buffer, unless a subtree wraps from the last
+/// rank to rank 0.
 fn down(plan: &mut Plan, arguments: &Gather, radix: u32) {
     let tree = tree::k_nomial(radix, arguments.size);
     let Gather { rank, size, root, send, receive, in_place } = *arguments;
@@ -88,7 +88,7 @@ fn down(plan: &mut Plan, arguments: &Gather, radix: u32) {
     plan.copy(blocks(0, 1), own);
 }
 
-/// Only the root knows what others receive, so the root sends to everybody.
+/// Plans a send from the root to each rank, because only the root knows the lengths of the blocks.
 pub(super) fn scatterv(plan: &mut Plan, arguments: &Scatterv<'_>) {
     let Scatterv { rank, size, root, send, receive, in_place } = *arguments;
     let own = Vector::of_receive(receive).part(0..receive.count);

@@ -1,9 +1,9 @@
-//! What a schedule is made of: slices of memory, steps, and the graph of what waits for what.
+//! The parts of a schedule: slices of memory, steps, and the graph of which step waits for which.
 
 use alloc::vec::Vec;
 
-/// Alignment in bytes that the memory behind [`Buffer::Scratch`] must have; items in scratch are based at
-/// multiples of it.
+/// Alignment in bytes of the memory behind [`Buffer::Scratch`]; items in scratch are based at multiples of
+/// it.
 pub const SCRATCH_ALIGNMENT: u64 = 64;
 
 /// The memory a slice is in.
@@ -46,28 +46,28 @@ pub struct Slice {
     pub kind: Kind,
 }
 
-/// One thing that a rank does.
+/// A step of a rank: one thing that the rank does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     /// Send the slice to rank `to` of the group.
     Send {
         /// Rank in the group; never this rank.
         to: u32,
-        /// What is sent.
+        /// The data to send.
         slice: Slice,
     },
-    /// Send the slice to one rank of each other node, by one packet for all of them where the network can do
-    /// that. Those ranks receive it from this rank, in the order in which they are sent; none of them is sent
-    /// anything else by this schedule.
+    /// Send the slice to one rank of each other node. Where the network can, one packet serves all of them.
+    /// Those ranks receive the slices from this rank in the order in which they are sent. This schedule sends
+    /// nothing else to these ranks.
     Multicast {
-        /// What is sent.
+        /// The data to send.
         slice: Slice,
     },
     /// Receive exactly the slice from rank `from` of the group.
     Receive {
         /// Rank in the group; never this rank.
         from: u32,
-        /// Where it goes.
+        /// The place for the received data.
         slice: Slice,
     },
     /// Packs `from` and unpacks it into `to`; they do not overlap and have as many packed bytes.
@@ -86,31 +86,31 @@ pub enum Step {
         inout: Slice,
     },
     /// Packs the slice into this process's memory for the phase, which the others on its node can read: no
-    /// message. No items: it says only that this process has come so far.
+    /// message. Without items the step tells only that this process has come to the phase.
     Publish {
-        /// Which of the operation's phases, from 0 on.
+        /// Number of the phase in the operation, from 0 on.
         phase: u32,
-        /// What is published.
+        /// The data to publish.
         slice: Slice,
     },
-    /// Unpacks what rank `from` of this node has published for the phase, from byte `at` of it on, as soon as
-    /// that is there. No items: it only waits.
+    /// Unpacks the data that rank `from` of this node has published for the phase, from byte `at` on, as soon
+    /// as the data is there. Without items the step only waits.
     Collect {
-        /// Which of the operation's phases.
+        /// Number of the phase in the operation.
         phase: u32,
         /// Rank in the group; it may be this rank.
         from: u32,
-        /// The first of the published bytes that is taken,
+        /// The first of the published bytes that is taken.
         at: u64,
-        /// of so many, as far as this rank knows.
+        /// Number of bytes published, as far as this rank knows.
         of: u64,
-        /// Where they go.
+        /// The place for these bytes.
         slice: Slice,
     },
     /// `inout[i] = published[i] op inout[i]`: as [`Self::Reduce`], with an input as for [`Self::Collect`].
-    /// The packed bytes of `inout` are one run of memory, as its items in memory are.
+    /// The packed bytes of `inout` are one run of memory, and so are its items in memory.
     Combine {
-        /// Which of the operation's phases.
+        /// Number of the phase in the operation.
         phase: u32,
         /// Rank in the group; it may be this rank.
         from: u32,
@@ -119,42 +119,42 @@ pub enum Step {
         /// Right operand, replaced by the result.
         inout: Slice,
     },
-    /// Says to the others on this node where in this process's memory the packed bytes of the slice are,
-    /// which are one run. They stay there, and as they are, until all that need them have published something
-    /// in a later phase.
+    /// Tells the others on this node where the packed bytes of the slice are in this process's memory; they
+    /// are one run. The bytes stay there unchanged until all ranks that need them have published something in
+    /// a later phase.
     Expose {
-        /// Which of the operation's phases, from 0 on.
+        /// Number of the phase in the operation, from 0 on.
         phase: u32,
-        /// What is exposed.
+        /// The data to expose.
         slice: Slice,
     },
-    /// Unpacks what rank `from` of this node has exposed for the phase, from byte `at` of it on, as soon as
-    /// that is there, by one copy from that process's memory.
+    /// Unpacks the data that rank `from` of this node has exposed for the phase, from byte `at` on, as soon
+    /// as it is exposed, by one copy from that process's memory.
     Fetch {
-        /// Which of the operation's phases.
+        /// Number of the phase in the operation.
         phase: u32,
         /// Rank in the group; never this rank.
         from: u32,
-        /// The first of the exposed bytes that is taken,
+        /// The first of the exposed bytes that is taken.
         at: u64,
-        /// of so many, as far as this rank knows.
+        /// Number of bytes exposed, as far as this rank knows.
         of: u64,
-        /// Where they go.
+        /// The place for these bytes.
         slice: Slice,
     },
-    /// Says to the ranks of the node that this one needs nothing more of what they have published for this
-    /// phase and those before it: so they may publish something else there. Where it does not say so, it does
-    /// at the end of the operation.
+    /// Tells the ranks of the node that this rank needs no more of the data that they published in this phase
+    /// and earlier ones. They may publish other data there. A rank without this step tells it at the end of
+    /// the operation.
     Finish {
-        /// Which of the operation's phases.
+        /// Number of the phase in the operation.
         phase: u32,
     },
-    /// Nothing: many steps wait for this one, instead of for all that it waits for.
+    /// Does nothing: many steps wait for this step, instead of for all the steps that it waits for.
     Join,
 }
 
 impl Step {
-    /// The memory that it reads, and the memory that it writes (and reads, if it reduces).
+    /// The memory that the step reads, and the memory that it writes (and reads, if it reduces).
     pub fn slices(&self) -> (Option<&Slice>, Option<&Slice>) {
         match self {
             Self::Send { slice, .. }
@@ -171,12 +171,12 @@ impl Step {
         }
     }
 
-    /// Whether it is a message, and not work within the process.
+    /// Returns whether the step is a message, and not work within the process.
     pub fn is_transfer(&self) -> bool {
         matches!(self, Self::Send { .. } | Self::Multicast { .. } | Self::Receive { .. })
     }
 
-    /// The phase of what it publishes, or reads of what another process of the node publishes.
+    /// The phase in which the step publishes, or reads what another process of the node publishes.
     #[inline]
     pub fn phase(&self) -> Option<u32> {
         match self {
@@ -191,37 +191,38 @@ impl Step {
     }
 }
 
-/// A step, for how many others it waits, and where those stand that wait for it.
+/// A step, the number of events for which it waits, and the places of the steps that wait for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Node {
     pub(super) step: Step,
     /// Events that must come before: beginnings and ends of other steps.
     pub(super) waits: u32,
-    /// In [`Schedule::successors`], the first that waits for its beginning;
+    /// In [`Schedule::successors`], the first step that waits for the beginning of this one.
     pub(super) at_start: u32,
-    /// and the first that waits for its end. The last is before the next node's first.
+    /// In [`Schedule::successors`], the first step that waits for its end. The last is before the next node's
+    /// first.
     pub(super) at_end: u32,
 }
 
-/// What one rank does in one collective operation: steps, in the order in which they were planned, each of
-/// which waits for some before it. No steps: nothing to do.
+/// The part of one rank in one collective operation: steps, in the order in which they were planned. A step
+/// may wait for steps before it. No steps: nothing to do.
 ///
-/// A few flat arrays that never change: any number of runs share one.
+/// A schedule is a few flat arrays that never change: any number of runs share one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
     pub(super) nodes: Vec<Node>,
     pub(super) successors: Vec<u32>,
     /// Bytes of working memory needed.
     pub scratch: u64,
-    /// Phases in which processes of the node publish something; as many at each of them.
+    /// Phases in which processes of the node publish data; the same number at each process.
     pub phases: u32,
 }
 
 impl Schedule {
-    /// Steps one after the other, with so much working memory.
+    /// A schedule of steps one after the other, with `scratch` bytes of working memory.
     pub fn in_order(steps: impl IntoIterator<Item = Step>, scratch: u64) -> Self {
         let nodes = steps.into_iter().enumerate().map(|(number, step)| {
-            // Each but the last has one successor, which is the next.
+            // Each step but the last has one successor, which is the next.
             Node { step, waits: u32::from(number > 0), at_start: number as u32, at_end: number as u32 }
         });
         let nodes: Vec<Node> = nodes.collect();
@@ -234,7 +235,7 @@ impl Schedule {
         self.nodes.len()
     }
 
-    /// Whether there is nothing to do.
+    /// Returns whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
@@ -253,8 +254,8 @@ impl Schedule {
         self.nodes.iter().map(|node| &node.step)
     }
 
-    /// For how many events a step waits: each step that is named to it by [`Self::after_start`] and
-    /// [`Self::after_end`] is one.
+    /// The number of events for which a step waits: one for each step that lists it in [`Self::after_start`]
+    /// or [`Self::after_end`].
     #[inline]
     pub fn waits(&self, number: u32) -> u32 {
         self.nodes[number as usize].waits

@@ -1,24 +1,24 @@
-//! The algorithms that there are, by operation. Which is used when is said by [`choice`](super::choice).
+//! The algorithms of each operation. The module [`choice`](super::choice) decides which one is used when.
 
-/// Who passes data on to whom, from the root on or towards it.
+/// The order in which ranks pass data on, from the root or towards it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tree {
     /// The root and all others.
     Linear,
     /// From rank to rank.
     Chain,
-    /// Children stand 1, 2, … radix − 1, then as many times the radix, then its square … further on; radix 2
-    /// is the binomial tree.
+    /// Children stand 1, 2, … radix − 1 places further on, then as many times the radix, then its square, and
+    /// so on. Radix 2 is the binomial tree.
     KNomial {
         /// At least 2.
         radix: u32,
     },
-    /// Each node has so many children, all as long as there are nodes.
+    /// Each node has `arity` children, as long as there are nodes.
     KAry {
         /// At least 1.
         arity: u32,
     },
-    /// Two binary trees for half of the data each, in which nobody is an inner node twice (Sanders, Speck,
+    /// Two binary trees for half of the data each, in which no rank is an inner node twice (Sanders, Speck,
     /// Träff, 2009).
     DoubleBinary,
 }
@@ -27,8 +27,8 @@ impl Tree {
     /// The binomial tree.
     pub const BINOMIAL: Self = Self::KNomial { radix: 2 };
 
-    /// By which `ranks` ranks tell the one that multicasts for all of them: its processor takes a message
-    /// from each as long as there are few.
+    /// The tree by which `ranks` ranks tell the one that multicasts for all of them. As long as they are few,
+    /// its processor takes a message from each.
     pub(super) const fn towards_multicast(ranks: u32) -> Self {
         if ranks <= 16 { Self::Linear } else { Self::KNomial { radix: 8 } }
     }
@@ -37,12 +37,12 @@ impl Tree {
 /// Data that is not cut into segments.
 pub const WHOLE: u64 = u64::MAX;
 
-/// How to broadcast.
+/// An algorithm of broadcasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BcastAlgorithm {
     /// Down a tree.
     Tree {
-        /// Which.
+        /// The tree.
         tree: Tree,
         /// Bytes of a segment, or [`WHOLE`]; longer if there would be too many.
         segment_bytes: u64,
@@ -55,8 +55,8 @@ pub enum BcastAlgorithm {
     Shared,
     /// By network multicast to one rank of each other node; between nodes only.
     Multicast,
-    /// By single copies between ranks of one node that may read each other's memory: the root exposes, the
-    /// others copy.
+    /// By single copies between ranks of one node that may read each other's memory. The root exposes its
+    /// data, and the others copy it.
     SingleCopy,
 }
 
@@ -70,12 +70,12 @@ impl BcastAlgorithm {
     }
 }
 
-/// How to reduce to one rank.
+/// An algorithm of reductions to one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReduceAlgorithm {
     /// Up a tree; one that keeps no order only if the operation commutes.
     Tree {
-        /// Which.
+        /// The tree.
         tree: Tree,
         /// Bytes of a segment, or [`WHOLE`]; longer if there would be too many.
         segment_bytes: u64,
@@ -94,12 +94,12 @@ impl ReduceAlgorithm {
     pub const BINOMIAL: Self = Self::Tree { tree: Tree::BINOMIAL, segment_bytes: WHOLE };
 }
 
-/// How to reduce to all.
+/// An algorithm of reductions to all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllreduceAlgorithm {
     /// Whole, by recursive doubling.
     Doubling,
-    /// Whole, by recursive multiplying: each round combines what so many ranks have. For operations that
+    /// Whole, by recursive multiplying: each round combines the vectors of `radix` ranks. For operations that
     /// commute.
     Multiplying {
         /// Ranks that exchange with each other in a round; at least 2.
@@ -108,7 +108,7 @@ pub enum AllreduceAlgorithm {
     /// Up a tree and down again, segments one behind the other; a tree that keeps no order only if the
     /// operation commutes.
     Tree {
-        /// Which.
+        /// The tree.
         tree: Tree,
         /// Bytes of a segment, or [`WHOLE`]; longer if there would be too many.
         segment_bytes: u64,
@@ -119,18 +119,18 @@ pub enum AllreduceAlgorithm {
     Ring,
     /// Up a tree, and then one multicast to one rank of each other node; between nodes only.
     Multicast,
-    /// Through memory that the ranks share: all publish, and each reduces what all have. For ranks of one
-    /// node.
+    /// Through memory that the ranks share: each rank publishes its operand, and reduces the operands of all.
+    /// For ranks of one node.
     Shared,
-    /// The same in two phases: each reduces its share of what all have, and publishes that. For ranks of one
-    /// node.
+    /// Through memory that the ranks share, in two phases: each rank reduces its share of all operands, and
+    /// publishes that. For ranks of one node.
     SharedShares,
-    /// By single copies between ranks of one node that may read each other's memory: each reduces a share,
-    /// and copies the shares of the others.
+    /// By single copies between ranks of one node that may read each other's memory. Each rank reduces a
+    /// share, and copies the shares of the others.
     SingleCopy,
 }
 
-/// How to gather or scatter.
+/// An algorithm of gather and scatter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GatherAlgorithm {
     /// Between the root and each rank.
@@ -147,7 +147,7 @@ impl GatherAlgorithm {
     pub const BINOMIAL: Self = Self::Tree { radix: 2 };
 }
 
-/// How to allgather.
+/// An algorithm of allgather.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllgatherAlgorithm {
     /// ⌈log₂ n⌉ rounds of doubling messages.
@@ -155,7 +155,7 @@ pub enum AllgatherAlgorithm {
     /// Round the ring.
     Ring,
     /// In turns with the one and the other neighbour on the ring, two blocks at a time (Chen and others,
-    /// 2005); the ring for odd n.
+    /// 2005). For odd n it is the ring.
     NeighbourExchange,
     /// With partners 1, 2, 4, … away; dissemination unless n is a power of two.
     Doubling,
@@ -163,15 +163,15 @@ pub enum AllgatherAlgorithm {
     Linear,
     /// Each multicasts its block to one rank of each other node; between nodes only.
     Multicast,
-    /// Through memory that the ranks share: all publish, and each copies what all have. For ranks of one
-    /// node.
+    /// Through memory that the ranks share: each rank publishes its block, and copies the blocks of all. For
+    /// ranks of one node.
     Shared,
-    /// By single copies between ranks of one node that may read each other's memory: all expose their blocks,
-    /// and each copies those of the others.
+    /// By single copies between ranks of one node that may read each other's memory. Each rank exposes its
+    /// block, and copies the blocks of the others.
     SingleCopy,
 }
 
-/// How to wait for all.
+/// An algorithm of barriers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BarrierAlgorithm {
     /// ⌈log₂ n⌉ rounds of signals 1, 2, 4, … further on.
@@ -180,12 +180,12 @@ pub enum BarrierAlgorithm {
     Tree(Tree),
     /// Up a tree, and then one multicast to one rank of each other node; between nodes only.
     Multicast,
-    /// Through memory that the ranks share: each says there that it has come, and looks for all others. For
-    /// ranks of one node.
+    /// Through memory that the ranks share: each rank says there that it has come, and looks for all others.
+    /// For ranks of one node.
     Shared,
 }
 
-/// How to exchange blocks between all.
+/// An algorithm of all-to-all exchanges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlltoallAlgorithm {
     /// ⌈log₂ n⌉ rounds in which blocks travel together.
@@ -195,15 +195,15 @@ pub enum AlltoallAlgorithm {
         /// Blocks that are under way together in each direction.
         outstanding: usize,
     },
-    /// Through memory that the ranks share: all publish all of their blocks, and each copies its own. For
-    /// ranks of one node.
+    /// Through memory that the ranks share: each rank publishes all of its blocks, and copies those for
+    /// itself. For ranks of one node.
     Shared,
-    /// By single copies between ranks of one node that may read each other's memory: all expose their blocks,
-    /// and each copies its own.
+    /// By single copies between ranks of one node that may read each other's memory. Each rank exposes all of
+    /// its blocks, and copies those for itself.
     SingleCopy,
 }
 
-/// How to scan.
+/// An algorithm of scans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanAlgorithm {
     /// Whole, ⌈log₂ n⌉ rounds.
@@ -215,13 +215,14 @@ pub enum ScanAlgorithm {
     },
 }
 
-/// How to reduce and scatter.
+/// An algorithm of reduce-scatter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReduceScatterAlgorithm {
     /// Recursive halving.
     Halving,
     /// Each block straight to its owner.
     Pairwise,
-    /// By single copies between ranks of one node that may read each other's memory: each reduces its block.
+    /// By single copies between ranks of one node that may read each other's memory. Each rank reduces its
+    /// block.
     SingleCopy,
 }

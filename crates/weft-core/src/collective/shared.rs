@@ -1,8 +1,8 @@
-//! Through memory that the ranks of a node share, without any message: who has something for others publishes
-//! it, and who needs it takes it from there. Each of these is for ranks of one node, and for what has room in
-//! a rank's part of that memory (`published_bytes` in [`choice`](super::choice)).
+//! Collectives through memory that the ranks of a node share, without any message: a rank *publishes* its
+//! data there, and the ranks that need the data take it. These algorithms are for ranks of one node, and for
+//! data that has room in a rank's part of that memory (`published_bytes` in [`choice`](super::choice)).
 //!
-//! A rank that publishes waits for nobody, so that it does not matter who comes last.
+//! A rank that publishes waits for no other rank, so it does not matter which rank comes last.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -11,12 +11,12 @@ use super::pieces::{self, SEGMENTS_MAX, cut};
 use super::plan::{self, Part, Plan, Vector};
 use super::{Allgather, Allreduce, Barrier, Bcast, Items, Reduce};
 
-/// What is larger is cut into segments of so many bytes, one behind the other.
+/// Longer data is cut into segments of this many bytes, one behind the other.
 pub(super) const SEGMENT_BYTES: u64 = 32 << 10;
-/// What would be cut into more than [`SEGMENTS_MAX`] is left to other algorithms.
+/// Data that would be cut into more than [`SEGMENTS_MAX`] segments is left to other algorithms.
 pub(super) const CUT_MAX: u64 = SEGMENT_BYTES * SEGMENTS_MAX;
 
-/// Rank 0 hears that each of the others has come.
+/// Plans the first half of a barrier: rank 0 hears that each of the others has come.
 pub(super) fn barrier_up(plan: &mut Plan, arguments: &Barrier) {
     let Barrier { rank, size } = *arguments;
     let phase = plan.begin_phase();
@@ -27,18 +27,18 @@ pub(super) fn barrier_up(plan: &mut Plan, arguments: &Barrier) {
     }
 }
 
-/// The others hear that rank 0 says they may leave.
+/// Plans the second half of a barrier: the others hear from rank 0 that they may leave.
 pub(super) fn barrier_down(plan: &mut Plan, arguments: &Barrier) {
     let phase = plan.begin_phase();
     if arguments.rank == 0 { plan.publish_nothing(phase) } else { plan.await_published(phase, 0) }
 }
 
-/// All ranks but `rank`, the next one first: they do not all begin with the same one.
+/// All ranks but `rank`, the next one first, so that not all ranks begin with the same one.
 pub(super) fn others(rank: u32, size: u32) -> impl Iterator<Item = u32> {
     (rank + 1..size).chain(0..rank)
 }
 
-/// Each says that it has come, and waits for all others.
+/// Plans a barrier: each rank tells that it has come, and waits for all others.
 pub(super) fn barrier(plan: &mut Plan, arguments: &Barrier) {
     let Barrier { rank, size } = *arguments;
     let phase = plan.begin_phase();
@@ -46,8 +46,8 @@ pub(super) fn barrier(plan: &mut Plan, arguments: &Barrier) {
     others(rank, size).for_each(|other| plan.await_published(phase, other));
 }
 
-/// The root publishes, the others copy; if it is long, one segment after the other, of which as many are
-/// under way as there is room.
+/// Plans a broadcast: the root publishes, the others copy. Long data goes one segment after the other; as
+/// many segments are under way as there is room.
 pub(super) fn bcast(plan: &mut Plan, arguments: &Bcast) {
     let Bcast { rank, root, items, .. } = *arguments;
     let total = plan::bytes(items);
@@ -71,7 +71,8 @@ pub(super) fn bcast(plan: &mut Plan, arguments: &Bcast) {
     if rank == root { plan.publish(phase, data) } else { plan.collect(phase, root, (0, plan::bytes(items)), data) }
 }
 
-/// The others publish `own`, the root reduces to `result`, where its own contribution may be.
+/// Plans a reduction: the others publish `own`, the root reduces to `result`, where its own contribution may
+/// be.
 pub(super) fn reduce(plan: &mut Plan, arguments: &Reduce, own: Vector, result: Vector) {
     let Reduce { rank, size, root, items, .. } = *arguments;
     let in_place = own == result;
@@ -85,7 +86,7 @@ pub(super) fn reduce(plan: &mut Plan, arguments: &Reduce, own: Vector, result: V
     }
 }
 
-/// All publish, and each reduces what all have, in the same order.
+/// Plans an allreduce: each rank publishes its operand, and reduces the operands of all in the same order.
 pub(super) fn allreduce_whole(plan: &mut Plan, arguments: &Allreduce) {
     let Allreduce { rank, size, items, in_place, .. } = *arguments;
     let own = Vector::contribution(items, in_place);
@@ -95,13 +96,13 @@ pub(super) fn allreduce_whole(plan: &mut Plan, arguments: &Allreduce) {
     fold(plan, phase, (rank, size), items, (own, Vector::of_receive(items)), whole(items), &mut None);
 }
 
-/// Whether at least one item can be published: all ranks have items of the same size.
+/// Returns whether at least one item can be published: all ranks have items of the same size.
 pub(super) fn can_publish(items: Items) -> bool {
     items.shape.size <= SEGMENT_BYTES
 }
 
-/// All publish; each reduces its share of what all have and publishes that, and copies the shares of the
-/// others. If it is long, one segment after the other.
+/// Plans an allreduce by shares: each rank publishes its operand, reduces its share of all operands,
+/// publishes that, and copies the shares of the others. Long data goes one segment after the other.
 pub(super) fn allreduce_by_shares(plan: &mut Plan, arguments: &Allreduce) {
     let Allreduce { rank, size, items, in_place, .. } = *arguments;
     let own = Vector::contribution(items, in_place);
@@ -139,11 +140,11 @@ pub(super) fn allreduce_by_shares(plan: &mut Plan, arguments: &Allreduce) {
     }
 }
 
-/// What is reduced of what ranks publish in a phase.
+/// The items that are reduced, of those that ranks publish in a phase.
 struct Folded {
-    /// These items,
+    /// The items to reduce,
     range: Range<u64>,
-    /// of these, which are published.
+    /// out of these, which are published.
     published: Range<u64>,
 }
 
@@ -152,9 +153,9 @@ fn whole(items: Items) -> Folded {
     Folded { range: 0..items.count, published: 0..items.count }
 }
 
-/// `target = published by 0 op published by 1 op …`, operands in the order of ranks and grouped from the last
-/// one on, at whichever rank it is done. `own`: where this rank's operand is in memory, unless it is where
-/// the result goes. `unpacked`: room for an operand, once there is one.
+/// Plans `target = published by 0 op published by 1 op …`. Operands are in the order of ranks and grouped
+/// from the last one on, whichever rank reduces. `own` is the place of this rank's operand in memory, unless
+/// the result goes there. `unpacked` is room for an operand, once there is one.
 fn fold(
     plan: &mut Plan,
     phase: u32,
@@ -167,12 +168,11 @@ fn fold(
     let part = |vector: Vector| vector.part(range.clone());
     let at = (range.start - published.start) * items.shape.size;
     let of = (published.end - published.start) * items.shape.size;
-    // An operand that has come from elsewhere is unpacked first, unless items are in memory as they are
-    // packed.
+    // An operand from another rank is unpacked first, unless its items lie in memory as they are packed.
     let is_dense = items.shape.contiguous && items.shape.extent == items.shape.size as i64;
     match own {
         Some(own) if rank == size - 1 => plan.copy(part(own), part(target)),
-        // In place, what this rank has published is what it has, but the same steps work for all.
+        // In place, this rank's operand is also the published one, and the same steps work for all.
         _ => plan.collect(phase, size - 1, (at, of), part(target)),
     }
     for from in (0..size - 1).rev() {
@@ -188,8 +188,9 @@ fn fold(
     }
 }
 
-/// All publish, and each copies what all have. `own` is this rank's block, which lies in its place already
-/// with `in_place`; `block` is each rank's, and its packed bytes.
+/// Plans an allgather: each rank publishes its block, and copies the blocks of all. `own` is this rank's
+/// block, which lies in its place already with `in_place`. `block` gives each rank's block, and its packed
+/// bytes.
 pub(super) fn allgather(
     plan: &mut Plan,
     (rank, size): (u32, u32),
@@ -208,7 +209,7 @@ pub(super) fn allgather(
     }
 }
 
-/// All publish all of their blocks, and each copies its own.
+/// Plans an all-to-all exchange: each rank publishes all of its blocks, and copies those for itself.
 pub(super) fn alltoall(plan: &mut Plan, arguments: &Allgather) {
     let Allgather { rank, size, send, receive, in_place } = *arguments;
     let own = if in_place { Vector::of_receive(receive) } else { Vector::of_send(send) };

@@ -1,9 +1,10 @@
-//! Between ranks of one node that may read each other's memory: who has something for others *exposes* it,
-//! which is to say where it is, and who needs it copies it from there, once. For what is long: nobody waits
-//! for memory that is shared, and reductions are divided among all ranks.
+//! Collectives by single copies, between ranks of one node that may read each other's memory. A rank
+//! *exposes* its data: it tells the others where the data is. The ranks that need the data copy it from
+//! there, once. These algorithms are for long data: no rank waits for shared memory, and reductions are
+//! divided among all ranks.
 //!
-//! What is exposed must stay as it is until all have what they need of it. So each of these ends with a phase
-//! in which ranks say that they do.
+//! Exposed data must stay unchanged until all ranks have the bytes that they need. So each of these
+//! algorithms ends with a phase in which ranks tell that they have them.
 
 use core::ops::Range;
 
@@ -12,11 +13,10 @@ use super::plan::{self, Part, Plan, Vector};
 use super::shared::others;
 use super::{Allgather, Allreduce, Bcast, Items, Reduce};
 
-/// Bytes of an operand that are fetched and reduced at a time, so that they stay in a processor's
-/// second-level cache.
+/// Bytes of an operand that are fetched and reduced at a time. They stay in a processor's second-level cache.
 const CHUNK_BYTES: u64 = 64 << 10;
 
-/// The root exposes, the others copy.
+/// Plans a broadcast: the root exposes its data, and the others copy it.
 pub(super) fn bcast(plan: &mut Plan, arguments: &Bcast) {
     let Bcast { rank, size, root, items } = *arguments;
     let data = Vector::of_receive(items).part(0..items.count);
@@ -32,8 +32,8 @@ pub(super) fn bcast(plan: &mut Plan, arguments: &Bcast) {
     }
 }
 
-/// Each reduces its share of what all expose, and the root copies the shares to `result`, where its own
-/// contribution may be.
+/// Plans a reduction: each rank reduces its share of all exposed operands, and the root copies the shares to
+/// `result`, where its own contribution may be.
 pub(super) fn reduce(plan: &mut Plan, arguments: &Reduce, own: Vector, result: Vector) {
     let Reduce { rank, size, root, items, .. } = *arguments;
     let phase = expose_operand(plan, own, items);
@@ -54,7 +54,8 @@ pub(super) fn reduce(plan: &mut Plan, arguments: &Reduce, own: Vector, result: V
     plan.publish_nothing(end);
 }
 
-/// Each reduces its share of what all expose, exposes that, and copies the shares of the others.
+/// Plans an allreduce: each rank reduces its share of all exposed operands, exposes that, and copies the
+/// shares of the others.
 pub(super) fn allreduce(plan: &mut Plan, arguments: &Allreduce) {
     let Allreduce { rank, size, items, in_place, .. } = *arguments;
     let own = Vector::contribution(items, in_place);
@@ -71,7 +72,7 @@ pub(super) fn allreduce(plan: &mut Plan, arguments: &Allreduce) {
     end(plan, (rank, size));
 }
 
-/// Each reduces its block, `mine`, of what all expose.
+/// Plans a reduce-scatter: each rank reduces its block, `mine`, of all exposed operands.
 pub(super) fn reduce_scatter(
     plan: &mut Plan,
     (rank, size): (u32, u32),
@@ -82,7 +83,7 @@ pub(super) fn reduce_scatter(
     let block = Items { count: mine.end - mine.start, shape: items.shape };
     let phase = expose_operand(plan, own, items);
     let result = Vector::of_receive(block);
-    // In place the result goes to where others still read operands.
+    // In place the result goes to memory where other ranks still read operands.
     let target = if in_place { plan.scratch_items(block) } else { result };
     let operands = Operands { phase, rank, size, own, overwritten: false };
     operands.reduce(plan, items, mine, target);
@@ -93,9 +94,9 @@ pub(super) fn reduce_scatter(
     }
 }
 
-/// All expose their blocks, and each copies those of the others. `own` is this rank's block, in one run of
-/// memory if `own_is_run`; it lies in its place already with `in_place`. `block` is each rank's, and its
-/// packed bytes.
+/// Plans an allgather: each rank exposes its block, and copies the blocks of the others. `own` is this rank's
+/// block, in one run of memory if `own_is_run`; it lies in its place already with `in_place`. `block` gives
+/// each rank's block, and its packed bytes.
 pub(super) fn allgather(
     plan: &mut Plan,
     (rank, size): (u32, u32),
@@ -116,7 +117,7 @@ pub(super) fn allgather(
     end(plan, (rank, size));
 }
 
-/// All expose all of their blocks, and each copies its own.
+/// Plans an all-to-all exchange: each rank exposes all of its blocks, and copies those for itself.
 pub(super) fn alltoall(plan: &mut Plan, arguments: &Allgather) {
     let Allgather { rank, size, send, receive, in_place } = *arguments;
     let (own, items) = if in_place { (Vector::of_receive(receive), receive) } else { (Vector::of_send(send), send) };
@@ -127,7 +128,7 @@ pub(super) fn alltoall(plan: &mut Plan, arguments: &Allgather) {
     let phase = plan.begin_phase();
     let exposed = as_one_run(plan, own.part(0..ranks * items.count), ranks * bytes, items.shape.contiguous);
     plan.expose(phase, exposed);
-    // In place the blocks go to where others still read theirs.
+    // In place the blocks go to memory where other ranks still read theirs.
     let arrived = in_place.then(|| plan.scratch_bytes(ranks * bytes));
     if !in_place {
         plan.copy(block(own, rank, send.count), block(all, rank, receive.count));
@@ -143,7 +144,7 @@ pub(super) fn alltoall(plan: &mut Plan, arguments: &Allgather) {
     }
 }
 
-/// A part that others can copy as it is: itself, or a packed copy.
+/// A part that other ranks can copy as it is: `part` itself, or a packed copy.
 fn as_one_run(plan: &mut Plan, part: Part, bytes: u64, is_run: bool) -> Part {
     if is_run {
         return part;
@@ -153,7 +154,7 @@ fn as_one_run(plan: &mut Plan, part: Part, bytes: u64, is_run: bool) -> Part {
     packed
 }
 
-/// This rank's operand of a reduction, exposed in a phase.
+/// Exposes this rank's operand of a reduction; returns the phase.
 fn expose_operand(plan: &mut Plan, own: Vector, items: Items) -> u32 {
     let phase = plan.begin_phase();
     let exposed = as_one_run(plan, own.part(0..items.count), plan::bytes(items), items.shape.contiguous);
@@ -161,8 +162,8 @@ fn expose_operand(plan: &mut Plan, own: Vector, items: Items) -> u32 {
     phase
 }
 
-/// Copies what each of the others has reduced to its place. In place that is where the operand was of which
-/// the other has no need any more.
+/// Copies to its place the share that each of the other ranks has reduced. In place an operand was there; the
+/// rank that reduced the share no longer needs it.
 fn fetch_shares(plan: &mut Plan, results: u32, (rank, size): (u32, u32), items: Items, to: Vector) {
     for other in others(rank, size) {
         let share = cut_range(items.count, size, other);
@@ -171,7 +172,7 @@ fn fetch_shares(plan: &mut Plan, results: u32, (rank, size): (u32, u32), items: 
     }
 }
 
-/// All wait until all have what they need of what this rank exposes.
+/// Makes all ranks wait until all have the bytes that they need of what this rank exposes.
 fn end(plan: &mut Plan, (rank, size): (u32, u32)) {
     let end = plan.begin_phase();
     plan.fence();
@@ -179,20 +180,20 @@ fn end(plan: &mut Plan, (rank, size): (u32, u32)) {
     others(rank, size).for_each(|other| plan.await_published(end, other));
 }
 
-/// What all ranks have exposed for a reduction.
+/// The operands that all ranks have exposed for a reduction.
 struct Operands {
     phase: u32,
     rank: u32,
     size: u32,
-    /// Where this rank's operand is,
+    /// The place of this rank's operand,
     own: Vector,
-    /// which the result replaces.
+    /// which the result overwrites.
     overwritten: bool,
 }
 
 impl Operands {
-    /// Items `mine` of `target = exposed by 0 op exposed by 1 op …`, operands in the order of ranks and
-    /// grouped from the last one on, at whichever rank it is done. Item 0 of the target is the first of them.
+    /// Plans items `mine` of `target = exposed by 0 op exposed by 1 op …`. Operands are in the order of ranks
+    /// and grouped from the last one on, whichever rank reduces. Item 0 of the target is the first of `mine`.
     fn reduce(&self, plan: &mut Plan, items: Items, mine: Range<u64>, target: Vector) {
         let Self { phase, rank, size, own, overwritten } = *self;
         let item = items.shape.size.max(1);

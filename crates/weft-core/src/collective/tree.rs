@@ -1,13 +1,13 @@
-//! Trees of nodes 0 … n − 1, of which node 0 is the root.
+//! Trees of nodes 0 … n − 1 with node 0 as the root.
 //!
-//! The functions are those of the binomial tree: node `v` has the subtree `v .. v + lowest set bit of v`, cut
-//! at `size`. [`Tree`] has them all.
+//! The free functions are those of the binomial tree: node `v` has the subtree
+//! `v .. v + lowest set bit of v`, cut at `size`. The methods of [`Tree`] serve all kinds of trees.
 
 use alloc::vec::Vec;
 
 use super::select::Tree;
 
-/// One of the trees of a [`Tree`], of `size` nodes: a double one has two, each of which carries half of the
+/// A single tree of `size` nodes, out of a [`Tree`]. A double tree has two, each of which carries half of the
 /// data.
 #[derive(Clone, Copy)]
 pub(super) struct OneTree {
@@ -17,14 +17,14 @@ pub(super) struct OneTree {
 }
 
 impl Tree {
-    /// The trees that it is made of.
+    /// The single trees that the tree is made of.
     pub(super) fn each(self, size: u32) -> impl Iterator<Item = OneTree> + Clone {
         let trees = if self == Self::DoubleBinary { 2 } else { 1 };
         (0..trees).map(move |number| OneTree { tree: self, second: number == 1, size })
     }
 
-    /// Whether each subtree is adjacent nodes, and children follow their parent and each other in order: then
-    /// operands that come up can be combined in the order of nodes.
+    /// Returns whether each subtree is adjacent nodes, and children follow their parent and each other in
+    /// order. Then operands that come up can be combined in the order of nodes.
     pub(super) fn is_ordered(self) -> bool {
         !matches!(self, Self::KAry { .. } | Self::DoubleBinary)
     }
@@ -63,7 +63,7 @@ impl OneTree {
         })
     }
 
-    /// The children of `v`, that with the smallest subtree first where subtrees differ.
+    /// The children of `v`; where subtrees differ, the child with the smallest subtree comes first.
     pub(super) fn children(self, v: u32) -> Vec<u32> {
         let size = self.size as u64;
         let (here, of) = (v as u64, |numbers: &mut dyn Iterator<Item = u64>| {
@@ -87,7 +87,8 @@ impl OneTree {
         }
     }
 
-    /// Number of nodes in the subtree of `v` of a k-nomial tree, itself included: those that follow it.
+    /// Number of nodes in the subtree of `v` of a k-nomial tree, `v` included. They are the nodes from `v`
+    /// on.
     pub(super) fn subtree(self, v: u32) -> u32 {
         let Tree::KNomial { radix } = self.tree else {
             unreachable!("only subtrees of k-nomial trees are runs of known length")
@@ -113,9 +114,9 @@ impl OneTree {
         left.into_iter().chain(right).map(|position| self.node_at(position)).collect()
     }
 
-    /// Where a node stands in the tree whose inner nodes are the even ones. The second tree of a double one
-    /// has the others for inner nodes: it is the first one reversed, or shifted by one if that leaves odd
-    /// nodes odd.
+    /// The position of a node in the tree whose inner nodes are the even ones. The second tree of a double
+    /// one has the other nodes as inner nodes. It is the first tree reversed, or shifted by one if reversing
+    /// would leave odd nodes odd.
     fn position(self, v: u32) -> u32 {
         let nodes = self.size - 1;
         match (v == 0 || !self.second, nodes.is_multiple_of(2)) {
@@ -148,12 +149,12 @@ impl OneTree {
     }
 }
 
-/// The k-nomial tree of so many nodes.
+/// The k-nomial tree of `size` nodes.
 pub(super) fn k_nomial(radix: u32, size: u32) -> OneTree {
     OneTree { tree: Tree::KNomial { radix }, second: false, size }
 }
 
-/// The value of the lowest digit of `v`, which is not 0, that is not 0 itself.
+/// The weight of the lowest digit of `v` that is not 0; `v` is not 0.
 fn lowest_digit_weight(v: u32, radix: u32) -> u32 {
     let mut weight = 1;
     while (v / weight).is_multiple_of(radix) {
@@ -172,13 +173,13 @@ pub(super) fn subtree(v: u32, size: u32) -> u32 {
     if v == 0 { size } else { (1 << v.trailing_zeros()).min(size - v) }
 }
 
-/// The children of `v`, that with the smallest subtree first.
+/// The children of `v`, the child with the smallest subtree first.
 pub(super) fn children(v: u32, size: u32) -> impl DoubleEndedIterator<Item = u32> + Clone {
     let limit = if v == 0 { u32::BITS - size.leading_zeros() } else { v.trailing_zeros() };
     (0..limit).map(move |bit| v + (1 << bit)).filter(move |&child| child < size)
 }
 
-/// Nodes are ranks counted from the root: the node of a rank.
+/// The node of a rank: nodes are ranks counted from the root.
 pub(super) fn node(rank: u32, root: u32, size: u32) -> u32 {
     if rank >= root { rank - root } else { rank + (size - root) }
 }
@@ -188,7 +189,7 @@ pub(super) fn rank(node: u32, root: u32, size: u32) -> u32 {
     cyclic(root as u64 + node as u64, size)
 }
 
-/// A number of a rank, wrapped into `0..size`.
+/// Wraps a number into the ranks `0..size`.
 pub(super) fn cyclic(number: u64, size: u32) -> u32 {
     (number % size as u64) as u32
 }
@@ -246,7 +247,7 @@ mod tests {
         }
     }
 
-    /// So each of them sends about as much as it receives.
+    /// A node is an inner one once, so each sends about as much as it receives.
     #[test]
     fn of_a_double_tree_each_node_is_an_inner_one_once() {
         for size in 1..200 {

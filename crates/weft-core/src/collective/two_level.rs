@@ -1,6 +1,6 @@
-//! Two levels: within each node, and between one rank of each node, its leader. Between nodes each byte
-//! travels once for a node, however many ranks that has. A reduction to all may have several leaders on each
-//! node, each for a share of the data.
+//! Collectives in two levels: within each node, and between one rank of each node, its leader. Between nodes
+//! each byte travels once for a node, however many ranks the node has. A reduction to all may have several
+//! leaders on each node, each for a share of the data.
 
 use alloc::vec::Vec;
 
@@ -12,18 +12,19 @@ use super::{Allgather, Allreduce, Barrier, Bcast, Items, Reduce, allgather, allr
 
 /// The ranks of this rank's node, and the leaders of all nodes.
 struct Levels {
-    /// This rank's node, its leader first.
+    /// The ranks of this rank's node, its leader first.
     node: Vec<u32>,
-    /// This rank among those.
+    /// This rank's place among them.
     within: u32,
     /// The leaders, by their nodes' first ranks.
     leaders: Vec<u32>,
-    /// The node among those.
+    /// The place of this rank's node among the leaders.
     between: u32,
 }
 
 impl Levels {
-    /// Of ranks on `nodes`, numbered anyhow. A node's leader is its first rank, but `root` leads its own.
+    /// The levels of ranks on `nodes`, numbered anyhow. A node's leader is its first rank, but `root` leads
+    /// its own node.
     fn new(rank: u32, root: u32, nodes: &[u32]) -> Self {
         let of = |rank: u32| nodes[rank as usize];
         let all = || 0..nodes.len() as u32;
@@ -48,8 +49,8 @@ impl Levels {
         self.leaders.len() as u32
     }
 
-    /// The ranks that have the local rank `local_rank` on their nodes, by nodes: the leaders for a share of
-    /// the data.
+    /// The leaders for a share of the data: the ranks that have the local rank `local_rank` on their nodes,
+    /// by nodes.
     fn leaders_at(local_rank: u32, nodes: &[u32]) -> Vec<u32> {
         let mut seen = alloc::collections::BTreeMap::new();
         let mut leaders: Vec<Option<u32>> = Vec::new();
@@ -75,7 +76,7 @@ impl Levels {
     }
 }
 
-/// From the root to the leaders, and from these to their nodes.
+/// Plans a broadcast from the root to the leaders, and from these to their nodes.
 pub(super) fn add_bcast(
     plan: &mut Plan,
     arguments: &Bcast,
@@ -86,7 +87,8 @@ pub(super) fn add_bcast(
     add_bcast_by(plan, arguments, nodes, |plan, of| bcast::add(plan, of, between), within);
 }
 
-/// The same by whatever plans each level. Who plans a node's is told its ranks, the leader first.
+/// Plans a broadcast in two levels by any planner for each level. The planner within a node is told the
+/// node's ranks, the leader first.
 pub(super) fn add_bcast_by(
     plan: &mut Plan,
     arguments: &Bcast,
@@ -105,8 +107,8 @@ pub(super) fn add_bcast_by(
     plan.among(levels.within(), |plan| within(plan, &arguments, &levels.node));
 }
 
-/// To the leaders, and from these to the root, which leads its own node. Operands do not stay in the order of
-/// ranks.
+/// Plans a reduction to the leaders, and from these to the root, which leads its own node. Operands do not
+/// stay in the order of ranks.
 pub(super) fn add_reduce(
     plan: &mut Plan,
     arguments: &Reduce,
@@ -120,7 +122,7 @@ pub(super) fn add_reduce(
     add_reduce_by(plan, arguments, nodes, Ends::of(arguments), between, within);
 }
 
-/// Where what a rank contributes is, and where the result comes, at the root.
+/// The places of a rank's contribution and, at the root, of the result.
 #[derive(Clone, Copy)]
 pub(super) struct Ends {
     pub(super) own: Vector,
@@ -135,7 +137,7 @@ impl Ends {
     }
 }
 
-/// The same by whatever plans each level, as for [`add_bcast_by`].
+/// Plans a reduction in two levels by any planner for each level, as for [`add_bcast_by`].
 pub(super) fn add_reduce_by(
     plan: &mut Plan,
     arguments: &Reduce,
@@ -163,8 +165,9 @@ pub(super) fn add_reduce_by(
     }
 }
 
-/// To the leaders, among these, and from these to their nodes. Operands do not stay in the order of ranks.
-/// Each of `leaders` ranks of a node (fewer, if some node has fewer) leads for its share of the items.
+/// Plans an allreduce to the leaders, among these, and from these to their nodes. Operands do not stay in the
+/// order of ranks. Each of `leaders` ranks of a node (fewer, if some node has fewer) leads for its share of
+/// the items.
 pub(super) fn add_allreduce(
     plan: &mut Plan,
     arguments: &Allreduce,
@@ -177,7 +180,7 @@ pub(super) fn add_allreduce(
     add_allreduce_by(plan, arguments, nodes, leaders, |plan, of| allreduce::add(plan, of, between), (up, down));
 }
 
-/// The same by whatever plans each level, as for [`add_bcast_by`].
+/// Plans an allreduce in two levels by any planner for each level, as for [`add_bcast_by`].
 pub(super) fn add_allreduce_by(
     plan: &mut Plan,
     arguments: &Allreduce,
@@ -220,7 +223,7 @@ pub(super) fn add_allreduce_by(
     }
 }
 
-/// All of a node have told its leader, the leaders have met, and tell their nodes.
+/// Plans a barrier: all ranks of a node tell its leader, the leaders meet, and tell their nodes.
 pub(super) fn add_barrier(
     plan: &mut Plan,
     arguments: &Barrier,
@@ -232,8 +235,8 @@ pub(super) fn add_barrier(
     add_barrier_by(plan, arguments, nodes, |plan, of| barrier::add(plan, of, between), (up, down));
 }
 
-/// The same by whatever plans each level, as for [`add_bcast_by`]: to the leaders, among them, and back; also
-/// either half alone, if nothing is planned for the other.
+/// Plans a barrier in two levels by any planner for each level, as for [`add_bcast_by`]: to the leaders,
+/// among them, and back. Either half can be planned alone, with no steps for the other.
 pub(super) fn add_barrier_by(
     plan: &mut Plan,
     arguments: &Barrier,
@@ -253,8 +256,8 @@ pub(super) fn add_barrier_by(
     plan.among(levels.within(), |plan| down(plan, &node, &levels.node));
 }
 
-/// The blocks of a node are gathered at its leader, the leaders exchange them, and give all to their nodes.
-/// The ranks of each node follow each other, so that its blocks lie side by side.
+/// Plans an allgather: the blocks of a node are gathered at its leader, the leaders exchange them, and give
+/// all to their nodes. The ranks of each node follow each other, so that its blocks lie side by side.
 pub(super) fn add_allgather(
     plan: &mut Plan,
     arguments: &Allgather,
@@ -266,8 +269,8 @@ pub(super) fn add_allgather(
     add_allgather_by(plan, arguments, nodes, between, is_shared, within);
 }
 
-/// The same by whatever plans what each node is given, as for [`add_bcast_by`]; `is_shared`: in memory that
-/// its ranks share, by which it is gathered then, too.
+/// Plans an allgather in two levels by any planner within each node, as for [`add_bcast_by`]. `is_shared`:
+/// each node is given the blocks in memory that its ranks share, and gathers its own there, too.
 pub(super) fn add_allgather_by(
     plan: &mut Plan,
     arguments: &Allgather,
@@ -284,7 +287,7 @@ pub(super) fn add_allgather_by(
     let all = Vector::of_receive(receive);
     let run = |first: u32, end: u32| all.part(first as u64 * receive.count..end as u64 * receive.count);
     let own = if in_place { run(rank, rank + 1) } else { Vector::of_send(send).part(0..send.count) };
-    // What is published to many has room for a block of each.
+    // The room for data that is published to many holds one block of each.
     let publishes = is_shared && bytes(receive) <= SEGMENT_BYTES && levels.node_size() > 1;
     let phase = if publishes { plan.begin_phase() } else { 0 };
     if levels.within == 0 {

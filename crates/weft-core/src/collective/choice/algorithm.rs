@@ -1,4 +1,4 @@
-//! Operations, the algorithms that each of them has, and where an algorithm can be run.
+//! Operations, the algorithms that each of them has, and the cases in which an algorithm can be run.
 
 mod names;
 
@@ -11,7 +11,7 @@ use crate::collective::shared::{CUT_MAX, SEGMENT_BYTES};
 use crate::multicast::MESSAGE_BYTES_MAX;
 pub(super) use names::size;
 
-/// What can be chosen for.
+/// The operations that have a choice of algorithms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// `MPI_Barrier`.
@@ -51,7 +51,7 @@ impl Operation {
         Self::Scan,
     ];
 
-    /// Whether it combines operands.
+    /// Returns whether the operation combines operands.
     pub(super) const fn is_reduction(self) -> bool {
         matches!(self, Self::Reduce | Self::Allreduce | Self::ReduceScatter | Self::Scan)
     }
@@ -70,15 +70,15 @@ pub enum Algorithm {
     Allreduce(AllreduceAlgorithm),
     ReduceScatter(ReduceScatterAlgorithm),
     Scan(ScanAlgorithm),
-    /// Within each node, and between so many ranks of each, by what is chosen for a group within a node and
-    /// for one of a rank on each.
+    /// Within each node, and between `leaders` ranks of each node. Each level runs the algorithm that is
+    /// chosen for a group within a node, or for a group with one rank on each node.
     TwoLevel {
         leaders: u32,
     },
 }
 
 impl Algorithm {
-    /// Whether it can be run in such a case.
+    /// Returns whether the algorithm can be run in such a case.
     pub(super) fn is_possible(self, operation: Operation, facts: &Facts) -> bool {
         let in_order = facts.commutative || !self.needs_commuting();
         if self.is_shared() {
@@ -90,7 +90,7 @@ impl Algorithm {
             return place.copies;
         }
         if self.is_multicast() {
-            // Between nodes with several ranks it is one of two levels.
+            // Between nodes with several ranks, multicast is one level of two.
             let is_carried = match place.multicast {
                 Multicast::No => false,
                 Multicast::Others => operation != Operation::Bcast,
@@ -108,7 +108,7 @@ impl Algorithm {
             && (place.consecutive || operation != Operation::Allgather)
     }
 
-    /// Whether it changes the order of operands.
+    /// Returns whether the algorithm changes the order of operands.
     pub(super) fn needs_commuting(self) -> bool {
         let reorders = |tree: Tree| !tree.is_ordered();
         match self {
@@ -119,7 +119,7 @@ impl Algorithm {
         }
     }
 
-    /// Whether it is multicast to other nodes.
+    /// Returns whether the algorithm multicasts to other nodes.
     pub(in crate::collective) fn is_multicast(self) -> bool {
         matches!(
             self,
@@ -130,7 +130,7 @@ impl Algorithm {
         )
     }
 
-    /// Whether ranks copy from each other's memory.
+    /// Returns whether ranks copy from each other's memory.
     fn is_single_copy(self) -> bool {
         matches!(
             self,
@@ -143,7 +143,7 @@ impl Algorithm {
         )
     }
 
-    /// Whether it goes through memory that the ranks share.
+    /// Returns whether the data goes through memory that the ranks share.
     fn is_shared(self) -> bool {
         matches!(
             self,
@@ -157,8 +157,8 @@ impl Algorithm {
     }
 }
 
-/// Bytes that one rank publishes at once in an operation of `ranks` ranks, if it is done through shared
-/// memory; `bytes` as the table of choices counts them. `None`: it cannot be done so.
+/// Bytes that one rank publishes at once in an operation of `ranks` ranks through shared memory; `bytes` as
+/// the table of choices counts them. `None`: the operation cannot go through shared memory.
 fn published_bytes(operation: Operation, algorithm: Algorithm, ranks: u32, bytes: u64) -> Option<u64> {
     let is_cut = operation == Operation::Bcast || algorithm == Algorithm::Allreduce(AllreduceAlgorithm::SharedShares);
     match operation {

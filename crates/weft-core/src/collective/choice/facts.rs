@@ -1,10 +1,10 @@
-//! What a choice depends on: numbers that every rank of the operation has.
+//! The facts of a choice: numbers that every rank of the operation has.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// What a choice depends on.
+/// The numbers that a choice depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// Processes of the group.
@@ -13,42 +13,42 @@ pub struct Facts {
     pub bytes: u64,
     /// The reduction commutes; true where there is none.
     pub commutative: bool,
-    /// Where the processes are.
+    /// The places of the processes.
     pub place: Place,
 }
 
-/// What may be multicast between nodes.
+/// The operations that may be multicast between nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Multicast {
-    /// The network does not carry it, it has not been tried, or nobody wants it.
+    /// None: the network does not carry multicast, it has not been tried, or it is not wanted.
     #[default]
     No,
-    /// Other operations than the broadcast, for which a setting or a hint says otherwise.
+    /// Other operations than the broadcast; a setting or a hint rules the broadcast out.
     Others,
-    /// Where the table says so.
+    /// All operations, where the table chooses multicast.
     Possible,
-    /// Broadcasts, wherever it is possible: a setting or a hint of the communicator says so. Others where the
-    /// table says so.
+    /// Broadcasts wherever multicast is possible, because a setting or a hint of the communicator asks for
+    /// it; other operations where the table chooses it.
     Asked,
 }
 
-/// Where the processes of a group are.
+/// The places of the processes of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Nodes with any of them.
+    /// Nodes that have processes of the group.
     pub nodes: u32,
-    /// Most of them on one node.
+    /// Most processes on one node.
     pub per_node: u32,
-    /// They take turns on the processors that they share.
+    /// Processes take turns on the processors that they share.
     pub oversubscribed: bool,
     /// The ranks of each node follow each other.
     pub consecutive: bool,
-    /// All of them are on one node, and each can publish so many bytes at once in memory that all of them
+    /// All processes are on one node, and each can publish so many bytes at once in memory that all of them
     /// read.
     pub published_max: Option<u64>,
-    /// The same, and each may copy from the memory of the others.
+    /// The processes may also copy from each other's memory.
     pub copies: bool,
-    /// What may be multicast between their nodes.
+    /// The operations that may be multicast between the nodes.
     pub multicast: Multicast,
 }
 
@@ -72,29 +72,29 @@ impl Place {
     }
 }
 
-/// Where each process of a group is.
+/// The place of each process of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     place: Place,
-    /// The node of each rank, as numbers that are equal where the node is; empty where that makes no
+    /// The node of each rank, by numbers that are equal for the same node; empty where nodes make no
     /// difference.
     nodes: Arc<[u32]>,
-    /// Where there are several nodes: what the ranks of this rank's node can publish, and whether they may
-    /// copy from each other's memory. Other nodes know nothing of that, so only what is done within the node
-    /// depends on it.
+    /// For several nodes: the bytes that ranks of this rank's node can publish, and whether they may copy
+    /// from each other's memory. Other nodes do not know these facts, so only choices within the node depend
+    /// on them.
     within: (Option<u64>, bool),
-    /// The cluster of each rank, by numbers from 0, where there are several of which one has several ranks;
-    /// else empty.
+    /// The cluster of each rank, by numbers from 0, if there are several clusters and one of them has several
+    /// ranks; else empty.
     clusters: Arc<[u32]>,
 }
 
 impl Layout {
-    /// Each of `ranks` processes on a node of its own.
+    /// The layout of `ranks` processes, each on a node of its own.
     pub fn apart(ranks: u32) -> Self {
         Self { place: Place::apart(ranks), nodes: Arc::new([]), within: (None, false), clusters: Arc::new([]) }
     }
 
-    /// Of ranks on these nodes, numbered anyhow.
+    /// The layout of ranks on these nodes, numbered anyhow.
     pub fn of(nodes: Vec<u32>) -> Self {
         let mut counts = BTreeMap::new();
         nodes.iter().for_each(|node| *counts.entry(*node).or_insert(0_u32) += 1);
@@ -113,13 +113,13 @@ impl Layout {
         Self { place, nodes, within: (None, false), clusters: Arc::new([]) }
     }
 
-    /// The same ranks, which take turns on processors that they share, or do not.
+    /// Sets whether the ranks take turns on processors that they share.
     pub fn with_oversubscription(self, oversubscribed: bool) -> Self {
         Self { place: Place { oversubscribed, ..self.place }, ..self }
     }
 
-    /// The same ranks, of which those of this rank's node can publish so many bytes each in memory that all
-    /// of them read, if there is such memory.
+    /// Sets the bytes that each rank of this rank's node can publish in memory that all of them read; `None`
+    /// without such memory.
     pub fn with_published_max(mut self, published_max: Option<u64>) -> Self {
         match self.place.nodes {
             1 => self.place.published_max = published_max,
@@ -129,13 +129,13 @@ impl Layout {
         self
     }
 
-    /// Whether ranks of this rank's node publish something anywhere.
+    /// Returns whether ranks of this rank's node can publish data.
     pub fn publishes(&self) -> bool {
         self.place.published_max.or(self.within.0).is_some()
     }
 
-    /// The same ranks, of which those of this rank's node may copy from each other's memory or may not.
-    /// Without memory in which they publish they cannot say where.
+    /// Sets whether the ranks of this rank's node may copy from each other's memory. Without memory in which
+    /// they publish, they cannot say where their data is, and so do not copy.
     pub fn with_copies(mut self, copies: bool) -> Self {
         if self.place.nodes == 1 {
             self.place.copies = copies && self.place.published_max.is_some();
@@ -145,8 +145,8 @@ impl Layout {
         self
     }
 
-    /// The same ranks in these clusters, numbered anyhow: between them a message takes much longer than
-    /// within them. A node is where its first rank says.
+    /// Puts the ranks in these clusters, numbered anyhow: between clusters a message takes much longer than
+    /// within them. The cluster of a node is that of its first rank.
     pub fn with_clusters(mut self, clusters: &[u32]) -> Self {
         let node = |rank: usize| match (self.nodes.get(rank), self.place.nodes) {
             (Some(node), _) => *node,
@@ -165,14 +165,14 @@ impl Layout {
         self
     }
 
-    /// The cluster of each rank, and how many there are; none if that makes no difference.
+    /// The cluster of each rank, and the number of clusters; none if clusters make no difference.
     pub fn clusters(&self) -> Option<(&[u32], u32)> {
         let last = self.clusters.iter().max()?;
         Some((&self.clusters, last + 1))
     }
 
-    /// Some of the ranks, in this order: those of this rank's cluster. What the ranks of its node share they
-    /// share here, too, since all of them are here.
+    /// The layout of the ranks of this rank's cluster, in this order. All ranks of its node are among them,
+    /// so they share here what they share in the whole group.
     pub(in crate::collective) fn part(&self, members: &[u32]) -> Self {
         let (published_max, copies) = match self.place.nodes {
             1 => (self.place.published_max, self.place.copies),
@@ -194,17 +194,17 @@ impl Layout {
         Place { published_max, copies, ..Place::together(1) }
     }
 
-    /// The same ranks, between whose nodes this may be multicast.
+    /// Sets the operations that may be multicast between the nodes.
     pub fn with_multicast(self, multicast: Multicast) -> Self {
         Self { place: Place { multicast, ..self.place }, ..self }
     }
 
-    /// The numbers of it.
+    /// The place as numbers.
     pub fn place(&self) -> &Place {
         &self.place
     }
 
-    /// The node of each rank, where there are several nodes of which one has several ranks; else nothing.
+    /// The node of each rank, if there are several nodes and one of them has several ranks; else empty.
     pub fn nodes(&self) -> &[u32] {
         &self.nodes
     }

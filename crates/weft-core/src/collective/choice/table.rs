@@ -1,4 +1,4 @@
-//! Tables of rules, and how a rule is written.
+//! Tables of rules, and the notation of a rule.
 
 use super::algorithm::{Algorithm, Operation, size};
 use super::facts::Facts;
@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 const RULES_MAX: usize = 1000;
 const CONDITIONS_MAX: usize = 16;
 
-/// What a condition looks at.
+/// The quantity of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Quantity {
     Ranks,
@@ -96,7 +96,7 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// The rule of a line; `None` for one without any.
+    /// The rule of a line; `None` for a line without a rule.
     pub(super) fn parse(line: &str) -> Result<Option<Self>, String> {
         let line = line.split('#').next().unwrap_or_default();
         let mut words = line.split_whitespace();
@@ -125,7 +125,7 @@ impl Rule {
     }
 }
 
-/// Rules, of which the first that fits is taken.
+/// Rules; the first that fits is taken.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     pub(super) rules: Vec<Rule>,
@@ -135,7 +135,7 @@ impl Table {
     /// The table of a text.
     ///
     /// # Errors
-    /// A line that makes no sense: a sentence with its number.
+    /// For a line that makes no sense: a sentence with its number.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut rules = Vec::new();
         for (number, line) in text.lines().enumerate() {

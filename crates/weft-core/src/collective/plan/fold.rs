@@ -1,46 +1,46 @@
-//! A reduction in a plan: a partial result, and what arrives to be combined with it.
+//! A reduction in a plan: a partial result, and the arriving operands that are combined with it.
 
 use super::{Plan, Vector};
 use core::ops::Range;
 
-/// A partial result that grows by what arrives, operands kept in order, with few copies: "mine op theirs"
-/// leaves the result where theirs arrived, so the value changes between two buffers.
+/// A partial result that grows by arriving operands, kept in order, with few copies. "mine op theirs" leaves
+/// the result where theirs arrived, so the value changes between two buffers.
 pub(in crate::collective) struct Fold {
     /// The value is still the user's data, which must not be changed.
     borrowed: Option<Vector>,
-    /// `buffers[0]` is where the result is wanted.
+    /// `buffers[0]` is the place for the result.
     buffers: [Vector; 2],
-    /// Which buffer has the value (or gets it, while it is borrowed).
+    /// The index of the buffer that has the value (or gets it, while it is borrowed).
     home: usize,
 }
 
 impl Fold {
-    /// Begins with `own`. If it is not `target` itself it is only read. `rights`: how often
-    /// [`Fold::absorb_right`] will be called; it makes the value end in `target` without a copy (except where
-    /// `own` is `target` and `rights` odd).
+    /// Begins with `own`, which is only read unless it is `target` itself. `rights` is the number of calls of
+    /// [`Fold::absorb_right`] to come. With it the value ends in `target` without a copy (except where `own`
+    /// is `target` and `rights` odd).
     pub(in crate::collective) fn new(own: Vector, target: Vector, other: Vector, rights: usize) -> Self {
         let in_place = own == target;
         let home = if in_place { 0 } else { rights % 2 };
         Self { borrowed: (!in_place).then_some(own), buffers: [target, other], home }
     }
 
-    /// Where the value is.
+    /// The place of the value.
     pub(in crate::collective) fn value(&self) -> Vector {
         self.borrowed.unwrap_or(self.buffers[self.home])
     }
 
-    /// Where the next operand must arrive.
+    /// The place where the next operand must arrive.
     pub(in crate::collective) fn incoming(&self) -> Vector {
         self.buffers[1 - self.home]
     }
 
-    /// value = value op incoming, for a range of items; the rest of the value is lost.
+    /// Computes value = value op incoming, for a range of items; the rest of the value is lost.
     pub(in crate::collective) fn absorb_right(&mut self, plan: &mut Plan, range: Range<u64>) {
         plan.reduce(self.value().part(range.clone()), self.incoming().part(range));
         self.swap();
     }
 
-    /// value = incoming op value, for a range of items; the rest of the value is lost.
+    /// Computes value = incoming op value, for a range of items; the rest of the value is lost.
     pub(in crate::collective) fn absorb_left(&mut self, plan: &mut Plan, range: Range<u64>) {
         let home = self.buffers[self.home];
         if let Some(own) = self.borrowed.take() {
@@ -49,12 +49,12 @@ impl Fold {
         plan.reduce(self.incoming().part(range.clone()), home.part(range));
     }
 
-    /// Absorbs what came from rank `from` at rank `rank`, in the order of ranks.
+    /// Absorbs the operand that came from rank `from`, at rank `rank`, in the order of ranks.
     pub(in crate::collective) fn absorb(&mut self, plan: &mut Plan, from: u32, rank: u32, range: Range<u64>) {
         if from < rank { self.absorb_left(plan, range) } else { self.absorb_right(plan, range) }
     }
 
-    /// The caller has put the value into [`Fold::incoming`].
+    /// Notes that the caller has put the value into [`Fold::incoming`].
     pub(in crate::collective) fn swap(&mut self) {
         self.borrowed = None;
         self.home = 1 - self.home;

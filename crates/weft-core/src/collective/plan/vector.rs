@@ -3,15 +3,15 @@
 use crate::collective::{Blocks, Buffer, Items, Kind, Slice};
 use core::ops::Range;
 
-/// What a step is given: a slice, and its span.
+/// The memory that a step is given: a slice, and its span.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::collective) struct Part {
     pub(in crate::collective) slice: Slice,
-    /// Start and end of the span; empty in the send buffer, to which nothing is written.
+    /// Start and end of the span; empty in the send buffer, which is never written.
     pub(super) span: (u64, u64),
 }
 
-/// Items of one datatype at equal distances, of which parts are taken.
+/// Items of one datatype at equal distances; steps take parts of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::collective) struct Vector {
     pub(in crate::collective) buffer: Buffer,
@@ -20,7 +20,7 @@ pub(in crate::collective) struct Vector {
     /// Bytes from one item to the next.
     pub(super) extent: i64,
     pub(super) kind: Kind,
-    /// Where the span of item 0 begins.
+    /// Start of the span of item 0.
     pub(super) origin: u64,
     /// Packed bytes of an item.
     pub(super) item_size: u64,
@@ -38,7 +38,7 @@ impl Vector {
         Self { buffer: Buffer::Receive, base: 0, extent, kind: Kind::Receive, origin: 0, item_size }
     }
 
-    /// A rank's contribution to a reduction; the datatype is that of the receive buffer.
+    /// The contribution of a rank to a reduction; its datatype is that of the receive buffer.
     pub(in crate::collective) fn contribution(items: Items, in_place: bool) -> Self {
         let buffer = if in_place { Buffer::Receive } else { Buffer::Send };
         Self { buffer, ..Self::of_receive(items) }
@@ -67,13 +67,13 @@ impl Vector {
 }
 
 impl Part {
-    /// The same place without anything in it, which is no step.
+    /// The same place without items, which makes no step.
     pub(in crate::collective) fn without_items(self) -> Self {
         Self { slice: Slice { count: 0, ..self.slice }, ..self }
     }
 
-    /// The block of a rank, of those that one buffer has for each. No two of them overlap where anything is
-    /// written to them.
+    /// The block of a rank, of the blocks that one buffer has for each. No two of these blocks overlap in a
+    /// buffer that is written.
     pub(in crate::collective) fn block(rank: u32, slice: Slice) -> Self {
         let span = if slice.buffer == Buffer::Send { (0, 0) } else { (rank as u64, rank as u64 + 1) };
         Self { slice, span }

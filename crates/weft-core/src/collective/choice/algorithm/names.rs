@@ -1,4 +1,4 @@
-//! How tables and settings write operations and algorithms.
+//! The names of operations and algorithms in tables and settings.
 
 use super::{Algorithm, Operation};
 use crate::collective::select::{
@@ -9,7 +9,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 
 impl Operation {
-    /// Its name in a table.
+    /// The operation's name in a table.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Barrier => "barrier",
@@ -25,7 +25,7 @@ impl Operation {
         }
     }
 
-    /// The algorithms that it has, as a table names them: K is a number, S a segment's bytes.
+    /// The algorithms of the operation, as a table names them: K is a number, S a segment's bytes.
     pub const fn algorithms(self) -> &'static str {
         match self {
             Self::Barrier => {
@@ -50,8 +50,8 @@ impl Operation {
         }
     }
 
-    /// The algorithms worth comparing, of all that [`Self::algorithms`] allows. One that is not possible in
-    /// some place is no other there than what the table chooses.
+    /// The algorithms worth comparing, of all that [`Self::algorithms`] allows. Where a candidate is not
+    /// possible, the table's choice runs instead.
     pub const fn candidates(self) -> &'static [&'static str] {
         match self {
             Self::Barrier => &["dissemination", "binomial", "k-nomial:4", "linear", "two-level", "shared"],
@@ -122,7 +122,7 @@ impl Operation {
     /// The algorithm of a name.
     ///
     /// # Errors
-    /// There is none of it: a sentence.
+    /// When there is no algorithm of this name: a sentence.
     pub fn parse(self, name: &str) -> Result<Algorithm, String> {
         let found = Written::parse(name).and_then(|written| self.of(written));
         found.ok_or_else(|| format!("there is no algorithm {name} of {}: it may be {}", self.name(), self.algorithms()))
@@ -263,7 +263,7 @@ pub(in crate::collective::choice) fn size(text: &str) -> Option<u64> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse::<u64>().ok()?.checked_mul(unit))?
 }
 
-/// How a table writes an algorithm.
+/// Writes the algorithm as a table does.
 impl core::fmt::Display for Algorithm {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let tree = |tree: Tree| match tree {
