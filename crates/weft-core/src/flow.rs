@@ -1,4 +1,4 @@
-//! One reliable flow to one remote process, over packets that may be lost, duplicated or reordered.
+//! The reliable flow between two processes, over packets that may be lost, duplicated or reordered.
 //!
 //! A flow is a pure state machine: packets and time come in, packets and events go out.
 //! The driver's loop is
@@ -52,41 +52,42 @@ use host_delay::HostDelay;
 use incoming::Incoming;
 use outgoing::Outgoing;
 
-/// Most bytes that an idle flow occupies after `Flow::shrink`, allocations included; one that has striped
-/// bulk data keeps [`striped_bytes`] besides, and one whose packets have become smaller [`SMALLER_BYTES`].
-/// One that is not used for long is parked, and is smaller then ([`PARKED_BYTES_MAX`]).
+/// Most bytes that an idle flow occupies after `Flow::shrink`, allocations included. A flow that has striped
+/// bulk data keeps [`striped_bytes`] more, and a flow whose packets have become smaller [`SMALLER_BYTES`]
+/// more. A flow that is not used for long is parked, and is smaller then ([`PARKED_BYTES_MAX`]).
 pub const IDLE_BYTES_MAX: usize = 1176;
 const _: () = assert!(size_of::<Flow>() + Outgoing::KEPT <= IDLE_BYTES_MAX);
 
-/// Bytes that a flow with so many paths of bulk data keeps once it has used them.
+/// Bytes that a flow with `bulk_paths` paths of bulk data keeps once it has used them.
 pub const fn striped_bytes(bulk_paths: u8) -> usize {
     paths::Paths::bytes_max(bulk_paths as usize)
 }
 
-/// Bytes that a flow keeps whose packets are smaller than at first because a path does not carry those.
+/// Bytes that a flow keeps while its packets are smaller than at first, because a path does not carry larger
+/// ones.
 pub const SMALLER_BYTES: usize = size_of::<path_mtu::PathMtu>();
 
-/// Where bulk data is read from when it is sent, and sent again: memory that the sender promised to keep
-/// until it is acknowledged.
+/// The source of bulk data that is sent, and sent again: memory that the sender promised to keep until it is
+/// acknowledged.
 pub trait Regions {
     /// Fills `out` with the region's bytes that start at `offset`.
     fn read(&mut self, region: u32, offset: u64, out: &mut [u8]);
 }
 
-/// Where arriving bytes go.
+/// The destination of arriving bytes.
 pub trait Deliver {
-    /// The next message of the ordered channel (head and payload in one).
+    /// Takes the next message of the ordered channel (head and payload in one).
     fn message(&mut self, body: &[u8]);
-    /// Bulk data for `remote_key`, to be placed at `offset`; every byte once, in any order.
-    /// The numbers are the peer's word: check them against what was promised to it.
+    /// Takes bulk data for `remote_key`, to be placed at `offset`; every byte once, in any order. The numbers
+    /// are the peer's word: check them against the promises that were made to the peer.
     fn data(&mut self, remote_key: u32, offset: u64, bytes: &[u8]);
 }
 
-/// What the driver should know.
+/// The news for the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// So many more bytes of the region, and all that was sent before them, have arrived at the peer; they
-    /// will not be read again.
+    /// Bytes of the region have arrived at the peer, and so has all that was sent before them. They will not
+    /// be read again.
     Acknowledged {
         /// The region given to `submit_data`.
         region: u32,
@@ -95,18 +96,18 @@ pub enum Event {
     },
     /// The peer does not answer; the flow has dropped what it held and will neither send nor accept anything.
     PeerFailed {
-        /// Why the flow thinks so.
+        /// The reason of the failure.
         reason: Failure,
     },
 }
 
-/// Why a peer counts as failed.
+/// The reason why a peer counts as failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// Probes went unanswered for `peer_timeout`.
     Silent,
-    /// It answers, but for `peer_timeout` one packet has not got through however often it was sent: it may be
-    /// too large for the path.
+    /// The peer answers, but for `peer_timeout` one packet has not got through however often it was sent: it
+    /// may be too large for the path.
     Blocked,
     /// A packet is missing on a carrier that loses none: its connection is broken.
     Lost,
@@ -120,7 +121,7 @@ pub struct Flow {
     failed: bool,
     tag_key: Key,
     peer_tag_key: Key,
-    /// What seals payloads, in a sealed flow that is not idle.
+    /// The ciphers that seal payloads, in a sealed flow that is not idle.
     ciphers: Option<Box<Ciphers>>,
     /// The number of the next control packet, beyond 32 bits.
     next_control: u64,
@@ -134,10 +135,10 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// A flow between two processes, whose jobs have `secret` in common.
+    /// Begins a flow between two processes whose jobs have `secret` in common.
     ///
     /// Both sides must use the same `packet_size`, `window_packets` and `sealed`. Panics if the settings are
-    /// outside their limits. They are shared with the driver.
+    /// outside their limits. The settings are shared with the driver.
     pub fn new(settings: Arc<Settings>, secret: &Secret, parties: &Parties) -> Self {
         let Parties { own, peer, own_index } = *parties;
         assert!((PACKET_SIZE_MIN..=PACKET_SIZE_MAX).contains(&settings.packet_size), "packet_size outside its limits");
@@ -161,7 +162,7 @@ impl Flow {
         }
     }
 
-    /// The largest `head` plus `payload` that fills one packet at present, in bytes: it may become smaller
+    /// The largest `head` plus `payload` that fills one packet at present, in bytes. It may become smaller,
     /// and larger again.
     #[inline]
     pub fn frame_max(&self) -> usize {
@@ -174,7 +175,7 @@ impl Flow {
     }
 
     /// The largest `head` plus `payload` that shares the packet with the messages submitted before it; 0 if
-    /// none does. A long message whose first piece is of this size leaves no gap: packets of a run are all of
+    /// none does. A long message whose first piece has this size leaves no gap: all packets of the run have
     /// one size then, and travel as one train.
     pub fn frame_room(&self) -> usize {
         self.outgoing.queue.room(self.outgoing.messages_max(&self.settings)).saturating_sub(FRAME_PREFIX)
@@ -186,7 +187,7 @@ impl Flow {
     }
 
     /// Sends `head` and `payload` as one message on the ordered channel. Both are copied. Panics if they
-    /// exceed what `frame_max` was at first. Without effect once the peer has failed.
+    /// exceed the first value of `frame_max`. Without effect once the peer has failed.
     pub fn submit_message(&mut self, head: &[u8], payload: &[u8]) {
         let most = self.settings.messages_max(self.settings.packet_size) - FRAME_PREFIX;
         assert!(head.len() + payload.len() <= most, "a message larger than frame_max");
@@ -199,7 +200,7 @@ impl Flow {
     /// Sends bytes `range` of `region` to the same offsets of the peer's `remote_key`. An empty range does
     /// nothing. Without effect once the peer has failed.
     ///
-    /// The bytes are read when a packet leaves and must stay the same until `Event::Acknowledged` has told of
+    /// The bytes are read when a packet leaves. They must stay the same until `Event::Acknowledged` has named
     /// all of them.
     pub fn submit_data(&mut self, remote_key: u32, region: u32, range: Range<u64>) {
         if !self.failed {
@@ -207,7 +208,8 @@ impl Flow {
         }
     }
 
-    /// False while so much is queued that the program should wait. Nothing is dropped if it does not.
+    /// Returns false while the queue is so long that the program should wait. Nothing is dropped if it does
+    /// not.
     pub fn can_accept(&self) -> bool {
         self.queued_bytes() < self.settings.queue_bytes
     }
@@ -217,8 +219,8 @@ impl Flow {
         self.outgoing.queue.bytes()
     }
 
-    /// When `poll_transmit` should be called though nothing arrives; a time in the past means now. `None`:
-    /// the flow is idle.
+    /// The time to call `poll_transmit` though nothing arrives; a time in the past means now. `None`: the
+    /// flow is idle.
     pub fn next_timeout(&self) -> Option<Instant> {
         if self.failed {
             return None;
@@ -229,23 +231,22 @@ impl Flow {
         }
     }
 
-    /// Tells whether the program waits for something from the peer. While it does, a peer of which nothing is
-    /// heard for `Settings::keepalive` is probed though nothing is unacknowledged, and fails after
+    /// Notes whether the program waits for something from the peer. While it does, a peer that has been
+    /// silent for `Settings::keepalive` is probed though nothing is unacknowledged. The peer fails after
     /// `Settings::peer_timeout` of silence.
     ///
-    /// A flow that is idle but for this may be looked at less often than `next_timeout` says: the peer's
+    /// A watched flow that is otherwise idle may be looked at less often than `next_timeout` says: the peer's
     /// silence counts at most twice `Settings::keepalive` between two looks.
     pub fn watch(&mut self, watched: bool) {
         self.watched = watched;
     }
 
-    /// The next thing the driver should know.
+    /// Returns the next news for the driver.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Gives back memory that an idle flow keeps for what may come next. Without effect on one that is not
-    /// idle.
+    /// Gives back memory that an idle flow keeps for later use. Without effect on a flow that is not idle.
     pub fn shrink(&mut self) {
         if !self.is_idle() {
             return;
@@ -257,17 +258,17 @@ impl Flow {
         self.outgoing.shrink();
     }
 
-    /// Whether a message of `length` bytes, head included, that was submitted just now may as well wait for
-    /// others: earlier packets are not acknowledged yet, and with another like it no more than `most` bytes
-    /// wait.
+    /// Returns whether a message of `length` bytes, head included, that was submitted just now may wait for
+    /// others. Earlier packets must be unacknowledged, and at most `most` bytes may wait after another such
+    /// message.
     pub fn may_coalesce(&self, length: usize, most: usize) -> bool {
         !self.outgoing.records.is_empty() && self.outgoing.queue.unsent_bytes() + length <= most
     }
 
-    /// Nothing unacknowledged, nothing queued, no acknowledgement owed.
+    /// Returns whether nothing is unacknowledged or queued, and no acknowledgement is owed.
     ///
-    /// The peer may still miss the last acknowledgement and probe for it: who leaves at once leaves it
-    /// probing.
+    /// The peer may still miss the last acknowledgement and probe for it. A process that leaves at once
+    /// leaves the peer probing.
     pub fn is_idle(&self) -> bool {
         self.outgoing.is_idle() && !self.incoming.is_ack_pending()
     }
@@ -277,12 +278,12 @@ impl Flow {
         self.failed
     }
 
-    /// What happened so far.
+    /// The counts of all that happened so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// How the flow stands.
+    /// The state of the flow in figures.
     pub fn gauges(&self) -> Gauges {
         Gauges {
             round_trip_ns: self.smoothed_round_trip().0,
@@ -298,18 +299,18 @@ impl Flow {
         self.outgoing.bulk_path().round_trip.smoothed()
     }
 
-    /// The shortest round trip of late, once there was one.
+    /// The shortest recent round trip, once there was one.
     pub fn shortest_round_trip(&self) -> Option<Duration> {
         self.outgoing.bulk_path().round_trip.minimum()
     }
 
-    /// Packets that may be in flight at present: bulk data where that has paths of its own.
+    /// Packets that may be in flight at present: packets of bulk data where bulk data has paths of its own.
     pub fn window(&self) -> u32 {
         self.outgoing.window(&self.settings)
     }
 
-    /// Bulk data may take these of its paths from now on, bit k for path k; the others take no new packets.
-    /// Without any, all stays as it was. Before the first call, bulk data takes path 1.
+    /// Lets bulk data take these of its paths from now on, bit k for path k; the other paths take no new
+    /// packets. With no bit set the paths stay as they were. Before the first call, bulk data takes path 1.
     pub fn use_paths(&mut self, paths: u8) {
         let known = paths & !1;
         if known != 0 {
@@ -317,37 +318,38 @@ impl Flow {
         }
     }
 
-    /// Paths, bit k for path k, on which a probe has left since the last call though an earlier one went
-    /// unanswered: one may only be late. Either the path leads there no more, or answers do not come back, or
-    /// the peer is not looking.
+    /// Paths, bit k for path k, on which a probe has left since the last call after an earlier probe went
+    /// unanswered. (A single answer may only be late.) Either the path leads to the peer no more, or answers
+    /// do not come back, or the peer is not looking.
     pub fn take_doubts(&mut self) -> u8 {
         self.outgoing.paths.take_doubts()
     }
 
-    /// Paths, bit k for path k, on which a probe was answered since the last call, or a packet acknowledged
-    /// that was sent since they were doubted.
+    /// Paths, bit k for path k, that proved alive since the last call: a probe was answered there, or a
+    /// packet acknowledged that was sent after the path was doubted.
     pub fn take_alive(&mut self) -> u8 {
         self.outgoing.paths.take_alive()
     }
 
-    /// What leaves on this path from now on takes another carrier: what was sent until now proves nothing of
-    /// it.
+    /// Notes that packets on this path take another carrier from now on: packets sent until now prove nothing
+    /// about the new carrier.
     pub fn changes_carrier(&mut self, path: usize) {
         self.outgoing.paths.changes_carrier(path, Number(self.next_control as u32));
     }
 
-    /// A path that was silent leads there again, or answers come back on another: what is in flight is probed
-    /// for at once.
+    /// Probes at once for the packets in flight, because a silent path leads to the peer again, or answers
+    /// come back on another path.
     pub fn ask_again(&mut self) {
         self.outgoing.ask_again();
     }
 
-    /// Whether packets are in flight on this path, and the last probes for them went unanswered.
+    /// Returns whether packets are in flight on this path, and the last probes for them went unanswered.
     pub fn is_silent(&self, path: usize) -> bool {
         self.outgoing.is_silent(path)
     }
 
-    /// This path of bulk data leads there no more: what is in flight on it is sent again on the others.
+    /// Gives up a path of bulk data that leads to the peer no more: its packets in flight are sent again on
+    /// the other paths.
     pub fn give_up(&mut self, path: usize) {
         self.outgoing.give_up(path);
     }

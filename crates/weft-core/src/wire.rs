@@ -1,43 +1,47 @@
-//! What travels: a packet's header, its tag, and the frames behind it.
+//! The format of a packet: its header, its tag, and the frames behind it.
 //!
 //! All numbers are little-endian.
 //!
 //! ```text
 //!  0  tag             8   keyed hash of all that follows, and of its length (`wire/key.rs`)
 //!  8  sender          3   index by which the receiver knows the sender
-//! 11  flags           1   kind and REQUEST 3 bits, then ECHO, MARKED, then the path it takes, 3 bits
-//! 12  number          4   number of the packet; standalone acknowledgements and probes have a count of their own
+//! 11  flags           1   kind and REQUEST 3 bits, then ECHO, MARKED, then the path, 3 bits
+//! 12  number          4   number of the packet; standalone acknowledgements and probes are counted apart
 //! 16  acknowledged    4   the first packet that has not arrived
 //! 20  selective       8   bit i: packet `acknowledged + 1 + i` has arrived; a clear bit says nothing
-//! 28  echo           10   flag ECHO: the packet or probe answered: number 4, transmission 1 (0: a probe), hold 3 (64 ns
-//!                         units), host delay 2 (1024 ns units)
+//! 28  echo           10   flag ECHO: the packet or probe answered: number 4, transmission 1 (0: a probe),
+//!                         hold 3 (64 ns units), host delay 2 (1024 ns units)
 //!     length          2   messages and data: bytes of them that follow this prefix
 //!     order           1   number of this transmission among all of its path
 //!     transmission    1   1: sent for the first time
 //!     messages: first 4   number of the first message; then each message as length 2 and bytes
-//!     data: sink      4, offset 8; then the bytes, and perhaps zeros that make the packet as long as others of its train
-//!     bare: map       8 each: what has arrived beyond the selective bits; bit i of a word is packet `64 k + i`, and the first
-//!                         word is that of packet `acknowledged + 65`
-//!       or runs           where a map would be too long: how many packets from `acknowledged + 65` on are not told of, how many have
-//!                         arrived, and so on in turn; each number in 1 to 3 bytes of 7 bits, the low ones first, all but the last byte
-//!                         of a number with the eighth bit set. Their length is no multiple of 8: a zero behind them sees to that
-//!     piece: kind     1   that of the packet of which this is a piece, REQUEST included; such control packets are marked as probes
-//!       order         1   as in the packet, as are the transmission and the number
+//!     data: sink      4, offset 8; then the bytes, and perhaps zeros that make the packet as long as
+//!                         others of its train
+//!     bare: map       8 each: the arrivals beyond the selective bits; bit i of a word is packet
+//!                         `64 k + i`, and the first word is that of packet `acknowledged + 65`
+//!       or runs           where a map would be too long: the number of packets from
+//!                         `acknowledged + 65` on without a report, the number behind them that have
+//!                         arrived, and so on in turn. Each number has 1 to 3 bytes of 7 bits, the low
+//!                         ones first; all its bytes but the last have the eighth bit set. The length
+//!                         of all runs is no multiple of 8: if need be a zero follows them
+//!     piece: kind     1   kind of the packet of which this is a piece, REQUEST included; the control
+//!                         packets that are pieces are marked as probes
+//!       order         1   as in the packet; so are the transmission and the number
 //!       transmission  1
 //!       zero          1
 //!       number        4
-//!       whole         2   bytes of the packet's payload, and where in it the bytes behind this prefix belong
-//!       at            2
-//!       first or sink 4   as in the packet, and the offset of data
-//!       offset        8
+//!       whole         2   bytes of the packet's payload
+//!       at            2   the place in the payload of the bytes behind this prefix
+//!       first or sink 4   as in the packet
+//!       offset        8   of data, as in the packet
 //! ```
 //!
 //! A packet that is longer than its path carries travels in pieces: the receiver puts them together before it
 //! takes the packet. Messages of length 0 are a question whether a path carries packets of that size: zeros
-//! fill them up.
+//! fill the packet up.
 //!
-//! A sealed packet with messages or data has its payload encrypted, and behind it 16 bytes that prove it and
-//! what stands before.
+//! The payload of a sealed packet with messages or data is encrypted. Behind it stand 16 bytes that
+//! authenticate it and the bytes before it.
 //!
 //! A packet with messages or data has a number of its own and will be acknowledged; a probe and a standalone
 //! acknowledgement will not. Numbers continue beyond 32 bits: the tag covers the part that does not travel
@@ -62,22 +66,22 @@ pub const HEADER_SIZE: usize = 28;
 pub const FRAME_PREFIX: usize = 2;
 /// Most bytes of a packet that are not messages: header, echo, prefix.
 pub(crate) const MESSAGES_OVERHEAD: usize = HEADER_SIZE + ECHO_SIZE + MESSAGES_PREFIX;
-/// Bytes of a packet with bulk data but without an echo that are not data. With an echo it holds `ECHO_SIZE`
-/// bytes less: so full packets are all of one size.
+/// Bytes of a packet with bulk data but without an echo that are not data. With an echo the packet holds
+/// `ECHO_SIZE` bytes less data, so full packets all have one size.
 pub(crate) const DATA_OVERHEAD: usize = HEADER_SIZE + DATA_PREFIX;
-/// Most bytes that stand in a packet beside its payload, whatever it is.
+/// Most bytes in a packet beside its payload, whatever its kind.
 pub const OVERHEAD_MAX: usize = DATA_OVERHEAD + ECHO_SIZE;
 /// Bytes of an echo.
 pub(crate) const ECHO_SIZE: usize = 10;
-/// Packets that the selective bits speak of, the first missing one included.
+/// Packets that the selective bits cover, the first missing one included.
 pub const SELECTIVE_PACKETS: u32 = 65;
 /// Paths that packets of one flow can take.
 pub const PATHS_MAX: usize = 8;
 /// Most words of map behind a standalone acknowledgement.
 pub const MAP_WORDS_MAX: usize = 32;
-/// Most packets of all runs behind a standalone acknowledgement, those that are not told of included.
+/// Most packets of all runs behind a standalone acknowledgement, missing ones included.
 pub const RUN_MAX: u32 = 1 << 20;
-/// Most bytes that stand in a piece of a packet beside the bytes of its payload.
+/// Most bytes in a piece of a packet beside the bytes of the packet's payload.
 pub(crate) const PIECE_OVERHEAD: usize = HEADER_SIZE + ECHO_SIZE + PIECE_PREFIX;
 
 const PIECE_PREFIX: usize = 24;
@@ -105,7 +109,7 @@ mod kind {
     pub(super) const MESSAGES: u8 = 2;
     pub(super) const DATA: u8 = 3;
     pub(super) const DATA_END: u8 = 4;
-    /// Added to any of these three: an acknowledgement is wanted at once.
+    /// The distance from one of these three kinds to the kind that also wants an acknowledgement at once.
     pub(super) const REQUEST: u8 = 3;
 
     /// The kind without the request, and whether there is one.
@@ -116,14 +120,15 @@ mod kind {
 
 const _: () = assert!(kind::DATA_END + kind::REQUEST == flag::KIND && PATHS_MAX == 1 << (8 - flag::PATH));
 
-/// The index of the process that claims to have sent this packet, of a flow or of a connection; `None` if it
-/// is too short to be one. Nothing is proved until the tag has been verified.
+/// The index of the process that claims to have sent this packet of a flow or a connection. `None` if the
+/// bytes are too short for a packet. Nothing is proved until the tag has been verified.
 pub fn peek_sender(bytes: &[u8]) -> Option<u32> {
     (bytes.len() >= TAG_SIZE + 4).then(|| u32_at(bytes, TAG_SIZE) & SENDER_MAX)
 }
 
 /// The number and the kind that a datagram claims: of messages or data (`true`), or of a control packet.
-/// `None` if it is too short. What to verify its tag with follows from it; until then nothing is proved.
+/// `None` if it is too short. The two select the epoch for the tag; until the tag is verified nothing is
+/// proved.
 pub(crate) fn peek_number(bytes: &[u8]) -> Option<(Number, bool)> {
     (bytes.len() >= HEADER_SIZE).then(|| (Number(u32_at(bytes, 12)), bytes[11] & flag::KIND >= kind::MESSAGES))
 }
@@ -134,7 +139,7 @@ pub(crate) fn peek_number(bytes: &[u8]) -> Option<(Number, bool)> {
 pub struct Number(pub u32);
 
 impl Number {
-    /// Numbers start so that every job of some size sees them wrap.
+    /// The first number: close to the wrap, so that every job of some size sees numbers wrap.
     pub const FIRST: Self = Self(u32::MAX - 299);
 
     /// The number `count` later.
@@ -142,34 +147,34 @@ impl Number {
         Self(self.0.wrapping_add(count))
     }
 
-    /// How many later than `earlier` this is; negative if it is before.
+    /// The distance from `earlier` to this number; negative if this one is before.
     pub const fn since(self, earlier: Self) -> i32 {
         self.0.wrapping_sub(earlier.0) as i32
     }
 
-    /// Strictly later than `other`.
+    /// Returns whether this number is strictly later than `other`.
     pub const fn is_after(self, other: Self) -> bool {
         self.since(other) > 0
     }
 }
 
-/// Why a datagram is not a packet for us.
+/// The reason why a datagram is no packet for this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reject {
-    /// Too short, or without our tag: no member of the job sent it to us, or it was damaged.
+    /// Too short, or without the right tag: no member of the job sent it to this process, or it was damaged.
     Forged,
     /// The tag is right and the content is not.
     Malformed,
 }
 
-/// What an acknowledgement answers.
+/// The packet or probe that an acknowledgement answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Echoed {
-    /// A packet, and which of its transmissions (1: the first).
+    /// A packet, and the number of its transmission (1: the first).
     Packet {
         /// Number of the packet.
         number: Number,
-        /// Which transmission of it.
+        /// The number of its transmission.
         transmission: u8,
     },
     /// A probe.
@@ -181,16 +186,16 @@ pub enum Echoed {
 pub struct Echo {
     /// The newest packet or probe that arrived.
     pub of: Echoed,
-    /// How long it waited for its answer, to 64 ns; `None` if that is longer than a second.
+    /// The time that it waited for its answer, to 64 ns; `None` if that is longer than a second.
     pub hold: Option<Duration>,
-    /// It may have waited so long before somebody looked, to 1024 ns; at most 67 ms are told.
+    /// The longest time for which it may have waited until the process looked, to 1024 ns, at most 67 ms.
     pub host_delay: Duration,
 }
 
-/// What a body holds.
+/// The content of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
-    /// One or more messages of the ordered channel; read them with `Frames`.
+    /// Messages of the ordered channel, at least one; read them with `Frames`.
     Messages {
         /// Number of the first; the others follow without a gap.
         first: Number,
@@ -199,62 +204,62 @@ pub enum Channel {
     Data {
         /// The receiver's name for the memory.
         remote_key: u32,
-        /// Where in it, bytes.
+        /// The offset in that memory, bytes.
         offset: u64,
-        /// A range that was submitted ends here, and no other was waiting.
+        /// A submitted range ends here, and no other was waiting.
         end: bool,
     },
 }
 
-/// What a packet is.
+/// The kind of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing but what every packet says, and perhaps a longer map.
+    /// An acknowledgement alone: the facts that every packet tells, and perhaps a longer map.
     Acknowledgement(Number),
     /// Asks for an acknowledgement.
     Probe(Number),
-    /// A piece of a packet with messages or data: see [`Piece`]. Like an acknowledgement and a probe it has a
-    /// number of its own.
+    /// A piece of a packet with messages or data: see [`Piece`]. Like an acknowledgement and a probe, a piece
+    /// has a number of its own.
     Piece(Number),
     /// Messages or data.
     Numbered {
-        /// The same for all transmissions.
+        /// The packet's number, the same for all transmissions.
         number: Number,
         /// 1: sent for the first time.
         transmission: u8,
-        /// Its number among all transmissions of its path, modulo 256.
+        /// The number among all transmissions of its path, modulo 256.
         order: u8,
-        /// What the payload is.
+        /// The content of the payload.
         channel: Channel,
     },
 }
 
-/// Everything in a packet but its payload. Made only by `open` from authentic, well-formed bytes, or by a
-/// sender.
+/// A packet without its payload. Made only by `open` from authentic, well-formed bytes, or by a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// Index of the sending process.
     pub sender: u32,
-    /// The first packet that has not arrived at the sender of this.
+    /// The first packet that has not arrived at the sender of this packet.
     pub acknowledged: Number,
     /// Bit i: packet `acknowledged + 1 + i` has arrived.
     pub selective: u64,
-    /// What prompted this, if anything new arrived since the last.
+    /// The packet that prompted this one, if a new packet arrived since the last echo.
     pub echo: Option<Echo>,
     /// An acknowledgement is wanted at once.
     pub request: bool,
     /// A packet came with a mark of congestion (RFC 3168) since the last acknowledgement.
     pub marked: bool,
-    /// The path it takes, below [`PATHS_MAX`]: packets of other paths may overtake it. 0 is that of messages.
+    /// The path of the packet, below [`PATHS_MAX`]: packets of other paths may overtake it. Path 0 is that of
+    /// messages.
     pub path: u8,
-    /// The rest.
+    /// The part that differs by kind.
     pub kind: Kind,
 }
 
 impl Packet {
-    /// Writes all that stands in front of a payload of `length` bytes and returns how much that is. The
-    /// payload (of a standalone acknowledgement: the map, of a piece: what [`Piece`] writes) and
-    /// `Key::write_tag` are to follow. Panics if `out` is too short.
+    /// Writes the bytes in front of a payload of `length` bytes and returns their number. The caller then
+    /// writes the payload and calls `Key::write_tag`. (The payload of a standalone acknowledgement is the
+    /// map, that of a piece the bytes that [`Piece`] writes.) Panics if `out` is too short.
     pub fn emit(&self, length: usize, out: &mut [u8]) -> usize {
         let mut flags = self.path << flag::PATH | if self.marked { flag::MARKED } else { 0 };
         let mut at = HEADER_SIZE;
@@ -281,8 +286,8 @@ impl Packet {
         at
     }
 
-    /// Verifies and parses a datagram; returns the payload (of a standalone acknowledgement: the map) beside
-    /// the rest.
+    /// Verifies and parses a datagram; returns the packet and its payload (of a standalone acknowledgement:
+    /// the map).
     pub fn open<'a>(key: &Key, epoch: u32, bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Reject> {
         if !key.verify(epoch, bytes) {
             return Err(Reject::Forged);
@@ -290,13 +295,13 @@ impl Packet {
         Self::parse(bytes).ok_or(Reject::Malformed)
     }
 
-    /// Parses a datagram of which nothing is proved: for traces.
+    /// Parses a datagram that is not verified: for traces.
     pub fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
         Self::parse_by(bytes, parse_channel)
     }
 
-    /// Parses what stands in front of a payload that may be sealed: for traces. Nothing is proved, and of the
-    /// payload, which is returned with all that follows it, nothing is looked at.
+    /// Parses the bytes before a payload that may be sealed: for traces. Nothing is verified, and the
+    /// payload, which is returned with all that follows it, is not looked at.
     pub fn parse_head(bytes: &[u8]) -> Option<(Self, &[u8])> {
         Self::parse_by(bytes, |kind, rest| {
             let (channel, prefix) = parse_prefix(kind, rest)?;
@@ -349,8 +354,7 @@ impl Packet {
     }
 }
 
-/// Where the payload of messages or data begins; `None` for anything else, or if the packet is too short for
-/// that.
+/// The offset of the payload of messages or data; `None` for other kinds, or if the packet is too short.
 pub(crate) fn payload_at(bytes: &[u8]) -> Option<usize> {
     let flags = *bytes.get(11)?;
     let prefix = match kind::apart(flags & flag::KIND).0 {
@@ -362,7 +366,7 @@ pub(crate) fn payload_at(bytes: &[u8]) -> Option<usize> {
     (at <= bytes.len()).then_some(at)
 }
 
-/// Where the bytes of a piece begin; `None` for anything else, or if the packet is too short for that.
+/// The offset of the bytes of a piece; `None` for other kinds, or if the packet is too short.
 pub(crate) fn piece_at(bytes: &[u8]) -> Option<usize> {
     let flags = *bytes.get(11)?;
     let at = HEADER_SIZE + PIECE_PREFIX + if flags & flag::ECHO != 0 { ECHO_SIZE } else { 0 };
@@ -399,7 +403,7 @@ fn parse_echo(bytes: &[u8]) -> Echo {
     }
 }
 
-/// Returns the kind and the size of the prefix.
+/// Writes the prefix of messages or data; returns the kind and the size of the prefix.
 fn emit_channel(channel: &Channel, length: usize, out: &mut [u8]) -> (u8, usize) {
     let length = u16::try_from(length).expect("a payload fits a packet");
     out[..2].copy_from_slice(&length.to_le_bytes());
@@ -416,7 +420,7 @@ fn emit_channel(channel: &Channel, length: usize, out: &mut [u8]) -> (u8, usize)
     }
 }
 
-/// What the prefix of messages or data says, and its length.
+/// Parses the prefix of messages or data; returns the channel and the length of the prefix.
 fn parse_prefix(kind: u8, bytes: &[u8]) -> Option<(Channel, usize)> {
     if bytes.len() < MESSAGES_PREFIX {
         return None;
@@ -432,8 +436,8 @@ fn parse_prefix(kind: u8, bytes: &[u8]) -> Option<(Channel, usize)> {
     }
 }
 
-/// Makes `rest` the announced payload, and sure that all of it stands there, and nothing behind it but what
-/// fills up data.
+/// Shortens `rest` to the announced payload. Checks that all of the payload is there, and that only the
+/// filling of data stands behind it.
 fn parse_channel(kind: u8, rest: &mut &[u8]) -> Option<Channel> {
     let bytes = *rest;
     let (channel, prefix) = parse_prefix(kind, bytes)?;
@@ -448,7 +452,7 @@ fn parse_channel(kind: u8, rest: &mut &[u8]) -> Option<Channel> {
     is_right.then_some(channel)
 }
 
-/// Whether a payload is one that a packet of this channel may have.
+/// Returns whether a packet of this channel may have such a payload.
 pub(crate) fn is_payload(channel: &Channel, payload: &[u8]) -> bool {
     match channel {
         Channel::Messages { .. } => Frames::are_whole(payload),

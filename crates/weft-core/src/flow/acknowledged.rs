@@ -1,5 +1,5 @@
-//! What the sending half does with an acknowledgement: which packets have arrived, and which count as lost
-//! (RFC 9002 §6.1).
+//! The sending half's work on an acknowledgement: which packets have arrived, and which count as lost (RFC
+//! 9002 §6.1).
 
 use super::congestion::{Acknowledged, Cut};
 use super::loss_detection::LossCause;
@@ -10,7 +10,7 @@ use super::settings::{LANE_PATIENCE, Settings};
 use crate::time::{Duration, Instant};
 use crate::wire::{Echo, Echoed, Map, Number, SELECTIVE_PACKETS};
 
-/// What the peer says has arrived.
+/// The peer's report of the packets that have arrived.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AckInfo<'a> {
     pub(super) first_missing: Number,
@@ -19,21 +19,21 @@ pub(super) struct AckInfo<'a> {
     pub(super) map: Map<'a>,
     pub(super) echo: Option<Echo>,
     pub(super) marked: bool,
-    /// The acknowledgement may have waited here so long before we looked.
+    /// The longest time that the acknowledgement may have waited at this end before the process looked.
     pub(super) host_delay: Duration,
 }
 
-/// The packet whose very transmission is echoed.
+/// The packet of which this very transmission is echoed.
 #[derive(Clone, Copy)]
 struct EchoedPacket {
     number: Number,
-    /// How long its answer was held, if that is known.
+    /// The time for which its answer was held, if known.
     hold: Option<Duration>,
-    /// How long it, and its answer, may have waited for somebody to look.
+    /// The longest time for which it and its answer may have waited until a process looked.
     host_delay: Duration,
 }
 
-/// What an acknowledgement brought.
+/// The results of an acknowledgement.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     /// The peer claims packets that were never sent.
@@ -52,25 +52,26 @@ impl Progress {
     }
 }
 
-/// What the answer to a probe proves.
+/// The proof that the answer to a probe gives.
 #[derive(Clone, Copy)]
 struct Probed {
     path: usize,
-    /// The transmission before which all have arrived or are lost.
+    /// The transmission before which all transmissions have arrived or are lost.
     order: Number,
     /// The probe took the carrier that the path takes now.
     on_this_lane: bool,
 }
 
 impl Outgoing {
-    /// Whether it says nothing that was not known already, as most of many packets do that carry the same.
+    /// Returns whether the acknowledgement has no news, as most of many packets with the same
+    /// acknowledgement.
     #[inline]
     pub(super) fn is_known(&self, ack: &AckInfo<'_>) -> bool {
         let silent = ack.selective == 0 && ack.map.is_empty() && ack.echo.is_none() && !ack.marked;
         silent && !ack.first_missing.is_after(self.base())
     }
 
-    /// Takes what the peer says has arrived; `acknowledged(region, bytes)` is told of bulk data.
+    /// Takes the peer's report of arrived packets; calls `acknowledged(region, bytes)` for bulk data.
     pub(super) fn acknowledge(
         &mut self,
         now: Instant,
@@ -119,7 +120,8 @@ impl Outgoing {
         progress
     }
 
-    /// Tells each path's window what has arrived there. `marked`: the path whose packet met congestion.
+    /// Tells each path's window which packets have arrived there. `marked`: the path whose packet met
+    /// congestion.
     fn adapt_windows(&mut self, now: Instant, marked: Option<usize>, settings: &Settings, progress: &mut Progress) {
         for index in 0..self.paths.iter().count() {
             let path = &mut self.paths[index];
@@ -170,11 +172,11 @@ impl Outgoing {
             newly += self.acknowledge_one(now, 0, echoed);
             if let Some(record) = self.records.pop_front() {
                 self.queue.forget(&record.content);
-                // Not before: until then it may have to be sent again.
+                // Not before: until then the packet may have to be sent again.
                 match record.content {
                     Content::Data { region, length, .. } => acknowledged(region, u64::from(length)),
                     Content::Messages { .. } => self.message_packets -= 1,
-                    // One that has been sent again has failed before.
+                    // A question that has been sent again has failed before.
                     Content::Question { size } if record.transmission == 1 => self.question_passed(now, size),
                     Content::Question { .. } => {}
                 }
@@ -232,8 +234,8 @@ impl Outgoing {
         match record.state {
             State::Acknowledged => return 0,
             State::InFlight | State::Overtaken(_) => path.in_flight -= 1,
-            // It was only late, by so many packets. One that nothing has overtaken counted as lost for
-            // another reason.
+            // The packet was only late, and so many packets had overtaken it. A packet that no other has
+            // overtaken counted as lost for another reason.
             State::Lost => {
                 let overtaken = path.proved.since(record.order.plus(1));
                 if overtaken > 0 {
@@ -255,7 +257,7 @@ impl Outgoing {
             path.round_trip.sample(now, sample);
             path.congestion.delayed(sample, host_delay, path.round_trip.minimum());
         }
-        // Of a packet sent more than once only the echo tells which transmission arrived.
+        // After several transmissions of a packet only the echo tells which of them arrived.
         if (record.transmission == 1 || echo.is_some()) && record.order.plus(1).is_after(path.proved) {
             path.proved = record.order.plus(1);
         }
@@ -264,10 +266,11 @@ impl Outgoing {
         1
     }
 
-    /// The oldest packet is one that the peer misses: who told so had all before it. If it is noted that the
-    /// peer has it, it was told so while it missed an earlier one. Whatever the order in which it told the
-    /// two, one of them was wrong, and only this one can be put right: it is sent again. Returns how many
-    /// packets that concerns.
+    /// Sends the oldest packet again if the peer denies a packet that it has reported. The peer misses the
+    /// oldest packet, and has all packets before it. A note that the peer has the oldest packet comes from a
+    /// report that the peer made while it missed an earlier packet. Whichever report is older, one of the two
+    /// was wrong. Only a wrong claim to have the packet can be put right: the packet is sent again. Returns
+    /// the number of such packets.
     fn believe_what_is_missing(&mut self) -> u32 {
         let base = self.base();
         let Some(record) = self.records.front_mut().filter(|record| record.state == State::Acknowledged) else {
@@ -288,7 +291,7 @@ impl Outgoing {
         let (index, (order, newest)) = self.paths.iter_mut().enumerate().find_map(answered)?;
         self.paths.answered(index, probe);
         let path = &mut self.paths[index];
-        // The last that asked on this path was the probe itself.
+        // The last packet that asked on this path was the probe itself.
         if let (Some(hold), true) = (hold, newest && order == path.order) {
             path.round_trip.sample(now, Duration(now.since(path.asked_at).0.saturating_sub(hold.0)));
         }
@@ -316,12 +319,12 @@ impl Outgoing {
         }
     }
 
-    /// One past the last packet that a resend or a probe may prove lost, of those from `seen` on that nothing
-    /// is known of. What was sent on a path after a packet that went for the first time, and that nothing has
-    /// overtaken, has not been overtaken either.
+    /// Returns one past the last packet, from `seen` on, that a resend or a probe may prove lost. Consider a
+    /// packet that has left once and has not been overtaken. Later packets on its path have not been
+    /// overtaken either.
     fn end_of_overtaken(&self, seen: u32, probed: Option<Probed>) -> u32 {
         let base = self.base();
-        // Paths of which there may be more, and one past the last of them.
+        // Paths that may have more such packets, and one past the last of these.
         let mut open = self.paths.in_flight_mask();
         let mut end = self.paths.end_of(open, base);
         let mut at = seen;
@@ -361,14 +364,14 @@ impl Outgoing {
             State::Overtaken(since) => since,
             State::Lost | State::Acknowledged => return,
         };
-        // It may have waited below us while a later one did not: it gets a moment to follow.
+        // The packet may have waited below this layer while a later one did not: it gets a moment to follow.
         let time_threshold = self.reordering.time_threshold(path.round_trip.loss_delay());
         let late = Duration(time_threshold.0.max(u64::from(since) + time_threshold.0 / 8).max(spacing.0));
         let probed = probed.filter(|probed| probed.path == name && probed.order.is_after(record.order));
         let is_probed = probed.is_some();
         let is_crossed = path.lane_from.is_after(record.order)
             && (path.proved.is_after(path.lane_from) || probed.is_some_and(|probed| probed.on_this_lane));
-        // What overtook it took another carrier, and may have been looked at before.
+        // The packets that overtook it took another carrier, and may have been looked at before.
         let late = if is_crossed { Duration(late.0.max(u64::from(since) + LANE_PATIENCE.0)) } else { late };
         let cause = if is_crossed && late > age {
             record.state = State::Overtaken(since);
@@ -400,7 +403,7 @@ impl Outgoing {
         progress.cut(path.congestion.lost());
     }
 
-    /// The time threshold has passed for some packet.
+    /// Looks for losses once the time threshold has passed for some packet.
     pub(super) fn check_late(&mut self, now: Instant, settings: &Settings) -> Progress {
         let mut progress = Progress::default();
         if self.loss_at.is_some_and(|at| at <= now) {
@@ -410,14 +413,15 @@ impl Outgoing {
     }
 }
 
-/// Whether a time is known is decided before it is compared: a compiler would compare what is not there
-/// first, which changes nothing, and which memory checkers complain of.
+/// Returns the earlier time; `known` may be none. The black box makes the compiler decide whether a time is
+/// known before it compares. Otherwise it would compare memory that is not set: harmless, but memory checkers
+/// complain.
 fn earlier(known: Option<Instant>, at: Instant) -> Option<Instant> {
     let known = core::hint::black_box(known.unwrap_or(at));
     Some(known.min(at))
 }
 
-/// How far the map speaks beyond the first missing packet.
+/// The number of packets beyond the first missing one that the map covers.
 fn reach(ack: &AckInfo<'_>) -> usize {
     let selective = match ack.selective {
         0 => 0,

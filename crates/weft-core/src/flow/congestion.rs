@@ -1,4 +1,4 @@
-//! How many packets may be in flight on one path to a destination: the congestion window of that path.
+//! The congestion window of one path to a destination: the number of packets that may be in flight there.
 //!
 //! The window starts full: all that the receiver takes. Once in each round trip in which the window was full,
 //! the delay decides. Where packets take longer than an empty round trip and a short queue, the window
@@ -22,7 +22,7 @@ use super::settings::{
 use crate::time::Duration;
 use crate::wire::Number;
 
-/// Why the window was cut.
+/// The reason for which the window was cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cut {
     Loss,
@@ -30,12 +30,12 @@ pub(super) enum Cut {
     Delay,
 }
 
-/// What one acknowledgement tells.
+/// The news of one acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Acknowledged {
     /// The receiver saw a mark of congestion.
     pub(super) marked: bool,
-    /// One past the number of the newest transmission that has arrived.
+    /// The number of the newest transmission that has arrived, plus one.
     pub(super) seen: Number,
     /// The number of the next transmission.
     pub(super) next: Number,
@@ -54,7 +54,7 @@ pub(super) struct Congestion {
     lost: u32,
     /// The window when the round began.
     before: u32,
-    /// The window was what held us back: in this round, and in the one before.
+    /// The window held the sender back: in this round, and in the one before.
     full: bool,
     was_full: bool,
     /// A mark has cut the window in this round.
@@ -62,25 +62,26 @@ pub(super) struct Congestion {
     far: Far,
 }
 
-/// How the window grows on a far path: [`Far::NEW`], [`Far::SLOW_START`], or the rounds since the last that
-/// met a queue.
+/// The growth of the window on a far path: [`Far::NEW`], [`Far::SLOW_START`], or the rounds since the last
+/// one that met a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Far(u8);
 
 impl Far {
-    /// No queue was ever met, and nothing has cut the window.
+    /// The flow has never met a queue, and nothing has cut the window.
     const NEW: Self = Self(u8::MAX);
-    /// Nor now, when the window grows with what arrives in this round.
+    /// The flow has not met a queue in this round either: the window grows with the packets that arrive in
+    /// it.
     const SLOW_START: Self = Self(u8::MAX - 1);
-    /// The window was made smaller: the round trip that follows shows the queue of before.
+    /// The window was made smaller: the next round trip still shows the old queue.
     const CUT: Self = Self(u8::MAX - 2);
     /// A round has met a queue.
     const MET: Self = Self(0);
 }
 
 const UNKNOWN: u32 = u32::MAX;
-/// A window on a far path grows at most by so many doublings of what its queue may take: by then, a part of
-/// itself is less.
+/// Most doublings of the growth of a window on a far path, which begins with the room in the path's queue.
+/// After as many, the other limit, a share of the window itself, is smaller.
 const CALM_MAX: u8 = 16;
 
 impl Congestion {
@@ -103,26 +104,28 @@ impl Congestion {
         self.window
     }
 
-    /// The time between two packets on a far path with this round trip: a round is to be as full at its end
+    /// The time between two packets on a far path with this round trip. A round is to be as full at its end
     /// as at its beginning, so that no queue is longer than the path needs.
     pub(super) fn pacing_interval(&self, empty: Duration) -> Duration {
-        // While the window doubles, twice as fast; otherwise somewhat faster than it is emptied.
+        // While the window doubles, packets leave twice as fast as the window empties; otherwise somewhat
+        // faster.
         let (parts, of) = if self.far == Far::NEW || self.far == Far::SLOW_START { (1, 2) } else { (4, 5) };
         Duration(empty.0 * parts / (u64::from(self.window) * of))
     }
 
-    /// A window of so many packets, which nothing has cut.
+    /// Makes the window `packets` long, as if nothing had cut it.
     #[cfg(test)]
     pub(super) const fn widen(&mut self, packets: u32) {
         self.window = packets;
     }
 
-    /// Something waits because the window is full.
+    /// Notes that a packet waits because the window is full.
     pub(super) const fn held_back(&mut self) {
         self.full = true;
     }
 
-    /// Nothing is in flight: what comes next says nothing about the path until the window is full again.
+    /// Notes that nothing is in flight: the next packets say nothing about the path until the window is full
+    /// again.
     pub(super) fn idle(&mut self, next: Number) {
         (self.full, self.was_full) = (false, false);
         self.round_end = next;
@@ -132,20 +135,21 @@ impl Congestion {
         }
     }
 
-    /// A packet and its answer took `sample`, of which up to `host_delay` may have passed because a process
-    /// did not look; `empty`: the shortest round trip.
+    /// Takes the delay `sample` of a packet and its answer, of which up to `host_delay` may have passed
+    /// because a process did not look. `empty` is the shortest round trip.
     pub(super) fn delayed(&mut self, sample: Duration, host_delay: Duration, empty: Option<Duration>) {
         if let Some(empty) = empty.filter(|empty| *empty >= FAR) {
             self.delayed_far(sample, host_delay, empty);
         } else if host_delay.0 <= sample.0 / 2 {
-            // Otherwise it says nothing.
+            // Otherwise the sample says nothing.
             let delay = u32::try_from(sample.0 - host_delay.0).unwrap_or(UNKNOWN - 1);
             self.delay_ns = self.delay_ns.min(delay);
         }
     }
 
-    /// The same on a far path. Who waits for it looks seldom: what is no queue even if nobody looked late is
-    /// none, and what is one though they did is one.
+    /// Takes the delay on a far path. A process that waits for a far peer looks seldom, so the host delay is
+    /// often long. A sample within the target shows no queue, even if no process looked late. A sample beyond
+    /// the target, after the host delay is taken off, shows a queue, although the process looked late.
     #[cold]
     fn delayed_far(&mut self, sample: Duration, host_delay: Duration, empty: Duration) {
         let (target, told) = (empty.0 + far_queue(empty).0, sample.0.saturating_sub(host_delay.0));
@@ -154,7 +158,7 @@ impl Congestion {
             return;
         }
         self.delay_ns = self.delay_ns.min(u32::try_from(delay).unwrap_or(UNKNOWN - 1));
-        // What has been sent since is too much already: no waiting until the round ends.
+        // The packets sent since are too many already: the window does not wait until the round ends.
         if self.far == Far::SLOW_START && delay > target {
             self.far = Far::MET;
         }
@@ -171,7 +175,8 @@ impl Congestion {
         }
     }
 
-    /// Takes one part of so many from the window, never more than half of what it was when the round began.
+    /// Takes one part in `parts` from the window, which keeps at least half of its length at the beginning of
+    /// the round.
     fn cut(&mut self, parts: u32) -> bool {
         let floor = (self.before / 2).max(WINDOW_MIN).min(self.window);
         let cut = (self.window - self.window.div_ceil(parts)).max(floor);
@@ -179,7 +184,7 @@ impl Congestion {
         core::mem::replace(&mut self.window, cut) > cut
     }
 
-    /// Whether a round trip ends with this acknowledgement.
+    /// Returns whether a round trip ends with this acknowledgement.
     pub(super) const fn round_ends(&self, news: &Acknowledged) -> bool {
         news.seen.is_after(self.round_end)
     }
@@ -191,7 +196,7 @@ impl Congestion {
             cut = Some(Cut::Mark);
         }
         if self.far == Far::SLOW_START {
-            // When the round began the window was full.
+            // The window was full when the round began.
             let left = self.round_end.since(news.seen).max(0) as u32;
             let grown = self.before.saturating_add(self.before.saturating_sub(left));
             self.window = grown.min(settings.reach()).max(self.window);
@@ -209,7 +214,8 @@ impl Congestion {
         cut
     }
 
-    /// Shrinks the window where there is a queue, and lets it grow where there is none. True if it shrinks.
+    /// Shrinks the window where there is a queue, and lets it grow where there is none. Returns true if it
+    /// shrinks.
     fn adapt(&mut self, round_trip: Option<Duration>, settings: &Settings) -> bool {
         // A cut by loss or mark stands for its round.
         if self.window < self.before {
@@ -230,7 +236,7 @@ impl Congestion {
         self.shrink(wanted)
     }
 
-    /// The same on a path that holds much.
+    /// Adapts the window of a far path, which holds many packets.
     #[cold]
     fn adapt_far(&mut self, empty: Duration, settings: &Settings) -> bool {
         let (target, delay) = (empty.0 + far_queue(empty).0, u64::from(self.delay_ns).max(1));
@@ -254,8 +260,8 @@ impl Congestion {
         false
     }
 
-    /// Makes the window so large, but no less than half of what it was when the round began. True if it is
-    /// smaller then.
+    /// Sets the window to `wanted` or more: it never grows, and keeps at least half of its length at the
+    /// beginning of the round. Returns true if it becomes smaller.
     fn shrink(&mut self, wanted: u32) -> bool {
         let least = (self.before / 2).max(WINDOW_MIN).min(self.window);
         let shrunk = wanted.clamp(least, self.window);
@@ -263,7 +269,7 @@ impl Congestion {
     }
 }
 
-/// The longest queue that a window fills on a far path.
+/// The longest queue that a flow may cause on a far path.
 fn far_queue(empty: Duration) -> Duration {
     Duration((empty.0 / 2).min(FAR_QUEUE.0))
 }
@@ -291,11 +297,11 @@ mod tests {
             }
         }
 
-        /// Plays so many round trips in which the path carries so many packets a microsecond; returns the
-        /// window.
+        /// Plays `rounds` round trips on a path that carries `packets_per_us` packets a microsecond; returns
+        /// the window.
         fn play(&mut self, packets_per_us: u32, rounds: u32) -> u32 {
             for _ in 0..rounds {
-                // A window takes as long as the path needs for it, and never less than an empty round trip.
+                // A window takes the time that the path needs for it, and at least an empty round trip.
                 let took = Duration(u64::from(self.congestion.window() / packets_per_us) * 1_000).max(self.empty);
                 self.round(took, Duration(0));
             }
@@ -358,7 +364,7 @@ mod tests {
     fn pauses_of_a_process_cost_nothing() {
         let mut path = Play::new(1024, 20);
         let before = path.play(2, 100);
-        // Processes that share a processor with others: milliseconds in which nobody looks, again and again.
+        // The processes share a processor with others: again and again, none of them looks for milliseconds.
         for _ in 0..100 {
             path.round(Duration::from_millis(10), Duration::from_millis(9));
         }

@@ -3,7 +3,7 @@
 /// Declares the counters once: as fields, as a sum, and by name.
 macro_rules! counters {
     ($($(#[doc = $about:literal])+ $name:ident,)+) => {
-        /// Everything that happened in one flow.
+        /// The counts of all that happened in one flow.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
             $($(#[doc = $about])+ pub $name: u64,)+
@@ -47,15 +47,15 @@ counters! {
     lost_by_gap,
     /// Packets found missing by the echo of a probe.
     lost_by_probe,
-    /// Packets found missing because the peer asked for them, though it had told that it has them.
+    /// Packets found missing because the peer asked for them, after it had reported them.
     lost_by_denial,
     /// Packets sent again because later ones were acknowledged.
     resent_by_gap,
     /// Packets sent again because the echo of a probe proved them missing.
     resent_by_probe,
-    /// Packets sent again because their way leads there no more.
+    /// Packets sent again because their path leads to the peer no more.
     resent_by_path,
-    /// Packets sent again because the peer misses them, though it had told that it has them.
+    /// Packets sent again because the peer misses them, after it had reported them.
     resent_by_denial,
     /// Packets that left in pieces, since they were longer than their path carried.
     cut,
@@ -81,27 +81,27 @@ counters! {
     acknowledged_unsent,
     /// Packets that carried nothing but an acknowledgement.
     acks_standalone,
-    /// Of these, such as had been deferred long enough.
+    /// Acknowledgements on their own that had been deferred long enough.
     acks_by_delay,
-    /// Such as were due because enough packets had arrived.
+    /// Acknowledgements on their own because enough packets had arrived.
     acks_by_count,
-    /// Such as told of a packet that was late, sent again, or behind a gap.
+    /// Acknowledgements on their own of a packet that was late, sent again, or behind a gap.
     acks_by_disorder,
-    /// Such as answered a packet that had arrived before.
+    /// Acknowledgements on their own of a packet that had arrived before.
     acks_by_duplicate,
-    /// Such as the sender had asked for, or that told of a whole range of bulk data.
+    /// Acknowledgements on their own that the sender had asked for, or of a whole range of bulk data.
     acks_by_request,
-    /// Such as answered a probe.
+    /// Acknowledgements on their own that answered a probe.
     acks_by_probe,
-    /// Such as passed a mark of congestion on.
+    /// Acknowledgements on their own that passed a mark of congestion on.
     acks_by_mark,
     /// Owed acknowledgements that travelled with a message or data.
     acks_piggybacked,
     /// Times the congestion window was cut because of losses.
     window_cuts,
-    /// Times a mark of congestion cut it.
+    /// Times the congestion window was cut because of a mark of congestion.
     window_cuts_by_mark,
-    /// Times a queue on the path made it shrink.
+    /// Times the congestion window shrank because of a queue on the path.
     window_cuts_by_delay,
     /// Packets that came with a mark of congestion.
     marks,
@@ -124,12 +124,12 @@ impl Counters {
     }
 }
 
-/// How one flow stands at present.
+/// The state of one flow in figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gauges {
     /// The smoothed round trip, ns; a guess before the first sample.
     pub round_trip_ns: u64,
-    /// The shortest round trip of late, ns; 0 before the first sample.
+    /// The shortest recent round trip, ns; 0 before the first sample.
     pub round_trip_min_ns: u64,
     /// Packets that may be in flight.
     pub window_packets: u64,

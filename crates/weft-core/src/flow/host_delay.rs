@@ -1,14 +1,15 @@
-//! Host delay: how long a packet may have waited at this end because no process looked at the flow.
+//! Host delay: the longest time that a packet may have waited at this end because no process looked at the
+//! flow.
 
 use super::settings::HOST_DELAY_MEMORY;
 use crate::time::{Duration, Instant};
 
-/// The looks at a flow. What arrived while nobody looked has waited, and so has what came after it and was
-/// behind it: a pause is therefore remembered for twice its length.
+/// The looks at a flow. A packet that arrives during a pause has waited, and so have later packets that queue
+/// behind it. Therefore a pause is remembered for twice its length.
 #[derive(Debug)]
 pub(super) struct HostDelay {
     looked_at: Instant,
-    /// The pause that counts, and until when.
+    /// The longest pause that still counts, and the time until which it counts.
     pause: Duration,
     until: Instant,
 }
@@ -18,7 +19,7 @@ impl HostDelay {
         Self { looked_at: Instant(0), pause: Duration(0), until: Instant(0) }
     }
 
-    /// Somebody looks.
+    /// Notes that the process looks at the flow.
     pub(super) fn look(&mut self, now: Instant) {
         if now == self.looked_at {
             return;
@@ -31,7 +32,7 @@ impl HostDelay {
         }
     }
 
-    /// What arrives now has waited at most so long.
+    /// The longest time that a packet which arrives now has waited.
     pub(super) const fn current(&self) -> Duration {
         self.pause
     }

@@ -1,5 +1,5 @@
-//! The receiving half: what has arrived, what is held until the messages before it are here, and when to
-//! acknowledge.
+//! The receiving half: the packets that have arrived, the messages that wait for earlier ones, and the time
+//! to acknowledge.
 
 mod acknowledging;
 
@@ -14,7 +14,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// What a numbered packet says about itself.
+/// The facts that a numbered packet tells about itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arriving {
     pub(super) number: Number,
@@ -22,15 +22,15 @@ pub(super) struct Arriving {
     /// Number among the transmissions of its path.
     pub(super) order: u8,
     pub(super) path: u8,
-    /// It carries messages, which the program may answer.
+    /// The packet carries messages, which the program may answer.
     pub(super) messages: bool,
-    /// It is bulk data of which more will come.
+    /// The packet is bulk data of which more will come.
     pub(super) more_follows: bool,
-    /// It may have waited here so long.
+    /// The longest time that the packet may have waited at this end.
     pub(super) host_delay: Duration,
 }
 
-/// What a packet's number says about it.
+/// The verdict on a packet by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
     New,
@@ -38,14 +38,14 @@ pub(super) enum Arrival {
     Outside,
 }
 
-/// Messages that came before their turn, as they stood in their packet.
+/// Messages that came before their turn, unchanged from their packet.
 #[derive(Debug)]
 struct Held {
     first: Number,
     payload: Box<[u8]>,
 }
 
-/// What waits here for packets that have not arrived.
+/// The messages and pieces that wait for packets that have not arrived.
 #[derive(Debug, Default)]
 struct Waiting {
     /// Sorted; at most one entry per packet of the window.
@@ -55,16 +55,16 @@ struct Waiting {
     assemblies: Assemblies,
 }
 
-/// What the number of a control packet says about it.
+/// The verdict on a control packet by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BareArrival {
     New,
-    /// So old that it is not known whether it was there before.
+    /// So old that an earlier arrival would no longer be known.
     Old,
     Duplicate,
 }
 
-/// Numbers of control packets that have been seen: the highest, and which of the 64 before it.
+/// Numbers of control packets that have been seen: the highest, and a bit for each of the 64 before it.
 #[derive(Debug)]
 struct SeenControl {
     next: u64,
@@ -75,22 +75,22 @@ struct SeenControl {
 pub(super) struct Incoming {
     /// The first packet that has not arrived, beyond 32 bits.
     expected: u64,
-    /// One past the last packet that has arrived.
+    /// The number after that of the last packet that has arrived.
     horizon: Number,
-    /// What has arrived of numbers in `expected..horizon`; all others are clear. There only while something
-    /// is missing.
+    /// The arrivals among the numbers `expected..horizon`; all other bits are clear. There only while a
+    /// packet is missing.
     arrived: Option<Box<Ring>>,
     next_message: Number,
-    /// There only while there is something.
+    /// The messages and pieces that wait; there only while there are some.
     waiting: Option<Box<Waiting>>,
     /// New packets since the last acknowledgement left.
     unacknowledged: u32,
     ack_pending: AckPending,
-    /// Why, as far as something is due.
+    /// The cause of the acknowledgement that is due, if one is due.
     cause: Cause,
-    /// So many of the next packets are acknowledged at once.
+    /// The number of next packets that are acknowledged at once.
     gap_acks: u8,
-    /// The next transmission of each path: what jumps ahead of it left a gap.
+    /// The next transmission of each path: a packet that jumps ahead of it left a gap.
     orders: [u8; PATHS_MAX],
     /// A packet came with a mark of congestion since the last acknowledgement.
     marked: bool,
@@ -98,7 +98,7 @@ pub(super) struct Incoming {
     control: SeenControl,
 }
 
-/// What must not be forgotten while nothing arrives.
+/// The state of the receiving half that must not be forgotten while nothing arrives.
 #[derive(Debug)]
 pub(super) struct Parked {
     expected: u64,
@@ -108,7 +108,8 @@ pub(super) struct Parked {
     control: SeenControl,
 }
 
-/// Whether a packet so far from the one expected is one that the peer may send, or has sent of late.
+/// Returns whether the peer may send a packet at this distance from the expected one, or has sent it
+/// recently.
 const fn is_within(distance: i32, reach: u32) -> bool {
     let past = if reach > WINDOW_MAX { reach } else { WINDOW_MAX };
     distance < reach as i32 && distance >= -(past as i32)
@@ -123,14 +124,14 @@ impl Waiting {
 
 impl Settings {
     /// Most bytes of packets that a receiver has in pieces. Numbers of bulk data reach beyond
-    /// `window_packets`, so that does not limit them.
+    /// `window_packets`, so that limit does not bound these packets.
     pub fn pieces_max(&self) -> usize {
         (self.reach() as usize).min(ASSEMBLIES_MAX) * self.packet_size
     }
 }
 
 impl Incoming {
-    /// Whether nothing is missing, held or owed.
+    /// Returns whether nothing is missing, held or owed.
     pub(super) fn can_park(&self) -> bool {
         self.arrived.is_none() && self.waiting.is_none() && !self.is_ack_pending()
     }
@@ -167,14 +168,15 @@ impl Incoming {
         Number(self.expected as u32)
     }
 
-    /// As if so many packets and control packets had arrived.
+    /// Makes the flow behave as if this many packets and control packets had arrived.
     #[cfg(test)]
     pub(super) fn skip(&mut self, packets: u64) {
         self.expected += packets;
         self.control.next += packets;
     }
 
-    /// What the number of a packet exceeds 32 bits by, if it is genuine: it is near the one expected.
+    /// Returns the bits above 32 of a packet's number, if the packet is genuine: its number is near the
+    /// expected one.
     pub(super) const fn epoch(&self, number: Number, numbered: bool) -> u32 {
         let near = if numbered { self.expected } else { self.control.next };
         (near.wrapping_add_signed(number.since(Number(near as u32)) as i64) >> 32) as u32
@@ -199,10 +201,10 @@ impl Incoming {
         if was_seen { BareArrival::Duplicate } else { BareArrival::New }
     }
 
-    /// What the number means, before anything is changed.
+    /// Classifies a number, before anything is changed.
     pub(super) fn classify(&self, number: Number, settings: &Settings) -> Arrival {
         let distance = number.since(self.expected());
-        // As good as always it is the one expected, or near it.
+        // Nearly always the packet is the expected one, or near it.
         let is_near = distance >= 0 && distance < settings.window_packets as i32;
         if !is_near && !is_within(distance, settings.reach()) {
             Arrival::Outside
@@ -213,7 +215,7 @@ impl Incoming {
         }
     }
 
-    /// Takes a piece of a packet that has not arrived; the payload of the packet once it is whole.
+    /// Takes a piece of a packet that has not arrived; returns the payload of the packet once it is whole.
     pub(super) fn assemble(&mut self, piece: &Piece, bytes: &[u8]) -> Option<Vec<u8>> {
         let Piece { number, whole, at, .. } = *piece;
         let packet = self.waiting.get_or_insert_default().assemblies.take(number, whole, at, bytes);
@@ -221,7 +223,7 @@ impl Incoming {
         packet
     }
 
-    /// This packet is here, and perhaps others before it: no pieces of them are awaited.
+    /// Forgets the pieces of a packet that has arrived, and of all packets before the expected one.
     fn forget_pieces(&mut self, number: Number) {
         let expected = self.expected();
         if let Some(waiting) = &mut self.waiting {
@@ -236,7 +238,7 @@ impl Incoming {
         self.waiting.take_if(|waiting| waiting.held.is_empty() && waiting.assemblies.is_empty());
     }
 
-    /// Notes a new packet and decides when to acknowledge it. True if it was overtaken on its way.
+    /// Notes a new packet and decides when to acknowledge it. Returns true if it was overtaken on its way.
     pub(super) fn arrive(&mut self, now: Instant, packet: &Arriving, settings: &Settings) -> bool {
         let Arriving { number, transmission, order, path, messages, more_follows, host_delay } = *packet;
         let newest = !self.horizon.is_after(number);
@@ -256,8 +258,8 @@ impl Incoming {
         self.pending_echo = Some(PendingEcho { of: Echoed::Packet { number, transmission }, at: now, host_delay });
         self.unacknowledged += 1;
         let (delays, packets) = match (more_follows, messages) {
-            // What each of several paths delivers decides what it gets next, so the sender is to know it
-            // soon.
+            // The arrivals on each of several paths decide which packets the path gets next, so the sender
+            // should know them soon.
             (true, _) if settings.bulk_paths > 1 => (BULK_DELAY, BULK_DELAY),
             (true, _) => (BULK_DELAY, BULK_PACKETS),
             (false, true) => (1, BULK_DELAY),
@@ -298,8 +300,8 @@ impl Incoming {
         }
     }
 
-    /// Whether a packet with messages may be taken: false for messages that were delivered already,
-    /// which a peer that keeps to the protocol never sends under a new packet number.
+    /// Returns whether a packet with messages may be taken. False for messages that were delivered already; a
+    /// peer that keeps to the protocol never sends these under a new packet number.
     pub(super) fn expects_messages(&self, first: Number, window: u32) -> bool {
         let held = || self.waiting.as_ref().map_or(0, |waiting| waiting.held.len());
         !self.next_message.is_after(first) && (first == self.next_message || held() < window as usize)
@@ -320,7 +322,7 @@ impl Incoming {
         total
     }
 
-    /// Delivers what was held and whose turn it is.
+    /// Delivers held messages whose turn it is.
     fn deliver_held(&mut self, deliver: &mut dyn FnMut(&[u8]), total: &mut (u64, u64)) {
         while let Some(waiting) = &mut self.waiting {
             let next = self.next_message;
@@ -357,7 +359,7 @@ impl Incoming {
         map + waiting
     }
 
-    /// Forgets what is held and what is owed.
+    /// Forgets the held messages and the owed acknowledgement.
     pub(super) fn abandon(&mut self) {
         self.waiting = None;
         (self.unacknowledged, self.ack_pending) = (0, AckPending::No);

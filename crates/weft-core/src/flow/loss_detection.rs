@@ -1,11 +1,11 @@
-//! What shows that a packet is lost (packet and time thresholds, answered probes; RFC 9002 §6.1) or that a
-//! peer has failed, and how long to wait for a peer before the next probe (its probe timeout, RFC 9002 §6.2).
+//! The proofs that a packet is lost (packet and time thresholds, answered probes; RFC 9002 §6.1) or that a
+//! peer has failed, and the wait for a peer before the next probe (its probe timeout, RFC 9002 §6.2).
 
 use super::settings::{REORDER_MEMORY, REORDER_PACKETS, REORDER_PACKETS_MAX, Settings};
 use crate::time::{Duration, Instant};
 use crate::wire::Number;
 
-/// Why a packet is sent again.
+/// The reason for which a packet is sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LossCause {
     /// Later packets have arrived.
@@ -14,12 +14,12 @@ pub(super) enum LossCause {
     Probe,
     /// The driver has given its path up.
     Path,
-    /// The peer misses it though it had told that it has it.
+    /// The peer misses the packet after it had reported it.
     Denial,
 }
 
-/// How much packets overtake each other on this path (after RFC 8985 §6.2: a proof widens, resends without
-/// one narrow).
+/// The extent to which packets overtake each other on this path (after RFC 8985 §6.2: a proof widens it,
+/// resends without a proof narrow it).
 #[derive(Debug)]
 pub(super) struct Reordering {
     packets: u32,
@@ -37,13 +37,14 @@ impl Reordering {
         self.packets
     }
 
-    /// A packet that counted as lost was only late: so many later ones had arrived, 0 if that is not known.
+    /// Notes that a packet that counted as lost was only late, after `overtaken` later ones had arrived (0:
+    /// not known).
     pub(super) fn proved(&mut self, overtaken: u32) {
         self.packets = (self.packets * 2).max(overtaken.saturating_add(1)).min(REORDER_PACKETS_MAX);
         self.unproved = 0;
     }
 
-    /// A packet is sent again.
+    /// Notes that a packet is sent again.
     pub(super) fn resent(&mut self) {
         self.unproved += 1;
         if self.unproved >= REORDER_MEMORY {
@@ -52,9 +53,9 @@ impl Reordering {
         }
     }
 
-    /// How long after its sending a packet that was overtaken counts as lost.
+    /// The time after its sending at which an overtaken packet counts as lost.
     pub(super) const fn time_threshold(&self, loss_delay: Duration) -> Duration {
-        // With the first threshold 9/8 of a round trip, with the last three times that.
+        // With the smallest threshold 9/8 of a round trip, with the largest three times that.
         Duration(loss_delay.0 + loss_delay.0 * 2 * (self.packets - REORDER_PACKETS) as u64 / REORDER_PACKETS_MAX as u64)
     }
 }
@@ -62,9 +63,9 @@ impl Reordering {
 /// The probes of one path since its last packet left: their echo proves what is missing.
 #[derive(Debug)]
 pub(super) struct OutstandingProbes {
-    /// The first probe sent since `order` was the next transmission, and not yet answered.
+    /// The first unanswered probe of those sent since `order` was the next transmission.
     first: Number,
-    /// The last one sent, plus one.
+    /// The last probe sent, plus one.
     next: Number,
     order: Number,
 }
@@ -75,7 +76,7 @@ impl OutstandingProbes {
         Self { first: start, next: start, order: start }
     }
 
-    /// Probe `number` leaves. `order` is the next transmission.
+    /// Notes that probe `number` leaves. `order` is the next transmission.
     pub(super) fn sent(&mut self, number: Number, order: Number) {
         if self.order != order || self.first == self.next {
             (self.order, self.first) = (order, number);
@@ -83,8 +84,8 @@ impl OutstandingProbes {
         self.next = number.plus(1);
     }
 
-    /// An echo of `probe` came; if it proves anything: the transmission before which all have arrived or are
-    /// lost, and whether it is the newest probe. Each probe proves once.
+    /// Takes an echo of `probe`. If it proves anything, returns the transmission before which all have
+    /// arrived or are lost, and whether the probe is the newest. Each probe proves once.
     pub(super) fn answered(&mut self, probe: Number) -> Option<(Number, bool)> {
         if self.first.is_after(probe) || !self.next.is_after(probe) {
             return None;
@@ -95,16 +96,16 @@ impl OutstandingProbes {
     }
 }
 
-/// How long we wait for the peer.
+/// The wait for the peer.
 #[derive(Debug)]
 pub(super) struct ProbeTimeout {
-    /// When the last probe left.
+    /// The time at which the last probe left.
     sent_at: Instant,
-    /// Unanswered in a row.
+    /// Probes unanswered in a row.
     unanswered: u32,
-    /// How long the peer has been silent, our own absence not counted.
+    /// The time for which the peer has been silent, without the pauses of this process.
     silent: Duration,
-    /// When it was heard last.
+    /// The time at which the peer was heard last.
     heard_at: Instant,
 }
 
@@ -113,46 +114,45 @@ impl ProbeTimeout {
         Self { sent_at: Instant(0), unanswered: 0, silent: Duration(0), heard_at: Instant(0) }
     }
 
-    /// The wait before the next probe: `delay`, doubled for each that went unanswered on the same path.
+    /// The wait before the next probe: `delay`, doubled for each probe that went unanswered on the same path.
     pub(super) fn interval(delay: Duration, unanswered: u8, settings: &Settings) -> Duration {
         let doubled = delay.0.saturating_mul(1 << unanswered.min(20));
-        // Where an answer takes longer than that, it is waited for.
+        // Where an answer takes longer than that, the wait is longer.
         Duration(doubled.min(settings.pto_max.0.max(settings.pto_min.0).max(delay.0)))
     }
 
-    /// A probe leaves.
+    /// Notes that a probe leaves.
     pub(super) fn probe_sent(&mut self, now: Instant) {
         self.sent_at = now;
         self.unanswered = self.unanswered.saturating_add(1);
     }
 
-    /// Something new was acknowledged, or a probe answered.
+    /// Notes that a packet was newly acknowledged, or a probe answered.
     pub(super) fn progress(&mut self) {
         self.unanswered = 0;
     }
 
-    /// An authentic packet came from the peer: it lives.
+    /// Notes an authentic packet from the peer, which shows that the peer lives.
     pub(super) fn heard(&mut self, now: Instant) {
         self.silent = Duration(0);
         self.heard_at = now;
     }
 
-    /// Since when nothing was heard.
+    /// The time since which the peer has been silent.
     pub(super) fn quiet_since(&self) -> Instant {
         self.heard_at
     }
 
-    /// Before the first probe that asks for a sign of life: the peer has not been heard for so long.
+    /// Notes, before the first probe that asks for a sign of life, that the peer has been silent for `span`.
     pub(super) fn was_quiet(&mut self, span: Duration) {
         if self.unanswered == 0 {
             self.silent = self.silent.max(span);
         }
     }
 
-    /// Adds to the silence when the next probe is due; true once it is too long.
+    /// Adds to the silence when the next probe is due; returns true once the silence is too long.
     ///
-    /// Time in which nobody looked here is not the peer's silence: an interval counts at most twice its
-    /// length.
+    /// A pause of this process is not the peer's silence: an interval counts at most twice its length.
     pub(super) fn is_silent(&mut self, now: Instant, interval: Duration, settings: &Settings) -> bool {
         if self.unanswered > 0 {
             self.silent.0 += now.since(self.sent_at).0.min(2 * interval.0);
@@ -174,7 +174,7 @@ mod tests {
             reordering.proved(0);
         }
         assert_eq!(reordering.packets(), REORDER_PACKETS_MAX);
-        // One proof is enough where it says how far.
+        // One proof is enough if it tells by how many packets.
         reordering = Reordering::new();
         reordering.proved(60);
         assert_eq!(reordering.packets(), 61);

@@ -1,4 +1,4 @@
-//! The sending half: what is in flight, and what may leave.
+//! The sending half: the packets in flight, and the packets that may leave.
 
 mod probes;
 
@@ -20,10 +20,10 @@ use alloc::collections::VecDeque;
 const KEPT_RECORDS: usize = 1;
 
 impl Settings {
-    /// Most bytes that a flow holds to know what is on its way, however long the path is: it copies no bulk
-    /// data.
+    /// Most bytes that a flow holds to know which packets are on their way, however long the path is: it
+    /// copies no bulk data.
     pub const fn books_max(&self) -> usize {
-        // What grows by doubling has half its room to spare.
+        // A collection that grows by doubling has half its room to spare.
         let packets = self.reach().next_power_of_two() as usize;
         packets * (size_of::<Record>() + size_of::<(Number, LossCause)>()) + 2 * packets.next_multiple_of(64) / 8
     }
@@ -32,8 +32,8 @@ impl Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     InFlight,
-    /// In flight, and a later transmission of its path is known to have arrived, since so many ns after its
-    /// sending.
+    /// In flight; a later transmission of its path is known to have arrived, this many ns after the sending
+    /// of this one.
     Overtaken(u32),
     /// Proved missing, in `Outgoing::lost`, will be sent again.
     Lost,
@@ -48,7 +48,7 @@ pub(super) struct Record {
     /// Number of its last transmission among all of its path.
     pub(super) order: Number,
     pub(super) state: State,
-    /// 1: sent once.
+    /// The number of times that the packet was sent; 1: sent once.
     pub(super) transmission: u8,
     /// Path of its last transmission.
     pub(super) path: u8,
@@ -85,16 +85,16 @@ pub(super) struct Outgoing {
     pub(super) records: VecDeque<Record>,
     /// Number of the first record, beyond 32 bits: the oldest packet that is not acknowledged.
     pub(super) base: u64,
-    /// The packets behind `base` that the peer has. There only while there are any.
+    /// The packets behind `base` that the peer has; there only while there are some.
     pub(super) has: Option<Box<Ring>>,
-    /// One past the newest packet that the peer has.
+    /// The number after that of the newest packet that the peer has.
     pub(super) seen: Number,
-    /// What is to be sent again. There only while there is something.
+    /// The packets to send again; there only while there are some.
     pub(super) lost: Lost,
     pub(super) paths: Paths,
     /// Packets sent more than once that are not acknowledged.
     pub(super) resent: u32,
-    /// When a packet overtaken by an acknowledged one counts as lost.
+    /// The time at which a packet that an acknowledged one has overtaken counts as lost.
     pub(super) loss_at: Option<Instant>,
     resends_left: u8,
     /// Packets of messages among the records.
@@ -102,20 +102,20 @@ pub(super) struct Outgoing {
     pass_at: Instant,
     pub(super) probe_timeout: ProbeTimeout,
     pub(super) reordering: Reordering,
-    /// How long the oldest packet has been sent in vain, beyond its first transmissions; our own absence not
-    /// counted.
+    /// The time for which the oldest packet has been sent in vain, beyond its first transmissions and without
+    /// the pauses of this process.
     pub(super) in_vain: Duration,
     /// A packet does not get through.
     pub(super) hopeless: bool,
     /// Bytes of the longest packet that leaves as a whole at present.
     pub(super) size: u16,
-    /// How often packets have become smaller, and larger, of which nobody has been told.
+    /// The number of times that packets have become smaller, and larger, since the last report.
     pub(super) size_changes: [u8; 2],
-    /// How often the present size was in doubt and has arrived, since a packet was lost that had not been
-    /// lost often.
+    /// The number of times that the present size was in doubt and has arrived, since the loss of a packet
+    /// that had not been lost often.
     pub(super) vouched: u8,
-    /// What is known of the size that packets may have. There only while it is not the one of the settings,
-    /// or in doubt.
+    /// The state of path MTU discovery; there only while packets are smaller than by the settings, or their
+    /// size is in doubt.
     pub(super) mtu: Option<Box<PathMtu>>,
 }
 
@@ -161,7 +161,7 @@ impl Outgoing {
         settings.messages_max(self.packet_size())
     }
 
-    /// Goes on where another ended that was idle.
+    /// Goes on where an idle sending half has ended.
     pub(super) fn resume(&mut self, paths: Paths, reordering: Reordering, base: u64, next_message: Number) {
         self.queue = Queue::resumed(next_message);
         (self.paths, self.reordering, self.base) = (paths, reordering, base);
@@ -180,29 +180,29 @@ impl Outgoing {
         self.paths.in_flight()
     }
 
-    /// Something has never been sent, or is to be sent again.
+    /// Returns whether there are bytes that have never been sent, or packets to send again.
     pub(super) fn has_more(&self) -> bool {
         self.queue.has_unsent() || !self.lost.is_empty() || self.mtu.as_ref().is_some_and(|mtu| mtu.waits())
     }
 
-    /// Packets that may be in flight: bulk data where that has paths of its own.
+    /// Packets that may be in flight: packets of bulk data where bulk data has paths of its own.
     pub(super) fn window(&self, settings: &Settings) -> u32 {
         let sum: u32 = self.paths.bulk(settings).map(|path| self.paths[path].congestion.window()).sum();
         sum.min(settings.reach())
     }
 
-    /// Whether a packet may be sent for the first time on this path.
+    /// Returns whether a packet may be sent for the first time on this path.
     pub(super) fn window_is_open(&self, path: usize, data: bool, settings: &Settings) -> bool {
         self.is_within_reach(data, settings) && !self.paths[path].is_full()
     }
 
-    /// Whether bulk data may leave now on a path where it is paced.
+    /// Returns whether pacing lets bulk data leave now on a path.
     pub(super) fn pacing_allows(&self, now: Instant, path: usize) -> bool {
         self.paths[path].paced_until() <= now + PACE_AHEAD
     }
 
-    /// Whether the peer takes another packet behind the oldest that it may miss. It keeps packets of
-    /// messages, and data goes where it belongs.
+    /// Returns whether the peer takes another packet behind the oldest that it may miss. The peer keeps
+    /// packets of messages; it puts data where it belongs.
     pub(super) fn is_within_reach(&self, data: bool, settings: &Settings) -> bool {
         let sent = self.records.len() as u32;
         sent < settings.window_packets
@@ -239,19 +239,19 @@ impl Outgoing {
         data.filter(|path| !self.paths[*path].is_full()).map(|path| (path, true))
     }
 
-    /// The path of the unsent messages. A run goes like bulk data, but all of it one path: messages that
-    /// overtake others would wait for these at the receiver.
+    /// The path of the unsent messages. A run takes a path of bulk data, but all of the run takes one path:
+    /// messages that overtake others would wait for them at the receiver.
     fn messages_path(&self, settings: &Settings) -> usize {
         let run = settings.bulk_paths > 0 && self.queue.is_run(self.messages_max(settings));
         if run { self.paths.bulk(settings).next().unwrap_or(0) } else { 0 }
     }
 
-    /// Whether the unsent messages may be sent at once.
+    /// Returns whether the unsent messages may be sent at once.
     pub(super) fn messages_may_leave(&self, settings: &Settings) -> bool {
         self.window_is_open(self.messages_path(settings), false, settings)
     }
 
-    /// Packets are waiting to be sent again, and may be.
+    /// Returns whether packets wait to be sent again, and may leave.
     pub(super) fn may_resend(&mut self, now: Instant) -> bool {
         if self.lost.is_empty() {
             return false;
@@ -263,14 +263,14 @@ impl Outgoing {
         self.resends_left > 0
     }
 
-    /// The next packet to send again, at most so many a pass.
+    /// Returns the next packet to send again; each pass has a limit.
     pub(super) fn next_resend(&mut self, now: Instant, settings: &Settings) -> Option<(Departure, LossCause)> {
         if !self.may_resend(now) {
             return None;
         }
         while let Some((number, cause)) = self.lost.pop() {
             let index = number.since(self.base());
-            // It may have been acknowledged after all.
+            // The packet may have been acknowledged after all.
             let Some(record) = usize::try_from(index).ok().and_then(|index| self.records.get_mut(index)) else {
                 continue;
             };
@@ -278,7 +278,8 @@ impl Outgoing {
                 continue;
             }
             if index == 0 && record.transmission >= SPACED_AFTER {
-                // Each time is ended by a proof of loss. One in which nobody looked here counts for little.
+                // Each such wait ends with a proof of loss. A wait in which this process paused counts for
+                // little.
                 let spacing = settings.spacing(record.transmission).max(settings.pto_max);
                 self.in_vain.0 += now.since(record.sent_at).0.min(2 * spacing.0);
                 self.hopeless = settings.peer_timeout.0 != 0 && self.in_vain >= settings.peer_timeout;
@@ -323,8 +324,8 @@ impl Outgoing {
         None
     }
 
-    /// The next packet to send for the first time, on the path and of the kind that `next_path` says, with at
-    /// most `max` bytes.
+    /// Returns the next packet to send for the first time, on the path and of the kind that `next_path`
+    /// names, with at most `max` bytes.
     pub(super) fn next_new(
         &mut self,
         now: Instant,
@@ -347,11 +348,13 @@ impl Outgoing {
         Departure { number, transmission, path, order: order.0 as u8, content, request }
     }
 
-    /// Asks for an acknowledgement every quarter window and at the end of a burst.
+    /// Returns whether the packet asks for an acknowledgement: every quarter window and at the end of a
+    /// burst.
     fn wants_request(&mut self, path: usize, settings: &Settings) -> bool {
         let path = &mut self.paths[path];
         path.since_request += 1;
-        // A multiple of the receiver's own bound, so that both do not ask in turns.
+        // A multiple of the receiver's own bound, so that sender and receiver do not prompt acknowledgements
+        // in turns.
         let quarter = path.congestion.window() / 4;
         let quarter = (quarter - quarter % settings.ack_packets.max(1)).max(quarter.min(settings.ack_packets)).max(1);
         let burst_ends = path.since_request >= BURST_PACKETS
@@ -364,7 +367,7 @@ impl Outgoing {
         request
     }
 
-    /// The driver gives a path of bulk data up: what is in flight there is lost.
+    /// Gives a path of bulk data up at the driver's wish: its packets in flight are lost.
     pub(super) fn give_up(&mut self, path: usize) {
         if path == 0 || self.paths.get(path).is_none_or(|path| path.in_flight == 0) {
             return;
@@ -379,7 +382,7 @@ impl Outgoing {
         self.paths[path].in_flight = 0;
     }
 
-    /// When something should leave though nothing arrives; a time in the past means now.
+    /// The time at which a packet should leave though nothing arrives; a time in the past means now.
     pub(super) fn next_timeout(&self, watched: bool, settings: &Settings) -> Option<Instant> {
         let paced = match self.peek_path(Instant(0), settings) {
             Some((path, true)) => Some(self.paths[path].paced_until()),
@@ -398,12 +401,12 @@ impl Outgoing {
         [paced, resend, self.loss_at, probe].into_iter().flatten().min()
     }
 
-    /// The path of bulk data, if any went there.
+    /// The path of bulk data, if any bulk data went there.
     pub(super) fn bulk_path(&self) -> &Path {
         if self.paths[1].round_trip.has_sample() { &self.paths[1] } else { &self.paths[0] }
     }
 
-    /// Everything in flight has been acknowledged: nothing is missing any more.
+    /// Notes that all packets in flight have been acknowledged: none is missing any more.
     pub(super) fn all_acknowledged(&mut self) {
         self.lost = Lost(None);
         self.has = None;

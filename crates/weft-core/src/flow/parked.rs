@@ -1,5 +1,5 @@
-//! What is kept of a flow that has been idle for long: enough to go on later as if nothing had been, in a
-//! fraction of the memory.
+//! Parked flows: the state that is kept of a flow that has been idle for long, enough to go on later as
+//! before, in a fraction of the memory.
 
 use super::incoming::{self, Incoming};
 use super::loss_detection::Reordering;
@@ -15,7 +15,7 @@ use alloc::sync::Arc;
 pub const PARKED_BYTES_MAX: usize = 256;
 const _: () = assert!(size_of::<Parked>() <= PARKED_BYTES_MAX);
 
-/// A flow of which nothing is under way: see [`Flow::park`].
+/// The state of a flow with nothing under way: see [`Flow::park`].
 #[derive(Debug)]
 pub struct Parked {
     paths: ParkedPaths,
@@ -29,14 +29,14 @@ pub struct Parked {
 }
 
 impl Flow {
-    /// Whether nothing is lost by parking: nothing is under way, held or awaited, and nobody is to be told of
-    /// anything.
+    /// Returns whether parking loses nothing: nothing is under way, held or awaited, and no event or failure
+    /// is to be reported.
     pub fn can_park(&self) -> bool {
         self.is_idle() && self.incoming.can_park() && !self.failed && !self.watched && self.events.is_empty()
     }
 
-    /// What must be known to go on with [`Flow::unpark`], and what happened so far: that counts from zero
-    /// again.
+    /// Returns the state that [`Flow::unpark`] needs to go on, and the counts so far. The counts begin at
+    /// zero again.
     ///
     /// Panics if the flow is not ready to be parked.
     pub fn park(self) -> (Parked, Counters) {
@@ -48,8 +48,8 @@ impl Flow {
         (Parked { paths, reordering, base, next_control, next_message, packet_size, incoming }, self.counters)
     }
 
-    /// The flow that was parked, with the arguments that it was made with. What it knew of time alone is
-    /// forgotten: how long the peer has been silent, and when somebody looked last.
+    /// Restores a parked flow, with the arguments that it was made with. Facts about time are forgotten: how
+    /// long the peer has been silent, and when a process looked last.
     pub fn unpark(parked: Parked, settings: Arc<Settings>, secret: &Secret, parties: &Parties) -> Self {
         let Parked { paths, reordering, base, next_control, next_message, packet_size, incoming } = parked;
         let paths = Paths::unpark(paths, &settings);

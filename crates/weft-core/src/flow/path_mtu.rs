@@ -1,21 +1,21 @@
-//! How large packets may be that leave: path MTU discovery while a flow runs (after RFC 8899, datagram
+//! Path MTU discovery while a flow runs: the largest packets that may leave (after RFC 8899, datagram
 //! packetization layer path MTU discovery).
 //!
-//! A flow begins with the packets that both ends can carry. When one is lost again and again, its path is
-//! asked whether it carries that size (a *question*: a numbered packet of that length that says nothing). If
-//! it does not, the flow goes on at once with packets of the least size, and finds by further questions the
-//! largest that get through. Now and then it asks whether there is room for more.
+//! A flow begins with the packets that both ends can carry. When a packet is lost again and again, its path
+//! is asked whether it carries that size (a *question*: a numbered packet of that length that says nothing).
+//! If it does not, the flow goes on at once with packets of the least size, and finds by further questions
+//! the largest that get through. Now and then it asks whether there is room for more.
 //!
 //! Congestion loses questions, too. So each lost question of the present size is followed by a small one, the
 //! *control*. A path has a smaller MTU if it loses all large questions, carries the controls, and no large
 //! packet that left after the first question arrives. Otherwise the flow concludes nothing. A lost control
 //! takes back some of the questions before it, so a path that is narrow and loses packets, too, is found.
 //!
-//! Nothing but lost and acknowledged packets of the flow itself says anything about sizes. What the network
-//! or this machine reports, as ICMP "fragmentation needed", is not heeded: whoever forges it changes nothing.
+//! Only lost and acknowledged packets of the flow itself say anything about sizes. Reports of the network or
+//! of this machine, such as ICMP "fragmentation needed", are not heeded: forging them changes nothing.
 //!
-//! A packet that was sent before and is longer than what leaves at present keeps its number and travels in
-//! pieces (`wire::Piece`). So what the peer has had already, it recognizes as before.
+//! A packet that was sent before and is longer than packets are now keeps its number and travels in pieces
+//! (`wire::Piece`). So the peer recognizes a packet that it has had already.
 
 use super::queue::Departure;
 use super::settings::{
@@ -25,38 +25,38 @@ use super::settings::{
 use crate::time::{Duration, Instant};
 use crate::wire;
 
-/// Why a size is asked for.
+/// The reason for which a size is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
     /// Packets of the present size seem to get lost.
     Doubt,
     /// The path may carry a little more than at present.
     More,
-    /// It does: perhaps as much as at first.
+    /// The path carries more: perhaps as much as at first.
     Full,
-    /// It carries something between the present size and one that has failed.
+    /// The path may carry a size between the present one and one that has failed.
     Between,
 }
 
-/// A size, and which paths are still to be asked for it.
+/// A size, and the paths that are still to be asked for it.
 #[derive(Clone, Copy, Debug)]
 struct Question {
     why: Why,
     size: u16,
     /// The least size that is known to fail, or one more than the largest.
     fails: u16,
-    /// The paths that are asked, one bit each; the one that is asked at present, and those that come after
-    /// it.
+    /// The paths that are asked, one bit each; the path that is asked at present; and the paths that come
+    /// after it.
     paths: u8,
     path: u8,
     then: u8,
     /// Questions of this size and path that were lost.
     lost: u8,
-    /// One is under way.
+    /// A question is under way.
     asked: bool,
-    /// The control is asked, not `size`.
+    /// The question is the control, not `size`.
     control: bool,
-    /// When the first one left.
+    /// The time at which the first question left.
     since: Instant,
 }
 
@@ -69,7 +69,7 @@ impl Question {
 
 #[derive(Clone, Copy, Debug)]
 enum Search {
-    /// Nothing is asked before then.
+    /// No question is asked before this time.
     Rest {
         until: Instant,
     },
@@ -86,33 +86,34 @@ pub(super) struct Cutting {
     pub(super) size: u16,
 }
 
-/// What has changed about the size.
+/// The change of the size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Nothing,
     /// The path carries less than packets had.
     Fell,
-    /// It carries more.
+    /// The path carries more than packets had.
     Rose,
 }
 
-/// There only while packets are smaller than at first, or that is asked for, or one leaves in pieces.
+/// The state of path MTU discovery. There only while packets are smaller than at first, a size is asked for,
+/// or a packet leaves in pieces.
 #[derive(Debug)]
 pub(super) struct PathMtu {
     /// Bytes of the longest packet that leaves as a whole.
     size: u16,
-    /// The same at first.
+    /// Bytes of the longest packet at first.
     full: u16,
     search: Search,
-    /// How long the next rest is.
+    /// The length of the next rest.
     rest: Duration,
-    /// The size is not doubted before then: a control was lost.
+    /// The size is not doubted before this time, because a control was lost.
     content_until: Instant,
     pub(super) cutting: Option<Cutting>,
 }
 
 impl PathMtu {
-    /// Nothing is known but that packets had `size` bytes before, and `full` at first.
+    /// Begins with the knowledge that packets had `size` bytes last, and `full` at first.
     pub(super) const fn new(size: u16, full: u16) -> Self {
         Self {
             size,
@@ -128,17 +129,17 @@ impl PathMtu {
         self.size
     }
 
-    /// Whether packets leave whole and as long as at first.
+    /// Returns whether packets leave whole and as long as at first.
     pub(super) const fn is_at_full_size(&self) -> bool {
         self.size == self.full && self.cutting.is_none()
     }
 
-    /// Whether all is as it was before anything was asked.
+    /// Returns whether all is as it was before the first question.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         self.is_at_full_size() && matches!(self.search, Search::Rest { .. }) && self.content_until <= now
     }
 
-    /// A packet was lost so often on this path that its size may be the reason.
+    /// Notes that a packet was lost so often on this path that its size may be the reason.
     pub(super) fn doubt(&mut self, now: Instant, path: u8) {
         let may_ask = matches!(self.search, Search::Rest { .. }) && self.content_until <= now;
         if may_ask && usize::from(self.size) > PACKET_SIZE_MIN {
@@ -146,7 +147,8 @@ impl PathMtu {
         }
     }
 
-    /// The size and the path of the question that should leave now. `paths`: those in use, one bit each.
+    /// Returns the size and the path of the question that should leave now. `paths`: the paths in use, one
+    /// bit each.
     pub(super) fn question(&mut self, now: Instant, paths: u8) -> Option<(u16, u8)> {
         if let Search::Rest { until } = self.search
             && until <= now
@@ -161,12 +163,12 @@ impl PathMtu {
         }
     }
 
-    /// Whether a piece or a question waits to leave.
+    /// Returns whether a piece or a question waits to leave.
     pub(super) const fn waits(&self) -> bool {
         self.cutting.is_some() || matches!(self.search, Search::Asks(Question { asked: false, .. }))
     }
 
-    /// The question leaves.
+    /// Notes that the question leaves.
     pub(super) fn asked(&mut self, now: Instant) {
         if let Search::Asks(question) = &mut self.search {
             question.asked = true;
@@ -176,12 +178,13 @@ impl PathMtu {
         }
     }
 
-    /// The peer has acknowledged a packet of `size` bytes that left whole on `path` at `sent_at`. `true`: the
-    /// path was asked whether it carries such packets, and it does, for this one left after the question.
+    /// Notes that the peer has acknowledged a packet of `size` bytes that left whole on `path` at `sent_at`.
+    /// Returns true if this answers a question: the path was asked for such packets, and this packet left
+    /// after the question.
     pub(super) fn carried(&mut self, now: Instant, path: u8, size: usize, sent_at: Instant) -> bool {
         let Search::Asks(question) = &self.search else { return false };
         let was_asked = question.why == Why::Doubt && (question.asked || question.lost > 0) && question.path == path;
-        // A seal, and what alignment takes, may be missing from `size`.
+        // The seal and the alignment may be missing from `size`.
         let is_as_long = size + wire::SEAL_SIZE + usize::from(SIZE_GRAIN) >= usize::from(question.size);
         let is_proof = was_asked && is_as_long && sent_at >= question.since;
         if is_proof {
@@ -190,12 +193,12 @@ impl PathMtu {
         is_proof
     }
 
-    /// Whether the size of a question is the present one, which is in doubt.
+    /// Returns whether `size` is the present size, and is in doubt.
     pub(super) const fn is_in_doubt(&self, size: u16) -> bool {
         matches!(self.search, Search::Asks(Question { why: Why::Doubt, control: false, size: asked, .. }) if asked == size)
     }
 
-    /// A question of this size has arrived.
+    /// Notes that a question of this size has arrived.
     pub(super) fn passed(&mut self, now: Instant, size: u16) -> Change {
         let Search::Asks(question) = self.search else { return Change::Nothing };
         if question.asks() != size {
@@ -206,7 +209,7 @@ impl PathMtu {
                 self.search = Search::Asks(Question { asked: false, control: false, ..question });
                 return Change::Nothing;
             }
-            // What every interface must carry that is offered to peers. If it does not get through either,
+            // The size that every interface offered to peers must carry. If this does not get through either,
             // nothing helps.
             self.size = PACKET_SIZE_MIN as u16;
             self.narrow(now, question.size, question.paths);
@@ -226,7 +229,7 @@ impl PathMtu {
         if question.why == Why::More { Change::Rose } else { Change::Nothing }
     }
 
-    /// A question of this size is lost.
+    /// Notes that a question of this size is lost.
     pub(super) fn failed(&mut self, now: Instant, size: u16) -> Change {
         let Search::Asks(question) = &mut self.search else { return Change::Nothing };
         if question.asks() != size {
@@ -238,7 +241,7 @@ impl PathMtu {
             return Change::Nothing;
         }
         if question.control {
-            // Congestion, or the peer is gone.
+            // The network is congested, or the peer is gone.
             self.content_until = now + DOUBT_REST;
             self.be_content(now);
             return Change::Nothing;
@@ -273,7 +276,7 @@ impl PathMtu {
         });
     }
 
-    /// Asks for what lies between the present size and one that fails, unless that is little.
+    /// Asks for a size between the present one and one that fails, unless the two are close.
     fn narrow(&mut self, now: Instant, fails: u16, paths: u8) {
         let between = fails - self.size;
         if between <= SIZE_GRAIN {
@@ -288,7 +291,7 @@ impl PathMtu {
     }
 }
 
-/// The first of some paths, and the others.
+/// The first of some paths, and the mask of the others.
 const fn first_of(paths: u8) -> (u8, u8) {
     let first = if paths == 0 { 0 } else { paths.trailing_zeros() as u8 };
     (first, paths & !(1 << first))

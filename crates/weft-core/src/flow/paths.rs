@@ -1,7 +1,7 @@
-//! The paths (paths) that packets take. A packet proves another one lost, by overtaking it, only on the same
-//! path; and a probe that goes unanswered says something only about its own path.
+//! The paths that packets take. A packet proves another one lost, by overtaking it, only on the same path. An
+//! unanswered probe says something only about its own path.
 //!
-//! Path 0 is that of messages. Bulk data goes there too, or on paths of its own: each packet takes the one on
+//! Path 0 is that of messages. Bulk data takes path 0 too, or paths of its own: each packet takes the path on
 //! which it will have arrived first.
 
 use super::congestion::Congestion;
@@ -13,14 +13,14 @@ use crate::wire::{Number, PATHS_MAX};
 use alloc::boxed::Box;
 use core::ops::{Index, IndexMut};
 
-/// Paths of which there is room in every flow.
+/// Paths that have room in every flow.
 const INLINE: usize = 2;
 /// Packets whose departure a choice of path anticipates: a train.
 const AHEAD: u32 = 44;
-/// A path that nothing was sent on for so long may be as good as any: a rate that was once found low does not
-/// stand for ever.
+/// The time without packets after which a path may be as good as any other: a rate that was once found low
+/// does not stand for ever.
 const RATE_VALID: Duration = Duration::from_secs(1);
-/// Fewer packets in a round trip tell nothing.
+/// Fewest packets in a round trip that tell a rate.
 const TELLING: u32 = 8;
 /// A rate that is not used up grows by this part in a round trip.
 const GROWTH: u32 = 8;
@@ -31,25 +31,25 @@ pub(super) struct Path {
     pub(super) order: Number,
     /// The latest transmission that is known to have arrived, plus one.
     pub(super) proved: Number,
-    /// Packets of it in state `InFlight` or `Overtaken`.
+    /// Packets of the path in state `InFlight` or `Overtaken`.
     pub(super) in_flight: u32,
-    /// The newest packet that was sent on it for the first time.
+    /// The newest packet that was sent on the path for the first time.
     pub(super) newest: Number,
     /// First transmissions since one asked for an acknowledgement.
     pub(super) since_request: u32,
-    /// The last time anything left that wants an answer. An answer to earlier packets does not put the tail's
-    /// probe off.
+    /// The last time that a packet left that wants an answer. An answer to earlier packets does not put the
+    /// tail's probe off.
     pub(super) asked_at: Instant,
-    /// When pacing lets the next packet leave on a far path.
+    /// The time at which pacing lets the next packet leave on a far path.
     paced_until: Instant,
     pub(super) probes: OutstandingProbes,
-    /// Probes since a packet of this path was acknowledged, or a probe of it answered.
+    /// Probes since a packet of this path was acknowledged, or a probe on it answered.
     pub(super) unanswered: u8,
     /// The next transmission when the path was doubted last, or has taken another carrier.
     doubted: Number,
-    /// The next probe when it has taken another carrier.
+    /// The next probe when the path has taken another carrier.
     changed: Number,
-    /// The first transmission on the carrier that it takes now.
+    /// The first transmission on the carrier that the path takes now.
     pub(super) lane_from: Number,
     pub(super) round_trip: RoundTrip,
     pub(super) congestion: Congestion,
@@ -75,7 +75,7 @@ impl Path {
         }
     }
 
-    /// Whether this probe has left on the carrier that the path takes now.
+    /// Returns whether this probe has left on the carrier that the path takes now.
     pub(super) const fn has_left_since_change(&self, probe: Number) -> bool {
         !self.changed.is_after(probe)
     }
@@ -90,40 +90,41 @@ impl Path {
         Self { order, proved, doubted, changed, lane_from: order, round_trip, congestion, ..Self::new(settings) }
     }
 
-    /// Bulk data has to wait until then, where it is paced.
+    /// The time until which bulk data has to wait, where it is paced.
     pub(super) fn paced_until(&self) -> Instant {
         if self.round_trip.is_far() { self.paced_until } else { Instant(0) }
     }
 
-    /// A packet leaves that is paced.
+    /// Notes that a paced packet leaves.
     #[cold]
     fn pace(&mut self, now: Instant) {
         let interval = self.congestion.pacing_interval(self.round_trip.minimum().unwrap_or_default());
         self.paced_until = self.paced_until.max(Instant(now.0.saturating_sub(PACE_BEHIND.0))) + interval;
     }
 
-    /// As many packets are in flight as may be.
+    /// Returns whether as many packets are in flight as the window allows.
     pub(super) const fn is_full(&self) -> bool {
         self.in_flight >= self.congestion.window()
     }
 }
 
-/// How fast a path delivers: packets in 2³⁰ ns; 0 before the first round trip has ended.
+/// The rate at which a path delivers: packets in 2³⁰ ns; 0 before the first round trip has ended.
 ///
-/// A round trip in which the path always had a queue shows what it can carry. One in which it had little to
-/// do shows only how little that was: then the rate grows until there is a queue.
+/// A round trip in which the path always had a queue shows the rate that the path can carry. A round trip
+/// with little traffic shows only that little: then the rate grows until there is a queue.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
     packets: u32,
-    /// Acknowledged since `since`.
+    /// Packets acknowledged since `since`.
     acknowledged: u32,
     since: Instant,
-    /// Something was in flight before that.
+    /// Packets were in flight before `since`.
     busy: bool,
 }
 
 impl Rate {
-    /// A round trip has ended, and so many packets are in flight. `shortest`: round trip without a queue.
+    /// Takes the end of a round trip with `in_flight` packets in flight. `shortest`: the round trip without a
+    /// queue.
     fn round(&mut self, now: Instant, in_flight: u32, shortest: Duration) {
         let (known, span) = (self.packets, now.since(self.since).0.max(1));
         let shown = u32::try_from((u64::from(self.acknowledged) << 30) / span).unwrap_or(u32::MAX).max(1);
@@ -138,13 +139,13 @@ impl Rate {
         *self = Self { packets, acknowledged: 0, since: now, busy: in_flight > 0 };
     }
 
-    /// The first packet for some time leaves.
+    /// Begins anew when the first packet for some time leaves.
     fn begin(&mut self, now: Instant) {
         (self.acknowledged, self.since, self.busy) = (0, now, false);
     }
 }
 
-/// What must be known of a path on which nothing is in flight.
+/// The state of a path on which nothing is in flight.
 #[derive(Debug)]
 struct ParkedPath {
     order: Number,
@@ -163,25 +164,25 @@ pub(super) struct ParkedPaths {
     usable: u8,
 }
 
-/// What only a flow has that stripes.
+/// The state that only striping flows have.
 #[derive(Debug)]
 struct Stripes {
-    /// Those behind the first two.
+    /// The paths behind the first two.
     paths: Box<[Path]>,
-    /// Of each path.
+    /// The rate of each path.
     rates: [Rate; PATHS_MAX],
 }
 
 #[derive(Debug)]
 pub(super) struct Paths {
     first: [Path; INLINE],
-    /// There once bulk data has been striped.
+    /// The state of striping; there once bulk data has been striped.
     stripes: Option<Box<Stripes>>,
     /// Paths of bulk data that take new packets, one bit each.
     pub(super) usable: u8,
-    /// Paths on which a probe has left of which the driver should know.
+    /// Paths with an unanswered probe of which the driver should know.
     doubts: u8,
-    /// Paths that have been proved since to lead there.
+    /// Paths that have been proved since to lead to the peer.
     alive: u8,
 }
 
@@ -208,11 +209,11 @@ impl IndexMut<usize> for Paths {
 impl Paths {
     pub(super) const fn new(settings: &Settings) -> Self {
         let first = [Path::new(settings), Path::new(settings)];
-        // The first is believed in until the driver says more.
+        // The first path of bulk data is believed in until the driver says more.
         Self { first, stripes: None, usable: 1 << 1, doubts: 0, alive: 0 }
     }
 
-    /// Nothing is in flight: what must not be forgotten.
+    /// Keeps the state that must not be forgotten while nothing is in flight.
     pub(super) fn park(self) -> ParkedPaths {
         let Self { first, stripes, usable, .. } = self;
         ParkedPaths { first: first.map(Path::park), stripes, usable }
@@ -223,7 +224,7 @@ impl Paths {
         Self { first: first.map(|path| Path::unpark(path, settings)), stripes, usable, ..Self::new(settings) }
     }
 
-    /// The path, if anything has ever been sent there.
+    /// The path, if any packet has ever been sent there.
     pub(super) fn get(&self, path: usize) -> Option<&Path> {
         self.iter().nth(path)
     }
@@ -240,12 +241,12 @@ impl Paths {
         self.iter().map(|path| path.in_flight).sum()
     }
 
-    /// Paths on which something is in flight, one bit each.
+    /// Paths with packets in flight, one bit each.
     pub(super) fn in_flight_mask(&self) -> u8 {
         self.iter().enumerate().fold(0, |mask, (index, path)| mask | u8::from(path.in_flight > 0) << index)
     }
 
-    /// One past the newest packet that was sent on any of these paths, counted from `base`.
+    /// The end of the packets sent on these paths: one past the newest, counted from `base`.
     pub(super) fn end_of(&self, paths: u8, base: Number) -> u32 {
         let of = |(index, path): (usize, &Path)| {
             if paths & 1 << index == 0 { 0 } else { path.newest.plus(1).since(base).max(0) as u32 }
@@ -253,7 +254,7 @@ impl Paths {
         self.iter().enumerate().map(of).max().unwrap_or(0)
     }
 
-    /// Bulk data is about to leave: where it may take several paths, there is room for them from now on.
+    /// Makes room for several paths of bulk data before bulk data leaves, if it may take several.
     pub(super) fn prepare(&mut self, settings: &Settings) {
         let more = usize::from(settings.bulk_paths).saturating_sub(INLINE - 1);
         if more > 0 && self.stripes.is_none() {
@@ -262,7 +263,7 @@ impl Paths {
         }
     }
 
-    /// Those of bulk data that take new packets.
+    /// The paths of bulk data that take new packets.
     pub(super) fn bulk(&self, settings: &Settings) -> impl Iterator<Item = usize> {
         let striped = if self.stripes.is_some() { settings.bulk_paths } else { settings.bulk_paths.min(1) };
         let usable = self.usable;
@@ -270,10 +271,11 @@ impl Paths {
         only.into_iter().chain((1..=usize::from(striped)).filter(move |path| striped == 1 || usable & 1 << path != 0))
     }
 
-    /// The path on which bulk data that leaves now will have arrived first; not `but`, if there is another.
+    /// The path on which bulk data that leaves now will have arrived first; not `but`, if there is another
+    /// path.
     ///
-    /// A path whose window is full may be that one nevertheless: then it is better to wait for it than to
-    /// take a slow one.
+    /// A path whose window is full may still be that path: then waiting for it is better than taking a slow
+    /// path.
     pub(super) fn choose(&self, now: Instant, settings: &Settings, but: Option<usize>) -> usize {
         let Some(stripes) = &self.stripes else { return self.bulk(settings).next().unwrap_or(0) };
         let best = stripes.rates.iter().map(|rate| rate.packets).max().unwrap_or(0).max(1);
@@ -288,8 +290,7 @@ impl Paths {
         other.or(but).unwrap_or(0)
     }
 
-    /// Something waits, messages for this path or bulk data: the windows that are full are what holds it
-    /// back.
+    /// Notes that packets wait, messages for this path or bulk data: the full windows hold them back.
     pub(super) fn held_back(&mut self, messages: Option<usize>, data: bool, settings: &Settings) {
         let full = |paths: &mut Self, path: usize| {
             if paths[path].is_full() {
@@ -305,8 +306,8 @@ impl Paths {
         }
     }
 
-    /// A numbered packet leaves; its number among the transmissions of its path. `first`: its number, if it
-    /// was not sent before.
+    /// Notes that a numbered packet leaves; returns its number among the transmissions of its path. `first`:
+    /// the packet's number, if it is sent for the first time.
     pub(super) fn depart(&mut self, now: Instant, index: usize, first: Option<Number>) -> Number {
         if self[index].in_flight == 0
             && let Some(stripes) = &mut self.stripes
@@ -327,8 +328,8 @@ impl Paths {
         order
     }
 
-    /// A packet that left first on another path has left on this one: it is among those that [`Self::end_of`]
-    /// reaches.
+    /// Notes that a packet that left first on another path has left on this one: [`Self::end_of`] counts it
+    /// for this path.
     pub(super) fn take_over(&mut self, index: usize, number: Number) {
         let path = &mut self[index];
         if number.is_after(path.newest) {
@@ -336,7 +337,7 @@ impl Paths {
         }
     }
 
-    /// The path takes another carrier from now on; `control` is the number of the next probe.
+    /// Notes that the path takes another carrier from now on; `control` is the number of the next probe.
     pub(super) fn changes_carrier(&mut self, index: usize, control: Number) {
         self.alive &= !(1 << index);
         if self.get(index).is_some() {
@@ -346,7 +347,7 @@ impl Paths {
         }
     }
 
-    /// An answer has come to this probe.
+    /// Notes that an answer has come to this probe.
     pub(super) fn answered(&mut self, index: usize, probe: Number) {
         self[index].unanswered = 0;
         if self[index].has_left_since_change(probe) {
@@ -354,8 +355,8 @@ impl Paths {
         }
     }
 
-    /// The packet of it that took this number is acknowledged. One that left before the last doubt may have
-    /// arrived before it, too.
+    /// Notes that the packet with this transmission number on the path is acknowledged. A packet that left
+    /// before the last doubt may also have arrived before the doubt.
     pub(super) fn acknowledged(&mut self, now: Instant, index: usize, order: Number) {
         self[index].unanswered = 0;
         if !self[index].doubted.is_after(order) {
@@ -369,7 +370,7 @@ impl Paths {
         }
     }
 
-    /// A round trip of this path has ended.
+    /// Notes that a round trip of this path has ended.
     pub(super) fn round(&mut self, now: Instant, index: usize) {
         let (in_flight, shortest) = (self[index].in_flight, self[index].round_trip.minimum().unwrap_or_default());
         if let Some(stripes) = &mut self.stripes {
@@ -377,7 +378,7 @@ impl Paths {
         }
     }
 
-    /// A probe with this number leaves.
+    /// Notes that a probe with this number leaves.
     pub(super) fn probe_sent(&mut self, now: Instant, number: Number, index: usize) {
         let path = &mut self[index];
         path.asked_at = now;
@@ -395,8 +396,8 @@ impl Paths {
         core::mem::take(&mut self.doubts)
     }
 
-    /// Paths on which something was acknowledged that was sent since they were doubted, or a probe answered;
-    /// since the last call.
+    /// Paths that proved alive since the last call: a probe was answered there, or a packet acknowledged that
+    /// was sent after the path was doubted.
     pub(super) fn take_alive(&mut self) -> u8 {
         core::mem::take(&mut self.alive)
     }
@@ -406,7 +407,7 @@ impl Paths {
         self.stripes.as_ref().map_or(0, |stripes| size_of::<Stripes>() + size_of_val(&*stripes.paths))
     }
 
-    /// Most bytes allocated by flows with so many paths of bulk data.
+    /// Most bytes allocated by flows with `bulk_paths` paths of bulk data.
     pub(super) const fn bytes_max(bulk_paths: usize) -> usize {
         match bulk_paths.saturating_sub(INLINE - 1) {
             0 => 0,

@@ -1,5 +1,5 @@
-//! What the program has submitted and the peer has not acknowledged: messages, copied into a ring of bytes,
-//! and ranges of regions.
+//! The data that the program has submitted and the peer has not acknowledged: messages, copied into a ring of
+//! bytes, and ranges of regions.
 
 use super::settings::{FILLING_SHARE, RUN_PACKETS};
 use crate::wire::{DATA_OVERHEAD, ECHO_SIZE, FRAME_PREFIX, MESSAGES_OVERHEAD, Number};
@@ -9,32 +9,32 @@ use core::ops::Range;
 /// Bytes of messages kept allocated by an idle flow.
 pub(super) const KEPT_BYTES: usize = 64;
 
-/// What a numbered packet carries, so that it can be built again.
+/// The content of a numbered packet, from which the packet can be built again.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Content {
     /// `length` bytes of frames that stand at position `start` of the ring; `run`: part of a run of messages.
     Messages { start: u32, length: u16, first: Number, run: bool },
-    /// A piece of a region; `end`: nothing was waiting behind it; `fills`: it may be filled up to the length
-    /// of other packets, since that is little beside its range.
+    /// A piece of a region; `end`: no other range was waiting behind it; `fills`: the packet may be filled up
+    /// to the length of others, since the filling is little beside its range.
     Data { remote_key: u32, region: u32, offset: u64, length: u16, end: bool, fills: bool },
-    /// Nothing but zeros: whether the path carries a packet of `size` bytes. 0: that it does not is known,
-    /// and only the number counts.
+    /// A packet of zeros that asks whether the path carries `size` bytes. 0: the question is settled, by its
+    /// loss or its arrival, and only the number counts.
     Question { size: u16 },
 }
 
 impl Content {
-    /// Whether it is bulk data.
+    /// Returns whether the content is bulk data.
     #[inline]
     pub(super) const fn is_data(&self) -> bool {
         matches!(self, Self::Data { .. })
     }
 
-    /// Whether it takes a path of bulk data: runs of messages do, too.
+    /// Returns whether the content takes a path of bulk data: runs of messages do, too.
     pub(super) const fn is_bulk(&self) -> bool {
         matches!(self, Self::Data { .. } | Self::Messages { run: true, .. })
     }
 
-    /// Bytes of its payload.
+    /// Bytes of the payload.
     #[inline]
     pub(super) const fn payload_bytes(&self) -> u16 {
         match self {
@@ -43,7 +43,7 @@ impl Content {
         }
     }
 
-    /// Bytes of a packet with it that are not an echo, without a seal.
+    /// Bytes of a packet with this content, without an echo and a seal.
     #[inline]
     pub(super) const fn packet_bytes(&self) -> usize {
         match self {
@@ -57,7 +57,7 @@ impl Content {
 /// A numbered packet that should leave now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Departure {
-    /// Beyond 32 bits.
+    /// The packet's number, beyond 32 bits.
     pub(super) number: u64,
     pub(super) transmission: u8,
     pub(super) path: usize,
@@ -66,13 +66,13 @@ pub(super) struct Departure {
     pub(super) request: bool,
 }
 
-/// A range of a region of which bytes are still to be sent.
+/// A range of a region with bytes that are still to be sent.
 #[derive(Debug)]
 struct Job {
     remote_key: u32,
     region: u32,
     left: Range<u64>,
-    /// Bytes of all of it.
+    /// Bytes of the whole range.
     total: u64,
 }
 
@@ -84,12 +84,12 @@ pub(super) struct Queue {
     front: u32,
     /// Position of the first frame that has not been sent.
     unsent: u32,
-    /// Bytes in the last of the packets that the unsent messages will fill.
+    /// Bytes in the last packet that the unsent messages will fill.
     last_packet: u16,
-    /// Number of the message there.
+    /// Number of the message at `unsent`.
     next_message: Number,
-    /// So many unsent messages had come together that all of them travel like bulk data: it lasts until none
-    /// is left.
+    /// The unsent messages travel like bulk data, because many had come together. This lasts until none is
+    /// left.
     run: bool,
     jobs: VecDeque<Job>,
 }
@@ -108,7 +108,7 @@ impl Queue {
         }
     }
 
-    /// One in which nothing waits, with this as the next message.
+    /// An empty queue with this as the next message.
     pub(super) fn resumed(next_message: Number) -> Self {
         Self { next_message, ..Self::new() }
     }
@@ -140,7 +140,7 @@ impl Queue {
         }
     }
 
-    /// Bytes that are left of the last packet which the unsent messages will fill; `max` if there is none.
+    /// Bytes that are free in the last packet of the unsent messages; `max` if there is none.
     pub(super) fn room(&self, max: usize) -> usize {
         if self.has_unsent_messages() { max.saturating_sub(usize::from(self.last_packet)) } else { max }
     }
@@ -150,7 +150,7 @@ impl Queue {
         self.frames.len()
     }
 
-    /// Something has never been sent.
+    /// Returns whether there are bytes that have never been sent.
     pub(super) fn has_unsent(&self) -> bool {
         self.has_unsent_messages() || self.has_unsent_data()
     }
@@ -165,7 +165,7 @@ impl Queue {
         self.frames.len() - self.index(self.unsent)
     }
 
-    /// Whether the unsent messages are, or will be, a run.
+    /// Returns whether the unsent messages are, or will be, a run.
     pub(super) fn is_run(&self, messages_max: usize) -> bool {
         self.run || self.unsent_bytes() > RUN_PACKETS * messages_max
     }
@@ -189,19 +189,19 @@ impl Queue {
         Some((left.end - left.start).min(max as u64) as usize)
     }
 
-    /// About how many packets the unsent messages will fill.
+    /// The approximate number of packets that the unsent messages will fill.
     #[inline]
     pub(super) fn message_packets_left(&self, max: usize) -> usize {
         self.unsent_bytes().div_ceil(max)
     }
 
-    /// How many packets the two oldest ranges of data will fill.
+    /// The number of packets that the two oldest ranges of data will fill.
     pub(super) fn data_packets_left(&self, max: usize) -> usize {
         self.jobs.iter().take(2).map(|job| (job.left.end - job.left.start).div_ceil(max as u64) as usize).sum()
     }
 
-    /// Bytes and number of the unsent messages that go into a packet: those that fit, and the first of them
-    /// in any case. That is longer than a packet if packets have become smaller since it was submitted.
+    /// Bytes and number of the unsent messages that go into a packet: all that fit, and the first in any
+    /// case. The first may be longer than a packet if packets have become smaller since it was submitted.
     fn fitting(&self, max: usize) -> (usize, u32) {
         let begin = self.index(self.unsent);
         let (mut length, mut messages) = (0, 0);
@@ -215,7 +215,7 @@ impl Queue {
         (length, messages)
     }
 
-    /// Takes as many whole messages as go into a packet.
+    /// Takes all whole messages that fit into a packet.
     pub(super) fn next_messages(&mut self, max: usize) -> Content {
         let (start, first, run) = (self.unsent, self.next_message, self.is_run(max));
         let (length, messages) = self.fitting(max);
@@ -226,7 +226,7 @@ impl Queue {
         Content::Messages { start, length: length as u16, first, run }
     }
 
-    /// The next piece of the oldest range.
+    /// Takes the next piece of the oldest range.
     pub(super) fn next_data(&mut self, max: usize) -> Option<Content> {
         let job = self.jobs.front_mut()?;
         let offset = job.left.start;
@@ -251,7 +251,7 @@ impl Queue {
         (&low[begin.min(split)..end.min(split)], &high[begin.saturating_sub(split)..end.saturating_sub(split)])
     }
 
-    /// The oldest packet has been acknowledged: its frames stand at the front.
+    /// Forgets the frames of the oldest packet, which has been acknowledged: they stand at the front.
     pub(super) fn forget(&mut self, content: &Content) {
         if let Content::Messages { length, .. } = *content {
             self.frames.drain(..usize::from(length));

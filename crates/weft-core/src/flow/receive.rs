@@ -7,8 +7,8 @@ use crate::time::Instant;
 use crate::wire::{Channel, Kind, Map, Packet, Piece, is_payload, peek_number, piece_at};
 
 impl Flow {
-    /// Takes a datagram that claims to be from this flow's peer (`wire::peek_sender`).
-    /// Nothing but its length and its number are looked at before its tag is verified.
+    /// Takes a datagram that claims to be from this flow's peer (`wire::peek_sender`). Only its length and
+    /// its number are looked at before its tag is verified.
     pub fn handle_packet(&mut self, now: Instant, bytes: &[u8], deliver: &mut dyn Deliver) {
         self.handle_one(now, bytes, false, deliver);
     }
@@ -56,7 +56,7 @@ impl Flow {
         self.ciphers();
         let Some(mut ciphers) = self.ciphers.take() else { return };
         let opened = match piece {
-            // As the sender of pieces has it.
+            // As the sender seals pieces.
             Some(at) => ciphers.open_at(u64::from(epoch) << 32 | u64::from(number.0), 0, at, bytes),
             None => ciphers.open(epoch, bytes),
         };
@@ -74,8 +74,8 @@ impl Flow {
         };
         self.counters.packets_received += 1;
         let mut map: &[u8] = &[];
-        // What was there before may have been recorded and be sent again by anybody: no proof that the peer
-        // lives.
+        // A copy of an earlier packet may have been recorded and sent again by anybody: it does not prove
+        // that the peer lives.
         let mut is_new = true;
         match packet.kind {
             Kind::Numbered { .. } => is_new = self.handle_numbered(now, &packet, payload, deliver),
@@ -118,8 +118,8 @@ impl Flow {
         self.handle_acknowledgement(now, &packet, map);
     }
 
-    /// Takes a piece of a packet; with the last of them the packet, as if it had come whole. One that was
-    /// there before does no harm.
+    /// Takes a piece of a packet. The last piece completes the packet, which is then taken as if it had come
+    /// whole. A piece that has come before does no harm.
     #[cold]
     fn handle_piece(&mut self, now: Instant, packet: &Packet, payload: &[u8], deliver: &mut dyn Deliver) {
         let Some((piece, bytes)) = Piece::parse(payload).filter(|(piece, bytes)| piece.holds(bytes)) else {
@@ -146,7 +146,7 @@ impl Flow {
         }
     }
 
-    /// Whether the packet is taken: for the first time, and its turn may come.
+    /// Returns whether the packet is taken: for the first time, and its turn may come.
     #[inline]
     fn handle_numbered(&mut self, now: Instant, packet: &Packet, payload: &[u8], deliver: &mut dyn Deliver) -> bool {
         let Kind::Numbered { number, transmission, order, channel } = packet.kind else { return false };

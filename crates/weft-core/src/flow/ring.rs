@@ -1,5 +1,5 @@
-//! A bit set over the packets of a window; a packet number selects the bit. It is as long as the packets in
-//! it reach.
+//! A bit set over the packets of a window; a packet number selects the bit. The set grows with the range of
+//! its packets.
 
 use super::settings::WINDOW_MAX;
 use crate::wire::Number;
@@ -9,8 +9,8 @@ use alloc::vec;
 /// Words of a ring on a short path.
 const WORDS: usize = WINDOW_MAX as usize / 64;
 
-/// Bit `number % (64 × words)` belongs to a packet. At least one word beyond the packets that it holds is
-/// clear, so that reading across the end of them finds nothing of their beginning.
+/// The words of the set; bit `number % (64 × words)` belongs to a packet. At least one word beyond the held
+/// packets is clear, so that reading across their end does not find their beginning.
 #[derive(Debug)]
 pub(super) struct Ring(Box<[u64]>);
 
@@ -25,7 +25,7 @@ impl Ring {
         self.word(number) & bit(number) != 0
     }
 
-    /// Sets the bit of a number that is not before `base`, which no number of the set is.
+    /// Sets the bit of a number; neither it nor any number of the set is before `base`.
     pub(super) fn set(&mut self, base: Number, number: Number) {
         let words = (number.since(base).max(0) as usize + 64) / 64 + 1;
         if words > self.0.len() {
@@ -68,7 +68,7 @@ impl Ring {
         low | high
     }
 
-    /// So many numbers from `first` on, at most `most`, whose bits are all like that of `first`.
+    /// The number of packets from `first` on, at most `most`, whose bits all equal that of `first`.
     pub(super) fn alike_from(&self, first: Number, most: u32) -> u32 {
         let set = self.has(first);
         let mut alike = 0;
@@ -89,7 +89,7 @@ impl Ring {
     }
 
     fn index(&self, number: Number) -> usize {
-        // A power of two words: numbers go round in it.
+        // The number of words is a power of two: numbers go round in it.
         (number.0 as usize / 64) & (self.0.len() - 1)
     }
 }

@@ -1,16 +1,17 @@
-//! How long a round trip takes, without the time the receiver held its answer (RFC 6298, RFC 9002 §5).
+//! The round trip of a path, without the time for which the receiver held its answer (RFC 6298, RFC 9002 §5).
 
 use super::settings::FAR;
 use crate::time::{Duration, Instant};
 
-/// Assumed before the first sample: nothing is resent because of it, only a probe leaves earlier or later.
+/// The round trip assumed before the first sample. No packet is resent because of it; only a probe leaves
+/// earlier or later.
 const INITIAL: Duration = Duration::from_micros(200);
-/// A sample may exceed what was expected by this much; more is a receiver that did not look, not a longer
-/// path.
+/// The most by which a sample may exceed the expected round trip. A longer delay comes from a receiver that
+/// did not look, not from a longer path.
 const SURPRISE_MAX: Duration = Duration::from_millis(1);
-/// How long the shortest round trip is believed, in seconds.
+/// The time for which the shortest round trip is believed, in seconds.
 const MINIMUM_MEMORY_S: u32 = 10;
-/// Added to the time threshold: clocks are read per batch, not per packet.
+/// Time added to the time threshold: clocks are read per batch, not per packet.
 const GRANULARITY: Duration = Duration::from_micros(10);
 
 /// The estimate for one path; nanoseconds unless a name says otherwise.
@@ -19,9 +20,9 @@ pub(super) struct RoundTrip {
     smoothed: u32,
     variance: u32,
     latest: u32,
-    /// `UNKNOWN` before the first sample.
+    /// The shortest round trip; `UNKNOWN` before the first sample.
     minimum: u32,
-    /// The least since `since`: it becomes the minimum when it is old enough, so that a path that got longer
+    /// The least since `since`. It becomes the minimum when it is old enough, so that a path that got longer
     /// is believed.
     fresh: u32,
     since_s: u32,
@@ -35,7 +36,7 @@ impl RoundTrip {
         Self { smoothed, variance, latest: 0, minimum: UNKNOWN, fresh: UNKNOWN, since_s: 0 }
     }
 
-    /// A packet and its answer took `sample`, hold time already taken off.
+    /// Takes the round trip of a packet and its answer, without the hold time.
     pub(super) fn sample(&mut self, now: Instant, sample: Duration) {
         let sample = sample.0.min(u64::from(UNKNOWN - 1)) as u32;
         self.latest = sample;
@@ -57,17 +58,17 @@ impl RoundTrip {
         }
     }
 
-    /// At least one round trip was measured.
+    /// Returns whether at least one round trip was measured.
     pub(super) const fn has_sample(&self) -> bool {
         self.minimum != UNKNOWN
     }
 
-    /// The path is known to be far.
+    /// Returns whether the path is known to be far.
     pub(super) const fn is_far(&self) -> bool {
         self.has_sample() && self.minimum as u64 >= FAR.0
     }
 
-    /// The shortest of late.
+    /// The shortest recent round trip.
     pub(super) fn minimum(&self) -> Option<Duration> {
         self.has_sample().then_some(Duration(self.minimum as u64))
     }
@@ -77,18 +78,18 @@ impl RoundTrip {
         Duration(self.smoothed as u64)
     }
 
-    /// No answer can come that soon after what it answers.
+    /// Returns whether an answer is impossible so soon after the packet that it answers.
     pub(super) const fn is_too_early(&self, span: Duration) -> bool {
         self.has_sample() && span.0 < self.minimum as u64 / 4 * 3
     }
 
-    /// After this long a packet is lost, provided that a later one has arrived.
+    /// The time after which a packet counts as lost, provided that a later one has arrived.
     pub(super) fn loss_delay(&self) -> Duration {
         let longest = u64::from(self.smoothed.max(self.latest));
         Duration(longest + longest / 8 + GRANULARITY.0)
     }
 
-    /// After this long without any answer a probe is worth its while.
+    /// The time without any answer after which a probe is worth its cost.
     pub(super) fn probe_delay(&self, ack_delay: Duration, floor: Duration) -> Duration {
         Duration((u64::from(self.smoothed) + 4 * u64::from(self.variance) + ack_delay.0).max(floor.0))
     }

@@ -1,5 +1,5 @@
-//! What the sending half does about the size of packets: it asks which its paths carry (`path_mtu`), and cuts
-//! what is longer.
+//! The sending half's work on the size of packets: it asks which sizes its paths carry (`path_mtu`), and cuts
+//! packets that are longer.
 
 use super::outgoing::{Outgoing, Record, State};
 use super::path_mtu::{Change, Cutting, PathMtu};
@@ -17,7 +17,7 @@ impl Outgoing {
         self.size = size;
     }
 
-    /// A question of this size was lost.
+    /// Takes the loss of a question of this size.
     #[cold]
     pub(super) fn question_failed(&mut self, now: Instant, size: u16) {
         let change = self.mtu.as_mut().map_or(Change::Nothing, |mtu| mtu.failed(now, size));
@@ -25,7 +25,7 @@ impl Outgoing {
         self.note_change(change);
     }
 
-    /// A packet has arrived behind one that has not: if it is a question, it is answered.
+    /// Notes that a packet has arrived behind one that has not: if it is a question, it is answered.
     #[cold]
     pub(super) fn note_question(&mut self, now: Instant, index: usize) {
         let record = self.records.get_mut(index).filter(|record| record.transmission == 1);
@@ -35,7 +35,7 @@ impl Outgoing {
         }
     }
 
-    /// The peer has a packet, and the transmission that the record speaks of has arrived.
+    /// Notes that the peer has a packet, of which the transmission in the record has arrived.
     #[cold]
     pub(super) fn note_carried(&mut self, now: Instant, index: usize) {
         let record = &self.records[index];
@@ -52,8 +52,8 @@ impl Outgoing {
         }
     }
 
-    /// The `lost`-th transmission of a large packet was lost on `path`. After several of them the size may be
-    /// the reason.
+    /// Notes that the `lost`-th transmission of a large packet was lost on `path`. After several losses the
+    /// size may be the reason.
     #[cold]
     pub(super) fn doubt_lost(&mut self, now: Instant, lost: u8, path: u8, settings: &Settings) {
         if lost <= CUT_AFTER {
@@ -65,7 +65,7 @@ impl Outgoing {
         }
     }
 
-    /// A question of this size has arrived.
+    /// Notes that a question of this size has arrived.
     #[cold]
     pub(super) fn question_passed(&mut self, now: Instant, size: u16) {
         let is_in_doubt = self.mtu.as_ref().is_some_and(|mtu| mtu.is_in_doubt(size));
@@ -75,13 +75,13 @@ impl Outgoing {
         self.forget_size(now);
     }
 
-    /// Once all is as it was at first, and the flow's counters have been told, nothing need be kept.
+    /// Drops the state of path MTU discovery once all is as at first, and the flow's counters have been told.
     fn forget_size(&mut self, now: Instant) {
         let is_told = self.size_changes == [0; 2];
         self.mtu.take_if(|mtu| is_told && mtu.is_over(now));
     }
 
-    /// An idle flow has no doubt and remembers no lost control: all that it sent has arrived.
+    /// Drops all doubt and all lost controls of an idle flow, because all that it sent has arrived.
     pub(super) fn forget_doubt(&mut self) {
         let is_told = self.size_changes == [0; 2];
         self.mtu.take_if(|mtu| is_told && mtu.is_at_full_size());
@@ -96,14 +96,14 @@ impl Outgoing {
         };
     }
 
-    /// How often packets have become smaller, and larger, since this was asked last.
+    /// The number of times that packets have become smaller, and larger, since the last call.
     pub(super) fn take_size_changes(&mut self, now: Instant) -> [u8; 2] {
         let changes = core::mem::take(&mut self.size_changes);
         self.forget_size(now);
         changes
     }
 
-    /// The question whether a path carries a size that should leave now.
+    /// The question for a size that should leave now.
     #[cold]
     pub(super) fn next_question(&mut self, now: Instant, settings: &Settings) -> Option<Departure> {
         if !self.is_within_reach(true, settings) || self.is_idle() {
@@ -120,7 +120,7 @@ impl Outgoing {
         Some(Departure { number, transmission, path: path.into(), order, content, request: true })
     }
 
-    /// Whether a packet is too long to leave as a whole; then it leaves in pieces.
+    /// Returns whether a packet is too long to leave as a whole; then it leaves in pieces.
     #[inline]
     pub(super) fn begins_cut(&mut self, departure: &Departure, settings: &Settings) -> bool {
         if self.mtu.is_none() && departure.transmission <= CUT_AFTER {
@@ -143,8 +143,8 @@ impl Outgoing {
         true
     }
 
-    /// The packet that leaves in pieces, of which there are more, unless it has arrived meanwhile or is sent
-    /// otherwise.
+    /// The packet that is leaving in pieces, if more pieces are to come. None if the packet has arrived
+    /// meanwhile or is sent otherwise.
     #[cold]
     pub(super) fn cutting(&mut self) -> Option<Cutting> {
         let Cutting { departure, .. } = self.mtu.as_ref()?.cutting?;
@@ -158,7 +158,7 @@ impl Outgoing {
         mtu.cutting
     }
 
-    /// Another piece has left, up to here; `over`: it was the last.
+    /// Notes that another piece has left, up to `at`; `over`: it was the last.
     #[cold]
     pub(super) fn cut_until(&mut self, at: u16, over: bool) {
         if let Some(mtu) = &mut self.mtu {
@@ -166,7 +166,7 @@ impl Outgoing {
         }
     }
 
-    /// A piece or a question waits to leave.
+    /// Returns whether a piece or a question waits to leave.
     #[inline]
     pub(super) fn has_sizes_to_try(&self, settings: &Settings) -> bool {
         let may_ask = || !self.is_idle() && self.is_within_reach(true, settings);

@@ -1,5 +1,4 @@
-//! Two flows, and between them a wire that does what each test says. Combinations of faults are left to
-//! weft-sim.
+//! Two flows, and between them a wire that each test controls. Combinations of faults are left to weft-sim.
 
 use super::*;
 use crate::process::ProcessName;
@@ -64,7 +63,7 @@ impl Side {
         }
     }
 
-    /// Everything that may leave now.
+    /// The packets that may leave now.
     fn packets(&mut self, now: Instant) -> Vec<Vec<u8>> {
         let mut out = vec![0; self.flow.settings.packet_size];
         let mut packets = Vec::new();
@@ -660,7 +659,7 @@ mod sealed;
 mod stripes;
 mod windows;
 
-/// What the wire does to one packet.
+/// The fate of a packet on the wire.
 #[derive(Clone, Copy, Debug)]
 enum WireAction {
     Arrive,

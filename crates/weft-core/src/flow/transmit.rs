@@ -17,11 +17,11 @@ pub struct Train {
     pub bytes: usize,
     /// Bytes of each but the last.
     pub segment: usize,
-    /// The path that all of them take, at most `Settings::bulk_paths`; 0 is that of messages, and of
-    /// everything else.
+    /// The path that all packets take, at most `Settings::bulk_paths`; 0 is that of messages, and of all
+    /// other packets.
     pub path: usize,
-    /// Whether something else may be due at once. If not, looking again brings nothing but perhaps a probe of
-    /// another path, which can wait for the next look.
+    /// More packets may be due at once. Otherwise another look brings at most a probe of another path, which
+    /// can wait for the next look.
     pub more: bool,
 }
 
@@ -29,7 +29,7 @@ pub struct Train {
 struct Written {
     length: usize,
     path: usize,
-    /// What it carries, if it went for the first time.
+    /// The content of the packet, if it went for the first time.
     fresh: Option<Content>,
 }
 
@@ -40,9 +40,9 @@ impl Flow {
         Some(self.poll_one(now, regions, out)?.length)
     }
 
-    /// Like `poll_transmit`, for up to `packets_max` packets of equal size, as many as fit into `out`, one
-    /// after the other. At most half a window, so that acknowledgements come while the rest is still to be
-    /// sent.
+    /// Writes a train: up to `packets_max` packets of equal size, as many as fit into `out`, one after the
+    /// other; otherwise as `poll_transmit`. A train is at most half a window, so that acknowledgements come
+    /// while the rest is still to be sent.
     pub fn poll_train(
         &mut self,
         now: Instant,
@@ -61,8 +61,8 @@ impl Flow {
                 break;
             }
             let departure = self.next_new(now, path, content.is_data());
-            // The kernel cuts trains into equal packets: one that is shorter ends the train, and each costs
-            // about as much as the copies of 40 KB.
+            // The kernel cuts trains into equal packets: a shorter packet ends the train, and each train
+            // costs about as much as copying 40 KB.
             let fills = matches!(departure.content, Content::Data { fills: true, .. })
                 && !self.settings.sealed
                 && packet < packets
@@ -74,14 +74,14 @@ impl Flow {
                 break;
             }
         }
-        // What comes before new packets has left, and they carried the acknowledgement.
+        // The packets that come before new ones have left, and they carried the acknowledgement.
         train.more = self.outgoing.has_more();
         Some(train)
     }
 
-    /// How long a train becomes of which one packet is written, at most `most`: where two trains are needed
-    /// for what is next, they are of one length. The receiver works on the first while the second is made,
-    /// and no call is spent on a packet or two.
+    /// The length of a train of which one packet is written, at most `most`. Where the queued packets need
+    /// two trains, both have one length. The receiver works on the first while the second is made, and no
+    /// call is spent on a packet or two.
     fn even(&self, most: usize, data: bool) -> usize {
         let (messages_max, data_max) = self.payload_max();
         let queue = &self.outgoing.queue;
@@ -123,7 +123,7 @@ impl Flow {
         }
         let next = self.outgoing.next_path(now, &self.settings);
         let probe = self.outgoing.due_probe(now, self.watched, &self.settings);
-        // What goes another path does not put off a probe.
+        // A packet on another path does not put off a probe.
         if let Some((path, data)) = next.filter(|(path, _)| probe.is_none_or(|probe| probe == *path)) {
             let departure = self.next_new(now, path, data);
             if self.begins_cut(&departure) {
@@ -150,7 +150,7 @@ impl Flow {
         None
     }
 
-    /// Whether a packet is longer than its path carries, and leaves in pieces from now on.
+    /// Returns whether a packet is longer than its path carries, and leaves in pieces from now on.
     #[inline]
     fn begins_cut(&mut self, departure: &Departure) -> bool {
         let begins = self.outgoing.begins_cut(departure, &self.settings);
@@ -160,7 +160,7 @@ impl Flow {
         begins
     }
 
-    /// The next piece of a packet, or a question whether a path carries packets of some size.
+    /// Writes the next piece of a packet, or a question whether a path carries packets of some size.
     #[cold]
     fn emit_for_size(&mut self, now: Instant, regions: &mut dyn Regions, out: &mut [u8]) -> Option<Written> {
         let [smaller, larger] = self.outgoing.take_size_changes(now);
@@ -201,15 +201,15 @@ impl Flow {
         self.read_content(&content, usize::from(from), regions, &mut out[at..at + bytes]);
         let mut length = at + bytes;
         if self.settings.sealed {
-            // No packet with messages or data has the transmission 0, so nothing else is sealed with the same
-            // nonce.
+            // Packets with messages or data never have the transmission 0, so no other packet is sealed with
+            // this nonce.
             length = self.ciphers().seal(control, 0, at, length, out);
         }
         self.outgoing.cut_until(until, until == whole);
         self.finish((control >> 32) as u32, length, out)
     }
 
-    /// What a packet with this content says that its payload is.
+    /// The channel that a packet with this content names for its payload.
     #[inline]
     fn channel(&self, content: &Content) -> Channel {
         match *content {
@@ -234,8 +234,8 @@ impl Flow {
         }
     }
 
-    /// An acknowledgement goes ahead of bulk data that would carry it a slower path, or could not carry all
-    /// of it.
+    /// Returns whether an acknowledgement goes ahead of bulk data, which would carry it on a slower path, or
+    /// could not carry all of it.
     fn must_acknowledge_first(&self) -> bool {
         let overtakes = self.settings.bulk_paths > 0 && !self.outgoing.queue.has_unsent_messages();
         self.incoming.is_urgent() && (overtakes || self.incoming.wants_map())
@@ -248,15 +248,16 @@ impl Flow {
         self.outgoing.next_new(now, &self.settings, path, data, if data { data_max } else { messages_max })
     }
 
-    /// Most bytes of messages and of data that the next packet takes. Data leaves room for the echo that is
-    /// to go with it.
+    /// Most bytes of messages and of data that the next packet takes. Data leaves room for the echo that goes
+    /// with it.
     pub(super) fn payload_max(&self) -> (usize, usize) {
         let packet = self.outgoing.packet_size();
         let echo = if self.incoming.has_echo() { ECHO_SIZE } else { 0 };
         (self.settings.messages_max(packet), packet - self.settings.seal_size() - DATA_OVERHEAD - echo)
     }
 
-    /// The next packet is new, of the same kind as `content`, and at most `segment` bytes long.
+    /// Returns whether the next packet is new, of the same kind as `content`, and at most `segment` bytes
+    /// long.
     fn next_extends(&mut self, now: Instant, path: usize, content: &Content, segment: usize) -> bool {
         if !self.outgoing.window_is_open(path, content.is_data(), &self.settings)
             || content.is_data() && !self.outgoing.pacing_allows(now, path)
@@ -284,8 +285,8 @@ impl Flow {
         }
     }
 
-    /// Whether a packet of `length` bytes takes an echo along. One that is sent again is as long as it was.
-    /// In a run the full packets do without, so that all of them are of one size.
+    /// Returns whether a packet of `length` bytes has room for an echo. A packet that is sent again keeps its
+    /// length. In a run the full packets do without an echo, so that all of them have one size.
     fn has_room_for_echo(&self, length: usize, run: bool) -> bool {
         length + if run { 2 * ECHO_SIZE } else { ECHO_SIZE } <= self.outgoing.packet_size()
     }
@@ -314,7 +315,7 @@ impl Flow {
         }
         let mut whole = at + length;
         if whole < least {
-            // Not what an earlier train has left there.
+            // Zeros, not the bytes that an earlier train has left there.
             out[whole..least].fill(0);
             whole = least;
         }
@@ -344,7 +345,7 @@ impl Flow {
         let number = self.take_control();
         let head = self.head(now, Kind::Acknowledgement(Number(number as u32)), false, 0, true);
         let at = head.emit(0, out);
-        // A peer that asks may have missed a longer answer for its length.
+        // The peer that asks may have missed an acknowledgement because it was longer.
         let is_asked = self.incoming.cause() == Cause::Probe;
         let room = if is_asked { PACKET_SIZE_MIN } else { self.outgoing.packet_size() };
         let room = room.min(out.len());

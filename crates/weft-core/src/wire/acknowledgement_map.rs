@@ -1,4 +1,4 @@
-//! What a standalone acknowledgement tells beyond the selective bits: a map of words, or runs of packets.
+//! The report of a standalone acknowledgement beyond the selective bits: a map of words, or runs of packets.
 
 use super::{Number, RUN_MAX, u64_at};
 use core::ops::Range;
@@ -6,8 +6,8 @@ use core::ops::Range;
 /// Bytes of the longest number in runs.
 const RUN_BYTES: usize = 3;
 
-/// What a standalone acknowledgement tells beyond the selective bits, as it stands in the packet: words, or
-/// runs.
+/// The report of a standalone acknowledgement beyond the selective bits, as it stands in the packet: words,
+/// or runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Map<'a>(pub(crate) &'a [u8]);
 
@@ -20,8 +20,8 @@ impl<'a> Map<'a> {
         self.0.len().is_multiple_of(8)
     }
 
-    /// Packets that have arrived, where `first` is the first that this tells of: 64 at a time, bit i is that
-    /// of the i-th packet from the number on.
+    /// Packets that have arrived, 64 at a time; `first` is the first packet of the report. Bit i stands for
+    /// the i-th packet from the number on.
     pub(crate) fn pieces(self, first: Number) -> impl Iterator<Item = (Number, u64)> + 'a {
         let aligned = Number(first.0 & !63);
         let (words, runs) = if self.is_words() { (self.0, &[][..]) } else { (&[][..], self.0) };
@@ -33,7 +33,7 @@ impl<'a> Map<'a> {
         words.chain(runs)
     }
 
-    /// One past the last packet that has arrived, counted from `first`; 0 without any.
+    /// The end of the arrived packets: one past the last, counted from `first`; 0 without any.
     pub(crate) fn end(self, first: Number) -> u32 {
         if self.is_words() {
             let end = |(at, word): (Number, u64)| at.plus(64 - word.leading_zeros()).since(first).max(0) as u32;
@@ -43,7 +43,7 @@ impl<'a> Map<'a> {
     }
 }
 
-/// The runs of packets that have arrived, none of them empty, counted from the first that is told of.
+/// The runs of packets that have arrived, none of them empty, counted from the first packet of the report.
 struct Runs<'a> {
     rest: &'a [u8],
     at: u32,
@@ -71,7 +71,7 @@ fn take_run(bytes: &mut &[u8]) -> Option<u32> {
     Some(number.iter().rev().fold(0, |value, byte| value << 7 | u32::from(byte & 0x7f)))
 }
 
-/// Whether there are only numbers, and not too many packets.
+/// Returns whether the bytes are only whole numbers, and not too many packets.
 pub(super) fn runs_are_whole(mut bytes: &[u8]) -> bool {
     let mut packets = 0;
     while let Some(run) = take_run(&mut bytes) {
@@ -83,7 +83,7 @@ pub(super) fn runs_are_whole(mut bytes: &[u8]) -> bool {
     bytes.is_empty()
 }
 
-/// Writes runs to the front of a buffer, and says how far they reach.
+/// Writes runs to the front of a buffer.
 pub(crate) struct RunWriter<'a> {
     out: &'a mut [u8],
     length: usize,
@@ -94,10 +94,11 @@ impl<'a> RunWriter<'a> {
         Self { out, length: 0 }
     }
 
-    /// So many packets are not told of, and so many behind them have arrived. False if that does not fit.
+    /// Adds a run: `missing` packets without a report, and behind them `arrived` packets. Returns false if it
+    /// does not fit.
     pub(crate) fn run(&mut self, missing: u32, arrived: u32) -> bool {
         let start = self.length;
-        // One byte stays free for what makes the length odd.
+        // One byte stays free for the zero that makes the length no multiple of 8.
         let fits = self.number(missing) && self.number(arrived) && self.length < self.out.len();
         if !fits {
             self.length = start;
@@ -117,7 +118,7 @@ impl<'a> RunWriter<'a> {
         }
     }
 
-    /// The length of all of it, in bytes.
+    /// Returns the length of all runs, in bytes.
     pub(crate) fn finish(mut self) -> usize {
         if self.length > 0 && self.length.is_multiple_of(8) {
             self.number(0);

@@ -1,8 +1,8 @@
-//! Sealed packets: nobody but the two processes can read a payload, or change a bit of it (AES-128-GCM, NIST
-//! SP 800-38D).
+//! Sealed packets: only the two processes can read a payload, and no other can change a bit of it
+//! (AES-128-GCM, NIST SP 800-38D).
 //!
 //! Each direction of a pair has a key of its own. A nonce is a packet's number, beyond 32 bits, and its
-//! transmission: no two packets of a direction share both, because a packet that was sent 255 times is not
+//! transmission. No two packets of a direction share both, because a packet that was sent 255 times is not
 //! sent again.
 
 use super::{Key, TAG_SIZE, is_messages, payload_at, u32_at};
@@ -10,10 +10,10 @@ use aes_gcm::aead::generic_array::GenericArray;
 use aes_gcm::{AeadInPlace, Aes128Gcm, KeyInit};
 use alloc::vec::Vec;
 
-/// Bytes that a sealed packet is longer.
+/// Bytes by which a sealed packet is longer.
 pub(crate) const SEAL_SIZE: usize = 16;
 
-/// What seals and opens the payloads of one pair.
+/// The ciphers that seal and open the payloads of one pair.
 pub(crate) struct Ciphers {
     seal: Aes128Gcm,
     open: Aes128Gcm,
@@ -35,7 +35,7 @@ fn nonce(number: u64, transmission: u8) -> [u8; 12] {
 }
 
 impl Ciphers {
-    /// For a pair with these keys, of which those of the ciphers are derived.
+    /// Derives the ciphers of a pair from these keys.
     pub(crate) fn new(seal: &Key, open: &Key) -> Self {
         let cipher = |key: &Key| Aes128Gcm::new(&key.for_purpose(b"weft aes").into());
         Self { seal: cipher(seal), open: cipher(open), opened: Vec::new() }
@@ -52,8 +52,8 @@ impl Ciphers {
         length + SEAL_SIZE
     }
 
-    /// Opens a packet with messages or data of this epoch; returns it as it was before it was sealed. `None`
-    /// if it was not sealed by the peer.
+    /// Opens a packet with messages or data of this epoch; returns the packet as it was before sealing.
+    /// `None` if the peer did not seal it.
     pub(crate) fn open(&mut self, epoch: u32, packet: &[u8]) -> Option<&[u8]> {
         let at = payload_at(packet)?;
         // Length, order and transmission stand before the rest of the prefix.
@@ -62,7 +62,8 @@ impl Ciphers {
         self.open_at(number, transmission, at, packet)
     }
 
-    /// Opens a packet whose payload begins at `at`, and whose number and transmission are known; the same.
+    /// Opens a packet whose payload begins at `at`, and whose number and transmission are known; otherwise as
+    /// [`Self::open`].
     pub(crate) fn open_at(&mut self, number: u64, transmission: u8, at: usize, packet: &[u8]) -> Option<&[u8]> {
         let (sealed, seal) = packet.split_at_checked(packet.len().checked_sub(SEAL_SIZE)?)?;
         self.opened.clear();

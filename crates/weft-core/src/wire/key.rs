@@ -1,9 +1,10 @@
-//! Tags: who may make packets of one direction of one pair, and that nothing in them was changed on the path.
+//! Tags: they prove which process made a packet of one direction of one pair, and that no byte of it was
+//! changed on the path.
 //!
-//! A tag covers a whole packet. Short packets are hashed by SipHash alone. Of longer ones SipHash takes the
-//! header, and behind it what a universal hash makes of each 2 KiB of the rest (`weft_hash`), whose key
-//! nobody learns, because SipHash hides its results. Two bodies of one length have the same result in one of
-//! 2⁶⁴ keys.
+//! A tag covers a whole packet. Short packets are hashed by SipHash alone. For a longer packet, a universal
+//! hash (`weft_hash`) reduces each 2 KiB of the body, and SipHash takes the header and these results. The key
+//! of the universal hash stays secret, because SipHash hides its results. Two bodies of one length have the
+//! same result in one of 2⁶⁴ keys.
 
 use super::{HEADER_SIZE, TAG_SIZE, u64_at};
 use crate::process::ProcessName;
@@ -12,20 +13,20 @@ use core::hash::Hasher;
 use siphasher::sip::{SipHasher13, SipHasher24};
 use weft_hash::{BLOCK, universal};
 
-/// Bytes of body up to which SipHash takes all of a packet: about as far it costs no more.
+/// Longest body of packets that SipHash hashes whole: up to about this length that costs no more.
 const SHORT_BODY: usize = 64;
 const SHORT: usize = HEADER_SIZE + SHORT_BODY;
 const _: () = assert!(BODY_AT <= SHORT && TAG_SIZE == 8);
-/// Where in a longer packet the universal hash begins: behind the header, at a whole word.
+/// The place where the universal hash of a longer packet begins: behind the header, at a whole word.
 const BODY_AT: usize = HEADER_SIZE.next_multiple_of(8);
 
-/// What is hashed before a packet: its epoch and its length. No packet is longer than 2¹⁶ bytes.
+/// The bytes that are hashed before a packet: its epoch and its length. No packet is longer than 2¹⁶ bytes.
 fn start(epoch: u32, length: usize) -> [u8; TAG_SIZE] {
     (u64::from(epoch) << 32 | length as u64).to_le_bytes()
 }
 
-/// What all processes of a job know and nobody else, or those of two jobs that have met, and what is derived
-/// from it for the whole process.
+/// The secret that only the processes of a job know, or those of two jobs that have met. The part of the keys
+/// that serves the whole process is derived from it here.
 #[derive(Clone)]
 pub struct Secret {
     bytes: [u8; 16],
@@ -39,8 +40,8 @@ impl core::fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// From the bytes that the job's launcher has given to all. To be made once and cloned: that shares 2
-    /// KiB.
+    /// Makes the secret of the bytes that the job's launcher has given to all. A process makes it once and
+    /// clones it: clones share 2 KiB.
     pub fn new(bytes: [u8; 16]) -> Self {
         let word = |index: usize| {
             let mut hasher = SipHasher24::new_with_key(&bytes);
@@ -58,8 +59,8 @@ impl Secret {
     }
 }
 
-/// What makes and verifies the tags of one direction of one pair: nobody else's packets fit, not even the
-/// same sender's to others.
+/// The key that makes and verifies the tags of one direction of one pair. Packets of other senders do not
+/// fit, nor packets of the same sender to others.
 #[derive(Clone)]
 pub struct Key {
     k0: u64,
@@ -87,8 +88,8 @@ impl Key {
         Self { k0: half(0), k1: half(1), body: secret.body.clone() }
     }
 
-    /// The key for all packets about what one process sends to a multicast group, which these numbers name:
-    /// the group's members know it, as all processes of the job do.
+    /// The key for all packets about the stream of one process to a multicast group; the numbers name the
+    /// group. The group's members know the key, and so do all processes of the job.
     pub(crate) fn for_group(secret: &Secret, group: [u32; 4]) -> Self {
         let half = |which: u8| {
             let mut hasher = SipHasher24::new_with_key(&secret.bytes);
@@ -100,7 +101,7 @@ impl Key {
         Self { k0: half(0), k1: half(1), body: secret.body.clone() }
     }
 
-    /// A key for something else, by SipHash-2-4.
+    /// Derives a key for another purpose, by SipHash-2-4.
     pub(super) fn for_purpose(&self, purpose: &[u8; 8]) -> [u8; 16] {
         let mut key = [0; 16];
         for (which, half) in (0u8..).zip(key.chunks_exact_mut(8)) {
@@ -112,8 +113,8 @@ impl Key {
         key
     }
 
-    /// SipHash-1-3 of the epoch, the length, the header after the tag, and the rest or what the universal
-    /// hash makes of it.
+    /// The tag: SipHash-1-3 of the epoch, the length, the header after the tag, and the body or its universal
+    /// hashes.
     #[inline]
     fn tag(&self, epoch: u32, packet: &[u8]) -> u64 {
         if packet.len() > SHORT {
@@ -125,7 +126,7 @@ impl Key {
         self.short_tag(epoch, bytes)
     }
 
-    /// The same of a short packet, in whose place of the tag the epoch and the length are written.
+    /// The tag of a short packet; the epoch and the length are written in the place of the tag.
     #[inline]
     fn short_tag(&self, epoch: u32, packet: &mut [u8]) -> u64 {
         let start = start(epoch, packet.len());
@@ -145,14 +146,15 @@ impl Key {
         hasher.finish()
     }
 
-    /// Writes the tag into a packet that is otherwise complete. `epoch` is what its number exceeds 32 bits
-    /// by: a packet recorded 2³² numbers ago does not fit any more. Panics if it is shorter than a tag.
+    /// Writes the tag into a packet that is otherwise complete. `epoch` is the part of its number beyond 32
+    /// bits: a packet recorded 2³² numbers ago does not fit any more. Panics if the packet is shorter than a
+    /// tag.
     pub fn write_tag(&self, epoch: u32, packet: &mut [u8]) {
         let tag = if packet.len() <= SHORT { self.short_tag(epoch, packet) } else { self.long_tag(epoch, packet) };
         packet[..TAG_SIZE].copy_from_slice(&tag.to_le_bytes());
     }
 
-    /// Whether the holder of this key made the packet in this epoch, all of it; in constant time.
+    /// Returns whether the holder of this key made the whole packet in this epoch; in constant time.
     pub fn verify(&self, epoch: u32, packet: &[u8]) -> bool {
         packet.len() >= TAG_SIZE && self.tag(epoch, packet) ^ u64_at(packet, 0) == 0
     }

@@ -2,28 +2,28 @@
 
 use super::{Channel, Number, PIECE_PREFIX, kind, u16_at, u32_at, u64_at};
 
-/// What stands before the bytes of a piece: which packet it is of, and where they belong.
+/// The prefix of a piece: the packet that the piece is of, and the place of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Number of the packet.
     pub number: Number,
-    /// Which transmission of it; 1: the first.
+    /// The number of the packet's transmission; 1: the first.
     pub transmission: u8,
-    /// The number of that among all transmissions of its path, modulo 256.
+    /// The number of this transmission among all of its path, modulo 256.
     pub order: u8,
-    /// What the packet's payload is.
+    /// The content of the packet's payload.
     pub channel: Channel,
     /// An acknowledgement of the packet is wanted at once.
     pub request: bool,
     /// Bytes of the packet's payload.
     pub whole: u16,
-    /// Where in it the bytes of this piece begin.
+    /// The place in the payload where the bytes of this piece begin.
     pub at: u16,
 }
 
 impl Piece {
-    /// Writes the prefix, behind which the bytes are to follow, and returns its length. Panics if `out` is
-    /// too short.
+    /// Writes the prefix and returns its length; the bytes of the piece are to follow. Panics if `out` is too
+    /// short.
     pub fn emit(&self, out: &mut [u8]) -> usize {
         let prefix = &mut out[..PIECE_PREFIX];
         let (kind, word, offset) = match self.channel {
@@ -41,8 +41,8 @@ impl Piece {
         PIECE_PREFIX
     }
 
-    /// What the payload of a `Kind::Piece` says, and the bytes of the piece; sealed ones have the seal behind
-    /// them.
+    /// Parses the payload of a `Kind::Piece`; returns the prefix and the bytes of the piece. Sealed pieces
+    /// have the seal behind their bytes.
     pub fn parse(payload: &[u8]) -> Option<(Self, &[u8])> {
         let (prefix, bytes) = payload.split_at_checked(PIECE_PREFIX)?;
         let (kind, request) = kind::apart(prefix[0]);
@@ -59,7 +59,7 @@ impl Piece {
         Some((Self { number, transmission, order, channel, request, whole, at }, bytes))
     }
 
-    /// Whether these bytes, at least one, have a place in the packet.
+    /// Returns whether these bytes, at least one, have a place in the packet.
     pub(crate) const fn holds(&self, bytes: &[u8]) -> bool {
         !bytes.is_empty() && self.at as usize + bytes.len() <= self.whole as usize
     }

@@ -75,7 +75,7 @@ fn packets() -> impl Strategy<Value = (Packet, Vec<u8>)> {
     let path = 0..PATHS_MAX as u8;
     (0..=SENDER_MAX, numbers(), any::<u64>(), echoes(), any::<[bool; 2]>(), path, payloads()).prop_map(
         |(sender, acknowledged, selective, echo, [request, marked], path, (kind, payload))| {
-            // Only what has a number is acknowledged.
+            // Only a packet with a number is acknowledged.
             let request = request && matches!(kind, Kind::Numbered { .. });
             (Packet { sender, acknowledged, selective, echo, request, marked, path, kind }, payload)
         },
@@ -170,7 +170,7 @@ fn a_packet_fits_only_its_pair_and_direction() {
 
 #[test]
 fn a_packet_fits_only_its_epoch() {
-    // Receive what was sent 2³² numbers ago.   Expect: forged.
+    // Receive a packet that was sent 2³² numbers ago.   Expect: forged.
     let bytes = emitted(&plain(Kind::Acknowledgement(Number(0))), &[]);
     assert_eq!(Packet::open(&key(), EPOCH + 1, &bytes), Err(Reject::Forged));
 }

@@ -1,4 +1,5 @@
-//! When an acknowledgement is owed, why, and what it tells: the map of what has arrived, and an echo.
+//! The acknowledgements that are owed: their time, their cause, and their content (the map of arrived
+//! packets, and an echo).
 
 use super::Incoming;
 use crate::flow::ring::Ring;
@@ -6,7 +7,7 @@ use crate::flow::settings::{ANSWER_TIME, AckScheme};
 use crate::time::{Duration, Instant};
 use crate::wire::{Echo, Echoed, MAP_WORDS_MAX, Number, RunWriter, SELECTIVE_PACKETS};
 
-/// When the next acknowledgement must leave if nothing takes it along before.
+/// The time at which the next acknowledgement must leave if no packet takes it along before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AckPending {
     No,
@@ -14,10 +15,10 @@ pub(super) enum AckPending {
     Now,
 }
 
-/// Why an acknowledgement is due.
+/// The cause for which an acknowledgement is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::flow) enum Cause {
-    /// It has been deferred long enough.
+    /// The acknowledgement has been deferred long enough.
     Delay,
     /// Enough packets have arrived.
     Count,
@@ -38,60 +39,60 @@ pub(in crate::flow) enum Cause {
 pub(super) struct PendingEcho {
     pub(super) of: Echoed,
     pub(super) at: Instant,
-    /// It may have waited so long before.
+    /// The longest time for which the packet may have waited before.
     pub(super) host_delay: Duration,
 }
 
 impl Incoming {
-    /// The sender of messages asks for an acknowledgement, or should get one.
+    /// Grants a sender of messages an acknowledgement: it has asked, or should get one.
     pub(in crate::flow) fn asked(&mut self, now: Instant) {
         if self.ack_pending != AckPending::Now {
             self.defer(now + ANSWER_TIME, Cause::Request);
         }
     }
 
-    /// An acknowledgement leaves then at the latest.
+    /// Makes an acknowledgement leave at this time at the latest.
     pub(super) fn defer(&mut self, at: Instant, cause: Cause) {
         if self.ack_deadline().is_none_or(|due| at < due) {
             (self.ack_pending, self.cause) = (AckPending::By(at), cause);
         }
     }
 
-    /// A packet came with a mark of congestion: the sender should know at once.
+    /// Notes that a packet came with a mark of congestion: the sender should know at once.
     pub(in crate::flow) fn marked(&mut self) {
         self.note_mark();
         self.ack_now(Cause::Mark);
     }
 
-    /// The next acknowledgement tells of such a mark.
+    /// Makes the next acknowledgement report a mark of congestion.
     pub(in crate::flow) fn note_mark(&mut self) {
         self.marked = true;
     }
 
-    /// Whether there is a mark to report; reported once.
+    /// Returns whether there is a mark to report; each mark is reported once.
     pub(in crate::flow) fn take_mark(&mut self) -> bool {
         core::mem::take(&mut self.marked)
     }
 
-    /// An acknowledgement should leave before anything else.
+    /// Returns whether an acknowledgement should leave before anything else.
     pub(in crate::flow) fn is_urgent(&self) -> bool {
         self.ack_pending == AckPending::Now
     }
 
-    /// A probe is answered at once, and its echo takes precedence.
+    /// Notes a probe, which is answered at once; its echo takes precedence.
     pub(in crate::flow) fn probed(&mut self, now: Instant, probe: Number, host_delay: Duration) {
         self.pending_echo = Some(PendingEcho { of: Echoed::Probe(probe), at: now, host_delay });
         self.ack_now(Cause::Probe);
     }
 
-    /// An acknowledgement leaves as soon as possible; the first cause stands.
+    /// Makes an acknowledgement leave as soon as possible; the first cause stands.
     pub(in crate::flow) fn ack_now(&mut self, cause: Cause) {
         if self.ack_pending != AckPending::Now {
             (self.ack_pending, self.cause) = (AckPending::Now, cause);
         }
     }
 
-    /// Why an acknowledgement is owed.
+    /// The cause of the acknowledgement that is owed.
     pub(in crate::flow) const fn cause(&self) -> Cause {
         self.cause
     }
@@ -102,12 +103,12 @@ impl Incoming {
         (expected, self.arrived.as_ref().map_or(0, |arrived| arrived.bits_from(expected.plus(1))))
     }
 
-    /// Packets have arrived beyond the selective bits, and the sender should know at once.
+    /// Returns whether packets have arrived beyond the selective bits, and the sender should know at once.
     pub(in crate::flow) fn wants_map(&self) -> bool {
         self.ack_pending == AckPending::Now && self.map_words() > 0
     }
 
-    /// Words of map needed to tell everything.
+    /// Words of map needed to report all arrivals.
     fn map_words(&self) -> usize {
         let first = self.expected().plus(SELECTIVE_PACKETS);
         match self.horizon.since(first) {
@@ -116,7 +117,7 @@ impl Incoming {
         }
     }
 
-    /// Writes as much of the map beyond the selective bits as there is and fits; returns its length in bytes.
+    /// Writes all of the map beyond the selective bits that fits; returns its length in bytes.
     pub(in crate::flow) fn write_map(&self, out: &mut [u8]) -> usize {
         let Some(arrived) = &self.arrived else { return 0 };
         let (needed, most) = (self.map_words(), MAP_WORDS_MAX.min(out.len() / 8));
@@ -129,8 +130,8 @@ impl Incoming {
         self.write_words(arrived, needed.min(most), out)
     }
 
-    /// Writes runs from the oldest packet on, so that nothing before what is told of seems missing that is
-    /// not. Returns how many packets they tell of, and their length in bytes.
+    /// Writes runs from the oldest packet on, so that no arrived packet within their reach seems missing.
+    /// Returns the number of packets that they cover, and their length in bytes.
     fn write_runs(&self, arrived: &Ring, out: &mut [u8]) -> (u32, usize) {
         let first = self.expected().plus(SELECTIVE_PACKETS);
         let all = self.horizon.since(first).max(0) as u32;
@@ -161,12 +162,12 @@ impl Incoming {
         words * 8
     }
 
-    /// There is something new to echo.
+    /// Returns whether there is a new packet to echo.
     pub(in crate::flow) fn has_echo(&self) -> bool {
         self.pending_echo.is_some()
     }
 
-    /// The echo for a packet that leaves now, if there is anything new to say.
+    /// The echo for a packet that leaves now, if there is a new packet to echo.
     pub(in crate::flow) fn take_echo(&mut self, now: Instant) -> Option<Echo> {
         self.pending_echo.take().map(|echo| Echo {
             of: echo.of,
@@ -175,28 +176,28 @@ impl Incoming {
         })
     }
 
-    /// An acknowledgement has left with other things.
+    /// Notes that an acknowledgement has left with messages or data.
     pub(in crate::flow) fn acknowledged(&mut self) {
-        // What the other packet had no room for goes on its own.
+        // The map that had no room in the other packet goes on its own.
         if !self.wants_map() {
             self.unacknowledged = 0;
             self.ack_pending = AckPending::No;
         }
     }
 
-    /// An acknowledgement has left on its own.
+    /// Notes that an acknowledgement has left on its own.
     pub(in crate::flow) fn acknowledged_alone(&mut self, scheme: AckScheme) {
         let more = scheme == AckScheme::EveryPacket && self.unacknowledged > 1;
         self.unacknowledged = if more { self.unacknowledged - 1 } else { 0 };
         self.ack_pending = if more { AckPending::Now } else { AckPending::No };
     }
 
-    /// An acknowledgement is owed, be it now or later.
+    /// Returns whether an acknowledgement is owed, now or later.
     pub(in crate::flow) fn is_ack_pending(&self) -> bool {
         self.ack_pending != AckPending::No
     }
 
-    /// When an acknowledgement must leave; a time in the past means now.
+    /// The time at which an acknowledgement must leave; a time in the past means now.
     pub(in crate::flow) fn ack_deadline(&self) -> Option<Instant> {
         match self.ack_pending {
             AckPending::No => None,

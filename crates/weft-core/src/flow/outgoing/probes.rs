@@ -1,4 +1,4 @@
-//! Probes: when the peer is asked what it misses, and when its silence has lasted too long.
+//! Probes: when the peer is asked which packets it misses, and when its silence has lasted too long.
 
 use super::{Outgoing, State};
 use crate::flow::loss_detection::ProbeTimeout;
@@ -8,17 +8,17 @@ use crate::time::{Duration, Instant};
 use crate::wire::Number;
 
 impl Outgoing {
-    /// Packets are in flight on this path, and the last probes for them went unanswered.
+    /// Returns whether packets are in flight on this path, and the last probes for them went unanswered.
     pub(in crate::flow) fn is_silent(&self, path: usize) -> bool {
         self.paths.get(path).is_some_and(|path| path.in_flight > 0 && path.unanswered >= PATH_DOUBTS)
     }
 
-    /// An authentic packet came from the peer.
+    /// Notes an authentic packet from the peer.
     pub(in crate::flow) fn heard(&mut self, now: Instant) {
         self.probe_timeout.heard(now);
     }
 
-    /// The path on which a probe is due first, and when.
+    /// The path on which a probe is due first, and the time.
     pub(super) fn probe_at(&self, watched: bool, settings: &Settings) -> Option<(Instant, usize)> {
         let due = |index: usize, path: &Path| path.asked_at + self.probe_interval(index, path, settings);
         let waiting = self.paths.iter().enumerate().filter(|(_, path)| path.in_flight > 0);
@@ -30,13 +30,13 @@ impl Outgoing {
         waiting.map(|(index, path)| (due(index, path), index)).min().or_else(unsettled).or_else(keepalive)
     }
 
-    /// Nothing is outstanding by what is noted, and yet the peer has not acknowledged everything: so it must
-    /// be asked what it misses.
+    /// Returns whether no noted packet is outstanding, although the peer has not acknowledged everything.
+    /// Then the peer must be asked which packets it misses.
     pub(super) fn is_unsettled(&self) -> bool {
         !self.records.is_empty() && self.in_flight() == 0 && self.lost.is_empty()
     }
 
-    /// There may be an answer now: probes for what is in flight need not wait any longer.
+    /// Lets the probes for packets in flight leave without further waits, because there may be an answer now.
     pub(in crate::flow) fn ask_again(&mut self) {
         for path in self.paths.iter_mut().filter(|path| path.in_flight > 0) {
             path.unanswered = 0;
@@ -46,7 +46,7 @@ impl Outgoing {
     pub(super) fn probe_interval(&self, index: usize, path: &Path, settings: &Settings) -> Duration {
         let delay = path.round_trip.probe_delay(settings.ack_delay, settings.pto_min);
         let interval = ProbeTimeout::interval(delay, path.unanswered, settings);
-        // Nothing would come of an answer before the oldest packet may count as lost.
+        // An answer before the oldest packet may count as lost would be of no use.
         let oldest =
             self.records.front().filter(|oldest| oldest.state == State::InFlight && usize::from(oldest.path) == index);
         oldest.map_or(interval, |oldest| interval.max(settings.spacing(oldest.transmission)))
@@ -55,7 +55,7 @@ impl Outgoing {
     /// The path on which a probe should leave now.
     #[inline]
     pub(in crate::flow) fn due_probe(&self, now: Instant, watched: bool, settings: &Settings) -> Option<usize> {
-        // As good as always nothing is in flight, or it has just left: no interval is shorter than this.
+        // Nearly always nothing is in flight, or it has just left: no interval is shorter than this.
         let mut waits = false;
         let mut is_recent = |path: &Path| {
             waits |= path.in_flight > 0;
@@ -68,7 +68,7 @@ impl Outgoing {
         self.probe_at(watched, settings).filter(|(at, _)| *at <= now).map(|(_, path)| path)
     }
 
-    /// Whether the peer has been silent for too long. To be asked before `probe_sent`.
+    /// Returns whether the peer has been silent for too long. To be called before `probe_sent`.
     pub(in crate::flow) fn peer_is_silent(&mut self, now: Instant, path: usize, settings: &Settings) -> bool {
         let asks_only = self.records.is_empty();
         if asks_only {
@@ -79,7 +79,7 @@ impl Outgoing {
         self.probe_timeout.is_silent(now, interval, settings)
     }
 
-    /// A probe with this number leaves.
+    /// Notes that a probe with this number leaves.
     pub(in crate::flow) fn probe_sent(&mut self, now: Instant, number: Number, path: usize) {
         self.paths.probe_sent(now, number, path);
         self.probe_timeout.probe_sent(now);

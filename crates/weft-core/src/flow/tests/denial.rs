@@ -1,9 +1,9 @@
-//! Notes of what the peer has that are not true: they may delay what was sent, and never lose it.
+//! False reports of the packets that the peer has: they may delay data, and never lose it.
 
 use super::*;
 use crate::wire::MAP_WORDS_MAX;
 
-/// An acknowledgement that B might make, were it mad: everything has arrived but the first.
+/// A false acknowledgement of B: everything has arrived but the first packet.
 fn false_report(pair: &mut Pair, number: u32, packets: u32) {
     let first = Number::FIRST;
     let map_packets = packets.saturating_sub(1).saturating_sub(64);

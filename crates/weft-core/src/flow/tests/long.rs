@@ -1,5 +1,5 @@
-//! Far paths: windows beyond what a receiver takes at once, acknowledgements in runs, and what a peer that
-//! lies makes of them.
+//! Far paths: windows beyond the packets that a receiver takes at once, acknowledgements in runs, and the
+//! false runs of a lying peer.
 
 use super::*;
 use crate::wire::{Map, RunWriter};
@@ -7,7 +7,7 @@ use crate::wire::{Map, RunWriter};
 /// Packets in flight on a path that is 20 ms long.
 const FAR_PACKETS: u32 = 40_000;
 
-/// `a` knows that it takes `round_trip` to `b`, and has a window of so many packets.
+/// Two flows, where `a` knows the round trip to `b`, and has a window of `packets` packets.
 fn far(settings: &Settings, round_trip: Duration, packets: u32) -> Pair {
     let mut pair = Pair::new(settings);
     let path = &mut pair.a.flow.outgoing.paths[0];

@@ -4,11 +4,11 @@
 use super::*;
 use weft_random::Random;
 
-/// How many bytes the path carries, from these steps on.
+/// The number of bytes that the path carries, from these steps on.
 struct Path {
     mtu: Vec<(u64, usize)>,
     step: u64,
-    /// One packet of so many is lost whatever its length; 0: none.
+    /// One packet in this many is lost whatever its length; 0: none.
     loss: u64,
     random: Random,
     longest: usize,
@@ -19,7 +19,7 @@ impl Path {
         Self { mtu: mtu.to_vec(), step: 0, loss: 0, random: Random::new(1), longest: 0 }
     }
 
-    /// What arrives.
+    /// The packets that arrive.
     fn pass(&mut self, packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
         self.step += 1;
         let carried = self.mtu.iter().rev().find(|(from, _)| *from <= self.step).map_or(usize::MAX, |(_, mtu)| *mtu);
@@ -35,8 +35,8 @@ impl Path {
 }
 
 impl Pair {
-    /// Carries everything over these paths, one for each direction, for so many turns at most; whether both
-    /// have come to rest.
+    /// Carries everything over these paths, one for each direction, for at most `turns` turns; returns
+    /// whether both have come to rest.
     fn run_over(&mut self, there: &mut Path, back: &mut Path, turns: u32) -> bool {
         for _ in 0..turns {
             let now = self.later(us(10));
@@ -123,7 +123,8 @@ fn a_larger_mtu_is_found_again() {
     let lengths = lengths(&pair.a.flow);
     pair.exchange(&lengths, 300_000, (&mut there, &mut back));
     assert!(pair.a.flow.packet_size() <= 700);
-    // Whatever has happened meanwhile: also a rest in which the flow was parked.
+    // The flow finds the larger size after anything that happens meanwhile, such as a rest in which it was
+    // parked.
     for (parked, mtu) in [(false, 1000), (true, 1472)] {
         there.mtu = vec![(0, mtu)];
         if parked {
@@ -167,7 +168,7 @@ fn trains_that_pass_do_not_hide_that_single_packets_do_not() {
             let is_train = train.bytes > train.segment;
             trains += u32::from(is_train);
             for (place, packet) in out[..train.bytes].chunks(train.segment).enumerate() {
-                // Of the first trains a packet is lost, which is sent again alone.
+                // The first trains lose a packet each, which is sent again alone.
                 let is_lost = if is_train { trains < 10 && place == 2 } else { packet.len() > 1372 };
                 if !is_lost {
                     pair.b.flow.handle_packet(now, packet, &mut pair.b.memory);

@@ -6,7 +6,7 @@ fn two_paths() -> Settings {
     Settings { bulk_paths: 1, ..Settings::default() }
 }
 
-/// Everything that may leave now, apart by path: messages and acknowledgements first, bulk data second.
+/// The packets that may leave now, apart by path: messages and acknowledgements first, bulk data second.
 fn by_path(side: &mut Side, now: Instant) -> [Vec<Vec<u8>>; 2] {
     let mut out = vec![0; 1 << 16];
     let mut paths = [Vec::new(), Vec::new()];

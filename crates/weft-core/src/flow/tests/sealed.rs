@@ -91,7 +91,7 @@ fn trains_are_equal_when_sealed_too() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
-    /// What a member of the job makes that does not seal, or seals nonsense.
+    /// A member of the job sends payloads that are not sealed, or are sealed nonsense.
     #[test]
     fn authentic_packets_that_are_not_sealed_are_counted_and_harmless(
         mut bytes in prop::collection::vec(any::<u8>(), 28..200), kind in 2u8..5,

@@ -10,7 +10,7 @@ fn striped() -> Settings {
     Settings { bulk_paths: 2, ..Settings::default() }
 }
 
-/// Everything that may leave now, apart by path.
+/// The packets that may leave now, apart by path.
 fn by_path(side: &mut Side, now: Instant) -> [Vec<Vec<u8>>; PATHS] {
     let mut out = vec![0; 1 << 16];
     let mut paths = [const { Vec::new() }; PATHS];
@@ -21,7 +21,7 @@ fn by_path(side: &mut Side, now: Instant) -> [Vec<Vec<u8>>; PATHS] {
     paths
 }
 
-/// Two flows, of which `a` may use both ways and has sent as much as it may.
+/// Two flows; `a` may use both paths and has sent as much as it may.
 fn sent() -> (Pair, [Vec<Vec<u8>>; PATHS]) {
     let mut pair = Pair::new(&striped());
     pair.a.flow.use_paths(0b110);
@@ -30,7 +30,7 @@ fn sent() -> (Pair, [Vec<Vec<u8>>; PATHS]) {
     (pair, paths)
 }
 
-/// Packets arrive at `b`, and what it answers at `a`; a moment later.
+/// Delivers packets to `b`, and a moment later the answers of `b` to `a`.
 fn deliver(pair: &mut Pair, packets: &[Vec<u8>]) {
     let now = pair.later(us(20));
     pair.b.receive(now, packets);
