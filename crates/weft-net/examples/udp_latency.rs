@@ -1,6 +1,8 @@
-//! How far the UDP link is from the bare socket, in one run on this machine: half round trips between two
-//! spinning processes with sendto and recv in a plain loop, then the same packets through [`Udp`] and through
-//! an empty [`Faults`]; then packets a second.
+//! Measures how far the UDP link is from the bare socket, in one run on this machine:
+//!
+//! - half round trips between two spinning processes with sendto and recv in a plain loop;
+//! - the same packets through [`Udp`], and through an empty [`Faults`];
+//! - packets a second.
 //!
 //! `cargo run --release -p weft-net --example udp_latency`; to choose the interface set `WEFT_INTERFACE`,
 //! e.g. to `lo`.
@@ -14,7 +16,8 @@ use weft_net::carrier::{Carrier, Outcome, receive_packets};
 use weft_net::faults::{Faults, Plan};
 use weft_net::udp::{EndpointAddress, Settings, Udp, choose_peer_address};
 
-/// Short pieces, of which the best counts: on a busy machine most pieces are disturbed, not all.
+/// Number of short pieces, of which the best counts: on a busy machine most pieces are disturbed, but not
+/// all.
 const ROUNDS: usize = 100;
 const REPEATS: usize = 100;
 const BURST: usize = 32;
@@ -57,7 +60,8 @@ fn choose(link: &Udp, endpoint_address: &str) -> SocketAddr {
     .to
 }
 
-/// The bare loop and the link take turns, so that both meet the same neighbours; the best of each counts.
+/// The bare loop and the link take turns, so that both meet the same neighbours; the best piece of each
+/// counts.
 fn run(link: &mut Udp, to: SocketAddr, leader: bool) {
     let (mut bare, mut ours) = (f64::MAX, f64::MAX);
     for _ in 0..REPEATS {
@@ -107,7 +111,7 @@ fn turns(leader: bool, send: &mut dyn FnMut(), receive: &mut dyn FnMut()) -> f64
     start.elapsed().as_nanos() as f64 / (2 * ROUNDS) as f64
 }
 
-/// One direction: bursts that the receiver answers, so that nothing is lost.
+/// Measures one direction: bursts that the receiver answers, so that nothing is lost.
 fn burst(link: &mut Faults<&mut Udp>, to: SocketAddr, leader: bool) {
     let mut best = f64::MAX;
     for _ in 0..REPEATS * 10 {

@@ -1,6 +1,6 @@
-//! How fast the UDP link streams, without anything above it: one process sends trains of full packets as fast
-//! as the link takes them, the other receives. What arrived counts; what was lost is said. Nothing here
-//! resends or paces.
+//! Measures how fast the UDP link streams, without anything above it. One process sends trains of full
+//! packets as fast as the link takes them, and the other receives them. The rate counts arrived packets, and
+//! the program prints the lost ones. Nothing here retransmits or paces.
 //!
 //! On one machine: `cargo run --release -p weft-net --example udp_stream`. Between two: start it with `serve`
 //! on one, and with `to CARD` (the line that the server prints) on the other. `WEFT_INTERFACE` chooses the
@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use weft_net::carrier::{Address, Carrier, receive_packets};
 use weft_net::udp::{EndpointAddress, Settings, Udp, choose_peer_address};
 
-/// Length of one sample …
+/// Length of a sample.
 const SAMPLE: Duration = Duration::from_millis(400);
-/// … and how many there are; the best counts on a busy machine, and the median is said too.
+/// Number of samples. The best counts on a busy machine, and the program prints the median too.
 const SAMPLES: usize = 9;
-/// A receiver that hears nothing for so long has heard the end.
+/// Silence after which a receiver takes the stream to be over.
 const SILENCE: Duration = Duration::from_millis(100);
-/// How long the server waits for a client.
+/// Longest time for which the server waits for a client.
 const PATIENCE: Duration = Duration::from_secs(30);
 const TRAIN_DEFAULT: usize = 44;
 

@@ -1,11 +1,11 @@
-//! Frames straight on an Ethernet interface, without the kernel's IP and UDP: the path with least work
-//! between two hosts of one segment that every interface offers. Needs the privilege CAP_NET_RAW. Unreliable,
-//! as all datagrams here.
+//! Frames straight on an Ethernet interface, without the kernel's IP and UDP: of the paths that every
+//! interface offers between two hosts of a segment, this one has the least work. It needs the privilege
+//! CAP_NET_RAW. It is unreliable, as all datagrams here.
 //!
-//! A process is told from others of its host by a port, which it takes from the kernel's UDP ports, so that
-//! nobody else has it. A filter in the kernel passes only frames for that port. The link does not know
-//! whether another host is on the same segment at all: its user finds out by sending a challenge and waiting
-//! for the response (`weft_core::reach`).
+//! A port tells the processes of a host apart. A process takes its port from the kernel's UDP ports, so that
+//! no other process has the same. A filter in the kernel passes only frames for that port. The link does not
+//! know whether another host is on the same segment at all: the link's user sends a challenge and waits for
+//! the response (`weft_core::path_validation`).
 
 mod filter;
 pub(crate) mod frame;
@@ -33,45 +33,45 @@ use socket::PacketSocket;
 pub use socket::{hardware_address, open_filtered};
 use weft_core::rails::RAILS_MAX;
 
-/// Memory for frames that have arrived and nobody has looked at, bytes.
+/// Bytes of memory for frames that have arrived and that the link has not looked at.
 const RING_BYTES: usize = 4 << 20;
-/// Looks that find nothing between two questions whether the socket holds an error.
+/// Looks that find nothing, after which the link asks whether the socket holds an error.
 const LOOKS_PER_CHECK: u32 = 256;
 
-/// What happened on the link.
+/// Counters of the link's events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Frames the kernel took.
+    /// Frames that the kernel took.
     pub packets_sent: u64,
-    /// Packets handed to the caller.
+    /// Packets that were handed to the caller.
     pub packets_received: u64,
     /// Sends that found the send buffer full.
     pub would_block: u64,
-    /// Frames refused: the interface is down, or a queue is full.
+    /// Frames that were refused: the interface is down, or a queue is full.
     pub dropped: u64,
-    /// Packets larger than the interface carries.
+    /// Packets that were larger than the interface carries.
     pub too_large: u64,
-    /// Frames that were cut, or that said something else than they were.
+    /// Frames that were cut, or whose header was wrong.
     pub malformed: u64,
-    /// Times the socket reported an error, such as an interface that went down.
+    /// Errors that the socket reported, for example that an interface went down.
     pub errors: u64,
 }
 
-/// What other processes need to know about this end.
+/// The endpoint address of this end: the facts that other processes need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndpointAddress {
-    /// Which of the interfaces that are offered (`udp::Candidate::rail`).
+    /// Index of the interface among those that are offered (`udp::Candidate::rail`).
     pub rail: u8,
-    /// Where to send.
+    /// The address to send to.
     pub address: EthernetAddress,
-    /// Largest packet, bytes.
+    /// Longest packet in bytes.
     pub packet_size: u16,
-    /// Packets the receive ring holds, all senders together.
+    /// Packets that the receive ring holds, of all senders together.
     pub window_packets: u32,
 }
 
 impl EndpointAddress {
-    /// Compact text of `[0-9a-f.]`: rail, address, port, packet size, window.
+    /// Encodes the endpoint address as compact text of `[0-9a-f.]`: rail, address, port, packet size, window.
     pub fn encode(&self) -> String {
         let mut text = format!("{:x}.", self.rail);
         for byte in self.address.mac {
@@ -82,7 +82,7 @@ impl EndpointAddress {
         text
     }
 
-    /// The inverse of [`Self::encode`].
+    /// Decodes the text of [`Self::encode`].
     ///
     /// # Errors
     /// The text is not an endpoint address, or a value in it is out of range.
@@ -102,34 +102,34 @@ fn parse(text: &str) -> Option<EndpointAddress> {
     let number = hex(mac, 12).filter(|_| mac.len() == 12)?;
     let bytes = number.to_be_bytes();
     let packet_size = hex(size, 4)? as u16;
-    // The second bit of the address says "a group": nobody has such an address.
+    // The second bit of the address means "a group": no interface has such an address.
     let fits = (PACKET_SIZE_MIN..=PACKET_SIZE_MAX).contains(&usize::from(packet_size)) && bytes[2] & 1 == 0;
     let address = EthernetAddress { mac: std::array::from_fn(|i| bytes[2 + i]), port: hex(port, 4)? as u16 };
     let rail = hex(rail, 1)? as u8;
     fits.then_some(EndpointAddress { rail, address, packet_size, window_packets: hex(window, 8)? as u32 })
 }
 
-/// An interface, opened.
+/// An open interface.
 pub struct Ethernet {
     socket: PacketSocket,
     rail: u8,
     address: EthernetAddress,
     interface: String,
-    /// The interface's number.
+    /// The interface's index.
     index: u32,
     groups: Groups,
     attributes: CarrierAttributes,
     frame: Vec<u8>,
     idle_looks: u32,
     counters: Counters,
-    /// Keeps the port for us when no UDP link does.
+    /// The socket that keeps the port for this process when no UDP link does.
     _port: Option<OwnedFd>,
 }
 
 impl Ethernet {
-    /// Opens the first interface that has one of the addresses which the UDP link would offer, and is
-    /// Ethernet. `port`: a UDP port that this process holds; none: one is taken. `netd`: where `weft-netd`
-    /// listens, which gives a socket, with another port, to who lacks the privilege.
+    /// Opens the first Ethernet interface that has one of the addresses which the UDP link would offer.
+    /// `port`: a UDP port that this process holds; none: the link takes one. `netd`: the path of `weft-netd`,
+    /// which gives a socket, with another port, to a process without the privilege.
     ///
     /// # Errors
     /// No interface fits, or the privilege is missing; the sentence says which.
@@ -138,14 +138,14 @@ impl Ethernet {
         Self::open_one(settings, port, netd, &fitting[0], RING_BYTES)
     }
 
-    /// Opens all such interfaces, the better ones first, at most [`RAILS_MAX`]. Those that cannot be opened
-    /// are left out.
+    /// Opens all such interfaces, the better ones first, at most [`RAILS_MAX`]. Interfaces that cannot be
+    /// opened are left out.
     ///
     /// # Errors
-    /// As for [`Self::open`], of the first.
+    /// As for [`Self::open`], of the first interface.
     pub fn open_all(settings: &udp::Settings, port: Option<u16>, netd: Option<&Path>) -> Result<Vec<Self>, Error> {
         let fitting = choose(settings)?;
-        // All of them together take the memory of one.
+        // All interfaces together take the memory of a single ring.
         let ring = RING_BYTES / fitting.len();
         let (first, others) = fitting.split_at(1);
         let mut opened = vec![Self::open_one(settings, port, netd, &first[0], ring)?];
@@ -187,7 +187,7 @@ impl Ethernet {
         })
     }
 
-    /// What peers need to know, for the business card.
+    /// Returns the endpoint address that peers need, for the business card.
     pub fn endpoint_address(&self) -> EndpointAddress {
         EndpointAddress {
             rail: self.rail,
@@ -197,17 +197,17 @@ impl Ethernet {
         }
     }
 
-    /// The interface's name.
+    /// Returns the interface's name.
     pub fn interface(&self) -> &str {
         &self.interface
     }
 
-    /// What has happened so far.
+    /// Returns the counters so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Frames for which the ring had no room, since the last call.
+    /// Returns the frames for which the ring had no room, since the last call.
     pub fn take_losses(&self) -> u32 {
         self.socket.take_losses()
     }
@@ -222,7 +222,7 @@ impl Ethernet {
                 self.counters.too_large += 1;
                 Some(Outcome::TooLarge)
             }
-            // A full queue; an interface that is down or gone: it may come back, and a flow resends.
+            // A full queue, or an interface that is down or gone: it may come back, and a flow retransmits.
             libc::ENOBUFS | libc::ENOMEM | libc::ENETDOWN | libc::ENXIO | libc::ENODEV | libc::EIO => {
                 self.counters.dropped += 1;
                 Some(Outcome::Dropped)
@@ -231,7 +231,8 @@ impl Ethernet {
         }
     }
 
-    /// A socket whose interface went down counts as readable until its error is taken.
+    /// Takes the socket's error. A socket whose interface went down counts as readable until its error is
+    /// taken.
     #[cold]
     fn check_socket(&mut self) {
         self.idle_looks = 0;
@@ -279,7 +280,7 @@ impl Carrier for Ethernet {
         let (mut frames, mut handled) = (0, 0);
         let mut take = |bytes: &[u8], length: usize| {
             let to_group = frame::is_to_group(bytes);
-            // Others of this host may have joined groups that this process has not.
+            // Other processes of this host may have joined groups that this process has not.
             if to_group && !groups.has_joined(bytes) {
                 return;
             }
@@ -346,13 +347,13 @@ impl Multicast for Ethernet {
     fn leave(&mut self, group: &Address) {
         let Address::Ethernet(group) = group else { return };
         if self.groups.leave(group) {
-            // What still comes is of no group that anybody knows.
+            // Frames that still come belong to no known group.
             let _ = self.socket.listen(self.index, group.mac, false);
         }
     }
 }
 
-/// An interface that can have raw frames.
+/// An interface that can carry raw frames.
 #[derive(Clone)]
 struct Fitting {
     interface: String,
@@ -362,7 +363,7 @@ struct Fitting {
     rail: u8,
 }
 
-/// The interfaces to use, the better ones first: at least one.
+/// Returns the interfaces to use, the better ones first: at least one.
 fn choose(settings: &udp::Settings) -> Result<Vec<Fitting>, Error> {
     let (mut reasons, mut fitting) = (Vec::new(), Vec::<Fitting>::new());
     for one in udp::consider(settings)? {
@@ -386,7 +387,8 @@ fn choose(settings: &udp::Settings) -> Result<Vec<Fitting>, Error> {
     Err(Error::Unavailable(format!("no interface can be used for raw frames: {why}")))
 }
 
-/// A socket on the interface, what holds its port unless the caller does, and the port.
+/// Opens a socket on the interface. Returns it, the socket that holds its port unless the caller does, and
+/// the port.
 fn open_socket(
     interface: &str,
     index: u32,
@@ -417,14 +419,14 @@ fn open_socket(
     )))
 }
 
-/// A UDP socket on a port that nobody else on this host has, and the port.
+/// Returns a UDP socket on a port that no other process of this host has, and the port.
 ///
 /// # Errors
 /// No port is free, or there is neither IPv4 nor IPv6.
 pub fn take_port() -> io::Result<(UdpSocket, u16)> {
     let holder =
         UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).or_else(|_| UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)))?;
-    // Nobody reads what strangers send there.
+    // No process reads datagrams that strangers send there.
     let _ = crate::sys::set_option(holder.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, 0);
     let port = holder.local_addr()?.port();
     Ok((holder, port))

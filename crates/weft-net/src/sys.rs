@@ -18,10 +18,10 @@ use crate::socket_filter::Instruction;
 pub(crate) use datagrams::{Datagram, ECN_CAPABLE, ReceiveBatch, SocketName, send_segmented};
 pub(crate) use interfaces::{Interface, interface_name, interfaces};
 
-/// How often a call that a signal interrupted is repeated before the interruption is reported.
+/// Times that a call is repeated when signals interrupt it, before the interruption is reported.
 pub(crate) const INTERRUPTS_MAX: usize = 64;
 
-/// The processor's time stamp counter; 0 where there is none.
+/// Returns the processor's time stamp counter; 0 where there is none.
 #[inline]
 pub(crate) fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -31,7 +31,7 @@ pub(crate) fn ticks() -> u64 {
     0
 }
 
-/// Nanoseconds of CLOCK_MONOTONIC.
+/// Returns nanoseconds of CLOCK_MONOTONIC.
 #[inline]
 pub(crate) fn monotonic_nanos() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -40,7 +40,7 @@ pub(crate) fn monotonic_nanos() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The memory that this process may lock, in bytes; none where there is no limit.
+/// Returns the bytes of memory that this process may lock; none where there is no limit.
 pub(crate) fn locked_memory_max() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is ours to write.
@@ -48,8 +48,8 @@ pub(crate) fn locked_memory_max() -> Option<u64> {
     Some(limit.rlim_cur).filter(|limit| known && *limit != libc::RLIM_INFINITY)
 }
 
-/// Whether this process may have a file of so many bytes, one in memory too: the system ends by a signal who
-/// makes a larger one.
+/// Checks that this process may have a file of so many bytes, even one in memory: a signal of the system ends
+/// a process that makes a larger one.
 pub(crate) fn check_file_size(bytes: u64) -> io::Result<()> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is ours to write.
@@ -57,14 +57,14 @@ pub(crate) fn check_file_size(bytes: u64) -> io::Result<()> {
     if known && bytes > limit.rlim_cur { Err(io::Error::from_raw_os_error(libc::EFBIG)) } else { Ok(()) }
 }
 
-/// Gives a file so many bytes, if this process may have so large a one.
+/// Gives a file so many bytes, if this process may have so large a file.
 pub(crate) fn set_length(file: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
     check_file_size(bytes)?;
     // SAFETY: the descriptor is open, no memory is involved.
     check(unsafe { libc::ftruncate(file.as_raw_fd(), bytes as libc::off_t) })
 }
 
-/// ppoll(2) with a timeout in nanoseconds.
+/// Calls ppoll(2) with a timeout in nanoseconds.
 pub(crate) fn ppoll(fds: &mut [libc::pollfd], timeout_ns: Option<u64>) -> io::Result<()> {
     let time = timeout_ns.map(|ns| libc::timespec {
         tv_sec: (ns / 1_000_000_000) as libc::time_t,
@@ -76,14 +76,14 @@ pub(crate) fn ppoll(fds: &mut [libc::pollfd], timeout_ns: Option<u64>) -> io::Re
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The processor that this thread is on; it may be on another one by the time of the answer.
+/// Returns the processor that this thread is on. The thread may be on another one by the time of the answer.
 #[inline]
 pub(crate) fn processor() -> Option<u32> {
     // SAFETY: no arguments.
     u32::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
-/// The processors that this thread may use; none if the machine has more than a `cpu_set_t`.
+/// Returns the processors that this thread may use; none if the machine has more than a `cpu_set_t`.
 pub(crate) fn processors() -> Vec<u32> {
     let bytes = size_of::<libc::cpu_set_t>();
     // SAFETY: a set of processors is plain bits: zeros are the empty set.
@@ -99,7 +99,7 @@ pub(crate) fn processors() -> Vec<u32> {
         .collect()
 }
 
-/// Lets this thread run on these processors; whether the system has.
+/// Lets this thread run on these processors, and returns whether the system allowed it.
 pub(crate) fn run_on(processors: &[u32]) -> bool {
     let bytes = size_of::<libc::cpu_set_t>();
     // SAFETY: zeros are the empty set.
@@ -112,26 +112,26 @@ pub(crate) fn run_on(processors: &[u32]) -> bool {
     unsafe { libc::sched_setaffinity(0, bytes, &set) == 0 }
 }
 
-/// Moves this thread to one of its processors that `suits`, and then lets it run on all of them again. False:
-/// there is none.
+/// Moves this thread to one of its processors that `suits`, and then lets it run on all of them again.
+/// Returns false when there is none.
 pub(crate) fn move_to(suits: impl Fn(u32) -> bool) -> bool {
     let all = processors();
     let some: Vec<u32> = all.iter().copied().filter(|processor| suits(*processor)).collect();
     let moved = some.len() < all.len() && run_on(&some);
     if moved {
-        // They were this thread's before, so it is allowed.
+        // All of them were this thread's before, so this is allowed.
         run_on(&all);
     }
     moved
 }
 
-/// The effective user.
+/// Returns the effective user.
 pub(crate) fn user() -> u32 {
     // SAFETY: no arguments, cannot fail.
     unsafe { libc::geteuid() }
 }
 
-/// The machine's name; empty when it has none.
+/// Returns the machine's name; empty when it has none.
 pub(crate) fn host_name() -> Vec<u8> {
     let mut name = [0_u8; 256];
     // SAFETY: the buffer is ours, one byte is left for the terminator.
@@ -142,14 +142,15 @@ pub(crate) fn host_name() -> Vec<u8> {
     name.iter().copied().take_while(|&byte| byte != 0).collect()
 }
 
-/// Whether a lock is for readers (many) or for one.
+/// The kind of a lock: for many readers, or for a single holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lock {
     Shared,
     Exclusive,
 }
 
-/// flock(2) without waiting. The lock lasts as long as the open file, so it dies with its process.
+/// Takes a lock by flock(2) without waiting. The lock lasts as long as the open file, so it dies with its
+/// process.
 pub(crate) fn try_lock(file: BorrowedFd<'_>, lock: Lock) -> io::Result<()> {
     let operation = match lock {
         Lock::Shared => libc::LOCK_SH,
@@ -159,8 +160,8 @@ pub(crate) fn try_lock(file: BorrowedFd<'_>, lock: Lock) -> io::Result<()> {
     check(unsafe { libc::flock(file.as_raw_fd(), operation | libc::LOCK_NB) })
 }
 
-/// posix_fallocate(3): the range has memory or disk behind it, or the call fails. Interrupted calls are
-/// repeated.
+/// Calls posix_fallocate(3): the range has memory or disk behind it, or the call fails. Repeats interrupted
+/// calls.
 pub(crate) fn reserve(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
     for _ in 0..INTERRUPTS_MAX {
         // SAFETY: the descriptor is open, no memory is involved.
@@ -199,7 +200,8 @@ struct FilterProgram {
     instructions: *const Instruction,
 }
 
-/// From now on the socket keeps what its filter accepts, and nothing else: socket(7), SO_ATTACH_FILTER.
+/// Attaches a filter: from now on the socket keeps the datagrams that the filter accepts, and no others
+/// (socket(7), SO_ATTACH_FILTER).
 pub(crate) fn attach_filter(socket: BorrowedFd<'_>, filter: &[Instruction]) -> io::Result<()> {
     let program = FilterProgram { length: filter.len() as libc::c_ushort, instructions: filter.as_ptr() };
     let size = size_of_val(&program) as libc::socklen_t;
@@ -208,13 +210,13 @@ pub(crate) fn attach_filter(socket: BorrowedFd<'_>, filter: &[Instruction]) -> i
     check(unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, pointer, size) })
 }
 
-/// Datagrams that one call of [`discard`] takes at most. A Unix socket queues 10 by default.
+/// Most datagrams that a call of [`discard`] takes. A Unix socket queues 10 by default.
 const DISCARD_MAX: usize = 16;
 
-/// Takes datagrams that have arrived, and whatever came with them, out of the socket's queue without looking
-/// at them or waiting.
+/// Removes arrived datagrams, with all that came along, from the socket's queue, without looking at them or
+/// waiting.
 pub(crate) fn discard(socket: BorrowedFd<'_>) -> io::Result<()> {
-    // Room for nothing: the kernel drops the bytes, and closes descriptors that were sent along, as there is
+    // Without room the kernel drops the bytes. It closes descriptors that were sent along, because there is
     // no room for control messages. SAFETY: headers of zeros are valid.
     let mut headers: [libc::mmsghdr; DISCARD_MAX] = unsafe { std::mem::zeroed() };
     let (count, flags, none) = (DISCARD_MAX as libc::c_uint, libc::MSG_DONTWAIT, ptr::null_mut());
@@ -222,7 +224,7 @@ pub(crate) fn discard(socket: BorrowedFd<'_>) -> io::Result<()> {
     check(unsafe { libc::recvmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), count, flags as _, none) })
 }
 
-/// Fills `bytes` with random ones that cannot be guessed.
+/// Fills `bytes` with random bytes that cannot be guessed.
 pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
     for _ in 0..INTERRUPTS_MAX {
         // SAFETY: the buffer is ours and that long. So few bytes come at once or not at all (getrandom(2)).
@@ -236,17 +238,17 @@ pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
     Err(io::Error::from_raw_os_error(libc::EINTR))
 }
 
-/// Whether there is a process with this number; a zombie is one.
+/// Returns whether there is a process with this number; a zombie is one.
 pub(crate) fn has_process(pid: i32) -> bool {
     // SAFETY: signal 0 only asks.
     match check(unsafe { libc::kill(pid, 0) }) {
         Ok(()) => true,
-        // Such as that it is another user's.
+        // For example because it is another user's.
         Err(cause) => cause.raw_os_error() != Some(libc::ESRCH),
     }
 }
 
-/// Connects to the unix socket `path`; this, and every step on the connection, takes at most `patience`.
+/// Connects to the unix socket `path`. The connection, and every step on it, takes at most `patience`.
 pub(crate) fn connect_unix(path: &Path, patience: Duration) -> io::Result<UnixStream> {
     // SAFETY: a sockaddr_un of zeros is valid.
     let mut name: libc::sockaddr_un = unsafe { std::mem::zeroed() };

@@ -1,11 +1,11 @@
-//! Datagrams between nodes over the kernel's UDP. Unreliable on purpose: the core's flow numbers,
+//! Datagrams between nodes over the kernel's UDP. The link is unreliable on purpose: the core's flow numbers,
 //! acknowledges and retransmits.
 //!
 //! A process has one unconnected socket, bound to all addresses of one family, and connected sockets for the
-//! few peers that it exchanges most with. A train of packets leaves with segmentation offload (`UDP_SEGMENT`)
-//! and arrives joined (`UDP_GRO`) where the kernel can do that, else packet by packet. IP never fragments,
-//! and what ICMP says of the path is not heeded: a packet that the path does not carry is lost, which the
-//! core's flow notices, and an ICMP message that somebody has forged changes nothing.
+//! few peers that it exchanges most with. Where the kernel can do so, a train of packets leaves with
+//! segmentation offload (`UDP_SEGMENT`) and arrives joined (`UDP_GRO`); elsewhere it goes packet by packet.
+//! IP never fragments, and the link does not heed ICMP messages about the path. So the core's flow notices
+//! when the path does not carry a packet, which is lost then, and a forged ICMP message changes nothing.
 
 mod address;
 mod connected;
@@ -31,60 +31,61 @@ use groups::Groups;
 pub(crate) use groups::address as group_address;
 use options::{enlarge_buffers, open, prepare, window, window_warning};
 
-/// Bytes of the longest train that one call takes: what one IPv4 packet can name.
+/// Bytes of the longest train that a call takes: as many as an IPv4 packet can name.
 const TRAIN_BYTES: usize = 65_507;
-/// Room for what arrives: no datagram is larger, joined or not.
+/// Room for an arriving datagram: no datagram is larger, joined or not.
 const DATAGRAM_BYTES_MAX: usize = 1 << 16;
-/// Packets of such a train at most; newer kernels take 128.
+/// Most packets of a train in a call; newer kernels take 128.
 const TRAIN_PACKETS_MAX: usize = 64;
 /// Refusals in a row after which trains leave packet by packet for good.
 const REFUSALS_MAX: u32 = 8;
-/// Datagrams one system call receives …
+/// Datagrams that a system call receives.
 const BATCH: usize = 32;
-/// … and when they come joined to large ones, so that all of them stay in the cache until they are read.
+/// Datagrams that a system call receives when they come joined to large ones, so that all of them stay in the
+/// cache until they are read.
 const BATCH_JOINED: usize = 4;
-/// Errors taken from the socket in one go before the receiver gives up until the next time.
+/// Most errors that the receiver takes from the socket in a look.
 const RECEIVE_ERRORS_MAX: usize = 16;
 
-/// How the socket is made.
+/// Settings by which the socket is made.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// Interfaces to use (`WEFT_INTERFACE`): names or subnets separated by commas, the better ones first,
-    /// e.g. `eth0,10.1.0.0/16`; with `!` in front those not to use. None: all that fit.
+    /// e.g. `eth0,10.1.0.0/16`. An entry with `!` in front is not used. None: all interfaces that fit.
     pub interfaces: Option<String>,
-    /// Upper bound of the packet size in bytes, at least [`PACKET_SIZE_MIN`]. None: as the interfaces' MTU
-    /// allows.
+    /// Upper bound of the packet size in bytes, at least [`PACKET_SIZE_MIN`]. None: the interfaces' MTU
+    /// decides.
     pub packet_size_max: Option<usize>,
 }
 
-/// What happened on a socket.
+/// Counters of a socket's events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets the kernel took.
+    /// Packets that the kernel took.
     pub packets_sent: u64,
-    /// Packets handed to the caller.
+    /// Packets that were handed to the caller.
     pub packets_received: u64,
     /// Sends that found the send buffer full.
     pub would_block: u64,
-    /// Packets refused by a firewall, a full queue, a missing route.
+    /// Packets that a firewall, a full queue or a missing route refused.
     pub dropped: u64,
-    /// Packets larger than the link carries.
+    /// Packets that were larger than the link carries.
     pub too_large: u64,
     /// Trains that the kernel cut (segmentation offload).
     pub trains_sent: u64,
     /// Trains that the kernel refused to cut.
     pub trains_refused: u64,
-    /// Datagrams that arrived joined to one.
+    /// Large datagrams into which the kernel joined several that arrived.
     pub joined_received: u64,
-    /// Datagrams that arrived with a mark of congestion (RFC 3168), joined ones counted once.
+    /// Datagrams that arrived with a mark of congestion (RFC 3168); joined ones count once.
     pub marked: u64,
-    /// Packets that arrived larger than a packet may be.
+    /// Packets that arrived longer than a packet may be.
     pub truncated: u64,
-    /// Errors the socket reported while receiving.
+    /// Errors that the socket reported while receiving.
     pub receive_errors: u64,
 }
 
-/// Every address of this machine with the verdict that [`Udp::bind`] would come to.
+/// Returns every address of this machine, with the verdict that [`Udp::bind`] would come to.
 ///
 /// # Errors
 /// The interfaces cannot be listed, or the settings make no sense.
@@ -94,7 +95,7 @@ pub fn consider(settings: &Settings) -> Result<Vec<Considered>, Error> {
     Ok(address::consider(&interfaces, &selection, node::network()))
 }
 
-/// The addresses that [`Udp::bind`] would offer, for links that need no UDP: their port is 0.
+/// Returns the addresses that [`Udp::bind`] would offer, for links that need no UDP: their port is 0.
 ///
 /// # Errors
 /// As for [`Udp::bind`], but for the socket.
@@ -104,12 +105,12 @@ pub fn candidates(settings: &Settings) -> Result<Vec<Candidate>, Error> {
     address::select(&interfaces, &selection, node::network())
 }
 
-/// Which sockets to look at.
+/// The socket to look at.
 #[derive(Clone, Copy)]
 enum Source {
-    /// One of those that peers send to.
+    /// A socket that peers send to.
     Peers(SocketIndex),
-    /// That of the multicast groups.
+    /// The socket of the multicast groups.
     Groups,
 }
 
@@ -117,22 +118,22 @@ enum Source {
 pub struct Udp {
     socket: UdpSocket,
     connected: Connected,
-    /// Where packets to multicast groups arrive, if any has been joined.
+    /// The socket where packets to multicast groups arrive, if a group has been joined.
     groups: Groups,
-    /// Readable when one of the sockets is.
+    /// Descriptor that is readable when one of the sockets is.
     wake: OwnedFd,
-    /// At least one.
+    /// This end's addresses, at least one.
     candidates: Vec<Candidate>,
     batch: ReceiveBatch,
     attributes: CarrierAttributes,
     window_packets: u32,
-    /// Whether the last look found something: then more is likely, and a batch is worth its price.
+    /// True if the last look found a datagram: then more is likely, and a batch is worth its price.
     was_busy: bool,
-    /// Whether it found joined datagrams.
+    /// True if that look found joined datagrams.
     was_joined: bool,
-    /// Whether what it found had come to a multicast group.
+    /// True if that look found datagrams for a multicast group.
     was_group: bool,
-    /// Trains refused since the last one that was taken.
+    /// Trains that the kernel refused since it last took one.
     refusals: u32,
     last_refusal: Option<i32>,
     counters: Counters,
@@ -140,9 +141,9 @@ pub struct Udp {
 }
 
 impl Udp {
-    /// Opens the socket and finds the addresses to offer: IPv4 when any usable interface has it, else IPv6;
-    /// loopback only when there is nothing else or it is asked for. Interfaces that are down or without
-    /// carrier and bridges for containers are left out.
+    /// Opens the socket and finds the addresses to offer: IPv4 when any usable interface has it, else IPv6.
+    /// Loopback is offered only when there is nothing else, or the settings ask for it. Interfaces that are
+    /// down or without carrier, and bridges for containers, are left out.
     ///
     /// # Errors
     /// No interface can be used (each is named with its reason), the settings make no sense, or the socket
@@ -191,22 +192,22 @@ impl Udp {
         })
     }
 
-    /// What peers need to know, for the business card.
+    /// Returns this end's endpoint address, which peers need; for the business card.
     pub fn endpoint_address(&self) -> EndpointAddress {
         EndpointAddress { candidates: self.candidates.clone(), window_packets: self.window_packets }
     }
 
-    /// This end's addresses, best first.
+    /// Returns this end's addresses, best first.
     pub fn candidates(&self) -> &[Candidate] {
         &self.candidates
     }
 
-    /// What has happened so far.
+    /// Returns the counters so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// One-line warnings for the user, e.g. that the receive buffer is small.
+    /// Returns one-line warnings for the user, e.g. that the receive buffer is small.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -216,11 +217,11 @@ impl Udp {
         let outcome = match code {
             libc::EAGAIN => Outcome::WouldBlock,
             libc::EMSGSIZE => Outcome::TooLarge,
-            // Queue or memory full, a firewall, a route or an interface that has gone: it may come back, and
-            // a flow resends.
+            // A queue or memory is full, a firewall refuses, a route or an interface has gone: it may come
+            // back, and a flow retransmits.
             libc::ENOBUFS | libc::ENOMEM | libc::EPERM | libc::EACCES => Outcome::Dropped,
             libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN | libc::EHOSTDOWN => Outcome::Dropped,
-            // EINVAL is what a "blackhole" route answers.
+            // A "blackhole" route answers EINVAL.
             libc::EADDRNOTAVAIL | libc::ECONNREFUSED | libc::EINVAL => Outcome::Dropped,
             _ => return None,
         };
@@ -235,7 +236,8 @@ impl Udp {
         Some(outcome)
     }
 
-    /// The socket through which packets to a peer leave: its own, if it has one or is to get one now.
+    /// Returns the connected socket through which packets to a peer leave, if the peer has one or gets one
+    /// now; none for the shared socket.
     #[inline]
     fn line(&mut self, to: &SocketAddr) -> Option<usize> {
         let line = self.connected.to(to);
@@ -260,8 +262,8 @@ impl Udp {
         }
     }
 
-    /// Sends a run of equal packets with one call. `None`: the kernel cannot cut it, so packet by packet is
-    /// the way.
+    /// Sends a run of equal packets with a single call. Returns `None` when the kernel cannot cut the run, so
+    /// that it goes packet by packet.
     fn send_run(&mut self, to: &SocketAddr, run: &[u8], segment: usize) -> io::Result<Option<Outcome>> {
         let packets = run.len().div_ceil(segment) as u64;
         let Ok(size) = u16::try_from(segment) else { return Ok(None) };
@@ -278,10 +280,10 @@ impl Udp {
                 return Ok(Some(Outcome::Sent));
             };
             match cause.raw_os_error() {
-                // The second is about an earlier packet.
+                // ECONNREFUSED is about an earlier packet.
                 Some(libc::EINTR | libc::ECONNREFUSED) => {}
-                // No checksums in hardware, a tunnel, an old kernel, a path smaller than a packet; or no way
-                // at all, which the single packets will say.
+                // No checksums in hardware, a tunnel, an old kernel, or a path smaller than a packet. Or no
+                // route at all; the single packets will say that.
                 Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP | libc::ENOPROTOOPT) => break,
                 _ => return self.refused(&cause).map(Some).ok_or(cause),
             }
@@ -304,12 +306,12 @@ impl Udp {
                     self.counters.packets_sent += 1;
                     return Ok(Outcome::Sent);
                 }
-                // The second is about an earlier packet.
+                // ECONNREFUSED is about an earlier packet.
                 Err(cause) if matches!(cause.raw_os_error(), Some(libc::EINTR | libc::ECONNREFUSED)) => {
                     last = Some(cause)
                 }
-                // About this packet; or about an earlier one, as an ICMP message says that anybody may have
-                // made: then once.
+                // The answer is about this packet, or about an earlier one, as an ICMP message says that any
+                // host may have forged: ignore it once.
                 Err(cause) if cause.raw_os_error() == Some(libc::EMSGSIZE) && !is_too_large => is_too_large = true,
                 Err(cause) => return self.refused(&cause).ok_or(cause),
             }
@@ -318,7 +320,7 @@ impl Udp {
         self.refused(&last).ok_or(last)
     }
 
-    /// Receives into the batch: the number of datagrams there, 0 when nothing has arrived.
+    /// Receives datagrams into the batch, and returns their number; 0 when none has arrived.
     #[inline]
     fn fetch(&mut self, limit: usize) -> usize {
         if self.groups.come_first() {
@@ -338,7 +340,7 @@ impl Udp {
         if self.groups.come_last() { self.fetch_from_groups(limit) } else { 0 }
     }
 
-    /// What has come to the multicast groups that this process has joined.
+    /// Receives datagrams that have come to the multicast groups of this process, and returns their number.
     fn fetch_from_groups(&mut self, limit: usize) -> usize {
         let count = self.fetch_from(Source::Groups, limit);
         self.groups.looked(count > 0);
@@ -360,14 +362,14 @@ impl Udp {
                 let most = if self.was_joined { BATCH_JOINED } else { BATCH };
                 self.batch.receive(socket, limit.min(most))
             } else {
-                // One datagram with the cheaper call: the usual case while a reply is awaited.
+                // Receive a single datagram with the cheaper call: the usual case while a reply is awaited.
                 self.batch.receive_one(socket).map(|()| 1)
             };
             match fetched {
                 Ok(count) => return count,
                 Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => return 0,
                 Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
-                // An ICMP message about an earlier packet, taken off the socket by this call.
+                // An ICMP message about an earlier packet, which this call took off the socket.
                 Err(_) => self.counters.receive_errors += 1,
             }
         }
@@ -401,7 +403,7 @@ impl Carrier for Udp {
                     for packet in run.chunks(segment) {
                         match self.send_singly(to, packet)? {
                             Outcome::WouldBlock => return Ok(taken),
-                            // That is why the train was refused: others may be cut as before.
+                            // The train was refused for this reason, so other trains may be cut as before.
                             Outcome::TooLarge => self.refusals = 0,
                             Outcome::Sent | Outcome::Dropped => {}
                         }

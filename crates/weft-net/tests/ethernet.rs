@@ -15,7 +15,7 @@ use weft_net::udp::Settings;
 use weft_net::wait::{Interest, wait};
 
 const ETHER_TYPE: u16 = 0x88b5;
-/// What every frame of ours has behind the EtherType.
+/// Bytes that every frame of Weft has behind the EtherType.
 const MAGIC: [u8; 2] = *b"Wf";
 
 fn run(preparation: &str, role: &str, expected: &str) {
@@ -72,7 +72,7 @@ fn role_exchanges() {
     let (mut near, mut far) = (open("d0"), open("d1"));
     meet(&mut near, &mut far);
     let size = near.attributes().packet_size;
-    // Those below 40 bytes make frames that Ethernet would pad.
+    // Frames below 40 bytes are those that Ethernet would pad.
     for len in [0, 1, 28, 39, 40, 41, 1000, size] {
         let packet: Vec<u8> = (0..len).map(|i| (i * 7) as u8).collect();
         assert_eq!(near.send(&to(&far), &packet).unwrap(), Outcome::Sent);
@@ -116,7 +116,7 @@ fn role_shares_an_interface() {
     say(&format!("{first} {others} {second}, and none of its own"));
 }
 
-/// Sends whole frames on `d0`, whatever is in them.
+/// A sender of whole frames on `d0`, whatever bytes they have.
 struct Stranger(OwnedFd);
 
 impl Stranger {

@@ -1,5 +1,4 @@
-//! UDP on machines that this one is not: IPv6 only, loopback only, behind a firewall. Each is a network
-//! namespace.
+//! UDP on machines unlike this one: IPv6 only, loopback only, behind a firewall. Each is a network namespace.
 
 mod support;
 
@@ -22,8 +21,8 @@ fn role_exchanges_with_a_neighbour() {
     let pair = choose_peer_address(near.candidates(), &endpoint_address.candidates).unwrap();
     let packet = vec![5; pair.packet_size];
     let deadline = Instant::now() + LIMIT / 3;
-    // The interfaces came up a moment ago, and a network may lose packets at any time: say it again until it
-    // is heard.
+    // The interfaces came up a moment ago, and a network may lose packets at any time: send again until the
+    // packet arrives.
     while receive_packets(&mut far, &mut |bytes| assert_eq!(bytes, packet), 8) == 0 {
         assert_eq!(near.send(&pair.to.into(), &packet).unwrap(), Outcome::Sent);
         wait(
@@ -95,7 +94,7 @@ fn role_sends_too_much() {
     say(&format!("{size} {fits:?} {} {larger:?}", size + 1));
 }
 
-/// Somebody has said that a path carries less than its ends, as ICMP messages do, which anybody may make.
+/// A message says that a path carries less than its ends. ICMP messages say so, and any host may forge them.
 #[test]
 fn what_is_said_of_a_path_neither_cuts_packets_nor_holds_them_back() {
     let preparation = "ip link set lo up && ip link add d0 type veth peer name d1 && ip link set d0 up && ip link set d1 up \
@@ -117,7 +116,7 @@ fn role_hears_of_a_small_path() {
     say(&format!("{size} {outcome:?}, {taken} of a train, {} fragments", fragmented_packets()));
 }
 
-/// Packets that this network namespace has fragmented: `FragOKs`.
+/// Returns the packets that this network namespace has fragmented: `FragOKs`.
 fn fragmented_packets() -> u64 {
     let table = std::fs::read_to_string("/proc/net/snmp").unwrap();
     let mut lines = table.lines().filter(|line| line.starts_with("Ip:")).map(str::split_whitespace);
@@ -149,7 +148,7 @@ fn role_becomes_smaller() {
     let first = link.send(&to, &full).unwrap();
     set("1400");
     let refused = [0; 2].map(|_| link.send(&to, &full).unwrap());
-    // More trains than may be refused before none is made any more.
+    // More trains than may be refused before the link makes no more.
     (0..20).for_each(|_| assert_eq!(link.send_train(&to, &vec![1; 4 * 1472], 1472).unwrap(), 4 * 1472));
     let fits = link.send(&to, &full[..1300]).unwrap();
     link.send_train(&to, &vec![1; 4 * 1300], 1300).unwrap();
@@ -164,7 +163,7 @@ fn role_becomes_smaller() {
     ));
 }
 
-/// No route, and routes that refuse as a firewall does: answers about this packet and this moment.
+/// No route, and routes that refuse as a firewall does: each answer is about this packet and this moment.
 #[test]
 fn what_the_machine_refuses_is_loss_not_an_error() {
     let preparation = "ip link set lo up && ip route add prohibit 10.1.2.4/32 && ip route add blackhole 10.1.2.5/32 \

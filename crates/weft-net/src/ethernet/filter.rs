@@ -1,54 +1,54 @@
-//! The classic BPF program by which a socket gets only the frames for its own process: the kernel runs it on
-//! every frame of our EtherType, before anything is copied. It looks at everything that makes a frame ours,
-//! so that it also holds when the socket is bound to another interface or protocol later (`weft-netd` locks
-//! it).
+//! The classic BPF program by which a socket gets only the frames for its own process. The kernel runs it on
+//! every frame of Weft's EtherType, before anything is copied. It checks everything that makes a frame this
+//! process's own, so that it also holds when the socket is bound to another interface or protocol later
+//! (`weft-netd` locks it).
 
 use super::frame::{ETHER_TYPE, MAGIC, MAGIC_AT, PORT_AT};
 use crate::socket_filter::{
     Instruction, JUMP_IF_EQUAL, LOAD_BYTE, LOAD_HALF, LOAD_WORD, RETURN, TAKE, only, step as load,
 };
 
-/// Where a load finds to whom the frame was addressed (SKF_AD_OFF + SKF_AD_PKTTYPE), and the answer "this
-/// host" (PACKET_HOST).
+/// Offset by which a load finds the kind of a frame's destination (SKF_AD_OFF + SKF_AD_PKTTYPE). PACKET_HOST
+/// is the answer "this host".
 const PACKET_TYPE: u32 = (-0x1000_i32 + 4) as u32;
 const PACKET_HOST: u32 = 0;
 /// The answer "a multicast address" (PACKET_MULTICAST).
 const PACKET_MULTICAST: u32 = 2;
-/// Where a load finds the index of the interface (SKF_AD_OFF + SKF_AD_IFINDEX).
+/// Offset by which a load finds the index of the interface (SKF_AD_OFF + SKF_AD_IFINDEX).
 const INTERFACE: u32 = (-0x1000_i32 + 8) as u32;
 const ETHER_TYPE_AT: u32 = 12;
-/// Where the program of [`Filter`] has what differs.
+/// Positions in the program of [`Filter`] whose values differ from filter to filter.
 const USER_IN: usize = 0;
 const INTERFACE_IN: usize = 4;
 const PORT_IN: usize = 10;
 const LENGTH: usize = 13;
-/// The same where the socket gets frames for multicast groups, too.
+/// The same positions where the socket gets frames for multicast groups, too.
 const INTERFACE_WITH_GROUPS_IN: usize = 2;
 const GROUPS_IN: usize = 11;
 const PORT_WITH_GROUPS_IN: usize = 13;
 const LENGTH_WITH_GROUPS: usize = 16;
 
-/// Whose frames a socket gets. The program says so itself, and the kernel shows it to who may administer the
-/// network: that is how `weft-netd` knows which ports are taken, without keeping anything.
+/// The frames that a socket gets. The program has these values in it, and the kernel shows it to a process
+/// that may administer the network. So `weft-netd` knows which ports are taken, without keeping anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filter {
     /// Index of the interface.
     pub interface: u32,
     /// The process's number on this host.
     pub port: u16,
-    /// For whom the socket was made.
+    /// The user for whom the socket was made.
     pub user: u32,
-    /// The number that frames for the multicast groups of the process's job have in place of a port, once it
-    /// has joined one.
+    /// The number that frames for the multicast groups of the process's job have in place of a port, once the
+    /// process has joined one.
     pub groups: Option<u16>,
 }
 
 impl Filter {
-    /// Accepts frames that are addressed to this host's interface, of our kind, for the port; and those to
-    /// multicast addresses for the number of the job's groups, if there is one. A frame too short for a load
-    /// is not accepted.
+    /// Makes the program. It accepts frames of Weft's kind that are addressed to this host's interface, for
+    /// the port, and frames to multicast addresses for the number of the job's groups, if there is one. It
+    /// refuses a frame that is too short for a load.
     pub(super) fn program(&self) -> Vec<Instruction> {
-        // Each `only` skips what stands between it and the last instruction, which refuses.
+        // Each `only` skips the instructions between itself and the last one, which refuses.
         if let Some(groups) = self.groups {
             return vec![
                 load(TAKE, self.user),
@@ -59,7 +59,7 @@ impl Filter {
                 load(LOAD_HALF, MAGIC_AT as u32),
                 only(u32::from(MAGIC), 8),
                 load(LOAD_BYTE, PACKET_TYPE),
-                // What is for this host is looked at further down.
+                // Frames for this host are checked further down.
                 Instruction { code: JUMP_IF_EQUAL, if_true: 3, if_false: 0, value: PACKET_HOST },
                 only(PACKET_MULTICAST, 5),
                 load(LOAD_HALF, PORT_AT as u32),
@@ -71,7 +71,7 @@ impl Filter {
             ];
         }
         vec![
-            // Changes nothing; it is there to be read.
+            // The instruction changes nothing: its value is there to be read.
             load(TAKE, self.user),
             load(LOAD_BYTE, PACKET_TYPE),
             only(PACKET_HOST, 9),
@@ -88,7 +88,7 @@ impl Filter {
         ]
     }
 
-    /// The filter of which these are the program's bytes, as the kernel shows them; none when it is another
+    /// Returns the filter of which these are the program's bytes, as the kernel shows them; none for another
     /// program.
     pub fn read(program: &[u8]) -> Option<Self> {
         let instruction = |bytes: &[u8]| {
@@ -121,7 +121,7 @@ mod tests {
     const FILTER: Filter = Filter { interface: 3, port: 0x1234, user: 1000, groups: None };
     const WITH_GROUPS: Filter = Filter { groups: Some(0x4321), ..FILTER };
 
-    /// What the kernel would do with a frame of this type from this interface; `None`: the program is wrong.
+    /// Does as the kernel would with a frame of this type from this interface; `None`: the program is wrong.
     fn run(program: &[Instruction], (packet_type, interface): (u32, u32), bytes: &[u8]) -> Option<u32> {
         let (mut at, mut value) = (0, 0);
         loop {

@@ -1,5 +1,5 @@
-//! The format of Weft's raw frames: an Ethernet header, then six bytes, then the packet, then whatever
-//! Ethernet pads with.
+//! The format of Weft's raw frames: an Ethernet header, then six bytes, then the packet, then Ethernet's
+//! padding.
 //!
 //! ```text
 //!  0  destination  6
@@ -22,12 +22,12 @@ pub(crate) const PORT_AT: usize = 16;
 pub(crate) const LENGTH_AT: usize = 18;
 /// Bytes in front of the packet.
 pub(crate) const HEADER: usize = 20;
-/// Of these, those that count as payload of the interface: its MTU leaves so much less for a packet.
+/// Bytes of the header that count as payload of the interface: its MTU leaves so much less for a packet.
 pub(crate) const MTU_SHARE: usize = HEADER - 14;
-/// Largest packet whose length can be written.
+/// Longest packet whose length can be written.
 pub(crate) const PACKET_MAX: usize = u16::MAX as usize;
 
-/// A header with what all frames from the interface `source` have in common.
+/// Returns a header with the bytes that all frames from the interface `source` share.
 pub(crate) fn template(source: [u8; 6]) -> Vec<u8> {
     let mut frame = vec![0; HEADER];
     frame[6..12].copy_from_slice(&source);
@@ -35,7 +35,7 @@ pub(crate) fn template(source: [u8; 6]) -> Vec<u8> {
     frame
 }
 
-/// What stands behind the Ethernet header of a frame to the process `port`, in front of a packet of so many
+/// Returns the bytes between the Ethernet header of a frame to the process `port` and a packet of `length`
 /// bytes.
 #[inline]
 pub(crate) fn share_of_header(port: u16, length: u16) -> [u8; MTU_SHARE] {
@@ -43,7 +43,7 @@ pub(crate) fn share_of_header(port: u16, length: u16) -> [u8; MTU_SHARE] {
     [a, b, c, d, e, f]
 }
 
-/// Completes a frame made from [`template`]; returns its length. Panics if the packet is longer than
+/// Completes a frame made from [`template`], and returns its length. Panics if the packet is longer than
 /// [`PACKET_MAX`].
 #[inline]
 pub(crate) fn emit(frame: &mut Vec<u8>, destination: [u8; 6], port: u16, packet: &[u8]) -> usize {
@@ -58,14 +58,14 @@ pub(crate) fn emit(frame: &mut Vec<u8>, destination: [u8; 6], port: u16, packet:
     end
 }
 
-/// Whether a frame came to a multicast address.
+/// Returns whether a frame came to a multicast address.
 #[inline]
 pub(crate) fn is_to_group(frame: &[u8]) -> bool {
     frame.first().is_some_and(|first| first & 1 == 1)
 }
 
-/// The packet in a frame that passed the filter of `port`; `None` when it is not whole or not for us after
-/// all.
+/// Returns the packet of a frame that passed the filter of `port`; `None` when the frame is not whole, or not
+/// for this process after all.
 #[inline]
 pub(crate) fn parse(frame: &[u8], port: u16) -> Option<&[u8]> {
     let (header, rest) = frame.split_at_checked(HEADER)?;

@@ -1,13 +1,13 @@
 //! Multicast groups on Ethernet: addresses that the interface listens to, and a number in place of the port,
 //! which all processes of a job derive from its secret.
 //!
-//! Bridges that snoop on IGMP and MLD do not know these addresses, and pass such frames on to everybody.
+//! Bridges that snoop on IGMP and MLD do not know these addresses, and pass such frames on to every port.
 
 use std::io;
 
 use crate::carrier::EthernetAddress;
 
-/// Groups that a process joins at most: an interface that listens to many addresses hears everything.
+/// Most groups that a process joins: an interface that listens to many addresses hears everything.
 const GROUPS_MAX: usize = 20;
 
 /// The groups that this process has joined.
@@ -16,16 +16,16 @@ pub(super) struct Groups {
     joined: Vec<EthernetAddress>,
 }
 
-/// The address of group `group` of job `job`: one of those that nobody administers but the owner of the
-/// network (IEEE Std 802-2014 §8.2.2).
+/// Returns the address of group `group` of job `job`: an address that only the owner of the network
+/// administers (IEEE Std 802-2014 §8.2.2).
 pub(super) fn address(job: u64, group: u64) -> EthernetAddress {
     let [a, b, c, d, e, ..] = (job.rotate_left(31) ^ group).to_le_bytes();
     EthernetAddress { mac: [3, a, b, c, d, e], port: job as u16 }
 }
 
 impl Groups {
-    /// Joins a group. `pass` has the filter pass its frames, `listen` has the interface take what comes to
-    /// its address.
+    /// Joins a group. `pass` makes the filter pass the group's frames, and `listen` makes the interface take
+    /// frames to the group's address.
     pub(super) fn join(
         &mut self,
         group: &EthernetAddress,
@@ -48,20 +48,20 @@ impl Groups {
         Ok(())
     }
 
-    /// Leaves a group; whether it had been joined.
+    /// Leaves a group, and returns whether it had been joined.
     pub(super) fn leave(&mut self, group: &EthernetAddress) -> bool {
         let before = self.joined.len();
         self.joined.retain(|joined| joined != group);
         self.joined.len() < before
     }
 
-    /// Whether the address that a frame came to is that of one of them.
+    /// Returns whether a frame came to the address of a joined group.
     #[inline]
     pub(super) fn has_joined(&self, frame: &[u8]) -> bool {
         self.joined.iter().any(|group| frame.starts_with(&group.mac))
     }
 
-    /// The number that their frames have in place of a port.
+    /// Returns the number that frames of groups have in place of a port.
     #[inline]
     pub(super) fn port(&self) -> u16 {
         self.joined.first().map_or(0, |group| group.port)

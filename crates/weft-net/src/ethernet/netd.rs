@@ -1,16 +1,16 @@
-//! Packet sockets from `weft-netd`, the helper that has the privilege: what is asked, what it answers, and
-//! how to ask.
+//! Packet sockets from `weft-netd`, the helper that has the privilege: its request, its answers, and the call
+//! that asks it.
 //!
 //! ```text
 //! request   0  "weftnet1"   8
 //!           8  interface    4   its index, little-endian
-//! granted   0  "weftnet1"   8   with two descriptors: the packet socket, and the UDP socket that holds its port
+//! granted   0  "weftnet1"   8   and two descriptors: the packet socket, the UDP socket that holds its port
 //!           8  port         2   little-endian
 //! refused   0  "weftnot1"   8
 //!           8  a sentence   at most `REASON_MAX` bytes of UTF-8
 //! ```
 //!
-//! One request a connection; the helper closes it behind its answer.
+//! A connection carries one request; the helper closes it behind its answer.
 
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -20,20 +20,20 @@ use std::time::Duration;
 use crate::Error;
 use crate::{descriptors, sys};
 
-/// Where the helper listens unless a setting says otherwise.
+/// Path where the helper listens by default.
 pub const SOCKET: &str = "/run/weft/netd.sock";
 /// Bytes of a request.
 pub const REQUEST_SIZE: usize = 12;
 /// Most bytes of the sentence by which the helper refuses.
 pub const REASON_MAX: usize = 200;
-/// How long the helper may take for each step.
+/// Longest time that the helper may take for each step.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 const MAGIC: &[u8; 8] = b"weftnet1";
 const REFUSED: &[u8; 8] = b"weftnot1";
 const GRANTED_SIZE: usize = 10;
 
-/// The bytes that ask for a socket on the interface with this index.
+/// Returns the bytes that ask for a socket on the interface with this index.
 pub fn request(interface: u32) -> [u8; REQUEST_SIZE] {
     let mut bytes = [0; REQUEST_SIZE];
     bytes[..8].copy_from_slice(MAGIC);
@@ -41,13 +41,13 @@ pub fn request(interface: u32) -> [u8; REQUEST_SIZE] {
     bytes
 }
 
-/// The index of the interface that a request names; none when it is no request.
+/// Returns the index of the interface that a request names; none when the bytes are no request.
 pub fn parse_request(bytes: &[u8]) -> Option<u32> {
     let (magic, index) = bytes.split_first_chunk::<8>()?;
     (magic == MAGIC).then(|| index.try_into().ok().map(u32::from_le_bytes))?
 }
 
-/// The bytes that go with the two descriptors.
+/// Returns the bytes that go with the two descriptors.
 pub fn granted(port: u16) -> [u8; GRANTED_SIZE] {
     let mut bytes = [0; GRANTED_SIZE];
     bytes[..8].copy_from_slice(MAGIC);
@@ -55,7 +55,7 @@ pub fn granted(port: u16) -> [u8; GRANTED_SIZE] {
     bytes
 }
 
-/// The bytes that refuse, with as much of the sentence as there is room for.
+/// Returns the bytes that refuse, with as much of the sentence as there is room for.
 pub fn refused(reason: &str) -> Vec<u8> {
     let mut end = reason.len().min(REASON_MAX);
     while !reason.is_char_boundary(end) {
@@ -64,10 +64,10 @@ pub fn refused(reason: &str) -> Vec<u8> {
     [REFUSED, &reason.as_bytes()[..end]].concat()
 }
 
-/// The port that an answer grants.
+/// Returns the port that an answer grants.
 ///
 /// # Errors
-/// Why there is none: the helper's sentence.
+/// There is none: the helper's sentence says why.
 pub fn parse_answer(bytes: &[u8]) -> Result<u16, String> {
     match bytes.split_first_chunk::<8>() {
         Some((MAGIC, &[low, high])) => Ok(u16::from_le_bytes([low, high])),
@@ -76,21 +76,21 @@ pub fn parse_answer(bytes: &[u8]) -> Result<u16, String> {
     }
 }
 
-/// What the helper gives.
+/// A socket and a port that the helper gives.
 #[derive(Debug)]
 pub struct Granted {
-    /// A packet socket on the interface that gets the frames for `port`, and nothing else.
+    /// A packet socket on the interface that gets the frames for `port`, and no others.
     pub socket: OwnedFd,
     /// The process's number on its host.
     pub port: u16,
-    /// Keeps the port from everybody else.
+    /// The UDP socket that keeps the port from every other process.
     pub holder: OwnedFd,
 }
 
 /// Asks the helper behind `path` for a socket on the interface with this index.
 ///
 /// # Errors
-/// It is not there, does not answer in time, or refuses: the sentence says which.
+/// The helper is not there, does not answer in time, or refuses: the sentence says which.
 pub fn ask(path: &Path, interface: u32) -> Result<Granted, Error> {
     let unavailable = |why: String| Error::Unavailable(format!("weft-netd at {}: {why}", path.display()));
     let failed = |cause: io::Error| unavailable(cause.to_string());
@@ -105,10 +105,10 @@ pub fn ask(path: &Path, interface: u32) -> Result<Granted, Error> {
     }
 }
 
-/// Whether this process may ask somebody behind `path`.
+/// Checks that a helper listens behind `path` and that this process may ask it.
 ///
 /// # Errors
-/// Why not.
+/// The reason why not.
 pub fn listens(path: &Path) -> io::Result<()> {
     sys::connect_unix(path, PATIENCE).map(drop)
 }

@@ -1,4 +1,4 @@
-//! One AF_PACKET socket. Frames leave without passing the queueing discipline, and arrive in a ring that the
+//! An AF_PACKET socket. Frames leave without passing the queueing discipline. They arrive in a ring that the
 //! kernel shares with this process, so that a look costs no system call. Linux: packet(7),
 //! Documentation/networking/packet_mmap.rst (TPACKET_V2).
 #![allow(unsafe_code)]
@@ -25,7 +25,7 @@ const TP_STATUS_USER: u32 = 1;
 /// asm-generic/socket.h
 const SO_LOCK_FILTER: libc::c_int = 44;
 
-/// What the kernel puts in front of every frame of the ring: `struct tpacket2_hdr`.
+/// The head that the kernel puts in front of every frame of the ring: `struct tpacket2_hdr`.
 #[repr(C)]
 struct FrameHead {
     status: AtomicU32,
@@ -47,10 +47,11 @@ struct RingRequest {
     frames: libc::c_uint,
 }
 
-/// Bytes the kernel needs in a ring's frame beside the Ethernet frame itself, generously: its head, an
+/// Bytes that the kernel needs in a ring's frame beside the Ethernet frame itself, generously: its head, an
 /// address, alignment.
 const FRAME_OVERHEAD: usize = 128;
-/// Memory of a ring is asked for in pieces of this size, a multiple of every page size and frame size in use.
+/// Size of the pieces in which memory of a ring is asked for: a multiple of every page size and frame size in
+/// use.
 const BLOCK: usize = 64 << 10;
 
 /// A bound socket and its ring.
@@ -62,17 +63,16 @@ pub(super) struct PacketSocket {
     next: usize,
 }
 
-// SAFETY: the ring is memory of this process that nobody else of it points to.
+// SAFETY: the ring is memory of this process that only this value points to.
 unsafe impl Send for PacketSocket {}
 
-/// A socket on its interface that gets the frames its filter passes; nobody can take the filter off once it
-/// is locked. Needs CAP_NET_RAW.
+/// Opens a socket on its interface that gets the frames its filter passes. No process can take a locked
+/// filter off. Needs CAP_NET_RAW.
 ///
 /// # Errors
 /// The privilege is missing, or the interface is gone.
 pub fn open_filtered(filter: &Filter, lock: bool) -> io::Result<OwnedFd> {
-    // Protocol 0: nothing arrives before the filter is in place and the socket is bound.
-    // SAFETY: no memory is involved.
+    // Protocol 0: no frame arrives before the filter is in place and the socket is bound.
     let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
     check(fd)?;
     // SAFETY: the descriptor is new and ours.
@@ -98,10 +98,10 @@ fn bind(socket: BorrowedFd<'_>, index: u32, ether_type: u16) -> io::Result<()> {
 
 impl PacketSocket {
     /// Gives a socket of [`open_filtered`] a ring of `ring_bytes` for frames of at most `frame_max` bytes.
-    /// What has arrived before is lost.
+    /// Frames that have arrived before are lost.
     pub(super) fn new(fd: OwnedFd, frame_max: usize, ring_bytes: usize) -> io::Result<Self> {
         set_option(fd.as_fd(), libc::SOL_PACKET, PACKET_VERSION, TPACKET_V2)?;
-        // Kernels before 4.20 lack the second; the filter leaves out what this host sends as well.
+        // Kernels before 4.20 lack the second option; the filter also leaves out frames that this host sends.
         let _ = set_option(fd.as_fd(), libc::SOL_PACKET, PACKET_QDISC_BYPASS, 1);
         let _ = set_option(fd.as_fd(), libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1);
         let frame_size = (frame_max + FRAME_OVERHEAD).next_power_of_two();
@@ -110,7 +110,7 @@ impl PacketSocket {
         Ok(Self { fd, ring, frame_size, frames, next: 0 })
     }
 
-    /// Frames that the ring holds.
+    /// Returns the number of frames that the ring holds.
     pub(super) fn frames(&self) -> usize {
         self.frames
     }
@@ -123,12 +123,13 @@ impl PacketSocket {
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Hands the next frame to `take`, with the length it had on the wire; `false` when there is none.
+    /// Hands the next frame to `take`, with the length it had on the wire. Returns `false` when there is
+    /// none.
     #[inline]
     pub(super) fn receive(&mut self, take: &mut dyn FnMut(&[u8], usize)) -> bool {
-        // SAFETY: `next < frames`, so the head lies inside the ring; it is aligned, since a frame is a power
-        // of two of at least 128 bytes. The kernel writes to it only while the status says so; the status
-        // itself is atomic.
+        // SAFETY: `next < frames`, so the head lies inside the ring. The head is aligned, since a frame is a
+        // power of two of at least 128 bytes. The kernel writes to it only while the status says so; the
+        // status itself is atomic.
         let head = unsafe { self.ring.add(self.next * self.frame_size).cast::<FrameHead>().as_ptr() };
         // SAFETY: as above.
         let status = unsafe { &(*head).status };
@@ -149,7 +150,7 @@ impl PacketSocket {
         true
     }
 
-    /// Frames for which the ring had no room since the last call.
+    /// Returns the frames for which the ring had no room since the last call.
     pub(super) fn take_losses(&self) -> u32 {
         let mut counts = [0_u32; 2];
         let mut size = size_of_val(&counts) as libc::socklen_t;
@@ -160,22 +161,22 @@ impl PacketSocket {
         if result == 0 { counts[1] } else { 0 }
     }
 
-    /// Takes the error that the socket holds, such as that its interface went down; until then it counts as
-    /// readable.
+    /// Takes the error that the socket holds, for example that its interface went down. Until then the socket
+    /// counts as readable.
     pub(super) fn take_error(&self) -> Option<io::Error> {
         let code = crate::sys::option(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR).ok()?;
         (code != 0).then(|| io::Error::from_raw_os_error(code))
     }
 
-    /// From now on the socket gets what this filter passes.
+    /// Changes the filter of the socket from now on.
     ///
     /// # Errors
-    /// The filter was locked by who opened the socket.
+    /// The opener of the socket has locked the filter.
     pub(super) fn change_filter(&self, filter: &Filter) -> io::Result<()> {
         attach_filter(self.fd.as_fd(), &filter.program())
     }
 
-    /// Has the interface take frames to a multicast address, or not any more.
+    /// Makes the interface take frames to a multicast address, or stop taking them.
     pub(super) fn listen(&self, interface: u32, mac: [u8; 6], joins: bool) -> io::Result<()> {
         // SAFETY: a packet_mreq of zeros is valid.
         let mut request: libc::packet_mreq = unsafe { std::mem::zeroed() };
@@ -197,7 +198,7 @@ impl PacketSocket {
 
 impl Drop for PacketSocket {
     fn drop(&mut self) {
-        // SAFETY: the ring was mapped with this length and nobody looks at it any more.
+        // SAFETY: the ring was mapped with this length, and no code looks at it any more.
         unsafe { libc::munmap(self.ring.as_ptr().cast(), self.frames * self.frame_size) };
     }
 }
@@ -223,13 +224,13 @@ fn share_ring(socket: BorrowedFd<'_>, frame_size: usize, frames: usize) -> io::R
     }
 }
 
-/// The hardware address of an interface; none when it is not Ethernet.
+/// Returns the hardware address of an interface; none when it is not Ethernet.
 ///
 /// # Errors
 /// There is no such interface.
 pub fn hardware_address(interface: &str) -> io::Result<Option<[u8; 6]>> {
     let name = CString::new(interface)?;
-    // Any socket serves for this question.
+    // Any socket serves for this call.
     let any = std::net::UdpSocket::bind("0.0.0.0:0").or_else(|_| std::net::UdpSocket::bind("[::]:0"))?;
     // SAFETY: an ifreq of zeros is valid; the name is cut so that it stays terminated.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };

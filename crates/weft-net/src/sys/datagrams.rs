@@ -1,4 +1,4 @@
-//! Trains of UDP datagrams: many leave or arrive by one system call.
+//! Trains of UDP datagrams: many leave or arrive by a single system call.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
-/// An IP address and port as the kernel wants it.
+/// An IP address and port in the kernel's form.
 pub(crate) union SocketName {
     v4: libc::sockaddr_in,
     v6: libc::sockaddr_in6,
@@ -36,7 +36,7 @@ impl SocketName {
     }
 }
 
-/// A control message with one value, laid out as cmsg(3) does.
+/// A control message with a single value, laid out as cmsg(3) does.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Control<T> {
@@ -44,8 +44,8 @@ struct Control<T> {
     value: T,
 }
 
-/// Sends datagrams of `segment` bytes each (the last may be shorter) with one call: Linux's UDP_SEGMENT,
-/// udp(7). A connected socket knows to whom.
+/// Sends datagrams of `segment` bytes each (the last may be shorter) with a single call: Linux's UDP_SEGMENT,
+/// udp(7). A connected socket knows the destination.
 pub(crate) fn send_segmented(
     socket: BorrowedFd<'_>,
     to: Option<&SocketAddr>,
@@ -54,8 +54,8 @@ pub(crate) fn send_segmented(
 ) -> io::Result<()> {
     let mut name = to.map(SocketName::new);
     let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    // Alignment leaves room behind the number, which is handed over with it: zeros, so that nothing is read
-    // that was never written. SAFETY: a cmsghdr of zeros is valid.
+    // Alignment leaves room behind the number, and the kernel gets it too: zeros, so that the kernel reads
+    // nothing that was never written. SAFETY: a cmsghdr of zeros is valid.
     let mut control = Control { head: unsafe { std::mem::zeroed() }, value: [segment, 0, 0, 0] };
     control.head.cmsg_len = (size_of::<libc::cmsghdr>() + size_of::<u16>()) as _;
     control.head.cmsg_level = libc::SOL_UDP;
@@ -75,25 +75,25 @@ pub(crate) fn send_segmented(
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// What a packet says in the two low bits of its traffic class (RFC 3168 §5): its sender heeds marks; it was
+/// Values of the two low bits of a packet's traffic class (RFC 3168 §5): its sender heeds marks; it was
 /// marked.
 pub(crate) const ECN_CAPABLE: i32 = 2;
 const ECN_MARKED: i32 = 3;
 
-/// Room for the control messages of one datagram: how long those are that were joined to it, and its traffic
+/// Room for the control messages of a datagram: the length of those that were joined to it, and its traffic
 /// class.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct Controls([u8; CONTROLS_BYTES]);
 
 const CONTROL_HEAD: usize = size_of::<libc::cmsghdr>();
-/// A small value is followed by what aligns the next one.
+/// Bytes from one control message to the next: a small value is followed by padding.
 const CONTROL_STEP: usize = CONTROL_HEAD + size_of::<usize>();
 const CONTROLS_BYTES: usize = 2 * CONTROL_STEP;
 
 impl Controls {
-    /// Level, type and value of each, as cmsg(3) lays them out; a value is an int or, of IPv4's traffic
-    /// class, a byte.
+    /// Returns level, type and value of each control message, as cmsg(3) lays them out. A value is an int or,
+    /// for IPv4's traffic class, a byte.
     fn iter(&self, length: usize) -> impl Iterator<Item = (libc::c_int, libc::c_int, libc::c_int)> + '_ {
         let whole = self.0[..length.min(CONTROLS_BYTES)].chunks(CONTROL_STEP).filter(|one| one.len() > CONTROL_HEAD);
         whole.map(|one| {
@@ -108,21 +108,21 @@ impl Controls {
     }
 }
 
-/// One datagram that was received, perhaps several joined.
+/// A received datagram, perhaps several joined.
 pub(crate) struct Datagram<'a> {
     pub(crate) bytes: &'a [u8],
-    /// Bytes of each that was joined to it; all of it when none were.
+    /// Bytes of each datagram that was joined to it; all bytes when none were.
     pub(crate) segment: usize,
-    /// It bears a mark of congestion.
+    /// True if the datagram bears a mark of congestion.
     pub(crate) marked: bool,
 }
 
-/// Buffers into which the kernel receives one or several datagrams with one call, each perhaps several joined
-/// to one (UDP_GRO).
+/// Buffers into which the kernel receives one or several datagrams with a single call, each perhaps several
+/// joined (UDP_GRO).
 pub(crate) struct ReceiveBatch {
     bytes: Box<[u8]>,
     slot: usize,
-    // The headers point to the others: boxes, so they stay where they are.
+    // The headers point to the other boxes; a box stays where it is.
     headers: Box<[libc::mmsghdr]>,
     controls: Box<[Controls]>,
     _vectors: Box<[libc::iovec]>,
@@ -132,7 +132,8 @@ pub(crate) struct ReceiveBatch {
 unsafe impl Send for ReceiveBatch {}
 
 impl ReceiveBatch {
-    /// Room for `count` datagrams of `slot` bytes each. The kernel gives memory only to those that are used.
+    /// Makes room for `count` datagrams of `slot` bytes each. The kernel gives memory only to slots that are
+    /// used.
     pub(crate) fn new(count: usize, slot: usize) -> Self {
         let mut bytes = vec![0; count * slot].into_boxed_slice();
         let start = bytes.as_mut_ptr();
@@ -156,7 +157,7 @@ impl ReceiveBatch {
         Self { bytes, slot, headers, controls, _vectors: vectors }
     }
 
-    /// Receives at most `limit` datagrams without waiting; at least one, or the error says why not.
+    /// Receives at most `limit` datagrams without waiting: at least one, or the error says why not.
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, limit: usize) -> io::Result<usize> {
         let count = limit.min(self.headers.len());
         for header in &mut self.headers[..count] {
@@ -170,7 +171,7 @@ impl ReceiveBatch {
         if received < 0 { Err(io::Error::last_os_error()) } else { Ok(received as usize) }
     }
 
-    /// Receives one datagram without waiting, with the cheaper call.
+    /// Receives a datagram without waiting, with the cheaper call.
     pub(crate) fn receive_one(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
         let header = &mut self.headers[0];
         header.msg_hdr.msg_controllen = CONTROLS_BYTES as _;
@@ -183,7 +184,7 @@ impl ReceiveBatch {
         Ok(())
     }
 
-    /// Datagram `i` of the last call.
+    /// Returns datagram `i` of the last call.
     pub(crate) fn datagram(&self, i: usize) -> Datagram<'_> {
         let header = &self.headers[i];
         let bytes = &self.bytes[i * self.slot..][..header.msg_len as usize];

@@ -9,7 +9,7 @@ use std::ptr;
 
 use super::check;
 
-/// One address of one network interface.
+/// An address of a network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Interface {
     pub(crate) name: String,
@@ -18,14 +18,14 @@ pub(crate) struct Interface {
     pub(crate) prefix: u8,
     /// Bytes of an IP packet, header included; 0 when the interface does not say.
     pub(crate) mtu: u32,
-    /// Mb/s; 0 when the interface does not say.
+    /// Speed in Mb/s; 0 when the interface does not say.
     pub(crate) speed: u32,
     pub(crate) is_up: bool,
     pub(crate) has_carrier: bool,
     pub(crate) is_loopback: bool,
 }
 
-/// All addresses of all interfaces of this network namespace, in the kernel's order.
+/// Returns all addresses of all interfaces of this network namespace, in the kernel's order.
 pub(crate) fn interfaces() -> io::Result<Vec<Interface>> {
     let mut head: *mut libc::ifaddrs = ptr::null_mut();
     // SAFETY: on success `head` is a list that is ours until freeifaddrs.
@@ -61,6 +61,8 @@ pub(crate) fn interfaces() -> io::Result<Vec<Interface>> {
     Ok(list)
 }
 
+/// Returns the IP address behind a pointer; none for another family.
+///
 /// # Safety
 /// `address` is null or points to a sockaddr that is as large as its family says.
 unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
@@ -89,7 +91,7 @@ fn prefix_of(mask: IpAddr) -> u8 {
     ones as u8
 }
 
-/// The name of the interface with this index.
+/// Returns the name of the interface with this index.
 pub(crate) fn interface_name(index: u32) -> Option<String> {
     let mut name = [0; libc::IF_NAMESIZE];
     // SAFETY: the buffer has the length that the call asks for.
@@ -98,10 +100,11 @@ pub(crate) fn interface_name(index: u32) -> Option<String> {
     (!found.is_null()).then(|| unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned())
 }
 
-/// What the driver says of the link, Mb/s; virtual interfaces say nothing, or something made up.
+/// Returns the speed that the driver gives for the link, in Mb/s. Virtual interfaces give none, or an
+/// invented one.
 fn speed(interface: &str) -> u32 {
     let said = std::fs::read_to_string(format!("/sys/class/net/{interface}/speed"));
-    // "-1" where it is not known.
+    // The file has "-1" where the speed is not known.
     said.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 

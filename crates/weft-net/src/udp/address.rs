@@ -1,4 +1,4 @@
-//! Addresses: which of this machine's are offered, how they are written on the business card, which pair two
+//! Addresses: the addresses that this machine offers, their text on the business card, and the pair that two
 //! processes use.
 
 use std::cmp::Reverse;
@@ -12,36 +12,36 @@ use weft_core::rails::RAILS_MAX;
 /// Largest packet in bytes: a jumbo frame fits, and so does a good part of loopback's 64 KiB, with bounded
 /// buffers.
 pub const PACKET_SIZE_MAX: usize = 16 << 10;
-/// Smallest packet that is worth having: what IPv4 promises of every link (576 bytes) less headers and
-/// options.
+/// Smallest useful packet in bytes: the 576 bytes that IPv4 promises of every link, less headers and options.
 pub const PACKET_SIZE_MIN: usize = 508;
-/// Addresses on one business card.
+/// Most addresses on a business card.
 pub const CANDIDATES_MAX: usize = 8;
 
-/// One address at which a process can be reached, as the business card carries it.
+/// An address at which a process can be reached, as the business card carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// The address.
     pub ip: IpAddr,
-    /// Length of its subnet prefix in bits.
+    /// Length of the subnet prefix in bits.
     pub prefix: u8,
-    /// UDP port; 0: there is no UDP there.
+    /// UDP port; 0 where there is no UDP.
     pub port: u16,
-    /// Largest packet (UDP payload) the interface carries, bytes.
+    /// Largest packet (UDP payload) that the interface carries, in bytes.
     pub packet_size: u16,
-    /// Which machine (network namespace) it belongs to: equal addresses on different hosts are told apart.
+    /// Number of the machine (network namespace) that has the address. It tells equal addresses on different
+    /// hosts apart.
     pub host: u32,
-    /// Index of the interface on this machine; not in the endpoint address (0 in a peer's candidate).
+    /// Index of the interface on this machine. It is not in the endpoint address (0 in a peer's candidate).
     pub interface: u32,
-    /// Which of the interfaces that are offered, from 0; the first is the best, as far as this machine can
-    /// tell.
+    /// Index of the interface among those that are offered, from 0. The first is the best, as far as this
+    /// machine can tell.
     pub rail: u8,
-    /// What the interface carries, Mb/s; 0 if it does not say.
+    /// Speed of the interface in Mb/s; 0 if the interface does not say.
     pub speed: u32,
 }
 
 impl Candidate {
-    /// The subnet it is in, as `10.0.0.0/24`.
+    /// Returns the subnet of the address, as `10.0.0.0/24`.
     pub fn subnet(&self) -> String {
         let first = network(self.ip, self.prefix);
         let left = |bits: u8| first.checked_shl(u32::from(bits.saturating_sub(self.prefix))).unwrap_or(0);
@@ -52,29 +52,30 @@ impl Candidate {
         format!("{ip}/{}", self.prefix)
     }
 
-    /// Where that is, of this machine's own addresses: an address that only its link has needs the interface.
+    /// Returns the socket address, for one of this machine's own addresses: an address that only its link has
+    /// needs the interface.
     pub fn socket_address(&self) -> SocketAddr {
         reached_by(self.ip, self.port, self.interface)
     }
 
-    /// The name of the interface, of this machine's own addresses.
+    /// Returns the name of the interface, for one of this machine's own addresses.
     pub fn interface_name(&self) -> String {
         sys::interface_name(self.interface).unwrap_or_else(|| format!("interface {}", self.interface))
     }
 }
 
-/// What other processes need to know about this end.
+/// The endpoint address of a process: the facts that its peers need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointAddress {
     /// Addresses, best first, at most [`CANDIDATES_MAX`].
     pub candidates: Vec<Candidate>,
-    /// Full packets the receive buffer holds, all senders together.
+    /// Full packets that the receive buffer holds, of all senders together.
     pub window_packets: u32,
 }
 
 impl EndpointAddress {
-    /// Compact text of `[0-9a-f.]`: host, window, then each address as family, address, prefix, port, packet
-    /// size, rail, speed.
+    /// Encodes the endpoint address as compact text of `[0-9a-f.]`: host, window, then each address as
+    /// family, address, prefix, port, packet size, rail, speed.
     pub fn encode(&self) -> String {
         let host = self.candidates.first().map_or(0, |candidate| candidate.host);
         let mut text = format!("{host:08x}.{:x}", self.window_packets);
@@ -91,7 +92,7 @@ impl EndpointAddress {
         text
     }
 
-    /// The inverse of [`Self::encode`].
+    /// Decodes the text of [`Self::encode`].
     ///
     /// # Errors
     /// The text is not an endpoint address, or a value in it is out of range.
@@ -129,52 +130,53 @@ fn parse_candidate(field: &str, host: u32) -> Option<Candidate> {
     Some(Candidate { ip, prefix, port, packet_size, host, interface: 0, rail, speed })
 }
 
-/// Exactly `len` lower-case hexadecimal digits (`from_str_radix` alone would also take a sign).
+/// Parses exactly `len` lower-case hexadecimal digits (`from_str_radix` alone would also take a sign).
 fn parse_hex(text: &str, len: usize) -> Option<u128> {
     let digits = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     (len > 0 && text.len() == len && digits).then(|| u128::from_str_radix(text, 16).ok())?
 }
 
-/// Addresses chosen for one pair of processes.
+/// The addresses that a pair of processes has chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// This end.
+    /// The address of this end.
     pub own: Candidate,
-    /// The other end.
+    /// The address of the other end.
     pub peer: Candidate,
-    /// Where to send.
+    /// The socket address to send to.
     pub to: SocketAddr,
-    /// The largest packet both ends carry, bytes.
+    /// The largest packet that both ends carry, in bytes.
     pub packet_size: usize,
 }
 
-/// How well two addresses fit, worst first.
+/// The fit of two addresses, worst first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Fit {
-    /// The same link, as far as one can see: every link has these addresses.
+    /// The same link, as far as an end can see: every link has these addresses.
     LinkLocal,
-    /// A router between them, or so we hope.
+    /// Presumably a router between the addresses.
     Routed,
-    /// Both are this machine's loopback.
+    /// Both addresses are loopback of the same machine.
     Loopback,
-    /// The same subnet; a longer prefix says more.
+    /// The same subnet. A longer prefix says more.
     Subnet(u8),
-    /// One address of one machine.
+    /// The same address of the same machine.
     SameHost,
 }
 
-/// Chooses the addresses by which this process reaches a peer: one machine's own address, else a common
+/// Chooses the addresses by which this process reaches a peer: the same machine's own address, else a common
 /// subnet, else a routed one.
 ///
 /// # Errors
-/// One sentence that names both sides' addresses and why no pair of them fits.
+/// A sentence that names both sides' addresses and why no pair of them fits.
 pub fn choose_peer_address(own: &[Candidate], peer: &[Candidate]) -> Result<Pair, String> {
     Ok(pair_rails(own, peer, true)?.remove(0))
 }
 
-/// Joins the interfaces of two processes to pairs, the best first, at least one and at most [`RAILS_MAX`]:
-/// the addresses that fit best, and with every other interface an address of a common subnet. Both ends come
-/// to the same pairs if one says that it is `first` and the other that it is not.
+/// Joins the interfaces of two processes to pairs, the best pair first, at least one and at most
+/// [`RAILS_MAX`]. The first pair has the addresses that fit best. Every other interface is paired if it
+/// shares a subnet with one of the peer. Both ends come to the same pairs when `first` is true at exactly one
+/// of them.
 ///
 /// # Errors
 /// As for [`choose_peer_address`].
@@ -205,7 +207,7 @@ pub fn pair_rails(own: &[Candidate], peer: &[Candidate], first: bool) -> Result<
             list(peer)
         ));
     }
-    // This end's order counts here; only the set must be the same at both.
+    // This end's order counts here; only the set of pairs must be the same at both ends.
     pairs.sort_by_key(|pair| pair.own.rail);
     Ok(pairs)
 }
@@ -216,13 +218,13 @@ impl Pair {
         Self { own: *own, peer: *peer, to, packet_size: usize::from(own.packet_size.min(peer.packet_size)) }
     }
 
-    /// What both ends carry, Mb/s; 0 if one of them does not say.
+    /// Returns the speed that both ends carry, in Mb/s; 0 if one of them does not say.
     pub fn speed(&self) -> u32 {
         self.own.speed.min(self.peer.speed)
     }
 }
 
-/// An address and a port behind this interface.
+/// Returns the socket address of an address and a port behind this interface.
 fn reached_by(ip: IpAddr, port: u16, interface: u32) -> SocketAddr {
     match ip {
         IpAddr::V6(ip) if ip.is_unicast_link_local() => SocketAddrV6::new(ip, port, 0, interface).into(),
@@ -257,7 +259,7 @@ fn fit(own: &Candidate, peer: &Candidate) -> Result<Fit, &'static str> {
     })
 }
 
-/// The first `prefix` bits.
+/// Returns the first `prefix` bits of an address.
 fn network(ip: IpAddr, prefix: u8) -> u128 {
     match ip {
         IpAddr::V4(ip) => u128::from(u32::from(ip)).checked_shr(32 - u32::from(prefix.min(32))).unwrap_or(0),
@@ -278,12 +280,12 @@ fn list(candidates: &[Candidate]) -> String {
     if names.is_empty() { "none".into() } else { names.join(", ") }
 }
 
-/// What the user asks for with `WEFT_INTERFACE`.
+/// The interfaces that the user asks for with `WEFT_INTERFACE`.
 #[derive(Default)]
 pub(super) struct Selection {
-    /// Only these, the better ones first; empty: any.
+    /// The interfaces to use, the better ones first; empty: all.
     only: Vec<Term>,
-    /// Not these.
+    /// The interfaces not to use.
     but: Vec<Term>,
 }
 
@@ -293,8 +295,8 @@ pub(super) enum Term {
 }
 
 impl Selection {
-    /// Names and subnets separated by commas, with `!` in front of those that are not wanted; empty means
-    /// any.
+    /// Parses names and subnets separated by commas, with `!` in front of those that are not wanted. An empty
+    /// text means all.
     pub(super) fn parse(text: &str) -> Result<Self, Error> {
         let mut selection = Self::default();
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
@@ -316,7 +318,7 @@ impl Selection {
         Ok(selection)
     }
 
-    /// How an interface stands among those that are asked for; none if it is not.
+    /// Returns the position of an interface among those that are asked for; none if it is not asked for.
     fn position(&self, interface: &Interface) -> Option<usize> {
         self.only.iter().position(|term| term.fits(interface))
     }
@@ -333,10 +335,11 @@ impl Term {
     }
 }
 
-/// Bridges that container and virtual machine managers make on every host with the same addresses.
+/// Prefixes of the names of bridges that managers of containers and virtual machines make on every host with
+/// the same addresses.
 const PRIVATE_BRIDGES: [&str; 8] = ["docker", "virbr", "br-", "lxcbr", "lxdbr", "cni", "podman", "veth"];
 
-/// One address of this machine, and whether it is offered to peers.
+/// An address of this machine, and whether it is offered to peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Considered {
     /// Name of the interface.
@@ -347,14 +350,14 @@ pub struct Considered {
     pub prefix: u8,
     /// Bytes of an IP packet, header included; 0 when the interface does not say.
     pub mtu: u32,
-    /// The candidate (its port is not known yet), or why there is none: completes the sentence "it is not
-    /// offered: …".
+    /// The candidate (its port is not known yet), or the reason why there is none. The reason completes the
+    /// sentence "it is not offered: …".
     pub verdict: Result<Candidate, String>,
 }
 
 type IsOfKind = fn(&IpAddr) -> bool;
 
-/// Kinds of addresses, best first; only those of the best kind that is there are offered.
+/// Kinds of addresses, best first. Only addresses of the best kind that is there are offered.
 const KINDS: [(&str, IsOfKind); 6] = [
     ("IPv4 addresses", |ip| ip.is_ipv4() && !ip.is_loopback() && !is_link_local(*ip)),
     ("IPv6 addresses", |ip| ip.is_ipv6() && !ip.is_loopback() && !is_link_local(*ip)),
@@ -364,7 +367,7 @@ const KINDS: [(&str, IsOfKind); 6] = [
     ("loopback's IPv6 addresses", |_| true),
 ];
 
-/// Every address with its verdict, in the kernel's order.
+/// Returns every address with its verdict, in the kernel's order.
 pub(super) fn consider(interfaces: &[Interface], selection: &Selection, host: u32) -> Vec<Considered> {
     let mut all: Vec<Considered> = interfaces
         .iter()
@@ -392,8 +395,8 @@ pub(super) fn consider(interfaces: &[Interface], selection: &Selection, host: u3
     all
 }
 
-/// Numbers the interfaces that are offered: as they are asked for, else the faster ones first, in the
-/// kernel's order.
+/// Numbers the offered interfaces in the order in which the user asks for them; else the faster ones first,
+/// in the kernel's order.
 fn rank(all: &mut [Considered], interfaces: &[Interface], selection: &Selection) {
     let mut order: Vec<(usize, Reverse<u32>, u32)> = Vec::new();
     for (one, interface) in all.iter().zip(interfaces).filter(|(one, _)| one.verdict.is_ok()) {
@@ -404,7 +407,7 @@ fn rank(all: &mut [Considered], interfaces: &[Interface], selection: &Selection)
             order.push((position, Reverse(speed), index));
         }
     }
-    // Sorting keeps the order of those that are equal.
+    // Sorting keeps the order of equal ones.
     order.sort_by_key(|(position, speed, _)| (*position, *speed));
     for candidate in all.iter_mut().filter_map(|one| one.verdict.as_mut().ok()) {
         let rail = order.iter().position(|(_, _, index)| *index == candidate.interface);
@@ -412,7 +415,8 @@ fn rank(all: &mut [Considered], interfaces: &[Interface], selection: &Selection)
     }
 }
 
-/// Addresses worth offering, of one kind; the port is not known yet. Also why the others were left out.
+/// Returns the addresses worth offering, all of one kind; their port is not known yet. If there is none, the
+/// error says why each was left out.
 pub(super) fn select(interfaces: &[Interface], selection: &Selection, host: u32) -> Result<Vec<Candidate>, Error> {
     let all = consider(interfaces, selection, host);
     let mut chosen: Vec<Candidate> = all.iter().filter_map(|one| one.verdict.clone().ok()).collect();
@@ -432,7 +436,7 @@ fn candidate(interface: &Interface, host: u32) -> Candidate {
     Candidate { ip, prefix, port: 0, packet_size, host, interface: index, rail: 0, speed }
 }
 
-/// What the interface's MTU leaves after the IP and UDP headers.
+/// Returns the bytes that the interface's MTU leaves after the IP and UDP headers.
 fn packet_size(interface: &Interface) -> usize {
     let headers = if interface.ip.is_ipv4() { 28 } else { 48 };
     (interface.mtu as usize).saturating_sub(headers)

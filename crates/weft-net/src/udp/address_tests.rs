@@ -1,4 +1,4 @@
-//! Which addresses are offered, written, and chosen.
+//! Tests of addresses: those that are offered, their text, and the choice between them.
 
 use super::*;
 
@@ -120,7 +120,7 @@ fn the_faster_interface_is_the_first_rail_and_one_interface_is_one_rail() {
     assert_eq!(rails(&interfaces), expected);
 }
 
-/// Rails of an end, each with an address.
+/// The rails of an end, each with an address.
 fn end(host: u32, addresses: &[(u8, &str)]) -> Vec<Candidate> {
     addresses.iter().map(|(rail, ip)| Candidate { rail: *rail, ..at(host, ip, 24) }).collect()
 }
@@ -133,7 +133,7 @@ fn pairs(own: &[Candidate], peer: &[Candidate], first: bool) -> Vec<String> {
 #[test]
 fn interfaces_of_two_ends_are_joined_by_subnet_each_once() {
     let near = end(1, &[(0, "10.0.0.1"), (1, "10.0.1.1"), (2, "10.0.5.1")]);
-    // The other end numbers them otherwise, and has a second address on one.
+    // The other end numbers its rails in another order, and has a second address on one of them.
     let far = end(2, &[(0, "10.0.1.2"), (0, "10.0.7.2"), (1, "10.0.0.2")]);
     assert_eq!(pairs(&near, &far, true), ["10.0.0.1-10.0.0.2", "10.0.1.1-10.0.1.2"]);
     assert_eq!(pairs(&far, &near, false), ["10.0.1.2-10.0.1.1", "10.0.0.2-10.0.0.1"]);
@@ -206,7 +206,7 @@ fn broken_cards_are_refused() {
     let text = EndpointAddress { candidates: vec![at(9, "10.0.0.1", 24)], window_packets: 184 }.encode();
     for cut in 0..text.len() {
         let whole = text.find('.').unwrap() + 1;
-        // A cut after the window is an endpoint address without addresses, and that is legal.
+        // A text that is cut after the window is an endpoint address without addresses, and that is legal.
         let is_legal = cut > whole && !text[whole..cut].contains('.');
         assert_eq!(EndpointAddress::decode(&text[..cut]).is_ok(), is_legal, "{}", &text[..cut]);
     }

@@ -1,58 +1,59 @@
 //! Connected UDP sockets for the peers with the most traffic.
 //!
-//! For each packet of the shared socket the kernel looks up the route, at its sender and once more at its
-//! receiver; a connected socket remembers it. All sockets are bound to the port that peers know. The kernel
-//! gives a packet to the socket whose addresses fit, and everything else to the shared one, so peers notice
-//! no difference, and a process with many peers has few sockets.
+//! For each packet of the shared socket the kernel looks up the route, at the sender and again at the
+//! receiver. A connected socket remembers the route. All sockets are bound to the port that peers know. The
+//! kernel gives a packet to the socket whose addresses fit, and every other packet to the shared socket. So
+//! peers notice no difference, and a process with many peers has few sockets.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 
 use super::socket;
 
-/// Sockets beside the shared one at most: each is one more to look at.
+/// Most sockets beside the shared one: each is another one to look at.
 const CONNECTED_MAX: usize = 4;
-/// Peers without a socket of their own whose packets are counted.
+/// Most peers without a socket of their own whose packets are counted.
 const CONTENDERS_MAX: usize = 8;
-/// Packets to a peer, beyond its share if all were alike, after which it gets a socket.
+/// Packets to a peer, beyond its share if all peers were alike, after which the peer gets a socket.
 const VOTES: u32 = 64;
-/// Looks at the shared socket after a change: what it got from the peer before must be taken first, or it
-/// would seem overtaken.
+/// Looks at the shared socket after a change. Packets that it got from the peer before must be taken first,
+/// or they would seem overtaken.
 const LOOKS_AFTER_CHANGE: u32 = 1024;
-/// While only one socket brings anything, the others are looked at once in so many passes …
+/// While a single socket brings all datagrams, the others are looked at once in so many passes.
 const OTHERS_EVERY: u32 = 4;
-/// … after so many looks at them in vain.
+/// Looks in vain at the other sockets after which they are looked at less often.
 const QUIET_LOOKS: u32 = 64;
 
 /// A socket for one peer.
 struct Line {
     socket: UdpSocket,
     to: SocketAddr,
-    /// Packets and trains sent, halved with each peer that wants it.
+    /// Packets and trains that were sent, halved each time that another peer gets a socket.
     sent: u32,
 }
 
-/// Which socket: `None` is the shared one.
+/// Index of a socket; `None` is the shared one.
 pub(super) type SocketIndex = Option<usize>;
 
 /// The connected sockets, and where to look next.
 #[derive(Default)]
 pub(super) struct Connected {
     lines: Vec<Line>,
-    /// Frequent peers without one (Misra and Gries 1982: what is not among them is no ninth of all).
+    /// Frequent peers without a socket (Misra and Gries 1982: a peer that is not among them has less than a
+    /// ninth of all packets).
     contenders: Vec<(SocketAddr, u32)>,
-    /// The machine gives no more sockets.
+    /// True if the machine gives no more sockets.
     refused: bool,
-    /// Where something was found last.
+    /// The socket where a datagram was found last.
     hot: SocketIndex,
     turn: u32,
-    /// Looks in vain elsewhere since something was found there.
+    /// Looks in vain at other sockets since a datagram was found there.
     quiet: u32,
     looks_after_change: u32,
 }
 
 impl Connected {
-    /// The socket for a peer.
+    /// Returns the socket of a peer; `None` for the shared one.
     #[inline]
     pub(super) fn to(&mut self, peer: &SocketAddr) -> SocketIndex {
         let index = self.lines.iter().position(|line| line.to == *peer)?;
@@ -71,7 +72,7 @@ impl Connected {
         &self.lines[index].socket
     }
 
-    /// A packet for a peer without a socket of its own; whether it should get one.
+    /// Counts a packet for a peer without a socket of its own, and returns whether the peer should get one.
     #[inline]
     pub(super) fn vote(&mut self, peer: &SocketAddr) -> bool {
         if self.refused {
@@ -92,8 +93,8 @@ impl Connected {
         false
     }
 
-    /// Gives `peer` a socket, or that of one that is hardly talked to any more. `prepare` sets the options of
-    /// a new one.
+    /// Gives `peer` a socket: a new one, or that of a peer with hardly any traffic left. `prepare` sets the
+    /// options of a new one.
     pub(super) fn connect(
         &mut self,
         shared: &UdpSocket,
@@ -101,7 +102,8 @@ impl Connected {
         prepare: impl FnOnce(&UdpSocket) -> io::Result<()>,
     ) -> io::Result<()> {
         self.contenders.retain(|(known, _)| known != peer);
-        // Where the machine refuses, what has arrived at a socket meanwhile is lost like any packet.
+        // Where the machine refuses, datagrams that have arrived at a socket meanwhile are lost like any
+        // packet.
         if self.lines.len() < CONNECTED_MAX {
             let socket = socket::beside(shared)?;
             prepare(&socket)?;
@@ -119,12 +121,13 @@ impl Connected {
         Ok(())
     }
 
-    /// No more sockets for anybody: the machine refuses.
+    /// Stops making sockets, because the machine refuses.
     pub(super) fn give_up(&mut self) {
         (self.refused, self.contenders, self.hot) = (true, Vec::new(), None);
     }
 
-    /// Where to look, in this order: where something was found last, and elsewhere in turn.
+    /// Returns the sockets to look at, in this order: the one where a datagram was found last, and the others
+    /// in turn.
     #[inline]
     pub(super) fn where_to_look(&mut self) -> [Option<SocketIndex>; 2] {
         if self.lines.is_empty() || self.looks_after_change > 0 {
@@ -134,16 +137,16 @@ impl Connected {
         if self.quiet >= QUIET_LOOKS && !self.turn.is_multiple_of(OTHERS_EVERY) {
             return [Some(self.hot), None];
         }
-        // All but the hot one in turn; 0 is the shared one.
+        // All sockets but the hot one in turn; 0 is the shared one.
         let (hot, each) =
             (self.hot.map_or(0, |index| index + 1), if self.quiet >= QUIET_LOOKS { OTHERS_EVERY } else { 2 });
         let nth = (self.turn / each) as usize % self.lines.len();
         let other = (nth + usize::from(nth >= hot)).checked_sub(1);
-        // Where there is always something, others come first now and then.
+        // When the hot socket always has a datagram, others come first now and then.
         if self.turn.is_multiple_of(2) { [Some(other), Some(self.hot)] } else { [Some(self.hot), Some(other)] }
     }
 
-    /// What a look brought.
+    /// Notes whether a look found a datagram.
     #[inline]
     pub(super) fn looked(&mut self, index: SocketIndex, found: bool) {
         self.looks_after_change = if found { self.looks_after_change.saturating_sub(1) } else { 0 };

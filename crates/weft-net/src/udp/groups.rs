@@ -1,8 +1,8 @@
-//! Multicast groups: one more socket, on a port that all processes of the job derive from its secret, and the
-//! addresses that it has joined.
+//! Multicast groups over UDP: another socket, on a port that all processes of the job derive from its secret,
+//! and the addresses that it has joined.
 //!
-//! Packets to a group leave through the shared socket, on the interface that is offered first, and no further
-//! than its segment.
+//! Packets to a group leave through the shared socket, on the interface that is offered first, and stay on
+//! its segment.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
@@ -10,36 +10,36 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use super::address::Candidate;
 use super::socket;
 
-/// Groups that a process joins at most: Linux allows a socket 20 of IPv4 unless it is told otherwise
+/// Most groups that a process joins: Linux allows a socket 20 groups of IPv4 by default
 /// (`net.ipv4.igmp_max_memberships`).
 const GROUPS_MAX: usize = 20;
-/// First port that groups have, and how many: those that neither services nor the kernel's own choice use as
-/// a rule.
+/// First port of groups, and the number of ports: as a rule neither services nor the kernel's own choice use
+/// them.
 const PORTS: (u16, u16) = (20_000, 12_000);
-/// While the groups' socket brings nothing it is looked at once in so many passes …
+/// While the groups' socket brings nothing, it is looked at once in so many passes.
 const QUIET_EVERY: u32 = 4;
-/// … after so many looks at it in vain.
+/// Looks in vain at the groups' socket after which it is looked at less often.
 const QUIET_LOOKS: u32 = 64;
 
 /// The groups that this process has joined.
 #[derive(Default)]
 pub(super) struct Groups {
-    /// The shared socket knows where packets to groups leave.
+    /// True once the shared socket knows the interface on which packets to groups leave.
     sends: bool,
     socket: Option<UdpSocket>,
     joined: Vec<SocketAddr>,
-    /// Looks in vain since something was found, and passes.
+    /// Looks in vain since a datagram was found; then passes.
     quiet: u32,
     turn: u32,
 }
 
-/// The address of group `group` of job `job`, on the segment of the interface with address `own`: local to an
-/// organization (RFC 2365 §6.2) or a link (RFC 4291 §2.7).
+/// Returns the address of group `group` of job `job`, on the segment of the interface with address `own`. The
+/// address is local to an organization (RFC 2365 §6.2) or a link (RFC 4291 §2.7).
 pub(crate) fn address(own: IpAddr, interface: u32, job: u64, group: u64) -> SocketAddr {
     let port = PORTS.0 + (job % u64::from(PORTS.1)) as u16;
     if own.is_ipv4() {
-        // 239.192.0.0/14 has 18 bits to choose. Only the last 23 bits of an address reach Ethernet, and these
-        // are among them.
+        // 239.192.0.0/14 has 18 free bits. Only the last 23 bits of an address reach Ethernet; these are
+        // among them.
         let chosen = (job ^ group.rotate_left(17)) as u32 & 0x0003_ffff;
         return (Ipv4Addr::from(0xefc0_0000 | chosen), port).into();
     }
@@ -49,7 +49,7 @@ pub(crate) fn address(own: IpAddr, interface: u32, job: u64, group: u64) -> Sock
 }
 
 impl Groups {
-    /// What `shared` sends to groups leaves on the interface of `best`.
+    /// Makes packets that `shared` sends to groups leave on the interface of `best`.
     pub(super) fn send_through(&mut self, shared: &UdpSocket, best: &Candidate) -> io::Result<()> {
         if !self.sends {
             socket::send_to_groups_through(shared, best.ip, best.interface)?;
@@ -92,7 +92,7 @@ impl Groups {
         let Some(at) = self.joined.iter().position(|joined| joined == group) else { return };
         self.joined.swap_remove(at);
         let Some(socket) = &self.socket else { return };
-        // What still comes is of no group that anybody knows.
+        // Datagrams that still come belong to no known group.
         let _ = match (group.ip(), best.ip) {
             (IpAddr::V4(group), IpAddr::V4(own)) => socket.leave_multicast_v4(&group, &own),
             (IpAddr::V6(group), _) => socket.leave_multicast_v6(&group, best.interface),
@@ -104,13 +104,13 @@ impl Groups {
         self.socket.as_ref()
     }
 
-    /// Whether to look here before the other sockets: something was found here lately.
+    /// Returns whether to look here before the other sockets, because a datagram was found here lately.
     #[inline]
     pub(super) fn come_first(&self) -> bool {
         !self.joined.is_empty() && self.quiet == 0
     }
 
-    /// Whether to look here when the others have brought nothing.
+    /// Returns whether to look here when the other sockets have brought nothing.
     #[inline]
     pub(super) fn come_last(&mut self) -> bool {
         if self.joined.is_empty() || self.quiet == 0 {
@@ -120,7 +120,7 @@ impl Groups {
         self.quiet < QUIET_LOOKS || self.turn.is_multiple_of(QUIET_EVERY)
     }
 
-    /// What a look brought; or, if not, that something was found elsewhere.
+    /// Notes whether a look found a datagram here; `false` also when one was found elsewhere.
     #[inline]
     pub(super) fn looked(&mut self, found: bool) {
         self.quiet = if found { 0 } else { self.quiet.saturating_add(1) };

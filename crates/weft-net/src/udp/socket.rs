@@ -1,5 +1,5 @@
-//! Sockets that std cannot make: a second one on a port that is already in use, for one peer alone; one for
-//! multicast groups. Linux: socket(7), ip(7), ipv6(7), udp(7).
+//! Sockets that std cannot make: a second one on a used port, for a single peer, and one for multicast
+//! groups. Linux: socket(7), ip(7), ipv6(7), udp(7).
 #![allow(unsafe_code)]
 
 use std::io;
@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd};
 
 use crate::sys::{SocketName, check, set_option};
 
-/// A socket on the port of `shared`, which all of them must agree to: the kernel lets no other user join. Not
-/// connected yet, so what comes for the port may arrive at either.
+/// Opens a socket on the port of `shared`. All sockets of the port must agree to that: the kernel lets no
+/// other user join. The socket is not connected yet, so a datagram to the port may arrive at either.
 pub(super) fn beside(shared: &UdpSocket) -> io::Result<UdpSocket> {
     let own = shared.local_addr()?;
     let socket = open(&own)?;
@@ -19,8 +19,8 @@ pub(super) fn beside(shared: &UdpSocket) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// A socket for what comes to the port of `group` at those multicast addresses that it will join, and at no
-/// others. Other processes of the host may have one like it.
+/// Opens a socket for datagrams to the port of `group` at the multicast addresses that it will join, and at
+/// no others. Other processes of the host may have one like it.
 pub(super) fn for_groups(group: &SocketAddr) -> io::Result<UdpSocket> {
     let socket = open(group)?;
     set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
@@ -28,15 +28,15 @@ pub(super) fn for_groups(group: &SocketAddr) -> io::Result<UdpSocket> {
         true => (libc::IPPROTO_IP, IP_MULTICAST_ALL, IpAddr::from(Ipv4Addr::UNSPECIFIED)),
         false => (libc::IPPROTO_IPV6, IPV6_MULTICAST_ALL, Ipv6Addr::UNSPECIFIED.into()),
     };
-    // Kernels before 4.20 have it for IPv4 only: then what others have joined is received and found to be
-    // foreign.
+    // Kernels before 4.20 have this for IPv4 only: then the socket also receives datagrams of groups that
+    // others have joined, and they are recognized as foreign.
     let _ = set_option(socket.as_fd(), level, all, 0);
     bind(&socket, &SocketAddr::new(any, group.port()))?;
     Ok(socket)
 }
 
-/// What `socket` sends to groups leaves on this interface, stays on its segment, and does not come back to
-/// this host.
+/// Makes packets that `socket` sends to groups leave on this interface, stay on its segment, and not come
+/// back to this host.
 pub(super) fn send_to_groups_through(socket: &UdpSocket, own: IpAddr, interface: u32) -> io::Result<()> {
     match own {
         IpAddr::V4(own) => {
@@ -61,7 +61,7 @@ pub(super) fn send_to_groups_through(socket: &UdpSocket, own: IpAddr, interface:
 const IP_MULTICAST_ALL: libc::c_int = 49;
 const IPV6_MULTICAST_ALL: libc::c_int = 29;
 
-/// A socket of the family of `like`, that never blocks.
+/// Opens a socket of the family of `like` that never blocks.
 fn open(like: &SocketAddr) -> io::Result<UdpSocket> {
     let family = if like.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
@@ -78,13 +78,12 @@ fn bind(socket: &UdpSocket, own: &SocketAddr) -> io::Result<()> {
     check(unsafe { libc::bind(socket.as_raw_fd(), std::ptr::from_ref(&name).cast(), length) })
 }
 
-/// The socket is for `peer` from now on; what has arrived at it stays.
+/// Connects the socket to `peer` from now on. Datagrams that have arrived at it stay.
 pub(super) fn connect(socket: &UdpSocket, peer: &SocketAddr) -> io::Result<()> {
     // SAFETY: a name of zeros is valid.
     let mut nobody: libc::sockaddr = unsafe { std::mem::zeroed() };
     nobody.sa_family = libc::AF_UNSPEC as libc::sa_family_t;
-    // The address that it sends from is chosen anew for another peer.
-    // SAFETY: the name is as long as said, and the kernel only reads it.
+    // The kernel chooses a new source address for another peer.
     check(unsafe { libc::connect(socket.as_raw_fd(), &nobody, size_of_val(&nobody) as libc::socklen_t) })?;
     socket.connect(peer)
 }

@@ -1,4 +1,5 @@
-//! Real sockets of this machine. Other hosts, IPv6-only hosts and firewalls are in `tests/udp.rs`.
+//! Tests on real sockets of this machine. Tests with other hosts, IPv6-only hosts and firewalls are in
+//! `tests/udp.rs`.
 
 use super::*;
 use crate::carrier::receive_packets;
@@ -55,7 +56,7 @@ fn a_limit_is_kept() {
 fn a_mark_of_congestion_is_handed_on_with_what_bears_it() {
     let (mut near, mut far) = (loopback(), loopback());
     let deadline = Instant::now() + LIMIT;
-    // The second is what a congested router writes.
+    // A congested router writes the second class.
     for (class, expected) in [(sys::ECN_CAPABLE, false), (3, true)] {
         sys::set_option(near.socket.as_fd(), libc::IPPROTO_IP, libc::IP_TOS, class).unwrap();
         assert_eq!(near.send_train(&to(&far), &[5; 250], 100).unwrap(), 250);
@@ -172,7 +173,7 @@ fn settings_without_sense_are_refused() {
     assert!(Udp::bind(&Settings { packet_size_max: Some(10), ..Settings::default() }).is_err());
 }
 
-/// Answers whatever has arrived at `far` with the same bytes.
+/// Answers every packet that has arrived at `far` with the same bytes.
 fn echo(far: &mut Udp, to: &Address) {
     let mut packets = Vec::new();
     receive_packets(far, &mut |packet| packets.push(packet.to_vec()), 64);
@@ -184,8 +185,8 @@ fn peers_talked_to_often_get_sockets_of_their_own_and_all_packets_come_in_order(
     let mut near = loopback();
     let mut peers: Vec<Udp> = (0..6).map(|_| loopback()).collect();
     let back = to(&near);
-    // Two at a time, so that others become the ones talked to most; some packets wait in a socket while it
-    // changes hands.
+    // Two peers at a time, so that other peers become the most frequent ones. Some packets wait in a socket
+    // while it changes hands.
     for (round, pair) in [[0, 1], [2, 3], [4, 5], [0, 5]].into_iter().enumerate() {
         let mut expected: Vec<(u8, u16)> = Vec::new();
         let mut heard = Vec::new();
@@ -224,7 +225,7 @@ fn peers_talked_to_often_get_sockets_of_their_own_and_all_packets_come_in_order(
         }
         assert!(near.connected.sockets().count() <= 4);
     }
-    // Its descriptor tells of all of them.   Send to the shared one and to one of its own.   Expect:
+    // The descriptor tells of all sockets.   Send to the shared one and to a connected one.   Expect:
     // readable.
     for peer in [3, 5] {
         assert_eq!(peers[peer].send(&back, &[9]).unwrap(), Outcome::Sent);

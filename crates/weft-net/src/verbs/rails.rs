@@ -2,9 +2,9 @@
 //!
 //! | traffic | goes |
 //! |---|---|
-//! | packets of a peer, small accesses to its memory | by one rail, in order; pairs of processes are spread over rails ([`table`]) |
-//! | large accesses | by all rails that lead to the peer, a stripe each ([`super::stripes`]); complete with the last stripe ([`accesses`]) |
-//! | a peer that one of its rails no longer reaches | by the other rails, as long as no packet can have been lost ([`failures`]) |
+//! | packets of a peer, small accesses | by one rail, in order; peers are spread over rails ([`table`]) |
+//! | large accesses | a stripe by each rail ([`super::stripes`]); complete with the last ([`accesses`]) |
+//! | a peer that a rail no longer reaches | by its other rails, if no packet can be lost ([`failures`]) |
 //!
 //! A packet that is sent after a write has been reported complete arrives behind the write, though another
 //! rail carried the write. A device of iWARP reports a write when the write has left. There, a rail that does
