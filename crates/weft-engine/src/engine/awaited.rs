@@ -1,11 +1,13 @@
-//! Peers of other nodes that something here waits for. Who only waits to receive sends nothing that could go
-//! unanswered, so those it waits for are asked now and then whether they live (decision 0080).
+//! Questions to peers of other nodes for which an operation here waits.
 //!
-//! Rounds are rare, and each asks only so many peers: who waits for anybody of a large job gets to all of
-//! them in turns. The flow of a peer does the asking, and counts its silence (`Flow::watch`).
+//! A process that only waits to receive sends nothing that could go unanswered. So it asks its senders now
+//! and then whether they live (decision 0080).
 //!
-//! Of the processes of this node the system says whether they live. So nobody asks them, and one that is
-//! stopped lives: whoever waits, for whatever, looks after all of them a few times in a second (decision
+//! Rounds are rare, and each asks only a few peers: a process that waits for any source in a large job gets
+//! to all of them in turns. The flow of a peer does the asking, and counts its silence (`Flow::watch`).
+//!
+//! The system says of the processes of this node whether they live. So they are not asked, and a stopped one
+//! lives. A waiting process checks all of them a few times in a second, whatever it waits for (decision
 //! 0198).
 
 use weft_core::time::{Duration, Instant};
@@ -15,26 +17,26 @@ use crate::group::PeerId;
 use crate::peers::Route;
 use crate::transport::{Node, Platform};
 
-/// Rounds in one `WEFT_PEER_TIMEOUT`, while there are few to ask: twice as many as questions.
+/// The number of rounds in one `WEFT_PEER_TIMEOUT`, while there are few to ask: twice as many as questions.
 const ROUNDS_PER_TIMEOUT: u64 = 16;
-/// Peers that one round asks at most.
+/// The most peers that one round asks.
 const ASKED_PER_ROUND: usize = 64;
-/// Least time between two rounds: at most a thousand questions a second.
+/// The least time between two rounds: at most a thousand questions a second.
 const ROUND_MIN: Duration = Duration::from_millis(64);
 
-/// Between two looks whether the processes of this node live.
+/// The time between two checks whether the processes of this node live.
 const NEIGHBOURS_PERIOD: Duration = Duration::from_millis(250);
 
-/// Who is waited for, as of the last round.
+/// The peers for which this process waits, as of the last round.
 pub(super) struct Awaited {
-    /// Between rounds, while there are few to ask; zero: no rounds.
+    /// The time between rounds, while there are few to ask; zero: no rounds.
     period: Duration,
     next: Option<Instant>,
-    /// The peer after the last that was asked.
+    /// The index of the peer after the last that was asked.
     cursor: usize,
     /// Peers whose flows are watched.
     watched: Vec<PeerId>,
-    /// When the processes of this node are looked after next.
+    /// The time of the next check of the processes of this node.
     neighbours: Option<Instant>,
 }
 
@@ -49,7 +51,7 @@ impl Awaited {
         }
     }
 
-    /// When the round after one at `now` is due, in which there were so many to ask.
+    /// The time of the round after one at `now` with this many peers to ask.
     fn following(&self, now: Instant, peers: usize) -> Instant {
         let cooperative_copy = self.period.0 / (peers.div_ceil(ASKED_PER_ROUND).max(1) as u64);
         now + Duration(cooperative_copy.max(ROUND_MIN.0.min(self.period.0)))
@@ -57,7 +59,7 @@ impl Awaited {
 }
 
 impl<P: Platform> Engine<P> {
-    /// Looks whether the processes of this node live, when it is time.
+    /// Checks whether the processes of this node live, when it is time.
     pub(super) fn look_after_neighbours(&mut self) {
         let Self { point_to_point: PointToPoint { node: Some(node), platform, .. }, awaited, .. } = self else {
             return;
@@ -72,14 +74,14 @@ impl<P: Platform> Engine<P> {
         }
     }
 
-    /// In how many nanoseconds that is due.
+    /// The nanoseconds until that check is due.
     pub(super) fn neighbours_due(&self) -> Option<u64> {
         self.node.as_ref()?;
         let left = self.awaited.neighbours.map_or(NEIGHBOURS_PERIOD, |next| next.since(self.platform.now()));
         Some(left.as_nanos())
     }
 
-    /// Asks those that are waited for whether they live, when it is time.
+    /// Asks the peers for which this process waits whether they live, when it is time.
     pub(super) fn ask_awaited(&mut self, now: Instant) {
         if self.awaited.period.0 == 0 {
             return;
@@ -108,7 +110,7 @@ impl<P: Platform> Engine<P> {
         }
         self.forget_others();
         for peer in asked {
-            // It may not have been talked to yet.
+            // The peer may not have been talked to yet.
             self.submission(peer);
             if let Some(remote) = self.network.remotes.get_mut(peer) {
                 remote.watch(true);
@@ -119,7 +121,7 @@ impl<P: Platform> Engine<P> {
         }
     }
 
-    /// Finds out who is waited for.
+    /// Finds out for which peers this process waits.
     fn note_awaited(&mut self) {
         let Self { point_to_point: PointToPoint { messages, peers, .. }, windows, .. } = self;
         peers.iter_mut().for_each(|(_, peer)| peer.waited_for = false);
@@ -141,7 +143,7 @@ impl<P: Platform> Engine<P> {
         }
     }
 
-    /// Who is waited for no more is asked no more.
+    /// Ends the asking of peers for which this process does not wait any more.
     fn forget_others(&mut self) {
         let Self { awaited, point_to_point: PointToPoint { peers, network, .. }, .. } = self;
         awaited.watched.retain(|&peer| {
@@ -154,12 +156,12 @@ impl<P: Platform> Engine<P> {
         });
     }
 
-    /// In how many nanoseconds the next round is due, if somebody is waited for.
+    /// The nanoseconds until the next round is due, if this process waits for a peer.
     pub(super) fn asking_due(&self) -> Option<u64> {
         if self.awaited.period.0 == 0 || !self.has_network() || !(self.messages.awaits() || self.windows.awaits()) {
             return None;
         }
-        // Who has peers on this node may fall asleep before it has ever looked at the network.
+        // A process with peers on this node may fall asleep before it has ever looked at the network.
         let left = self.awaited.next.map_or(self.awaited.period, |next| next.since(self.platform.now()));
         Some(left.as_nanos())
     }

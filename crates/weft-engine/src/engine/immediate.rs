@@ -1,5 +1,5 @@
-//! What needs no request: small messages to the node that leave at once, and blocking receives whose message
-//! arrives at once and goes from the ring to the program's memory.
+//! Messages that need no request: small sends to the node that leave at once, and blocking receives whose
+//! message arrives at once and goes from the ring to the program's memory.
 
 use weft_core::matching::Envelope;
 use weft_core::message::{Frame, Head};
@@ -14,18 +14,18 @@ use crate::protocols::RING_PIECE_BYTES;
 use crate::request::{Mode, Receive, Send, Status};
 use crate::transport::{Frames, Platform};
 
-/// What a receive has brought.
+/// The outcome of a receive without a request.
 pub struct Received {
-    /// What it reports.
+    /// The status of the receive.
     pub status: Status,
-    /// What went wrong.
+    /// The error of the receive, if it has failed.
     pub error: Option<Error>,
 }
 
-/// What one look at the rings has brought.
+/// The outcome of one look at the rings.
 enum Look {
     Nothing,
-    /// A frame for somebody else, or one that takes more than a copy.
+    /// A frame that is not for this receive, or that takes more than a copy.
     Other,
     Message(Received),
 }
@@ -67,7 +67,8 @@ impl<P: Platform> PointToPoint<P> {
         true
     }
 
-    /// Whether looking at the rings of the node alone leaves nothing behind that this process could move on.
+    /// Returns whether looking at the rings of the node alone leaves nothing behind that this process could
+    /// move on.
     fn has_only_rings(&self) -> bool {
         self.backlog.is_empty()
             && self.messages.outbox.is_empty()
@@ -77,14 +78,15 @@ impl<P: Platform> PointToPoint<P> {
             && self.is_single_copy_idle()
     }
 
-    /// Takes the message of `receive`, which is not posted, as it arrives: looks for it at most `turns`
-    /// times, as long as `goes_on`. `None`: it must be posted; nothing of its message is lost then.
+    /// Takes the message of `receive`, which is not posted, as it arrives. Looks for it at most `turns`
+    /// times, as long as `goes_on`.
+    ///
+    /// `None`: the receive must be posted; nothing of its message is lost then.
     #[inline]
     pub fn receive_now(&mut self, receive: &Receive, turns: u32, goes_on: impl Fn() -> bool) -> Option<Received> {
         let Some(context) = receive.context else { return Some(Received { status: Status::PROC_NULL, error: None }) };
         let reachable = receive.peer.is_none_or(|peer| matches!(self.peers[peer].route, Route::Shared(_)));
-        // A receive of what comes in pieces is posted at once, and a large one, too: its sender may write to
-        // it.
+        // A receive of a message in pieces is posted at once. So is a large one: its sender may write to it.
         let looks = reachable && self.node.is_some() && self.has_only_rings();
         if !looks || receive.data.len() > RING_PIECE_BYTES {
             return None;
@@ -146,7 +148,8 @@ impl<P: Platform> PointToPoint<P> {
     }
 }
 
-/// Sees to a frame that is not what a receive looks for. Kept out of the look, which is short without it.
+/// Handles a frame that is not for a receive without a request. Kept out of the look, which is short without
+/// it.
 #[inline(never)]
 fn pass_on<P: Platform>(messages: &mut Messages, peer: PeerId, frame: &[u8], peers: &mut Peers<P>) {
     messages.handle_frame(peer, frame, peers);

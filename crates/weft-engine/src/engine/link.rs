@@ -1,6 +1,7 @@
-//! What a part of the engine may ask of the rest: requests and their messages, whether a peer is there, and
-//! what its carrier does by itself. A part sees nothing else of point-to-point communication, and nothing of
-//! other parts.
+//! The interface between a part of the engine and the rest: requests and their messages, the state of a peer,
+//! and the remote memory access of its carrier.
+//!
+//! A part sees nothing else of point-to-point communication, and nothing of the other parts.
 
 use std::io;
 use std::ops::Range;
@@ -21,18 +22,18 @@ use crate::regions::REGIONS_MAX;
 use crate::request::{Hold, Request, Send, State};
 use crate::transport::{Address, Frames, Node, Placement, Platform, RemoteMemory, RemoteMemoryAccess, Sleeping};
 
-/// A part's way to the rest of the engine, for one call.
+/// The way of a part to the rest of the engine, for one call.
 pub(super) struct Link<'a, P: Platform>(&'a mut PointToPoint<P>);
 
-/// A message that has arrived, and that no receive has asked for.
+/// An unexpected message: it has arrived, and no receive has asked for it.
 pub(super) struct Unasked {
     pub envelope: Envelope,
-    /// Its name, by which [`Link::claim`] receives it if it is not whole.
+    /// The message's name, by which [`Link::claim`] receives it if it is not whole.
     pub unexpected: usize,
     pub peer: PeerId,
-    /// Its length.
+    /// The length in bytes.
     pub bytes: u64,
-    /// All of it, if it is here.
+    /// The bytes, if all of them are here.
     pub whole: Option<Vec<u8>>,
 }
 
@@ -43,7 +44,7 @@ impl<'a, P: Platform> Link<'a, P> {
     }
 }
 
-/// Requests, and who waits for them.
+/// Requests, and their completion.
 impl<P: Platform> Link<'_, P> {
     /// Adds a request in `state` on `communicator`.
     ///
@@ -53,7 +54,7 @@ impl<P: Platform> Link<'_, P> {
         self.0.messages.add(state, communicator)
     }
 
-    /// The same of an operation that can be neither cancelled nor freed while it is active.
+    /// Adds a request of an operation that can be neither cancelled nor freed while it is active.
     ///
     /// # Errors
     /// As for [`Self::add`].
@@ -67,56 +68,56 @@ impl<P: Platform> Link<'_, P> {
         self.0.messages.sent
     }
 
-    /// A request, unless it is gone.
+    /// The request `handle`, unless it is gone.
     pub(super) fn request(&self, handle: usize) -> Option<&Request> {
         self.0.messages.requests.get(handle)
     }
 
-    /// Whether a request is of an operation that is under way.
+    /// Returns whether a request belongs to an operation that is under way.
     pub(super) fn is_under_way(&self, handle: usize) -> bool {
         self.0.messages.is_under_way(handle)
     }
 
-    /// Nobody asks for a request any more: it goes when it is complete.
+    /// Frees a request that nobody asks for any more: it goes when it is complete.
     pub(super) fn free(&mut self, handle: usize) {
         if let Some(request) = self.0.messages.requests.get_mut(handle) {
             request.hold = Hold::Freed;
         }
     }
 
-    /// What is waited for by a request goes wrong; the first such error is the request's.
+    /// Notes an error of an operation that `handle` waits for; the first error is the request's.
     pub(super) fn note_error(&mut self, handle: usize, error: Error) {
         if let Some(request) = self.0.messages.requests.get_mut(handle) {
             request.error.get_or_insert(error);
         }
     }
 
-    /// An operation is complete.
+    /// Completes an operation.
     pub(super) fn complete(&mut self, handle: usize) {
         self.0.messages.complete(handle);
     }
 
-    /// The same with an error.
+    /// Completes an operation with an error.
     pub(super) fn fail(&mut self, handle: usize, error: Error) {
         self.0.messages.fail(handle, error);
     }
 
-    /// Forgets a request that is complete; what went wrong with it.
+    /// Removes a request that is complete, and returns its error.
     pub(super) fn take_error(&mut self, handle: usize) -> Option<Error> {
         self.0.messages.take_error(handle)
     }
 
-    /// Nobody wants a message any more, whose memory is about to go.
+    /// Abandons a message that is not wanted any more: its memory is about to go.
     pub(super) fn abandon(&mut self, handle: usize) {
         self.0.abandon(handle);
     }
 
-    /// Something has happened that somebody may wait for.
+    /// Notes that something has happened for which a caller may be waiting.
     pub(super) fn notify(&mut self) {
         self.0.messages.notify();
     }
 
-    /// How often something has happened that somebody may wait for.
+    /// The count of events for which a caller may be waiting.
     #[inline(always)]
     pub(super) fn completions(&self) -> u64 {
         self.0.messages.completions()
@@ -125,7 +126,7 @@ impl<P: Platform> Link<'_, P> {
 
 /// Messages.
 impl<P: Platform> Link<'_, P> {
-    /// Sends a small message at once, without a request; false: it must have one.
+    /// Sends a small message at once, without a request; returns false if the message needs a request.
     pub(super) fn send_now(&mut self, peer: PeerId, envelope: Envelope, data: &UserData) -> bool {
         self.0.send_now(peer, envelope, data)
     }
@@ -140,7 +141,7 @@ impl<P: Platform> Link<'_, P> {
         self.0.start_receive(handle);
     }
 
-    /// Takes a message of this context and tag that no receive has asked for, from anybody.
+    /// Takes an unexpected message of this context and tag, from any source.
     pub(super) fn take_unasked(&mut self, context: u32, tag: i32) -> Option<Unasked> {
         let PointToPoint { messages, peers, .. } = &mut *self.0;
         loop {
@@ -152,33 +153,33 @@ impl<P: Platform> Link<'_, P> {
         }
     }
 
-    /// Receives such a message by the request `handle`, which has been added.
+    /// Receives an unexpected message by the request `handle`, which has been added.
     pub(super) fn claim(&mut self, handle: usize, envelope: Envelope, unexpected: usize) {
         self.0.claim(handle, envelope, unexpected);
     }
 
-    /// Nobody wants such a message.
+    /// Drops an unexpected message that is not wanted.
     pub(super) fn drop_unasked(&mut self, unexpected: usize) {
         self.0.messages.unexpected.remove(unexpected);
     }
 
-    /// The memory of a message that was whole may serve another.
+    /// Gives back the memory of a whole message, for another one.
     pub(super) fn put_aside(&mut self, bytes: Vec<u8>) {
         self.0.messages.put_aside(bytes);
     }
 
-    /// Whether one more large message can be received.
+    /// Returns whether one more large message can be received.
     pub(super) fn has_room_for_large(&self) -> bool {
         self.0.messages.regions.len() < REGIONS_MAX
     }
 
-    /// Sends what has become due.
+    /// Sends all that has become due.
     pub(super) fn flush(&mut self) {
         self.0.flush();
     }
 
-    /// Largest message that leaves for `peer` without being announced; and for one on this node, in one
-    /// piece.
+    /// The largest message that leaves for `peer` without an announcement; and, for a peer on this node, the
+    /// largest that leaves in one piece.
     pub(super) fn unasked_max(&self, peer: PeerId) -> (u64, Option<u64>) {
         let is_shared = matches!(self.0.peers[peer].route, Route::Shared(_));
         (self.0.eager_limit, is_shared.then_some(self.0.immediate_max))
@@ -187,7 +188,7 @@ impl<P: Platform> Link<'_, P> {
 
 /// Peers.
 impl<P: Platform> Link<'_, P> {
-    /// Whether nothing comes of waiting for `peer`.
+    /// Returns whether `peer` is gone, so that nothing comes of waiting for it.
     pub(super) fn has_failed(&self, peer: PeerId) -> bool {
         self.0.peers.has_failed(peer)
     }
@@ -197,15 +198,15 @@ impl<P: Platform> Link<'_, P> {
         messages::failure(peer, &self.0.peers)
     }
 
-    /// The same as a result; nothing if it is there.
+    /// Checks that a peer is there.
     ///
     /// # Errors
-    /// It is gone.
+    /// The peer is gone.
     pub(super) fn check_peer(&self, peer: PeerId) -> Result<()> {
         self.0.check_peer(peer)
     }
 
-    /// The number of `peer` in its job; none: it has been removed.
+    /// The number of `peer` in its job; `None`: it has been removed.
     pub(super) fn number(&self, peer: PeerId) -> Option<u32> {
         self.0.peers.get(peer).map(|peer| peer.number())
     }
@@ -224,7 +225,7 @@ impl<P: Platform> Link<'_, P> {
         self.0.peers.near.copier.fetch(process, address, to, range)
     }
 
-    /// The same to its memory.
+    /// Copies to the memory of a process of this node.
     ///
     /// # Errors
     /// As for [`Self::fetch`].
@@ -233,14 +234,14 @@ impl<P: Platform> Link<'_, P> {
     }
 }
 
-/// What carriers do by themselves to memory.
+/// Remote memory access by carriers.
 impl<P: Platform> Link<'_, P> {
-    /// What the carrier to `peer` does, if it writes to memory of that and reads it.
+    /// The remote memory access of the carrier to `peer`, if that writes and reads.
     pub(super) fn placement(&self, peer: PeerId) -> Option<Placement> {
         self.0.network.remotes.get(peer).and_then(Remote::accessing)
     }
 
-    /// That carrier, and where it leads.
+    /// The interface of that carrier, and the peer's address.
     pub(super) fn remote_memory(&mut self, peer: PeerId) -> Option<(&mut dyn RemoteMemoryAccess, Address)> {
         let network = &mut self.0.network;
         let (_, carrier_path) =
@@ -248,25 +249,26 @@ impl<P: Platform> Link<'_, P> {
         Some((network.carriers.rma(carrier_path.carrier)?, carrier_path.to))
     }
 
-    /// Counts writes that it has been given, or reads.
+    /// Counts writes or reads that the carrier has been given.
     pub(super) fn count_remote(&mut self, writes: bool, count: u64) {
         let messages = &mut self.0.messages;
         *(if writes { &mut messages.remote_writes } else { &mut messages.remote_reads }) += count;
     }
 
-    /// The carrier to `peer` has something to do: it is looked at until that is done.
+    /// Keeps looking at the carrier to `peer` until it has done its work.
     pub(super) fn look_after(&mut self, peer: PeerId) {
         self.0.submission(peer);
     }
 
-    /// Lets peers reach memory through the carrier that does such things, if there is one.
+    /// Registers memory so that peers reach it through the carrier with remote memory access, if there is
+    /// one.
     pub(super) fn register(&mut self, data: &UserData, bytes: u64) -> Option<(Registered, RemoteMemory)> {
         let carriers = &mut self.0.network.carriers;
         let carrier = carriers.with_remote_memory()?;
         carriers.register(carrier, data, bytes)
     }
 
-    /// They reach it no more.
+    /// Deregisters memory: peers reach it no more.
     pub(super) fn deregister(&mut self, registered: Registered) {
         self.0.network.carriers.deregister(registered);
     }
@@ -284,7 +286,7 @@ impl<P: Platform> Link<'_, P> {
         self.0.network.jobs.own_secret()
     }
 
-    /// Whether `peer` was started together with this process.
+    /// Returns whether `peer` was started together with this process.
     pub(super) fn is_of_own_job(&self, peer: PeerId) -> bool {
         self.0.peers.get(peer).is_some_and(|peer| peer.is_of_own_job())
     }
@@ -294,40 +296,40 @@ impl<P: Platform> Link<'_, P> {
         &mut self.0.network.carriers
     }
 
-    /// The same, and what goes through them to `peer`; none: it is reached otherwise.
+    /// All carriers, and their state for `peer`; `None`: it is reached otherwise.
     pub(super) fn remote_and_carriers(&mut self, peer: PeerId) -> Option<(&Remote, &mut Carriers)> {
         let Network { carriers, remotes, .. } = &mut self.0.network;
         Some((remotes.get(peer)?, carriers))
     }
 
-    /// Whether nothing waits for room in a carrier.
+    /// Returns whether no train waits for room in a carrier.
     pub(super) fn has_room(&self) -> bool {
         self.0.network.stalled.is_empty()
     }
 
-    /// Sends packets; what the carrier has no room for waits.
+    /// Sends packets; the part for which the carrier has no room waits.
     pub(super) fn send_train(&mut self, carrier_path: CarrierPath, bytes: &[u8], segment: usize) {
         let Network { carriers, stalled, .. } = &mut self.0.network;
         network::send_or_stall(carriers, stalled, carrier_path, bytes, segment);
     }
 
-    /// Sends what waits for room, as far as there is some.
+    /// Sends the trains that wait for room, as far as there is some.
     pub(super) fn send_stalled(&mut self) {
         let Network { carriers, stalled, .. } = &mut self.0.network;
         network::send_stalled(carriers, stalled);
     }
 
-    /// Whether somebody looks after what waits for others although no call of MPI comes.
+    /// Returns whether a thread looks after messages that wait for others even while no call of MPI comes.
     pub(super) fn is_attended(&self) -> bool {
         self.0.network.attended
     }
 
-    /// Something waits for others that share its packet.
+    /// Notes that a message waits for others to share its packet.
     pub(super) fn note_coalescing(&mut self) {
         self.0.network.coalescing = true;
     }
 
-    /// Nothing leads to `peer` any more, for this reason.
+    /// Marks `peer` as failed, for this reason: nothing leads to it any more.
     pub(super) fn peer_failed(&mut self, peer: PeerId, reason: &str) {
         self.0.peer_failed(peer, reason);
     }
@@ -343,12 +345,13 @@ impl<P: Platform> Link<'_, P> {
         }
     }
 
-    /// Whether `peer` has room for a message of so many bytes; who is gone counts as having it.
+    /// Returns whether `peer` has room for a message of this many bytes; a peer that is gone counts as having
+    /// it.
     pub(super) fn has_credit(&self, peer: PeerId, bytes: u64) -> bool {
         self.0.peers.get(peer).is_none_or(|peer| peer.matching.credit >= bytes + CREDIT_PER_MESSAGE)
     }
 
-    /// The message goes to `peer`.
+    /// Takes the price of a message from the credit of `peer`.
     pub(super) fn take_credit(&mut self, peer: PeerId, bytes: u64) {
         if let Some(peer) = self.0.peers.get_mut(peer) {
             peer.matching.credit -= bytes + CREDIT_PER_MESSAGE;
@@ -356,19 +359,19 @@ impl<P: Platform> Link<'_, P> {
         }
     }
 
-    /// It does not yet.
+    /// Gives the price of a message back: it does not leave yet.
     pub(super) fn give_credit_back(&mut self, peer: PeerId, bytes: u64) {
         if let Some(peer) = self.0.peers.get_mut(peer) {
             peer.matching.credit += bytes + CREDIT_PER_MESSAGE;
         }
     }
 
-    /// Nobody wants the message of a request any more: nothing touches its memory afterwards.
+    /// Gives the message of a request up: nothing touches its memory afterwards.
     pub(super) fn give_up(&mut self, handle: usize) {
         self.0.abandon_receive(handle);
     }
 
-    /// Nothing more comes of `peer` on a stream.
+    /// Ends a stream of `peer`: nothing more comes on it.
     pub(super) fn end_stream(&mut self, peer: PeerId, stream: Stream) {
         if let Some(peer) = self.0.peers.get_mut(peer) {
             peer.matching.end_stream(stream);
@@ -384,7 +387,7 @@ impl<P: Platform> Link<'_, P> {
         self.0.published()
     }
 
-    /// The same, to publish there.
+    /// The memory in which processes of the node publish, to publish there.
     #[inline]
     pub(super) fn published_mut(&mut self) -> Option<&mut <P::Node as Node>::Slots> {
         self.0.node.as_mut()?.slots_mut()
@@ -403,7 +406,7 @@ impl<P: Platform> Link<'_, P> {
         self.0.node.as_ref().map(Frames::own_local_rank)
     }
 
-    /// The local rank of `peer`, if it is reached there.
+    /// The local rank of `peer`, if it is reached through the node.
     pub(super) fn local_rank(&self, peer: PeerId) -> Option<usize> {
         match &self.0.peers.get(peer)?.route {
             Route::Myself => self.own_local_rank(),
@@ -412,12 +415,12 @@ impl<P: Platform> Link<'_, P> {
         }
     }
 
-    /// The local rank of `peer`, whether it can be reached still or not.
+    /// The local rank of `peer`, even if it cannot be reached any more.
     pub(super) fn known_local_rank(&self, peer: PeerId) -> Option<usize> {
         self.0.peers.near.by_local_rank.iter().position(|near| *near == peer)
     }
 
-    /// This process has copied something large.
+    /// Notes that this process has copied something large.
     pub(super) fn note_copied(&mut self) {
         self.0.peers.near.copied = true;
     }

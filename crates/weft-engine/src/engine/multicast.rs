@@ -1,9 +1,10 @@
-//! Multicast groups: what one process sends to all hosts of a communicator at once (`weft_core::multicast`).
+//! Multicast groups: messages that one process sends to all hosts of a communicator at once
+//! (`weft_core::multicast`).
 //!
-//! A message that is multicast is made of the same frames as one that is sent eagerly to each receiver,
-//! within the credit of each, and at the receivers it goes through the same matching. So a schedule receives
-//! it as any other message, and what nobody has asked for yet is kept like any other. Acknowledgements and
-//! repairs go to processes' own addresses, as packets of their own beside the flows.
+//! A multicast message consists of the same frames as an eager message to each receiver, within the credit of
+//! each. At the receivers it goes through the same matching: a schedule receives it as any other message, and
+//! an unexpected one is kept like any other. Acknowledgements and repairs go to processes' own addresses, as
+//! packets of their own beside the flows.
 
 mod groups;
 mod sending;
@@ -32,44 +33,46 @@ use groups::Group;
 pub(super) use groups::Heard;
 pub use groups::{Groups, Reviewed, Standing};
 
-// A receiver that has consumed all it was sent has given back so much credit at least.
+// A receiver that has consumed all it was sent has given back at least this much credit.
 const _: () = assert!(MESSAGE_BYTES_MAX + CREDIT_PER_MESSAGE <= CREDIT_BYTES / 2);
 
-/// What makes a group.
+/// The parts from which a group is made.
 pub struct NewGroup {
-    /// Context of the messages that are multicast.
+    /// The context of the multicast messages.
     pub context: u32,
     /// A number that no other group with this context has had.
     pub generation: u32,
     /// The processes, by rank.
     pub processes: Arc<Processes>,
-    /// The member that each rank belongs to: its host.
+    /// The member of each rank: its host.
     pub members: Vec<u32>,
-    /// By which paths packets are to go to the group.
+    /// The paths by which packets are to go to the group.
     pub paths: Paths<bool>,
-    /// Bytes of the longest packet, and packets of the window: the same at all processes.
+    /// Bytes of the longest packet: the same at all processes.
     pub packet_size: usize,
     /// Packets that may wait for acknowledgements, at most [`WINDOW_MAX`].
     pub window: u32,
-    /// Who acknowledges to whom.
+    /// The scheme of acknowledgements: which member acknowledges to which.
     pub scheme: Scheme,
-    /// After so much silence a member that is asked has failed; zero: never.
+    /// The silence after which a member that is asked has failed; zero: never.
     pub peer_timeout: Duration,
 }
 
-/// Something for each of the paths by which packets may go to a group. A path is named by the kind of its
-/// addresses, so that all processes mean the same by it, whatever carriers each of them has. On each the best
-/// carrier with multicast is used: for trains one for bulk data; for few packets one for small messages,
-/// whose arrival costs no system call. Where there is only one, it takes all.
+/// A value for each of the paths by which packets may go to a group.
+///
+/// A path is named by the kind of its addresses, so that all processes mean the same path, even with
+/// different carriers. On each path the best carrier with multicast is used. Trains go by a carrier for bulk
+/// data. A few packets go by a carrier for small messages: their arrival costs no system call. Where there is
+/// only one carrier, it takes all.
 pub type Paths<T> = [T; AddressKind::ALL.len()];
 
-/// What a process can do on one path.
+/// The multicast of a process on one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
     carrier: CarrierId,
     /// Bytes of the longest packet.
     pub packet_size: usize,
-    /// What it is best for.
+    /// The role for which the path is best.
     pub role: Role,
 }
 
@@ -86,7 +89,7 @@ impl<'a, P: Platform> Multicasts<'a, P> {
 }
 
 impl<P: Platform> Multicasts<'_, P> {
-    /// What this process can multicast on each path.
+    /// This process's multicast on each path.
     pub fn multicast_paths(&mut self) -> Paths<Option<Path>> {
         let carriers = self.link.carriers();
         let mut paths: Paths<Option<Path>> = Paths::default();
@@ -99,8 +102,8 @@ impl<P: Platform> Multicasts<'_, P> {
         paths
     }
 
-    /// Packets of a stream that may be under way without one being lost because this process does not look,
-    /// at most [`WINDOW_MAX`].
+    /// The number of packets of a stream that may be under way without a loss because this process does not
+    /// look, at most [`WINDOW_MAX`].
     pub fn multicast_window(&mut self) -> u32 {
         let paths = self.multicast_paths();
         let carriers = self.link.carriers();
@@ -109,7 +112,7 @@ impl<P: Platform> Multicasts<'_, P> {
         least.map_or(WINDOW_MAX, |least| (least.min(WINDOW_MAX as usize) as u32).max(1))
     }
 
-    /// Whether acknowledgements to this process can be written, and those to others.
+    /// Returns whether acknowledgements to this process, and those to others, can be written to memory.
     pub fn multicast_writes(&mut self) -> bool {
         let carriers = self.link.carriers();
         let Some(id) = carriers.of_role(Role::BulkData).filter(|id| carriers.multicast(*id).is_some()) else {
@@ -118,19 +121,20 @@ impl<P: Platform> Multicasts<'_, P> {
         carriers.attributes(id).remote_memory.is_some_and(|placement| placement.writes)
     }
 
-    /// Joins a group: what its members multicast arrives from now on. By which of the paths that are asked
-    /// for: where the machine refuses, or there is no carrier with multicast, not.
+    /// Joins a group: messages that its members multicast arrive from now on.
+    ///
+    /// Returns the paths that it joined, of those that are asked for. A path is left out where the machine
+    /// refuses, or where there is no carrier with multicast.
     ///
     /// # Errors
-    /// The process is not one of them, the members are not numbered as they come, or they are of several
-    /// jobs.
+    /// The process is not a member, the members are not numbered as they come, or they are of several jobs.
     pub fn join_group(&mut self, new: NewGroup) -> io::Result<Paths<bool>> {
         let NewGroup { context, generation, processes, members, paths, packet_size, window, scheme, peer_timeout } =
             new;
         let rank = processes.rank.filter(|rank| (*rank as usize) < members.len());
         let Some(rank) = rank else { return Err(io::ErrorKind::InvalidInput.into()) };
         if processes.members.iter().any(|member| !self.link.is_of_own_job(*member)) {
-            // What is multicast is tagged by the secret of one job.
+            // Multicast packets are tagged by the secret of one job.
             return Err(io::ErrorKind::Unsupported.into());
         }
         let mut receiving = Vec::new();
@@ -185,7 +189,7 @@ impl<P: Platform> Multicasts<'_, P> {
         Ok(paths.map(|path| path.is_some()))
     }
 
-    /// The other paths of the groups of a context are not used: they do not reach all.
+    /// Gives up all other paths of the groups of a context: they do not reach all members.
     pub fn settle_group(&mut self, context: u32, paths: Paths<bool>) {
         let Self { groups, link } = self;
         let carriers = link.carriers();
@@ -200,7 +204,7 @@ impl<P: Platform> Multicasts<'_, P> {
         }
     }
 
-    /// Leaves the groups of a context: what is still owed to them is forgotten.
+    /// Leaves the groups of a context, and forgets what is still owed to them.
     pub fn leave_groups(&mut self, context: u32) {
         let Self { groups: Groups { groups, past, written, .. }, link } = self;
         groups.retain_mut(|group| {
@@ -224,8 +228,8 @@ impl<P: Platform> Multicasts<'_, P> {
         });
     }
 
-    /// Multicasts packets of full length that say nothing, to find out whether they arrive: one by each path
-    /// that is asked for.
+    /// Multicasts test packets of full length without contents, one by each path that is asked for, to find
+    /// out whether they arrive.
     pub fn test_group(&mut self, context: u32, attempt: u32, paths: Paths<bool>) {
         let Self { groups, link } = self;
         let Some(group) = groups.groups.iter_mut().find(|group| group.context == context) else { return };
@@ -238,13 +242,13 @@ impl<P: Platform> Multicasts<'_, P> {
             groups.packet.resize(group.settings.packet_size, 0);
             wire::seal(&group.key, number, &mut groups.packet);
             if let Some(carrier) = link.carriers().get_mut(carrier) {
-                // One that is lost, for whatever reason, is what the test is for.
+                // The test is to find out whether a packet is lost, for whatever reason.
                 let _ = carrier.send(&to, &groups.packet);
             }
         }
     }
 
-    /// Puts into the windows of all groups what has room there, and sends what they have for others.
+    /// Fills the windows of all groups as far as they have room, and sends the packets of all streams.
     #[inline]
     pub(super) fn progress(&mut self, now: Instant) {
         if self.groups.is_empty() {
@@ -258,7 +262,8 @@ impl<P: Platform> Multicasts<'_, P> {
         self.transmit_groups(now);
     }
 
-    /// `peer` is gone: what is multicast to it fails, and nobody waits for its acknowledgements.
+    /// Removes a failed `peer`: messages that are multicast to it fail, and no sender waits for its
+    /// acknowledgements.
     pub(super) fn leave_peer(&mut self, peer: PeerId) {
         let Self { groups: Groups { groups, written, .. }, link } = self;
         for group in groups {
@@ -282,7 +287,7 @@ impl<P: Platform> Multicasts<'_, P> {
     }
 }
 
-/// Numbers that name the job and the group to a carrier, and tell nobody the secret.
+/// Numbers that name the job and the group to a carrier, and do not reveal the secret.
 fn names(secret: &Secret, context: u32, first: u32, generation: u32) -> [u64; 2] {
     [StreamId { context: 0, first: 0, generation: 0, root: 0 }, StreamId { context, first, generation, root: 0 }]
         .map(|stream| weft_core::multicast::public_name(&stream, secret))

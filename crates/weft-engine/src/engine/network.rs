@@ -21,21 +21,22 @@ use crate::messages::Messages;
 use crate::regions::RegionKey;
 use crate::transport::{Address, Arrival, Carrier, Delivery, Look, Outcome, Platform};
 
-/// Packets that one pass sends to one peer before others get their turn.
+/// The most packets that one pass sends to one peer before other peers get their turn.
 const PACKETS_PER_PASS: usize = 128;
-/// Longest train that is collected before it leaves, in bytes.
+/// The longest train that is collected before it leaves, in bytes.
 const TRAIN_BYTES_MAX: usize = 64 << 10;
 
-/// While something is looked for in memory, a carrier whose look is a system call is looked at once in so
-/// many passes …
+/// The number of passes for one look at a carrier whose look is a system call, while other carriers are
+/// looked at in memory …
 const SYSTEM_CALL_EVERY: u32 = 16;
-/// … and once in so many if something came by it within the last ones. Not in each: a waiter counts passes
-/// until it lets others have its processor, so they must stay short.
+/// … and that number if something came by the carrier within the last passes, and how many passes that is. A
+/// look in each pass would be too many: a waiter counts passes until it yields its processor, so they must
+/// stay short.
 const SYSTEM_CALL_EVERY_BUSY: u32 = 4;
 const SYSTEM_CALL_BUSY: u32 = 512;
-/// Idle flows that keep their memory …
+/// The number of idle flows that keep their memory …
 const CACHED_FLOWS_MAX: usize = 32;
-/// … if it is no more than this, bytes.
+/// … if a flow has no more than this, in bytes.
 const CACHED_FLOW_BYTES_MAX: usize = 256 << 10;
 
 /// A train, or the rest of one, that found the link's send buffer full.
@@ -45,7 +46,7 @@ pub(super) struct Stalled {
     segment: usize,
 }
 
-/// When to look at carriers whose look is a system call.
+/// The schedule of looks at carriers whose look is a system call.
 #[derive(Default)]
 pub(super) struct Looks {
     passes: u32,
@@ -53,7 +54,7 @@ pub(super) struct Looks {
 }
 
 impl Looks {
-    /// In the next pass.
+    /// Makes a schedule with a look in the next pass.
     pub(super) const fn now() -> Self {
         Self { passes: SYSTEM_CALL_EVERY - 1, busy: 0 }
     }
@@ -69,38 +70,39 @@ impl Looks {
     }
 }
 
-/// What leads to other nodes, and what is under way there.
+/// The carriers to other nodes, and all that is under way there.
 pub(super) struct Network {
     pub(super) carriers: Carriers,
-    /// What goes through them, by peer.
+    /// The state of the carriers to each peer.
     pub(super) remotes: Remotes,
     pub(super) jobs: Jobs,
     /// Peers whose flows have something to send or to wait for.
     pub(super) active: Vec<PeerId>,
-    /// Trains that a link had no room for.
+    /// Trains for which a link had no room.
     pub(super) stalled: VecDeque<Stalled>,
     train: Vec<u8>,
     pub(super) looks: Looks,
-    /// A carrier is looked at in memory, so those whose look is a system call wait for their turn.
+    /// Set if a carrier is looked at in memory, so that carriers whose look is a system call wait for their
+    /// turn.
     looks_in_memory: bool,
     /// Idle flows that still have their memory.
     pub(super) cached: VecDeque<PeerId>,
-    /// What happened in flows that have been parked, until then.
+    /// The counters of flows until they were parked.
     pub(super) past: Counters,
-    /// Somebody looks after messages that wait for others although no call of MPI comes.
+    /// Set if a thread looks after messages that wait for others even while no call of MPI comes.
     pub(super) attended: bool,
-    /// Messages wait for others to share their packet.
+    /// Set while messages wait for others to share their packet.
     pub(super) coalescing: bool,
-    /// The next pass looks at the network, whatever neighbours have sent.
+    /// Set if the next pass is to look at the network even if neighbours have sent something.
     pub(super) must_look: bool,
-    /// Packets have arrived since that was last asked.
+    /// Set when packets have arrived since the last time that this was asked.
     pub(super) packets_arrived: bool,
-    /// Packets that cannot have come from a peer.
+    /// The number of packets that cannot have come from a peer.
     pub(super) foreign: u64,
 }
 
 impl Network {
-    /// Nothing is under way; peers belong to `jobs`.
+    /// Makes a network with nothing under way; peers belong to `jobs`.
     pub(super) fn new(carriers: Carriers, jobs: Jobs) -> Self {
         let looks_in_memory = carriers.iter().any(|carrier| carrier.attributes().look == Look::Memory);
         Self {
@@ -124,17 +126,17 @@ impl Network {
 }
 
 impl Network {
-    /// Whether every carrier is looked at in this pass, those as well whose look is a system call.
+    /// Returns whether every carrier is looked at in this pass, including those whose look is a system call.
     pub(super) fn is_every_look_due(&mut self) -> bool {
         !self.looks_in_memory || self.looks.is_due()
     }
 
-    /// Whether this carrier is looked at in memory.
+    /// Returns whether this carrier is looked at in memory.
     pub(super) fn is_look_cheap(&self, id: CarrierId) -> bool {
         self.carriers.attributes(id).look != Look::SystemCall
     }
 
-    /// So many packets were found by it: where something was, more will be.
+    /// Notes that a look at a carrier has found packets: more of them will follow.
     pub(super) fn note_found(&mut self, id: CarrierId, found: usize) {
         if found > 0 && !self.is_look_cheap(id) {
             self.looks.found();
@@ -142,7 +144,7 @@ impl Network {
     }
 }
 
-/// Room for a train.
+/// A buffer with room for a train.
 fn train_room(carriers: &Carriers) -> Vec<u8> {
     let all = || carriers.iter().map(|carrier| carrier.attributes());
     let longest = all().map(|attributes| attributes.train_bytes).max().unwrap_or(0).min(TRAIN_BYTES_MAX);
@@ -158,8 +160,8 @@ impl Regions for Sources<'_> {
 }
 
 impl<P: Platform> PointToPoint<P> {
-    /// Takes in what a carrier has, at most [`FRAMES_PER_PASS`] packets: how many, and to whom its connection
-    /// broke.
+    /// Takes in the packets that a carrier has, at most [`FRAMES_PER_PASS`]. Returns their number, and the
+    /// peer's address if the carrier's connection to it broke.
     pub(super) fn receive(
         &mut self,
         id: CarrierId,
@@ -184,7 +186,8 @@ impl<P: Platform> PointToPoint<P> {
         (count, broken)
     }
 
-    /// Where messages to `peer` are submitted; it is due to be looked at.
+    /// The flow or connection to which messages to `peer` are submitted; the peer becomes due to be looked
+    /// at.
     #[inline]
     pub(super) fn submission(&mut self, peer: PeerId) -> Submission<'_> {
         let Some(remote) = self.network.remotes.get_mut(peer) else { unreachable!("only remote peers have flows") };
@@ -194,7 +197,7 @@ impl<P: Platform> PointToPoint<P> {
         remote.submission(&self.network.jobs)
     }
 
-    /// The carrier says that packets to this address are lost for good.
+    /// Notes that packets to this address are lost for good, as the carrier has said.
     #[cold]
     pub(super) fn connection_broke(&mut self, to: &Address) {
         let is_it = |peer| self.network.remotes.get(peer).is_some_and(|remote| remote.is_connected_to(to));
@@ -222,14 +225,14 @@ impl<P: Platform> PointToPoint<P> {
                     self.network.active.swap_remove(at);
                     self.keep_cached(peer);
                 }
-                // It has failed just now, and is no longer among the active ones.
+                // The peer has failed just now, and is no longer among the active ones.
                 None => {}
             }
         }
     }
 
-    /// The flow or connection of `peer` is idle: it keeps its memory until enough others have become idle
-    /// after it, and is parked then.
+    /// Keeps the memory of an idle flow or connection until enough others have become idle after it; then it
+    /// is parked.
     fn keep_cached(&mut self, peer: PeerId) {
         let Some(remote) = self.network.remotes.get_mut(peer) else { return };
         if remote.memory_bytes() > CACHED_FLOW_BYTES_MAX {
@@ -245,13 +248,14 @@ impl<P: Platform> PointToPoint<P> {
         let Some(oldest) = self.network.cached.pop_front() else { return };
         if let Some(remote) = self.network.remotes.get_mut(oldest) {
             remote.cached = false;
-            // One that is not idle comes back here.
+            // A flow that is not idle comes back here.
             self.network.past.add(&remote.park());
         }
     }
 
-    /// A message of `length` bytes, head included, for `peer` has been submitted: it leaves, unless others
-    /// are likely to follow and share its packet or, if it is longer than one, its train.
+    /// Sends a message of `length` bytes, head included, that has been submitted for `peer`. The message
+    /// waits if others are likely to follow and share its packet or, if it is longer than a packet, its
+    /// train.
     #[inline]
     pub(super) fn flush_or_coalesce(&mut self, peer: PeerId, length: usize) {
         let Some(remote) = self.network.remotes.get_mut(peer) else { return };
@@ -278,17 +282,18 @@ impl<P: Platform> PointToPoint<P> {
         self.collect_events(peer);
     }
 
-    /// Whether messages may be waiting for others, at most [`COALESCE_TIME_MAX`].
+    /// The longest time for which messages may be waiting for others, if there may be such messages.
     pub fn coalescing_time(&self) -> Option<Duration> {
         self.network.coalescing.then_some(COALESCE_TIME_MAX)
     }
 
-    /// Whether somebody looks after messages that wait for others although no call of MPI comes.
+    /// Tells the network whether a thread looks after messages that wait for others even while no call of MPI
+    /// comes.
     pub fn attend(&mut self, attended: bool) {
         self.network.attended = attended;
     }
 
-    /// Sends what the flow of `peer` has for it, consecutive packets of equal size together.
+    /// Sends the packets of `peer`'s flow, consecutive packets of equal size together.
     pub(super) fn transmit_to(&mut self, peer: PeerId, now: Instant) {
         let Self { platform, messages, network, .. } = self;
         let Network { carriers, remotes, train, stalled, jobs, .. } = network;
@@ -309,7 +314,7 @@ impl<P: Platform> PointToPoint<P> {
             }
         }
         let mut packets = 0;
-        // Who waits for the lock is let in after a train, and sends the next one itself.
+        // A thread that waits for the lock is let in after a train, and sends the next train itself.
         while packets < PACKETS_PER_PASS && stalled.is_empty() && (packets == 0 || !platform.is_contended()) {
             let Some(flow) = remote.current_flow_mut() else { return };
             let Some(next) = flow.poll_train(now, &mut Sources(messages), train, PACKETS_PER_PASS) else {
@@ -338,14 +343,14 @@ impl<P: Platform> PointToPoint<P> {
     }
 }
 
-/// Sends a question or an answer. One that is lost is asked again, or for again.
+/// Sends a challenge or a response. A lost challenge is repeated, and a lost response is asked for again.
 fn say(carriers: &mut Carriers, carrier_path: &CarrierPath, sentence: &PathFrame) {
     if let Some(carrier) = carriers.get_mut(carrier_path.carrier) {
         let _ = carrier.send(&carrier_path.to, sentence);
     }
 }
 
-/// Sends what the connection of a peer has for it, until its carrier has no more room.
+/// Sends the packets of a peer's connection, until its carrier has no more room.
 fn transmit_connected(
     carriers: &mut Carriers,
     remote: &mut Remote,
@@ -360,7 +365,7 @@ fn transmit_connected(
         let Some(connection) = remote.current_connection_mut() else { return };
         let Some(packet) = connection.poll_packet(now, &mut Sources(messages)) else { return };
         let length = packet.len();
-        // Whatever it is that the carrier says: a packet of a connection stays until it is taken.
+        // A packet of a connection stays until the carrier takes it, whatever the carrier says.
         if !matches!(carrier.send(&carrier_path.to, packet), Ok(Outcome::Sent)) {
             return connection.refused(now);
         }
@@ -370,7 +375,7 @@ fn transmit_connected(
     }
 }
 
-/// Sends a train over its carrier; what the link has no room for waits in `stalled`.
+/// Sends a train over its carrier; the part for which the link has no room waits in `stalled`.
 fn send_train(
     carriers: &mut Carriers,
     remote: &mut Remote,
@@ -390,7 +395,8 @@ fn send_train(
     }
 }
 
-/// Sends a train; what the link has no room for waits in `stalled`. Who needs it again asks for it.
+/// Sends a train; the part for which the link has no room waits in `stalled`. A lost packet is asked for
+/// again by its receiver.
 pub(super) fn send_or_stall(
     carriers: &mut Carriers,
     stalled: &mut VecDeque<Stalled>,
@@ -406,7 +412,7 @@ pub(super) fn send_or_stall(
     }
 }
 
-/// Sends what found no room before; `false` when there is none yet.
+/// Sends the trains that found no room before; returns `false` when there is none yet.
 pub(super) fn send_stalled(carriers: &mut Carriers, stalled: &mut VecDeque<Stalled>) -> bool {
     while let Some(first) = stalled.front_mut() {
         let Some(carrier) = carriers.get_mut(first.carrier_path.carrier) else { return true };
@@ -421,11 +427,11 @@ pub(super) fn send_stalled(carriers: &mut Carriers, stalled: &mut VecDeque<Stall
     true
 }
 
-/// What became of a train.
+/// The outcome of sending a train.
 enum Taken {
-    /// The link has taken so many bytes; the rest has no room yet.
+    /// The link has taken this many bytes; the rest has no room yet.
     Bytes(usize),
-    /// The machine refuses packets of this carrier, which counts as loss: the flow repairs it or reports the
+    /// The machine refuses packets of this carrier. That counts as loss: the flow repairs it or reports the
     /// peer.
     Refused,
 }
@@ -441,7 +447,7 @@ fn take(carrier: &mut dyn Carrier, to: &Address, train: &[u8], segment: usize) -
     }
 }
 
-/// What the text for [`Failure::Blocked`] says.
+/// The text for [`Failure::Blocked`] names this number.
 const _: () = assert!(PACKET_SIZE_MIN == 256);
 
 fn describe(reason: Failure) -> &'static str {

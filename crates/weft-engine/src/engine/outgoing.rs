@@ -1,4 +1,4 @@
-//! What leaves: from the program's operations to frames on the route to a peer, in order, as there is room.
+//! The way out: from the program's operations to frames on the route to a peer, in order, as there is room.
 
 mod queues;
 
@@ -17,15 +17,16 @@ use crate::protocols::{
 use crate::request::{Mode, Send, State};
 use crate::transport::{Frames, Platform};
 
-/// The first piece of a message fills up a packet if that leaves room for more than this, bytes.
+/// The room in a packet above which the first piece of a message fills the packet up, in bytes.
 const FIRST_PIECE_MIN: u64 = 128;
-/// All pieces of a message in a ring but the first have so much at least, and so much at most: each costs
-/// about as much as a copy of 4 KiB, so that long messages have longer ones. Decision 0107, section 2.
+/// The least and the most bytes of a piece of a message in a ring, except the first piece. Each piece costs
+/// about as much as a copy of 4 KiB, so long messages have longer pieces. Decision 0107, section 2.
 const NEXT_PIECE_BYTES: (u64, u64) = (16 << 10, 64 << 10);
-/// With nobody to wait for it, a piece is as long as a frame may well be.
+/// The length of a piece when no receiver waits for it: as long as a frame may well be.
 const OTHER_PIECE_BYTES: u64 = 1 << 20;
-/// After so much of a message this process sees to what has arrived, if anything: who sends and receives
-/// takes turns. Each fills half of a ring first: lines that both write and read at the same time come late.
+/// The bytes of a message after which this process looks at what has arrived, so that a process that sends
+/// and receives takes turns. It fills half of a ring first: lines that both sides write and read at the same
+/// time come late.
 const TURN_BYTES: u64 = 1 << 20;
 
 impl<P: Platform> PointToPoint<P> {
@@ -55,7 +56,8 @@ impl<P: Platform> PointToPoint<P> {
         true
     }
 
-    /// Hands `outgoing` to the route to `peer`; `false` when that is full and it (or its rest) must wait.
+    /// Hands `outgoing` to the route to `peer`; returns `false` when the route is full and it (or its rest)
+    /// must wait.
     pub(super) fn push(&mut self, peer: PeerId, outgoing: &mut Outgoing) -> bool {
         match outgoing {
             Outgoing::Control(head) => self.carry(peer, head, &UserData::empty(), 0, 0),
@@ -73,7 +75,7 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Largest message that is sent without asking to `peer`, in bytes.
+    /// The largest message that is sent eagerly to `peer`, in bytes.
     pub(super) fn eager_limit(&self, peer: PeerId, data: &UserData) -> u64 {
         match self.network.remotes.get(peer) {
             // Carriers write from one run of memory only.
@@ -84,7 +86,7 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// What is known of a send, its route and its receiver.
+    /// The facts of a send: its size, its route and its receiver.
     fn facts(&mut self, peer: PeerId, send: &Send) -> Facts {
         let bytes = send.data.len();
         let receiver = if self.may_be_copied(bytes) {
@@ -120,15 +122,15 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Sends the message of the request `handle` by the protocol that is chosen for it; `false` when its
-    /// route is full.
+    /// Sends the message of the request `handle` by the protocol that is chosen for it; returns `false` when
+    /// its route is full.
     fn push_send(&mut self, peer: PeerId, handle: usize) -> bool {
         let Some(State::Queued(send)) = self.messages.requests.get(handle).map(|entry| &entry.state) else {
             return true;
         };
         let send = send.clone();
         let mut facts = self.facts(peer, &send);
-        // The second choice is another one: `write_failed` is among the facts.
+        // The second choice differs from the first: `write_failed` is among the facts.
         loop {
             match self.choices.choose(&facts).0 {
                 Protocol::WriteToPosted if self.write(peer, handle, &send, None) => {
@@ -147,7 +149,7 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Sends a message unasked, or its first piece; `false` when its route is full.
+    /// Sends a message eagerly, or its first piece; returns `false` when its route is full.
     fn send_eagerly(&mut self, peer: PeerId, handle: usize, send: Send) -> bool {
         let bytes = send.data.len();
         let is_synchronous = send.mode == Mode::Synchronous;
@@ -161,7 +163,7 @@ impl<P: Platform> PointToPoint<P> {
         if left > 0 {
             state.pending.push_front(Outgoing::Remainder { request: handle, offset: sent });
             if let Some(entry) = self.messages.requests.get_mut(handle) {
-                // All of it may leave: there is no region that anything could be granted to.
+                // All of it may leave: there is no region for which anything could be granted.
                 entry.state = State::Sending { send, remote_key: 0, region: None, total: bytes, granted: bytes, left };
             }
         } else if !is_synchronous {
@@ -172,7 +174,7 @@ impl<P: Platform> PointToPoint<P> {
         true
     }
 
-    /// Announces a message, whose data stays here; `false` when its route is full.
+    /// Announces a message, whose data stays here; returns `false` when its route is full.
     fn announce(&mut self, peer: PeerId, handle: usize, send: Send, how: Protocol) -> bool {
         let bytes = send.data.len();
         let address = send.data.address().filter(|_| how != Protocol::ClearToSend);
@@ -186,8 +188,8 @@ impl<P: Platform> PointToPoint<P> {
         let number = self.peers[peer].put(bytes);
         let Some(entry) = self.messages.requests.get_mut(handle) else { return true };
         entry.state = State::Announced(send.clone());
-        // The receive may have been posted after the look above and before the receiver could see this. One
-        // that waits inside MPI fetches it.
+        // The receive may have been posted after the look above and before the receiver could see this. A
+        // receiver that waits inside MPI fetches the message.
         let may_write = self.may_be_copied(bytes) && !self.is_inside_mpi(peer);
         if !may_write || !self.write(peer, handle, &send, Some(number)) {
             self.offer(peer, handle, number);
@@ -195,8 +197,8 @@ impl<P: Platform> PointToPoint<P> {
         true
     }
 
-    /// How much of a message has been put on the route to `peer`: all of it, or its first piece; `None` when
-    /// the route is full.
+    /// Puts a message, or its first piece, on the route to `peer`; returns how many bytes. `None` when the
+    /// route is full.
     fn push_eager(&mut self, peer: PeerId, send: &Send, acknowledge: Option<u32>) -> Option<u64> {
         let total = send.data.len();
         let (whole, first) =
@@ -216,8 +218,8 @@ impl<P: Platform> PointToPoint<P> {
         if total <= frame_max - whole.as_bytes().len() as u64 {
             return self.carry(peer, &whole, &send.data, 0, total).then_some(total);
         }
-        // The queue of a flow takes all pieces once it takes the first, which fills up what earlier messages
-        // have left of their last packet. All others but the last fill a packet each.
+        // The queue of a flow takes all pieces once it takes the first. The first piece fills up the rest of
+        // the last packet of earlier messages. All others but the last fill a packet each.
         let room = self.submission(peer).frame_room() as u64;
         let first_max = if room > FIRST_PIECE_MIN { room } else { frame_max };
         let mut offset = first_max - first.as_bytes().len() as u64;
@@ -267,10 +269,11 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Bytes of the piece from `offset` on of a message that goes to `peer` up to `end`. The first pieces in
-    /// a ring are short, so that the receiver begins soon, and so are the last ones, so that it ends soon
-    /// after the sender. With other operations under way, such as the receive of MPI_Sendrecv, that is not
-    /// what counts: the receiver has something to do as well.
+    /// The length in bytes of the piece from `offset` on of a message that goes to `peer` up to `end`.
+    ///
+    /// The first pieces in a ring are short, so that the receiver begins soon. The last ones are short, so
+    /// that it ends soon after the sender. With other operations under way, such as the receive of
+    /// MPI_Sendrecv, that does not count: the receiver has other work as well.
     fn next_piece(&self, peer: PeerId, offset: u64, end: u64) -> u64 {
         let left = end - offset;
         if !matches!(self.peers[peer].route, Route::Shared(_)) {
@@ -323,7 +326,7 @@ impl<P: Platform> PointToPoint<P> {
         true
     }
 
-    /// Puts one frame on the route to `peer`; `false` when it is full.
+    /// Puts one frame on the route to `peer`; returns `false` when the route is full.
     pub(super) fn carry(&mut self, peer: PeerId, head: &Head, data: &UserData, offset: u64, length: u64) -> bool {
         match &self.peers[peer].route {
             Route::Myself => {
@@ -364,7 +367,7 @@ impl<P: Platform> PointToPoint<P> {
     }
 }
 
-/// Submits a frame with `length` bytes of `data` from `offset` on, through `scratch` if these are several
+/// Submits a frame with `length` bytes of `data` from `offset` on, through `scratch` if the data is several
 /// runs of memory.
 #[inline(always)]
 fn submit_to(mut to: Submission<'_>, head: &Head, data: &UserData, offset: u64, length: u64, scratch: &mut Vec<u8>) {

@@ -13,19 +13,21 @@ use crate::regions::RegionKey;
 use crate::request::State;
 use crate::transport::{Begun, Platform, RemoteMemory};
 
-/// Set in the names of pieces of one-sided operations, which end with what these are called.
+/// The bit that is set in the names of pieces of one-sided operations; the name ends with that of the
+/// operation.
 pub(super) const OF_A_WINDOW: u64 = 1 << 63;
-/// Set in the names of acknowledgements of streams.
+/// The bit that is set in the names of acknowledgements of streams.
 pub(super) const OF_A_STREAM: u64 = 1 << 62;
 
-/// The name under which a carrier is given a piece of a message: whose it is, and its number.
+/// The name under which a carrier is given a piece of a message: the peer's index, and the number of the
+/// piece.
 fn name(peer: PeerId, number: u32) -> u64 {
     (peer.index() as u64) << 32 | u64::from(number)
 }
 
 impl<P: Platform> PointToPoint<P> {
-    /// Asks the sender of a message to have it written to our memory, or for its data where that cannot be
-    /// registered; `false` when the route is full.
+    /// Invites the sender of a message to have it written to our memory, or asks for its data where the
+    /// memory cannot be registered; returns `false` when the route is full.
     pub(super) fn push_invitation(&mut self, peer: PeerId, handle: usize, asked: u32) -> bool {
         let Self { messages, network, .. } = self;
         let Some(remote) = network.remotes.get(peer) else { return true };
@@ -44,13 +46,13 @@ impl<P: Platform> PointToPoint<P> {
                     None => Head::clear_to_send(asked, key.wire(), *total, *total),
                 }
             }
-            // Nobody wants it any more: its sender's operation is over.
+            // The receive is gone: the sender's operation is over.
             _ => Head::fin(asked),
         };
         self.carry(peer, &head, &UserData::empty(), 0, 0)
     }
 
-    /// The first `total` bytes of the send `handle` are to be written to `target`.
+    /// Begins to write the first `total` bytes of the send `handle` to `target`.
     pub(super) fn push_placement(
         &mut self,
         peer: PeerId,
@@ -65,7 +67,7 @@ impl<P: Platform> PointToPoint<P> {
             return;
         };
         let (key, is_run) = (*key, send.data.address().is_some());
-        // It is due to be looked at.
+        // The peer becomes due to be looked at.
         self.submission(peer);
         let Some(remote) = self.network.remotes.get_mut(peer) else { return };
         if let Some(placements) = remote.placements().filter(|_| is_run) {
@@ -75,7 +77,7 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// A piece of a message has been written: its receiver is told.
+    /// Tells the receiver of a message that a piece of it has been written.
     pub(super) fn note_placed(&mut self, done: u64) {
         let Some(peer) = self.peers.at((done >> 32) as usize) else { return };
         let Some(remote) = self.network.remotes.get_mut(peer) else { return };
@@ -88,7 +90,7 @@ impl<P: Platform> PointToPoint<P> {
         self.messages.handle_acknowledged(RegionKey::from_wire(piece.region), length);
     }
 
-    /// Peers reach no more what is closed.
+    /// Deregisters the memory of closed regions: peers reach it no more.
     #[inline]
     pub(super) fn deregister_closed(&mut self) {
         while let Some(registered) = self.messages.regions.take_closed() {
@@ -97,7 +99,7 @@ impl<P: Platform> PointToPoint<P> {
     }
 }
 
-/// Gives the carrier of a peer what it is to write, as far as it has room.
+/// Gives the carrier of a peer its pieces to write, as far as it has room.
 pub(super) fn write_pieces(
     carriers: &mut Carriers,
     peer: PeerId,
@@ -119,7 +121,7 @@ pub(super) fn write_pieces(
                 let (range, number) = (piece.range.clone(), name(peer, piece.number));
                 rma.write(&carrier_path.to, &region.data, range, piece.target, number)
             }
-            // The operation is over, and nobody waits for it.
+            // The operation is over, and no caller waits for it.
             None => {
                 placements.refused();
                 continue;

@@ -2,8 +2,8 @@
 //! lead there.
 //!
 //! The parts of the engine stand on this structure and reach it through [`Link`](super::Link) alone. The
-//! structure knows nothing of the parts. It notes what concerns them, such as a peer that has failed, and the
-//! engine tells them.
+//! structure knows nothing of the parts. It notes events that concern them, such as a peer that has failed,
+//! and the engine tells them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -28,7 +28,7 @@ use crate::request::{Cancellation, Send, State};
 use crate::transport::{CollectiveSlots, Frames, Node, Platform, Sleeping, SlotCounts};
 
 impl<P: Platform> PointToPoint<P> {
-    /// Nothing is under way yet, and this process is the only peer.
+    /// Makes the structure with nothing under way, and this process as the only peer.
     pub(super) fn new(parts: Parts<P>) -> Self {
         let frame_max = parts.node.as_ref().map_or(0, |node| (node.frame_max() - HEAD_MAX) as u64);
         let (streams, cooperative_bytes_min) = (protocols::is_wide(frame_max), parts.costs.cooperative_bytes_min());
@@ -57,7 +57,7 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Adds a peer, which can be talked to from now on.
+    /// Adds a peer, with which messages can be exchanged from now on.
     ///
     /// # Panics
     /// Its job has not been met, or has no process with its number.
@@ -79,10 +79,12 @@ impl<P: Platform> PointToPoint<P> {
         id
     }
 
-    /// Meets another job of `size` processes: they can be added as peers from now on. Packets between the two
-    /// jobs are tagged by `secret`, which nobody else knows. The index by which this process knows the
-    /// process number 0 of that job, and so on: each of them is to be told, as its [`NewPeer::own_index`],
-    /// what its own is. All processes of this process's own job are peers already.
+    /// Meets another job of `size` processes: they can be added as peers from now on.
+    ///
+    /// Packets between the two jobs are tagged by `secret`, which no other process knows. Returns the index
+    /// by which this process knows the process number 0 of that job; the other numbers follow. Each process
+    /// of that job must be told its index, as its [`NewPeer::own_index`]. All processes of this process's own
+    /// job are peers already.
     ///
     /// # Errors
     /// The job is known already, has no process, or too many for the packets.
@@ -90,7 +92,8 @@ impl<P: Platform> PointToPoint<P> {
         self.network.jobs.meet(job, size, secret, self.peers.own_indices())
     }
 
-    /// Forgets a job that was met. False: one of its processes is still a peer, or the job is not known.
+    /// Forgets a job that was met. Returns false if one of its processes is still a peer, or the job is not
+    /// known.
     pub fn part_from_job(&mut self, job: JobId) -> bool {
         let Some(key) = self.network.jobs.find(job) else { return false };
         if key == JobKey::OWN || self.peers.iter().any(|(_, peer)| peer.job() == key) {
@@ -100,7 +103,7 @@ impl<P: Platform> PointToPoint<P> {
         true
     }
 
-    /// The name of a peer; none: it has been removed.
+    /// The name of a peer; `None`: it has been removed.
     pub fn name_of(&self, peer: PeerId) -> Option<ProcessName> {
         self.peers.get(peer).map(|peer| self.network.jobs.name(peer.job(), peer.number()))
     }
@@ -111,7 +114,7 @@ impl<P: Platform> PointToPoint<P> {
         self.peers.of_index(jobs.index(jobs.find(name.job)?, name.number)?)
     }
 
-    /// Starts the send of the request `handle` (state `Queued`) behind those that wait already.
+    /// Starts the send of the request `handle` (state `Queued`) behind the sends that wait already.
     pub fn start_send(&mut self, handle: usize) {
         let Some(State::Queued(send)) = self.messages.requests.get(handle).map(|request| &request.state) else {
             return;
@@ -131,7 +134,8 @@ impl<P: Platform> PointToPoint<P> {
         let state = &self.peers[peer];
         if !blocking && state.pending.is_empty() && matches!(state.route, Route::Remote(_)) {
             let state = self.messages.requests.get(handle).map(|request| &request.state);
-            // An announcement is a small message: those of a window of large ones share packets.
+            // An announcement is a small message: the announcements of a window of large messages share
+            // packets.
             let announced = matches!(state, Some(State::Announced(_)));
             self.flush_or_coalesce(peer, HEAD_MAX + if announced { 0 } else { bytes });
         } else if !self.network.active.is_empty() {
@@ -149,18 +153,18 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Whether a message of `bytes` bytes may be copied between processes of a node by the kernel. Short ones
-    /// never are, whatever that costs.
+    /// Returns whether the kernel may copy a message of `bytes` bytes between processes of a node. It never
+    /// copies short ones, whatever the costs.
     #[inline(always)]
     pub fn may_be_copied(&self, bytes: u64) -> bool {
         bytes > RING_PIECE_BYTES && bytes >= self.choices.single_copy_bytes_min()
     }
 
-    /// A receive has taken its message, or a large one has been posted.
+    /// Sends what is due when a receive has taken its message, or a large receive has been posted.
     #[inline(never)]
     fn follow_up(&mut self, handle: usize, is_posted: bool) {
         if is_posted && self.announce_receive(handle) {
-            // What the sender sent before it could see that is here now.
+            // Messages that the sender sent before it could see the receive are here now.
             self.poll_node();
         }
         self.flush();
@@ -172,34 +176,35 @@ impl<P: Platform> PointToPoint<P> {
         self.flush();
     }
 
-    /// Forgets the messages in contexts of which `is_over` holds ([`Messages::discard_contexts`]).
+    /// Forgets the messages in contexts for which `is_over` holds ([`Messages::discard_contexts`]).
     pub fn discard_contexts(&mut self, is_over: impl Fn(u32) -> bool) {
         self.messages.discard_contexts(is_over, &mut self.peers);
         self.flush();
     }
 
-    /// This process cannot begin its part of a collective operation for `error`: the others hear of it,
-    /// because they wait for it (decision 0194).
+    /// Tells the other members that this process cannot begin its part of a collective operation, for
+    /// `error`: they wait for it (decision 0194).
     #[cold]
     pub fn give_up(&mut self, scope: &CollectiveScope, error: &Error) {
         self.give_up_for(scope, error.cause(), true, (0..scope.group.size()).collect());
     }
 
-    /// This process gives its part of a collective operation up for a `cause`. If it `is_first` to know of
-    /// the cause, all others hear of it, unless they are very many. Otherwise the `partners` hear of it,
-    /// which may wait for this process.
+    /// Tells other members that this process gives its part of a collective operation up, for a `cause`.
+    ///
+    /// If this process `is_first` to know of the cause, all members are told, unless they are very many.
+    /// Otherwise the `partners` are told, which may wait for this process.
     #[cold]
     pub(crate) fn give_up_for(&mut self, scope: &CollectiveScope, cause: Cause, is_first: bool, partners: Vec<u32>) {
         self.messages.give_up(scope, cause, is_first, partners, &self.peers);
         self.flush();
     }
 
-    /// Forgets a request whose message nobody wants any more ([`Messages::abandon`]).
+    /// Abandons a request whose message is not wanted any more ([`Messages::abandon`]).
     pub fn abandon(&mut self, handle: usize) {
         self.messages.abandon(handle, &self.peers);
     }
 
-    /// A probe found nothing ([`Messages::probed_in_vain`]).
+    /// Notes that a probe has found nothing ([`Messages::probed_in_vain`]).
     ///
     /// # Errors
     /// The message will not come, since its sender is gone.
@@ -221,49 +226,49 @@ impl<P: Platform> PointToPoint<P> {
                 self.peers[peer].pending.retain(|out| !waits(out));
                 request.status.cancelled = true;
                 self.messages.complete(handle);
-                // Others may have waited behind it.
+                // Other messages may have waited behind this one.
                 self.resume(peer);
                 self.drain_queues();
                 return;
             }
             State::Announced(send @ Send { peer: Some(peer), .. }) => (*peer, send.envelope.context),
-            // It has left, but nothing else says when the program may go on: a wait for what is cancelled
-            // must not depend on a receive that may never be posted (MPI-5.0 §3.8.4).
+            // The message has left, but nothing else says when the program may go on: a wait for a cancelled
+            // operation must not depend on a receive that may never be posted (MPI-5.0 §3.8.4).
             State::AwaitingMatch { peer, context } => (*peer, *context),
-            // Other data that has left is not called back: programs look at the status right after MPI_Cancel
-            // and take what it says for final. Cancelling sends is deprecated (MPI-5.0 §3.8.4).
+            // Other messages that have left are not called back: programs look at the status right after
+            // MPI_Cancel and take it for final. Cancelling sends is deprecated (MPI-5.0 §3.8.4).
             _ => return,
         };
         if std::mem::replace(&mut request.cancellation, Cancellation::Asked) == Cancellation::Possible {
             self.enqueue(peer, Outgoing::Control(Head::retract(context, wire)));
             self.flush();
         }
-        // What this process asks itself is answered at once: a program that looks at the status now takes
-        // what it says for final.
+        // A question of this process to itself is answered at once: a program that looks at the status now
+        // takes it for final.
         while peer == self.peers.own() && self.poll_myself() > 0 {
             self.flush();
         }
     }
 
-    /// The next pass looks at the network as well, whatever else it finds.
+    /// Makes the next pass look at the network as well, even if it finds something else.
     pub fn look_at_network(&mut self) {
         self.network.must_look = true;
     }
 
-    /// Whether this process has copied something large, or taken packets in, since this was last asked.
+    /// Returns whether this process has copied something large, or taken packets in, since the last call.
     pub fn take_advance(&mut self) -> bool {
         std::mem::take(&mut self.network.packets_arrived) | self.take_copied() | self.owes_a_turn()
     }
 
-    /// Whether more of a message can leave as soon as it has been looked at what has arrived.
+    /// Returns whether more of a message can leave as soon as this process has looked at what has arrived.
     pub(super) fn owes_a_turn(&self) -> bool {
         self.turn_over && !self.backlog.is_empty()
     }
 
-    /// Peers of the node that have died or broken their ring fail.
+    /// Marks peers of the node as failed that have died or broken their ring.
     pub(super) fn take_faults(&mut self) {
         while let Some(fault) = self.node.as_mut().and_then(|node| node.poll_fault()) {
-            // What it has sent before is here, and comes before its end.
+            // The frames that the peer has sent before are here, and come before its end.
             while self.poll_node() > 0 {}
             self.peer_failed(self.peers.near.by_local_rank[fault.peer], &fault.reason);
         }
@@ -287,7 +292,7 @@ impl<P: Platform> PointToPoint<P> {
         frames
     }
 
-    /// Sends what has become due by what was done just now.
+    /// Sends what the last operations have made due.
     #[inline]
     pub fn flush(&mut self) {
         if self.backlog.is_empty() && self.messages.outbox.is_empty() && !self.messages.may_grant() {
@@ -313,38 +318,38 @@ impl<P: Platform> PointToPoint<P> {
         (state.waiting, state.ahead_of_room) = (false, None);
         self.withdraw_receives_from_anybody(peer);
         self.messages.peer_failed(peer, &reason, &mut self.peers);
-        // What waits for something that it would have published in a slot, and has no request, finds that out
+        // An operation that waits in a slot for something of this peer has no request, and finds the failure
         // by looking.
         self.messages.notify();
-        // Before anybody is told that the memory is the program's again.
+        // This comes before any caller is told that the memory is the program's again.
         self.deregister_closed();
-        // The parts hear of it in the next pass, which is to come soon.
+        // The other parts are told in the next pass, which is to come soon.
         self.failed.push(peer);
         self.network.must_look = true;
     }
 
-    /// Says to the processes of this node whether nobody needs this one any more: it may end then, and they
-    /// do not take it for dead.
+    /// Tells the processes of this node whether any process still needs this one. If none does, it may end,
+    /// and they do not take it for dead.
     pub fn say_left(&mut self, left: bool) {
         if let Some(liveness) = self.node.as_mut().and_then(Node::liveness) {
             liveness.say_left(left);
         }
     }
 
-    /// Whether there are peers on other nodes.
+    /// Returns whether there are peers on other nodes.
     pub fn has_network(&self) -> bool {
         !self.network.carriers.is_empty()
     }
 
-    /// Whether large messages of the node need a hand of their receiver or sender while the other is inside
-    /// MPI.
+    /// Returns whether a large message of the node needs its receiver or sender to help while the other is
+    /// inside MPI.
     #[inline]
     pub fn node_needs_help(&self) -> bool {
         self.node.is_some() && !self.peers.near.copies
     }
 
-    /// Wakes the thread of this process that sleeps until a neighbour wakes it; `false` when none sleeps like
-    /// that.
+    /// Wakes the thread of this process that sleeps until a neighbour wakes it; returns `false` when no
+    /// thread sleeps like that.
     pub fn nudge(&mut self) -> bool {
         let only_neighbours = !self.has_network();
         match &mut self.node {
@@ -356,27 +361,27 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Whether `members` are all on this node, which has fewer processors than processes; the same at all of
-    /// them.
+    /// Returns whether `members` are all on this node, and it has fewer processors than processes. The answer
+    /// is the same at all of them.
     pub fn are_oversubscribed(&self, members: &[PeerId]) -> bool {
         self.is_oversubscribed() && self.peers.are_near(members)
     }
 
-    /// Whether this node has fewer processors than processes.
+    /// Returns whether this node has fewer processors than processes.
     #[inline]
     pub fn is_oversubscribed(&self) -> bool {
         self.node.as_ref().is_some_and(Sleeping::is_oversubscribed)
     }
 
-    /// Processes of the node that want a processor, as far as MPI knows.
+    /// The number of processes of the node that want a processor, as far as MPI knows.
     pub fn awake(&self) -> usize {
         self.node.as_ref().map_or(1, Sleeping::awake)
     }
 
-    /// Why nothing comes of an operation with `peer`, if that is gone.
+    /// Checks that `peer` is there.
     ///
     /// # Errors
-    /// It is gone.
+    /// The peer is gone.
     pub fn check_peer(&self, peer: PeerId) -> Result<()> {
         if self.peers.has_failed(peer) { Err(messages::failure(peer, &self.peers)) } else { Ok(()) }
     }
@@ -387,7 +392,7 @@ impl<P: Platform> PointToPoint<P> {
         self.node.as_ref()?.slots()
     }
 
-    /// Slots of each process of the node; none without such memory.
+    /// The slots of each process of the node; none without such memory.
     pub fn slots(&self) -> SlotCounts {
         self.published().map_or(SlotCounts::default(), CollectiveSlots::counts)
     }
@@ -397,7 +402,7 @@ impl<P: Platform> PointToPoint<P> {
         self.published().map_or(0, |slots| slots.published_max(slot as usize) as u64)
     }
 
-    /// Whether the memory of `peer` can be shared with this process.
+    /// Returns whether the memory of `peer` can be shared with this process.
     pub fn is_near(&self, peer: PeerId) -> bool {
         self.peers.are_near(&[peer])
     }

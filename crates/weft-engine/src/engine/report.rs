@@ -1,4 +1,4 @@
-//! What an engine tells of itself: to `mpiexec --stats`, to tools, and to those who look from outside.
+//! The reports of an engine about itself: for `mpiexec --stats`, for tools, and for observers outside.
 
 use weft_core::flow::Counters;
 
@@ -10,7 +10,7 @@ use crate::peers::Route;
 use crate::request::Send;
 use crate::transport::Platform;
 
-/// What went to one peer, for `mpiexec --stats`.
+/// The traffic to one peer, for `mpiexec --stats`.
 pub struct Traffic {
     /// The peer's number.
     pub peer: u32,
@@ -25,15 +25,15 @@ pub struct Traffic {
 }
 
 impl<P: Platform> PointToPoint<P> {
-    /// What happened in all flows.
+    /// The counters of all flows together.
     pub fn counters(&self) -> Counters {
         let mut sum = self.network.past.clone();
         self.network.remotes.iter().filter_map(Remote::counters).for_each(|counters| sum.add(counters));
         sum
     }
 
-    /// Whether a send would leave unasked, but its receiver has no room: messages before it wait there for
-    /// their receives.
+    /// Returns whether a send would leave eagerly, but its receiver has no room: messages before it wait
+    /// there for their receives.
     pub fn waits_for_room(&self, send: &Send) -> bool {
         let Some((peer, state)) = send.peer.and_then(|peer| Some((peer, self.peers.get(peer)?))) else { return false };
         let bytes = send.data.len();
@@ -45,18 +45,19 @@ impl<P: Platform> PointToPoint<P> {
         self.remotes().filter_map(Remote::current_flow)
     }
 
-    /// What goes through the carriers to each peer of another node.
+    /// The carriers' part of each peer of another node.
     pub fn remotes(&self) -> impl Iterator<Item = &Remote> {
         self.network.remotes.iter()
     }
 
-    /// The same for one peer; none: it is reached otherwise, or not at all.
+    /// The carriers' part of one peer; `None`: it is reached otherwise, or not at all.
     pub fn remote(&self, peer: PeerId) -> Option<&Remote> {
         self.network.remotes.get(peer)
     }
 
-    /// Packets that cannot have come from any peer: too short, from nobody who is reached over the network,
-    /// challenges about carriers with a wrong tag, and what the links found damaged.
+    /// The number of packets that cannot have come from any peer: packets that are too short, packets that
+    /// name no process reached over the network, challenges about carriers with a wrong tag, and packets that
+    /// the links found damaged.
     pub fn foreign(&self) -> u64 {
         let sentences = self.network.remotes.iter().map(Remote::forged);
         self.network.foreign
@@ -64,12 +65,12 @@ impl<P: Platform> PointToPoint<P> {
             + sentences.sum::<u64>()
     }
 
-    /// Packets that carriers wrote to memory of their receivers.
+    /// The number of packets that carriers wrote to memory of their receivers.
     pub fn packets_written(&self) -> u64 {
         self.network.carriers.iter().map(|carrier| carrier.diagnostics().written).sum()
     }
 
-    /// What arrived from other hosts and was dropped, by cause.
+    /// The packets that arrived from other hosts and were dropped, by cause.
     pub fn dropped(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let flows = self.counters();
         [
@@ -87,13 +88,14 @@ impl<P: Platform> PointToPoint<P> {
         .filter(|(_, count)| *count > 0)
     }
 
-    /// How often packets became smaller because a path carried no larger ones, and larger again.
+    /// The number of times that packets became smaller because a path carried no larger ones, and larger
+    /// again.
     pub fn path_mtu_changes(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let Counters { packets_smaller, packets_larger, .. } = self.counters();
         [("smaller", packets_smaller), ("larger", packets_larger)].into_iter().filter(|(_, count)| *count > 0)
     }
 
-    /// What went over each rail to each peer that has several.
+    /// The traffic of each rail to each peer that has several.
     pub fn rail_traffic(&self) -> Vec<RailTraffic> {
         let remotes = self.peers.iter().filter_map(|(id, peer)| {
             let remote = self.network.remotes.get(id).filter(|_| peer.traffic()[0] > 0)?;
@@ -102,7 +104,7 @@ impl<P: Platform> PointToPoint<P> {
         remotes.flatten().collect()
     }
 
-    /// What went to each peer.
+    /// The traffic to each peer.
     pub fn traffic(&self) -> Vec<Traffic> {
         let mut rows = Vec::new();
         for (id, peer) in self.peers.iter() {

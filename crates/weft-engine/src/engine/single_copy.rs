@@ -1,5 +1,5 @@
-//! Large messages of a node: whichever side is inside MPI when both halves are known copies, once, between
-//! the two address spaces.
+//! Large messages of a node: the side that is inside MPI when both halves are known copies, once, between the
+//! two address spaces.
 //!
 //! A large receive stands on the table of its sender; a receive from any source stands on the any-source
 //! table of its process ([`PostedTable`]). A large send that finds its receive there writes to it. Otherwise
@@ -7,16 +7,16 @@
 //! While the announcement waits, the sender still looks at the table. Both sides try one compare-and-swap on
 //! the receive's slot, and the side that succeeds copies.
 //!
-//! What makes this MPI's matching (MPI-5.0 §3.5):
+//! The reasons why this is MPI's matching (MPI-5.0 §3.5):
 //!
-//! - A receive is posted on a table only if every receive that was posted before it and could take the same
-//!   message stands on one too. The sender takes the earliest that its message matches, on either table.
-//! - Both count the sender's messages. The sender takes a receive only when all messages that it has sent
-//!   before have been handled, and none is being handled. So no message is on its way that could have a
+//! - A receive is posted on a table only if all earlier receives that could take the same message stand on a
+//!   table too. The sender takes the earliest that its message matches, on either table.
+//! - Both sides count the sender's messages. The sender takes a receive only when all messages that it has
+//!   sent before have been handled, and none is being handled. So no message is on its way that could have a
 //!   better claim.
-//! - A message that arrives may match a receive that a sender already writes to. If the sender of both is the
-//!   same, the message that is written was sent first. The message that arrives goes on to the next receive
-//!   it matches.
+//! - A message that arrives may match a receive that a sender already writes to. If one sender has sent both
+//!   messages, it sent the written one first. The message that arrives goes on to the next receive it
+//!   matches.
 //! - A message that is announced in the ring and written all the same is known by its number when it arrives.
 //!
 //! Both sides copy a message between a blocking send and a blocking receive, if it is large enough
@@ -40,39 +40,39 @@ use crate::transport::{
     PostedTable, Remainder,
 };
 
-/// Bytes of a message that one side copies before it asks whether both could copy the rest, at first and at
-/// most.
+/// The bytes of a message that one side copies before it asks whether both could copy the rest, at first and
+/// at most.
 const COPY_BYTES_FIRST: u64 = 128 << 10;
 const COPY_BYTES_MAX: u64 = 1 << 20;
 
-/// A send that is announced in the ring and may still be written by us.
+/// A send that is announced in the ring and may still be written by this process.
 struct Offer {
     peer: PeerId,
     handle: usize,
-    /// The number of its announcement.
+    /// The number of the announcement.
     number: u32,
-    /// Posts on the receiver's table when it was last looked at; none: never.
+    /// The number of posted receives on the receiver's table at the last look; `None`: there was no look.
     posted: Option<u32>,
 }
 
-/// What this process has under way directly.
+/// The single copies that this process has under way.
 #[derive(Default)]
 pub(super) struct SingleCopies {
     offers: Vec<Offer>,
-    /// Our receives that stand on tables, and some that no longer do (`note_posted`).
+    /// The receives of this process that stand on tables, and some that no longer do (`note_posted`).
     receives: Vec<usize>,
     inside_mpi: bool,
 }
 
 impl SingleCopies {
-    /// A peer is gone for good.
+    /// Forgets a peer that is gone for good.
     pub(super) fn forget_peer(&mut self, peer: PeerId) {
         self.offers.retain(|offer| offer.peer != peer);
     }
 }
 
 impl<P: Platform> PointToPoint<P> {
-    /// Lets neighbours know whether somebody waits inside MPI here.
+    /// Tells neighbours whether a call waits inside MPI here.
     #[inline]
     pub fn set_inside_mpi(&mut self, waits: bool) {
         if self.single_copy.inside_mpi != waits
@@ -83,12 +83,12 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// The processors of the node, if it knows who spins on them.
+    /// The processors of the node, if it knows which processes spin on them.
     fn processors(&self) -> Option<&dyn NodeProcessors> {
         self.node.as_ref()?.processors()
     }
 
-    /// Says to the processes of the node whether this one may copy from the memory of all of them, once it
+    /// Tells the processes of the node whether this one may copy from the memory of all of them, once it
     /// knows them.
     pub fn say_copies(&self) {
         if let Some(posted) = self.node.as_ref().and_then(Node::posted_receives) {
@@ -100,7 +100,7 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Whether each process of `group` that is on this node may copy from the memory of the others there;
+    /// Returns whether each process of `group` on this node may copy from the memory of the others there;
     /// `None`: some have not said so yet.
     pub fn all_copy(&self, group: &Group) -> Option<bool> {
         let Some(node) = &self.node else { return Some(false) };
@@ -121,7 +121,7 @@ impl<P: Platform> PointToPoint<P> {
         all
     }
 
-    /// Lets neighbours know on which processor somebody spins here.
+    /// Tells neighbours on which processor a thread spins here.
     pub fn note_processor(&self) {
         if let Some(processors) = self.processors()
             && self.single_copy.inside_mpi
@@ -130,25 +130,26 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Whether another process of the node spins on the processor that this thread is on.
+    /// Returns whether another process of the node spins on this thread's processor.
     pub fn shares_processor(&self) -> bool {
         self.processors().is_some_and(NodeProcessors::shares_processor)
     }
 
-    /// Moves this thread to a processor on which no process of the node spins; false: there is no node that
-    /// would know of one.
+    /// Moves this thread to a processor on which no process of the node spins; returns false if there is no
+    /// node that would know of one.
     pub fn migrate(&self) -> bool {
         self.processors().map(NodeProcessors::migrate).is_some()
     }
 
-    /// Moves this thread to a processor with fewer processes of the node, if it is for this one to do so.
+    /// Moves this thread to a processor with fewer processes of the node, if it is this thread's turn to
+    /// move.
     pub fn rebalance(&self) {
         if let Some(processors) = self.processors() {
             processors.rebalance();
         }
     }
 
-    /// The local rank of a peer whose memory may be read, and ours by it.
+    /// The local rank of a peer that may read this process's memory, and whose memory this process may read.
     fn copier(&self, peer: PeerId) -> Option<usize> {
         match self.peers[peer].route {
             Route::Shared(local) if self.peers[peer].process != 0 => Some(local),
@@ -156,7 +157,7 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Whether a receive that such a message matches stands on the table of `peer`.
+    /// The kind of receive that such a message matches on the table of `peer`.
     pub(super) fn candidate(&mut self, peer: PeerId, envelope: &Envelope) -> Candidate {
         self.posted_table_of(peer)
             .map_or(Candidate::None, |posted_table| posted_table.candidate(envelope.context, envelope.tag))
@@ -176,7 +177,7 @@ impl<P: Platform> PointToPoint<P> {
         table.as_deref_mut()
     }
 
-    /// Whether `peer` waits inside MPI.
+    /// Returns whether `peer` waits inside MPI.
     pub(super) fn is_inside_mpi(&self, peer: PeerId) -> bool {
         match (&self.peers[peer].route, &self.node) {
             (Route::Shared(local), Some(node)) => {
@@ -187,8 +188,8 @@ impl<P: Platform> PointToPoint<P> {
     }
 
     /// Writes the message of the request `handle` to its receive, if that stands on the table of `peer` and
-    /// no other message can have it; the request is complete then. `number`: that of its announcement, if it
-    /// has one.
+    /// no other message can have it; the request is complete then. `number` is that of the message's
+    /// announcement, if it has one.
     pub(super) fn write(&mut self, peer: PeerId, handle: usize, send: &Send, number: Option<u32>) -> bool {
         let before = number.map_or(self.peers[peer].numbered(), |number| number.wrapping_sub(1));
         let Envelope { context, source, tag } = send.envelope;
@@ -219,8 +220,8 @@ impl<P: Platform> PointToPoint<P> {
         true
     }
 
-    /// Writes a message to the receive that it has, from its end on, until all of it is there or the receiver
-    /// waits inside MPI for several: then both copy what is left. How much that is.
+    /// Writes a message to its receive, from the end on. It stops when all is written, or when the receiver
+    /// waits inside MPI for several messages: then both sides copy the rest. Returns the length of the rest.
     fn write_from_end(&mut self, peer: PeerId, claim: &Claim, data: &UserData) -> std::io::Result<u64> {
         let pid = self.peers[peer].process;
         let (mut left, mut most) = (data.len().min(claim.length), COPY_BYTES_FIRST);
@@ -240,7 +241,7 @@ impl<P: Platform> PointToPoint<P> {
         Ok(left)
     }
 
-    /// Lets `peer` see to what it has under way with us, and wakes it if it sleeps.
+    /// Tells `peer` to look at its copies under way with this process, and wakes it if it sleeps.
     fn tell(&mut self, peer: PeerId) {
         if let (Route::Shared(local), Some(node)) = (&self.peers[peer].route, &mut self.node)
             && let Some(posted) = node.posted_receives_mut()
@@ -249,7 +250,7 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// A send has been announced in the ring by frame `number`.
+    /// Notes that a send has been announced in the ring by frame `number`.
     pub(super) fn offer(&mut self, peer: PeerId, handle: usize, number: u32) {
         if self.peers[peer].process != 0 {
             let several = self.has_offer(peer);
@@ -260,15 +261,16 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Whether something announced to `peer` waits for its receive, or to be fetched, as far as is known.
+    /// Returns whether a message announced to `peer` waits for its receive, or to be fetched, as far as is
+    /// known.
     pub(super) fn has_offer(&self, peer: PeerId) -> bool {
         let open =
             |handle| matches!(self.messages.requests.get(handle), Some(Request { state: State::Announced(_), .. }));
         self.single_copy.offers.iter().rev().any(|offer| offer.peer == peer && open(offer.handle))
     }
 
-    /// Whether no announced send of ours waits for its receive to be posted, and no receive for its sender's
-    /// part.
+    /// Returns whether no announced send of this process waits for its receive to be posted, and no receive
+    /// for its sender's part.
     #[inline]
     pub(super) fn is_single_copy_idle(&self) -> bool {
         self.single_copy.offers.is_empty()
@@ -276,11 +278,10 @@ impl<P: Platform> PointToPoint<P> {
             && self.peers.near.without_table.is_empty()
     }
 
-    /// Moves on what is under way directly.
+    /// Moves the single copies under way on.
     #[inline]
     pub(super) fn progress_single_copies(&mut self) {
-        // What is noticed must be taken note of even if no receive is left, or this process would never sleep
-        // again.
+        // The news must be taken even if no receive is left, or this process would never sleep again.
         if self.node.as_mut().and_then(Node::posted_receives_mut).is_some_and(PostedReceives::take_written) {
             self.collect_written();
         }
@@ -292,13 +293,13 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Whether this process has copied something large since this was last asked: such a pass takes long.
+    /// Returns whether this process has copied something large since the last call: such a pass takes long.
     pub(super) fn take_copied(&mut self) -> bool {
         std::mem::take(&mut self.peers.near.copied)
     }
 
-    /// Whether a neighbour is copying a message to or from this process at this time: it has a processor, and
-    /// will soon be done.
+    /// Returns whether a neighbour is copying a message to or from this process at this time: it has a
+    /// processor, and will soon be done.
     pub fn is_served(&mut self) -> bool {
         let moving = |posted_table: &Table<P>, wire| posted_table.cooperative_copy().moving_name() == Some(wire);
         !self.peers.near.cooperative.is_empty()
@@ -316,7 +317,8 @@ impl<P: Platform> PointToPoint<P> {
             })
     }
 
-    /// Copies what it can of the message that `send` has announced as `wire`, if its receiver is copying it.
+    /// Copies this process's part of the message that `send` has announced as `wire`, if its receiver is
+    /// copying it.
     fn copy_own_part(&mut self, peer: PeerId, wire: u32, send: &Send) {
         let pid = self.peers[peer].process;
         let mut copier = self.peers.near.copier.another();
@@ -324,7 +326,7 @@ impl<P: Platform> PointToPoint<P> {
         let mut last = false;
         while let Some(piece) = posted_table.cooperative_copy().take_back(wire) {
             let copied = piece.range.end <= send.data.len()
-                // Announced with its address, so it is one run.
+                // The message is announced with its address, so it is one run.
                 && copier.deliver(pid, piece.address, &send.data, piece.range.clone()).is_ok();
             last = posted_table.cooperative_copy().moved(&piece, copied);
         }
@@ -334,7 +336,7 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Looks whether receives for announced sends have been posted meanwhile.
+    /// Checks whether receives for announced sends have been posted meanwhile.
     fn try_offers(&mut self) {
         let mut offers = std::mem::take(&mut self.single_copy.offers);
         offers.retain_mut(|offer| {
@@ -351,7 +353,7 @@ impl<P: Platform> PointToPoint<P> {
                 self.copy_own_part(offer.peer, wire, &send);
             }
             let posted = self.posted_table_of(offer.peer).map(|posted_table| posted_table.posted());
-            // A receiver that is inside MPI fetches it, and we can help.
+            // A receiver that is inside MPI fetches the message, and this process can help.
             if posted.is_none() || posted == offer.posted || self.is_inside_mpi(offer.peer) {
                 return true;
             }

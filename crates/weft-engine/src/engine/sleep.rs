@@ -1,5 +1,4 @@
-//! How a waiter sleeps: what the engine must have said to its node and its carriers before, and what it looks
-//! at after.
+//! The sleep of a waiter: what the engine tells its node and its carriers before, and what it looks at after.
 
 use super::Engine;
 use super::network::Looks;
@@ -7,26 +6,28 @@ use crate::carriers::Descriptors;
 use crate::transport::{Platform, SleepMode, Sleeping};
 
 impl<P: Platform> Engine<P> {
-    /// What a thread has to watch so that it can make progress for us: network and doorbell.
+    /// The descriptors that a thread has to watch to make progress for this process: network and doorbell.
     pub fn watched(&self) -> (Vec<i32>, Option<i32>) {
         let network = self.network.carriers.descriptors().into_iter().flatten().collect();
         (network, self.node.as_ref().map(Sleeping::doorbell_fd))
     }
 
-    /// A thread of this process watches the network from now on; `false` when something has arrived already.
+    /// Prepares the network for a thread of this process that watches it; returns `false` when something has
+    /// arrived already.
     pub fn arm_network_for_thread(&mut self) -> bool {
         self.network.carriers.prepare_sleep()
     }
 
-    /// A thread of this process watches the doorbell from now on; `false` when something has arrived already.
+    /// Prepares the doorbell for a thread of this process that watches it; returns `false` when something has
+    /// arrived already.
     pub fn arm_for_thread(&mut self) -> bool {
         self.doorbell_used = true;
         self.rests.watches += 1;
         self.node.is_none() || self.arm_node(SleepMode::Thread)
     }
 
-    /// Says to the node how this process is about to sleep; false when something has arrived, and it must
-    /// not.
+    /// Tells the node how this process is about to sleep; returns false when something has arrived, so that
+    /// it must not.
     fn arm_node(&mut self, rest: SleepMode) -> bool {
         let Some(node) = &mut self.node else { return false };
         if !node.arm(rest) {
@@ -39,15 +40,15 @@ impl<P: Platform> Engine<P> {
         !is_here
     }
 
-    /// It does no more.
+    /// Tells the node that no thread watches the doorbell any more.
     pub fn disarm_for_thread(&mut self) {
         if let Some(node) = &mut self.node {
             node.disarm();
         }
     }
 
-    /// Gets ready to sleep: what to sleep on, and for how long at most (nanoseconds). `None` when there is
-    /// something to do already.
+    /// Prepares a sleep: returns what to sleep on, and for how long at most (nanoseconds). `None` when there
+    /// is something to do already.
     pub fn prepare_sleep(&mut self) -> Option<Sleep<P>> {
         let sleep = self.try_to_sleep();
         self.rests.sleeps += u64::from(sleep.is_some());
@@ -71,12 +72,12 @@ impl<P: Platform> Engine<P> {
         self.arm_node(SleepMode::Futex).then_some(Sleep { rest, timeout })
     }
 
-    /// How often it has rested so far.
+    /// The number of rests of this process so far.
     pub fn rests(&self) -> Rests {
         self.rests
     }
 
-    /// After the sleep.
+    /// Ends a sleep: looks at the doorbell and at the node.
     pub fn finish_sleep(&mut self) {
         let may_have_been_rung = !self.network.carriers.is_empty() || self.doorbell_used;
         if let Some(node) = &mut self.node {
@@ -92,32 +93,33 @@ impl<P: Platform> Engine<P> {
     }
 }
 
-/// How often this process was about to sleep, or left its neighbours to wake its progress thread.
+/// The rests of this process: its sleeps, and the times when it left its neighbours to wake its progress
+/// thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rests {
-    /// Sleeps of calls that waited.
+    /// The number of sleeps of calls that waited.
     pub sleeps: u64,
-    /// Times that neighbours were told to ring for the progress thread.
+    /// The number of times that neighbours were told to ring for the progress thread.
     pub watches: u64,
 }
 
-/// How a waiter sleeps.
+/// A sleep of a waiter.
 pub struct Sleep<P: Platform> {
-    /// On what.
+    /// The object to sleep on.
     pub rest: SleepOn<P>,
-    /// At most so many nanoseconds.
+    /// The most nanoseconds to sleep.
     pub timeout: Option<u64>,
 }
 
-/// What a waiter sleeps on.
+/// The object that a waiter sleeps on.
 pub enum SleepOn<P: Platform> {
-    /// Only processes of the node can have something for us.
+    /// A word in memory: only processes of the node can have something for this process.
     Neighbours(<P::Node as Sleeping>::Sleeper),
     /// Descriptors that become readable.
     Descriptors {
-        /// When a process of the node has something for us.
+        /// Readable when a process of the node has something for this process.
         doorbell: Option<i32>,
-        /// When a packet is here.
+        /// Readable when a packet is here.
         network: Descriptors,
     },
 }

@@ -1,15 +1,16 @@
-//! Collectives through memory that the processes of a node share: each process publishes in a slot of its own
-//! what others need, and takes what it needs from their slots.
+//! Collectives through memory that the processes of a node share: each process publishes data in a slot of
+//! its own, and takes what it needs from the slots of the others.
 //!
 //! A slot serves one communicator at a time, or one persistent operation. All processes count the operations
 //! of that communicator, or the runs of that operation, in the same *phases*. Each process does its
 //! operations one after the other: one begins when this process has [finished](NodeCollectives::finish_turn)
-//! those before. So a process that has published for an operation has finished all earlier ones. In some
-//! operations only some processes publish. A process that publishes then must look whether the silent ones
-//! have finished with the cell that it is to write.
+//! those before. So a process that has published for an operation has finished all earlier ones.
 //!
-//! This room lists what each operation waits for. A call that makes progress, or is about to sleep, looks for
-//! that.
+//! In some operations only some processes publish. A process that publishes then must check whether the
+//! silent ones have finished with the cell that it is to write.
+//!
+//! This room lists the waits of all operations. A call that makes progress, or is about to sleep, looks
+//! whether they are over.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use crate::group::{Group, PeerId};
 use crate::memory::{UserData, Writer};
 use crate::transport::{CollectiveSlots, Platform, Stamp};
 
-/// Where a process has something that others may copy.
+/// The place of data that the other processes may copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Exposed {
     address: u64,
@@ -29,7 +30,7 @@ struct Exposed {
 }
 
 impl Exposed {
-    /// Of one as it is published.
+    /// The bytes of a place as it is published.
     const BYTES: usize = 16;
 
     fn of(data: &UserData) -> Self {
@@ -43,23 +44,23 @@ impl Exposed {
         (u128::from(self.bytes) << 64 | u128::from(self.address)).to_le_bytes()
     }
 
-    /// `None`: it is something else.
+    /// Reads a place; `None`: the bytes are something else.
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let word = u128::from_le_bytes(bytes.try_into().ok()?);
         Some(Self { address: word as u64, bytes: (word >> 64) as u64 })
     }
 }
 
-/// What an operation waits for.
+/// The reason for which an operation waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SlotWait {
-    /// Something that the process of the node with a local rank publishes.
+    /// The process of the node with this local rank has still to publish.
     Published { slot: u32, local_rank: u32, stamp: Stamp },
-    /// That all have finished what stands where something is to be published.
+    /// All processes must finish with the cell in which this process is to publish.
     Room { slot: u32 },
 }
 
-/// What the slots of this process serve, and what is waited for.
+/// The uses of this process's slots, and the waits of operations.
 #[derive(Default)]
 pub(super) struct Slots {
     slots: Vec<Option<Slot>>,
@@ -69,19 +70,20 @@ pub(super) struct Slots {
 struct Slot {
     context: u32,
     group: Arc<Group>,
-    /// The local rank of each rank that is there.
+    /// The local rank of each rank that is on this node.
     local_ranks: Vec<Option<u32>>,
-    /// All of them but this process's own, with the first phase that each is not known to have finished.
+    /// The local ranks except this process's own, each with the first phase that it is not known to have
+    /// finished.
     others: Vec<(u32, u32)>,
-    /// Phases of operations that have begun,
+    /// The number of phases of operations that have begun,
     begun: u32,
-    /// and that this process has finished.
+    /// and of those that this process has finished.
     finished: u32,
-    /// An operation has failed here, so that nobody knows any more who stands where.
+    /// Set when an operation has failed here, so that the phases of the processes are not known any more.
     is_broken: bool,
-    /// Why a process will publish nothing more here.
+    /// The reason why a process will publish nothing more here.
     abandoned: Option<Error>,
-    /// How this process writes to what the others read.
+    /// The writer for data that the others read.
     writer: Writer,
 }
 
@@ -94,32 +96,32 @@ impl Slots {
         self.slots.get_mut(slot as usize)?.as_mut()
     }
 
-    /// The context in which a slot has served last, or serves.
+    /// The context that a slot serves, or has served last.
     pub(super) fn last_context(&self, slot: u32) -> Option<u32> {
         Some(self.get(slot)?.context)
     }
 
-    /// Whether a slot can serve another communicator: nobody reads what this process has published for the
-    /// last one.
+    /// Returns whether a slot can serve another communicator: nobody reads what this process has published
+    /// for the last one.
     pub(super) fn is_free(&self, slot: u32, published: Option<&impl CollectiveSlots>) -> bool {
         let (Some(published), Some(open)) = (published, self.get(slot)) else { return true };
         open.begun == open.finished
             && !open.is_broken
             && open.others.iter().all(|(local_rank, _)| {
                 let theirs = published.finished_phases(*local_rank as usize, slot as usize);
-                // A later context: they have left this one behind.
+                // The other process is in a later context: it has left this one behind.
                 let left = theirs.context > open.context;
                 left || (theirs.context == open.context && reaches(theirs.phase, open.finished))
             })
     }
 
-    /// Whether an operation waits for something.
+    /// Returns whether an operation waits for a slot.
     #[inline]
     pub(super) fn awaits(&self) -> bool {
         !self.waits.is_empty()
     }
 
-    /// The local ranks of those that an operation waits for here, some of them more than once.
+    /// The local ranks of the processes for which an operation waits here, some of them more than once.
     pub(super) fn awaited_local_ranks(&self) -> impl Iterator<Item = u32> + '_ {
         self.waits.iter().flat_map(|wait| {
             let (only, slot) = match *wait {
@@ -134,7 +136,7 @@ impl Slots {
         })
     }
 
-    /// Whether something has been published that is waited for.
+    /// Returns whether something has been published for which an operation waits.
     #[inline]
     pub(super) fn is_awaited_there(&self, published: Option<&impl CollectiveSlots>) -> bool {
         let Some(published) = published else { return false };
@@ -146,14 +148,14 @@ impl Slots {
         })
     }
 
-    /// How soon to look again for what nobody wakes this process for, in nanoseconds.
+    /// The nanoseconds after which to look again for room, of which no process tells this one.
     pub(super) fn due(&self) -> Option<u64> {
         let for_room = self.waits.iter().any(|wait| matches!(wait, SlotWait::Room { .. }));
         for_room.then_some(FULL_RING_RETRY_NS)
     }
 }
 
-/// Whether phase `a` is no earlier than `b`; they are never far apart.
+/// Returns whether phase `a` is no earlier than `b`; they are never far apart.
 fn reaches(a: u32, b: u32) -> bool {
     a.wrapping_sub(b) as i32 >= 0
 }
@@ -172,9 +174,10 @@ impl<'a, P: Platform> NodeCollectives<'a, P> {
 }
 
 impl<P: Platform> NodeCollectives<'_, P> {
-    /// From now on the slot serves the collectives in `context` of those of `group` that are on this node.
-    /// For a slot that serves operations the contexts are numbers of its own, of which each use has a higher
-    /// one at all processes.
+    /// Opens the slot for the collectives in `context` of the members of `group` on this node.
+    ///
+    /// A slot for persistent operations has contexts of its own: they are numbers of which each use has a
+    /// higher one at all processes.
     pub fn open_slot(&mut self, slot: u32, context: u32, group: &Arc<Group>) {
         let Some(own) = self.link.own_local_rank() else { return };
         let local_rank = |peer: &PeerId| self.link.local_rank(*peer).map(|local_rank| local_rank as u32);
@@ -199,7 +202,7 @@ impl<P: Platform> NodeCollectives<'_, P> {
         }
     }
 
-    /// An operation of so many phases begins in a slot; all processes do this in the same order.
+    /// Begins an operation of this many phases in a slot; all processes do this in the same order.
     pub fn take_turn(&mut self, slot: u32, phases: u32) -> Option<Turn> {
         let open = self.slots.get_mut(slot)?;
         let first = open.begun;
@@ -211,7 +214,7 @@ impl<P: Platform> NodeCollectives<'_, P> {
         self.slots.get(turn.slot)
     }
 
-    /// Why nothing more can come of operations in a slot.
+    /// The reason why operations in a slot cannot succeed any more.
     #[cold]
     pub(crate) fn slot_error(&self, turn: &Turn) -> Option<Error> {
         let open = self.slot(turn)?;
@@ -233,26 +236,27 @@ impl<P: Platform> NodeCollectives<'_, P> {
         })
     }
 
-    /// Whether this process has finished all that comes before an operation.
+    /// Returns whether this process has finished all operations before this one.
     #[inline]
     pub(crate) fn is_turn(&self, turn: &Turn) -> bool {
         self.slot(turn).is_some_and(|open| open.finished == turn.first)
     }
 
-    /// Publishes `data` in a phase of an operation whose turn it is; false: not yet.
+    /// Publishes `data` in a phase of an operation whose turn it is; returns false if that is not possible
+    /// yet.
     #[inline]
     pub(crate) fn publish(&mut self, turn: &Turn, phase: u32, data: &UserData) -> bool {
         self.publish_with(turn, phase, data.len(), |out, writer| data.read_for_others(0, out, writer))
     }
 
-    /// Publishes `len` bytes that `fill` writes, in the same way.
+    /// Publishes `len` bytes that `fill` writes, as [`Self::publish`] does.
     #[inline]
     fn publish_with(&mut self, turn: &Turn, phase: u32, len: u64, fill: impl FnOnce(&mut [u8], &mut Writer)) -> bool {
         let Self { slots, link } = self;
         let Some(published) = link.published_mut() else { return false };
         let Some(open) = slots.get_mut(turn.slot) else { return false };
         let phase = turn.first.wrapping_add(phase);
-        // All must have finished the phase whose cell this is.
+        // All processes must have finished the phase that used this cell.
         let needed = phase.wrapping_sub(published.phases_ahead(turn.slot as usize, len as usize)).wrapping_add(1);
         for (local_rank, known) in &mut open.others {
             if reaches(*known, needed) {
@@ -273,15 +277,16 @@ impl<P: Platform> NodeCollectives<'_, P> {
         true
     }
 
-    /// Publishes where `data` is; as [`Self::publish`]. What is not one run of memory is told as nothing.
+    /// Publishes the place of `data`, as [`Self::publish`] does. Data that is not one run of memory is
+    /// published as nothing.
     pub(crate) fn expose(&mut self, turn: &Turn, phase: u32, data: &UserData) -> bool {
         let exposed = Exposed::of(data);
         self.publish_with(turn, phase, Exposed::BYTES as u64, |out, _| out.copy_from_slice(&exposed.to_bytes()))
     }
 
-    /// Copies the bytes from `at` on of what rank `from` of the group has exposed in a phase of an operation,
-    /// as many as are there, to `data`; there are `of` in all, as far as this process knows. `None`: nothing
-    /// has been exposed yet.
+    /// Copies bytes that rank `from` of the group has exposed in a phase of an operation to `data`: from `at`
+    /// on, as many as are there. `of` is the number of all bytes, as far as this process knows. `None`:
+    /// nothing has been exposed yet.
     pub(crate) fn fetch_exposed(
         &mut self,
         local_rank: &CollectiveScope,
@@ -318,7 +323,7 @@ impl<P: Platform> NodeCollectives<'_, P> {
         if bytes > of { Err(crate::memory::too_long(bytes, of)) } else { Ok(()) }
     }
 
-    /// What rank `from` publishes in a phase of an operation.
+    /// The process and the stamp of what rank `from` publishes in a phase of an operation.
     #[inline]
     fn stamped(&self, turn: &Turn, phase: u32, from: u32) -> Option<(u32, Stamp)> {
         let open = self.slot(turn)?;
@@ -326,7 +331,7 @@ impl<P: Platform> NodeCollectives<'_, P> {
         Some((local_rank, Stamp { context: open.context, phase: turn.first.wrapping_add(phase) }))
     }
 
-    /// Gives `take` what rank `from` has published in a phase of an operation; `None`: nothing yet.
+    /// Gives `take` the bytes that rank `from` has published in a phase of an operation; `None`: nothing yet.
     #[inline]
     pub(crate) fn with_published<R>(
         &self,
@@ -339,7 +344,7 @@ impl<P: Platform> NodeCollectives<'_, P> {
         self.link.published()?.with_published(local_rank as usize, turn.slot as usize, stamp, take)
     }
 
-    /// Rank `from` has published something in an operation: it has finished those before.
+    /// Notes that rank `from` has published something in an operation: it has finished the operations before.
     #[inline]
     pub(crate) fn note_published(&mut self, turn: &Turn, from: u32) {
         let Some(open) = self.slots.get_mut(turn.slot) else { return };
@@ -350,8 +355,8 @@ impl<P: Platform> NodeCollectives<'_, P> {
         }
     }
 
-    /// This process needs nothing more of what was published for a phase of an operation, and for those
-    /// before it.
+    /// Announces that this process needs nothing more of a phase of an operation, and of the phases before
+    /// it.
     #[inline]
     pub(crate) fn finish_phase(&mut self, turn: &Turn, phase: u32) {
         let Self { slots, link } = self;
@@ -360,7 +365,7 @@ impl<P: Platform> NodeCollectives<'_, P> {
         published.finish_phases(turn.slot as usize, Stamp { context: open.context, phase: before });
     }
 
-    /// This process has done its part in an operation of so many phases: the next one may begin.
+    /// Ends this process's part in an operation of this many phases: the next one may begin.
     #[inline]
     pub(crate) fn finish_turn(&mut self, turn: &Turn, phases: u32) {
         let Self { slots, link } = self;
@@ -368,18 +373,18 @@ impl<P: Platform> NodeCollectives<'_, P> {
         open.finished = turn.first.wrapping_add(phases);
         published.finish_phases(turn.slot as usize, Stamp { context: open.context, phase: open.finished });
         if open.finished != open.begun {
-            // Others wait for their turn.
+            // Other operations wait for their turn.
             self.link.notify();
         }
     }
 
-    /// The ranks that are on this node, of those whose operation this is.
+    /// The ranks of an operation that are on this node.
     pub(crate) fn ranks_in_slot(&self, turn: &Turn) -> impl Iterator<Item = u32> + use<P> {
         let local_ranks = self.slot(turn).map(|open| open.local_ranks.clone()).unwrap_or_default();
         (0..).zip(local_ranks).filter(|(_, local_rank)| local_rank.is_some()).map(|(rank, _)| rank)
     }
 
-    /// An operation is given up: those that come after it in its slot cannot be done.
+    /// Gives an operation up: operations that come after it in its slot cannot be done.
     pub(crate) fn break_slot(&mut self, turn: &Turn) {
         if let Some(open) = self.slots.get_mut(turn.slot) {
             open.is_broken = true;
@@ -387,7 +392,7 @@ impl<P: Platform> NodeCollectives<'_, P> {
         }
     }
 
-    /// What a step waits for that could not be done.
+    /// The reason for which a step waits that could not be done.
     pub(crate) fn slot_wait(&self, turn: &Turn, phase: u32, from: Option<u32>) -> SlotWait {
         match from.and_then(|from| self.stamped(turn, phase, from)) {
             Some((local_rank, stamp)) => SlotWait::Published { slot: turn.slot, local_rank, stamp },
@@ -395,20 +400,20 @@ impl<P: Platform> NodeCollectives<'_, P> {
         }
     }
 
-    /// From now on it is looked for this in each pass, and before each sleep.
+    /// Adds a wait: it is checked in each pass, and before each sleep.
     pub(crate) fn await_slot(&mut self, wait: SlotWait) {
         self.slots.waits.push(wait);
     }
 
-    /// No more.
+    /// Removes a wait.
     pub(crate) fn forget_slot_wait(&mut self, wait: SlotWait) {
         if let Some(at) = self.slots.waits.iter().position(|known| *known == wait) {
             self.slots.waits.swap_remove(at);
         }
     }
 
-    /// `peer` publishes nothing more: what waits for that, and is not there, fails with `error`. Whether
-    /// anything does.
+    /// Fails the operations that wait for something that `peer` has not published: it publishes nothing more.
+    /// They fail with `error`. Returns whether there are any.
     pub fn nothing_more_published_by(&mut self, peer: PeerId, error: &Error) -> bool {
         let Some(local_rank) = self.link.known_local_rank(peer) else { return false };
         let is_awaited = self.slots.awaited_local_ranks().any(|awaited| awaited as usize == local_rank);
@@ -427,7 +432,7 @@ impl<P: Platform> NodeCollectives<'_, P> {
         true
     }
 
-    /// In the progress loop: operations that wait for what is there now, or for room, are to be moved on.
+    /// Lets operations go on that wait for data that is there now, or for room; called in the progress loop.
     #[inline]
     pub(super) fn progress(&mut self) {
         if self.slots.awaits() && (self.slots.is_awaited_there(self.link.published()) || self.slots.due().is_some()) {

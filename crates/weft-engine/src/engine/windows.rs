@@ -1,6 +1,7 @@
-//! Moves one-sided operations (`crate::windows`): [`origin`] begins them, [`placed`] leaves them to a carrier
-//! that does them by itself, [`target`] does what others ask for, and what is here carries records and
-//! answers between the two.
+//! Moves one-sided operations (`crate::windows`).
+//!
+//! [`origin`] begins them. [`placed`] leaves them to a carrier that does them by itself. [`target`] does the
+//! operations of other processes. This room carries records and answers between origin and target.
 
 mod description;
 mod origin;
@@ -22,35 +23,35 @@ use crate::windows::{Answer, BATCH_TAG, Batch, LAYOUTS_MAX, LEAVING_MIN, NewWind
 
 pub use description::TargetItems;
 
-/// A batch that another process sends is no longer than this: the description of a datatype is the longest
-/// record, and may stand behind a batch that was nearly full.
+/// The length limit of a batch from another process, in bytes: the longest record is the description of a
+/// datatype, and it may stand behind a batch that was nearly full.
 const BATCH_BYTES_MAX: u64 = (DESCRIPTION_BYTES_MAX + RECORD_MAX + BATCH_BYTES) as u64;
-/// Datatypes whose descriptions are longer than this are not told to targets: accesses to items of them are
-/// cut into parts …
+/// The longest description of a datatype that targets are told, in bytes. Accesses to items of a datatype
+/// with a longer one are cut into parts …
 const DESCRIPTION_BYTES_MAX: usize = 4 << 20;
-/// … of about so many runs each, whose descriptions are as short, and which the target keeps until the next
-/// part is told.
+/// … of about this many runs each. Their descriptions are as short, and the target keeps each until it is
+/// told the next part.
 const PART_RUNS: usize = (DESCRIPTION_BYTES_MAX - PART_BYTES_MIN) / RUN_BYTES - PART_RUNS_MORE;
-/// A part ends between two elements, which may have so many runs.
+/// The most runs of an element, between two of which a part ends.
 const PART_RUNS_MORE: usize = 64;
-/// What a description takes beside its runs, and what it takes for each.
+/// The bytes that a description takes beside its runs, and for each run.
 const PART_BYTES_MIN: usize = 64;
 const RUN_BYTES: usize = 16;
 /// The number under which parts are told, one after the other: it is behind those of whole datatypes.
 const PART_LAYOUT: u32 = LAYOUTS_MAX as u32;
-/// Batches and records of this length leave, where the route does not say less.
+/// The length at which batches and records leave, in bytes, where the route does not set a lower one.
 const BATCH_BYTES: usize = 8 << 10;
-/// Accumulates of more bytes travel as messages of their own …
+/// The size above which an accumulate travels as messages of its own, in bytes …
 const ACCUMULATE_BYTES: u64 = 64 << 10;
-/// … of which each has so many bytes at most: the target keeps one of each origin.
+/// … and the most bytes of each such message: the target keeps one message of each origin.
 const ACCUMULATE_BYTES_MAX: u64 = 1 << 20;
-/// As little as this goes into a batch always.
+/// The least length of a batch, in bytes.
 const BATCH_BYTES_MIN: usize = 512;
-/// Looks for what has arrived while what had arrived was done, in one pass.
+/// The number of looks, in one pass, for messages that arrived while earlier ones were being served.
 const TURNS_MAX: u32 = 8;
-/// Elements of so many bytes are computed without memory of their own.
+/// The size up to which elements are computed without memory of their own, in bytes.
 const FEW_BYTES: usize = 32;
-/// Stands for an answer that nobody waits for.
+/// The number that stands for an answer that no call waits for.
 const NO_ANSWER: u32 = u32::MAX;
 
 /// One-sided operations: their windows, and the link to the rest of the engine.
@@ -67,15 +68,15 @@ impl<'a, P: Platform> OneSided<'a, P> {
 }
 
 impl<P: Platform> OneSided<'_, P> {
-    /// A new window; its index.
+    /// Makes a new window; returns its index.
     pub fn open_window(&mut self, new: NewWindow) -> usize {
         let index = self.windows.open(new);
         self.progress();
         index
     }
 
-    /// The window `index` is gone, and with it its memory: nothing is read of that any more, not even for a
-    /// packet whose acknowledgement is missing though its data has arrived.
+    /// Closes the window `index`; its memory is gone, and nothing is read from it any more. That holds even
+    /// for a packet whose acknowledgement is missing though its data has arrived.
     pub fn close_window(&mut self, index: usize) {
         self.conceal_window(index);
         let taken = self.windows.table.get_mut(index).and_then(Option::take);
@@ -95,8 +96,8 @@ impl<P: Platform> OneSided<'_, P> {
         self.windows.close(index);
     }
 
-    /// Where the memory of the process `peer` of this node is, of which `bytes` bytes from `address` on are
-    /// in a window; records where it lets nobody copy.
+    /// The place of memory in a window: `bytes` bytes from `address` on, of the process `peer` of this node.
+    /// [`Reach::Records`] where that process lets no other copy.
     pub fn neighbour_reach(&self, peer: PeerId, address: u64, bytes: u64) -> Reach {
         match self.link.neighbour(peer) {
             Some(process) => Reach::Neighbour { process, address, bytes },
@@ -117,15 +118,15 @@ impl<P: Platform> OneSided<'_, P> {
         result
     }
 
-    /// Bytes at which a batch to `target` leaves.
+    /// The length at which a batch to `target` leaves, in bytes.
     fn batch_bytes(&self, window: &Window, target: u32) -> usize {
         let (eager_limit, immediate_max) = self.link.unasked_max(window.member(target));
-        // Those that need a few frames leave together, which costs less than a message for what did not fit.
+        // A batch that needs a few frames leaves as a whole, which costs less than a message for the rest.
         let whole = immediate_max.map_or(BATCH_BYTES, |most| most as usize);
         whole.min(eager_limit as usize).clamp(BATCH_BYTES_MIN, BATCH_BYTES)
     }
 
-    /// Adds a record to what is collected for `target`; a full batch leaves.
+    /// Adds a record to the batch for `target`; a full batch leaves.
     fn record(&mut self, window: &mut Window, target: u32, record: &Record<'_>) {
         let most = self.batch_bytes(window, target);
         let batch = &mut window.targets[target as usize].batch;
@@ -158,7 +159,7 @@ impl<P: Platform> OneSided<'_, P> {
         Ok(window.answers.wire(handle))
     }
 
-    /// An answer has come: what waits for it ends.
+    /// Ends what waits for an answer that has come.
     fn end_answer(
         &mut self,
         window: &mut Window,
@@ -201,8 +202,10 @@ impl<P: Platform> OneSided<'_, P> {
         self.link.notify();
     }
 
-    /// What has been collected for `target` leaves; `false`: it must wait until what is being written there
-    /// is there, or until there is room for its request, and then leaves by itself.
+    /// Sends the records that have been collected for `target`.
+    ///
+    /// Returns `false` if they must wait: until the carrier's writes there have been made, or until there is
+    /// room for a request. They leave by themselves then.
     fn send_batch(&mut self, window: &mut Window, target: u32) -> bool {
         let state = &mut window.targets[target as usize];
         if state.writes > 0 && !cfg!(weft_mutant = "records_before_writes") {
@@ -223,7 +226,8 @@ impl<P: Platform> OneSided<'_, P> {
         has_left
     }
 
-    /// Sends records to `target`; `false`: there are so many requests that there is no room for one more.
+    /// Sends records to `target`; returns `false` if there are so many requests that there is no room for one
+    /// more.
     fn send_records(&mut self, window: &mut Window, target: u32, batch: &[u8]) -> bool {
         let peer = window.group.members[target as usize];
         if batch.is_empty() || self.link.has_failed(peer) {
@@ -235,18 +239,18 @@ impl<P: Platform> OneSided<'_, P> {
         room.write(0, batch);
         let data = room.describe(0, batch.len() as u64, byte());
         let has_left = self.link.send_now(peer, envelope, &data);
-        // The longest are rare, and are not kept room for.
+        // The longest batches are rare, and no buffer is kept for them.
         self.windows.outgoing = (room.len() <= ACCUMULATE_BYTES_MAX as usize).then_some(room);
         if has_left {
             return true;
         }
-        // There may be many: each has just the memory that it needs.
+        // There may be many batches: each has just the memory that it needs.
         let room = SharedBuffer::new(batch.len());
         room.write(0, batch);
         let data = room.describe(0, batch.len() as u64, byte());
         let send = Send { peer: Some(peer), envelope, data, mode: Mode::Standard, blocking: false };
         let Ok(handle) = self.link.add(State::Queued(send), window.communicator) else {
-            // A batch may hold what others wait for: it is not lost, but tried again.
+            // A batch may hold records that other processes wait for: it is not lost, but tried again.
             self.windows.has_collected = true;
             return false;
         };
@@ -257,7 +261,8 @@ impl<P: Platform> OneSided<'_, P> {
         true
     }
 
-    /// Lets the memory of batches go that have left; seldom, as there may be many that have not.
+    /// Frees the memory of batches that have left. That is seldom done, as there may be many that have not
+    /// left.
     fn forget_what_has_left(&mut self) {
         let Self { windows, link } = self;
         if windows.leaving.len() >= windows.leaving_max {
@@ -266,7 +271,7 @@ impl<P: Platform> OneSided<'_, P> {
         }
     }
 
-    /// `rank` gives the lock of this process's memory back; those that have it then hear of it.
+    /// Gives the lock of this process's memory back for `rank`; the processes that get it are told.
     fn release_lock(&mut self, window: &mut Window, rank: u32) {
         let mut granted = Vec::new();
         window.lock.release(rank, |claim| granted.push(claim));
@@ -284,7 +289,7 @@ impl<P: Platform> OneSided<'_, P> {
         }
     }
 
-    /// Does what others have asked for, and ends what has been answered.
+    /// Does the operations of other processes, and ends those of this process that have been answered.
     #[inline]
     pub(super) fn progress(&mut self) {
         if !self.windows.is_empty() {
@@ -344,7 +349,7 @@ impl<P: Platform> OneSided<'_, P> {
         let mut at = 0;
         while at < window.busy.len() {
             let rank = window.busy[at];
-            // There may be many: who waits for those behind the first waits for the first as well.
+            // There may be many: a caller that waits for those behind the first waits for the first as well.
             while let Some(first) = window.targets[rank as usize].transfers.front()
                 && !self.link.is_under_way(first.handle)
             {
@@ -365,7 +370,7 @@ impl<P: Platform> OneSided<'_, P> {
         }
     }
 
-    /// The same for those for which requests of the program wait.
+    /// Ends complete transfers for which requests of the program wait.
     fn settle_requested(&mut self, window: &mut Window, rank: u32) {
         let requested = &mut window.targets[rank as usize].requested;
         if requested.iter().all(|transfer| self.link.is_under_way(transfer.handle)) {
@@ -379,7 +384,7 @@ impl<P: Platform> OneSided<'_, P> {
             if let Some(error) = error {
                 self.link.note_error(request, error);
             }
-            // Of an access in parts all must be over: the program uses its buffer then.
+            // All transfers of an access in parts must be over: the program uses its buffer then.
             let requested = &window.targets[rank as usize].requested;
             if !(transfer.is_part && requested.iter().any(|other| other.request == Some(request))) {
                 self.link.complete(request);
@@ -387,8 +392,8 @@ impl<P: Platform> OneSided<'_, P> {
         }
     }
 
-    /// Forgets the message of a transfer; what went wrong. One of which less has come than was asked for has
-    /// been refused.
+    /// Forgets the message of a transfer, and returns its error. A transfer that brought less than was asked
+    /// for has been refused.
     fn end_transfer(&mut self, window: &Window, rank: u32, transfer: &Transfer) -> Option<Error> {
         let arrived = self.link.request(transfer.handle).map_or(0, |request| request.status.bytes);
         let error = self.link.take_error(transfer.handle);
@@ -396,7 +401,7 @@ impl<P: Platform> OneSided<'_, P> {
         error.or_else(|| is_short.then(|| self.refused_there(ErrorClass::RmaRange, window.member(rank))))
     }
 
-    /// `peer` is gone: what waits for it fails, and what it has is free.
+    /// Notes that `peer` is gone: operations that wait for it fail, and its locks are free.
     pub(super) fn leave_peer(&mut self, peer: PeerId) {
         if !self.windows.is_empty() {
             // A window may be in use just now.
@@ -432,7 +437,7 @@ impl<P: Platform> OneSided<'_, P> {
         if lost {
             target.error.get_or_insert(error);
         }
-        // Its transfers fail with the messages that they are.
+        // The transfers fail with their messages.
         window.note_busy(rank);
         let mut granted = Vec::new();
         window.lock.forget(rank, |claim| granted.push(claim));

@@ -1,4 +1,5 @@
-//! The groups that this process belongs to: how each stands, what arrives for it, and what it owes to others.
+//! The groups that this process belongs to: their state, their arriving packets, and what this process owes
+//! to others.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,26 +20,26 @@ use crate::group::{Group as Processes, PeerId};
 use crate::messages::Stream;
 use crate::transport::AddressKind;
 
-/// How a group stands.
+/// The state of a group, for people.
 pub struct Standing {
-    /// Context of the messages that are multicast.
+    /// The context of the multicast messages.
     pub context: u32,
-    /// Hosts.
+    /// The number of hosts.
     pub members: u32,
-    /// Who acknowledges to whom.
+    /// The scheme of acknowledgements.
     pub scheme: Scheme,
-    /// The network loses most of what this process multicasts: it sends to each by itself.
+    /// Set if the network loses most of this process's multicasts: it sends to each member by itself.
     pub goes_straight: bool,
-    /// What has happened.
+    /// The counters of the group.
     pub counters: Counters,
 }
 
-/// How the groups of a context have done for a while.
+/// The performance of the groups of a context for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reviewed {
-    /// The network has lost too much of what this process has multicast, or keeps for others.
+    /// Set if the network has lost too much of what this process has multicast, or keeps for others.
     pub beyond_use: bool,
-    /// This process has multicast something.
+    /// Set if this process has multicast something.
     pub used: bool,
 }
 
@@ -51,55 +52,55 @@ pub(super) struct Queued {
 /// A group that this process belongs to.
 pub(super) struct Group {
     pub(super) context: u32,
-    /// Number of the first process, and of the group among those of this context and first process.
+    /// The number of the first process, and that of the group among those of this context and first process.
     pub(super) first: u32,
     pub(super) generation: u32,
     pub(super) processes: Arc<Processes>,
-    /// Of each rank.
+    /// The member of each rank.
     pub(super) members: Vec<u32>,
-    /// Rank of the process that receives for each member.
+    /// The rank of the process that receives for each member.
     pub(super) receiving: Vec<u32>,
     /// This process's member, and its rank.
     pub(super) own: u32,
     pub(super) rank: u32,
     pub(super) paths: Paths<Option<(Role, CarrierPath)>>,
-    /// Nothing leaves by the carrier for small messages before all have the packets below this one, which
-    /// went by the other: it would overtake them.
+    /// The packet below which the carrier for small messages sends nothing: it would overtake the packets
+    /// that went by the other carrier, until all members have them.
     pub(super) in_bulk_until: u64,
     pub(super) settings: Settings,
-    /// Makes and verifies packets that are of no stream.
+    /// The key for packets that belong to no stream.
     pub(super) key: Key,
     pub(super) sender: Option<Box<Sender>>,
-    /// Where its receivers write.
+    /// The slots to which this process's receivers write.
     pub(super) slots: Option<written::Slots>,
-    /// A member has failed: it may be late with what it writes.
+    /// Set when a member has failed: its writes may come late.
     pub(super) has_lost: bool,
-    /// By the rank of the root, with the number of the stream.
+    /// The receivers of streams, each with the rank of its root and the number of its stream.
     pub(super) receivers: Vec<(u32, Stream, Box<Receiver>)>,
     pub(super) queue: VecDeque<Queued>,
-    /// Requests that end when all have acknowledged packets up to this.
+    /// Requests that end when all members have acknowledged packets up to this number.
     pub(super) unacknowledged: VecDeque<(usize, u64)>,
-    /// By which paths a test has arrived.
+    /// The paths by which a test has arrived.
     pub(super) tests: Paths<bool>,
     /// Small messages that share packets.
     pub(super) coalescing: Coalescing,
-    /// The network loses most of what this process multicasts: it sends to each by itself, from when all have
-    /// what was multicast on.
+    /// Set if the network loses most of this process's multicasts: it sends to each member by itself, as soon
+    /// as all members have what was multicast.
     pub(super) goes_straight: bool,
-    /// Messages that do so, with the request of each of their sends.
+    /// Messages that go to each member by themselves, with the request of each of their sends.
     pub(super) straight: Vec<(usize, Vec<usize>)>,
-    /// Packets that this process had multicast when that was last asked.
+    /// The number of packets that this process had multicast at the last review.
     pub(super) reviewed: u64,
 }
 
-/// What a packet of a stream was.
+/// The kind of a packet of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Heard {
-    /// Of none that this process receives.
+    /// A packet of no stream that this process receives.
     Nothing,
-    /// One of a stream, which has dealt with it.
+    /// A packet of a stream, which has dealt with it.
     Packet,
-    /// A test: somebody waits for it.
+    /// A test: the sender waits for its arrival.
     Test,
 }
 
@@ -110,33 +111,34 @@ pub struct Groups {
     pub(super) streams: Stream,
     pub(super) packet: Vec<u8>,
     pub(super) train: Vec<u8>,
-    /// What waits for the carriers to single peers.
+    /// Packets that wait for the carriers to single peers.
     pub(super) singly: Singly,
-    /// What is written to memory of roots, and by receivers to ours.
+    /// Acknowledgements that this process writes to the memory of roots, and that receivers write to its
+    /// memory.
     pub(super) written: Written,
-    /// What happened in groups that are no more.
+    /// The counters of groups that are no more.
     pub(super) past: Counters,
-    /// Groups that are used no more because the network carried them no more.
+    /// The number of groups that are not used any more because the network carried them no more.
     pub(super) given_up: u64,
-    /// Messages that went to each by itself.
+    /// The number of messages that went to each member by itself.
     pub(super) straight: u64,
 }
 
 impl Group {
-    /// Who has to have a packet for `to`, in the stream of rank `root`.
+    /// The process that has to have a packet for member `to`, in the stream of rank `root`.
     pub(super) fn process(&self, to: u32, root: u32) -> Option<PeerId> {
         let is_root = self.members.get(root as usize) == Some(&to);
         let rank = if is_root { root } else { *self.receiving.get(to as usize)? };
         self.processes.members.get(rank as usize).copied()
     }
 
-    /// Those that receive what this process multicasts.
+    /// The processes that receive this process's multicasts.
     pub(super) fn receivers(&self) -> impl Iterator<Item = PeerId> + '_ {
         let others = (0..).zip(&self.receiving).filter(|(member, _)| *member != self.own);
         others.map(|(_, rank)| self.processes.members[*rank as usize])
     }
 
-    /// Where packets for which a role is best leave; none where no path has that role.
+    /// The path for packets of a role; `None` where no path has that role.
     pub(super) fn carrier_path(&self, role: Role) -> Option<CarrierPath> {
         self.paths.iter().flatten().find(|(of, _)| *of == role).map(|(_, carrier_path)| *carrier_path)
     }
@@ -145,7 +147,7 @@ impl Group {
         StreamId { context: self.context, first: self.first, generation: self.generation, root }
     }
 
-    /// Whether all have what this process has multicast.
+    /// Returns whether all members have what this process has multicast.
     fn has_sent_all(&self) -> bool {
         self.queue.is_empty()
             && self.unacknowledged.is_empty()
@@ -164,7 +166,7 @@ impl Group {
         all
     }
 
-    /// What receivers have written counts as what they have sent.
+    /// Hands acknowledgements that receivers have written to the sender, like those that they have sent.
     pub(super) fn look_at_slots(&mut self, now: Instant) {
         if let (Some(slots), Some(sender)) = (&self.slots, &mut self.sender)
             && !sender.is_idle()
@@ -180,17 +182,17 @@ impl Group {
 }
 
 impl Groups {
-    /// Whether everything that this process has multicast is where it should be.
+    /// Returns whether all that this process has multicast has reached its receivers.
     pub fn have_sent_all(&self) -> bool {
         self.groups.iter().all(Group::has_sent_all)
     }
 
-    /// Whether nothing is owed to the groups of a context, nor by them.
+    /// Returns whether nothing is owed to the groups of a context, nor by them.
     pub fn are_quiet(&self, context: u32) -> bool {
         self.groups.iter().all(|group| group.context != context || group.is_idle())
     }
 
-    /// How the groups of a context have done since this was asked last.
+    /// The performance of the groups of a context since the last review.
     pub fn review(&mut self, context: u32) -> Reviewed {
         let mut reviewed = Reviewed { beyond_use: false, used: false };
         for group in self.groups.iter_mut().filter(|group| group.context == context) {
@@ -203,13 +205,13 @@ impl Groups {
         reviewed
     }
 
-    /// By which paths a test has arrived.
+    /// The paths by which a test has arrived.
     pub fn tests_heard(&self, context: u32) -> Paths<bool> {
         let of_context = || self.groups.iter().filter(|group| group.context == context);
         std::array::from_fn(|path| of_context().any(|group| group.tests[path]))
     }
 
-    /// How each group stands.
+    /// The state of each group.
     pub fn standings(&self) -> impl Iterator<Item = Standing> + '_ {
         self.groups.iter().map(|group| Standing {
             context: group.context,
@@ -220,20 +222,20 @@ impl Groups {
         })
     }
 
-    /// What has happened in all groups.
+    /// The counters of all groups together.
     pub fn counters(&self) -> Counters {
         let mut all = self.past;
         self.groups.iter().for_each(|group| all.add(&group.counters()));
         all
     }
 
-    /// A group is used for nothing new because the network carries it no more.
+    /// Counts a group that is used for nothing new because the network carries it no more.
     pub fn count_given_up(&mut self) {
         self.given_up += 1;
     }
 
-    /// Packets of all groups, by what they are: those that this process has sent, and those that it could not
-    /// use; and groups that were given up.
+    /// The packet counts of all groups by kind: sent packets, packets that could not be used, and groups that
+    /// were given up.
     pub fn packets(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let all = self.counters();
         [
@@ -262,12 +264,12 @@ impl Groups {
         self.groups.iter_mut().find(is_it)
     }
 
-    /// Whether nothing is owed to anybody.
+    /// Returns whether nothing is owed to any member.
     pub(in crate::engine) fn are_idle(&self) -> bool {
         self.singly.is_empty() && self.groups.iter().all(Group::is_idle)
     }
 
-    /// When something is due although nothing arrives.
+    /// The time when something is due even if nothing arrives.
     pub(in crate::engine) fn next_timeout(&self) -> Option<Instant> {
         self.groups
             .iter()
@@ -277,18 +279,18 @@ impl Groups {
             .min()
     }
 
-    /// The carrier has written something to memory of a root.
+    /// Notes that the carrier has completed a write to the memory of a root.
     pub(in crate::engine) fn note_written(&mut self, number: u32) {
         self.written.ended(number);
     }
 
-    /// Whether something is to be sent, or waited for.
+    /// Returns whether there is something to send, or to wait for.
     pub(in crate::engine) fn are_active(&self) -> bool {
         !self.singly.is_empty() || self.groups.iter().any(|group| !group.is_idle())
     }
 
-    /// A packet that claims to be of `stream` has arrived. `deliver` gets the frames that it brings: from
-    /// whom, and on which stream.
+    /// Takes in a packet that claims to be of `stream`. `deliver` gets the frames of the packet, with their
+    /// sender and the number of the stream.
     pub(in crate::engine) fn handle(
         &mut self,
         now: Instant,
@@ -310,7 +312,7 @@ impl Groups {
             return Heard::Packet;
         }
         if root_member == group.own {
-            // It has it from the root; some carriers bring it all the same.
+            // This process has the packet already as the root; some carriers bring it all the same.
             return Heard::Packet;
         }
         if group.receiving[group.own as usize] != group.rank {

@@ -1,4 +1,5 @@
-//! What this process multicasts: from messages to the windows of groups, and from these to the carriers.
+//! The multicasts of this process: from messages to the windows of groups, and from the windows to the
+//! carriers.
 
 use weft_core::message::Head;
 use weft_core::multicast::{Destination, Sender};
@@ -15,12 +16,12 @@ use crate::memory::UserData;
 use crate::request::{Request, Send, State};
 use crate::transport::{Carrier, Platform};
 
-/// Most packets of one train.
+/// The most packets of one train.
 const TRAIN_PACKETS_MAX: usize = 64;
-/// Packets that leave by the carrier for small messages, a system call for each, where one for bulk data
-/// takes them with one: the receivers need none for them.
+/// The most packets of a train that leaves by the carrier for small messages. They cost a system call each,
+/// where a carrier for bulk data takes all with one; but the receivers need no system call for them.
 const SHORT_TRAIN_PACKETS: usize = 4;
-/// Packets that one pass sends for one group.
+/// The most packets that one pass sends for one group.
 const PACKETS_PER_PASS: usize = 256;
 
 impl<P: Platform> Multicasts<'_, P> {
@@ -58,8 +59,8 @@ impl<P: Platform> Multicasts<'_, P> {
         self.transmit_groups(now);
     }
 
-    /// Whether what has just been put into the window of a group waits for more that shares its packet, as
-    /// with messages to one peer.
+    /// Returns whether a message that has just been put into a group's window waits for others to share its
+    /// packet, as messages to one peer do.
     fn coalesces(&mut self, context: u32, now: Instant) -> bool {
         let Some(group) = self.groups.groups.iter_mut().find(|group| group.context == context) else { return false };
         let may_wait = !group.settings.scheme.blocking
@@ -72,7 +73,8 @@ impl<P: Platform> Multicasts<'_, P> {
         false
     }
 
-    /// Hands what waits to be multicast to the windows, as far as there is room, and completes what all have.
+    /// Puts queued messages into the windows as far as there is room, and completes messages that all members
+    /// have.
     pub(super) fn push_multicasts(&mut self) {
         let Self { groups, link } = self;
         let mut straight = Vec::new();
@@ -81,7 +83,7 @@ impl<P: Platform> Multicasts<'_, P> {
             while let Some(next) = group.queue.front_mut() {
                 let (request, offset) = (next.request, next.offset);
                 if group.goes_straight && offset == 0 {
-                    // What was multicast comes by another way: it must not be overtaken.
+                    // Earlier multicasts come by another way, and must not be overtaken.
                     if group.sender.as_ref().is_some_and(|sender| !sender.is_idle()) {
                         break;
                     }
@@ -121,7 +123,7 @@ impl<P: Platform> Multicasts<'_, P> {
         self.complete_straight();
     }
 
-    /// Sends the message of `request` to each that would receive what the group multicasts.
+    /// Sends the message of `request` to each receiver of the group by itself.
     fn send_to_each(&mut self, at: usize, request: usize) {
         let Some(entry) = self.link.request(request) else { return };
         let State::Multicasting(send) = &entry.state else { return };
@@ -144,8 +146,7 @@ impl<P: Platform> Multicasts<'_, P> {
         self.groups.groups[at].straight.push((request, sends));
     }
 
-    /// Completes messages that every receiver has been sent, and forgets those that nobody waits for any
-    /// more.
+    /// Completes messages that have been sent to every receiver, and forgets abandoned ones.
     fn complete_straight(&mut self) {
         for at in 0..self.groups.groups.len() {
             let mut index = 0;
@@ -170,7 +171,7 @@ impl<P: Platform> Multicasts<'_, P> {
         }
     }
 
-    /// Sends what the streams of all groups have for others.
+    /// Sends the packets of the streams of all groups.
     pub(super) fn transmit_groups(&mut self, now: Instant) {
         let mut silent = None;
         let Self { groups: Groups { groups, packet, train, singly, written, .. }, link } = self;
@@ -240,13 +241,13 @@ impl<P: Platform> Multicasts<'_, P> {
     }
 }
 
-/// How far a message has been put into the window.
+/// The progress of a message into the window.
 enum Pushed {
-    /// All of it; the last packet.
+    /// All of it is in the window; this is its last packet.
     Whole(u64),
-    /// Up to here: there is no more room.
+    /// The window is full; the message is in it up to this byte.
     Until(u64),
-    /// Nobody wants it any more.
+    /// The request is gone: the message is not wanted any more.
     Gone,
 }
 
@@ -265,7 +266,7 @@ fn push<P: Platform>(group: &mut Group, request: usize, mut offset: u64, link: &
     pushed
 }
 
-/// Puts into the window what has room there of a message, from `offset` on.
+/// Puts the part of a message into the window that has room there, from `offset` on.
 fn push_pieces(sender: &mut Sender, send: &Send, offset: &mut u64) -> Pushed {
     let Send { envelope, data, .. } = send;
     let total = data.len();
@@ -284,8 +285,8 @@ fn push_pieces(sender: &mut Sender, send: &Send, offset: &mut u64) -> Pushed {
         let Some(room) = sender.room() else { break };
         let head = if *offset == 0 { Head::eager_first(*envelope, None, total) } else { Head::eager_more() };
         let head_size = head.as_bytes().len();
-        // What is left of a packet that others have begun may be too little for a piece: then it begins the
-        // next.
+        // The rest of a packet that other messages have begun may be too small for a piece: then the piece
+        // begins the next packet.
         let room = if room <= head_size { sender.frame_max() } else { room };
         let length = (room.saturating_sub(head_size) as u64).min(total - *offset);
         let Some(newest) = submit(sender, &head, data, *offset, length) else { break };
@@ -309,7 +310,7 @@ fn submit(sender: &mut Sender, head: &Head, data: &UserData, offset: u64, length
     })
 }
 
-/// Takes the price of a message of `total` bytes from the credit of each receiver, if all have it.
+/// Takes the price of a message of `total` bytes from the credit of each receiver, if all have enough.
 fn charge<P: Platform>(group: &Group, total: u64, link: &mut Link<'_, P>) -> bool {
     let has_credit = group.receivers().all(|peer| link.has_credit(peer, total));
     if has_credit {
@@ -318,13 +319,13 @@ fn charge<P: Platform>(group: &Group, total: u64, link: &mut Link<'_, P>) -> boo
     has_credit
 }
 
-/// Gives it back.
+/// Gives the price of a message back.
 fn refund<P: Platform>(group: &Group, total: u64, link: &mut Link<'_, P>) {
     group.receivers().for_each(|peer| link.give_credit_back(peer, total));
 }
 
-/// Sends a train to the group: a short one by the carrier for small messages, unless it would overtake what
-/// others may still lack.
+/// Sends a train to the group. A short one goes by the carrier for small messages, unless it would overtake
+/// packets that members may still lack.
 fn flush<P: Platform>(group: &mut Group, sender: &Sender, link: &mut Link<'_, P>, train: &mut Vec<u8>, segment: usize) {
     if train.is_empty() {
         return;
@@ -343,8 +344,8 @@ fn flush<P: Platform>(group: &mut Group, sender: &Sender, link: &mut Link<'_, P>
     train.clear();
 }
 
-/// Sends one packet of the stream of rank `root` to a member, by the way that messages to it take. One that
-/// is lost is sent again.
+/// Sends one packet of the stream of rank `root` to a member, by the way that messages to it take. A lost
+/// packet is sent again.
 fn send_to<P: Platform>(
     now: Instant,
     group: &Group,

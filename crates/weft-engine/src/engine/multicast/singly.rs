@@ -1,8 +1,8 @@
-//! Packets of streams that are for one peer: acknowledgements, questions, and what is sent again.
+//! Packets of streams that are for one peer: acknowledgements, questions, and packets that are sent again.
 //!
 //! Where the carrier to the peer loses packets, one of these may be lost like any other. A carrier with
-//! connections (an RDMA device) loses none; it may have no room at the moment, or no connection yet, which
-//! takes longer than a stream waits before it asks again. So they wait here, with a bound.
+//! connections (an RDMA device) loses none. But it may have no room at the moment, or no connection yet,
+//! which takes longer than a stream waits before it asks again. So these packets wait here, up to a bound.
 
 use std::collections::VecDeque;
 
@@ -11,21 +11,22 @@ use weft_core::time::{Duration, Instant};
 use crate::carriers::{CarrierPath, Carriers};
 use crate::transport::{Carrier, Outcome};
 
-/// Packets that wait, to all peers together: what comes beyond them is lost, and the stream repeats it.
+/// The most packets that wait, to all peers together. Packets beyond that are lost, and the stream repeats
+/// them.
 const WAITING_MAX: usize = 256;
-/// A packet that the carrier did not take is offered again after this long.
+/// The time after which a packet that the carrier did not take is offered again.
 const RETRY: Duration = Duration::from_micros(100);
 
-/// Those that wait for their carriers.
+/// Packets that wait for their carriers.
 #[derive(Default)]
 pub(super) struct Singly {
     waiting: VecDeque<(CarrierPath, Vec<u8>)>,
-    /// When they were offered last.
+    /// The time of the last offer.
     offered: Instant,
 }
 
 impl Singly {
-    /// Sends a packet, after those that wait for the same peer.
+    /// Sends a packet, after the packets that wait for the same peer.
     pub(super) fn send(&mut self, now: Instant, carrier_path: CarrierPath, packet: &[u8], carriers: &mut Carriers) {
         let must_wait = self.waiting.iter().any(|(other, _)| other.to == carrier_path.to)
             || !offer(&carrier_path, packet, carriers);
@@ -37,7 +38,7 @@ impl Singly {
         }
     }
 
-    /// Offers what waits. A peer whose carrier has no room does not hold up the others.
+    /// Offers the waiting packets. A peer whose carrier has no room does not hold up the others.
     pub(super) fn send_waiting(&mut self, now: Instant, carriers: &mut Carriers) {
         if self.waiting.is_empty() {
             return;
@@ -53,7 +54,7 @@ impl Singly {
         });
     }
 
-    /// When to offer again what waits.
+    /// The time at which to offer the waiting packets again.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         (!self.waiting.is_empty()).then(|| self.offered + RETRY)
     }
@@ -63,7 +64,7 @@ impl Singly {
     }
 }
 
-/// Whether the carrier has taken the packet, or never will.
+/// Offers a packet; returns whether the carrier has taken it, or never will.
 fn offer(carrier_path: &CarrierPath, packet: &[u8], carriers: &mut Carriers) -> bool {
     let outcome = carriers.get_mut(carrier_path.carrier).map(|carrier| carrier.send(&carrier_path.to, packet));
     !matches!(outcome, Some(Ok(Outcome::WouldBlock)))
@@ -80,7 +81,7 @@ mod tests {
 
     const ATTRIBUTES: CarrierAttributes = CarrierAttributes::packets("test", 1024, Look::SystemCall);
 
-    /// What has left, in its order, and to whom nothing leaves.
+    /// The packets that have left, in order, and the peers to which nothing leaves.
     #[derive(Default)]
     struct Seen {
         sent: Vec<(u16, u8)>,

@@ -2,7 +2,7 @@
 //! (`weft_core::multicast`, scheme `written`): eight bytes for each member, at which the root looks while it
 //! waits.
 //!
-//! What a peer may write to is never given back: whoever is late writes to memory that nobody reads.
+//! Memory that a peer may write to is never given back: a late writer writes to memory that nobody reads.
 
 use weft_core::multicast::{Receiver, SLOT_BYTES, Sender, StreamId};
 use weft_core::placement::RemoteMemory;
@@ -13,19 +13,19 @@ use crate::engine::placement::OF_A_STREAM;
 use crate::memory::UserData;
 use crate::transport::Begun;
 
-/// Writes of all streams that may be under way; one of each stream.
+/// The most writes of all streams that may be under way, one of each stream.
 const WRITES_MAX: usize = 64;
-/// What the carrier has no room for is offered again after this long.
+/// The time after which a write for which the carrier had no room is offered again.
 const RETRY: Duration = Duration::from_micros(100);
 
-/// Where receivers of this process's stream write.
+/// The memory to which the receivers of this process's stream write.
 pub(super) struct Slots {
     memory: UserData,
     target: RemoteMemory,
 }
 
 impl Slots {
-    /// Hands what has been written to the sender.
+    /// Hands the written acknowledgements to the sender.
     pub(super) fn look(&self, now: Instant, sender: &mut Sender, members: u32) {
         let mut word = [0; SLOT_BYTES as usize];
         for member in 0..members {
@@ -46,21 +46,21 @@ struct UnderWay {
     word: UserData,
 }
 
-/// What this process writes, and where others do.
+/// The acknowledgements that this process writes, and the memory in which others write theirs.
 #[derive(Default)]
 pub(super) struct Written {
     under_way: Vec<UnderWay>,
-    /// Memory of writes that are complete, and slots of groups that are no more.
+    /// The memory of complete writes, and slots of groups that are no more.
     words: Vec<UserData>,
     slots: Vec<Slots>,
     numbers: u32,
-    /// When the carrier had no room last, and something waits for it since.
+    /// The time since when a write waits because the carrier had no room.
     refused: Option<Instant>,
 }
 
 impl Written {
-    /// Slots for so many members, in memory that peers may write to; none where the carrier does not let
-    /// them.
+    /// Opens slots for this many members, in memory that peers may write to; `None` where the carrier does
+    /// not allow that.
     pub(super) fn open(&mut self, members: u32, carrier: CarrierId, carriers: &mut Carriers) -> Option<Slots> {
         let bytes = u64::from(members) * SLOT_BYTES;
         if let Some(at) = self.slots.iter().position(|slots| slots.memory.len() >= bytes) {
@@ -72,13 +72,13 @@ impl Written {
         Some(Slots { memory, target })
     }
 
-    /// Nobody writes to these slots any more: they are for another group.
+    /// Takes slots back to which no process writes any more: they are for another group.
     pub(super) fn close(&mut self, slots: Slots) {
         slots.memory.write(0, &vec![0; slots.memory.len() as usize]);
         self.slots.push(slots);
     }
 
-    /// Writes what a receiver has to say to its root.
+    /// Writes a receiver's acknowledgement to its root.
     pub(super) fn write(
         &mut self,
         now: Instant,
@@ -88,7 +88,7 @@ impl Written {
         carriers: &mut Carriers,
     ) {
         let Some((target, word)) = receiver.to_write() else { return };
-        // The next one says more.
+        // The next write says more.
         if self.under_way.iter().any(|under_way| under_way.stream == stream) {
             return;
         }
@@ -120,19 +120,19 @@ impl Written {
         }
     }
 
-    /// A write is complete.
+    /// Notes that a write is complete.
     pub(super) fn ended(&mut self, number: u32) {
         if let Some(at) = self.under_way.iter().position(|under_way| under_way.number == number) {
             self.words.push(self.under_way.swap_remove(at).word);
         }
     }
 
-    /// The root of these streams is gone, and its carrier tells of no write any more.
+    /// Forgets the writes of these streams: their root is gone, and its carrier reports no write any more.
     pub(super) fn forget(&mut self, is_of: impl Fn(&StreamId) -> bool) {
         self.under_way.retain(|under_way| !is_of(&under_way.stream));
     }
 
-    /// A pass begins, which offers everything again.
+    /// Begins a pass, which offers every write again.
     pub(super) fn begin(&mut self) {
         self.refused = None;
     }
@@ -164,7 +164,7 @@ mod tests {
     const STREAM: StreamId = StreamId { context: 5, first: 2, generation: 77, root: 0 };
     const EXPOSED: RemoteMemory = RemoteMemory { key: 9, address: 4096 };
 
-    /// What has been written, with its number, and what becomes of the next write.
+    /// The writes so far, with their numbers, and the outcome of the next write.
     struct Seen {
         written: Vec<(RemoteMemory, u64, u64)>,
         next: fn() -> Begun,
@@ -262,7 +262,7 @@ mod tests {
         ..CarrierAttributes::packets("test", 1024, Look::SystemCall)
     };
 
-    /// A root and one receiver, which knows where to write.
+    /// A root and one receiver, which knows the address for its writes.
     struct Pair {
         sender: Sender,
         receiver: Receiver,
@@ -297,13 +297,13 @@ mod tests {
                 root: Remote::connected(rail, carrier_path, Some(PLACEMENT), FlowSettings::default()),
                 now: Instant(1000),
             };
-            // The first acknowledgement is a packet, and its answer says where the next ones go.
+            // The first acknowledgement is a packet, and the answer to it names the address of the next ones.
             pair.broadcast();
             assert!(pair.sender.is_idle() && pair.receiver.to_write().is_none());
             pair
         }
 
-        /// A broadcast, and what the two say to each other.
+        /// Makes a broadcast, and exchanges the packets of the two.
         fn broadcast(&mut self) {
             self.sender.submit(1, |room| room[0] = 7).expect("there is room");
             self.sender.end_broadcast();
@@ -342,7 +342,7 @@ mod tests {
         assert_eq!(pair.write(), 2);
         let (_, second, _) = pair.seen.lock().unwrap().written[1];
         assert_eq!(pair.written.words.len(), 0, "the memory of the first serves the second");
-        // The root finds them: the first leaves two broadcasts, the second none.
+        // The root finds both writes: the first leaves two broadcasts unacknowledged, the second none.
         for (word, is_idle) in [(first, false), (second, true)] {
             pair.slots.memory.write(SLOT_BYTES, &word.to_ne_bytes());
             pair.slots.look(pair.now, &mut pair.sender, 2);

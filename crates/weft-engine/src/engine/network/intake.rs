@@ -1,5 +1,5 @@
-//! What a look at a carrier brings, and where it goes: to the flow or the connection of its sender, or to a
-//! multicast stream.
+//! The packets of one look at a carrier, and their way: to the flow or the connection of their sender, or to
+//! a multicast stream.
 
 use weft_core::flow::Deliver;
 use weft_core::multicast::{StreamId, wire as multicast};
@@ -16,7 +16,7 @@ use crate::messages::Messages;
 use crate::peers::Peers;
 use crate::transport::{Arrival, Platform};
 
-/// Answers about carriers that one pass gives.
+/// The most responses about carriers that one pass gives.
 const ANSWERS_MAX: usize = 64;
 
 struct Adapter<'a, P: Platform> {
@@ -35,25 +35,25 @@ impl<P: Platform> Deliver for Adapter<'_, P> {
     }
 }
 
-/// What takes packets of multicast streams.
+/// The function that takes packets of multicast streams.
 pub(in crate::engine) type OnStream<'a, P> =
     dyn FnMut(&StreamId, &[u8], &Secret, &mut Messages, &mut Peers<P>) -> bool + 'a;
 
-/// What one look at a carrier brings, and where it goes.
+/// The destinations for the packets of one look at a carrier.
 pub(super) struct Intake<'a, P: Platform> {
     pub(super) now: Instant,
-    /// What the carrier is for.
+    /// The role of the carrier.
     pub(super) role: Role,
     pub(super) jobs: &'a Jobs,
     pub(super) messages: &'a mut Messages,
     pub(super) peers: &'a mut Peers<P>,
     pub(super) remotes: &'a mut Remotes,
     pub(super) active: &'a mut Vec<PeerId>,
-    /// Takes a packet that claims to be of a multicast stream; false: it is of none that this process
-    /// receives.
+    /// Takes a packet that claims to be of a multicast stream; returns false if it is of no stream that this
+    /// process receives.
     pub(super) on_stream: &'a mut OnStream<'a, P>,
     pub(super) foreign: &'a mut u64,
-    /// Answers to questions about carriers, and where they go.
+    /// Responses to challenges about carriers, each with its path.
     pub(super) answers: Vec<(CarrierPath, PathFrame)>,
 }
 
@@ -67,7 +67,7 @@ impl<P: Platform> Intake<'_, P> {
         }
     }
 
-    /// Takes packets that claim to be from `peer`: its flow or connection says whether they are.
+    /// Takes packets that claim to be from `peer`: its flow or connection checks the claim.
     #[inline]
     fn take_from(&mut self, peer: PeerId, train: Arrival<'_>) {
         let Self { now, role, jobs, messages, peers, remotes, active, .. } = self;
@@ -94,7 +94,7 @@ impl<P: Platform> Intake<'_, P> {
         }
     }
 
-    /// Takes packets that name no sender: they are of multicast streams, or of nobody.
+    /// Takes packets that name no sender: they are of multicast streams, or foreign.
     #[inline(never)]
     fn take_multicast(&mut self, train: Arrival<'_>) {
         let Self { jobs, messages, peers, on_stream, foreign, .. } = self;
@@ -106,8 +106,8 @@ impl<P: Platform> Intake<'_, P> {
     }
 }
 
-/// Hands on what arrived together, challenges about a carrier apart: they are short, so one may be the last
-/// of what a kernel joins.
+/// Hands on packets that arrived together, with challenges about a carrier apart: a challenge is short, so it
+/// may be the last of the packets that a kernel joins.
 #[inline]
 pub(super) fn without_questions(train: Arrival<'_>, hand_on: &mut dyn FnMut(Arrival<'_>)) {
     match train.bytes.len() <= train.segment {

@@ -1,17 +1,19 @@
-//! What goes through the carriers to each peer of another node. It is kept apart from the table of peers:
-//! what a flow delivers may concern any peer, so the flow and the whole table are in use at the same time.
+//! The carriers' part of each peer of another node.
+//!
+//! It is kept apart from the table of peers: what a flow delivers may concern any peer, so the flow and the
+//! whole table are in use at the same time.
 
 use crate::carriers::Remote;
 use crate::group::PeerId;
 
-/// By the index of the peer; none for peers that are reached otherwise, or not at all.
+/// The carriers' part of peers, by index; `None` for peers that are reached otherwise, or not at all.
 #[derive(Default)]
 pub(in crate::engine) struct Remotes {
     entries: Vec<Option<Box<Remote>>>,
 }
 
 impl Remotes {
-    /// `peer` is reached through these carriers from now on.
+    /// Adds the carriers by which `peer` is reached from now on.
     pub(in crate::engine) fn insert(&mut self, peer: PeerId, remote: Box<Remote>) {
         if self.entries.len() <= peer.index() {
             self.entries.resize_with(peer.index() + 1, || None);
@@ -19,7 +21,7 @@ impl Remotes {
         self.entries[peer.index()] = Some(remote);
     }
 
-    /// Nothing leads to `peer` any more.
+    /// Removes the carriers to `peer`: nothing leads to it any more.
     pub(in crate::engine) fn remove(&mut self, peer: PeerId) {
         if let Some(entry) = self.entries.get_mut(peer.index()) {
             *entry = None;
@@ -34,13 +36,13 @@ impl Remotes {
         self.entries.get(peer.index())?.as_deref()
     }
 
-    /// The same, to change it.
+    /// The carriers' part of `peer`, to change it.
     #[inline(always)]
     pub(in crate::engine) fn get_mut(&mut self, peer: PeerId) -> Option<&mut Remote> {
         self.entries.get_mut(peer.index())?.as_deref_mut()
     }
 
-    /// All of them, by the indices of their peers.
+    /// All parts, by the indices of their peers.
     pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = &Remote> {
         self.entries.iter().flatten().map(|remote| &**remote)
     }

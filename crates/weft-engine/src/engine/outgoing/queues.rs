@@ -1,4 +1,4 @@
-//! What waits for room: the queue of each peer, and which peers have one.
+//! Items that wait for room: the queue of each peer, and the peers that have one.
 
 use std::collections::VecDeque;
 
@@ -9,8 +9,8 @@ use crate::peers::Route;
 use crate::request::State;
 use crate::transport::Platform;
 
-/// With so much waiting for a peer, its questions for messages back are not answered: whoever asks so often
-/// does not read either.
+/// The number of items waiting for a peer at which its requests to retract messages are not answered any
+/// more: a peer that asks so often does not read either.
 const PENDING_BEHIND_RETRACTED_MAX: usize = 1 << 16;
 
 impl<P: Platform> PointToPoint<P> {
@@ -24,7 +24,7 @@ impl<P: Platform> PointToPoint<P> {
                 state.pending.insert(*ahead, outgoing);
                 *ahead += 1;
             }
-            // It waits behind one that waits for room: until then there is nothing to try.
+            // The item waits behind one that waits for room: until then there is nothing to try.
             (Some(0), Outgoing::Send { .. }) => return state.pending.push_back(outgoing),
             _ => state.pending.push_back(outgoing),
         }
@@ -33,7 +33,7 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Hands everything that waits to its route.
+    /// Hands all waiting items to their routes.
     #[inline]
     pub(in crate::engine) fn drain_queues(&mut self) {
         while !self.messages.outbox.is_empty() || !self.backlog.is_empty() || self.messages.may_grant() {
@@ -45,7 +45,7 @@ impl<P: Platform> PointToPoint<P> {
             }
             self.route_outbox();
             self.push_backlog();
-            // What is left then waits for room.
+            // The items that are left then wait for room.
             if self.messages.outbox.is_empty() {
                 break;
             }
@@ -95,7 +95,7 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// The first thing that may leave for `peer`.
+    /// Takes the first item that may leave for `peer`.
     #[inline]
     fn next_pending(&mut self, peer: PeerId) -> Option<Outgoing> {
         let state = &mut self.peers[peer];
@@ -107,7 +107,7 @@ impl<P: Platform> PointToPoint<P> {
         state.pending.pop_front()
     }
 
-    /// It could not leave, and is the first again.
+    /// Puts an item that could not leave back to the front.
     fn put_back(&mut self, peer: PeerId, outgoing: Outgoing) {
         let needs_room = self.must_wait_for_room(peer, &outgoing);
         let state = &mut self.peers[peer];
@@ -118,7 +118,7 @@ impl<P: Platform> PointToPoint<P> {
         if !needs_room || state.ahead_of_room.is_some() {
             return;
         }
-        // What needs no room goes ahead: the peer may wait for just that before it makes any.
+        // An item that needs no room goes ahead: the peer may wait for it before it makes any room.
         let all = std::mem::take(&mut state.pending);
         let free = |out: &Outgoing| !matches!(out, Outgoing::Send { .. });
         let (mut first, rest): (VecDeque<_>, VecDeque<_>) = all.into_iter().partition(free);
@@ -128,7 +128,7 @@ impl<P: Platform> PointToPoint<P> {
         self.push_ahead(peer);
     }
 
-    /// Hands what goes ahead of a message that waits for room to the route.
+    /// Hands the items ahead of a message that waits for room to the route.
     fn push_ahead(&mut self, peer: PeerId) {
         while let Some(mut outgoing) = self.next_pending(peer) {
             if !self.push(peer, &mut outgoing) {
@@ -137,8 +137,8 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Whether `outgoing` is a small message without credit whose receiver has not said yet that there is no
-    /// more room: it may give some at once.
+    /// Returns whether `outgoing` is a small message without credit whose receiver has not said yet that
+    /// there is no more room: the receiver may give some at once.
     fn must_wait_for_room(&self, peer: PeerId, outgoing: &Outgoing) -> bool {
         let Outgoing::Send { request } = outgoing else { return false };
         let state = self.messages.requests.get(*request).map(|entry| &entry.state);
@@ -153,7 +153,7 @@ impl<P: Platform> PointToPoint<P> {
             && !matches!(state.route, Route::None(_))
     }
 
-    /// There is news of the room at `peer`.
+    /// Lets waiting items go on: there is news of the room at `peer`.
     pub(in crate::engine) fn resume(&mut self, peer: PeerId) {
         let state = &mut self.peers[peer];
         state.ahead_of_room = None;

@@ -1,5 +1,5 @@
-//! What the message layer needs done with processes of this node: their announced messages are fetched, by
-//! this process alone or by both sides at once, and receives are taken off the tables where senders see them.
+//! The message layer's services from processes of this node: their announced messages are fetched, by this
+//! process alone or by both sides at once, and receives are taken off the tables where senders see them.
 
 use super::{COPY_BYTES_FIRST, COPY_BYTES_MAX};
 use crate::group::PeerId;
@@ -8,7 +8,8 @@ use crate::messages::{self, Announced, Fetched, PeerAccess, Withdrawal};
 use crate::peers::{Peers, Table};
 use crate::transport::{Cooperation, Ending, Platform, PostState, PostedTable, Taker, Ticket};
 
-/// Looks at the sender's part of a shared message before the receiver does something else meanwhile.
+/// The number of looks at the sender's part of a shared message before the receiver does something else
+/// meanwhile.
 const COOPERATIVE_LOOKS_MAX: usize = 1000;
 
 impl<P: Platform> Peers<P> {
@@ -32,7 +33,8 @@ impl<P: Platform> Peers<P> {
         Fetched::Whole
     }
 
-    /// Copies a message together with its sender; `None` when nothing has been copied, or all must be again.
+    /// Copies a message together with its sender; `None` when nothing has been copied, or all must be copied
+    /// again.
     fn fetch_cooperatively(&mut self, announced: &Announced) -> Option<Fetched> {
         let Announced { peer, request, address, data, limit, .. } = announced;
         let target = data.address().filter(|_| announced.blocking && *limit >= self.near.cooperative_bytes_min)?;
@@ -49,7 +51,7 @@ impl<P: Platform> Peers<P> {
             return None;
         }
         while let Some(piece) = cooperative_copy.take_front() {
-            // All of it is one run, here and there: see above.
+            // All of the message is one run, here and there: see above.
             let copied = copier.fetch(pid, *address, data, piece.range.clone()).is_ok();
             cooperative_copy.moved(&piece, copied);
         }
@@ -63,8 +65,8 @@ impl<P: Platform> Peers<P> {
         }
     }
 
-    /// Whether `peer` has announced several messages and waits inside MPI: both copy at the same time then.
-    /// The program does not compute while it waits for the first of them, and it does not while the others
+    /// Returns whether `peer` has announced several messages and waits inside MPI: then both sides copy at
+    /// the same time. The program does not compute while it waits for the first message, nor while the others
     /// are fetched.
     fn is_streamed(&mut self, peer: PeerId) -> bool {
         self.near.streams && self.posted_table(peer).is_some_and(|posted_table| posted_table.sender_awaits_several())
@@ -74,7 +76,7 @@ impl<P: Platform> Peers<P> {
         self[peer].own_table.as_deref_mut()
     }
 
-    /// The table of a receive that `peer` may take, or any process.
+    /// The table of a receive that `peer`, or any process, may take.
     pub(super) fn posted_table_with(&mut self, ticket: Ticket, peer: Option<PeerId>) -> Option<&mut Table<P>> {
         if ticket.common { self.near.common.as_mut() } else { self.posted_table(peer?) }
     }

@@ -1,5 +1,4 @@
-//! Receives of this process that stand on tables: how they get there, what becomes of them, and how they
-//! leave.
+//! The receives of this process that stand on tables: how they get there, how they end, and how they leave.
 
 use super::broken;
 use crate::engine::PointToPoint;
@@ -12,14 +11,14 @@ use crate::transport::{
     Cooperation, Ending, Node, Platform, PostState, PostedReceive, PostedReceives, PostedTable, number_near,
 };
 
-/// Receives before a new one that are looked at to see whether it may stand on a table.
+/// The number of earlier receives that are looked at to see whether a new one may stand on a table.
 const RECEIVES_BEFORE_MAX: usize = 64;
-/// Looks at a copy under way into a receive that is being given up.
+/// The number of looks at a copy under way into a receive that is being given up.
 const ABANDON_LOOKS_MAX: usize = 10_000_000;
 
 impl<P: Platform> PointToPoint<P> {
-    /// Puts the receive `handle` on the table of its sender, or on the common one, if it is one for that;
-    /// whether it did.
+    /// Puts the receive `handle` on the table of its sender, or on the common one, if it is fit for that;
+    /// returns whether it did.
     pub(in crate::engine) fn announce_receive(&mut self, handle: usize) -> bool {
         let Some(Request { state: State::Posted(receive), .. }) = self.messages.requests.get(handle) else {
             return false;
@@ -27,7 +26,7 @@ impl<P: Platform> PointToPoint<P> {
         let Receive { context: Some(context), source, peer, tag, data, blocking } = receive else { return false };
         let (context, source, peer, tag, awaited) = (*context, *source, *peer, *tag, *blocking);
         let (Some(address), length) = (data.address(), data.len()) else { return false };
-        // What a call waits for comes through the ring unasked if it is short.
+        // A message that a call waits for comes eagerly through the ring if it is short.
         let unasked = if awaited { self.eager_limit } else { 0 };
         if !self.may_be_copied(length) || length <= unasked {
             return false;
@@ -52,9 +51,10 @@ impl<P: Platform> PointToPoint<P> {
         ticket.is_some()
     }
 
-    /// Notes that the receive `handle` stands on a table. Receives that a message has taken off theirs are
-    /// noted still: they go when there is no room for another one, so at most about twice as many are noted
-    /// as ever stood there at a time.
+    /// Notes that the receive `handle` stands on a table.
+    ///
+    /// Receives that a message has taken off their table stay noted. They are forgotten when there is no room
+    /// for another one. So at most about twice as many are noted as ever stood on tables at a time.
     #[inline]
     fn note_posted(&mut self, handle: usize) {
         if self.single_copy.receives.len() == self.single_copy.receives.capacity() {
@@ -70,7 +70,7 @@ impl<P: Platform> PointToPoint<P> {
             let request = requests.get(*handle);
             request.is_some_and(|request| request.ticket.is_some() && matches!(request.state, State::Posted(_)))
         });
-        // The table of requests gives a handle again.
+        // The table of requests may give a handle again.
         receives.sort_unstable();
         receives.dedup();
         if receives.len() > receives.capacity() / 2 {
@@ -78,7 +78,7 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// The table on which receives from `peer` stand, if that can copy.
+    /// The table on which receives from `peer` stand, if the peer can copy.
     pub(super) fn open_posted_table(&mut self, peer: PeerId) -> Option<&mut Table<P>> {
         let local = self.copier(peer)?;
         let handled = self.peers[peer].matching.handled();
@@ -93,8 +93,8 @@ impl<P: Platform> PointToPoint<P> {
         posted_table.as_deref_mut()
     }
 
-    /// The table on which receives from anybody stand. Each sender sees on its own table what of it has been
-    /// handled.
+    /// The table on which receives from any source stand. Each sender sees on its own table how many of its
+    /// messages have been handled.
     fn open_common(&mut self) -> Option<&mut Table<P>> {
         if self.peers.near.common.is_none() && self.peers.near.copies {
             for local in 0..self.peers.near.by_local_rank.len() {
@@ -105,7 +105,7 @@ impl<P: Platform> PointToPoint<P> {
         self.peers.near.common.as_mut()
     }
 
-    /// Takes the receive `handle` off its table; `false` when a sender was quicker.
+    /// Takes the receive `handle` off its table; returns `false` when a sender was quicker.
     pub(in crate::engine) fn withdraw_receive(&mut self, handle: usize) -> bool {
         let Some(request) = self.messages.requests.get_mut(handle) else { return true };
         let (Some(ticket), State::Posted(Receive { peer, .. })) = (request.ticket, &request.state) else {
@@ -118,8 +118,8 @@ impl<P: Platform> PointToPoint<P> {
         true
     }
 
-    /// Receives from anybody that hear of the failure of `peer` leave the table, but for those that another
-    /// process is writing to.
+    /// Takes receives from any source that hear of the failure of `peer` off the table, except those that
+    /// another process is writing to.
     pub(in crate::engine) fn withdraw_receives_from_anybody(&mut self, peer: PeerId) {
         for at in 0..self.single_copy.receives.len() {
             let handle = self.single_copy.receives[at];
@@ -133,7 +133,7 @@ impl<P: Platform> PointToPoint<P> {
                 && self.peers.peer_of(taker) == Some(peer)
                 && let Some(posted_table) = &mut self.peers.near.common
             {
-                // It writes no more.
+                // The sender writes no more.
                 posted_table.free(ticket);
                 if let Some(request) = self.messages.requests.get_mut(handle) {
                     request.ticket = None;
@@ -142,7 +142,7 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Forgets a receive of ours, whatever has become of it: afterwards nobody writes to its memory.
+    /// Forgets a receive of this process, whatever its state: afterwards no sender writes to its memory.
     pub fn abandon_receive(&mut self, handle: usize) {
         for _ in 0..ABANDON_LOOKS_MAX {
             if self.withdraw_receive(handle)
@@ -204,7 +204,8 @@ impl<P: Platform> PointToPoint<P> {
                 PostState::Done { taker, source, tag, total, rest } => {
                     memory::note_written(data, 0..total);
                     posted_table.free(ticket);
-                    // A sender that is none of the node's has broken the table: what it wrote counts as ours.
+                    // A sender that is not of the node has broken the table: its message counts as one of
+                    // this process.
                     let peer = peer.or_else(|| self.peers.peer_of(taker)).unwrap_or(self.peers.own());
                     let number = taker.announced.map(|low| number_near(low, self.peers[peer].matching.handled()));
                     self.messages.handle_written(

@@ -1,4 +1,5 @@
-//! How records say where an access is: by its first byte, or by a datatype that its target has been told.
+//! The place of an access in records: it is told by its first byte, or by a datatype that its target has been
+//! told.
 
 use std::ops::Range;
 
@@ -16,12 +17,12 @@ use crate::windows::{LAYOUTS_MAX, Window};
 pub struct TargetItems<'a> {
     /// The target's rank in the window's group.
     pub target: u32,
-    /// Bytes from the beginning of its window to the base of the first item; in a dynamic window, its
-    /// address.
+    /// Bytes from the beginning of the target's window to the base of the first item; in a dynamic window,
+    /// its address.
     pub offset: u64,
-    /// How many items.
+    /// The number of items.
     pub count: u64,
-    /// Their datatype.
+    /// The datatype of the items.
     pub layout: &'a Layout,
 }
 
@@ -44,24 +45,24 @@ pub(super) fn out_of_range(offset: u64, low: i64, high: i64, bytes: u64) -> Erro
     )
 }
 
-/// How records say where an access is, or a part of it.
+/// The place of an access, or of a part of one, as records tell it.
 pub(super) enum Told {
-    /// Bytes from here on.
+    /// The bytes from this offset on.
     Run(u64),
-    /// Items of the datatype that has this number there.
+    /// Items of the datatype that has this number at the target.
     Items { offset: u64, layout: u32, count: u64 },
 }
 
-/// What records say of an access, and which of its packed bytes that is.
+/// A part of an access: its place as records tell it, and its range among the packed bytes of the access.
 pub(super) struct Part {
     pub(super) told: Told,
     pub(super) range: Range<u64>,
-    /// There are others.
+    /// Set if the access has other parts.
     pub(super) is_part: bool,
 }
 
 impl Part {
-    /// Where the packed byte `at` of the access is.
+    /// The place of the packed byte `at` of the access.
     pub(super) fn location(&self, at: u64) -> TargetLocation {
         let skip = at - self.range.start;
         match self.told {
@@ -82,7 +83,7 @@ impl<P: Platform> OneSided<'_, P> {
     /// for a target to keep. Parts end between pieces of `grain` packed bytes.
     ///
     /// # Errors
-    /// What `operation` says; items are too far apart.
+    /// The errors of `operation`; items are too far apart.
     pub(super) fn for_each_part(
         &mut self,
         window: &mut Window,
@@ -108,8 +109,8 @@ impl<P: Platform> OneSided<'_, P> {
         })
     }
 
-    /// How records say where `access` is; its datatype is told if it has not been. `None`: its description is
-    /// too long.
+    /// Finds out how records tell the place of `access`, and tells the target the datatype if it has not been
+    /// told. `None`: the description is too long.
     fn describe_target(&mut self, window: &mut Window, access: &TargetItems<'_>) -> Option<Told> {
         let &TargetItems { target, offset, count, layout } = access;
         if let Some((first, _)) = layout.single_run(count) {

@@ -1,4 +1,4 @@
-//! One-sided operations at their origin: how each travels, and what is asked of targets.
+//! One-sided operations at their origin: the way of each operation, and the requests to targets.
 
 use weft_core::layout::Element;
 use weft_core::matching::Envelope;
@@ -14,13 +14,13 @@ use crate::transport::Platform;
 use crate::windows::{Answer, ForRequest, Reach, Window};
 
 impl<P: Platform> OneSided<'_, P> {
-    /// The request of an operation that waits for something, or of one that is complete.
+    /// Makes the request of an operation that waits for something.
     pub(super) fn one_sided_request(&mut self, communicator: usize) -> Result<usize> {
         self.link.add_lasting(State::OneSided, communicator)
     }
 
-    /// `MPI_Put`, of the packed bytes of `origin`. The request of it, if one is wanted: it completes when
-    /// `origin` may be used again.
+    /// Begins `MPI_Put`, of the packed bytes of `origin`. Returns its request, if one is wanted: it completes
+    /// when `origin` may be used again.
     ///
     /// # Errors
     /// `MPI_ERR_RMA_RANGE`; too many requests; the target is gone.
@@ -62,8 +62,8 @@ impl<P: Platform> OneSided<'_, P> {
         })
     }
 
-    /// What the program gets of an access of which all has `begun`, or not: then its request ends with what
-    /// has.
+    /// Returns the program's result for an access of which all has `begun`, or not. If not, the request is
+    /// freed, and ends with the parts that have begun.
     fn conclude_access(
         &mut self,
         window: &Window,
@@ -81,7 +81,8 @@ impl<P: Platform> OneSided<'_, P> {
         begun.map(|()| request)
     }
 
-    /// The request that messages of an access complete, if one is wanted: it is made for the first of them.
+    /// Returns the request that messages of an access complete, if one is wanted: it is made for the first of
+    /// them.
     fn request_of_parts(&mut self, window: &Window, request: &mut Option<usize>) -> Result<Option<usize>> {
         if *request == Some(self.link.complete_request()) {
             *request = Some(self.one_sided_request(window.communicator)?);
@@ -89,7 +90,7 @@ impl<P: Platform> OneSided<'_, P> {
         Ok(*request)
     }
 
-    /// A put as a message of its own, which goes straight to the other side's memory.
+    /// Puts by a message of its own, which goes straight to the other side's memory.
     pub(super) fn put_by_message(
         &mut self,
         window: &mut Window,
@@ -107,8 +108,8 @@ impl<P: Platform> OneSided<'_, P> {
         Ok(())
     }
 
-    /// The request of a message that carries `data` to `target`. It is there before a record says that the
-    /// message comes: who waits for one that could not be sent would wait for ever.
+    /// Makes the request of a message that carries `data` to `target`. It is made before a record announces
+    /// the message: a target that waited for a message that could not be sent would wait for ever.
     fn add_send(&mut self, window: &Window, target: u32, tag: i32, data: UserData) -> Result<usize> {
         let send = Send {
             peer: Some(window.member(target)),
@@ -120,8 +121,8 @@ impl<P: Platform> OneSided<'_, P> {
         self.link.add(State::Queued(send), window.communicator)
     }
 
-    /// `MPI_Get`, to the packed bytes of `result`. The request of it, if one is wanted: it completes when
-    /// they are there.
+    /// Begins `MPI_Get`, to the packed bytes of `result`. Returns its request, if one is wanted: it completes
+    /// when the bytes are there.
     ///
     /// # Errors
     /// As for [`OneSided::put`].
@@ -167,7 +168,7 @@ impl<P: Platform> OneSided<'_, P> {
         })
     }
 
-    /// The same the other way.
+    /// Gets by a message of its own, which comes straight from the other side's memory.
     pub(super) fn get_by_message(
         &mut self,
         window: &mut Window,
@@ -193,8 +194,8 @@ impl<P: Platform> OneSided<'_, P> {
         Ok(())
     }
 
-    /// `MPI_Accumulate`, and with a `result` `MPI_Get_accumulate`, of packed elements at `origin`, which is
-    /// empty where the operation uses none. The request of it, if one is wanted.
+    /// Begins `MPI_Accumulate`, or with a `result` `MPI_Get_accumulate`, of packed elements at `origin`,
+    /// which is empty where the operation uses none. Returns its request, if one is wanted.
     ///
     /// # Errors
     /// As for [`OneSided::put`].
@@ -233,8 +234,7 @@ impl<P: Platform> OneSided<'_, P> {
                 let mut at = part.range.start;
                 while at < part.range.end {
                     let piece = at..part.range.end.min(at + step);
-                    // What is computed with, and what it was, arrives in its order: with the last one all is
-                    // there.
+                    // Operands and results arrive in order: with the last one all are there.
                     let waits = request.filter(|_| wanted && piece.end == total);
                     let location = part.location(at);
                     window.targets[target as usize].is_dirty = true;
@@ -282,7 +282,7 @@ impl<P: Platform> OneSided<'_, P> {
         Ok(())
     }
 
-    /// `MPI_Compare_and_swap` of one element.
+    /// Begins `MPI_Compare_and_swap` of one element.
     ///
     /// # Errors
     /// As for [`OneSided::put`].
@@ -321,7 +321,7 @@ impl<P: Platform> OneSided<'_, P> {
         self.link.check_peer(window.member(target))
     }
 
-    /// Copies between `data` and a target whose memory can be copied; `false`: it cannot.
+    /// Copies between `data` and a target whose memory can be copied; returns `false` if it cannot.
     fn copy_between(&mut self, window: &mut Window, access: &TargetItems<'_>, data: &UserData, writes: bool) -> bool {
         let Reach::Neighbour { process, address, bytes } = *window.reach(access.target) else { return false };
         let Some((first, length)) = access.layout.single_run(access.count) else { return false };
@@ -373,7 +373,7 @@ fn compute(
         let copied;
         let data = match origin {
             _ if op == Op::NoOp => &[],
-            // MPI wants the two apart; a program that does not keep to it gets numbers all the same.
+            // MPI wants the two buffers apart; a program that does not obey gets numbers all the same.
             origin => match origin.run(skip, length).filter(|run| exposed.is_apart(run)) {
                 Some(run) => run,
                 None => {

@@ -1,10 +1,12 @@
 //! One-sided operations that a carrier does by itself: it writes to the target's memory or reads it
-//! ([`crate::transport::Placement`]), and the target's processor does nothing for that. A process has its
-//! part of a window registered by its carrier as long as the window is open, and tells the others what theirs
-//! need to reach it.
+//! ([`crate::transport::Placement`]), without the target's processor.
 //!
-//! Records to a target wait until all that is being written there has been written: they arrive behind it
-//! then. So the answer to a flush, and whatever tells the target that an epoch is over, need not know of it.
+//! A process has its part of a window registered by its carrier as long as the window is open. It tells the
+//! others what their carriers need to reach that memory.
+//!
+//! Records to a target wait until all writes under way there have been made: then the records arrive behind
+//! them. So the answer to a flush, and the record that ends an epoch at the target, need not know of the
+//! writes.
 
 use std::ops::Range;
 
@@ -18,15 +20,15 @@ use crate::memory::UserData;
 use crate::transport::{Begun, Platform, Proof, RemoteMemory};
 use crate::windows::{Answer, ExposedMemory, Placed, Reach, Window};
 
-/// Bytes of operations of which many are collected in one message.
+/// The size up to which operations are small, in bytes: many of them are collected in one message.
 const SMALL: u64 = 4096;
-/// While so many are under way to a target, small ones are records: work requests are dearer than their share
-/// of a message.
+/// The number of operations under way to a target above which small ones are records: work requests are
+/// dearer than their share of a message.
 const SMALL_AT_A_TIME: usize = 16;
 
 impl<P: Platform> OneSided<'_, P> {
-    /// Lets carriers of peers access what this process exposes in a window, if our carrier does such things:
-    /// what they need for that.
+    /// Lets carriers of peers access the memory that this process exposes in a window, if our carrier can do
+    /// that. Returns what the peers need for it.
     pub fn expose_window(&mut self, index: usize) -> Option<RemoteMemory> {
         let window = self.windows.get_mut(index)?;
         let ExposedMemory::Whole(exposed) = &window.exposed_memory else { return None };
@@ -40,7 +42,7 @@ impl<P: Platform> OneSided<'_, P> {
         Some(memory)
     }
 
-    /// `rank` lets our carrier access its part of a window, which has `bytes` bytes.
+    /// Notes that `rank` lets our carrier access its part of a window, which has `bytes` bytes.
     pub fn place_at(&mut self, index: usize, rank: u32, memory: RemoteMemory, bytes: u64) {
         let Some(window) = self.windows.get_mut(index) else { return };
         let is_placed = self.link.placement(window.member(rank)).is_some();
@@ -56,7 +58,8 @@ impl<P: Platform> OneSided<'_, P> {
         }
     }
 
-    /// Leaves an access to the carrier; `None`: it does not do this one. The request of it, if one is wanted.
+    /// Leaves an access to the carrier, and returns its request, if one is wanted; `None`: the carrier does
+    /// not do this one.
     pub(super) fn place(
         &mut self,
         (index, window): (usize, &mut Window),
@@ -69,7 +72,7 @@ impl<P: Platform> OneSided<'_, P> {
         let peer = window.member(access.target);
         let Some(placement) = self.link.placement(peer) else { return Ok(None) };
         let Some((first, length)) = access.layout.single_run(access.count) else { return Ok(None) };
-        // What is not in the window is named by the target, as always.
+        // An access outside the window is left to the target, which names the error, as always.
         let Some(offset) = access.offset.checked_add_signed(first) else { return Ok(None) };
         let is_inside = offset.checked_add(length).is_some_and(|end| end <= bytes);
         let is_whole = length == data.len() && length >= placement.one_sided_min.max(1) && data.address().is_some();
@@ -113,7 +116,7 @@ impl<P: Platform> OneSided<'_, P> {
             return Err(Error::new(ErrorClass::NoMem, message));
         };
         window.note_busy(target);
-        // Somebody has to look at the carrier until it has done that.
+        // This process has to look at the carrier until the access is complete.
         self.link.look_after(peer);
         if self.windows.unbegun.is_empty() {
             self.begin_pieces(handle);
@@ -125,7 +128,7 @@ impl<P: Platform> OneSided<'_, P> {
         Ok(())
     }
 
-    /// What shows that what the carrier has written at `target` is in place; none where it writes nothing.
+    /// The kind of proof that the carrier's writes at `target` are in place; `None` where it writes nothing.
     pub(super) fn proof(&self, window: &Window, target: u32) -> Option<Proof> {
         if !matches!(window.reach(target), Reach::Placed { .. }) {
             return None;
@@ -133,12 +136,13 @@ impl<P: Platform> OneSided<'_, P> {
         Some(self.link.placement(window.member(target))?.proof)
     }
 
-    /// Sees to it that what the carrier has written at `target` is in place when the next mark is reached.
+    /// Makes sure that the carrier's writes at `target` are in place when the next mark is reached.
     pub(super) fn prove(&mut self, (index, window): (usize, &mut Window), target: u32) -> Result<()> {
         let proof = self.proof(window, target);
         let state = &mut window.targets[target as usize];
         state.is_written = false;
-        // Where it writes no more, what it did not write is answered, behind what it did.
+        // Where the carrier writes no more, the data that it did not write is answered, behind the data that
+        // it did.
         if proof != Some(Proof::Read) || cfg!(weft_mutant = "flushed_when_it_has_left") {
             return Ok(());
         }
@@ -147,7 +151,7 @@ impl<P: Platform> OneSided<'_, P> {
         self.begin_proof((index, window), target)
     }
 
-    /// A read behind everything that has been written at `target`, if one is wanted and all that has left.
+    /// Begins a read behind all writes at `target`, if one is wanted and all writes have left.
     fn begin_proof(&mut self, (index, window): (usize, &mut Window), target: u32) -> Result<()> {
         let state = &mut window.targets[target as usize];
         if state.writes > 0 || state.proofs_begun == state.proofs {
@@ -177,7 +181,7 @@ impl<P: Platform> OneSided<'_, P> {
         self.begin_placed(window, placed)
     }
 
-    /// The same by a record and its answer.
+    /// Proves the writes by a record and its answer.
     fn prove_by_answer(&mut self, window: &mut Window, target: u32) -> Result<()> {
         let reply = self.await_answer(window, Answer::of(target, None, None))?;
         let state = &mut window.targets[target as usize];
@@ -186,12 +190,12 @@ impl<P: Platform> OneSided<'_, P> {
         Ok(())
     }
 
-    /// Gives the carrier what it has room for. What it has no room for is tried again.
+    /// Gives the carrier as many pieces as it has room for. The rest is tried again.
     fn begin_pieces(&mut self, handle: usize) {
         let Self { windows, link } = self;
         let name = OF_A_WINDOW | u64::from(windows.placed.wire(handle));
         let Some(placed) = windows.placed.get_mut(handle) else { return };
-        // A peer that is gone is dealt with by itself.
+        // A peer that is gone is dealt with elsewhere.
         if link.has_failed(placed.peer) {
             return;
         }
@@ -228,7 +232,7 @@ impl<P: Platform> OneSided<'_, P> {
         link.count_remote(placed.writes, begun);
     }
 
-    /// The carrier may have room now.
+    /// Offers the waiting pieces to the carrier, which may have room now.
     pub(super) fn begin_unbegun(&mut self) {
         while let Some(handle) = self.windows.unbegun.pop_front() {
             self.begin_pieces(handle);
@@ -239,12 +243,12 @@ impl<P: Platform> OneSided<'_, P> {
         }
     }
 
-    /// Goes on with what the carrier has done pieces of.
+    /// Goes on with puts and gets of which the carrier has completed pieces.
     pub(super) fn end_pieces(&mut self) {
         for at in 0..self.windows.pieces_done.len() {
             let windows = &mut *self.windows;
             let Some(handle) = windows.placed.from_wire(windows.pieces_done[at]) else { continue };
-            // Its target is gone, and another one may have its place.
+            // The target is gone, and another operation may have the place in the table.
             let Some(placed) = windows.placed.get_mut(handle).filter(|placed| placed.under_way > 0) else { continue };
             placed.under_way -= 1;
             if !placed.refused && !placed.waits {
@@ -265,7 +269,8 @@ impl<P: Platform> OneSided<'_, P> {
         }
     }
 
-    /// If the carrier has nothing of it and will get nothing: it is over, or goes another way.
+    /// Ends an operation of which the carrier has nothing and will get nothing: it is over, or goes another
+    /// way.
     fn end_if_over(&mut self, window: &mut Window, handle: usize) {
         let is_over = |placed: &Placed| placed.under_way == 0 && (placed.range.is_empty() || placed.refused);
         if !self.windows.placed.get(handle).is_some_and(is_over) {
@@ -290,14 +295,14 @@ impl<P: Platform> OneSided<'_, P> {
             }
         } else {
             state.reach = Reach::Records;
-            // Records that wait were to follow it: its own comes before them.
+            // Waiting records were to follow the operation: its own record comes before them.
             let (mut held, batch) = (std::mem::take(&mut state.held), std::mem::take(&mut state.batch));
             let location = TargetLocation { offset: offset + range.start, items: None };
             let rest = data.part(range);
             let begun = rest.and_then(|rest| match writes {
                 true => {
                     self.put_by_message(window, target, location, &rest, (request, false))?;
-                    // Who has flushed already does not know of it.
+                    // A caller that has flushed already does not know of this put.
                     let reply = self.await_answer(window, Answer::of(target, None, None))?;
                     let state = &mut window.targets[target as usize];
                     state.refused = state.asked;
@@ -324,7 +329,7 @@ impl<P: Platform> OneSided<'_, P> {
         self.send_batch(window, target);
     }
 
-    /// What cannot be shown to be in place goes wrong for whoever waits for that.
+    /// Notes the error of a proof that could not begin, for the caller that waits for it.
     fn note_unproved(&mut self, window: &mut Window, target: u32, proved: Result<()>) {
         let state = &mut window.targets[target as usize];
         if let Err(error) = proved {
@@ -333,7 +338,7 @@ impl<P: Platform> OneSided<'_, P> {
         }
     }
 
-    /// `rank` is gone: what the carrier was to do there ends with `error`; whether there was anything.
+    /// Ends the carrier's operations at `rank`, which is gone, with `error`; returns whether there were any.
     pub(super) fn abandon_placed(&mut self, (index, window): (usize, &mut Window), rank: u32, error: &Error) -> bool {
         let is_there = |placed: &Placed| placed.window == index && placed.target == rank;
         let found: Vec<usize> = match window.targets[rank as usize].placed.is_empty() {

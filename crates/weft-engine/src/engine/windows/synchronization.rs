@@ -1,4 +1,4 @@
-//! What synchronizes windows (MPI-5.0 §12.5): flushes, locks, and epochs of groups.
+//! The synchronization of windows (MPI-5.0 §12.5): flushes, locks, and epochs of groups.
 
 use weft_core::one_sided::{Claim, Record};
 
@@ -8,7 +8,7 @@ use crate::transport::{Platform, Proof};
 use crate::windows::{Answer, ExposedMemory, Mark};
 
 impl<P: Platform> OneSided<'_, P> {
-    /// Asks `target` to say when all is done that this process has begun there: it is when the mark
+    /// Asks `target` to say when all is done that this process has begun there: that is when the mark
     /// [is reached](Window::has_reached).
     ///
     /// # Errors
@@ -31,8 +31,8 @@ impl<P: Platform> OneSided<'_, P> {
         })
     }
 
-    /// Sends what has been collected for `target`: when the mark is reached, the program may use the buffers
-    /// again of what it has begun.
+    /// Sends the records that have been collected for `target`. When the mark is reached, the program may use
+    /// the buffers of the operations again that it has begun.
     ///
     /// # Errors
     /// The window is gone.
@@ -43,7 +43,7 @@ impl<P: Platform> OneSided<'_, P> {
         })
     }
 
-    /// Asks for the lock of `target`. It is given when nothing is waited for of it.
+    /// Asks for the lock of `target`. It is given when no answer of the target is waited for any more.
     ///
     /// # Errors
     /// As for [`OneSided::flush_target`].
@@ -63,8 +63,8 @@ impl<P: Platform> OneSided<'_, P> {
         })
     }
 
-    /// Gives the lock of `target` back, after all that this process has begun there: that is done when
-    /// nothing is waited for.
+    /// Gives the lock of `target` back, after all that this process has begun there. That is done when no
+    /// answer of the target is waited for any more.
     ///
     /// # Errors
     /// As for [`OneSided::flush_target`].
@@ -87,7 +87,7 @@ impl<P: Platform> OneSided<'_, P> {
                 (state.is_dirty, state.is_written) = (false, false);
             }
             state.is_unanswered = *reply.as_ref().unwrap_or(&NO_ANSWER) == NO_ANSWER;
-            // Others may wait for the lock, whatever becomes of the answer.
+            // Other processes may wait for the lock, whatever becomes of the answer.
             this.record(window, target, &Record::Unlock { reply: *reply.as_ref().unwrap_or(&NO_ANSWER) });
             this.send_batch(window, target);
             reply.map(|_| ())
@@ -102,7 +102,7 @@ impl<P: Platform> OneSided<'_, P> {
         self.tell_of(index, target, &Record::Post)
     }
 
-    /// Tells `target` that this process has begun there all that it will (`MPI_Win_complete`).
+    /// Tells `target` that this process begins nothing more there (`MPI_Win_complete`).
     ///
     /// # Errors
     /// The target is gone.
@@ -125,14 +125,15 @@ impl<P: Platform> OneSided<'_, P> {
             this.record(window, target, record);
             let state = &mut window.targets[target as usize];
             if matches!(record, Record::Complete) {
-                // It is counted there when all that came before it is done: no answer need be waited for. But
-                // what is attached, only the target knows, and the call that ends the epoch says what it has
-                // refused.
+                // The target counts this record when all before it is done: no answer need be waited for. But
+                // only the target knows which memory is attached, and the call that ends the epoch reports
+                // the accesses that the target has refused.
                 if state.is_dirty && matches!(window.exposed_memory, ExposedMemory::Attached(_)) {
                     let reply = this.await_answer(window, Answer::of(target, None, None))?;
                     this.record(window, target, &Record::Flush { reply });
                 } else {
-                    // Whoever frees the window asks for the rest, such as that it had no memory.
+                    // The call that frees the window asks for the other errors, such as that the target had
+                    // no memory.
                     state.is_unanswered |= state.is_dirty;
                 }
                 let state = &mut window.targets[target as usize];

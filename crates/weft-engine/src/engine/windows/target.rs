@@ -1,4 +1,4 @@
-//! One-sided operations at their target: what the records of others say is done, in any pass of progress.
+//! One-sided operations at their target: it does the records of other processes, in any pass of progress.
 
 use weft_core::layout::Layout;
 use weft_core::matching::Envelope;
@@ -22,7 +22,7 @@ impl<P: Platform> OneSided<'_, P> {
             let known = window.group.members.get(source as usize) == Some(&peer) && bytes <= BATCH_BYTES_MAX;
             let batch = whole.map_or(Batch::Announced { envelope, unexpected, bytes }, Batch::Whole);
             if !known {
-                // No process of this library sends such a thing. Its sender keeps it until it is gone.
+                // No process of this library sends such a message. The sender keeps it until it is gone.
                 self.windows.refused += 1;
                 continue;
             }
@@ -32,7 +32,8 @@ impl<P: Platform> OneSided<'_, P> {
         self.link.flush();
     }
 
-    /// Begins to receive a batch that has been announced, if there is room; its request.
+    /// Begins to receive a batch that has been announced, if there is room; returns the batch with its
+    /// request.
     fn begin_batch(&mut self, window: &Window, envelope: Envelope, unexpected: usize, bytes: u64) -> Option<Batch> {
         if !self.link.has_room_for_large() {
             return None;
@@ -51,7 +52,7 @@ impl<P: Platform> OneSided<'_, P> {
         Some(Batch::Arriving(handle, buffer))
     }
 
-    /// Does what the process `rank` has asked for, as far as that can be done now.
+    /// Does the operations of the process `rank`, as far as that can be done now.
     pub(super) fn serve(&mut self, window: &mut Window, rank: u32) {
         let source = &mut window.sources[rank as usize];
         while let Some(handle) = source.transfers.front() {
@@ -70,7 +71,7 @@ impl<P: Platform> OneSided<'_, P> {
                 &mut Batch::Announced { envelope, unexpected, bytes } => {
                     match self.begin_batch(window, envelope, unexpected, bytes) {
                         Some(batch) => window.sources[rank as usize].batches[0] = batch,
-                        // When something else is over, there is.
+                        // There will be room when another operation is over.
                         None => break,
                     }
                     continue;
@@ -81,7 +82,7 @@ impl<P: Platform> OneSided<'_, P> {
                         break;
                     }
                     if self.link.take_error(handle).is_some() {
-                        // Its sender is gone.
+                        // The sender is gone.
                         window.sources[rank as usize].batches.pop_front();
                         continue;
                     }
@@ -106,8 +107,8 @@ impl<P: Platform> OneSided<'_, P> {
         self.send_batch(window, rank);
     }
 
-    /// Does what the records of a batch say; `Some`: up to this byte, because the next one waits for a
-    /// transfer.
+    /// Does the records of a batch. Returns `Some` if it stopped at this byte, because the next record waits
+    /// for a transfer.
     fn serve_batch(&mut self, window: &mut Window, rank: u32, batch: &[u8]) -> Option<usize> {
         let mut records = Records::new(batch);
         loop {
@@ -115,7 +116,7 @@ impl<P: Platform> OneSided<'_, P> {
             let record = match records.next() {
                 None => return None,
                 Some(Err(_)) => {
-                    // No process of this library sends such a thing.
+                    // No process of this library sends such a record.
                     self.refuse(window, rank, ErrorClass::Other);
                     return None;
                 }
@@ -131,8 +132,8 @@ impl<P: Platform> OneSided<'_, P> {
         }
     }
 
-    /// Begins a message that a record announces, or asks for; `false`: there are so many requests that it
-    /// must wait.
+    /// Begins a message that a record announces, or asks for; returns `false` if there are so many requests
+    /// that it must wait.
     fn begin_transfer(&mut self, window: &mut Window, rank: u32, state: State) -> bool {
         let sends = matches!(state, State::Queued(_));
         let Ok(handle) = self.link.add(state, window.communicator) else { return false };
@@ -146,7 +147,7 @@ impl<P: Platform> OneSided<'_, P> {
         true
     }
 
-    /// What receives the message of `tag` that `rank` sends.
+    /// The receive for the message of `tag` that `rank` sends.
     fn receive_of(window: &Window, rank: u32, tag: i32, data: UserData) -> State {
         State::Posted(Receive {
             context: Some(window.context),
@@ -158,7 +159,7 @@ impl<P: Platform> OneSided<'_, P> {
         })
     }
 
-    /// Does what a record says; `false`: it must wait until there is room for a request.
+    /// Does a record; returns `false` if it must wait until there is room for a request.
     fn serve_record(&mut self, window: &mut Window, rank: u32, record: &Record<'_>) -> bool {
         match *record {
             Record::Put { location, data } => match locate(window, rank, &location, data.len() as u64) {
@@ -169,7 +170,7 @@ impl<P: Platform> OneSided<'_, P> {
                 let found = locate(window, rank, &location, bytes)
                     .filter(|(_, target, skip)| target.len() == bytes && *skip == 0);
                 let is_found = found.is_some();
-                // What goes nowhere is under way, and must be received.
+                // A refused message is under way all the same, and must be received.
                 let data = found.map_or_else(UserData::empty, |(_, target, _)| target);
                 if !self.begin_transfer(window, rank, Self::receive_of(window, rank, tag, data)) {
                     return false;
@@ -192,7 +193,7 @@ impl<P: Platform> OneSided<'_, P> {
                 let found = locate(window, rank, &location, bytes)
                     .filter(|(_, target, skip)| target.len() == bytes && *skip == 0);
                 let is_found = found.is_some();
-                // Nothing comes of what is refused, and so its origin knows.
+                // A refused get brings no data, and so its origin knows.
                 let data = found.map_or_else(UserData::empty, |(_, target, _)| target);
                 let send = Send {
                     peer: Some(window.member(rank)),
@@ -216,7 +217,7 @@ impl<P: Platform> OneSided<'_, P> {
                 }
             }
             Record::AccumulateLarge { location, op, element, bytes, tag } => {
-                // What is too long, or does not go where it shall, is received all the same.
+                // A message that is too long, or whose place is not exposed, is received all the same.
                 let room = if bytes <= ACCUMULATE_BYTES_MAX { bytes as usize } else { 0 };
                 let buffer = SharedBuffer::new(room);
                 let receive = Self::receive_of(window, rank, tag, buffer.describe_all());
@@ -263,15 +264,16 @@ impl<P: Platform> OneSided<'_, P> {
                     if number >= layouts.len() {
                         layouts.resize(number + 1, None);
                     }
-                    // What is no layout is none that had this number before either: whatever names it is
-                    // refused.
+                    // A description that is no layout replaces the layout that had this number: a record that
+                    // names it is refused.
                     layouts[number] = Layout::from_description(description).ok();
                     self.windows.refused += u64::from(layouts[number].is_none());
                 }
             }
             Record::Flush { reply } => self.done(window, rank, reply),
             Record::Lock { exclusive, reply } => {
-                // What it said last arrives behind the news that it is gone: it would keep the lock for ever.
+                // The last record of a process may arrive behind the news that it is gone: it would keep the
+                // lock for ever.
                 let is_gone = self.link.has_failed(window.member(rank));
                 if is_gone && !cfg!(weft_mutant = "lock_given_to_the_dead") {
                     return true;
@@ -302,7 +304,7 @@ impl<P: Platform> OneSided<'_, P> {
         true
     }
 
-    /// Computes with what has arrived of a large accumulate, if all of it has.
+    /// Computes with the data of a large accumulate, if all of it has arrived.
     fn end_accumulate(&mut self, window: &mut Window, rank: u32) {
         let Some(Accumulating { handle, .. }) = window.sources[rank as usize].accumulating else { return };
         if self.link.is_under_way(handle) {
@@ -324,13 +326,14 @@ impl<P: Platform> OneSided<'_, P> {
         }
     }
 
-    /// All that `rank` has asked for before is done.
+    /// Answers that all is done that `rank` has asked for before.
     fn done(&mut self, window: &mut Window, rank: u32, reply: u32) {
         let class = std::mem::take(&mut window.sources[rank as usize].class);
         self.record(window, rank, &Record::Done { reply, class: ErrorClass::to_wire(class) });
     }
 
-    /// An operation named what is not exposed: its origin hears of it when it asks whether all is done.
+    /// Notes that an operation named memory that is not exposed: its origin is told when it asks whether all
+    /// is done.
     #[cold]
     fn refuse(&mut self, window: &mut Window, rank: u32, class: ErrorClass) {
         self.windows.refused += 1;
@@ -344,8 +347,8 @@ impl<P: Platform> OneSided<'_, P> {
     }
 }
 
-/// The memory that `rank` means by `length` packed bytes at `location`: where they are, and the packed byte
-/// at which they begin. `None`: it is not exposed.
+/// Finds the memory that `rank` means by `length` packed bytes at `location`, and the packed byte at which
+/// they begin. `None`: it is not exposed.
 fn locate(window: &Window, rank: u32, location: &TargetLocation, length: u64) -> Option<(Exposed, UserData, u64)> {
     let in_memory = |exposed: &Exposed, offset: u64| -> Option<(Exposed, UserData, u64)> {
         match location.items {
