@@ -1,10 +1,10 @@
-//! Endpoints of libfabric: whatever network a provider of it leads to. Datagrams (`FI_EP_DGRAM`) are
+//! Endpoints of libfabric, over any network that its provider leads to. Datagrams (`FI_EP_DGRAM`) are
 //! unreliable on purpose, like UDP: the core's flow numbers, acknowledges and retransmits, as the usNIC
-//! transport of Open MPI does above the same interface. Where a provider has no datagrams its reliable
-//! messages (`FI_EP_RDM`) carry the packets: then the flow finds nothing to retransmit, and what it costs is
-//! a header, a tag and an acknowledgement.
+//! transport of Open MPI does above the same interface. Where a provider has no datagrams, its reliable
+//! messages (`FI_EP_RDM`) carry the packets. The flow then finds nothing to retransmit, and costs a header, a
+//! tag and an acknowledgement.
 //!
-//! The library is opened when the link is: who does not name it does not need it.
+//! The library is opened when the link is: a program that does not name the link does not need the library.
 
 mod api;
 mod choice;
@@ -32,56 +32,57 @@ pub use endpoint::{Kind, Offer};
 pub use rails::FabricRails;
 use weft_engine::regions::AccessKind;
 
-/// Fewest packets that a window may have.
+/// Fewest packets of a window.
 const WINDOW_PACKETS_MIN: u32 = 4;
 
-/// How the endpoint is made.
+/// Settings by which the endpoint is made.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// The provider (`WEFT_FABRIC_PROVIDER`). None: the first that the library offers and that leads
-    /// somewhere.
+    /// The provider (`WEFT_FABRIC_PROVIDER`). None: the first that the library offers and that leads to other
+    /// hosts.
     pub provider: Option<String>,
-    /// As for UDP, for providers whose addresses are those of interfaces.
+    /// Interfaces, named as for UDP, for providers whose addresses are those of interfaces.
     pub interfaces: Option<String>,
-    /// The provider does not write to memory of peers, even if it could.
+    /// True if the provider does not write to memory of peers, even if it could.
     pub without_placement: bool,
 }
 
-/// How an endpoint address says whether packets arrive once and in order.
+/// The word by which an endpoint address says that packets arrive once and in order.
 const ORDERED: &str = "ordered";
 const UNORDERED: &str = "packets";
-/// The same as ordered, and large messages are written to the receiver's memory.
+/// The word for an ordered endpoint that also writes large messages to the receiver's memory.
 const PLACING: &str = "placing";
 
-/// Smaller messages are as quick as packets: what is announced costs a key more to tell, and a frame at the
-/// end.
+/// Smallest message that is written to the receiver's memory. A smaller message is as quick as packets: an
+/// announced message needs a key to be told, and a frame at the end.
 const PLACED_MIN: u64 = 32 << 10;
-/// Of one-sided operations those that are slower as messages of their own, which are announced first
-/// (decision 0178).
+/// Smallest one-sided operation that the provider does. From this size on, an operation is slower as a
+/// message of its own, which is announced first (decision 0178).
 const ONE_SIDED_MIN: u64 = 32 << 10;
 
-/// What peers need to know.
+/// The endpoint address of this end: the facts that peers need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointAddress {
-    /// Only the same provider understands the address.
+    /// The provider. Only the same provider understands the address.
     pub provider: String,
-    /// It delivers every packet once and in order, and nobody injects faults: a connection will do, without a
-    /// flow.
+    /// True if the provider delivers every packet once and in order, and no faults are injected: a connection
+    /// will do, without a flow.
     pub ordered: bool,
-    /// Its provider writes to memory of peers by itself, and lets theirs write here.
+    /// True if the provider writes to memory of peers by itself, and lets theirs write to memory here.
     pub has_remote_memory: bool,
     /// Bytes of a packet.
     pub packet_size: u16,
     /// Packets that may be on their way to this end.
     pub window_packets: u32,
-    /// Which of the interfaces that are offered, from 0; without addresses of IP, the how many-th endpoint.
+    /// Index of the interface among those that are offered, from 0; without addresses of IP, the index of the
+    /// endpoint.
     pub rail: u8,
-    /// As the provider has it.
+    /// The address, in the provider's form.
     pub address: Vec<u8>,
 }
 
 impl EndpointAddress {
-    /// As it is told to peers: without commas and spaces.
+    /// Encodes the address as peers are told it: without commas and spaces.
     pub fn encode(&self) -> String {
         use std::fmt::Write;
         let Self { provider, ordered, has_remote_memory, packet_size, window_packets, rail, address } = self;
@@ -96,10 +97,10 @@ impl EndpointAddress {
         text
     }
 
-    /// The inverse. The text is a peer's: it is believed in nothing.
+    /// Decodes an endpoint address. The text is a peer's: nothing in it is trusted.
     ///
     /// # Errors
-    /// It says something else.
+    /// The text is no endpoint address.
     pub fn decode(text: &str) -> Result<Self, Error> {
         let wrong = || Error::Peer(format!("'{text}' is no address of libfabric"));
         let mut parts = text.rsplitn(6, ':');
@@ -134,25 +135,26 @@ impl EndpointAddress {
     }
 }
 
-/// What the libfabric of this machine has.
+/// The libfabric of this machine, and the choice that the link would make.
 #[derive(Clone, Debug)]
 pub struct Considered {
     /// Major and minor version of the library.
     pub version: (u32, u32),
-    /// What its providers offer, in its order.
+    /// The offers of its providers, in the library's order.
     pub offers: Vec<Offer>,
-    /// Which of them would be used, one for each rail, the better ones first; or why none.
+    /// Indices of the offers that would be used, one for each rail, the better ones first; or why none would
+    /// be.
     pub chosen: Result<Vec<usize>, String>,
-    /// Why interfaces that would do are not used.
+    /// The reason why usable interfaces are not used, if there are any.
     pub left_out: Option<String>,
-    /// What its provider writes to the receiver's memory, or why it writes nothing.
+    /// The writes that the provider does to the receiver's memory, or why it does none.
     pub placement: Result<Placement, &'static str>,
 }
 
-/// What the settings would make of the libfabric of this machine.
+/// Returns the libfabric of this machine, and the choice that the settings would make.
 ///
 /// # Errors
-/// There is none, or it has no such provider: one sentence.
+/// There is no libfabric, or it has no such provider: a sentence.
 pub fn consider(settings: &Settings) -> Result<Considered, Error> {
     let library = library()?;
     let lists = offers(library, settings)?;
@@ -171,15 +173,15 @@ pub fn consider(settings: &Settings) -> Result<Considered, Error> {
     Ok(Considered { version: library.version(), offers, chosen, left_out, placement })
 }
 
-/// What the endpoints of this provider do by themselves, if it has remote writes and keeps the order of
-/// messages.
+/// Returns what the endpoints of this provider place by themselves, if it has remote writes and keeps the
+/// order of messages.
 fn placing(offer: &Offer) -> Placement {
     Placement {
         writes: true,
         reads: true,
         bytes_max: offer.message_max as u64,
         bytes_min: PLACED_MIN,
-        // Over `tcp` there is nothing to gain below the limit that all have (docs/decisions/0193).
+        // Over `tcp` nothing is gained below the limit that all links have (docs/decisions/0193).
         eager_max: u64::MAX,
         one_sided_min: ONE_SIDED_MIN,
         proof: Proof::Answer,
@@ -195,7 +197,8 @@ fn library() -> Result<&'static Library, Error> {
     Library::get().map_err(missing)
 }
 
-/// What there is, datagrams first: with them the flow sees what is lost, and sends it again in microseconds.
+/// Returns the library's offers, datagrams first: over them the flow sees a loss, and retransmits within
+/// microseconds.
 fn offers(library: &'static Library, settings: &Settings) -> Result<Vec<Offers>, Error> {
     let provider = settings.provider.as_deref();
     let list = |kind| Offers::new(library, kind, provider);
@@ -215,8 +218,8 @@ fn offers(library: &'static Library, settings: &Settings) -> Result<Vec<Offers>,
     )))
 }
 
-/// Most bytes of a packet. What is not cut on its way costs less the longer it is; but a layer such as
-/// `ofi_rxm` asks the receiver first when a message is longer than its buffers of 16 KiB.
+/// Returns the most bytes of a packet. A packet that is not cut on its way costs less the longer it is. But a
+/// layer such as `ofi_rxm` asks the receiver first when a message is longer than its buffers of 16 KiB.
 fn longest_packet(offer: &Offer) -> usize {
     match offer.kind {
         Kind::Ordered | Kind::Reliable if !offer.provider.contains(';') => weft_core::flow::PACKET_SIZE_MAX,
@@ -224,7 +227,8 @@ fn longest_packet(offer: &Offer) -> usize {
     }
 }
 
-/// The endpoint of an offer as one that writes to memory of peers as well. `None`: it cannot, or is not to.
+/// Opens the endpoint of an offer so that it also writes to memory of peers. `None`: it cannot, or the
+/// settings forbid it.
 fn open_placing(library: &'static Library, settings: &Settings, chosen: &Offer, longest: usize) -> Option<Endpoint> {
     if chosen.kind != Kind::Ordered || settings.without_placement {
         return None;
@@ -239,24 +243,24 @@ pub struct Fabric {
     endpoint: Endpoint,
     attributes: CarrierAttributes,
     window_packets: u32,
-    /// Which of this process's endpoints it is.
+    /// Number of this endpoint among those of the process.
     number: u8,
-    /// Which of the interfaces it is on.
+    /// Index of the interface that the endpoint is on.
     rail: u8,
 }
 
 impl Fabric {
-    /// Opens the best of the endpoints that the settings mean.
+    /// Opens the best of the endpoints that the settings name.
     ///
     /// # Errors
-    /// There is no libfabric or no provider for it, or the provider fails: one sentence that names it and the
+    /// There is no libfabric or no provider for it, or the provider fails: a sentence that names it and the
     /// call.
     pub fn open(settings: &Settings) -> Result<Self, Error> {
         let mut all = Self::open_most(settings, 1)?;
         Ok(all.remove(0))
     }
 
-    /// Opens all endpoints that the settings mean, one at least: one on each rail, the better ones first.
+    /// Opens all endpoints that the settings name, at least one: one on each rail, the better ones first.
     ///
     /// # Errors
     /// As for [`Fabric::open`].
@@ -303,7 +307,7 @@ impl Fabric {
         Ok(Self { endpoint, attributes, window_packets, number, rail })
     }
 
-    /// What peers need to know.
+    /// Returns the endpoint address that peers need.
     pub fn endpoint_address(&self) -> EndpointAddress {
         EndpointAddress {
             provider: self.endpoint.offer.provider.clone(),
@@ -316,37 +320,37 @@ impl Fabric {
         }
     }
 
-    /// Where this end is.
+    /// Returns the address of this end.
     pub fn own_address(&self) -> Address {
         Address::Fabric(FabricAddress { endpoint: self.number, name: 0, ip: self.endpoint.own_ip() })
     }
 
-    /// Which of the interfaces that are offered it is on.
+    /// Returns the index of the interface that the endpoint is on, among those that are offered.
     pub fn rail(&self) -> u8 {
         self.rail
     }
 
-    /// The provider's offer that is used.
+    /// Returns the provider's offer that is used.
     pub fn offer(&self) -> &Offer {
         &self.endpoint.offer
     }
 
-    /// Whether there is a descriptor to sleep on; without one a waiter looks again and again.
+    /// Returns whether there is a descriptor to sleep on. Without one a waiter looks again and again.
     pub fn can_sleep(&self) -> bool {
         self.endpoint.descriptor.is_some()
     }
 
-    /// What the user should know.
+    /// Returns a warning that the user should read, if there is one.
     pub fn warning(&self) -> Option<String> {
         let provider = &self.endpoint.offer.provider;
         let what = "has nothing to sleep on: whoever waits uses its processor";
         (!self.can_sleep()).then(|| format!("libfabric's provider {provider} {what}"))
     }
 
-    /// Learns where a peer is.
+    /// Learns the address of a peer.
     ///
     /// # Errors
-    /// The provider does not understand the address: one sentence.
+    /// The provider does not understand the address: a sentence.
     pub fn address_of(&mut self, peer: &EndpointAddress) -> Result<Address, Error> {
         let own = self.endpoint.offer.provider.clone();
         if peer.provider != own {
@@ -450,8 +454,8 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(20);
 
-    /// Two endpoints over loopback that send nothing at once, as with a provider whose limit for that is 0;
-    /// none without libfabric.
+    /// Opens two endpoints over loopback that send nothing at once, as with a provider whose limit for that
+    /// is 0; none without libfabric.
     fn pair(provider: &str) -> Option<[Fabric; 2]> {
         let settings =
             Settings { provider: Some(provider.into()), interfaces: Some("lo".into()), ..Settings::default() };
@@ -474,13 +478,13 @@ mod tests {
             let (mut sent, mut arrived, began) = (0_u32, Vec::new(), Instant::now());
             while arrived.len() < 1000 {
                 assert!(began.elapsed() < LIMIT, "{provider}: {} of {sent} packets have arrived", arrived.len());
-                // What is in the buffer of the sender changes at once.
+                // The contents of the sender's buffer change at once.
                 let mut packet = [sent.to_le_bytes(), (!sent).to_le_bytes()].concat();
                 if sent < 1000 && sent - (arrived.len() as u32) < 100 {
                     match near.send(&to, &packet).expect("a verdict") {
                         Outcome::Sent => sent += 1,
                         Outcome::WouldBlock => assert_eq!(near.diagnostics().last_refusal, None, "{provider}"),
-                        // Not for so long that packets for others go ahead.
+                        // The packet is dropped before packets for other peers are held up for long.
                         Outcome::Dropped => {
                             assert!(near.diagnostics().last_refusal.is_some_and(|why| why.contains("fi_send")))
                         }

@@ -1,12 +1,12 @@
 //! AF_XDP: frames that the interface's driver hands to this process before the kernel's network code sees
 //! them.
 //!
-//! The link contains an [`Ethernet`] link and uses the same frames, so peers need not know of it. Everything
-//! is sent through the packet socket of that link. What the XDP program lets pass arrives there too: frames
-//! of another receive queue, frames that are too long for a chunk, and all frames when the program is gone.
+//! The link contains an [`Ethernet`] link and uses the same frames, so peers need not know of it. All packets
+//! leave through the packet socket of that link. Frames that the XDP program passes arrive there too: those
+//! of another receive queue, those that are too long for a chunk, and all frames when the program is gone.
 //!
-//! All processes of a job on a host share one program, one receive queue and one memory: [`group`]. Needs the
-//! privileges CAP_NET_RAW, CAP_BPF and CAP_NET_ADMIN in the first of them.
+//! All processes of a job on a host share one program, one receive queue and one memory: [`group`]. The first
+//! process needs the privileges CAP_NET_RAW, CAP_BPF and CAP_NET_ADMIN.
 
 mod bpf;
 mod group;
@@ -24,26 +24,26 @@ use group::{QUEUE, Refusal, Seat};
 use memory::Memory;
 use socket::Receiver;
 
-/// Frames that wait for a process at most; a power of two.
+/// Most frames that wait for a process; a power of two.
 pub const RING_FRAMES: u32 = 1024;
-/// Memory for one frame, bytes: a power of two, at most a page.
+/// Bytes of memory for a frame: a power of two, at most a page.
 const CHUNK: usize = 2048;
-/// linux/bpf.h: what the kernel keeps free in front of a frame.
+/// Bytes that the kernel keeps free in front of a frame (linux/bpf.h).
 const HEADROOM: usize = 256;
-/// Largest frame that fits behind it.
+/// Longest frame that fits behind the headroom.
 const FRAME_MAX: u16 = (CHUNK - HEADROOM) as u16;
 /// Chunks that are given back to the kernel together, since that takes a lock.
 const GIVE_BATCH: usize = 32;
 
-/// What happened on the link, beside what its [`Ethernet`] counts.
+/// Counters of the link's events, beside those of its [`Ethernet`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets that came by AF_XDP.
     pub packets_received: u64,
-    /// Frames of ours that said something else than they were.
+    /// Frames of Weft whose header was wrong.
     pub malformed: u64,
-    /// Times that another process had the lock when chunks were to be given back: they are kept until the
-    /// next time.
+    /// Times that another process had the lock when chunks were to be given back: the chunks are kept until
+    /// the next time.
     pub contended: u64,
 }
 
@@ -53,27 +53,28 @@ pub struct Xdp {
     attributes: CarrierAttributes,
     receiver: Receiver,
     memory: Memory,
-    /// Chunks that the kernel has not got back yet.
+    /// Chunks that this process has not given back to the kernel yet.
     spent: Vec<u64>,
     port: u16,
     is_second_best: bool,
     counters: Counters,
-    /// Readable when either socket is. Before the link: what is closed last lets the program go.
+    /// Descriptor that is readable when either socket is. It is dropped before the link: the last one closed
+    /// lets the program go.
     _wake: OwnedFd,
     _link: OwnedFd,
 }
 
-/// AF_XDP is not to be had; the link over the packet socket is what it was.
+/// The result when AF_XDP cannot be used; the link over the packet socket is as before.
 pub struct Refused {
     /// The link.
     pub ethernet: Box<Ethernet>,
-    /// Why. None: the first process of the group says it.
+    /// The reason. None when the first process of the group gives it.
     pub why: Option<Error>,
 }
 
 impl Xdp {
-    /// Receives what arrives at `ethernet` by AF_XDP. All processes of the group must call it, since they
-    /// wait for each other, for at most ten seconds.
+    /// Receives frames for `ethernet` by AF_XDP. All processes of the group must call this, because they wait
+    /// for each other, for at most ten seconds.
     ///
     /// # Errors
     /// A privilege is missing, another program is attached, or another member of the group did not come.
@@ -113,7 +114,7 @@ impl Xdp {
         }
     }
 
-    /// What the user should know.
+    /// Returns a warning that the user should read, if there is one.
     pub fn warning(&self) -> Option<String> {
         self.is_second_best.then(|| {
             format!(
@@ -124,17 +125,17 @@ impl Xdp {
         })
     }
 
-    /// What has happened so far.
+    /// Returns the counters so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// The link over the packet socket.
+    /// Returns the link over the packet socket.
     pub fn ethernet(&self) -> &Ethernet {
         &self.below
     }
 
-    /// Frames for this process for which there was no room, in all.
+    /// Returns how many frames for this process found no room, in all.
     pub fn losses(&self) -> u64 {
         self.receiver.losses()
     }
@@ -148,8 +149,8 @@ impl Xdp {
     }
 }
 
-/// Everything but the receiving is that of the packet socket. What comes to a group is not for this host's
-/// address: the program passes it, and it arrives there.
+/// The packet socket does everything but receive. The program passes a frame to a group, because it is not
+/// for this host's address, and the frame arrives at the packet socket.
 impl carrier::Wrapper for Xdp {
     type Inner = Ethernet;
 
@@ -195,21 +196,21 @@ impl carrier::Wrapper for Xdp {
     }
 }
 
-/// What AF_XDP would find here.
+/// The use that AF_XDP would have on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outlook {
     /// Receive queues of the interface.
     pub queues: u32,
-    /// The one whose frames AF_XDP would receive.
+    /// The receive queue whose frames AF_XDP would receive.
     pub queue: u32,
-    /// Largest packet that it would, bytes.
+    /// Longest packet that AF_XDP would receive, in bytes.
     pub packet_size: usize,
 }
 
 /// Tries what `ethernet` needs for AF_XDP, and attaches nothing.
 ///
 /// # Errors
-/// One sentence: which privilege or facility is missing.
+/// A sentence that names the missing privilege or facility.
 pub fn outlook(ethernet: &Ethernet) -> Result<Outlook, Error> {
     let interface = ethernet.interface();
     let group = Group::alone(ethernet.endpoint_address().address.port);

@@ -13,7 +13,7 @@ fn settings() -> Settings {
     Settings { provider: Some("udp".into()), interfaces: Some("lo".into()), ..Settings::default() }
 }
 
-/// Two endpoints, and where each finds the other; none without libfabric.
+/// Opens two endpoints, and returns for each the address of the other; none without libfabric.
 fn pair() -> Option<[(Fabric, Address); 2]> {
     if let Err(why) = consider(&settings()) {
         eprintln!("left out: {why}");
@@ -59,7 +59,7 @@ fn packets_of_every_length_arrive_whole_and_wake_who_sleeps() {
         assert_eq!(far.send(&back, &packet).expect("a verdict"), Outcome::Sent);
         assert_eq!(receive(&mut near, 1), [packet]);
     }
-    // Several times as many as there are buffers, so that all are used again.
+    // Several times as many packets as buffers, so that all buffers are used again.
     for round in 0..60_u32 {
         for number in 0..50_u32 {
             let packet = [round.to_le_bytes(), number.to_le_bytes()].concat();
@@ -69,7 +69,7 @@ fn packets_of_every_length_arrive_whole_and_wake_who_sleeps() {
             (0..50_u32).map(|number| [round.to_le_bytes(), number.to_le_bytes()].concat()).collect();
         assert_eq!(receive(&mut far, 50), expected, "loopback loses and reorders nothing");
     }
-    // One look takes all that is there, and not one packet.
+    // A look takes all packets that are there, and not just one.
     for number in 0..40_u32 {
         assert_eq!(near.send(&to, &number.to_le_bytes()).expect("a verdict"), Outcome::Sent);
     }

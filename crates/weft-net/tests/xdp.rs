@@ -14,8 +14,8 @@ use weft_net::udp::Settings;
 use weft_net::wait::{Interest, wait};
 use weft_net::xdp::{Group, RING_FRAMES, Xdp, outlook};
 
-/// Makes a role's namespace, after which `role` says something that begins with `expected`. Skipped where
-/// AF_XDP is not to be had.
+/// Makes a role's namespace, after which `role` says a text that begins with `expected`. Skipped where AF_XDP
+/// is not available.
 fn run(preparation: &str, role: &str, expected: &str) {
     if !can_unshare() {
         return;
@@ -29,7 +29,7 @@ fn run(preparation: &str, role: &str, expected: &str) {
     role.finish();
 }
 
-/// Whether this role can do its work; says why not otherwise.
+/// Returns whether this role can do its work; it says why not otherwise.
 fn is_able() -> bool {
     let why = outlook(&open("d0")).err();
     if let Some(why) = &why {
@@ -46,7 +46,7 @@ fn own(link: &Ethernet) -> EthernetAddress {
     link.endpoint_address().address
 }
 
-/// Opens `d1` by AF_XDP.
+/// Opens `d1` by AF_XDP for a process alone.
 fn alone() -> (Xdp, Address) {
     alone_on("d1")
 }
@@ -58,7 +58,7 @@ fn alone_on(interface: &str) -> (Xdp, Address) {
     (link, address.into())
 }
 
-/// Whether a program is attached to `interface`.
+/// Returns whether a program is attached to `interface`.
 fn has_program(interface: &str) -> bool {
     let shown = Command::new("ip").args(["-details", "link", "show", interface]).output().unwrap();
     String::from_utf8(shown.stdout).unwrap().contains("prog/xdp")
@@ -110,14 +110,14 @@ fn role_exchanges() {
             longest = longest.max(len);
         }
     }
-    // Several times round the rings and the memory.
+    // The packets go several times round the rings and the memory.
     for round in 0..40_u32 {
         let train: Vec<u8> = (0..100 * 200).map(|i: u32| (i + round) as u8).collect();
         assert_eq!(near.send_train(&to, &train, 200).unwrap(), train.len());
         assert_eq!(receive(&mut far, 100).concat(), train);
     }
     assert_eq!((far.losses(), far.counters().malformed), (0, 0));
-    // The other way: what is sent there leaves through the packet socket.
+    // The other way: packets leave through the packet socket.
     far.send(&own(&near).into(), b"an answer").unwrap();
     assert_eq!(receive(&mut near, 1), [b"an answer"]);
     say(&format!("{longest} by AF_XDP"));
@@ -287,7 +287,7 @@ fn role_watches_members() {
         assert_eq!(member.hear(), "hello by AF_XDP");
     };
     members.iter_mut().enumerate().for_each(|(number, member)| greet(number, member));
-    // The one that has made everything goes first.
+    // The process that has made everything ends first.
     members[0].kill();
     greet(1, &mut members[1]);
     states.push(if has_program("d1") { "attached" } else { "gone" });
@@ -298,7 +298,7 @@ fn role_watches_members() {
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
     states.push("gone");
-    // Whoever comes next has the interface for itself, though the kernel takes a moment to free the queue.
+    // The next process has the interface for itself, though the kernel takes a moment to free the queue.
     drop(alone());
     say(&states.join(", "));
 }

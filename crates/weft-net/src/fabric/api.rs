@@ -1,8 +1,8 @@
-//! libfabric's C interface, as much of it as the link uses: API 1.17, whose structures later versions of the
+//! The C interface of libfabric, as far as the link uses it: API 1.17, whose structures later versions of the
 //! library keep.
 //!
-//! The library is opened at run time. All but a handful of its functions are entries of tables that its
-//! objects point to.
+//! The library is opened at run time. Nearly all of its functions are entries of tables that its objects
+//! point to.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 /// The version of the interface that is asked for, as `FI_VERSION` makes it.
 pub(super) const VERSION: u32 = 1 << 16 | 17;
-/// Under this name it lies where the loader looks.
+/// Name under which the loader finds the library.
 const LIBRARY: &CStr = c"libfabric.so.1";
 
 pub(super) const FI_MSG: u64 = 1 << 1;
@@ -24,21 +24,21 @@ pub(super) const FI_REMOTE_WRITE: u64 = 1 << 13;
 pub(super) const FI_CONTEXT: u64 = 1 << 59;
 pub(super) const FI_CONTEXT2: u64 = 1 << 52;
 pub(super) const FI_MSG_PREFIX: u64 = 1 << 58;
-/// Sends are delivered in their order.
+/// Flag: sends are delivered in their order.
 pub(super) const FI_ORDER_SAS: u64 = 1 << 8;
-/// Sends are delivered behind remote writes that were started before them.
+/// Flag: sends are delivered behind remote writes that were started before them.
 pub(super) const FI_ORDER_SAW: u64 = 1 << 7;
 pub(super) const FI_EP_DGRAM: c_int = 2;
 pub(super) const FI_EP_RDM: c_int = 3;
 pub(super) const FI_THREAD_DOMAIN: c_int = 3;
 pub(super) const FI_MR_LOCAL: c_int = 1 << 2;
-/// Registrations are bound to their endpoint.
+/// Mode bit: registrations are bound to their endpoint.
 pub(super) const FI_MR_ENDPOINT: c_int = 1 << 9;
-/// A peer names registered memory by its address, not by the distance from its beginning.
+/// Mode bit: a peer names registered memory by its address, not by the distance from its beginning.
 pub(super) const FI_MR_VIRT_ADDR: c_int = 1 << 4;
-/// The provider chooses keys.
+/// Mode bit: the provider chooses keys.
 pub(super) const FI_MR_PROV_KEY: c_int = 1 << 6;
-/// Registration by address, with pages that exist and keys that the provider chooses: all of it is so here.
+/// Mode bits of basic registration, by address, with pages that exist and keys that the provider chooses.
 pub(super) const FI_MR_BASIC_BITS: c_int = FI_MR_VIRT_ADDR | 1 << 5 | FI_MR_PROV_KEY;
 pub(super) const FI_AV_UNSPEC: c_int = 0;
 pub(super) const FI_CQ_FORMAT_MSG: c_int = 2;
@@ -51,7 +51,7 @@ pub(super) const FI_EAVAIL: c_int = 259;
 pub(super) const FI_SOCKADDR_IN: u32 = 2;
 pub(super) const FI_SOCKADDR_IN6: u32 = 3;
 
-/// What is called here of a table whose other entries are not: the place is all that matters.
+/// A function that the link does not call: only its place in the table matters.
 type Unused = *const c_void;
 
 #[repr(C)]
@@ -108,7 +108,7 @@ pub(super) struct DomainAttr {
     av_type: c_int,
     pub(super) mr_mode: c_int,
     pub(super) mr_key_size: usize,
-    // What follows is not looked at.
+    // The link does not look at the fields that follow.
 }
 
 #[repr(C)]
@@ -147,7 +147,7 @@ pub(super) struct Ops {
     pub(super) control: unsafe extern "C" fn(*mut Fid, c_int, *mut c_void) -> c_int,
 }
 
-/// What every object of the library begins with.
+/// The head that every object of the library begins with.
 #[repr(C)]
 pub(super) struct Fid {
     class: usize,
@@ -235,7 +235,7 @@ pub(super) struct Av {
     pub(super) ops: *mut AvOps,
 }
 
-/// One completion.
+/// A completion.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct CqEntry {
@@ -244,7 +244,7 @@ pub(super) struct CqEntry {
     pub(super) len: usize,
 }
 
-/// One completion with an error.
+/// A completion with an error.
 #[repr(C)]
 pub(super) struct CqErrEntry {
     pub(super) context: *mut c_void,
@@ -293,7 +293,8 @@ pub(super) struct MsgOps {
     pub(super) inject: unsafe extern "C" fn(*mut Ep, *const c_void, usize, u64) -> isize,
 }
 
-/// Endpoint, own memory, its length and description, the peer, the address there, its key, and a context.
+/// A function that starts an access. Its arguments: the endpoint; own memory, its length and its description;
+/// the peer; the address there and its key; a context.
 type Access = unsafe extern "C" fn(*mut Ep, *mut c_void, usize, *mut c_void, u64, u64, u64, *mut c_void) -> isize;
 
 #[repr(C)]
@@ -332,7 +333,7 @@ pub(super) struct Library {
 }
 
 impl Library {
-    /// The library, opened once for the process. Else the loader's sentence.
+    /// Returns the library, which is opened once for the process. The error is the loader's sentence.
     pub(super) fn get() -> Result<&'static Self, String> {
         static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
         LIBRARY.get_or_init(Self::open).as_ref().map_err(Clone::clone)
@@ -370,14 +371,14 @@ impl Library {
         Ok(library)
     }
 
-    /// Major and minor.
+    /// Returns the library's major and minor version.
     pub(super) fn version(&self) -> (u32, u32) {
         // SAFETY: no arguments.
         let version = unsafe { (self.version)() };
         (version >> 16, version & 0xffff)
     }
 
-    /// What an error says, which functions return negated.
+    /// Returns the meaning of an error, which functions return negated.
     pub(super) fn describe(&self, error: i64) -> String {
         let code = c_int::try_from(error.unsigned_abs()).unwrap_or(c_int::MAX);
         // SAFETY: any number is allowed, and the text is static.
@@ -386,10 +387,10 @@ impl Library {
     }
 }
 
-/// A copy of a text; none of a null pointer.
+/// Copies a text; a null pointer gives none.
 ///
 /// # Safety
-/// If it is not null it ends with a zero, and stays while this runs.
+/// A pointer that is not null ends with a zero, and stays while this runs.
 pub(super) unsafe fn text(text: *const c_char) -> Option<String> {
     // SAFETY: as promised.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())

@@ -1,5 +1,5 @@
-//! Which of the endpoints that libfabric offers are used: one on each rail, all of one provider. A pure
-//! function of the offers, the settings and the interfaces of this machine.
+//! The choice of the endpoints that libfabric offers: one on each rail, all of one provider. A pure function
+//! of the offers, the settings and the interfaces of this machine.
 
 use weft_core::rails::RAILS_MAX;
 
@@ -11,22 +11,23 @@ use crate::udp::{Candidate, PACKET_SIZE_MIN};
 /// The endpoints to open.
 #[derive(Debug)]
 pub(super) struct Choice {
-    /// One at least, the better ones first.
+    /// The endpoints, at least one, the better ones first.
     pub(super) rails: Vec<Rail>,
-    /// Why interfaces that would do are not used.
+    /// The reason why usable interfaces are not used, if there are any.
     pub(super) left_out: Option<String>,
 }
 
 /// An endpoint to open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rail {
-    /// Of the offers.
+    /// Index of the offer.
     pub(super) index: usize,
-    /// Which of the interfaces that are offered; without addresses of IP, the how many-th endpoint.
+    /// Index of the interface among those that are offered; without addresses of IP, the index of the
+    /// endpoint.
     pub(super) rail: u8,
 }
 
-/// What `WEFT_INTERFACE` says, for providers that have no addresses of IP: devices by their names.
+/// The entries of `WEFT_INTERFACE` for providers that have no addresses of IP: devices by their names.
 struct Names<'a> {
     only: Vec<&'a str>,
     but: Vec<&'a str>,
@@ -41,8 +42,9 @@ impl<'a> Names<'a> {
     }
 }
 
-/// The first offer that is on the best of the interfaces that UDP would use, or has no address of IP and
-/// stands before those; and on the other interfaces what the same provider offers there.
+/// Chooses endpoints, all of one provider: that of the first usable offer, if this offer has no address of
+/// IP. Otherwise it takes the provider that is on the best interface that UDP would use, datagrams first. The
+/// other rails are this provider's offers on the other devices or interfaces.
 pub(super) fn choose(settings: &Settings, offers: &[Offer]) -> Result<Choice, Error> {
     let fits = |offer: &Offer| is_large_enough(offer) && (settings.provider.is_some() || leads_elsewhere(offer));
     let names = Names::parse(settings);
@@ -69,7 +71,7 @@ pub(super) fn choose(settings: &Settings, offers: &[Offer]) -> Result<Choice, Er
     }
 }
 
-/// What the provider of the first offer has on each interface, in the order of the interfaces.
+/// Returns the offers of the first offer's provider on each interface, in the order of the interfaces.
 fn on_interfaces(offers: &[Offer], first: usize, candidates: &[Candidate]) -> Vec<Rail> {
     let mut rails: Vec<Rail> = Vec::new();
     for candidate in candidates {
@@ -81,8 +83,8 @@ fn on_interfaces(offers: &[Offer], first: usize, candidates: &[Candidate]) -> Ve
     rails
 }
 
-/// What the provider of the first offer has on each device, in the order of the library, or in that in which
-/// they are named.
+/// Returns the offers of the first offer's provider on each device, in the order of the library, or in the
+/// order in which the user names the devices.
 fn on_devices(offers: &[Offer], first: usize, names: &Names<'_>) -> Vec<Rail> {
     let mut indices: Vec<usize> = Vec::new();
     for (index, offer) in offers.iter().enumerate() {
@@ -93,14 +95,14 @@ fn on_devices(offers: &[Offer], first: usize, names: &Names<'_>) -> Vec<Rail> {
     }
     let named = |name: &&str| indices.iter().copied().find(|index| offers[*index].domain == *name);
     let named: Vec<usize> = names.only.iter().filter_map(named).collect();
-    // Names of interfaces that are no devices of this provider are for other links.
+    // Named interfaces that are no devices of this provider are for other links.
     let indices = if named.is_empty() { indices } else { named };
     let indices = if indices.is_empty() { vec![first] } else { indices };
     indices.into_iter().zip(0..).map(|(index, rail)| Rail { index, rail }).collect()
 }
 
-/// Reliable messages in order are carried by a connection, which has one endpoint, unless several interfaces
-/// are asked for by name: then by a flow over all of them.
+/// Limits ordered messages to a single endpoint, since a connection carries them. When the user asks for
+/// several interfaces by name, a flow goes over all of them.
 fn limit(mut rails: Vec<Rail>, offers: &[Offer], names: &Names<'_>) -> Choice {
     let there = rails.len();
     let is_connection = offers[rails[0].index].kind == Kind::Ordered && names.only.len() < 2;
@@ -123,8 +125,8 @@ fn is_like(offer: &Offer, first: &Offer) -> bool {
         && is_large_enough(offer)
 }
 
-/// Whether it is for peers on other hosts, and no layer that does what the flow does better (`ofi_rxd`:
-/// reliability over datagrams).
+/// Returns whether an offer leads to other hosts. A layer that does what the flow does better is left out
+/// (`ofi_rxd`: reliability over datagrams).
 fn leads_elsewhere(offer: &Offer) -> bool {
     let layers: Vec<&str> = offer.provider.split(';').collect();
     !layers.contains(&"shm") && !layers.contains(&"ofi_rxd")

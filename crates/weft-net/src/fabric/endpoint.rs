@@ -1,4 +1,4 @@
-//! An endpoint with what it needs: the only place that follows pointers of the library.
+//! An endpoint with its objects and buffers. Only this module follows pointers of the library.
 #![allow(unsafe_code)]
 
 mod memory;
@@ -25,24 +25,24 @@ use offers::socket_address;
 pub use offers::{Kind, Offer};
 pub(super) use sending::Sent;
 
-/// Packets that may wait to be received, at most …
+/// Most packets that may wait to be received.
 const RECEIVES_MAX: usize = 1024;
-/// … and bytes of them, as of those that wait to be sent …
+/// Most bytes of packets that may wait to be received, and of those that may wait to be sent.
 const BYTES_MAX: usize = 4 << 20;
-/// … and packets that may wait to be sent, where they do not leave at once.
+/// Most packets that may wait to be sent, where they do not leave at once.
 const SENDS_MAX: usize = 256;
-/// Accesses to memory of peers that may be under way …
+/// Most accesses to memory of peers that may be under way.
 const ACCESSES_MAX: usize = 64;
-/// … which is this part of what the provider takes at a time.
+/// Divisor of the operations that a provider takes at a time: so large a part may be accesses.
 const ACCESSES_PART: usize = 4;
-/// Completions that are read in one go.
+/// Completions that are read in a single call.
 const BATCH: usize = 32;
-/// Errors taken from the queue in one go before the receiver gives up until the next time.
+/// Most errors that the receiver takes from the queue in a look.
 const ERRORS_MAX: u32 = 16;
-/// Bytes of the longest address: what `FI_NAME_MAX` says of names.
+/// Bytes of the longest address, as `FI_NAME_MAX` limits names.
 pub(super) const ADDRESS_BYTES_MAX: usize = 64;
-/// Providers that never take back the signal of a completion queue: after the first completion who sleeps on
-/// its descriptor wakes at once.
+/// Providers that never take back the signal of a completion queue: after the first completion, a sleep on
+/// its descriptor ends at once.
 const ALWAYS_READABLE: &[&str] = &["net"];
 
 /// An object of the library, closed when it is dropped.
@@ -52,14 +52,14 @@ impl<T> Object<T> {
     const NONE: Self = Self(ptr::null_mut());
 
     fn fid(&self) -> *mut Fid {
-        // Every object begins with it.
+        // Every object begins with a `Fid`.
         self.0.cast()
     }
 
     fn close(&mut self) {
         if let Some(fid) = NonNull::new(self.fid()) {
-            // SAFETY: it is open, and this is the only place that closes it; what was made of it has been
-            // closed before.
+            // SAFETY: the object is open, and only this place closes it; objects that were made of it have
+            // been closed before.
             unsafe { ((*fid.as_ref().ops).close)(fid.as_ptr()) };
             self.0 = ptr::null_mut();
         }
@@ -68,19 +68,19 @@ impl<T> Object<T> {
 
 /// A peer, as this end knows it.
 struct Peer {
-    /// The provider's name for it.
+    /// The provider's name for the peer.
     name: u64,
-    /// Packets for it that the provider still has.
+    /// Packets for the peer that the provider still has.
     under_way: usize,
-    /// Since when there has been no room for it.
+    /// Time since which there has been no room for the peer.
     full_since: Option<Instant>,
-    /// A packet that the provider had taken was not delivered.
+    /// True if a packet that the provider had taken was not delivered.
     broken: bool,
-    /// Its address, if it is one of IP.
+    /// The peer's address, if it is one of IP.
     ip: Option<SocketAddr>,
 }
 
-/// An endpoint that takes and gives packets.
+/// An endpoint that sends and receives packets.
 pub(super) struct Endpoint {
     library: &'static Library,
     pub(super) offer: Offer,
@@ -92,22 +92,22 @@ pub(super) struct Endpoint {
     receives: Packets,
     sends: Packets,
     free_sends: Vec<usize>,
-    /// Whose packet each of `sends` is.
+    /// For each packet of `sends`, the peer that it goes to.
     owners: Box<[usize]>,
     peers: Vec<Peer>,
-    /// Receives that the provider had no room for: tried again.
+    /// Receives that the provider had no room for: they are tried again.
     unposted: Vec<usize>,
     prefix: Prefix,
     /// Bytes of a packet, without the prefix.
     pub(super) packet_size: usize,
     inject_max: usize,
-    /// The last look found nothing, and nobody has slept since.
+    /// True if the last look found nothing, and no waiter has slept since.
     looks_in_vain: bool,
-    /// Those that were read last.
+    /// The completions that were read last.
     completions: [CqEntry; BATCH],
-    /// What it does to memory by itself, if it does.
+    /// The accesses to memory of peers, if the endpoint has them.
     placing: Option<Placing>,
-    /// Peers that are broken, at least one if it is not 0.
+    /// Peers that are broken: at least one if this is not 0.
     broken: usize,
     address_format: u32,
     pub(super) address: Vec<u8>,
@@ -118,8 +118,8 @@ pub(super) struct Endpoint {
     pub(super) last_error: Option<(&'static str, i64)>,
 }
 
-// SAFETY: the library allows a domain to be used by one thread at a time, whichever (FI_THREAD_DOMAIN), and
-// so does whoever has this.
+// SAFETY: the library allows any thread to use a domain, one thread at a time (FI_THREAD_DOMAIN); so does the
+// owner of this value.
 unsafe impl Send for Endpoint {}
 
 impl Drop for Endpoint {
@@ -139,15 +139,15 @@ impl Drop for Endpoint {
 }
 
 impl Endpoint {
-    /// Opens one for packets of at most `packet_size_max` bytes.
+    /// Opens an endpoint for packets of at most `packet_size_max` bytes.
     pub(super) fn open(
         library: &'static Library,
         (offer, info): (Offer, *mut Info),
         packet_size_max: usize,
         has_remote_memory: bool,
     ) -> Result<Self, String> {
-        // SAFETY: the caller has it of a list that lives while this runs, and the library has filled in all
-        // parts.
+        // SAFETY: the caller has `info` of a list that lives while this runs, and the library has filled in
+        // all parts.
         let (prefixes, address_format, registration, key_bytes, tx, rx, endpoint) = unsafe {
             let (tx, rx) = (&*(*info).tx_attr, &*(*info).rx_attr);
             let domain = &*(*info).domain_attr;
@@ -158,12 +158,12 @@ impl Endpoint {
         let packet_size = endpoint.max_msg_size.saturating_sub(prefix.sent.max(prefix.received)).min(packet_size_max);
         let most = BYTES_MAX / packet_size.max(1);
         let receives = rx.size.min(most).clamp(1, RECEIVES_MAX);
-        // A provider takes so many operations at a time, whatever they are.
+        // A provider takes so many operations at a time, of whatever kind.
         let accesses = if has_remote_memory { (tx.size / ACCESSES_PART).min(ACCESSES_MAX) } else { 0 };
         let has_remote_memory = accesses > 0;
         let sends = (tx.size - accesses.min(tx.size)).min(most).clamp(1, SENDS_MAX);
-        // What a reliable endpoint has been given at once it may still have, and nobody would know whether to
-        // look at it until it has not.
+        // A reliable endpoint may still have a packet that was given to it at once. Nothing would tell
+        // whether it must be looked at until the packet has left.
         let may_inject = prefix.sent == 0 && offer.kind == Kind::Datagrams;
         let inject_max = if may_inject { tx.inject_size } else { 0 };
         let mut this = Self {
@@ -209,9 +209,9 @@ impl Endpoint {
             }
         };
         let none = ptr::null_mut();
-        // SAFETY: each object is made of those before, by the tables that the library fills in for it; what
-        // is passed lives while the call runs, and memory that is registered as long as its registration, by
-        // the order in `Drop`.
+        // SAFETY: each object is made of earlier ones, by the tables that the library fills in for it. The
+        // arguments live while the call runs, and registered memory as long as its registration, by the order
+        // in `Drop`.
         unsafe {
             check("fi_fabric", (library.fabric)((*info).fabric_attr, &raw mut self.fabric.0, none).into())?;
             let fabric = self.fabric.0;
@@ -239,7 +239,7 @@ impl Endpoint {
             let open = (*(*domain).ops).cq_open;
             let mut code = open(domain, &raw mut cq, &raw mut self.cq.0, none);
             if code != 0 {
-                // Without something to sleep on.
+                // Open the queue without a descriptor to sleep on.
                 cq.wait_obj = FI_WAIT_NONE;
                 code = open(domain, &raw mut cq, &raw mut self.cq.0, none);
             }
@@ -281,34 +281,34 @@ impl Endpoint {
         Ok(())
     }
 
-    /// As if the provider sent nothing at once.
+    /// Makes the endpoint send nothing at once, as some providers do.
     #[cfg(test)]
     pub(super) fn without_inject(&mut self) {
         self.inject_max = 0;
     }
 
-    /// Packets that may wait to be received.
+    /// Returns the packets that may wait to be received.
     pub(super) fn receives(&self) -> u32 {
         self.receives.count as u32
     }
 
-    /// Where this end is, if the provider's addresses are those of IP.
+    /// Returns the address of this end, if the provider's addresses are those of IP.
     pub(super) fn own_ip(&self) -> Option<SocketAddr> {
         socket_address(self.address_format, &self.address)
     }
 
-    /// What an error says.
+    /// Returns the meaning of an error.
     pub(super) fn describe(&self, error: i64) -> String {
         self.library.describe(error)
     }
 
-    /// Learns a peer's address: the name by which it is sent to.
+    /// Learns a peer's address, and returns the number by which packets are sent to the peer.
     pub(super) fn insert(&mut self, address: &[u8]) -> Result<(u64, Option<SocketAddr>), String> {
         if address.len() != self.address.len() {
             return Err(format!("its address has {} bytes and not {}", address.len(), self.address.len()));
         }
         let mut name = FI_ADDR_UNSPEC;
-        // SAFETY: one address, as long as those of this provider are.
+        // SAFETY: an address, as long as addresses of this provider are.
         let inserted = unsafe {
             let insert = (*(*self.av.0).ops).insert;
             insert(self.av.0, address.as_ptr().cast(), 1, &raw mut name, 0, ptr::null_mut())
@@ -324,18 +324,18 @@ impl Endpoint {
         }
     }
 
-    /// The address of the peer of this number, if it is one of IP.
+    /// Returns the address of the peer of this number, if it is one of IP.
     pub(super) fn ip_of(&self, peer: u64) -> Option<SocketAddr> {
         self.peers.get(peer as usize)?.ip
     }
 
-    /// Packets for this peer that the provider has.
+    /// Returns the packets for this peer that the provider has.
     #[inline]
     pub(super) fn under_way(&self, to: u64) -> usize {
         self.peers.get(to as usize).map_or(0, |peer| peer.under_way)
     }
 
-    /// A peer to which a packet was not delivered that the provider had taken.
+    /// Returns a peer to which a packet was not delivered that the provider had taken.
     #[inline]
     pub(super) fn take_broken(&mut self) -> Option<u64> {
         if self.broken == 0 {
@@ -343,7 +343,7 @@ impl Endpoint {
         }
         self.broken = 0;
         let index = self.peers.iter_mut().position(|peer| std::mem::take(&mut peer.broken))?;
-        // There may be more of them.
+        // There may be more broken peers.
         self.broken = self.peers.iter().filter(|peer| peer.broken).count();
         Some(index as u64)
     }
@@ -368,11 +368,12 @@ impl Endpoint {
         }
     }
 
-    /// Hands on at most `limit` packets that have arrived; how many.
+    /// Hands on at most `limit` packets that have arrived, and returns their number.
     ///
-    /// A provider may take one packet from its network for each look, however many completions there is room
-    /// for, so the queue is read until it is empty. But who has looked in vain and finds one has most likely
-    /// waited for it: the next look, a system call, is left to the next pass.
+    /// A provider may take only a packet from its network for each look, however many completions there is
+    /// room for. So the queue is read until it is empty. But a waiter that has looked in vain, and then finds
+    /// a packet, has most likely waited for that packet: the next look, a system call, is left to the next
+    /// pass.
     pub(super) fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
         let (mut packets, mut errors) = (0, 0);
         let looks_in_vain = std::mem::replace(&mut self.looks_in_vain, false);
@@ -394,14 +395,14 @@ impl Endpoint {
                 packets += usize::from(self.complete(&entry, on_packet));
             }
         }
-        // Whoever waits for the packet that has just come gets it first, as long as there is room for others.
+        // The caller that waits for the arrived packet gets it first, as long as there is room for others.
         if self.unposted.len() > if packets > 0 { self.receives.count / 2 } else { 0 } {
             self.post_receives();
         }
         packets
     }
 
-    /// Whether the completion is that of a packet that arrived.
+    /// Acts on a completion, and returns whether it was that of an arrived packet.
     fn complete(&mut self, entry: &CqEntry, on_packet: &mut dyn FnMut(&[u8])) -> bool {
         if let Some(index) = self.sends.index_of(entry.context) {
             self.end_send(index);
@@ -413,8 +414,8 @@ impl Endpoint {
         let Some(index) = self.receives.index_of(entry.context) else { return false };
         let prefix = self.prefix.received;
         let length = entry.len.min(prefix + self.packet_size).saturating_sub(prefix);
-        // SAFETY: the provider has given this packet back, which has room for the prefix and so many bytes,
-        // all of them initialised.
+        // SAFETY: the provider has given this packet back. The packet has room for the prefix and so many
+        // bytes, all of them initialised.
         on_packet(unsafe { std::slice::from_raw_parts(self.receives.at(index).add(prefix), length) });
         self.unposted.push(index);
         true
@@ -423,7 +424,7 @@ impl Endpoint {
     fn take_error(&mut self) {
         // SAFETY: plain numbers and pointers, of which zeros are values.
         let mut entry: CqErrEntry = unsafe { std::mem::zeroed() };
-        // SAFETY: there is room for one.
+        // SAFETY: there is room for one entry.
         let read = unsafe { ((*(*self.cq.0).ops).readerr)(self.cq.0, &raw mut entry, 0) };
         if read <= 0 {
             return;
@@ -450,13 +451,13 @@ impl Endpoint {
         }
     }
 
-    /// Whether a sleep on the descriptor ends when something arrives; `false`: something is here already, or
-    /// there is no descriptor.
+    /// Arms the descriptor, so that a sleep on it ends when a packet arrives. Returns `false` when one is
+    /// here already, or there is no descriptor.
     pub(super) fn arm(&mut self) -> bool {
         if self.descriptor.is_none() {
             return false;
         }
-        // Who is woken takes all there is.
+        // A waiter that is woken takes all packets that are there.
         self.looks_in_vain = false;
         let fabric = self.fabric.0;
         let mut queue = self.cq.fid();
@@ -471,7 +472,7 @@ impl Endpoint {
     }
 }
 
-/// Bytes in front of packets that are the provider's (`FI_MSG_PREFIX`).
+/// Bytes in front of packets that the provider uses (`FI_MSG_PREFIX`).
 #[derive(Clone, Copy)]
 struct Prefix {
     sent: usize,
@@ -479,8 +480,9 @@ struct Prefix {
 }
 
 impl Prefix {
-    /// By the modes of the whole, of what is sent and of what is received. `verbs` wants room in front of
-    /// what is received only; sent with it, packets begin with as many bytes that nobody takes off.
+    /// Decides by the modes of the whole, of sends and of receives. `verbs` wants room in front of received
+    /// packets only: a packet that is sent with such room would begin with as many bytes that no end takes
+    /// off.
     fn new((whole, sent, received): (u64, u64, u64), bytes: usize) -> Prefix {
         let is_told = (sent | received) & FI_MSG_PREFIX != 0;
         let of = |mode: u64| if (if is_told { mode } else { whole }) & FI_MSG_PREFIX != 0 { bytes } else { 0 };
@@ -488,8 +490,8 @@ impl Prefix {
     }
 }
 
-/// What may be behind a refusal for want of memory, as the end of a sentence: queues and buffers of RDMA are
-/// locked.
+/// Returns the likely cause of a refusal for want of memory, as the end of a sentence: queues and buffers of
+/// RDMA are locked.
 fn locked_memory() -> String {
     let Some(limit) = sys::locked_memory_max() else { return String::new() };
     format!(

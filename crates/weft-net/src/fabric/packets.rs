@@ -7,13 +7,13 @@ use std::ptr::{self, NonNull};
 
 use super::api::Mr;
 
-/// Bytes that each packet begins at a multiple of.
+/// Alignment of each packet in bytes.
 const ALIGNMENT: usize = 64;
-/// Room of the provider's own for each operation under way (`struct fi_context2`).
+/// Bytes of the provider's own for each operation under way (`struct fi_context2`).
 const CONTEXT_BYTES: usize = 64;
 
-/// Packets of one direction: a context and the bytes of each, in memory that the provider writes to while it
-/// has them. So nothing here refers to more than a packet that it has given back.
+/// Packets of a direction: a context and the bytes of each, in memory that the provider writes to while it
+/// has them. So no reference here covers more than a packet that the provider has given back.
 pub(super) struct Packets {
     memory: NonNull<u8>,
     layout: Layout,
@@ -24,7 +24,7 @@ pub(super) struct Packets {
 }
 
 impl Packets {
-    /// `count` packets of `bytes` bytes.
+    /// Makes `count` packets of `bytes` bytes.
     pub(super) fn new(count: usize, bytes: usize) -> Self {
         // An odd number of cache lines: at a power of two the first lines of all packets would compete for a
         // few places of each cache.
@@ -37,24 +37,24 @@ impl Packets {
         Self { memory, layout, count, stride, registered: ptr::null_mut() }
     }
 
-    /// The memory of all contexts and packets, for their registration.
+    /// Returns the memory of all contexts and packets, for their registration.
     pub(super) fn bytes(&self) -> (*const c_void, usize) {
         (self.memory.as_ptr().cast_const().cast(), self.layout.size())
     }
 
     pub(super) fn at(&self, index: usize) -> *mut u8 {
         assert!(index < self.count, "a packet that is not there");
-        // SAFETY: behind the contexts there are so many packets.
+        // SAFETY: `index` is one of the packets, which lie behind the contexts.
         unsafe { self.memory.as_ptr().add(self.count * CONTEXT_BYTES + index * self.stride) }
     }
 
     pub(super) fn context(&self, index: usize) -> *mut c_void {
         assert!(index < self.count, "a packet that is not there");
-        // SAFETY: there are so many contexts.
+        // SAFETY: `index` is one of the contexts.
         unsafe { self.memory.as_ptr().add(index * CONTEXT_BYTES) }.cast()
     }
 
-    /// The index of a context; none if it is of the other direction.
+    /// Returns the index of a context; none if the context is of the other direction.
     pub(super) fn index_of(&self, context: *mut c_void) -> Option<usize> {
         let offset = (context as usize).checked_sub(self.memory.as_ptr() as usize)?;
         Some(offset / CONTEXT_BYTES).filter(|index| *index < self.count)
@@ -68,8 +68,8 @@ impl Packets {
 
 impl Drop for Packets {
     fn drop(&mut self) {
-        // SAFETY: it was made with this layout. What the provider had of it was given back when the endpoint
-        // and the registration were closed.
+        // SAFETY: the memory was made with this layout. The provider gave it back when the endpoint and the
+        // registration were closed.
         unsafe { std::alloc::dealloc(self.memory.as_ptr(), self.layout) };
     }
 }

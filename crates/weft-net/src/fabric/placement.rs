@@ -1,9 +1,9 @@
-//! Memory of the program that a provider writes and reads by itself (`FI_RMA`): what is registered for peers,
-//! and what is under way.
+//! Memory of the program that a provider writes and reads by itself (`FI_RMA`): regions that are registered
+//! for peers, and accesses under way.
 //!
-//! Nothing is kept of a registration once its operation is over: memory that the program frees and maps again
-//! has another one, so none can be stale. Providers for which registering is dear keep pages registered
-//! themselves, and watch the program's memory for that (`FI_MR_CACHE_MONITOR`).
+//! No registration outlives its operation: memory that the program frees and maps again gets another one, so
+//! no registration can be stale. Providers for which registering is dear keep pages registered themselves,
+//! and watch the program's memory for that (`FI_MR_CACHE_MONITOR`).
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -21,12 +21,12 @@ use super::api::{
 use super::packets::Packets;
 use crate::carrier::{Registration, RemoteMemory};
 
-/// Regions that may be exposed at a time: a receive that finds no room among them is sent packets.
+/// Most regions that may be exposed at a time. A receive that finds no room among them is sent packets.
 const EXPOSURES_MAX: usize = 4096;
-/// Keys that are tried for a region: one that is taken already is a coincidence of 64 bits.
+/// Most keys that are tried for a region: a key that is taken already is a coincidence of 64 bits.
 const KEYS_TRIED: u32 = 4;
 
-/// The function that begins such an access, for what is said of its failures.
+/// Returns the name of the function that begins such an access, for messages about its failures.
 pub(super) const fn call_of(kind: AccessKind) -> &'static str {
     match kind {
         AccessKind::Write => "fi_write",
@@ -37,16 +37,16 @@ pub(super) const fn call_of(kind: AccessKind) -> &'static str {
 /// An access under way.
 #[derive(Clone, Copy)]
 struct UnderWay {
-    /// The caller's number for it.
+    /// The caller's number of the access.
     number: u64,
     access: AccessKind,
-    /// The peer.
+    /// The peer's number.
     to: usize,
-    /// What its own memory is registered as, where it has to be.
+    /// The registration of this end's memory, where the provider needs one.
     registered: *mut Mr,
 }
 
-/// What an endpoint does to memory by itself.
+/// The accesses of an endpoint to memory of peers, and the memory that it exposes.
 pub(super) struct Placing {
     registration: c_int,
     key_bytes: usize,
@@ -62,8 +62,8 @@ pub(super) struct Placing {
 }
 
 impl Placing {
-    /// At most so many accesses at a time; `registration` and `key_bytes`: what the provider says of
-    /// registered memory.
+    /// Makes room for `accesses` accesses at a time. `registration` and `key_bytes`: what the provider says
+    /// of registered memory.
     pub(super) fn new(accesses: usize, registration: c_int, key_bytes: usize) -> Self {
         Self {
             registration,
@@ -79,7 +79,7 @@ impl Placing {
         }
     }
 
-    /// Nobody can guess it, so only whoever was told it reaches the memory.
+    /// Returns a key that no process can guess, so that only a process that was told it reaches the memory.
     fn key(&mut self) -> u64 {
         self.keys_made += 1;
         let key = self.keys.hash_one(self.keys_made);
@@ -110,7 +110,7 @@ impl Placing {
             made = ptr::null_mut();
         }
         if !made.is_null() && self.registration & FI_MR_ENDPOINT != 0 {
-            // SAFETY: it has just been made, and the endpoint is open.
+            // SAFETY: the registration has just been made, and the endpoint is open.
             let bound = unsafe {
                 let (fid, ops) = (made.cast::<Fid>(), (*made).fid.ops);
                 ((*ops).bind)(fid, ep.cast(), 0) == 0 && ((*ops).control)(fid, FI_ENABLE, ptr::null_mut()) == 0
@@ -123,7 +123,7 @@ impl Placing {
         made
     }
 
-    /// Lets peers write to memory and read it. `None`: the provider does not register it now.
+    /// Lets peers write to memory and read it. `None`: the provider does not register the memory now.
     ///
     /// # Safety
     /// As for [`Self::register`]: the memory stays until it is concealed.
@@ -153,7 +153,7 @@ impl Placing {
         Some((Registration(index), RemoteMemory { key, address }))
     }
 
-    /// No access that begins from now on succeeds.
+    /// Ends the exposure of memory: no access that begins from now on succeeds.
     pub(super) fn conceal(&mut self, Registration(index): Registration) {
         let Some(exposed) = self.exposures.get_mut(index as usize) else { return };
         let exposed = std::mem::replace(exposed, ptr::null_mut());
@@ -163,8 +163,8 @@ impl Placing {
         }
     }
 
-    /// Starts an access to `there` of the peer `to`, which the provider calls `name`; the provider's answer,
-    /// or none if there is no room.
+    /// Starts an access to `there` of the peer `to`, which the provider calls `name`. Returns the provider's
+    /// answer, or none if there is no room.
     ///
     /// # Safety
     /// As for [`Self::register`]: the memory stays until the access is complete, or its peer lost.
@@ -212,7 +212,7 @@ impl Placing {
         Some(code)
     }
 
-    /// The access of this context is over, and was one to this peer and of this kind; none if it is no
+    /// Ends the access of this context, and returns its peer and its kind; none if the context is of no
     /// access.
     pub(super) fn end(&mut self, context: *mut c_void, succeeded: bool) -> Option<(usize, AccessKind)> {
         let index = self.contexts.index_of(context)?;
@@ -227,13 +227,13 @@ impl Placing {
         Some((to, access))
     }
 
-    /// An access that is complete.
+    /// Returns an access that is complete.
     #[inline]
     pub(super) fn poll(&mut self) -> Option<u64> {
         self.done.pop_front()
     }
 
-    /// Closes all registrations: to be called once the endpoint is closed.
+    /// Closes all registrations. To be called once the endpoint is closed.
     pub(super) fn close(&mut self) {
         let own = self.under_way.iter_mut().filter_map(|access| Some(access.take()?.registered));
         let all = self.exposures.drain(..).chain(own);
@@ -242,7 +242,7 @@ impl Placing {
 }
 
 fn close(registered: *mut Mr) {
-    // SAFETY: an open registration, which whoever calls this forgets.
+    // SAFETY: an open registration, which the caller forgets.
     unsafe { ((*(*registered).fid.ops).close)(registered.cast()) };
 }
 
@@ -258,7 +258,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(20);
     const BYTES: usize = 1 << 20;
 
-    /// Memory of the program, mapped at the same place as what was there before if that is free.
+    /// Memory of the program, mapped at the same place as the memory before, if that place is free.
     struct Mapped(*mut u8);
 
     impl Mapped {
@@ -273,7 +273,8 @@ mod tests {
         }
 
         fn data(&self) -> UserData {
-            // SAFETY: it stays mapped until this is dropped, and each test drops it after its last use.
+            // SAFETY: the memory stays mapped until this is dropped, and each test drops it after its last
+            // use.
             unsafe { UserData::from_bytes(self.0, BYTES as u64) }
         }
 
@@ -293,7 +294,8 @@ mod tests {
         }
     }
 
-    /// Two endpoints that place, and where the first finds the second; none where the provider has none.
+    /// Opens two endpoints that place, and returns the address of the second; none where the provider has
+    /// none.
     fn pair() -> Option<(Fabric, Fabric, Address)> {
         let settings = Settings { provider: Some("tcp".into()), interfaces: Some("lo".into()), ..Settings::default() };
         if !consider(&settings).is_ok_and(|found| found.chosen.is_ok() && found.placement.is_ok()) {
@@ -303,7 +305,7 @@ mod tests {
         let [mut near, mut far] = [(); 2].map(|()| Fabric::open(&settings).expect("an endpoint"));
         let (to, back) = (near.address_of(&far.endpoint_address()), far.address_of(&near.endpoint_address()));
         let (to, back) = (to.expect("an address"), back.expect("an address"));
-        // The connection is made by the first packet.
+        // The first packet makes the connection.
         let began = Instant::now();
         let (mut sent, mut arrived) = (false, 0);
         while arrived == 0 {
@@ -316,7 +318,7 @@ mod tests {
         Some((near, far, to))
     }
 
-    /// Until the access is complete, or the connection is broken: whether it is complete.
+    /// Waits until the access is complete, or the connection is broken, and returns whether it is complete.
     fn finish((near, far): (&mut Fabric, &mut Fabric), number: u64) -> bool {
         let began = Instant::now();
         loop {
@@ -349,8 +351,8 @@ mod tests {
         }
     }
 
-    /// Memory is written and read, freed, and mapped again at the same place, several times.   Expect: what
-    /// is written is in the memory that is there now, and an earlier key leads nowhere.
+    /// Memory is written and read, freed, and mapped again at the same place, several times.   Expect:
+    /// written bytes are in the memory that is there now, and an earlier key leads nowhere.
     #[test]
     fn memory_that_was_freed_and_mapped_again_is_written_and_an_earlier_key_leads_nowhere() {
         let Some((mut near, mut far, to)) = pair() else { return };
@@ -379,7 +381,7 @@ mod tests {
         let there = Mapped::new(index);
         there.fill(7);
         start(&mut near, &to, &source.data(), earlier.expect("a key"), 2000, false);
-        // The provider may tell of it only once it finds the connection closed.
+        // The provider may report the access only once it finds the connection closed.
         finish((&mut near, &mut far), 2000);
         (0..100).for_each(|_| _ = receive_packets(&mut far, &mut |_| {}, 16));
         assert!(there.has(7), "memory that is exposed no more was written");

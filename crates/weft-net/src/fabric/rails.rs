@@ -1,5 +1,5 @@
-//! Endpoints of one provider on several interfaces, as one link. An address says through which of them it is
-//! reached, as with UDP the address of the destination does.
+//! Endpoints of one provider on several interfaces, as a single link. A peer's address says through which
+//! endpoint the peer is reached, as the address of the destination does for UDP.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -10,24 +10,25 @@ use crate::carrier::{
 };
 use crate::{Error, watch};
 
-/// A look is a system call, so an endpoint at which nothing was found for so many looks …
+/// Looks in vain at an endpoint after which it is looked at less often, since each look is a system call.
 const QUIET: u32 = 256;
-/// … is looked at once in so many. A power of two.
+/// Number of looks in which such an endpoint is looked at once. A power of two.
 const QUIET_EVERY: u32 = 8;
 
-/// Two or more endpoints.
+/// Two or more endpoints, as a single link.
 pub struct FabricRails {
     endpoints: Vec<Fabric>,
-    /// Looks in vain at each.
+    /// Looks in vain at each endpoint.
     in_vain: Vec<u32>,
     looks: u32,
-    /// Readable when one of the endpoints' descriptors is; none where one has none.
+    /// Descriptor that is readable when the descriptor of one of the endpoints is; none where an endpoint has
+    /// none.
     _wake: Option<OwnedFd>,
     attributes: CarrierAttributes,
 }
 
 impl FabricRails {
-    /// One link of endpoints, at least one, in the order of their numbers.
+    /// Makes a link of endpoints, at least one, in the order of their numbers.
     ///
     /// # Errors
     /// There are no descriptors left to sleep on.
@@ -40,7 +41,7 @@ impl FabricRails {
         let attributes = CarrierAttributes {
             delivery: endpoints.first().map_or(Delivery::Unreliable, |first| first.attributes().delivery),
             descriptor: wake.as_ref().map(AsRawFd::as_raw_fd),
-            // A key would have to hold those of all endpoints.
+            // A key would have to hold the keys of all endpoints.
             remote_memory: None,
             ..CarrierAttributes::packets("fabric", packet_size, Look::SystemCall)
         };
@@ -53,7 +54,7 @@ impl FabricRails {
     }
 }
 
-/// Whether an endpoint is looked at in this pass.
+/// Returns whether an endpoint is looked at in this pass.
 fn is_due(in_vain: u32, looks: u32) -> bool {
     in_vain < QUIET || looks.is_multiple_of(QUIET_EVERY)
 }
@@ -76,7 +77,7 @@ impl Carrier for FabricRails {
     fn receive(&mut self, on_arrival: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
         self.looks = self.looks.wrapping_add(1);
         let (mut packets, count) = (0, self.endpoints.len());
-        // Each look begins with another one, so that none goes short.
+        // Each look begins with another endpoint, so that none goes short.
         let first = self.looks as usize % count.max(1);
         for rail in (first..count).chain(0..first) {
             let in_vain = &mut self.in_vain[rail];
@@ -91,7 +92,7 @@ impl Carrier for FabricRails {
     }
 
     fn prepare_sleep(&mut self) -> bool {
-        // Who is woken, or may not sleep, looks at all of them.
+        // A caller that was woken, or may not sleep, looks at all endpoints.
         self.in_vain.fill(0);
         self.endpoints.iter_mut().all(Carrier::prepare_sleep)
     }

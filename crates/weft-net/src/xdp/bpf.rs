@@ -1,5 +1,5 @@
-//! bpf(2): a map of sockets, a program, and the link that attaches the program to an interface. All of them
-//! are descriptors, and disappear with the last process that has them open, however it ends.
+//! bpf(2): a map of sockets, a program, and the link that attaches the program to an interface. Each is a
+//! descriptor, and disappears with the last process that has it open, however that process ends.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -17,14 +17,14 @@ const LINK_CREATE: libc::c_int = 28;
 const MAP_OF_SOCKETS: u32 = 17;
 const PROGRAM_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
-/// The program bears frames in several pieces, so the interface may keep an MTU of more than a page. Linux
-/// 5.18.
+/// Flag of a program that bears frames in several pieces, so that the interface may keep an MTU of more than
+/// a page. Linux 5.18.
 const HAS_FRAGMENTS: u32 = 1 << 5;
 /// linux/if_link.h
 const GENERIC: u32 = 1 << 1;
 const NATIVE: u32 = 1 << 2;
 
-/// The beginnings of `union bpf_attr` that these commands use; the kernel takes the rest for zeros.
+/// The first fields of `union bpf_attr` that these commands use; the kernel takes the rest for zeros.
 #[repr(C)]
 struct MapCreate {
     kind: u32,
@@ -64,15 +64,19 @@ struct LinkCreate {
     flags: u32,
 }
 
+/// Calls bpf(2).
+///
 /// # Safety
-/// `attributes` are those of `command`, and what they point to lives until the call returns.
+/// `attributes` are those of `command`, and the memory that they point to lives until the call returns.
 unsafe fn bpf<T>(command: libc::c_int, attributes: &T) -> io::Result<libc::c_int> {
-    // SAFETY: the attributes are as long as said; the caller answers for what they say.
+    // SAFETY: the attributes are as long as said; the caller answers for their contents.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, ptr::from_ref(attributes), size_of::<T>()) };
     let result = result as libc::c_int;
     check(result).map(|()| result)
 }
 
+/// Calls bpf(2), and returns the new descriptor.
+///
 /// # Safety
 /// As for [`bpf`]; `command` returns a new descriptor.
 unsafe fn bpf_descriptor<T>(command: libc::c_int, attributes: &T) -> io::Result<OwnedFd> {
@@ -82,7 +86,7 @@ unsafe fn bpf_descriptor<T>(command: libc::c_int, attributes: &T) -> io::Result<
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// A map from numbers below `entries` to AF_XDP sockets. A socket that is closed is gone from it.
+/// Creates a map from numbers below `entries` to AF_XDP sockets. A closed socket disappears from the map.
 pub(super) fn create_map(entries: u32) -> io::Result<OwnedFd> {
     let word = size_of::<u32>() as u32;
     let attributes = MapCreate { kind: MAP_OF_SOCKETS, key_bytes: word, value_bytes: word, entries };
@@ -104,7 +108,7 @@ pub(super) fn put(map: BorrowedFd<'_>, key: u32, socket: BorrowedFd<'_>) -> io::
     unsafe { bpf(MAP_UPDATE, &attributes) }.map(drop)
 }
 
-/// Has the kernel check a program.
+/// Loads a program, which the kernel checks.
 pub(super) fn load(code: &[Instruction]) -> io::Result<OwnedFd> {
     let mut name = [0; 16];
     name[..4].copy_from_slice(b"weft");
@@ -131,12 +135,12 @@ pub(super) fn load(code: &[Instruction]) -> io::Result<OwnedFd> {
     unsafe { bpf_descriptor(PROGRAM_LOAD, &attributes) }
 }
 
-/// Where in the kernel the program runs.
+/// The place in the kernel where the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     /// In the interface's driver.
     Native,
-    /// Behind it, where the kernel has already made a packet of the frame.
+    /// Behind the driver, where the kernel has already made a packet of the frame.
     Generic,
 }
 

@@ -1,10 +1,10 @@
-//! The processes of a job that share an interface: the first makes everything and hands a *seat* to each of
-//! the others.
+//! The processes of a job that share an interface. The first process makes everything, and hands a *seat* to
+//! each of the others.
 //!
 //! The kernel gives a receive queue to one set of AF_XDP sockets with common memory, and an interface has one
-//! program. So the first process opens the sockets of all of them, and the others need no privilege. A seat
-//! is three descriptors: the socket, the memory, and the link that attaches the program to the interface,
-//! which lasts until the last of the processes has ended, however that happens.
+//! program. So the first process opens the sockets of all processes, and the others need no privilege. A seat
+//! is three descriptors: the socket, the memory, and the link that attaches the program to the interface. The
+//! link lasts until the last of the processes has ended, however that happens.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -22,38 +22,39 @@ use crate::carrier::EthernetAddress;
 use crate::descriptors;
 use crate::wait::{Interest, wait};
 
-/// Processes that can share an interface: as many as share memory on a host.
+/// Most processes that can share an interface: as many as share memory on a host.
 const MEMBERS_MAX: usize = 1024;
-/// Every number of a port is a key of the map.
+/// Keys of the map: one for each port number.
 const PORTS: u32 = 1 << 16;
-/// The receive queue of all sockets: frames without an IP header have nothing to be spread by, and cards put
-/// them there.
+/// The receive queue of all sockets. Frames without an IP header have nothing to be spread by, and cards put
+/// them into this queue.
 pub(super) const QUEUE: u32 = 0;
-/// Drivers of virtual interfaces whose own hook for programs costs all traffic its segmentation offload, and
-/// is not quicker.
+/// Drivers of virtual interfaces for which the program runs behind the driver. Their own hook for programs
+/// costs all traffic its segmentation offload, and is no quicker.
 const GENERIC_DRIVERS: [&str; 1] = ["veth"];
-/// How long a process waits for the others of its group.
+/// Longest time for which a process waits for the others of its group.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long one of them may take to say who it is.
+/// Longest time that another process may take to say which member it is.
 const PATIENCE_ONE: Duration = Duration::from_secs(1);
-/// How long a queue may stay busy: the kernel takes a while to free that of sockets which were closed.
+/// Longest time for which a queue may stay busy: the kernel takes a while to free the queue of closed
+/// sockets.
 const BUSY_MAX: Duration = Duration::from_secs(2);
-/// Between two tries.
+/// Pause between two tries.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Which processes share an interface.
+/// The processes that share an interface.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// Names the group on its host: unguessable, and the same in all of its processes.
+    /// Name of the group on its host: it cannot be guessed, and is the same in all processes of the group.
     pub key: String,
-    /// Which of them this process is.
+    /// Index of this process in the group.
     pub member: usize,
-    /// The port of each.
+    /// The port of each process.
     pub ports: Vec<u16>,
 }
 
 impl Group {
-    /// A process by itself.
+    /// Makes a group of this process alone.
     pub fn alone(port: u16) -> Self {
         Self { key: String::new(), member: 0, ports: vec![port] }
     }
@@ -63,7 +64,7 @@ impl Group {
         Geometry { chunk: CHUNK, chunks: self.ports.len() * (RING_FRAMES as usize + 2 * GIVE_BATCH) }
     }
 
-    /// Entries of the ring of free chunks: room for all of them.
+    /// Returns the entries of the ring of free chunks: room for all chunks.
     fn fill_entries(&self) -> u32 {
         (self.geometry().chunks as u32).next_power_of_two()
     }
@@ -73,27 +74,28 @@ impl Group {
     }
 }
 
-/// What a process needs to receive.
+/// The seat of a process: the descriptors that it needs to receive.
 pub(super) struct Seat {
     pub(super) receiver: Receiver,
     pub(super) memory: Memory,
-    /// Keeps the program attached.
+    /// The descriptor that keeps the program attached.
     pub(super) link: OwnedFd,
-    /// The driver takes no programs, so it runs elsewhere than it should; the first process knows.
+    /// True if the driver takes no programs, so that the program runs behind the driver. The first process
+    /// knows.
     pub(super) is_second_best: bool,
 }
 
-/// Why there is no seat.
+/// The reason why there is no seat.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// For this reason.
+    /// This process has this reason.
     Because(Error),
-    /// The first process of the group has a reason, and says it.
+    /// The first process of the group has a reason, and tells the user.
     First,
 }
 
-/// Takes this process's seat at `interface`, whose address is that of `address`; the first of the group waits
-/// for the others, and they for it.
+/// Takes this process's seat at `interface`, which has the address `address`. The first process of the group
+/// and the others wait for each other.
 pub(super) fn join(group: &Group, interface: &str, address: EthernetAddress) -> Result<Seat, Refusal> {
     if group.ports.len() > MEMBERS_MAX || group.ports.get(group.member) != Some(&address.port) {
         let count = group.ports.len();
@@ -107,7 +109,7 @@ pub(super) fn join(group: &Group, interface: &str, address: EthernetAddress) -> 
     if group.member > 0 {
         return take_seat(group, interface, &binding);
     }
-    // The name is there before the work begins, so that the others wait and do not ask again and again.
+    // The name is there before the work begins, so that the others wait, and do not ask again and again.
     let name = |cause| Refusal::Because(Error::system("offer AF_XDP to the other processes of this host", cause));
     let listener = match group.ports.len() {
         1 => None,
@@ -121,14 +123,14 @@ pub(super) fn join(group: &Group, interface: &str, address: EthernetAddress) -> 
         }
         (Ok((seat, _)), None) => Ok(seat),
         (Err(why), listener) => {
-            // Who comes later would ask until its patience ends whether anybody is there.
+            // A process that comes later would ask until its patience ends.
             listener.iter().for_each(|listener| turn_away(listener, group.ports.len() - 1));
             Err(Refusal::Because(why))
         }
     }
 }
 
-/// Makes what a lone process would need, up to the point where others would notice, and lets go of it.
+/// Makes what a lone process would need, up to the point where others would notice, and drops it.
 pub(super) fn rehearse(group: &Group, interface: &str) -> Result<(), Error> {
     let index =
         socket::index(interface).map_err(|cause| Error::system(format!("find the interface {interface}"), cause))?;
@@ -136,7 +138,7 @@ pub(super) fn rehearse(group: &Group, interface: &str) -> Result<(), Error> {
     prepare(group, interface, [0; 6], &binding).map(drop)
 }
 
-/// What there is before the program is attached.
+/// The objects that exist before the program is attached.
 struct Prepared {
     first: OwnedFd,
     memory: Memory,
@@ -159,8 +161,8 @@ fn prepare(group: &Group, interface: &str, mac: [u8; 6], binding: &QueueBinding)
 fn found(group: &Group, interface: &str, mac: [u8; 6], binding: &QueueBinding) -> Result<(Seat, Vec<OwnedFd>), Error> {
     let explain = |step: Step| move |cause| step.explain(interface, cause);
     let Prepared { first, memory, map, program } = prepare(group, interface, mac, binding)?;
-    // From here on the interface is ours, or another program's: nothing passes anywhere else while the map is
-    // empty.
+    // From here on the interface has this program, or another program has it. No frame takes a new way while
+    // the map is empty.
     let (link, is_second_best) = attach(&program, interface, binding).map_err(explain(Step::Attach))?;
     bind(&first, binding).map_err(explain(Step::Bind))?;
     let others = (1..group.ports.len()).map(|_| socket::create_beside(first.as_fd(), binding));
@@ -178,7 +180,7 @@ fn found(group: &Group, interface: &str, mac: [u8; 6], binding: &QueueBinding) -
     Ok((Seat { receiver, memory, link, is_second_best }, others))
 }
 
-/// Attaches the program where it costs least; whether that is not where it should be.
+/// Attaches the program where it costs least, and returns whether that is the second-best place.
 fn attach(program: &OwnedFd, interface: &str, binding: &QueueBinding) -> io::Result<(OwnedFd, bool)> {
     let attach = |mode| bpf::attach(program.as_fd(), binding.interface, mode);
     if GENERIC_DRIVERS.contains(&socket::driver(interface).as_str()) {
@@ -186,7 +188,7 @@ fn attach(program: &OwnedFd, interface: &str, binding: &QueueBinding) -> io::Res
     }
     match attach(Mode::Native) {
         Ok(link) => Ok((link, false)),
-        // Nobody may, or somebody has it already.
+        // No process may attach here, or another program is attached already.
         Err(cause) if matches!(cause.raw_os_error(), Some(libc::EPERM | libc::EBUSY | libc::EEXIST)) => Err(cause),
         // The driver has no hook for programs, or not with these settings.
         Err(cause) => Ok((attach(Mode::Generic).map_err(|_| cause)?, true)),
@@ -206,7 +208,8 @@ fn bind(socket: &OwnedFd, binding: &QueueBinding) -> io::Result<()> {
     }
 }
 
-/// Hands the other processes their seats, until all have theirs or have not come in time; those do without.
+/// Hands the other processes their seats, until each has its own or the time is over. A process that has not
+/// come in time does without.
 fn serve(listener: &UnixListener, seat: &Seat, others: Vec<OwnedFd>) {
     let deadline = Instant::now() + PATIENCE;
     let mut others: Vec<Option<OwnedFd>> = others.into_iter().map(Some).collect();
@@ -222,7 +225,7 @@ fn serve(listener: &UnixListener, seat: &Seat, others: Vec<OwnedFd>) {
     }
 }
 
-/// Tells each of so many other processes that there are no seats, by closing its connection.
+/// Tells `others` other processes that there are no seats, by closing their connections.
 fn turn_away(listener: &UnixListener, others: usize) {
     let deadline = Instant::now() + PATIENCE;
     let mut came = vec![false; others];
@@ -234,8 +237,8 @@ fn turn_away(listener: &UnixListener, others: usize) {
     }
 }
 
-/// The next of the other processes that has come and said which it is, counted from 0. Who says nothing, or
-/// nonsense, gets nothing.
+/// Waits for the next other process that comes and says which member it is, counted from 0. A process that
+/// says nothing, or nonsense, gets no seat.
 fn next(listener: &UnixListener, deadline: Instant) -> Option<(UnixStream, usize)> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -282,7 +285,7 @@ fn ask(mut stream: &UnixStream, member: usize) -> io::Result<Option<[OwnedFd; 3]
     stream.write_all(&(member as u32).to_le_bytes())?;
     match descriptors::receive::<3>(stream, &mut [0]) {
         Ok((1, received)) => Ok(received.try_into().ok()),
-        // It has closed the connection, or the socket that offered it, without an answer.
+        // The first process has closed the connection, or its listening socket, without an answer.
         Ok(_) => Ok(None),
         Err(cause) if cause.kind() == io::ErrorKind::ConnectionReset => Ok(None),
         Err(cause) => Err(cause),
@@ -302,7 +305,7 @@ fn connect(name: &SocketAddr) -> io::Result<UnixStream> {
     }
 }
 
-/// What the first process was at when it failed.
+/// The step at which the first process failed.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Socket,
@@ -313,7 +316,7 @@ enum Step {
 }
 
 impl Step {
-    /// One sentence for the user.
+    /// Explains the failure in a sentence for the user.
     fn explain(self, interface: &str, cause: io::Error) -> Error {
         let code = cause.raw_os_error().unwrap_or(0);
         let why = match (self, code) {
@@ -349,7 +352,7 @@ mod tests {
             let others = [1, 2].map(|member| {
                 let name = &name;
                 scope.spawn(move || {
-                    // One comes, asks nonsense, and comes again; each comes when it likes.
+                    // A process comes, asks nonsense, and comes again; each comes when it likes.
                     let nonsense = connect(name).expect("somebody is there");
                     assert!(ask(&nonsense, 77).expect("an answer").is_none());
                     ask(&connect(name).expect("somebody is there"), member).expect("an answer").is_none()

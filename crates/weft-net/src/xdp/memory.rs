@@ -1,5 +1,5 @@
 //! The memory that frames are received into, shared by the kernel and all processes of a group, and the lock
-//! around the ring by which they give chunks of it back.
+//! around the ring by which the processes give chunks of it back.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -9,39 +9,39 @@ use std::ptr::{self, NonNull};
 
 use crate::sys::check;
 
-/// The lock lies in front of the chunks, which begin on a page whatever its size.
+/// Bytes in front of the chunks. The lock lies there; the chunks begin on a page, whatever its size.
 const FRONT: usize = 64 << 10;
 /// pthread.h of glibc and musl.
 const PTHREAD_MUTEX_ROBUST: libc::c_int = 1;
 
-/// How the memory is divided.
+/// The geometry of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Geometry {
-    /// Bytes of a chunk, which holds one frame; a power of two.
+    /// Bytes of a chunk, which holds a frame; a power of two.
     pub(super) chunk: usize,
     pub(super) chunks: usize,
 }
 
 impl Geometry {
-    /// Bytes of all chunks.
+    /// Returns the bytes of all chunks.
     pub(super) fn bytes(self) -> usize {
         self.chunk * self.chunks
     }
 }
 
-/// The memory, mapped.
+/// The mapped memory.
 pub(super) struct Memory {
     fd: OwnedFd,
     base: NonNull<u8>,
     geometry: Geometry,
 }
 
-// SAFETY: shared memory; what is in it is reached through the lock, or belongs to whoever the kernel gave the
-// chunk to.
+// SAFETY: shared memory. Its contents are reached through the lock, or belong to the process that the kernel
+// gave the chunk to.
 unsafe impl Send for Memory {}
 
 impl Memory {
-    /// New memory without a name, with an open lock.
+    /// Creates memory without a name, with an open lock.
     pub(super) fn create(geometry: Geometry) -> io::Result<Self> {
         // SAFETY: the name is a terminated string.
         let fd = unsafe { libc::memfd_create(c"weft-xdp".as_ptr(), libc::MFD_CLOEXEC) };
@@ -50,12 +50,12 @@ impl Memory {
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         crate::sys::set_length(fd.as_fd(), (FRONT + geometry.bytes()) as u64)?;
         let memory = Self::attach(fd, geometry)?;
-        // SAFETY: the memory is new, so nobody uses the lock yet.
+        // SAFETY: the memory is new, so no process uses the lock yet.
         unsafe { initialize(memory.lock()) }?;
         Ok(memory)
     }
 
-    /// Memory that another process has created with this geometry.
+    /// Maps memory that another process has created with this geometry.
     pub(super) fn attach(fd: OwnedFd, geometry: Geometry) -> io::Result<Self> {
         let length = FRONT + geometry.bytes();
         // SAFETY: a stat of zeros is a valid value of one.
@@ -86,34 +86,34 @@ impl Memory {
         self.base.as_ptr().cast()
     }
 
-    /// Where the chunks begin in this process.
+    /// Returns the address of the chunks in this process.
     pub(super) fn chunks(&self) -> *mut u8 {
         // SAFETY: the mapping is longer than its front.
         unsafe { self.base.as_ptr().add(FRONT) }
     }
 
-    /// The frame that the kernel has put at `address`, counted from the first chunk; none when that is
-    /// outside.
+    /// Returns the frame that the kernel has put at `address`, counted from the first chunk; none when that
+    /// lies outside.
     #[inline]
     pub(super) fn frame(&self, address: u64, length: u32) -> Option<&[u8]> {
         let (start, length) = (usize::try_from(address).ok()?, length as usize);
         if start.checked_add(length)? > self.geometry.bytes() {
             return None;
         }
-        // SAFETY: inside the chunks. The kernel has given the chunk to this process, and writes to it again
-        // only after the caller, who holds `&self` meanwhile, has given it back.
+        // SAFETY: inside the chunks. The kernel has given the chunk to this process. It writes to the chunk
+        // again only after the caller, who holds `&self` meanwhile, has given the chunk back.
         Some(unsafe { std::slice::from_raw_parts(self.chunks().add(start), length) })
     }
 
-    /// The lock, unless another process has it. One that died with it leaves it open.
+    /// Takes the lock, unless another process has it. A process that died with the lock leaves it open.
     #[inline]
     pub(super) fn try_lock(&self) -> Option<Locked<'_>> {
         // SAFETY: `create` has made the lock, and it lives as long as the mapping.
         match unsafe { libc::pthread_mutex_trylock(self.lock()) } {
             0 => Some(Locked(self)),
             libc::EOWNERDEAD => {
-                // What it guards is whole at any moment: an entry counts once the ring's index has moved past
-                // it. SAFETY: this thread has the lock now.
+                // The data that the lock guards are whole at any moment: an entry counts once the ring's
+                // index has moved past it. SAFETY: this thread has the lock now.
                 let is_whole = unsafe { libc::pthread_mutex_consistent(self.lock()) } == 0;
                 is_whole.then_some(Locked(self))
             }
@@ -124,7 +124,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: mapped with this length, and nothing that was borrowed from it is left.
+        // SAFETY: mapped with this length, and no borrow of it is left.
         unsafe { libc::munmap(self.base.as_ptr().cast(), FRONT + self.geometry.bytes()) };
     }
 }
@@ -139,8 +139,10 @@ impl Drop for Locked<'_> {
     }
 }
 
+/// Makes the lock.
+///
 /// # Safety
-/// `lock` is memory for a mutex that nobody uses.
+/// `lock` is memory for a mutex that no thread uses.
 unsafe fn initialize(lock: *mut libc::pthread_mutex_t) -> io::Result<()> {
     let succeed = |code| if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) };
     let mut attributes = MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
@@ -172,7 +174,7 @@ mod tests {
         let held = memory.try_lock().unwrap();
         std::thread::spawn(move || assert!(rival.try_lock().is_none())).join().unwrap();
         drop(held);
-        // A thread that ends with the lock is to the kernel what a killed process is.
+        // To the kernel, a thread that ends with the lock is like a killed process.
         let victim = std::thread::spawn(move || {
             std::mem::forget(victim.try_lock().unwrap());
             victim

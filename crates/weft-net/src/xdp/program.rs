@@ -1,6 +1,6 @@
-//! The program that the kernel runs on every frame which an interface receives: ours go to the AF_XDP socket
-//! of their port, everything else goes on as if there were no program. Written here instruction by
-//! instruction (RFC 9669), so that neither a compiler nor a loader is needed.
+//! The program that the kernel runs on every frame which an interface receives. Weft's frames go to the
+//! AF_XDP socket of their port; all other frames go on as if there were no program. The program is written
+//! here instruction by instruction (RFC 9669), so that neither a compiler nor a loader is needed.
 
 use crate::ethernet::frame::{ETHER_TYPE, ETHER_TYPE_AT, HEADER, LENGTH_AT, MAGIC, MAGIC_AT, PORT_AT};
 
@@ -15,18 +15,18 @@ pub(super) struct Instruction {
     value: i32,
 }
 
-/// Operations, RFC 9669 §4 and §5. "Value": the second operand is in the instruction, else it is the source
+/// Operations, RFC 9669 §4 and §5. "Value": the second operand is in the instruction; else it is the source
 /// register.
 const LOAD_WORD: u8 = 0x61;
 const LOAD_HALF: u8 = 0x69;
-/// Two instructions: a value of 64 bits, here a map by its descriptor.
+/// Operation that takes two instructions and loads a value of 64 bits, here a map by its descriptor.
 const LOAD_LONG_VALUE: u8 = 0x18;
 const MOVE: u8 = 0xbf;
 const MOVE_VALUE: u8 = 0xb7;
 const ADD: u8 = 0x0f;
 const ADD_VALUE: u8 = 0x07;
 const AND_VALUE: u8 = 0x57;
-/// The lower 16 bits from network order.
+/// Operation that converts the lower 16 bits from network order.
 const FROM_NETWORK: u8 = 0xdc;
 const JUMP_IF_ABOVE: u8 = 0x2d;
 const JUMP_IF_AT_MOST: u8 = 0xbd;
@@ -34,7 +34,7 @@ const JUMP_UNLESS_EQUAL_VALUE: u8 = 0x55;
 const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
 
-/// linux/bpf.h: in the source register's place, "the value is the descriptor of a map".
+/// Value in the source register's place that means "the value is the descriptor of a map" (linux/bpf.h).
 const PSEUDO_MAP: u8 = 1;
 /// `bpf_redirect_map(map, key, what to do with a frame whose key has no socket)`.
 const REDIRECT_MAP: i32 = 51;
@@ -44,28 +44,28 @@ const DATA: i16 = 0;
 const DATA_END: i16 = 4;
 const QUEUE: i16 = 16;
 
-/// What tells our frames from others.
+/// The properties that tell Weft's frames from others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     /// Descriptor of the map from ports to sockets.
     pub(super) map: i32,
     /// The interface's address: a promiscuous interface hears frames for others too.
     pub(super) mac: [u8; 6],
-    /// The receive queue that the sockets belong to; they are given nothing else.
+    /// The receive queue of the sockets: they get frames of this queue only.
     pub(super) queue: u32,
-    /// Largest frame that they take, bytes.
+    /// Longest frame that the sockets take, in bytes.
     pub(super) frame_max: u16,
 }
 
-/// The program. A frame that is cut, too long for a socket, or in several pieces passes, and reaches the
-/// packet sockets.
+/// Makes the program. A frame that is cut, too long for a socket, or in several pieces passes, and reaches
+/// the packet sockets.
 pub(super) fn redirecting(plan: &Plan) -> Vec<Instruction> {
     let [a, b, c, d, e, f] = plan.mac;
     let mac = |high, low| i32::from(u16::from_ne_bytes([high, low]));
     let half = |number: u16| i32::from(u16::from_ne_bytes(number.to_be_bytes()));
     let load = |operation, to, from, offset| register(operation, to, from, offset, 0);
     let value = |operation, to, value| register(operation, to, 0, 0, value);
-    // Leads to the end, see below.
+    // Jumps to the end, see below.
     let unless_equal = |value| register(JUMP_UNLESS_EQUAL_VALUE, 3, 0, 0, value);
     let mut code = vec![
         load(LOAD_WORD, 6, 1, DATA),
@@ -74,7 +74,7 @@ pub(super) fn redirecting(plan: &Plan) -> Vec<Instruction> {
         load(MOVE, 2, 6, 0),
         value(ADD_VALUE, 2, HEADER as i32),
         load(JUMP_IF_ABOVE, 2, 7, 0),
-        // It is one of ours, for this host.
+        // The frame is Weft's, for this host.
         load(LOAD_HALF, 3, 6, ETHER_TYPE_AT as i16),
         unless_equal(half(ETHER_TYPE)),
         load(LOAD_HALF, 3, 6, MAGIC_AT as i16),
@@ -85,14 +85,15 @@ pub(super) fn redirecting(plan: &Plan) -> Vec<Instruction> {
         unless_equal(mac(c, d)),
         load(LOAD_HALF, 3, 6, 4),
         unless_equal(mac(e, f)),
-        // It came over the sockets' queue.
+        // The frame came over the sockets' queue.
         load(LOAD_WORD, 3, 1, QUEUE),
         unless_equal(plan.queue as i32),
-        // A socket has room for it.
+        // A socket has room for the frame.
         load(MOVE, 2, 6, 0),
         value(ADD_VALUE, 2, i32::from(plan.frame_max) + 1),
         load(JUMP_IF_AT_MOST, 2, 7, 0),
-        // All of its packet is here: a long frame may arrive in pieces, of which only the first is seen.
+        // All bytes of the packet are here: a long frame may arrive in pieces, and only the first piece is
+        // seen.
         load(LOAD_HALF, 3, 6, LENGTH_AT as i16),
         value(FROM_NETWORK, 3, 16),
         // The kernel's verifier wants to see the bound.
@@ -101,7 +102,7 @@ pub(super) fn redirecting(plan: &Plan) -> Vec<Instruction> {
         value(ADD_VALUE, 2, HEADER as i32),
         load(ADD, 2, 3, 0),
         load(JUMP_IF_ABOVE, 2, 7, 0),
-        // To the socket of its port, or on when there is none.
+        // The frame goes to the socket of its port, or on when there is none.
         load(LOAD_HALF, 2, 6, PORT_AT as i16),
         value(FROM_NETWORK, 2, 16),
         register(LOAD_LONG_VALUE, 1, PSEUDO_MAP, 0, plan.map),
@@ -137,16 +138,16 @@ mod tests {
     const FRAME_MAX: u16 = 1792;
     const PLAN: Plan = Plan { map: 77, mac: MAC, queue: 3, frame_max: FRAME_MAX };
 
-    /// What became of a frame.
+    /// The verdict on a frame.
     #[derive(Debug, PartialEq, Eq)]
     enum Verdict {
         Pass,
-        /// To the socket of this key, as far as there is one.
+        /// The frame goes to the socket of this key, if there is one.
         Socket(u64),
     }
 
-    /// What the kernel would do. Panics where its verifier would refuse: a load beyond what has been compared
-    /// with the end, an unknown operation, a jump out of the program.
+    /// Does as the kernel would. Panics where its verifier would refuse: a load beyond the bytes that were
+    /// compared with the end, an unknown operation, a jump out of the program.
     fn run(program: &[Instruction], queue: u32, bytes: &[u8]) -> Verdict {
         // The frame begins at an address that no other number here comes near.
         const START: u64 = 1 << 40;
@@ -239,7 +240,7 @@ mod tests {
             other[at] ^= 1 << bit;
             assert_eq!(run(&program, PLAN.queue, &other), Verdict::Pass, "bit {bit} of byte {at} differs");
         }
-        // ARP, IPv4 and IPv6 of others, also with our magic where it would be.
+        // ARP, IPv4 and IPv6 of others, also with Weft's magic in its place.
         for ether_type in [0x0806_u16, 0x0800, 0x86dd, 0x8100] {
             let mut other = bytes.clone();
             other[ETHER_TYPE_AT..MAGIC_AT].copy_from_slice(&ether_type.to_be_bytes());

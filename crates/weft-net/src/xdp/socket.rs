@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::memory::{Locked, Memory};
 use crate::sys::{check, set_option};
 
-/// A completion ring must be there, though nothing is sent through these sockets.
+/// Entries of the completion ring, which must be there though these sockets send nothing.
 const COMPLETION_ENTRIES: i32 = 2;
 /// linux/ethtool.h
 const ETHTOOL_GDRVINFO: u32 = 0x3;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 
-/// The index of an interface.
+/// Returns the index of an interface.
 pub(super) fn index(interface: &str) -> io::Result<u32> {
     let name = CString::new(interface)?;
     // SAFETY: the name is a terminated string.
@@ -40,7 +40,7 @@ struct Channels {
     combined: u32,
 }
 
-/// The beginning of `struct ethtool_drvinfo`, and room for the rest.
+/// The first fields of `struct ethtool_drvinfo`, and room for the rest.
 #[repr(C)]
 struct DriverInfo {
     command: u32,
@@ -48,7 +48,7 @@ struct DriverInfo {
     rest: [u8; 160],
 }
 
-/// Receive queues of an interface; 1 where it does not say.
+/// Returns the receive queues of an interface; 1 where the interface does not say.
 pub(super) fn queues(interface: &str) -> u32 {
     let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
     // SAFETY: the command reads and writes channels.
@@ -58,7 +58,7 @@ pub(super) fn queues(interface: &str) -> u32 {
     }
 }
 
-/// The name of an interface's driver; empty where it does not say.
+/// Returns the name of an interface's driver; empty where the interface does not say.
 pub(super) fn driver(interface: &str) -> String {
     let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 160] };
     // SAFETY: the command reads and writes such an info, which is not longer than this.
@@ -69,6 +69,8 @@ pub(super) fn driver(interface: &str) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
+/// Asks the driver of an interface by ethtool.
+///
 /// # Safety
 /// `question` is what the command in its first word reads and writes.
 unsafe fn ask_driver<T>(interface: &str, question: &mut T) -> io::Result<()> {
@@ -80,20 +82,20 @@ unsafe fn ask_driver<T>(interface: &str, question: &mut T) -> io::Result<()> {
         *to = from as libc::c_char;
     }
     request.ifr_ifru.ifru_data = ptr::from_mut(question).cast();
-    // SAFETY: the request names an interface and points to what the caller answers for.
+    // SAFETY: the request names an interface, and points to memory that the caller answers for.
     check(unsafe { libc::ioctl(any.as_raw_fd(), SIOCETHTOOL as _, &mut request) })
 }
 
-/// What a socket is bound to.
+/// The interface and queue that a socket is bound to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QueueBinding {
     pub(super) interface: u32,
     pub(super) queue: u32,
-    /// Frames that wait in the ring of a socket at most; a power of two.
+    /// Most frames that wait in the ring of a socket; a power of two.
     pub(super) entries: u32,
 }
 
-/// A socket of which nothing but its right to exist is known yet.
+/// Creates a socket that has neither memory nor rings yet.
 pub(super) fn create() -> io::Result<OwnedFd> {
     // SAFETY: no memory is involved.
     let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
@@ -102,7 +104,7 @@ pub(super) fn create() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Gives the first socket of a queue its memory, all of which the kernel then holds, and rings. `fill`:
+/// Gives the first socket of a queue its rings and its memory, all of which the kernel then holds. `fill`:
 /// entries of the ring of chunks.
 pub(super) fn register(socket: BorrowedFd<'_>, memory: &Memory, fill: u32, binding: &QueueBinding) -> io::Result<()> {
     let geometry = memory.geometry();
@@ -124,13 +126,13 @@ pub(super) fn register(socket: BorrowedFd<'_>, memory: &Memory, fill: u32, bindi
     set_option(socket, libc::SOL_XDP, libc::XDP_RX_RING, binding.entries as i32)
 }
 
-/// Binds the first socket of a queue. "Busy": another program's socket has the queue, or one that was closed
-/// a moment ago.
+/// Binds the first socket of a queue. "Busy": a socket of another program has the queue, or a socket that was
+/// closed a moment ago.
 pub(super) fn bind_first(socket: BorrowedFd<'_>, binding: &QueueBinding) -> io::Result<()> {
     bind(socket, binding, libc::XDP_COPY, 0)
 }
 
-/// A further socket of the queue, with a ring of its own and everything else as `first`.
+/// Creates a further socket of the queue, with a ring of its own; the rest is that of `first`.
 pub(super) fn create_beside(first: BorrowedFd<'_>, binding: &QueueBinding) -> io::Result<OwnedFd> {
     let socket = create()?;
     set_option(socket.as_fd(), libc::SOL_XDP, libc::XDP_RX_RING, binding.entries as i32)?;
@@ -151,8 +153,8 @@ fn bind(socket: BorrowedFd<'_>, binding: &QueueBinding, flags: u16, shared: u32)
     check(unsafe { libc::bind(socket.as_raw_fd(), ptr::from_ref(&name).cast(), size) })
 }
 
-/// A ring shared with the kernel. One side moves the producer's index, the other the consumer's; both only
-/// ever grow, and wrap.
+/// A ring shared with the kernel. One side moves the producer's index, and the other side the consumer's.
+/// Both indices only ever grow, and wrap.
 struct Ring<T> {
     map: NonNull<u8>,
     bytes: usize,
@@ -163,7 +165,8 @@ struct Ring<T> {
     _entries: PhantomData<T>,
 }
 
-// SAFETY: the ring is mapped memory; indices are atomics, and an entry is its owner's as the indices say.
+// SAFETY: the ring is mapped memory; its indices are atomics, and an entry belongs to the side that the
+// indices say.
 unsafe impl<T: Send> Send for Ring<T> {}
 
 impl<T: Copy> Ring<T> {
@@ -188,8 +191,7 @@ impl<T: Copy> Ring<T> {
 
     #[inline]
     fn producer(&self) -> &AtomicU32 {
-        // SAFETY: inside the mapping, which lives as long as `self`; only ever used as an atomic, by the
-        // kernel too.
+        // SAFETY: inside the mapping, which lives as long as `self`. All uses are atomic, also the kernel's.
         unsafe { self.producer.as_ref() }
     }
 
@@ -208,7 +210,7 @@ impl<T: Copy> Ring<T> {
 
 impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
-        // SAFETY: mapped with this length, and nobody looks at it any more.
+        // SAFETY: mapped with this length, and no code looks at it any more.
         unsafe { libc::munmap(self.map.as_ptr().cast(), self.bytes) };
     }
 }
@@ -221,8 +223,8 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// Maps the rings of a bound socket: its own of `binding.entries`, and that of `fill` entries which it
-    /// shares with all of its queue.
+    /// Maps the rings of a bound socket: its own of `binding.entries`, and the ring of `fill` entries which
+    /// it shares with all sockets of its queue.
     pub(super) fn open(fd: OwnedFd, fill: u32, binding: &QueueBinding) -> io::Result<Self> {
         let offsets = offsets(fd.as_fd())?;
         let frames = Ring::map(fd.as_fd(), &offsets.rx, binding.entries, libc::XDP_PGOFF_RX_RING as u64)?;
@@ -230,7 +232,7 @@ impl Receiver {
         Ok(Self { fd, frames, fill })
     }
 
-    /// Takes what has arrived, at most `limit` frames, as addresses and lengths; returns how many.
+    /// Takes at most `limit` frames that have arrived, as addresses and lengths, and returns their number.
     #[inline]
     pub(super) fn take(&mut self, limit: usize, mut take: impl FnMut(u64, u32)) -> usize {
         let ring = &self.frames;
@@ -249,7 +251,7 @@ impl Receiver {
         count as usize
     }
 
-    /// Gives chunks back to the kernel; what the ring has no room for is left.
+    /// Gives chunks back to the kernel. Chunks that the ring has no room for stay in `chunks`.
     pub(super) fn give(&mut self, chunks: &mut Vec<u64>, _lock: &Locked<'_>) {
         let ring = &self.fill;
         let start = ring.producer().load(Ordering::Relaxed);
@@ -263,7 +265,7 @@ impl Receiver {
         ring.producer().store(start.wrapping_add(count as u32), Ordering::Release);
     }
 
-    /// Frames for this socket that were lost: its ring was full, or no chunk was free.
+    /// Returns the frames for this socket that were lost: its ring was full, or no chunk was free.
     pub(super) fn losses(&self) -> u64 {
         // SAFETY: statistics of zeros are valid.
         let mut counts: libc::xdp_statistics = unsafe { std::mem::zeroed() };

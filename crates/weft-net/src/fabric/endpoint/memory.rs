@@ -1,4 +1,4 @@
-//! Memory of peers, which the provider writes and reads by itself.
+//! Accesses of an endpoint to memory of peers, which the provider writes and reads by itself.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -12,7 +12,7 @@ use crate::carrier::{Begun, Registration, RemoteMemory};
 use weft_engine::regions::AccessKind;
 
 impl Endpoint {
-    /// Whether an access is over: that of this context.
+    /// Ends the access of this context, if it is one, and returns its kind.
     pub(super) fn end_access(&mut self, context: *mut c_void, succeeded: bool) -> Option<AccessKind> {
         let (to, access) = self.placing.as_mut()?.end(context, succeeded)?;
         let peer = self.peers.get_mut(to)?;
@@ -24,7 +24,7 @@ impl Endpoint {
         Some(access)
     }
 
-    /// Whether it writes to memory of peers by itself, and reads it.
+    /// Returns whether the endpoint writes to memory of peers by itself, and reads it.
     pub(in crate::fabric) fn has_remote_memory(&self) -> bool {
         self.placing.is_some()
     }
@@ -33,12 +33,12 @@ impl Endpoint {
     pub(in crate::fabric) fn expose(&mut self, data: &UserData, length: u64) -> Option<(Registration, RemoteMemory)> {
         let memory = (data.program_run(&(0..length))?, length as usize);
         let objects = (self.domain.0, self.ep.0);
-        // SAFETY: both are open. Whoever made `data` promised that its memory stays until the operation is
-        // complete; the engine has it concealed before that is told.
+        // SAFETY: both are open. The maker of `data` promised that its memory stays until the operation is
+        // complete; the engine has the memory concealed before it reports that.
         unsafe { self.placing.as_mut()?.expose(objects, memory) }
     }
 
-    /// No access that begins from now on succeeds.
+    /// Ends the exposure of memory: no access that begins from now on succeeds.
     pub(in crate::fabric) fn conceal(&mut self, exposure: Registration) {
         if let Some(placing) = &mut self.placing {
             placing.conceal(exposure);
@@ -77,7 +77,7 @@ impl Endpoint {
         }
     }
 
-    /// An access that is complete.
+    /// Returns an access that is complete.
     #[inline]
     pub(in crate::fabric) fn poll_placed(&mut self) -> Option<u64> {
         self.placing.as_mut()?.poll()

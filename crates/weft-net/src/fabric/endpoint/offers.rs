@@ -1,4 +1,4 @@
-//! What providers offer, and what each offer promises.
+//! Offers of providers, and what each offer promises.
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_int};
@@ -12,14 +12,14 @@ use super::super::api::{
     FI_SOCKADDR_IN, FI_SOCKADDR_IN6, FI_THREAD_DOMAIN, FI_WRITE, Info, Library, VERSION, text,
 };
 
-/// What a provider promises of an endpoint.
+/// The promise of a provider about an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Packets may be lost (`FI_EP_DGRAM`).
     Datagrams,
-    /// They are not (`FI_EP_RDM`), and arrive in the order of sending (`FI_ORDER_SAS`).
+    /// No packet is lost (`FI_EP_RDM`), and packets arrive in the order of sending (`FI_ORDER_SAS`).
     Ordered,
-    /// They are not, but may overtake each other.
+    /// No packet is lost, but packets may overtake each other.
     Reliable,
 }
 
@@ -35,15 +35,15 @@ impl Kind {
 /// A provider's offer, for people and for the choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// What it promises.
+    /// The promise about the endpoint.
     pub kind: Kind,
     /// The provider, e.g. `udp`.
     pub provider: String,
     /// The provider's version.
     pub version: (u32, u32),
-    /// Its domain: the device or the interface.
+    /// The domain: the device or the interface.
     pub domain: String,
-    /// Its fabric: the network.
+    /// The fabric: the network.
     pub fabric: String,
     /// Bytes of the largest message.
     pub message_max: usize,
@@ -51,7 +51,7 @@ pub struct Offer {
     pub address: Option<IpAddr>,
 }
 
-/// For people.
+/// Describes the offer for people.
 impl fmt::Display for Offer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
@@ -72,13 +72,13 @@ pub(in crate::fabric) struct Offers {
 
 impl Drop for Offers {
     fn drop(&mut self) {
-        // SAFETY: the library made it, and nobody else frees it.
+        // SAFETY: the library made the list, and no other code frees it.
         unsafe { (self.library.freeinfo)(self.first) };
     }
 }
 
 impl Offers {
-    /// The endpoints of a kind that there are; `provider` is the name of one, or none for all.
+    /// Asks for the endpoints of a kind; `provider` is the name of a provider, or none for all.
     pub(in crate::fabric) fn new(
         library: &'static Library,
         kind: Kind,
@@ -87,8 +87,8 @@ impl Offers {
         Self::with(library, kind, provider, false)
     }
 
-    /// The same, or only those that write to memory of peers and read it (`FI_RMA`), and deliver what is sent
-    /// later behind what was written.
+    /// Asks for endpoints as [`Self::new`] does. It can ask only for those that write to memory of peers and
+    /// read it (`FI_RMA`), and that deliver a later send behind an earlier write.
     fn with(
         library: &'static Library,
         kind: Kind,
@@ -98,14 +98,14 @@ impl Offers {
         let provider = provider.map(CString::new).transpose().map_err(|_| "its name has a zero in it".to_owned())?;
         let accesses = FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
         let (more, order) = if has_remote_memory { (accesses, FI_ORDER_SAW) } else { (0, 0) };
-        // SAFETY: without one to copy it makes one, whose parts are all there.
+        // SAFETY: without an info to copy the library makes one, with all its parts.
         let hints = unsafe { (library.dupinfo)(ptr::null()) };
         if hints.is_null() {
             return Err("there is no memory".to_owned());
         }
         let hints = Self { library, kind, first: hints };
-        // SAFETY: as said, and the parts are ours to change until it is freed. The name is freed with it, by
-        // free(3).
+        // SAFETY: as said. The parts are ours to change until the info is freed. The name is freed with it,
+        // by free(3).
         unsafe {
             let info = &mut *hints.first;
             info.caps = FI_MSG | FI_SEND | FI_RECV | more;
@@ -130,14 +130,14 @@ impl Offers {
         }
     }
 
-    /// The same endpoint as one that was chosen, which can place as well.
+    /// Asks for the endpoint that was chosen, as one that can place as well.
     pub(in crate::fabric) fn placing(library: &'static Library, chosen: &Offer) -> Option<Self> {
         let this = Self::with(library, chosen.kind, Some(&chosen.provider), true).ok()?;
         let has_it = this.iter().any(|(offer, _)| offer == *chosen);
         has_it.then_some(this)
     }
 
-    /// Each of them.
+    /// Returns each offer.
     pub(in crate::fabric) fn iter(&self) -> impl Iterator<Item = (Offer, *mut Info)> {
         let mut next = self.first;
         std::iter::from_fn(move || {
@@ -154,11 +154,11 @@ fn offer(kind: Kind, info: &Info) -> Offer {
     // SAFETY: the library fills in all parts of what it offers.
     let (domain, fabric, endpoint) = unsafe { (&*info.domain_attr, &*info.fabric_attr, &*info.ep_attr) };
     let name = |name| {
-        // SAFETY: names end with a zero and stay as long as the offer.
+        // SAFETY: names end with a zero, and stay as long as the offer.
         unsafe { text(name) }.unwrap_or_default()
     };
     let address = (!info.src_addr.is_null()).then(|| {
-        // SAFETY: the library says how long it is.
+        // SAFETY: the library says how long the address is.
         unsafe { std::slice::from_raw_parts(info.src_addr.cast::<u8>(), info.src_addrlen) }
     });
     Offer {
@@ -172,7 +172,7 @@ fn offer(kind: Kind, info: &Info) -> Offer {
     }
 }
 
-/// An address of the formats that are addresses of IP.
+/// Reads an address of the formats that are addresses of IP.
 pub(in crate::fabric) fn socket_address(format: u32, bytes: &[u8]) -> Option<SocketAddr> {
     let family = c_int::from(u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?));
     let port = u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?);

@@ -1,4 +1,4 @@
-//! Packets that leave: at once, or when the provider has room for them.
+//! Sending of packets: at once, or when the provider has room for them.
 #![allow(unsafe_code)]
 
 use std::ptr;
@@ -8,21 +8,21 @@ use weft_core::time::Duration;
 use super::Endpoint;
 use crate::clock;
 
-/// Packets for one peer that the provider may have, at least, however many peers there are.
+/// Least packets for a peer that the provider may have, however many peers there are.
 const SHARE_MIN: usize = 4;
-/// How long a peer for which there is no room holds up packets for others.
+/// Longest time for which a peer without room holds up packets for other peers.
 const PATIENCE: Duration = Duration::from_millis(10);
 
-/// What became of a packet.
+/// The result of sending a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::fabric) enum Sent {
     /// The provider has it.
     Taken,
-    /// It has no room now.
+    /// The provider has no room now.
     Full,
-    /// It has had none for this peer for too long.
+    /// The provider has had no room for this peer for too long; the packet is lost.
     Lost,
-    /// It refuses it.
+    /// The provider refuses the packet.
     Refused,
 }
 
@@ -30,7 +30,7 @@ impl Endpoint {
     /// Sends a packet of at most `packet_size` bytes to the peer of this number, which `insert` has given.
     ///
     /// There may be room for one peer and none for another: a reliable endpoint takes no more for a peer that
-    /// does not read. Such a peer holds others up for [`PATIENCE`] only: from then on its packets are lost
+    /// does not read. Such a peer holds others up for [`PATIENCE`] only. From then on its packets are lost
     /// until there is room for one.
     pub(in crate::fabric) fn send(&mut self, to: u64, packet: &[u8]) -> Sent {
         let sent = self.try_send(to, packet);
@@ -43,7 +43,7 @@ impl Endpoint {
         if now.since(*peer.full_since.get_or_insert(now)) < PATIENCE {
             return Sent::Full;
         }
-        // A provider that finds no connection for a packet says no more than this, however often it is asked.
+        // A provider that finds no connection for a packet gives only this error, however often it is asked.
         self.last_error.get_or_insert(("fi_send", -i64::from(libc::EAGAIN)));
         Sent::Lost
     }
@@ -55,15 +55,15 @@ impl Endpoint {
             // SAFETY: the endpoint is open; `inject` has done with the bytes when it returns.
             unsafe { ((*(*self.ep.0).msg).inject)(self.ep.0, packet.as_ptr().cast(), packet.len(), peer.name) }
         } else {
-            // Nobody's packets take all the room.
+            // No peer's packets take all the room.
             if peer.under_way >= (self.sends.count / peers).max(SHARE_MIN).min(self.sends.count) {
                 return Sent::Full;
             }
             let Some(index) = self.free_sends.pop() else { return Sent::Full };
             let (bytes, length) = (self.sends.at(index), self.prefix.sent + packet.len());
             let context = self.sends.context(index);
-            // SAFETY: there is room for the prefix and a packet, which is ours until the context comes back
-            // by the completion queue.
+            // SAFETY: there is room for the prefix and a packet; the buffer is ours until the context comes
+            // back by the completion queue.
             let code = unsafe {
                 ptr::copy_nonoverlapping(packet.as_ptr(), bytes.add(self.prefix.sent), packet.len());
                 let send = (*(*self.ep.0).msg).send;
@@ -85,7 +85,7 @@ impl Endpoint {
         }
     }
 
-    /// The provider has given the packet at this index back.
+    /// Takes back the packet at this index, which the provider has given back.
     pub(super) fn end_send(&mut self, index: usize) {
         if let Some(peer) = self.peers.get_mut(self.owners[index]) {
             peer.under_way = peer.under_way.saturating_sub(1);
