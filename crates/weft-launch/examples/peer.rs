@@ -1,10 +1,18 @@
-//! A process of a job that uses nothing of Weft but [`ProcessManager`]: joins, meets the others, and then
-//! does what its arguments say, so that tests can see a launcher from inside.
+//! A process of a job that uses nothing of Weft but [`ProcessManager`]. It joins, meets the others, and does
+//! what its arguments say, so that tests can see a launcher from inside.
 //!
-//! `peer [STEP…]`, every step is done by all ranks, or with a prefix `RANK@` only by that rank: `meet`
-//! (exchange, put, get and fence, checked), `say=TEXT`, `warn=TEXT`, `echo` (standard input to standard
-//! output), `call=NUMBER` (be inside that call), `sleep=MS`, `exit=CODE` (without saying goodbye),
-//! `signal=NUMBER`, `abort=CODE`, `barrier` (a fence), `stats`, `env=NAME`, `where`, `done` (finalize).
+//! `peer [STEP…]`: all ranks take every step; with a prefix `RANK@` only that rank does. The steps:
+//!
+//! - `meet`: exchange, put, get and fence, checked.
+//! - `say=TEXT`, `warn=TEXT`: print to standard output or standard error.
+//! - `echo`: copy standard input to standard output.
+//! - `call=NUMBER`: be inside that call.
+//! - `sleep=MS`.
+//! - `exit=CODE`: exit without saying goodbye.
+//! - `signal=NUMBER`, `abort=CODE`.
+//! - `barrier`: a fence.
+//! - `stats`, `env=NAME`, `where`.
+//! - `done`: finalize.
 
 use std::io::{Read, Write};
 use std::process::exit;
@@ -50,7 +58,7 @@ fn run(manager: &mut dyn ProcessManager, name: &str, argument: &str) {
     }
 }
 
-/// Exchanges cards short and long, and puts and gets a value, and checks what comes back.
+/// Exchanges short and long cards, puts and gets a value, and checks the results.
 fn meet(manager: &mut dyn ProcessManager) {
     let (rank, size) = (manager.rank(), manager.size());
     for length in [0, 10, 1000] {
@@ -93,8 +101,8 @@ fn current_directory() -> String {
     std::env::current_dir().map_or_else(|error| error.to_string(), |path| path.display().to_string())
 }
 
-/// Dies by a signal, with nothing but what a shell offers. Repeated, because Rust takes the first SIGSEGV for
-/// a stack overflow, looks into it, and only then restores the default.
+/// Dies by a signal that a shell sends. Repeated, because Rust takes the first SIGSEGV for a stack overflow,
+/// examines it, and only then restores the default.
 fn signal_self(number: i32) {
     let pid = std::process::id().to_string();
     for _ in 0..10 {

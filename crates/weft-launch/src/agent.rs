@@ -1,8 +1,9 @@
-//! The agent: the one process per host that starts the host's ranks, serves them PMI-1.1, passes their output
-//! on and leaves none of them behind.
+//! The agent: the one process on each host that starts the host's ranks, serves them PMI-1.1, passes their
+//! output on, and leaves none of them behind.
 //!
-//! It speaks with `mpiexec` over its standard input and output (remote) or a socket pair (local). When
-//! `mpiexec` is gone, the agent kills what it started; when the agent is gone, the kernel kills the ranks.
+//! The agent speaks with `mpiexec` over its standard input and output (remote) or a socket pair (local). When
+//! `mpiexec` is gone, the agent kills what it has started. When the agent is gone, the kernel kills the
+//! ranks.
 
 mod binding;
 mod executable;
@@ -28,15 +29,16 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long output is awaited from what a rank left behind when it ended.
+/// The longest wait for output of processes that a rank left behind when it ended.
 const LINGER: Duration = Duration::from_millis(300);
-/// How long the last words may take to leave, and leftovers to die.
+/// The longest time for the last messages to leave, and for leftover processes to die.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// Bytes read from a rank at once.
 const CHUNK: usize = 64 * 1024;
-/// Descriptors an agent needs for each rank: four that lead to it, two that note its processor.
+/// The descriptors that an agent needs for each rank: four that lead to the rank, two that note its
+/// processor.
 const DESCRIPTORS_PER_RANK: u64 = 6;
-/// Descriptors it needs beside those.
+/// The descriptors that an agent needs besides.
 const DESCRIPTORS_SPARE: u64 = 64;
 
 /// Serves as the agent of a remote host: `mpiexec` is at the other end of standard input and output.
@@ -63,7 +65,7 @@ pub(crate) fn serve_remote() -> i32 {
 /// Serves as the agent of this host in a process that `mpiexec` forked.
 ///
 /// # Errors
-/// The system's.
+/// An error of the system.
 pub(crate) fn serve_local(input: File, output: File, mask: Mask) -> io::Result<()> {
     sys::new_group();
     let (signals, _) = Signals::block(&SIGNALS)?;
@@ -73,7 +75,7 @@ pub(crate) fn serve_local(input: File, output: File, mask: Mask) -> io::Result<(
     serve(Channel::new(input, output)?, signals, mask, null)
 }
 
-/// A child's end, and what people send to end an agent.
+/// The signals that the agent reads: the end of a child, and signals by which people end an agent.
 const SIGNALS: [i32; 5] = [libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT];
 
 /// Greets, waits for the plan, starts the ranks and stays until they have ended.
@@ -111,8 +113,8 @@ fn serve(mut channel: Channel, mut signals: Signals, mask: Mask, null: File) -> 
     agent.run()
 }
 
-/// Waits for the first order. `None`: `mpiexec` is gone, or this process is told to end, which `mpiexec`
-/// tells agents by a signal that it has not heard of yet.
+/// Waits for the first order. `None` when `mpiexec` is gone, or this process is told to end. `mpiexec` tells
+/// an agent that it has not heard of yet by a signal.
 fn await_plan(channel: &mut Channel, signals: &mut Signals) -> io::Result<Option<Plan>> {
     while channel.state() == State::Open {
         let mut poll = Poll::default();
@@ -127,7 +129,7 @@ fn await_plan(channel: &mut Channel, signals: &mut Signals) -> io::Result<Option
             Ok(None) => {}
             Ok(Some(frame)) => match Order::decode(frame) {
                 Some(Order::Launch(plan)) => return Ok(Some(plan)),
-                // The job has been called off before it began.
+                // `mpiexec` has cancelled the job before it began.
                 Some(_) => return Ok(None),
                 None => return Err(io::Error::other("the first order is not to start ranks")),
             },
@@ -137,7 +139,7 @@ fn await_plan(channel: &mut Channel, signals: &mut Signals) -> io::Result<Option
     Ok(None)
 }
 
-/// The end of the job, ordered by `mpiexec`.
+/// The end of the job, which `mpiexec` has ordered.
 struct Ending {
     force_at: Instant,
     forced: bool,
@@ -150,25 +152,25 @@ struct Agent {
     server: Server,
     ranks: Vec<Rank>,
     input: InputQueue,
-    /// Output that may be sent, in bytes; may be exceeded by labels and the rest of a line.
+    /// The output that may be sent, in bytes. Labels and the rest of a line may exceed it.
     credit: i64,
     ending: Option<Ending>,
-    /// When something was last heard from ranks or their leftovers.
+    /// The time at which ranks or their leftovers were last heard.
     silent_since: Instant,
     buffer: Vec<u8>,
-    /// `mpiexec` is gone: nothing is worth saying any more.
+    /// `mpiexec` is gone: no message is worth sending any more.
     gone: bool,
-    /// The processors that ranks have, noted for other jobs as long as this agent lives.
+    /// The processors of the ranks, noted for other jobs as long as this agent lives.
     hold: Hold,
-    /// On another host: how long `mpiexec` may be silent.
+    /// On another host: the watch on the silence of `mpiexec`.
     watch: Option<Watch>,
-    /// `mpiexec` has stopped the ranks, and then itself: it says nothing until it goes on.
+    /// `mpiexec` has stopped the ranks, and then itself. It says nothing until it goes on.
     suspended: bool,
-    /// Whether it was not asked yet what the program of a rank that never spoke PMI is.
+    /// The agent has not looked yet what the program of a rank is that never spoke PMI.
     looks_for_strangers: bool,
 }
 
-/// What a poll entry belongs to.
+/// The owner of a poll entry.
 enum Source {
     Conversation(usize),
     Output(usize, usize),
@@ -176,7 +178,7 @@ enum Source {
 }
 
 impl Agent {
-    /// Decides which processors each rank gets.
+    /// Decides on the processors of each rank.
     fn bind(&mut self, plan: &Plan, allowed: &Set) -> Vec<Bound> {
         let host = binding::Host {
             topology: &Topology::of(allowed),
@@ -232,7 +234,7 @@ impl Agent {
         self.channel.flush();
     }
 
-    /// Turns until all ranks have ended and everything was said.
+    /// Turns until all ranks have ended and every message has been sent.
     fn run(&mut self) -> io::Result<()> {
         // Orders may have arrived together with the plan.
         self.handle_orders();
@@ -252,7 +254,8 @@ impl Agent {
         Ok(())
     }
 
-    /// Whether all ranks have ended, and their output too, or nobody has written for a while.
+    /// Returns whether all ranks have ended, and their outputs have ended too or have been silent for a
+    /// while.
     fn is_finished(&self) -> bool {
         let ended = self.ranks.iter().all(|rank| rank.pid.is_none());
         let outputs_open = self.ranks.iter().any(|rank| rank.outputs.iter().any(Option::is_some));
@@ -337,7 +340,7 @@ impl Agent {
         }
     }
 
-    /// Hears what a rank says to the process manager, and answers. True: there may be more.
+    /// Reads what a rank says to the process manager, and answers. Returns `true` when there may be more.
     fn converse(&mut self, local_rank: usize) -> bool {
         let Some(conversation) = &mut self.ranks[local_rank].conversation else { return false };
         conversation.flush();
@@ -355,7 +358,7 @@ impl Agent {
         }
     }
 
-    /// Does what the server wants done.
+    /// Carries out the actions that the server asks for.
     fn act(&mut self) {
         while let Some(action) = self.server.poll_action() {
             let number = |local_rank: usize| self.ranks[local_rank].number;
@@ -383,7 +386,7 @@ impl Agent {
         }
     }
 
-    /// Reads from a rank's output once. True: there may be more.
+    /// Reads from a rank's output once. Returns `true` when there may be more.
     fn read_output(&mut self, local_rank: usize, which: usize) -> bool {
         let Some(output) = &mut self.ranks[local_rank].outputs[which] else { return false };
         let stream = output.stream;
@@ -427,21 +430,21 @@ impl Agent {
         }
         let mut ended = Vec::new();
         while let Ok(Some((pid, how))) = sys::reap() {
-            // Other children are what ranks left behind.
+            // Other children are processes that ranks left behind.
             if let Some(local_rank) = self.ranks.iter().position(|rank| rank.pid == Some(pid)) {
                 self.ranks[local_rank].pid = None;
                 ended.push((local_rank, how));
             }
         }
-        // A rank that was killed comes before those that fail because they miss it.
+        // A rank that was killed comes before ranks that fail because they miss it.
         ended.sort_by_key(|(_, how)| matches!(how, sys::Ended::Exit(_)));
         for (local_rank, how) in ended {
             self.rank_ended(local_rank, how);
         }
     }
 
-    /// A rank of a job of several has ended well and never spoken PMI: if its program is another library's,
-    /// each rank was a job of its own.
+    /// Looks at a rank of a job of several that has ended well and never spoken PMI. If its program uses
+    /// another MPI library, each rank was a job of its own.
     fn note_stranger(&mut self, local_rank: usize) {
         if !std::mem::take(&mut self.looks_for_strangers) {
             return;
@@ -457,7 +460,7 @@ impl Agent {
         }
     }
 
-    /// A rank has ended: hears its last words, then reports.
+    /// Handles the end of a rank: reads its last words, then reports.
     fn rank_ended(&mut self, local_rank: usize, ended: sys::Ended) {
         self.silent_since = Instant::now();
         while self.converse(local_rank) {}
@@ -473,8 +476,8 @@ impl Agent {
     }
 }
 
-/// The file that `word` names for a process in `directory` with this `PATH`, or half a sentence why there is
-/// none.
+/// Finds the file that `word` names for a process in `directory` with this `PATH`. The error is half a
+/// sentence with the reason why there is none.
 pub(crate) fn find_program(word: &[u8], path: Option<&[u8]>, directory: &Path) -> Result<PathBuf, String> {
     search::find(word, path, directory).map_err(|why| why.reason)
 }

@@ -1,8 +1,8 @@
-//! Which MPI call a rank is in, readable from outside even after the rank has died.
+//! The MPI call that a rank is in, readable from outside even after the rank has died.
 //!
 //! The agent that starts the ranks of a host shares one small piece of memory with them: a head, an entry of
-//! one cache line per rank, and a table of names. A rank stores the number of the call it enters, one relaxed
-//! store per call; the first rank writes the table that turns numbers into names.
+//! one cache line per rank, and a table of names. A rank stores the number of the call that it enters, one
+//! relaxed store per call. The first rank writes the table that turns numbers into names.
 
 use crate::sys;
 use std::fs::File;
@@ -14,7 +14,7 @@ const HEAD_WORDS: usize = 16;
 const ENTRY_WORDS: usize = 16;
 /// Room for the table of names, in words.
 const TABLE_WORDS: usize = 8 * 1024;
-/// Most bytes the names may take, each with a newline.
+/// The most bytes that the names may take, each with a newline.
 pub(crate) const TABLE_BYTES_MAX: usize = TABLE_WORDS * 4;
 
 const TABLE_EMPTY: u32 = 0;
@@ -25,15 +25,15 @@ const STATE: usize = 0;
 const HASH: usize = 1;
 const LENGTH: usize = 2;
 
-/// Where calls are noted while no launcher looks on.
+/// The word in which calls are noted when no launcher looks on.
 static NOWHERE: AtomicU32 = AtomicU32::new(CallSite::OUTSIDE);
 static CURRENT: sys::WordRef = sys::WordRef::new(&NOWHERE);
 
-/// The call that this process is in, for the launcher's eyes.
+/// The call that this process is in, for the launcher.
 pub struct CallSite;
 
 impl CallSite {
-    /// The number that means: not inside any call.
+    /// The number that stands for: not inside any call.
     pub const OUTSIDE: u32 = u32::MAX;
 
     /// Notes that this process is now in the call with this number, an index into the names of
@@ -44,7 +44,7 @@ impl CallSite {
         CURRENT.word().store(call, Ordering::Relaxed);
     }
 
-    /// Nobody looks on any more: what is set from now on is seen by this process only.
+    /// Hides this process: later calls of [`Self::set`] are seen by this process only.
     pub fn hide() {
         CURRENT.refer_to(&NOWHERE);
     }
@@ -63,10 +63,10 @@ pub(crate) struct Board {
     entries: usize,
 }
 
-/// What a rank was doing, as far as its entry tells.
+/// The place of a rank, as far as its entry tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Whereabouts {
-    /// It has not said anything: before `MPI_Init`, or not a Weft program.
+    /// The rank has not said anything: before `MPI_Init`, or not a Weft program.
     Unknown,
     /// Between MPI calls.
     Outside,
@@ -75,7 +75,7 @@ pub(crate) enum Whereabouts {
 }
 
 impl Board {
-    /// How many bytes a board with `entries` entries takes.
+    /// The bytes that a board with `entries` entries takes.
     pub(crate) fn bytes(entries: usize) -> usize {
         Self::word_count(entries) * 4
     }
@@ -84,12 +84,12 @@ impl Board {
         HEAD_WORDS + entries * ENTRY_WORDS + TABLE_WORDS
     }
 
-    /// Maps a board with `entries` entries that lies in `file`.
+    /// Maps the board with `entries` entries that is in `file`.
     pub(crate) fn map(file: &File, entries: usize) -> std::io::Result<Self> {
         Ok(Self { words: sys::map_words(file, Self::word_count(entries))?, entries })
     }
 
-    /// Says of every rank that it is in no call.
+    /// Notes for every rank that it is in no call.
     pub(crate) fn clear(&self) {
         for entry in 0..self.entries {
             self.entry(entry)[0].store(CallSite::OUTSIDE, Ordering::Relaxed);
@@ -106,15 +106,15 @@ impl Board {
         &self.words[HEAD_WORDS + self.entries * ENTRY_WORDS..]
     }
 
-    /// From now on [`CallSite::set`] of this process writes into `entry`.
+    /// Makes [`CallSite::set`] of this process write into `entry` from now on.
     pub(crate) fn use_entry(&self, entry: usize) {
         let word = &self.entry(entry)[0];
         word.store(CallSite::get(), Ordering::Relaxed);
         CURRENT.refer_to(word);
     }
 
-    /// Writes the table of names unless another rank did so already, and notes in `entry` which table it
-    /// counts by. Names beyond [`TABLE_BYTES_MAX`] are left out: their calls are then named by number.
+    /// Writes the table of names unless another rank has done so, and notes in `entry` which table its
+    /// numbers refer to. Names beyond [`TABLE_BYTES_MAX`] are left out: their calls are reported by number.
     pub(crate) fn name_calls(&self, entry: usize, names: &[&str]) {
         let mut text = String::new();
         for name in names {
@@ -140,7 +140,7 @@ impl Board {
         self.entry(entry)[1].store(hash, Ordering::Release);
     }
 
-    /// Where the rank that uses `entry` is, or was when it died.
+    /// The place where the rank that uses `entry` is, or was when it died.
     pub(crate) fn whereabouts(&self, entry: usize) -> Whereabouts {
         let words = self.entry(entry);
         let hash = words[1].load(Ordering::Acquire);

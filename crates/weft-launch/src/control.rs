@@ -1,8 +1,8 @@
-//! What `mpiexec` and its agents (one per host) say to each other.
+//! The messages between `mpiexec` and its agents (one per host).
 //!
 //! A frame is a length (4 bytes, little-endian), then the message: its kind in one byte and its fields. The
-//! agent speaks first, with one line of text ([`GREETING`]), because a remote shell may print things of its
-//! own before it.
+//! agent speaks first, with one line of text ([`GREETING`]), because a remote shell may print other text
+//! before it.
 
 mod channel;
 mod codec;
@@ -19,20 +19,20 @@ use codec::{Decode, Encode, Reader};
 
 /// Version of the messages; both sides must have the same.
 pub(crate) const VERSION: u32 = 5;
-/// What an agent says first; the version, a blank, the name of its machine ([`crate::processors::machine`])
-/// and a newline follow.
+/// The beginning of an agent's greeting. The version, a blank, the name of the agent's machine
+/// ([`crate::processors::machine`]) and a newline follow.
 pub(crate) const GREETING: &str = "WEFT-AGENT ";
-/// Longest frame, in bytes: an exchange of thousands of ranks fits.
+/// The longest frame, in bytes: an exchange of thousands of ranks fits.
 pub(crate) const FRAME_MAX: usize = 64 * 1024 * 1024;
-/// Output that an agent may have sent without having been told that it was written, in bytes.
+/// The bytes of output that an agent may have sent without a report that they were written.
 pub(crate) const OUTPUT_WINDOW: usize = 256 * 1024;
-/// Input that `mpiexec` may have sent without having been told that a rank took it, in bytes.
+/// The bytes of input that `mpiexec` may have sent without a report that a rank took them.
 pub(crate) const INPUT_WINDOW: usize = 64 * 1024;
 
-/// How the lines of a rank are labelled.
+/// The label in front of a rank's lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Label {
-    /// Not at all.
+    /// No label.
     None,
     /// `[rank] `.
     Rank,
@@ -40,28 +40,28 @@ pub(crate) enum Label {
     RankAndHost,
 }
 
-/// Which ranks get what `mpiexec` reads from its standard input.
+/// The ranks that get what `mpiexec` reads from its standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InputTo {
-    /// None: they all see the end of the file.
+    /// No rank: all of them see the end of the file.
     Nobody,
-    /// This one.
+    /// The rank with this number.
     Rank(u32),
-    /// Each gets everything.
+    /// Every rank gets everything.
     Everybody,
 }
 
-/// One of the stream an output came from.
+/// The stream that an output came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stream {
     Output,
     Error,
 }
 
-/// What a rank is bound to.
+/// The unit that a rank is bound to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BindTo {
-    /// All that their agent may use.
+    /// All processors that its agent may use.
     None,
     /// Hardware threads.
     Thread,
@@ -70,55 +70,55 @@ pub(crate) enum BindTo {
     Numa,
 }
 
-/// In which order the ranks of a host are dealt to its processors.
+/// The order in which the ranks of a host are dealt to its processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MapBy {
-    /// The next one.
+    /// The next processor.
     Slot,
-    /// The next socket's.
+    /// The next processor of the next socket.
     Socket,
-    /// The next memory node's.
+    /// The next processor of the next memory node.
     Numa,
 }
 
-/// Which processors ranks get.
+/// The processors that ranks get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Binding {
     pub(crate) to: BindTo,
     pub(crate) by: MapBy,
-    /// Cores (or threads) for each rank.
+    /// The cores (or threads) for each rank.
     pub(crate) each: u32,
-    /// Whether what became of it shall be said for each rank.
+    /// Reports the binding of each rank.
     pub(crate) report: bool,
-    /// Ranks of the job on the machine of this host: virtual hosts share processors.
+    /// The ranks of the job on the machine of this host: virtual hosts share processors.
     pub(crate) machine_ranks: u32,
 }
 
-/// One program of the command line, as one host has to start it.
+/// A program of the command line, as one host has to start it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Program {
-    /// Its place on the command line, `MPI_APPNUM`.
+    /// The place on the command line, `MPI_APPNUM`.
     pub(crate) number: u32,
-    /// Words; the first names the program.
+    /// The words; the first names the program.
     pub(crate) words: Vec<Vec<u8>>,
-    /// Whether the agent's own environment is the base.
+    /// The agent's own environment is the base.
     pub(crate) inherit: bool,
     /// Variables that are added to the base.
     pub(crate) variables: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Working directory; empty: the agent's own.
+    /// The working directory; empty: the agent's own.
     pub(crate) directory: Vec<u8>,
-    /// Whether the user named the directory: then it must exist.
+    /// The user has named the directory, so it must exist.
     pub(crate) directory_required: bool,
-    /// Directories where it is looked for before those of PATH, with colons between.
+    /// Directories that are searched for the program before those of PATH, with colons between.
     pub(crate) search_path: Vec<u8>,
 }
 
-/// Everything an agent needs to know to start its ranks.
+/// Everything that an agent needs to know to start its ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// Name of the job and of its key-value space.
+    /// The name of the job and of its key-value space.
     pub(crate) job: String,
-    /// Known to the processes of the job only.
+    /// The secret that only the processes of the job know.
     pub(crate) secret: JobSecret,
     /// Ranks of the whole job.
     pub(crate) size: u32,
@@ -128,27 +128,26 @@ pub(crate) struct Plan {
     pub(crate) host: String,
     /// `PMI_process_mapping`, empty when it is too long to be stored.
     pub(crate) mapping: String,
-    /// Whether ranks shall report statistics.
+    /// Ranks shall report statistics.
     pub(crate) stats: bool,
     pub(crate) label: Label,
     pub(crate) input: InputTo,
-    /// Whether standard error goes where standard output goes.
+    /// Standard error goes where standard output goes.
     pub(crate) merge: bool,
     pub(crate) binding: Binding,
-    /// How long the agent may hear nothing from `mpiexec` before it ends its ranks, in milliseconds; 0: for
-    /// ever.
+    /// The longest silence of `mpiexec` after which the agent ends its ranks, in milliseconds; 0: no limit.
     pub(crate) patience_ms: u64,
     pub(crate) programs: Vec<Program>,
     /// The ranks of this host in order, each with the index of its program.
     pub(crate) ranks: Vec<(u32, u32)>,
 }
 
-/// What all ranks contribute to a barrier or an exchange.
+/// The contributions of all ranks to a barrier or an exchange.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Gathered {
-    /// Keys and values put since the last one.
+    /// Keys and values that were put since the last barrier or exchange.
     pub(crate) puts: Vec<(String, String)>,
-    /// Cards by rank, in an exchange.
+    /// The cards by rank, in an exchange.
     pub(crate) cards: Vec<(u32, String)>,
 }
 
@@ -160,47 +159,47 @@ pub(crate) enum NameRequest {
     Unpublish { service: String },
 }
 
-/// `mpiexec` to agent.
+/// A message from `mpiexec` to an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Start these ranks. The first order, once.
+    /// Start these ranks. The first order, sent once.
     Launch(Plan),
-    /// Standard input for whoever gets it.
+    /// Standard input for the ranks that get it.
     Input(Vec<u8>),
     /// Standard input has ended.
     InputEnd,
-    /// So much output has been written; as much more may be sent.
+    /// This many bytes of output have been written; as many more may be sent.
     Credit(u32),
-    /// All ranks of the job have arrived: what they brought.
+    /// All ranks of the job have arrived: everything that they brought.
     Gathered(Gathered),
     /// The answer to a name request (`publish`, `lookup`, `unpublish`): the port (empty unless looked up), or
-    /// why not.
+    /// the reason why not.
     Name { rank: u32, command: String, answer: Result<String, String> },
     /// Send this signal to all ranks.
     Signal(i32),
-    /// End all ranks: first with a signal, after the grace by force. `spare` ends by itself and is only
-    /// forced.
+    /// End all ranks: first with a signal, after the grace by force. The rank `spare` ends by itself and is
+    /// only forced.
     End { signal: i32, grace_ms: u32, spare: Option<u32> },
-    /// Say where every rank is.
+    /// Report where every rank is.
     Where,
     /// Give a sign of life.
     Ping,
 }
 
-/// How far a rank has come with PMI.
+/// The progress of a rank with PMI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// It has not said a word: no MPI program, or before `MPI_Init`.
+    /// The rank has not said a word: it is no MPI program, or before `MPI_Init`.
     Silent,
-    /// It has joined the job.
+    /// The rank has joined the job.
     Joined,
-    /// It waits for the other ranks in a barrier or exchange of the process manager.
+    /// The rank waits for the other ranks in a barrier or exchange of the process manager.
     Waiting,
-    /// It has said goodbye.
+    /// The rank has said goodbye.
     Finalized,
 }
 
-/// Where one rank is.
+/// The place of one rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Position {
     pub(crate) rank: u32,
@@ -208,12 +207,12 @@ pub(crate) struct Position {
     pub(crate) whereabouts: Whereabouts,
 }
 
-/// Agent to `mpiexec`.
+/// A message from an agent to `mpiexec`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Report {
     /// Whole lines (or the rest of a stream).
     Output { stream: Stream, bytes: Vec<u8> },
-    /// So much of the input has been taken by the slowest rank that gets it, in bytes since the start.
+    /// The bytes of input since the start that the slowest rank with input has taken.
     InputTaken(u64),
     /// All ranks of this host have arrived at a barrier or exchange.
     Gathered { exchange: bool, gathered: Gathered },
@@ -227,13 +226,13 @@ pub(crate) enum Report {
     Ended { position: Position, ended: Ended },
     /// A rank said something that is not PMI-1.1.
     Violation { rank: u32, text: String },
-    /// The answer to [`Order::Where`]: the ranks that live, and how they stand if they say so.
+    /// The answer to [`Order::Where`]: the ranks that live, and their states if they publish them.
     Where(Vec<(Position, Option<Standing>)>),
     /// A rank's statistics.
     Stats { text: String },
-    /// Something the user may want to know.
+    /// A note for the user.
     Note(String),
-    /// All ranks of this host run: each and the number of its process.
+    /// All ranks of this host run: each rank, and the number of its process.
     Started(Vec<(u32, i32)>),
     /// Each rank and the processors it got, in words.
     Bindings(Vec<(u32, String)>),
@@ -244,14 +243,14 @@ pub(crate) enum Report {
 }
 
 impl Plan {
-    /// Whether every rank has its program.
+    /// Returns whether every rank has its program.
     fn is_sound(&self) -> bool {
         self.ranks.iter().all(|&(_, program)| (program as usize) < self.programs.len())
     }
 }
 
 impl Order {
-    /// The message as a frame's content.
+    /// Writes the message as a frame's content.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Launch(plan) => (0u8, plan).encode(out),
@@ -267,7 +266,7 @@ impl Order {
         }
     }
 
-    /// The message in a frame; `None` when it is none.
+    /// Reads the message in a frame; `None` when it is no valid message.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(bytes);
         let order = match u8::decode(&mut reader)? {
@@ -296,7 +295,7 @@ impl Order {
 }
 
 impl Report {
-    /// The message as a frame's content.
+    /// Writes the message as a frame's content.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Output { stream, bytes } => (0u8, stream, bytes).encode(out),
@@ -317,7 +316,7 @@ impl Report {
         }
     }
 
-    /// The message in a frame; `None` when it is none.
+    /// Reads the message in a frame; `None` when it is no valid message.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(bytes);
         let reader = &mut reader;
@@ -377,7 +376,7 @@ codec::structure!(Plan {
 codec::structure!(Gathered { puts, cards });
 codec::structure!(Position { rank, phase, whereabouts });
 
-/// The time at which a standing is written and read again: all that it tells of times is how long ago they
+/// The time at which a standing is written and read again here. A standing tells only how long ago its times
 /// were.
 const STANDING_TIME: u64 = 1 << 62;
 

@@ -1,8 +1,8 @@
-//! What can go wrong while a process joins its job, said in one sentence each.
+//! The errors of a process that joins its job, one sentence each.
 
 use std::fmt;
 
-/// Why a process could not join its job, or why the job's launcher no longer answers.
+/// The reason why a process could not join its job, or why the job's launcher no longer answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LaunchError {
@@ -10,9 +10,9 @@ pub enum LaunchError {
     NoProcessManager {
         /// The launcher, as its variables show it.
         launcher: &'static str,
-        /// How many tasks it started, if it says so.
+        /// The number of tasks that it started, if it says so.
         tasks: Option<u64>,
-        /// What to type instead.
+        /// The command to type instead.
         advice: &'static str,
     },
     /// A variable of the launcher holds something that cannot be used.
@@ -32,11 +32,11 @@ pub enum LaunchError {
     Protocol(String),
     /// A key or a value is longer than the launcher accepts.
     TooLong {
-        /// What is too long.
+        /// The name of the thing that is too long.
         what: &'static str,
-        /// Its length in bytes after encoding.
+        /// The length in bytes after encoding.
         length: usize,
-        /// The longest that is accepted, in bytes.
+        /// The longest length that is accepted, in bytes.
         limit: usize,
     },
 }

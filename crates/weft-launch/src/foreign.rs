@@ -1,5 +1,5 @@
-//! Everything in this crate that parses bytes from others, as plain functions for `weft-fuzz`. They panic
-//! only where the code is wrong.
+//! Calls everything in this crate that parses bytes of other programs, as plain functions for `weft-fuzz`.
+//! They panic only where the code is wrong.
 
 use crate::JobSecret;
 use crate::agent::server::Server;
@@ -10,10 +10,10 @@ use crate::wire::{self, Line};
 
 /// Processes of the job that ranks and mappings are read for.
 const SIZE: u32 = 4096;
-/// Ends what one rank says at a time.
+/// The byte that ends the turn of one rank.
 const TURN: u8 = 0xff;
 
-/// Frames between `mpiexec` and agents: what can be read is what would be written.
+/// Parses frames between `mpiexec` and agents. Expect: what can be read is what would be written.
 pub fn control(bytes: &[u8]) {
     let write = |encode: &dyn Fn(&mut Vec<u8>)| {
         let mut out = Vec::new();
@@ -31,7 +31,7 @@ pub fn control(bytes: &[u8]) {
     }
 }
 
-/// What two ranks say to their process manager, in turns.
+/// Parses the messages of two ranks to their process manager, in turns.
 pub fn pmi(bytes: &[u8]) {
     let mut server = Server::new(&plan(), 0);
     for (turn, said) in bytes.split(|byte| *byte == TURN).enumerate() {
@@ -65,7 +65,7 @@ pub fn texts(bytes: &[u8]) {
     let _ = (stats.print(Format::Text), stats.print(Format::Json));
 }
 
-/// The content of frames that are right, for [`control`] to begin with.
+/// The content of valid frames, for [`control`] to begin with.
 pub fn control_seeds() -> Vec<Vec<u8>> {
     let orders = [
         Order::Launch(plan()),

@@ -1,34 +1,34 @@
-//! Which hosts there are, how many ranks each shall hold, and which rank goes where.
+//! The hosts of a job, the ranks that each shall hold, and the host of each rank.
 
-/// Longest host name that is accepted, in bytes.
+/// The longest host name that is accepted, in bytes.
 const NAME_BYTES_MAX: usize = 255;
-/// Most slots of one host.
+/// The most slots of one host.
 const SLOTS_MAX: u32 = 1 << 16;
 
 /// A host as the user named it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Host {
-    /// Its name, used for nothing but the agent's command and messages.
+    /// The name, used only for the agent's command and messages.
     pub(crate) name: String,
-    /// How many ranks it shall hold, when the user said so.
+    /// The number of ranks that it shall hold, when the user said so.
     pub(crate) slots: Option<u32>,
-    /// The network interface of its ranks, when the user said so.
+    /// The network interface of its ranks, when the user named one.
     pub(crate) interface: Option<String>,
 }
 
-/// In which order ranks are dealt to hosts.
+/// The order in which ranks are dealt to hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
     /// Fill one host, then the next.
     BySlot,
-    /// One to each host in turn.
+    /// Give one rank to each host in turn.
     ByHost,
 }
 
-/// Hosts from the words of `--hosts h0,h1:2`.
+/// Reads hosts from the words of `--hosts h0,h1:2`.
 ///
 /// # Errors
-/// One sentence.
+/// One sentence about the word that is wrong.
 pub(crate) fn parse_list(text: &str) -> Result<Vec<Host>, String> {
     let mut hosts = Vec::new();
     for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
@@ -37,11 +37,11 @@ pub(crate) fn parse_list(text: &str) -> Result<Vec<Host>, String> {
     if hosts.is_empty() { Err(format!("`{text}` names no host")) } else { Ok(hosts) }
 }
 
-/// Hosts from the lines of a hostfile: `h0`, `h0:2` or `h0 slots=2`, comments after `#`; and what of it has
-/// no effect.
+/// Reads hosts from the lines of a hostfile: `h0`, `h0:2` or `h0 slots=2`, comments after `#`. Also returns
+/// notes on words that have no effect.
 ///
 /// # Errors
-/// One sentence that says the line.
+/// One sentence that names the line.
 pub(crate) fn parse_file(text: &str) -> Result<(Vec<Host>, Vec<String>), String> {
     let (mut hosts, mut notes) = (Vec::new(), Vec::new());
     for (number, line) in (1..).zip(text.lines()) {
@@ -54,7 +54,7 @@ pub(crate) fn parse_file(text: &str) -> Result<(Vec<Host>, Vec<String>), String>
             match word.split_once('=') {
                 Some(("slots" | "maxprocs", value)) => host.slots = Some(parse_slots(value).map_err(explain)?),
                 Some(("ifname", value)) if !value.is_empty() => host.interface = Some(value.to_owned()),
-                // Hydra's `map=` and the like follow in the same field.
+                // Hydra's `map=` and other words follow in the same field.
                 Some(("binding", _)) => {
                     notes
                         .push(format!("line {number}: `{word}` has no effect; --bind-to says what ranks are bound to"));
@@ -69,7 +69,7 @@ pub(crate) fn parse_file(text: &str) -> Result<(Vec<Host>, Vec<String>), String>
     if hosts.is_empty() { Err("it names no host".into()) } else { Ok((hosts, notes)) }
 }
 
-/// A host that is named again has so many slots more.
+/// Adds a host. A host that is named again gets that many more slots.
 pub(crate) fn add(hosts: &mut Vec<Host>, host: Host) {
     match hosts.iter_mut().find(|other| other.name == host.name) {
         Some(other) => {
@@ -89,7 +89,7 @@ fn parse_host(text: &str) -> Result<Host, String> {
         None => text.split_once(':').map_or((text, None), |(name, slots)| (name, Some(slots))),
     };
     let plain = |letter: char| letter.is_alphanumeric() || "._-:%@+".contains(letter);
-    // A name that begins with a dash would be an option of the agent's command.
+    // A name with a dash in front would be an option of the agent's command.
     if name.is_empty() || name.starts_with('-') || name.len() > NAME_BYTES_MAX || !name.chars().all(plain) {
         return Err(format!("`{text}` is no host name"));
     }
@@ -103,20 +103,20 @@ pub(crate) fn parse_slots(text: &str) -> Result<u32, String> {
     }
 }
 
-/// How many ranks fill the hosts: one where nothing is said of a host.
+/// The number of ranks that fill the hosts: one for a host without slots.
 pub(crate) fn filled(hosts: &[Host]) -> u32 {
     hosts.iter().fold(0, |sum: u32, host| sum.saturating_add(host.slots.unwrap_or(1)))
 }
 
-/// How many ranks the hosts hold before they are oversubscribed; `None` when no host says.
+/// The number of ranks that the hosts hold before they are oversubscribed; `None` when no host has slots.
 pub(crate) fn capacity(hosts: &[Host]) -> Option<u32> {
     hosts.iter().any(|host| host.slots.is_some()).then(|| hosts.iter().map(|host| host.slots.unwrap_or(1)).sum())
 }
 
 /// The host of each of `count` ranks, as an index into `hosts`.
 ///
-/// Where no host says how many slots it has, ranks are spread evenly in blocks. Where slots are said, a host
-/// without has one, and ranks beyond all slots begin again at the first host with the same numbers.
+/// Where no host has slots, ranks are spread evenly in blocks. Where some have slots, a host without slots
+/// counts as one, and ranks beyond all slots begin again at the first host with the same numbers.
 pub(crate) fn place(hosts: &[Host], count: u32, order: Order) -> Vec<usize> {
     assert!(!hosts.is_empty(), "ranks need a host");
     let shares = shares(hosts, count);
@@ -133,12 +133,12 @@ pub(crate) fn place(hosts: &[Host], count: u32, order: Order) -> Vec<usize> {
     }
 }
 
-/// One round of hosts, repeated until every rank has one.
+/// Repeats one round of hosts until every rank has one.
 fn repeat(round: impl Iterator<Item = usize>, count: u32) -> Vec<usize> {
     round.collect::<Vec<usize>>().iter().copied().cycle().take(count as usize).collect()
 }
 
-/// How many ranks each host takes in one round.
+/// The number of ranks that each host takes in one round.
 fn shares(hosts: &[Host], count: u32) -> Vec<u32> {
     if capacity(hosts).is_some() {
         return hosts.iter().map(|host| host.slots.unwrap_or(1)).collect();

@@ -1,12 +1,13 @@
 //! Starting a job and finding the peers.
 //!
-//! The library side is [`ProcessManager`]: what every MPI process asks for, of whichever process manager has
-//! started it. PMI-1.1 is spoken, which Weft's own `mpiexec`, Hydra (MPICH, Intel MPI), gforker and Slurm
-//! (`--mpi=pmi2`) offer; a process that nobody started is a singleton. [`CallSite`] tells the launcher in
-//! which MPI call the process is; on its [`page`] is how it stands ([`standing`]), from which [`wait_for`]
-//! concludes who keeps whom waiting.
+//! The library side is [`ProcessManager`]: the requests of every MPI process to the process manager that has
+//! started it. Weft speaks PMI-1.1, which its own `mpiexec`, Hydra (MPICH, Intel MPI), gforker and Slurm
+//! (`--mpi=pmi2`) offer. A process without a process manager is a singleton.
 //!
-//! [`Load`] says whether there is a processor for every rank, so that waiting may keep one busy.
+//! [`CallSite`] tells the launcher in which MPI call the process is. The process publishes its state
+//! ([`standing`]) on its [`page`]. From these states [`wait_for`] concludes which ranks keep which waiting.
+//!
+//! [`Load`] says whether there is a processor for every rank, so that a rank that waits may keep one busy.
 //!
 //! The program side is the binary `mpiexec`.
 
@@ -42,7 +43,8 @@ pub(crate) use say::print;
 pub use say::say;
 pub use secret::JobSecret;
 
-/// Runs `handler` in every child that this process forks from now on. It must neither wait nor allocate.
+/// Runs `handler` in every child that this process forks from now on. `handler` must neither wait nor
+/// allocate.
 pub fn on_fork(handler: fn()) {
     sys::on_fork(handler);
 }

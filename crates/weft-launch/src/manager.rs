@@ -1,9 +1,8 @@
-//! What an MPI process asks of the process manager that started it, whichever that is.
+//! The requests of an MPI process to the process manager that started it, whichever that is.
 //!
-//! [`process_manager`] looks for the one that is there. Each is a file of its own: [`weft`] for Weft's
-//! `mpiexec`, [`pmi1`] for all others that speak PMI-1.1, [`singleton`] for a process that nobody started.
-//! What another one needs is a file that implements [`ProcessManager`], and a line in the list of candidates
-//! of [`detect`].
+//! [`process_manager`] finds the process manager. Each kind has its own file: [`weft`] for Weft's `mpiexec`,
+//! [`pmi1`] for all others that speak PMI-1.1, [`singleton`] for a process without one. A new kind needs a
+//! file that implements [`ProcessManager`], and a line in the list of candidates of [`detect`].
 
 mod detect;
 mod link;
@@ -16,55 +15,54 @@ mod weft;
 use crate::{JobSecret, LaunchError, sys};
 use std::fmt::Debug;
 
-/// The process manager of this process's job, by the environment: it is connected to, and this process is one
-/// of its job from now on.
+/// Connects to the process manager of this process's job, which the environment names. From now on this
+/// process belongs to the job.
 ///
 /// # Errors
-/// A launcher of several tasks is seen that offers nothing by which they find each other, its variables make
-/// no sense, or it does not answer.
+/// A launcher of several tasks offers nothing by which they find each other; its variables make no sense; it
+/// does not answer.
 pub fn process_manager() -> Result<Box<dyn ProcessManager>, LaunchError> {
     detect::look(&|name| std::env::var(name).ok())?.connect()
 }
 
-/// One process's connection to the process manager of its job.
+/// The connection of one process to the process manager of its job.
 ///
-/// Requests block until the process manager answers. One that is gone ends every request with
-/// [`LaunchError::Gone`], so nothing blocks for ever. A key is put once; a `get` sees what was put before the
-/// last [`fence`](Self::fence) or [`exchange`](Self::exchange). What not every process manager can do is an
-/// `Option`.
+/// Requests block until the process manager answers. If it is gone, every request ends with
+/// [`LaunchError::Gone`], so nothing blocks for ever. A key is put once; a `get` sees values that were put
+/// before the last [`fence`](Self::fence) or [`exchange`](Self::exchange). Abilities that not every process
+/// manager has are an `Option`.
 pub trait ProcessManager: Debug + Send {
-    /// This process's rank in `MPI_COMM_WORLD`.
+    /// The rank of this process in `MPI_COMM_WORLD`.
     fn rank(&self) -> u32;
 
-    /// How many processes the job has.
+    /// The number of processes of the job.
     fn size(&self) -> u32;
 
-    /// Which of several programs of one command line this is (`MPI_APPNUM`, MPI-5.0 §11.10.3), when it is
-    /// said.
+    /// The number of this program, of several on one command line (`MPI_APPNUM`, MPI-5.0 §11.10.3), if known.
     fn appnum(&self) -> Option<i32>;
 
-    /// `MPI_UNIVERSE_SIZE` (MPI-5.0 §11.10.1), when it is said.
+    /// `MPI_UNIVERSE_SIZE` (MPI-5.0 §11.10.1), if known.
     fn universe_size(&self) -> Option<i32>;
 
-    /// The name of the job, the same in all its processes. Nobody can guess it where Weft made it; other
+    /// The name of the job, the same in all its processes. Nobody can guess a name that Weft made; other
     /// process managers may use short names that repeat.
     fn job_name(&self) -> &str;
 
     /// Sixteen random bytes that only the processes of the job know. `None`: the process manager makes no
-    /// secrets; rank 0 makes one and tells it by [`exchange`](Self::exchange).
+    /// secrets. Then rank 0 makes one and sends it by [`exchange`](Self::exchange).
     fn secret(&self) -> Option<JobSecret>;
 
-    /// The ranks that were started on this process's host, this one included, in order; `None` when that is
-    /// not said. A hint: whether memory can be shared is another question.
+    /// The ranks that were started on this process's host, including this one, in order; `None` if unknown. A
+    /// hint only: whether these ranks can share memory is another question.
     fn local_ranks(&mut self) -> Option<Vec<u32>>;
 
-    /// Stores a value under a key of the job, to be seen by the others after the next fence.
+    /// Stores a value under a key of the job. The others see it after the next fence.
     ///
     /// # Errors
     /// The key or the value is too long, the key exists, or the process manager is gone.
     fn put(&mut self, key: &str, value: &str) -> Result<(), LaunchError>;
 
-    /// The value under a key; `None` when nobody has put it before the last fence.
+    /// The value under a key; `None` when no process has put it before the last fence.
     ///
     /// # Errors
     /// The process manager is gone.
@@ -76,7 +74,7 @@ pub trait ProcessManager: Debug + Send {
     /// The process manager is gone or refuses.
     fn fence(&mut self) -> Result<(), LaunchError>;
 
-    /// Gives the card of each rank to all ranks: the cards in order of ranks. Collective.
+    /// Gives the card of each rank to all ranks, and returns the cards in order of ranks. Collective.
     ///
     /// # Errors
     /// The process manager is gone or refuses; a card is longer than [`CARD_MAX`](crate::wire::CARD_MAX)
@@ -84,30 +82,30 @@ pub trait ProcessManager: Debug + Send {
     fn exchange(&mut self, card: &str) -> Result<Vec<String>, LaunchError>;
 
     /// Ends the whole job (MPI-5.0 §11.4, `MPI_Abort`): tells the process manager, then exits with `code`,
-    /// C's exit handlers included. The message is part of the cause that `mpiexec` says, or goes to standard
-    /// error.
+    /// C's exit handlers included. The message becomes part of the cause that `mpiexec` reports, or goes to
+    /// standard error.
     fn abort(&mut self, code: i32, message: &str) -> !;
 
     /// Says goodbye: from now on this process may exit without being missed. Later requests fail unless the
-    /// process manager lets it [come back](Self::come_back).
+    /// process manager lets the process [come back](Self::come_back).
     ///
     /// # Errors
     /// The process manager is gone.
     fn finalize(&mut self) -> Result<(), LaunchError>;
 
-    /// Whether [`come_back`](Self::come_back) can succeed.
+    /// Returns whether [`come_back`](Self::come_back) can succeed.
     fn can_come_back(&self) -> bool;
 
-    /// Takes the goodbye back: this process is one of the job again, and missed if it exits.
+    /// Takes the goodbye back: this process belongs to the job again, and is missed if it exits.
     ///
     /// # Errors
-    /// The process manager is gone, or one of those that know no coming back.
+    /// The process manager is gone, or does not let processes come back.
     fn come_back(&mut self) -> Result<(), LaunchError>;
 
     /// The service that makes ports known by name (MPI-5.0 §11.9.4), where there is one.
     fn names(&mut self) -> Option<&mut dyn Names>;
 
-    /// What watches the job from outside, where something does.
+    /// The observer of the job from outside, where there is one.
     fn observer(&mut self) -> Option<&mut dyn Observer>;
 }
 
@@ -132,13 +130,13 @@ pub trait Names {
     fn unpublish(&mut self, service: &str) -> Result<(), LaunchError>;
 }
 
-/// What Weft's `mpiexec` sees of its ranks beside what they ask.
+/// The view that Weft's `mpiexec` has of its ranks beside their requests.
 pub trait Observer {
-    /// Tells what the numbers of [`CallSite::set`](crate::CallSite::set) mean: `names[number]`. Until this
-    /// was called, a process is taken for one that has not reached `MPI_Init`.
+    /// Tells the meaning of the numbers of [`CallSite::set`](crate::CallSite::set): `names[number]`. Before
+    /// this call a process counts as one that has not reached `MPI_Init`.
     fn name_calls(&self, names: &[&str]);
 
-    /// Whether the user asked for statistics at the end of the job.
+    /// Returns whether the user asked for statistics at the end of the job.
     fn wants_stats(&self) -> bool;
 
     /// Hands over this process's statistics: lines `from to link messages bytes resends`, ranks and counts as

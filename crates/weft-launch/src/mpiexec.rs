@@ -22,8 +22,8 @@ pub use debugger::Debugger;
 use options::Request;
 use std::ffi::OsString;
 
-/// Runs `mpiexec` with these arguments (without the program's own name) and returns its exit status;
-/// `debugger` hears of the job.
+/// Runs `mpiexec` with these arguments (without the program's own name) and returns its exit status.
+/// `debugger` is told of the job.
 pub fn run(arguments: Vec<OsString>, debugger: &'static dyn Debugger) -> i32 {
     crate::sys::expect_full_files();
     debugger::use_debugger(debugger);

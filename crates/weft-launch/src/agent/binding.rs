@@ -1,8 +1,8 @@
-//! Which processors each rank of a host gets: decided once, before the first rank starts.
+//! Decides which processors each rank of a host gets, once, before the first rank starts.
 //!
-//! A processor that one rank was bound to is never given to another one, of this job or any other on the
-//! machine: what is bound to cores or threads takes them in the registry, whole or not at all. Where that is
-//! impossible, no rank of the host is bound, and the reason is said.
+//! A processor that one rank is bound to is never given to another rank, of this job or of any other job on
+//! the machine. A rank that is bound to cores or threads takes them in the registry, all or none. Where that
+//! is impossible, no rank of the host is bound, and the reason is reported.
 
 use crate::control::{BindTo, Binding, MapBy};
 use crate::processors::{Hold, Load, Registry, Session, Set, Topology};
@@ -14,25 +14,25 @@ pub(crate) struct Bound {
     /// `None`: all that the agent may use.
     pub(crate) set: Option<Set>,
     pub(crate) load: Load,
-    /// What became of it, in words.
+    /// The result of the binding, in words.
     pub(crate) words: String,
 }
 
-/// What was decided.
+/// The decision for all ranks of a host.
 #[derive(Debug)]
 pub(crate) struct Bindings {
-    /// For each rank of the host in order.
+    /// The binding of each rank of the host, in order.
     pub(crate) ranks: Vec<Bound>,
-    /// Why a binding that the user asked for was not fulfilled.
+    /// The reason why a binding that the user asked for was not fulfilled.
     pub(crate) note: Option<String>,
-    /// What was taken, until the job is over.
+    /// The processors that were taken, held until the job is over.
     pub(crate) hold: Hold,
 }
 
-/// What is known about the host.
+/// The facts about the host.
 pub(crate) struct Host<'a> {
     pub(crate) topology: &'a Topology,
-    /// Processors that may be used at the same time: the time quota counts.
+    /// The processors that may be used at the same time: the time quota counts.
     pub(crate) usable: usize,
     pub(crate) registry: &'a Registry,
 }
@@ -81,7 +81,7 @@ pub(crate) fn decide(binding: &Binding, ranks: usize, host: &Host<'_>) -> Bindin
     Bindings { ranks, note, hold }
 }
 
-/// Nobody knows what others use: nothing is bound.
+/// The decision without a registry: nobody knows which processors other jobs use, so no rank is bound.
 fn without_registry(binding: &Binding, ranks: usize, host: &Host<'_>, why: String) -> Bindings {
     let load = Load { ranks: (binding.machine_ranks as usize).max(ranks), processors: host.usable };
     let words = not_bound(Some(&why), &host.topology.all());
@@ -90,17 +90,17 @@ fn without_registry(binding: &Binding, ranks: usize, host: &Host<'_>, why: Strin
     Bindings { ranks, note, hold: Hold::default() }
 }
 
-/// What ranks get.
+/// The processors that ranks get.
 enum Choice {
     /// No rank is bound.
     Free,
-    /// Each rank has these for itself.
+    /// Each rank has its own processors.
     Own(Vec<Set>),
     /// Ranks may have processors in common.
     Shared(Vec<Set>),
 }
 
-/// What each rank gets, or half a sentence why ranks cannot be bound.
+/// Chooses the processors of each rank. The error is half a sentence why ranks cannot be bound.
 fn choose(binding: &Binding, ranks: usize, host: &Host<'_>, usage: &Usage) -> Result<Choice, String> {
     let topology = host.topology;
     match binding.to {
@@ -112,7 +112,7 @@ fn choose(binding: &Binding, ranks: usize, host: &Host<'_>, usage: &Usage) -> Re
     }
 }
 
-/// Units (cores or threads) that each rank has for itself.
+/// Chooses units (cores or threads) of its own for each rank.
 fn own(
     binding: &Binding,
     ranks: usize,
@@ -136,7 +136,7 @@ fn own(
         let busy = total - free.len();
         return Err(format!("other jobs have taken {busy} of {total} {noun}, this one wants {}", ranks * each));
     }
-    // Those that ranks of other jobs use without being bound come last.
+    // Units that ranks of other jobs use without being bound come last.
     let mut free: Vec<(usize, Set)> = free.into_iter().map(|unit| (usage.ranks_on(&unit), unit)).collect();
     free.sort_by_key(|(ranks, _)| *ranks);
     let domains = domains(binding.by, host.topology);
@@ -148,8 +148,8 @@ fn own(
     Ok((0..ranks).map(|rank| pick(&mut groups, rank, each)).collect())
 }
 
-/// Takes `each` units for a rank from the group whose turn it is, and from the next ones if it has not
-/// enough.
+/// Takes `each` units for a rank from the group whose turn it is, and from the next groups if that one has
+/// not enough.
 fn pick(groups: &mut [VecDeque<Set>], rank: usize, each: usize) -> Set {
     let count = groups.len();
     let whole = (0..count).map(|turn| (rank + turn) % count).find(|&group| groups[group].len() >= each);
@@ -162,7 +162,8 @@ fn pick(groups: &mut [VecDeque<Set>], rank: usize, each: usize) -> Set {
     units.iter().flat_map(Set::iter).collect()
 }
 
-/// Domains (sockets or memory nodes) that several ranks may have in common, without what others have taken.
+/// Chooses domains (sockets or memory nodes), which several ranks may share, without the processors that
+/// others have taken.
 fn shared(
     binding: &Binding,
     ranks: usize,
@@ -177,7 +178,7 @@ fn shared(
         return Err("all processors are taken by other jobs".into());
     }
     let turns: Vec<usize> = match binding.by {
-        // As many ranks for each domain as it has cores, then the next.
+        // As many ranks go to each domain as it has cores, then the next domain follows.
         MapBy::Slot => {
             let size = |domain: &Set| cores.iter().filter(|core| core.iter().any(|n| domain.contains(n))).count();
             domains.iter().enumerate().flat_map(|(at, domain)| std::iter::repeat_n(at, size(domain))).collect()
@@ -197,7 +198,7 @@ fn domains(by: MapBy, topology: &Topology) -> Vec<Set> {
     }
 }
 
-/// Takes what each rank shall have for itself.
+/// Takes the processors that each rank shall have for itself.
 fn take(choice: Choice, session: &Session, hold: &mut Hold) -> Result<Choice, String> {
     if let Choice::Own(sets) = &choice
         && let Some(number) = sets.iter().flat_map(Set::iter).find(|&number| !session.take(number, hold))
@@ -216,7 +217,7 @@ impl Usage {
         }
     }
 
-    /// Gives one more rank its home, at the processor of its set that has the fewest.
+    /// Gives one more rank its home: the processor of its set with the fewest ranks.
     fn assign(&mut self, set: &Set, session: &Session, hold: &mut Hold) {
         if let Some(home) = set.iter().min_by_key(|number| self.ranks[number]) {
             *self.ranks.entry(home).or_default() += 1;
@@ -234,7 +235,7 @@ fn not_bound(reason: Option<&str>, all: &Set) -> String {
     format!("not bound{reason}, may run on {}", named(all, "processor"))
 }
 
-/// `processors 0,4: 1 core, socket 0, memory node 0`.
+/// Describes a set of processors: `processors 0,4: 1 core, socket 0, memory node 0`.
 fn describe(set: &Set, topology: &Topology) -> String {
     let mine = || topology.processors.iter().filter(|processor| set.contains(processor.number));
     let sockets: Set = mine().map(|processor| processor.socket).collect();

@@ -1,4 +1,4 @@
-//! Who gets which processors.
+//! Tests of the processors that ranks get.
 
 use super::*;
 use crate::processors::registry_tests::TestRegistry;
@@ -45,13 +45,13 @@ fn two_jobs_never_get_the_same_processor() {
     let first = on_two_sockets(&registry, &core, 2);
     let second = on_two_sockets(&registry, &core, 2);
     assert_eq!((sets(&first), sets(&second)), (vec!["0,4".into(), "1,5".into()], vec!["2,6".into(), "3,7".into()]));
-    // No core is left: nobody is bound, and it is said.
+    // No core is left. Expect: no rank is bound, and the note says so.
     let third = on_two_sockets(&registry, &core, 1);
     assert_eq!(sets(&third), ["-"]);
     let note = third.note.as_ref().expect("the user wanted it");
     assert_eq!(note, "ranks are not bound: other jobs have taken 4 of 4 cores, this one wants 1");
     assert!(third.ranks[0].words.contains("not bound (other jobs have taken 4 of 4 cores"), "{}", third.ranks[0].words);
-    // Sockets are what others have left of them.
+    // Expect: ranks bound to sockets get what others have left of them.
     drop(first);
     let socket = on_two_sockets(&registry, &binding(BindTo::Socket, MapBy::Socket, 1), 2);
     assert_eq!(sets(&socket), ["0-1,4-5", "0-1,4-5"]);
@@ -66,7 +66,7 @@ fn all_ranks_of_a_host_are_bound_or_none() {
     let many = on_two_sockets(&registry, &core, 5);
     assert_eq!(sets(&many), ["-"; 5]);
     assert!(many.note.expect("wanted").contains("5 cores are wanted on this machine, there are 4"));
-    // Virtual hosts share the machine: the ranks of the others count.
+    // Virtual hosts share the machine, so the ranks of the others count.
     let part = Binding { machine_ranks: 6, ..core };
     assert_eq!(sets(&on_two_sockets(&registry, &part, 3)), ["-"; 3]);
     let topology = two_sockets(2);
@@ -92,10 +92,10 @@ fn the_load_counts_all_jobs() {
     let second = on_two_sockets(&registry, &none, 4);
     assert_eq!(loads(&second)[0], "10/8", "two jobs together are more than there are processors");
     drop(first);
-    // Ranks that are not bound keep what they have; a bound one chooses where the fewest are.
+    // Ranks that are not bound keep their processors; a bound rank chooses where the fewest ranks are.
     let bound = on_two_sockets(&registry, &binding(BindTo::Core, MapBy::Slot, 1), 1);
     assert_eq!((sets(&bound), loads(&bound)), (vec!["0,4".to_string()], vec!["2/2".to_string()]));
-    // Virtual hosts whose agents have not looked yet are counted too.
+    // Ranks of virtual hosts whose agents have not looked yet count, too.
     drop((second, bound));
     let part = Binding { machine_ranks: 12, ..none };
     assert_eq!(loads(&on_two_sockets(&registry, &part, 3))[0], "12/8");

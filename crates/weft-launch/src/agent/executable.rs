@@ -1,18 +1,18 @@
-//! What a file is that the system will not execute, in words: a program for another processor or system, one
-//! that is cut off, or text for a shell.
+//! Describes a file that the system will not execute: a program for another processor or system, a truncated
+//! program, or text for a shell.
 
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Bytes that are looked at to tell text from something else.
+/// The bytes that are looked at to tell text from other files.
 const HEAD_LENGTH: usize = 512;
-/// Most entries of a program header table that are believed.
+/// The most entries of a program header table that are trusted.
 const SEGMENTS_MAX: u16 = 256;
 
-/// Half a sentence about a file that the system refused to execute because of what is in it. `None`: it may
-/// be text for a shell.
+/// Half a sentence about a file that the system refused to execute because of its contents. `None`: it may be
+/// text for a shell.
 pub(crate) fn refused(file: &Path) -> Option<String> {
     let mut head = Vec::new();
     File::open(file).ok()?.take(HEAD_LENGTH as u64).read_to_end(&mut head).ok()?;
@@ -33,8 +33,8 @@ pub(crate) fn refused(file: &Path) -> Option<String> {
     Some(format!("{file_name} is {kind}"))
 }
 
-/// Half a sentence about a program that is shorter than its own header says, which the system would start and
-/// kill.
+/// Half a sentence about a program that is shorter than its own header says. The system would start and kill
+/// it.
 pub(crate) fn truncated(file: &Path) -> Option<String> {
     let opened = File::open(file).ok()?;
     let length = opened.metadata().ok()?.len();
@@ -48,7 +48,7 @@ pub(crate) fn truncated(file: &Path) -> Option<String> {
     if opened.read_exact_at(&mut header, 0).is_err() {
         return cut(header.len() as u64);
     }
-    // The layout is that of 64-bit programs of this machine's byte order (System V gABI, chapter 4 and 5);
+    // The layout is that of 64-bit programs with this machine's byte order (System V gABI, chapter 4 and 5);
     // others fail elsewhere.
     if header[4] != 2 || header[5] != if cfg!(target_endian = "little") { 1 } else { 2 } {
         return None;
@@ -63,7 +63,7 @@ pub(crate) fn truncated(file: &Path) -> Option<String> {
         if opened.read_exact_at(&mut entry, at).is_err() {
             return cut(needed);
         }
-        // PT_LOAD: what is mapped.
+        // PT_LOAD: a segment that is mapped.
         if entry[..4] == 1u32.to_ne_bytes() {
             needed = needed.max(word(&entry, 8).checked_add(word(&entry, 32))?);
         }
@@ -71,7 +71,7 @@ pub(crate) fn truncated(file: &Path) -> Option<String> {
     if needed > length { cut(needed) } else { None }
 }
 
-/// The MPI library that a program is linked with, when that is not of the standard's binary interface:
+/// The MPI library that a program is linked with, if it does not have the standard's binary interface:
 /// `libmpi.so.40` and the like.
 pub(crate) fn other_library(file: &Path) -> Option<String> {
     needed(file)?.into_iter().find(|name| {
@@ -80,11 +80,11 @@ pub(crate) fn other_library(file: &Path) -> Option<String> {
     })
 }
 
-/// Bytes of a dynamic section, and of its table of names, that are looked at.
+/// The most bytes of a dynamic section, and of its table of names, that are looked at.
 const SECTION_MAX: u64 = 1 << 20;
 
-/// The libraries that a program names (System V gABI, chapter 5: DT_NEEDED). `None`: it is no such program of
-/// this machine's.
+/// The libraries that a program names (System V gABI, chapter 5: DT_NEEDED). `None`: it is no dynamically
+/// linked program of this machine.
 fn needed(file: &Path) -> Option<Vec<String>> {
     const LOAD: u64 = 1;
     const DYNAMIC: u64 = 2;
@@ -130,7 +130,7 @@ fn needed(file: &Path) -> Option<Vec<String>> {
     Some(entries().filter(|(tag, _)| *tag == NEEDED).filter_map(|(_, at)| name(at)).collect())
 }
 
-/// For which processor, by `e_machine` of the header.
+/// The processor that a program is for, by `e_machine` of the header.
 fn elf(head: &[u8]) -> String {
     let Some(&[low, high]) = head.get(18..20) else { return "a program that is cut off".to_owned() };
     let machine =
@@ -153,7 +153,7 @@ fn elf(head: &[u8]) -> String {
             );
         }
     };
-    // An object file has the right processor and is no program.
+    // An object file has the right processor, but is no program.
     match head.get(16..18) {
         Some([1, 0] | [0, 1]) => format!("an object file for {name}, not a program: link it"),
         _ => format!("a program for {name}, and this machine has {}", std::env::consts::ARCH),
@@ -164,7 +164,7 @@ fn elf(head: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// A file of a test's own, gone when dropped.
+    /// A test's own file, which is gone when dropped.
     struct Scratch(std::path::PathBuf);
 
     impl Scratch {
@@ -206,7 +206,7 @@ mod tests {
         let libraries = needed(Path::new("/proc/self/exe")).unwrap_or_default();
         assert!(libraries.iter().any(|name| name.starts_with("libc.so")), "{libraries:?}");
         assert_eq!(other_library(Path::new("/proc/self/exe")), None);
-        // The same program with another name in its place: of the same length, so that nothing else moves.
+        // The same program with another library name of the same length, so that nothing else moves.
         let mut program = std::fs::read("/proc/self/exe").expect("this program");
         let at = program.windows(10).position(|bytes| bytes == b"libc.so.6\0").expect("the name");
         program[at..at + 9].copy_from_slice(b"libmpi.so");

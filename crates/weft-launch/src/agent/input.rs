@@ -13,12 +13,12 @@ pub(crate) struct InputQueue {
 }
 
 impl InputQueue {
-    /// More input has come.
+    /// Adds input that has come.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The input has ended.
+    /// Notes that the input has ended.
     pub(crate) fn end(&mut self) {
         self.ended = true;
     }
@@ -27,7 +27,7 @@ impl InputQueue {
         self.base + self.bytes.len() as u64
     }
 
-    /// Whether there is something for a rank that has taken `taken` bytes, the end included.
+    /// Returns whether there is something for a rank that has taken `taken` bytes, the end included.
     pub(crate) fn has_news(&self, taken: u64) -> bool {
         taken < self.total() || self.ended
     }
@@ -50,7 +50,7 @@ impl InputQueue {
         }
     }
 
-    /// Forgets what every rank has taken. Says how much that is since the start, when it has grown.
+    /// Forgets the bytes that every rank has taken. Returns their number since the start, when it has grown.
     pub(crate) fn trim(&mut self, ranks: &[Rank]) -> Option<u64> {
         let taken = ranks.iter().filter_map(|rank| rank.input.as_ref()).map(|input| input.taken).min();
         let taken = taken.unwrap_or_else(|| self.total());

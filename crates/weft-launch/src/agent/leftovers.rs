@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 /// Pause between two rounds of killing.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Kills all children of this process, and theirs as they become its own, until there is none or the time is
-/// over.
+/// Kills all children of this process, and their children as these become its own, until there is none or the
+/// time is over.
 pub(super) fn kill(limit: Duration) {
     let deadline = Instant::now() + limit;
     while Instant::now() < deadline {

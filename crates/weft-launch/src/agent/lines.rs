@@ -2,8 +2,9 @@
 
 use crate::control::FRAME_MAX;
 
-/// A longer line is handed on in pieces of this size, in bytes; other ranks' lines may come between the
-/// pieces. A line up to here leaves as one message to `mpiexec`, which writes it whole before any other.
+/// The longest line, in bytes. A longer line is passed on in pieces of this size, and other ranks' lines may
+/// come between the pieces. A line up to this size goes to `mpiexec` as one message, which `mpiexec` writes
+/// whole before any other.
 pub(crate) const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// A message holds a line, its label, and the complete lines that were read before it.
@@ -12,20 +13,21 @@ const _: () = assert!(LINE_BYTES_MAX * 2 < FRAME_MAX);
 /// Collects bytes and gives out whole lines, each with its label in front.
 pub(crate) struct Lines {
     label: Vec<u8>,
-    /// Bytes are handed on as they come: there is nobody whose lines they could tear.
+    /// Bytes are passed on as they come: there are no other ranks whose lines they could tear.
     alone: bool,
     partial: Vec<u8>,
-    /// Whether the last byte that was given out ended a line.
+    /// The last byte that was given out ended a line.
     at_start: bool,
 }
 
 impl Lines {
-    /// For a stream whose lines begin with `label`. With `alone` and no label nothing is held back.
+    /// Makes a collector for a stream whose lines begin with `label`. With `alone` and no label nothing is
+    /// held back.
     pub(crate) fn new(label: &str, alone: bool) -> Self {
         Self { label: label.as_bytes().to_vec(), alone: alone && label.is_empty(), partial: Vec::new(), at_start: true }
     }
 
-    /// Takes what the rank wrote and appends to `out` what may be printed.
+    /// Takes what the rank wrote, and appends to `out` what may be printed.
     pub(crate) fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         if self.alone {
             out.extend_from_slice(bytes);
@@ -66,7 +68,8 @@ impl Lines {
         }
     }
 
-    /// The stream has ended: gives out a last line that has no newline. Where others print too it gets one.
+    /// Ends the stream: gives out a last line that has no newline. The line gets one where other ranks print
+    /// too.
     pub(crate) fn finish(&mut self, out: &mut Vec<u8>) {
         if !self.partial.is_empty() {
             self.begin(out);

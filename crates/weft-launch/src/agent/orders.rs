@@ -1,4 +1,4 @@
-//! How the agent carries out the orders of `mpiexec`, and how ranks are ended.
+//! The agent's side of the orders of `mpiexec`, and the end of ranks.
 
 use super::{Agent, Ending};
 use crate::control::{Order, Position, Report};
@@ -17,7 +17,7 @@ impl Agent {
             };
             match order {
                 Some(order) => self.handle_order(order),
-                // Whoever speaks nonsense is not our mpiexec.
+                // A peer that sends nonsense is not our mpiexec.
                 None => return self.abandon(),
             }
         }
@@ -88,7 +88,8 @@ impl Agent {
         }
     }
 
-    /// `mpiexec` is gone, or this agent is told to go: nothing that was started may stay.
+    /// Ends everything: `mpiexec` is gone, or this agent is told to go, and no process that it started may
+    /// stay.
     pub(super) fn abandon(&mut self) {
         self.gone = true;
         self.ending = Some(Ending { force_at: Instant::now(), forced: false });
@@ -96,9 +97,9 @@ impl Agent {
     }
 }
 
-/// How the ranks of this agent stand, by number: those that have joined the job as processes of Weft,
-/// themselves or as a child of what was started. Jobs that they have started on their own have an agent of
-/// their own.
+/// The states of the ranks of this agent, by number. These are ranks that have joined the job as processes of
+/// Weft, themselves or as a child of the process that was started. Jobs that ranks have started on their own
+/// have their own agent.
 fn standings() -> BTreeMap<u32, Standing> {
     let now = sys::monotonic_ns();
     let read = |path: std::path::PathBuf| page::read(&path, standing::WORDS).ok();

@@ -20,7 +20,7 @@ use std::rc::Rc;
 /// Variables of other launchers that would mislead a rank of this one.
 const STALE_PREFIXES: [&str; 5] = ["PMI_", "PMIX_", "HYDI_", "OMPI_COMM_WORLD_", "MPI_LOCAL"];
 
-/// One of a rank's two output streams.
+/// An output stream of a rank, of two.
 pub(crate) struct Output {
     pub(crate) file: File,
     pub(crate) stream: Stream,
@@ -30,7 +30,7 @@ pub(crate) struct Output {
 /// A rank's standard input.
 pub(crate) struct Input {
     pub(crate) file: File,
-    /// How much of the host's input it has taken, in bytes since the start.
+    /// The bytes of the host's input that the rank has taken since the start.
     pub(crate) taken: u64,
 }
 
@@ -38,22 +38,23 @@ pub(crate) struct Input {
 pub(crate) struct Conversation {
     pub(crate) file: File,
     replies: VecDeque<Rc<[u8]>>,
-    /// Bytes of the first reply that have left.
+    /// The bytes of the first reply that have left.
     written: usize,
 }
 
-/// A rank and what leads to it. What has ended or closed is `None`.
+/// A rank and the descriptors that lead to it. A process that has ended, or a descriptor that is closed, is
+/// `None`.
 pub(crate) struct Rank {
     pub(crate) number: u32,
     pub(crate) pid: Option<libc::pid_t>,
     pub(crate) outputs: [Option<Output>; 2],
     pub(crate) input: Option<Input>,
     pub(crate) conversation: Option<Conversation>,
-    /// The program it was started with.
+    /// The program that the rank was started with.
     pub(crate) file: PathBuf,
 }
 
-/// What is the same for all ranks of one program.
+/// The state that all ranks of one program share.
 pub(crate) struct Starter<'a> {
     plan: &'a Plan,
     program: &'a Program,
@@ -67,8 +68,8 @@ pub(crate) struct Starter<'a> {
 }
 
 impl<'a> Starter<'a> {
-    /// Finds the program and prepares its arguments and environment. A note comes back when the directory was
-    /// not asked for and does not exist: the agent's own is taken.
+    /// Finds the program, and prepares its arguments and environment. Returns a note when a directory that
+    /// nobody asked for does not exist: then the agent's own is taken.
     pub(crate) fn new(
         plan: &'a Plan,
         program: &'a Program,
@@ -180,7 +181,7 @@ impl<'a> Starter<'a> {
             affinity,
         };
         let mut result = sys::spawn(&spawn);
-        // A script without `#!` is for the shell, as execvp and every shell have it.
+        // A script without `#!` is for the shell, as with execvp and every shell.
         let script: Vec<CString>;
         if result.as_ref().is_err_and(|failure| failure.error.raw_os_error() == Some(libc::ENOEXEC)) {
             if let Some(reason) = executable::refused(Path::new(OsStr::from_bytes(self.file.as_bytes()))) {
@@ -210,7 +211,7 @@ impl<'a> Starter<'a> {
         Unusable { status, reason }
     }
 
-    /// Whether this prepares the program with this index.
+    /// Returns whether this prepares the program with this index.
     pub(crate) fn is_for(&self, program: &Program) -> bool {
         std::ptr::eq(self.program, program)
     }
@@ -224,7 +225,7 @@ fn label(plan: &Plan, number: u32) -> String {
     }
 }
 
-/// The directory a program starts in, and a note when it is not the one that was hoped for.
+/// The directory that a program starts in, and a note when it is not the directory of the plan.
 fn choose_directory(program: &Program) -> Result<(PathBuf, Option<String>), Unusable> {
     let wanted = Path::new(OsStr::from_bytes(&program.directory));
     let own = || std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
@@ -242,8 +243,8 @@ fn choose_directory(program: &Program) -> Result<(PathBuf, Option<String>), Unus
     Ok((own(), Some(note)))
 }
 
-/// The environment of a program's ranks: this process's if it is to be inherited, without other launchers'
-/// traces, then what was asked for.
+/// The environment of a program's ranks. It is this process's if that is to be inherited, without the
+/// variables of other launchers, plus the variables that were asked for.
 fn merge_environment(program: &Program) -> Vec<(OsString, OsString)> {
     let stale = |name: &OsString| {
         name == LOAD_VARIABLE || STALE_PREFIXES.iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
@@ -263,15 +264,15 @@ fn merge_environment(program: &Program) -> Vec<(OsString, OsString)> {
     merged
 }
 
-/// A pipe: where to read, where to write. Both are closed on exec.
+/// Makes a pipe: the end to read from, and the end to write to. Both are closed on exec.
 fn pipe() -> std::io::Result<(File, File)> {
     let (reader, writer) = std::io::pipe()?;
     Ok((File::from(OwnedFd::from(reader)), File::from(OwnedFd::from(writer))))
 }
 
 impl Output {
-    /// Reads what is there, at most a buffer full, and appends what may be printed to `out`. False: the
-    /// stream has ended. `None`: nothing is there now.
+    /// Reads what is there, at most a buffer full, and appends what may be printed to `out`. `Some(false)`:
+    /// the stream has ended. `None`: nothing is there now.
     pub(crate) fn read(&mut self, buffer: &mut [u8], out: &mut Vec<u8>) -> Option<bool> {
         match self.file.read(buffer) {
             Ok(0) => Some(false),
@@ -284,25 +285,25 @@ impl Output {
         }
     }
 
-    /// Appends what was held back to `out`.
+    /// Appends the bytes that were held back to `out`.
     pub(crate) fn finish(mut self, out: &mut Vec<u8>) {
         self.lines.finish(out);
     }
 }
 
 impl Conversation {
-    /// Whether replies wait to leave.
+    /// Returns whether replies wait to leave.
     pub(crate) fn has_unsent(&self) -> bool {
         !self.replies.is_empty()
     }
 
-    /// Sends a reply, now if it leaves without waiting.
+    /// Queues a reply, and sends it now if that needs no waiting.
     pub(crate) fn reply(&mut self, bytes: Rc<[u8]>) {
         self.replies.push_back(bytes);
         self.flush();
     }
 
-    /// Sends what leaves without waiting. A rank that is gone misses nothing.
+    /// Sends as much as possible without waiting. A rank that is gone misses nothing.
     pub(crate) fn flush(&mut self) {
         while let Some(first) = self.replies.front() {
             match self.file.write(&first[self.written..]) {
@@ -323,8 +324,8 @@ impl Conversation {
         }
     }
 
-    /// Reads what the rank said: `None` when there is nothing now, nothing at all when it will never say
-    /// more.
+    /// Reads what the rank said. `None` when there is nothing now; an empty slice when the rank will never
+    /// say more.
     pub(crate) fn read<'b>(&mut self, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
         match self.file.read(buffer) {
             Ok(count) => Some(&buffer[..count]),

@@ -1,4 +1,4 @@
-//! Finding the program that a rank shall run, and saying in words why it cannot be run.
+//! Finds the program that a rank shall run, or says why it cannot be run.
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -10,19 +10,19 @@ use std::path::{Path, PathBuf};
 pub(crate) const STATUS_MISSING: i32 = 127;
 /// Exit status for a program that exists but cannot be executed.
 pub(crate) const STATUS_UNUSABLE: i32 = 126;
-/// Where programs are looked for when the environment has no PATH.
+/// The directories for programs when the environment has no PATH.
 pub(crate) const PATH_DEFAULT: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
 
-/// Why a program cannot be run.
+/// The reason why a program cannot be run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Unusable {
-    /// Exit status that `mpiexec` shall end with.
+    /// The exit status that `mpiexec` shall end with.
     pub(crate) status: i32,
-    /// Half a sentence.
+    /// The reason, half a sentence.
     pub(crate) reason: String,
 }
 
-/// The file that `word` names for a process in `directory` with this `PATH`.
+/// Finds the file that `word` names for a process in `directory` with this `PATH`.
 pub(crate) fn find(word: &[u8], path: Option<&[u8]>, directory: &Path) -> Result<PathBuf, Unusable> {
     let name = Path::new(OsStr::from_bytes(word));
     if word.contains(&b'/') {

@@ -1,21 +1,21 @@
-//! The process manager's side of PMI-1.1 for the ranks of one host: the bytes that ranks send come in,
-//! actions go out.
+//! The process manager's side of PMI-1.1 for the ranks of one host: bytes of ranks come in, actions go out.
+//! The agent carries out the actions.
 //!
-//! What a rank puts stays here until all ranks of the host have arrived at a barrier or exchange. Then it
-//! travels to `mpiexec` with the message that they have arrived, and comes back as what all ranks of the job
-//! have put. So `get` never leaves the host.
+//! A value that a rank puts stays here until all ranks of the host have arrived at a barrier or exchange.
+//! Then it travels to `mpiexec` with the report that they have arrived. `mpiexec` sends back what all ranks
+//! of the job have put. So `get` never leaves the host.
 
 use crate::control::{Gathered, NameRequest, Phase, Plan};
 use crate::wire::{self, Line};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-/// Most keys that a job may put.
+/// The most keys that a job may put.
 const KEYS_MAX: usize = 1 << 20;
-/// Longest message of an abort that is handed on, in bytes.
+/// The longest message of an abort that is passed on, in bytes.
 const MESSAGE_MAX: usize = 1024;
 
-/// What the agent shall do.
+/// An action for the agent.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Send these bytes to the rank `local_rank` of this host.
@@ -32,16 +32,16 @@ pub(crate) enum Action {
     Violation { local_rank: usize, text: String },
 }
 
-/// One rank's conversation.
+/// The conversation with one rank.
 struct Session {
     phase: Phase,
-    /// What it waits with: an exchange or a barrier.
+    /// The rank waits in an exchange, else in a barrier.
     exchange: bool,
     card: String,
     inbox: Vec<u8>,
-    /// Bytes of statistics that follow the last line.
+    /// The bytes of statistics that follow the last line.
     body: usize,
-    /// Inside a request of several lines.
+    /// The rank is inside a request of several lines.
     many: bool,
 }
 
@@ -60,7 +60,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// For the ranks of `plan`; they find the board of their calls under descriptor `status_fd`.
+    /// Makes the server for the ranks of `plan`. They find the board of their calls under descriptor
+    /// `status_fd`.
     pub(crate) fn new(plan: &Plan, status_fd: i32) -> Self {
         let ranks: Vec<u32> = plan.ranks.iter().map(|&(rank, _)| rank).collect();
         let session = |_: &u32| Session {
@@ -96,17 +97,17 @@ impl Server {
         }
     }
 
-    /// How far the rank `local_rank` has come.
+    /// The phase of the rank `local_rank`.
     pub(crate) fn phase(&self, local_rank: usize) -> Phase {
         self.sessions[local_rank].phase
     }
 
-    /// What to do next.
+    /// Takes the next action.
     pub(crate) fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// The rank `local_rank` said this.
+    /// Handles bytes from the rank `local_rank`.
     pub(crate) fn handle_bytes(&mut self, local_rank: usize, bytes: &[u8]) {
         self.sessions[local_rank].inbox.extend_from_slice(bytes);
         loop {
@@ -185,7 +186,7 @@ impl Server {
             }
             "spawn" => self.reply(local_rank, "cmd=spawn_result rc=-1 msg=this_mpiexec_cannot_start_more_processes"),
             command => {
-                // What else the line says may be nobody's business.
+                // The rest of the line may be secret.
                 let word =
                     if command.is_empty() { text.split_whitespace().next().unwrap_or_default() } else { command };
                 self.violation(local_rank, wire::harmless(word).to_owned());
@@ -195,7 +196,8 @@ impl Server {
 
     fn init(&mut self, local_rank: usize, line: &Line<'_>) {
         if line.get("pmi_version") == Some("1") {
-            // A program may follow another one in the same rank (a shell script): joining anew is fine.
+            // A program may follow another program in the same rank (a shell script), so a rank may join
+            // anew.
             self.sessions[local_rank].phase = Phase::Joined;
             self.reply(local_rank, "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1 weft=1");
         } else {
@@ -214,7 +216,7 @@ impl Server {
         if key.is_empty() || key.len() > wire::KEY_MAX || value.len() > wire::VALUE_MAX {
             return self.reply(local_rank, "cmd=put_result rc=-1 msg=key_or_value_too_long");
         }
-        // The same key may be put many times before it travels.
+        // A key may be put many times before it travels.
         if self.values.len() >= KEYS_MAX || self.puts.len() >= KEYS_MAX {
             return self.reply(local_rank, "cmd=put_result rc=-1 msg=too_many_keys");
         }
@@ -251,7 +253,8 @@ impl Server {
         self.arrive(local_rank, true, card.to_string());
     }
 
-    /// A rank waits for the others. When it is the last one of this host, the whole host has arrived.
+    /// Notes that a rank waits for the others. When it is the last rank of this host, the whole host has
+    /// arrived.
     fn arrive(&mut self, local_rank: usize, exchange: bool, card: String) {
         let session = &mut self.sessions[local_rank];
         session.phase = Phase::Waiting;
@@ -269,7 +272,7 @@ impl Server {
         self.actions.push_back(Action::Gathered { exchange, gathered });
     }
 
-    /// All hosts have arrived, with this.
+    /// Handles the news that all hosts have arrived, with everything that they brought.
     pub(crate) fn handle_gathered(&mut self, mut gathered: Gathered) {
         self.values.extend(gathered.puts);
         gathered.cards.sort_unstable_by_key(|&(rank, _)| rank);
@@ -307,7 +310,7 @@ impl Server {
         self.actions.push_back(Action::Name { local_rank, request });
     }
 
-    /// The name service has answered the rank `local_rank`, which asked `command`.
+    /// Passes the answer of the name service on to the rank `local_rank`, which asked `command`.
     pub(crate) fn handle_name(&mut self, local_rank: usize, command: &str, answer: &Result<String, String>) {
         let reply = match answer {
             Ok(port) if port.is_empty() => format!("cmd={command}_result info=ok rc=0 msg=success"),

@@ -7,37 +7,37 @@ use std::io::{self, ErrorKind, Read, Write};
 
 /// Bytes read at once.
 const CHUNK: usize = 64 * 1024;
-/// Most chunks read in one go, so that one loud side does not starve the others.
+/// The most chunks read in one go, so that one loud side does not starve the others.
 const CHUNKS_MAX: usize = 16;
 const LENGTH_BYTES: usize = 4;
 
-/// Whether the other side may still say something.
+/// The state of the other side: it may still send, or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     Open,
     Closed,
 }
 
-/// One side of a conversation.
+/// A side of a conversation.
 pub(crate) struct Channel {
     input: File,
     output: File,
     inbox: Vec<u8>,
-    /// Start of what was not handed out yet.
+    /// The start of the bytes that were not handed out yet.
     start: usize,
     outbox: Vec<u8>,
-    /// Start of what was not written yet.
+    /// The start of the bytes that were not written yet.
     written: usize,
     state: State,
-    /// Bytes that have ever arrived.
+    /// The bytes that have ever arrived.
     received: u64,
 }
 
 impl Channel {
-    /// A conversation that is read from `input` and spoken into `output`; both become non-blocking.
+    /// Makes a conversation that reads from `input` and writes to `output`; both become non-blocking.
     ///
     /// # Errors
-    /// The system's.
+    /// An error of the system.
     pub(crate) fn new(input: File, output: File) -> io::Result<Self> {
         sys::set_nonblocking(&input)?;
         sys::set_nonblocking(&output)?;
@@ -45,29 +45,29 @@ impl Channel {
         Ok(Self { input, output, inbox, start: 0, outbox, written: 0, state: State::Open, received: 0 })
     }
 
-    /// Whether the other side may still say something.
+    /// Returns whether the other side may still send.
     pub(crate) fn state(&self) -> State {
         self.state
     }
 
-    /// Bytes that have ever arrived.
+    /// The bytes that have ever arrived.
     pub(crate) fn received(&self) -> u64 {
         self.received
     }
 
-    /// Adds what this channel waits for. The entries are for [`handle`](Self::handle).
+    /// Adds the events that this channel waits for. The entries are for [`handle`](Self::handle).
     pub(crate) fn wait_in<'fd>(&'fd self, poll: &mut Poll<'fd>) -> (Option<usize>, Option<usize>) {
         let input = (self.state == State::Open).then(|| poll.add(&self.input, READ));
         let output = self.has_unsent().then(|| poll.add(&self.output, WRITE));
         (input, output)
     }
 
-    /// Whether something that was queued has not left yet.
+    /// Returns whether queued bytes have not left yet.
     pub(crate) fn has_unsent(&self) -> bool {
         self.written < self.outbox.len()
     }
 
-    /// Reads and writes what is ready.
+    /// Reads and writes where that is ready.
     pub(crate) fn handle(&mut self, ready: &Ready, entries: (Option<usize>, Option<usize>)) {
         if entries.0.is_some_and(|entry| ready.has(entry)) {
             self.fill();
@@ -82,7 +82,8 @@ impl Channel {
         self.outbox.extend_from_slice(text.as_bytes());
     }
 
-    /// Queues a frame whose content `encode` writes. False: it would be longer than a frame may be.
+    /// Queues a frame whose content `encode` writes. Returns `false` when it would be longer than a frame may
+    /// be.
     #[must_use]
     pub(crate) fn queue(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> bool {
         let start = self.outbox.len();
@@ -98,7 +99,7 @@ impl Channel {
         true
     }
 
-    /// Writes as much as leaves without waiting. A side that is gone loses what was meant for it.
+    /// Writes as much as possible without waiting. Bytes for a side that is gone are lost.
     pub(crate) fn flush(&mut self) {
         while self.has_unsent() {
             match self.output.write(&self.outbox[self.written..]) {
@@ -135,7 +136,7 @@ impl Channel {
         }
     }
 
-    /// The content of the next whole frame. `Err`: what arrived is no frame.
+    /// Takes the content of the next whole frame. `Err`: the bytes are no frame.
     pub(crate) fn next_frame(&mut self) -> Result<Option<&[u8]>, ()> {
         let Some(head) = self.inbox[self.start..].first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
         let length = u32::from_le_bytes(*head) as usize;
@@ -150,7 +151,7 @@ impl Channel {
         Ok(Some(&self.inbox[content..content + length]))
     }
 
-    /// The text up to the next newline, as long as it is not longer than `limit`.
+    /// Takes the text up to the next newline. `Err` when it is longer than `limit`.
     pub(crate) fn next_line(&mut self, limit: usize) -> Result<Option<String>, ()> {
         let rest = &self.inbox[self.start..];
         match rest.iter().position(|&byte| byte == b'\n') {

@@ -2,15 +2,15 @@
 
 use crate::JobSecret;
 
-/// Most elements of one list that are believed before its bytes have been seen.
+/// The most elements of a list for which memory is reserved before its bytes have been seen.
 const LIST_CAPACITY_MAX: usize = 4096;
 
-/// Something that can be written into a message.
+/// A value that can be written into a message.
 pub(super) trait Encode {
     fn encode(&self, out: &mut Vec<u8>);
 }
 
-/// Something that can be read from a message; `None` when the bytes are not it.
+/// A value that can be read from a message; `None` when the bytes do not hold it.
 pub(super) trait Decode: Sized {
     fn decode(reader: &mut Reader<'_>) -> Option<Self>;
 }

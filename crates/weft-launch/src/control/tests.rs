@@ -1,4 +1,4 @@
-//! Every message comes back as it was sent, and nothing else is taken for one.
+//! Expect: every message comes back as it was sent, and other bytes are refused.
 
 use super::*;
 

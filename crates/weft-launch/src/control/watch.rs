@@ -1,37 +1,37 @@
 //! Notices that the other side of a control connection has fallen silent. A host that loses power does not
-//! close its connections: they would stay open for hours.
+//! close its connections, which would stay open for hours.
 
 use std::time::{Duration, Instant};
 
-/// How often in its limit a silent side is asked for a sign of life.
+/// The number of questions for a sign of life within the limit.
 const QUESTIONS: u32 = 4;
 
-/// One side's patience with the other one.
+/// The patience of one side with the other.
 #[derive(Debug)]
 pub(crate) struct Watch {
     limit: Duration,
-    /// Bytes that had been heard when something was heard last.
+    /// The bytes that had been received when the other side was last heard.
     heard: u64,
     heard_at: Instant,
-    /// When this side looked last.
+    /// The time at which this side looked last.
     looked_at: Instant,
 }
 
 impl Watch {
-    /// With so much patience from `now` on.
+    /// Makes a watch with this much patience from `now` on.
     pub(crate) fn new(limit: Duration, now: Instant) -> Self {
         Self { limit, heard: 0, heard_at: now, looked_at: now }
     }
 
-    /// How often to look, and to ask for a sign of life.
+    /// The time between two looks, and between two questions for a sign of life.
     pub(crate) fn pause(&self) -> Duration {
         self.limit / QUESTIONS
     }
 
-    /// Whether nothing was heard for too long; `received` counts all bytes that ever came.
+    /// Returns whether nothing was heard for too long; `received` counts all bytes that ever came.
     pub(crate) fn is_over(&mut self, received: u64, now: Instant) -> bool {
-        // A side that was stopped itself (by a terminal, by a batch system) has heard nothing for its own
-        // reasons.
+        // A side that was stopped itself (by a terminal, by a batch system) has heard nothing for that
+        // reason.
         let was_stopped = now.duration_since(self.looked_at) > self.limit / 2;
         if was_stopped || received != self.heard {
             (self.heard, self.heard_at) = (received, now);

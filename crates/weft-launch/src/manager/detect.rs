@@ -1,4 +1,4 @@
-//! Which process manager started this process, judged by its environment variables.
+//! Finds the process manager that started this process, by its environment variables.
 
 use super::ProcessManager;
 use super::link::Link;
@@ -7,15 +7,15 @@ use super::singleton::Singleton;
 use super::weft::Weft;
 use crate::LaunchError;
 
-/// How one kind of start is recognised. `None`: this is not it, and the next candidate is asked. An error: it
-/// is, but it cannot be used.
+/// A test for one kind of start. `None`: it is another kind, and the next candidate is asked. An error: it is
+/// this kind, but it cannot be used.
 type Candidate = fn(&Environment<'_>) -> Result<Option<Found>, LaunchError>;
 
 /// All kinds of starts, the preferred ones first.
 const CANDIDATES: [Candidate; 7] =
     [pmi1_descriptor, pmi1_port, pmix, open_mpi, slurm_without_pmi, pmi_rank_without_connection, singleton];
 
-/// What was found.
+/// The process manager that was found.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// No process manager.
@@ -30,7 +30,7 @@ impl Found {
     /// Makes the connection.
     ///
     /// # Errors
-    /// It cannot be made, or who answers does not speak PMI-1.1.
+    /// The connection cannot be made, or the other side does not speak PMI-1.1.
     pub(super) fn connect(self) -> Result<Box<dyn ProcessManager>, LaunchError> {
         let (link, rank, size) = match self {
             Self::Singleton => return Ok(Box::new(Singleton::new()?)),
@@ -45,10 +45,10 @@ impl Found {
     }
 }
 
-/// The answer of the first candidate that has one.
+/// Returns the answer of the first candidate that has one.
 ///
 /// # Errors
-/// A job of several tasks whose process manager cannot be used: it never runs as that many silent singletons.
+/// A job of several tasks whose process manager cannot be used. It never runs as so many silent singletons.
 pub(super) fn look(variable: &dyn Fn(&str) -> Option<String>) -> Result<Found, LaunchError> {
     let environment = Environment { variable };
     for candidate in CANDIDATES {
@@ -59,7 +59,7 @@ pub(super) fn look(variable: &dyn Fn(&str) -> Option<String>) -> Result<Found, L
     unreachable!("a singleton is always possible")
 }
 
-/// The environment variables; one that is empty counts as not set.
+/// The environment variables. An empty one counts as not set.
 struct Environment<'a> {
     variable: &'a dyn Fn(&str) -> Option<String>,
 }
@@ -73,20 +73,20 @@ impl Environment<'_> {
         self.get(name).is_some()
     }
 
-    /// The number in a variable that is needed beside `because`.
+    /// The number in a variable that must be set where `because` is set.
     fn required<T: std::str::FromStr>(&self, name: &str, because: &str) -> Result<T, LaunchError> {
         let missing = || LaunchError::Environment(format!("{because} is set but {name} is not"));
         let value = self.get(name).ok_or_else(missing)?;
         value.parse().map_err(|_| LaunchError::Environment(format!("{name}={value:?} is not a number")))
     }
 
-    /// The number in a variable, if it is one.
+    /// The number in a variable, if it holds one.
     fn count(&self, name: &str) -> Option<u64> {
         self.get(name)?.parse().ok()
     }
 
-    /// How many tasks Slurm has started together with this one. A batch script is not a task of a step; Slurm
-    /// gives it SLURM_PROCID=0 and the number of tasks of the whole job.
+    /// The number of tasks that Slurm has started together with this one. A batch script is not a task of a
+    /// step; Slurm gives it SLURM_PROCID=0 and the number of tasks of the whole job.
     fn slurm_tasks(&self) -> Option<u64> {
         let in_batch_script = self.get("ENVIRONMENT").as_deref() == Some("BATCH");
         let of_job = || self.count("SLURM_NTASKS").filter(|_| !in_batch_script);
@@ -115,8 +115,8 @@ fn pmi1_port(environment: &Environment<'_>) -> Result<Option<Found>, LaunchError
 const ADVICE_MPIEXEC: &str = "start the program with Weft's mpiexec";
 const ADVICE_SLURM: &str = "type `srun --mpi=pmi2 …` or start the program with Weft's mpiexec";
 
-/// A launcher that offers nothing that is spoken here. One task of it needs nobody and may be a singleton;
-/// several are refused.
+/// Refuses a launcher with no interface that Weft speaks. A single task of it may be a singleton; several are
+/// refused.
 fn refuse(launcher: &'static str, tasks: Option<u64>, advice: &'static str) -> Result<Option<Found>, LaunchError> {
     match tasks {
         Some(tasks) if tasks > 1 => Err(LaunchError::NoProcessManager { launcher, tasks: Some(tasks), advice }),
@@ -133,7 +133,7 @@ fn pmix(environment: &Environment<'_>) -> Result<Option<Found>, LaunchError> {
         false => ("a PMIx launcher (Open MPI's mpirun or prterun)", ADVICE_MPIEXEC),
     };
     match environment.count("OMPI_COMM_WORLD_SIZE").or_else(|| environment.slurm_tasks()) {
-        // What this one says counts, whatever other variables are left from elsewhere.
+        // This launcher's variables count, whatever other variables are left from elsewhere.
         Some(tasks) => refuse(launcher, Some(tasks), advice).map(|_| Some(Found::Singleton)),
         None => Err(LaunchError::NoProcessManager { launcher, tasks: None, advice }),
     }

@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 
-/// Most lines that a launcher may say before it has told rank and size (Hydra says three or four).
+/// The most lines that a launcher may say before it has told rank and size (Hydra says three or four).
 const GREETING_LINES_MAX: usize = 16;
 
 /// Bytes read at once when a line is awaited.
@@ -15,15 +15,15 @@ const CHUNK_LINE: usize = 4 * 1024;
 /// Most bytes read at once.
 const CHUNK_MAX: usize = 256 * 1024;
 
-/// The connection. Reads are buffered, writes are one system call a request.
+/// The connection. Reads are buffered; each request is written with one system call.
 pub(crate) struct Link {
     stream: File,
     buffer: Vec<u8>,
-    /// Start of what was not handed out yet.
+    /// The start of the bytes that were not handed out yet.
     start: usize,
 }
 
-/// What was received may hold the job's secret.
+/// Shows no bytes, because what was received may hold the job's secret.
 impl std::fmt::Debug for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Link").field("stream", &self.stream).field("unread", &(self.buffer.len() - self.start)).finish()
@@ -47,7 +47,7 @@ impl Link {
         let stream = TcpStream::connect(address).map_err(|error| {
             LaunchError::Connection(format!("PMI_PORT={address} cannot be reached: {}", sys::reason(&error)))
         })?;
-        // Requests are short and answered at once; a refusal to send them at once only costs time.
+        // Requests are short and answered at once. If the option cannot be set, that only costs time.
         let _ = stream.set_nodelay(true);
         let mut link = Self::over(File::from(OwnedFd::from(stream)));
         link.send(&format!("cmd=initack pmiid={id}"))?;
@@ -57,7 +57,7 @@ impl Link {
             let line = wire::Line::parse(&text);
             rank = line.number("rank").or(rank);
             size = line.number("size").or(size);
-            // Hydra ends its greeting with the word on debugging.
+            // Hydra ends its greeting with the line on debugging.
             if line.command() == "set" && line.get("debug").is_some() {
                 break;
             }
@@ -86,7 +86,7 @@ impl Link {
         self.stream.write_all(&bytes).map_err(|error| broken(&error))
     }
 
-    /// The next line without its newline.
+    /// Receives the next line, without its newline.
     pub(crate) fn receive(&mut self) -> Result<String, LaunchError> {
         let mut searched = self.start;
         loop {
@@ -105,7 +105,7 @@ impl Link {
         }
     }
 
-    /// The next `length` bytes.
+    /// Receives the next `length` bytes.
     pub(crate) fn receive_bytes(&mut self, length: usize) -> Result<Vec<u8>, LaunchError> {
         while self.buffer.len() - self.start < length {
             let missing = length - (self.buffer.len() - self.start);
@@ -116,7 +116,7 @@ impl Link {
         Ok(bytes)
     }
 
-    /// Waits for more and reads at most `chunk` bytes of it.
+    /// Waits for more bytes and reads at most `chunk` of them.
     fn fill(&mut self, chunk: usize) -> Result<(), LaunchError> {
         self.buffer.drain(..self.start);
         self.start = 0;

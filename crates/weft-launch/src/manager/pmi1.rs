@@ -1,5 +1,5 @@
-//! PMI-1.1, which Weft's `mpiexec`, Hydra (MPICH, Intel MPI), gforker and Slurm (`--mpi=pmi2`) speak: one
-//! request, one reply, over a connection that the process manager left open or listens for.
+//! PMI-1.1, which Weft's `mpiexec`, Hydra (MPICH, Intel MPI), gforker and Slurm (`--mpi=pmi2`) speak. Each
+//! request has one reply, over a connection that the process manager left open or listens for.
 
 use super::link::Link;
 use super::{Names, Observer, ProcessManager, exit_aborted};
@@ -9,17 +9,17 @@ use crate::{JobSecret, LaunchError};
 /// The requests that every process manager with PMI-1.1 answers.
 #[derive(Debug)]
 pub(super) struct Conversation {
-    /// None: goodbye has been said.
+    /// The connection; `None` once goodbye has been said.
     link: Option<Link>,
     /// The name of the job, which most requests repeat.
     pub(super) job: String,
-    /// Longest key and longest value that are accepted, in bytes.
+    /// The longest key and the longest value that are accepted, in bytes.
     key_max: usize,
     value_max: usize,
 }
 
 impl Conversation {
-    /// Begins to talk; whether it is Weft's `mpiexec` that answers.
+    /// Begins to talk. Also returns whether it is Weft's `mpiexec` that answers.
     pub(super) fn begin(link: Link) -> Result<(Self, bool), LaunchError> {
         let (key_max, value_max) = (wire::KEY_MAX, wire::VALUE_MAX);
         let mut talk = Self { link: Some(link), job: String::new(), key_max, value_max };
@@ -37,7 +37,7 @@ impl Conversation {
         self.ask_with_body(request, line, b"", expected)
     }
 
-    /// The same with bytes that follow the request.
+    /// Sends one request with bytes that follow it, and returns the reply as [`Self::ask`] does.
     pub(super) fn ask_with_body(
         &mut self,
         request: &'static str,
@@ -60,7 +60,7 @@ impl Conversation {
         Ok(reply)
     }
 
-    /// The next so many bytes of what the process manager says.
+    /// Receives the next `length` bytes of the process manager.
     pub(super) fn receive_bytes(&mut self, length: usize) -> Result<Vec<u8>, LaunchError> {
         self.link.as_mut().ok_or(LaunchError::Gone)?.receive_bytes(length)
     }
@@ -93,7 +93,7 @@ impl Conversation {
         }
     }
 
-    /// Those who have said goodbye wait for nobody.
+    /// Waits in a fence. A process that has said goodbye waits for nobody.
     pub(super) fn fence(&mut self) -> Result<(), LaunchError> {
         if self.link.is_none() {
             return Ok(());
@@ -101,7 +101,7 @@ impl Conversation {
         self.ask("barrier_in", "cmd=barrier_in", "barrier_out").map(drop)
     }
 
-    /// Tells that the job ends. A process manager that is gone has nothing to be told.
+    /// Reports that the job ends. Nothing is reported to a process manager that is gone.
     pub(super) fn abort(&mut self, line: &str) {
         if let Some(link) = self.link.as_mut() {
             let _ = link.send(line);
@@ -137,8 +137,8 @@ impl Names for Conversation {
     }
 }
 
-/// The process manager answered something else than what was asked for. Nothing of the answer is shown but
-/// its command: it may hold the job's secret.
+/// The error when the process manager answered something else than the expected command. The text shows
+/// nothing of the answer but its command, since the answer may hold the job's secret.
 fn not_understood(request: &str, reply: &Line<'_>) -> LaunchError {
     LaunchError::Protocol(format!(
         "the launcher answered the request {request} with `{}`: do two programs of this rank talk to it at once, one started by the other?",
@@ -146,7 +146,7 @@ fn not_understood(request: &str, reply: &Line<'_>) -> LaunchError {
     ))
 }
 
-/// `card` as it is sent: escaped, and not too long.
+/// Escapes a card for sending, and checks its length.
 pub(super) fn escaped_card(card: &str) -> Result<String, LaunchError> {
     let escaped = wire::escape(card);
     if escaped.len() > wire::CARD_MAX {
@@ -155,7 +155,7 @@ pub(super) fn escaped_card(card: &str) -> Result<String, LaunchError> {
     Ok(escaped)
 }
 
-/// The cards that [`escaped_card`] has made ready.
+/// Reads cards that [`escaped_card`] has escaped.
 pub(super) fn unescaped_cards(cards: &[String]) -> Result<Vec<String>, LaunchError> {
     let unreadable = || LaunchError::Protocol("a card came back damaged".into());
     cards.iter().map(|card| wire::unescape(card).ok_or_else(unreadable)).collect()
@@ -173,7 +173,7 @@ pub(super) struct Pmi1 {
 }
 
 impl Pmi1 {
-    /// Asks for what a process needs to know first.
+    /// Asks for the facts that a process needs first.
     ///
     /// # Errors
     /// The job has no name, or the process manager is gone.
@@ -192,7 +192,7 @@ impl Pmi1 {
         Ok(Self { talk, rank, size, appnum, universe_size, exchanges: 0 })
     }
 
-    /// The card of `rank`, whose first value tells how many more there are: `parts:text`.
+    /// The card of `rank`. Its first value tells how many more values there are: `parts:text`.
     fn card_of(&mut self, rank: u32) -> Result<String, LaunchError> {
         let missing = || LaunchError::Protocol(format!("the launcher lost the card of rank {rank}"));
         let round = self.exchanges;
@@ -210,7 +210,7 @@ impl Pmi1 {
     }
 }
 
-/// Under which key a part of a card is put.
+/// The key under which a part of a card is put.
 fn card_key(round: u32, rank: u32, part: usize) -> String {
     format!("weft-{round}-{rank}-{part}")
 }
@@ -259,7 +259,7 @@ impl ProcessManager for Pmi1 {
         self.talk.fence()
     }
 
-    /// By put, fence and gets, a card cut into as many values as it needs.
+    /// Exchanges cards by put, fence and gets. A card is cut into as many values as it needs.
     fn exchange(&mut self, card: &str) -> Result<Vec<String>, LaunchError> {
         const PARTS_DIGITS: usize = 8;
         let escaped = escaped_card(card)?;
@@ -311,7 +311,7 @@ impl ProcessManager for Pmi1 {
     }
 }
 
-/// `text` in pieces of at most `length` bytes, at least one. The text is ASCII.
+/// Cuts `text` into pieces of at most `length` bytes, at least one piece. The text is ASCII.
 fn cut(text: &str, length: usize) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = text;
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn an_answer_that_is_not_understood_shows_no_secret() {
         let secret = "00112233445566778899aabbccddeeff";
-        // What another program of the rank has asked for, whole and in pieces.
+        // The answer to a request of another program of the rank, whole and in pieces.
         let welcome = format!("cmd=weft_welcome rc=0 kvsname=weft-1 secret={secret} stats=0");
         for answer in [&welcome[..], &welcome[30..], &welcome[50..], secret] {
             let sentence = not_understood("init", &Line::parse(answer)).to_string();

@@ -1,4 +1,5 @@
-//! A process that nobody started as a part of a job: a job of its own (MPI-5.0 §11.10.5, singleton init).
+//! A process that was not started as a part of a job: it is a job of its own (MPI-5.0 §11.10.5, singleton
+//! init).
 
 use super::{Names, Observer, ProcessManager, exit_aborted};
 use crate::{JobSecret, LaunchError, sys, wire};

@@ -1,4 +1,4 @@
-//! What every process manager promises, asked of each: one list of promises, whoever answers.
+//! The promises of every process manager, tested with each: one list of promises for all.
 
 use super::link::Link;
 use super::pmi1::{Conversation, Pmi1};
@@ -66,7 +66,7 @@ fn serve(streams: Vec<UnixStream>) {
     }
 }
 
-/// A process manager of each rank, made by `meet` and given to `rank` in a thread of its own.
+/// Runs `rank` for each rank in its own thread, with a process manager that `meet` has made.
 fn in_a_job<M: ProcessManager + 'static>(meet: fn(Conversation, u32, u32) -> Result<M, LaunchError>, rank: fn(&mut M)) {
     let pairs = (0..SIZE).map(|_| UnixStream::pair().expect("a socket pair"));
     let (near, far): (Vec<UnixStream>, Vec<UnixStream>) = pairs.unzip();
@@ -85,7 +85,7 @@ fn in_a_job<M: ProcessManager + 'static>(meet: fn(Conversation, u32, u32) -> Res
     server.join().expect("every request is one of PMI-1.1");
 }
 
-/// What any process manager promises to each rank.
+/// Checks what every process manager promises to each rank.
 fn keeps_its_promises(manager: &mut dyn ProcessManager) {
     let (rank, size) = (manager.rank(), manager.size());
     assert!(rank < size && !manager.job_name().is_empty());
@@ -95,7 +95,7 @@ fn keeps_its_promises(manager: &mut dyn ProcessManager) {
         let card = |rank: u32| format!("card of {rank}; x=1,é%{}", "y".repeat(length));
         assert_eq!(manager.exchange(&card(rank)).expect("all are here"), (0..size).map(card).collect::<Vec<_>>());
     }
-    // What was put before a fence is there after it, and nothing else.
+    // A value that was put before a fence is there after it, and nothing else.
     manager.put(&format!("key-{rank}"), &format!("a value = {rank}")).expect("short enough");
     manager.fence().expect("all are here");
     for other in 0..size {
@@ -115,7 +115,7 @@ fn keeps_its_promises(manager: &mut dyn ProcessManager) {
     if let Some(secret) = manager.secret() {
         assert!(!format!("{manager:?}").contains(&secret.expose_hex()), "Debug shows the secret");
     }
-    // Goodbye, and back where that can be.
+    // Goodbye, and coming back where that is possible.
     manager.finalize().expect("it listens");
     assert_eq!(manager.come_back().is_ok(), manager.can_come_back());
     manager.finalize().expect("a goodbye may be repeated");
@@ -135,7 +135,7 @@ fn ranks_keep_the_promises_with_pmi1_alone() {
         keeps_its_promises(manager);
         assert!(!manager.can_come_back() && manager.observer().is_none() && manager.secret().is_none());
         assert_eq!((manager.appnum(), manager.universe_size()), (Some(0), Some(2)));
-        // Who has said goodbye waits for nobody.
+        // A process that has said goodbye waits for nobody.
         manager.fence().expect("nothing to wait for");
         assert_eq!(manager.exchange("a card"), Err(LaunchError::Gone));
     });

@@ -1,4 +1,4 @@
-//! Weft's own `mpiexec`: PMI-1.1 with requests of its own, which say more at once.
+//! Weft's own `mpiexec`: PMI-1.1 with additional requests, of which one does the work of several.
 
 use super::pmi1::{Conversation, escaped_card, unescaped_cards};
 use super::{Names, Observer, ProcessManager, exit_aborted};
@@ -6,7 +6,7 @@ use crate::call_site::Board;
 use crate::wire::{self, Line};
 use crate::{JobSecret, LaunchError, sys};
 
-/// What the welcome says, and the connection.
+/// The connection, and the contents of the welcome.
 pub(super) struct Weft {
     talk: Conversation,
     rank: u32,
@@ -16,7 +16,7 @@ pub(super) struct Weft {
     secret: Option<JobSecret>,
     locals: Vec<u32>,
     stats: bool,
-    /// Where this process notes the call that it is in, and its place there.
+    /// The board on which this process notes the call that it is in, and its entry there.
     board: Option<(Board, usize)>,
 }
 
@@ -30,7 +30,7 @@ impl std::fmt::Debug for Weft {
 }
 
 impl Weft {
-    /// One request tells everything that plain PMI-1.1 needs four for, and more.
+    /// Asks for everything in one request. Plain PMI-1.1 needs four for less.
     ///
     /// # Errors
     /// The welcome lacks what a process needs, or `mpiexec` is gone.
@@ -104,7 +104,7 @@ impl ProcessManager for Weft {
         self.talk.fence()
     }
 
-    /// In one round trip.
+    /// Exchanges cards in one round trip.
     fn exchange(&mut self, card: &str) -> Result<Vec<String>, LaunchError> {
         let escaped = escaped_card(card)?;
         let reply = self.talk.ask("weft_exchange", &format!("cmd=weft_exchange value={escaped}"), "weft_exchanged")?;

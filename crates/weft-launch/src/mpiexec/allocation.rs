@@ -1,16 +1,16 @@
-//! The hosts that a batch system has given to this job, from the environment of `mpiexec`: those of Slurm,
-//! PBS, LSF and Grid Engine.
+//! The hosts that a batch system has given to this job, from the environment of `mpiexec`: Slurm, PBS, LSF or
+//! Grid Engine.
 
 use crate::hosts::{self, Host};
 
 /// Most hosts of an allocation.
 const HOSTS_MAX: usize = 1 << 16;
 
-/// The hosts of the allocation, with their slots; none where there is no allocation. `variable` looks into
-/// the environment, `read` into a file; `own_name` is this host's.
+/// Returns the hosts of the allocation with their slots; an empty list where there is no allocation.
+/// `variable` looks into the environment, `read` into a file; `own_name` is this host's.
 ///
 /// # Errors
-/// One sentence.
+/// One sentence about the variable or file that is wrong.
 pub(crate) fn hosts(
     variable: &dyn Fn(&str) -> Option<String>,
     read: &dyn Fn(&str) -> Result<String, String>,
@@ -20,7 +20,7 @@ pub(crate) fn hosts(
     if let Some(list) = variable("SLURM_JOB_NODELIST") {
         let slots = variable("SLURM_TASKS_PER_NODE").or_else(|| variable("SLURM_JOB_CPUS_PER_NODE"));
         let mut hosts = of_slurm(&list, slots.as_deref()).map_err(|why| explain("Slurm", why))?;
-        // Slurm's name of this host need not be the system's.
+        // Slurm's name of this host may differ from the system's.
         let own = variable("SLURMD_NODENAME");
         if let Some(host) = hosts.iter_mut().find(|host| Some(&host.name) == own.as_ref()) {
             own_name.clone_into(&mut host.name);
@@ -42,7 +42,7 @@ pub(crate) fn hosts(
     Ok(Vec::new())
 }
 
-/// A host in the first word of each line, its slots as `slots` finds them in the others.
+/// Reads a host in the first word of each line. `slots` finds its slots in the other words.
 fn of_lines(text: &str, slots: impl Fn(&[&str]) -> Result<u32, String>) -> Result<Vec<Host>, String> {
     let mut list = Vec::new();
     for line in text.lines() {
@@ -59,7 +59,7 @@ fn second(rest: &[&str]) -> Result<u32, String> {
     hosts::parse_slots(rest.first().copied().unwrap_or("1"))
 }
 
-/// Slurm's list of hosts, `n[01-03,7],login`, with their slots, `2(x3),1`.
+/// Reads Slurm's list of hosts, `n[01-03,7],login`, with their slots, `2(x3),1`.
 fn of_slurm(list: &str, slots: Option<&str>) -> Result<Vec<Host>, String> {
     let names = expand(list)?;
     let mut numbers = Vec::new();
@@ -80,7 +80,7 @@ fn of_slurm(list: &str, slots: Option<&str>) -> Result<Vec<Host>, String> {
     Ok(all)
 }
 
-/// The names of a list: commas divide it, but for those in brackets; brackets hold numbers and ranges of
+/// Expands the names of a list. Commas divide it, except inside brackets; brackets hold numbers and ranges of
 /// numbers.
 fn expand(list: &str) -> Result<Vec<String>, String> {
     let mut names = Vec::new();

@@ -1,4 +1,4 @@
-//! What the command line says about processors, in the words of Open MPI and of Hydra.
+//! The options of the command line about processors, in the words of Open MPI and of Hydra.
 
 use super::settings::{Loudness, Settings, number};
 use crate::control::{BindTo, MapBy};
@@ -7,13 +7,13 @@ use crate::hosts::Order;
 /// `--bind-to core`, with modifiers after colons.
 ///
 /// # Errors
-/// One sentence.
+/// One sentence about the word that is wrong.
 pub(crate) fn bind_to(settings: &mut Settings, name: &str, text: &str) -> Result<(), String> {
     let lower = text.to_ascii_lowercase();
     let mut words = lower.split(':');
     let binding = &mut settings.binding;
     binding.to = Some(match words.next().unwrap_or_default() {
-        // A whole host is what ranks have anyway.
+        // Ranks may use the whole host anyway.
         "none" | "board" | "machine" | "node" => BindTo::None,
         "hwthread" | "thread" | "ht" => BindTo::Thread,
         "core" | "cpu" => BindTo::Core,
@@ -27,7 +27,7 @@ pub(crate) fn bind_to(settings: &mut Settings, name: &str, text: &str) -> Result
         match word {
             "report" => binding.report = true,
             "if-supported" | "ordered" => {}
-            // Hydra's: so many of them for each rank.
+            // In Hydra's words: that many units for each rank.
             count if count.bytes().all(|byte| byte.is_ascii_digit()) => binding.each = number(name, count)?,
             _ => settings.notes.push((Loudness::Everybody, format!("`:{word}` of `{name} {text}` has no effect here"))),
         }
@@ -35,10 +35,11 @@ pub(crate) fn bind_to(settings: &mut Settings, name: &str, text: &str) -> Result
     Ok(())
 }
 
-/// `--map-by socket:PE=2`: where ranks go among hosts (`slot`, `node`, `ppr:N:node`) and within one.
+/// `--map-by socket:PE=2`: the placement of ranks among hosts (`slot`, `node`, `ppr:N:node`) and within a
+/// host.
 ///
 /// # Errors
-/// One sentence.
+/// One sentence about the word that is wrong.
 pub(crate) fn map_by(settings: &mut Settings, name: &str, text: &str) -> Result<(), String> {
     let lower = text.to_ascii_lowercase();
     let mut words = lower.split(':');
@@ -71,10 +72,10 @@ pub(crate) fn map_by(settings: &mut Settings, name: &str, text: &str) -> Result<
     Ok(())
 }
 
-/// So many cores for each rank: it is bound to them.
+/// Sets the number of cores of each rank, which is bound to them.
 ///
 /// # Errors
-/// One sentence.
+/// One sentence about the word that is wrong.
 pub(crate) fn each(settings: &mut Settings, name: &str, text: &str) -> Result<(), String> {
     let binding = &mut settings.binding;
     binding.each = number(name, text)?;

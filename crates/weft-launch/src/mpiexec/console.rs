@@ -7,31 +7,31 @@ use std::fs::File;
 use std::io::{ErrorKind, IsTerminal, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
-/// A pipe that is ready takes at least this much without blocking (PIPE_BUF), in bytes.
+/// The bytes that a pipe takes without blocking when it is ready, at least (PIPE_BUF).
 const WRITE_PIPE: usize = 4096;
 /// Bytes written to a file at once.
 const WRITE_FILE: usize = 256 * 1024;
 /// Bytes read from standard input at once.
 const READ_BYTES: usize = 16 * 1024;
 
-/// Something to be written, whole lines.
+/// Bytes to be written, in whole lines.
 struct Chunk {
     stream: usize,
     bytes: Vec<u8>,
     written: usize,
-    /// The agent it came from, which waits to be told that it was written.
+    /// The agent that the bytes came from, which waits for the report that they were written.
     agent: Option<usize>,
 }
 
-/// The two outputs.
+/// The two output streams of `mpiexec`.
 pub(crate) struct Console {
-    /// `None`: closed.
+    /// The files of the streams; `None` for a closed one.
     files: [Option<File>; 2],
     limits: [usize; 2],
-    /// Both outputs are the same file: their lines share the first queue and leave in order.
+    /// Both streams are the same file: their lines share the first queue and leave in order.
     same: bool,
     queues: [VecDeque<Chunk>; 2],
-    /// Why standard output takes nothing any more.
+    /// The reason why standard output takes nothing any more.
     broken: Option<ErrorKind>,
 }
 
@@ -44,12 +44,12 @@ impl Console {
         Self { files, limits, same, queues: [VecDeque::new(), VecDeque::new()], broken: None }
     }
 
-    /// Queues what an agent sent.
+    /// Queues bytes that an agent sent.
     pub(crate) fn queue_output(&mut self, agent: usize, stream: Stream, bytes: Vec<u8>) {
         self.queue(Chunk { stream: usize::from(stream == Stream::Error), bytes, written: 0, agent: Some(agent) });
     }
 
-    /// Queues a line of `mpiexec`'s own for standard error, behind what ranks have written there.
+    /// Queues a line of `mpiexec` for standard error, behind the lines of ranks.
     pub(crate) fn say(&mut self, text: &str) {
         self.queue_text(&format!("mpiexec: {text}\n"));
     }
@@ -64,27 +64,28 @@ impl Console {
         self.queues[queue].push_back(chunk);
     }
 
-    /// Whether everything has left.
+    /// Returns whether everything has left.
     pub(crate) fn is_empty(&self) -> bool {
         self.queues.iter().all(VecDeque::is_empty)
     }
 
-    /// Whether what comes next in a queue is for a stream that is closed.
+    /// Returns whether the next bytes in a queue are for a closed stream.
     fn is_for_nobody(&self, queue: usize) -> bool {
         self.queues[queue].front().is_some_and(|chunk| self.files[chunk.stream].is_none())
     }
 
-    /// Whether something is to be done without waiting.
+    /// Returns whether there is work that needs no waiting.
     pub(crate) fn is_urgent(&self) -> bool {
         self.is_for_nobody(0) || self.is_for_nobody(1)
     }
 
-    /// Why standard output takes nothing any more; a broken pipe: whoever read it has closed it.
+    /// The reason why standard output takes nothing any more. A broken pipe means that the reader has closed
+    /// it.
     pub(crate) fn broken(&self) -> Option<ErrorKind> {
         self.broken
     }
 
-    /// Adds what this waits for.
+    /// Adds the events that the console waits for.
     pub(crate) fn wait_in<'fd>(&'fd self, poll: &mut Poll<'fd>) -> [Option<usize>; 2] {
         [0, 1].map(|queue| {
             let chunk = self.queues[queue].front()?;
@@ -92,7 +93,7 @@ impl Console {
         })
     }
 
-    /// Writes where there is room. Returns what was written for agents: `(agent, bytes)`.
+    /// Writes where there is room. Returns the bytes that were written for agents: `(agent, bytes)`.
     pub(crate) fn handle(&mut self, ready: &Ready, entries: [Option<usize>; 2]) -> Vec<(usize, usize)> {
         let mut credits = Vec::new();
         for (queue, entry) in entries.into_iter().enumerate() {
@@ -130,7 +131,7 @@ impl Console {
     }
 }
 
-/// How much may be written at once without the risk of waiting.
+/// The bytes that may be written at once without the risk of waiting.
 fn write_limit(file: Option<&File>) -> usize {
     let regular = file.and_then(|file| file.metadata().ok()).is_some_and(|data| {
         let kind = data.file_type();
@@ -139,7 +140,7 @@ fn write_limit(file: Option<&File>) -> usize {
     if regular { WRITE_FILE } else { WRITE_PIPE }
 }
 
-/// Standard input on its way to the agents.
+/// The reader of standard input for the agents.
 pub(crate) struct Feeder {
     file: Option<File>,
     terminal: bool,
@@ -147,7 +148,7 @@ pub(crate) struct Feeder {
     pub(crate) sent: u64,
 }
 
-/// What was read.
+/// The result of a read.
 pub(crate) enum Fed {
     Bytes(Vec<u8>),
     End,
@@ -162,17 +163,18 @@ impl Feeder {
         Self { file, terminal, sent: 0 }
     }
 
-    /// Whether there is nothing to read from at all, so that ranks must be told the end.
+    /// Returns whether there is no standard input at all, so that ranks must be told the end.
     pub(crate) fn is_closed(&self) -> bool {
         self.file.is_none()
     }
 
-    /// A background process that reads from its terminal is stopped; so it looks again later.
+    /// Returns whether the feeder must look again later. A background process that reads from its terminal is
+    /// stopped, so it waits until it is in the foreground.
     pub(crate) fn must_look_again(&self) -> bool {
         self.terminal && self.file.as_ref().is_some_and(|file| !sys::is_foreground(file))
     }
 
-    /// Adds what this waits for.
+    /// Adds the events that the feeder waits for.
     pub(crate) fn wait_in<'fd>(&'fd self, poll: &mut Poll<'fd>) -> Option<usize> {
         if self.must_look_again() {
             return None;
@@ -180,7 +182,7 @@ impl Feeder {
         self.file.as_ref().map(|file| poll.add(file, READ))
     }
 
-    /// Reads what is there.
+    /// Reads the input that is there.
     pub(crate) fn read(&mut self) -> Fed {
         let Some(file) = self.file.as_mut() else { return Fed::Nothing };
         let mut bytes = vec![0; READ_BYTES];

@@ -1,20 +1,20 @@
-//! What debuggers hear of a job: the executable says how.
+//! The interface by which `mpiexec` shows a job to debuggers. The executable implements it.
 
 use std::sync::OnceLock;
 
-/// Shows a job to debuggers.
+/// The view of a job for debuggers.
 pub trait Debugger: Sync {
-    /// All ranks run: on which host, which program, and the number of its process there. They wait in
-    /// MPI_Init until this has returned, if they call it, because the same thread lets them go on.
+    /// Shows that all ranks run: the host and program of each, and the number of its process there. Ranks
+    /// wait in MPI_Init until this has returned, if they call it, because the same thread lets them go on.
     fn show_ranks(&self, ranks: Vec<(String, Vec<u8>, i32)>);
 
-    /// The job is about to be ended, for this reason.
+    /// Shows that the job is about to be ended, for this reason.
     fn show_abort(&self, reason: &str);
 }
 
 static DEBUGGER: OnceLock<&'static dyn Debugger> = OnceLock::new();
 
-/// The first of a process stays.
+/// Sets the debugger. The first one of a process stays.
 pub(super) fn use_debugger(debugger: &'static dyn Debugger) {
     DEBUGGER.get_or_init(|| debugger);
 }

@@ -1,9 +1,9 @@
-//! Which variables ranks see.
+//! The environment variables that ranks see.
 //!
-//! Ranks of this host inherit everything. Ranks of other hosts get everything too, because `LD_LIBRARY_PATH`,
-//! `PYTHONPATH` or `OMP_NUM_THREADS` are meant for the whole job and forgetting one is a puzzle; left out are
-//! only variables that describe this host or this login and would be wrong elsewhere: there the agent's own
-//! are kept.
+//! Ranks of this host inherit everything. Ranks of other hosts get everything too: `LD_LIBRARY_PATH`,
+//! `PYTHONPATH` or `OMP_NUM_THREADS` are meant for the whole job, and a forgotten variable is a puzzle. Only
+//! variables that describe this host or this login, and would be wrong elsewhere, are left out; there the
+//! agent's own values are kept.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -33,38 +33,39 @@ const HOST_BOUND: [&str; 22] = [
     "XAUTHORITY",
     "XDG_RUNTIME_DIR",
 ];
-/// Beginnings of names that are not sent to other hosts: they belong to a login or to another launcher.
+/// Prefixes of names that are not sent to other hosts, because they belong to a login or to another launcher.
 const HOST_BOUND_PREFIXES: [&str; 7] =
     ["SSH_", "XDG_SESSION_", "PMI_", "PMIX_", "HYDI_", "OMPI_COMM_WORLD_", "MPI_LOCAL"];
-/// Settings of Weft reach every rank whatever else is asked for.
+/// The prefix of Weft's settings, which reach every rank whatever else is asked for.
 const SETTINGS_PREFIX: &str = "WEFT_";
 
 /// Names and values.
 pub(crate) type Variables = Vec<(OsString, OsString)>;
 
-/// What ranks see of the environment of `mpiexec`.
+/// The part of the environment of `mpiexec` that ranks see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Base {
-    /// Everything.
+    /// All variables.
     All,
-    /// Nothing.
+    /// No variables.
     None,
     /// Variables with these names.
     List(Vec<String>),
 }
 
-/// What the user asked for.
+/// The environment that the user asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EnvironmentOptions {
     pub(crate) base: Base,
-    /// Variables that are set, the last one counts.
+    /// Variables that are set; the last value counts.
     pub(crate) set: Variables,
 }
 
-/// Names and values as they are sent.
+/// Names and values in the form in which they are sent.
 pub(crate) type Bytes = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// What a host's agent is told: whether ranks inherit the agent's environment, and what is added.
+/// The environment for a host's agent: whether ranks inherit the agent's environment, and the variables to
+/// add.
 pub(crate) fn for_host(environment: &EnvironmentOptions, own: &[(OsString, OsString)], remote: bool) -> (bool, Bytes) {
     let setting = |name: &OsStr| begins(name, SETTINGS_PREFIX);
     let passed = own.iter().filter(|(name, _)| match &environment.base {

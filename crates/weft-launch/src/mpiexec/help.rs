@@ -1,8 +1,8 @@
-//! What `mpiexec --help` says, and the page of the book: made from the table of options.
+//! The text of `mpiexec --help`, and the page of the book, made from the table of options.
 
 use super::table::{Action, Entry, OPTIONS, Section, Takes};
 
-/// Where the texts of options begin.
+/// The column where the texts of options begin.
 const COLUMN: usize = 27;
 /// The longest line.
 const WIDTH: usize = 110;
@@ -17,7 +17,7 @@ mpiexec starts the ranks of an MPI job, on this host or on several.
 One dash or two may stand before the name of any option.
 ";
 
-/// Which options are shown.
+/// A test which options are shown.
 type Filter = fn(&Entry) -> bool;
 
 /// The text.
@@ -27,7 +27,7 @@ pub(crate) fn text() -> String {
         out.push_str(&format!("\n{}\n", section.title()));
         for entry in of(section, works) {
             let names = format!("  {}", label(entry));
-            // What does not fit gets a line of its own.
+            // Names that do not fit get their own line.
             let is_short = names.chars().count() + 1 < COLUMN;
             let begin = if is_short { format!("{names:COLUMN$}") } else { format!("{names}\n{:COLUMN$}", "") };
             out.push_str(&format!("{begin}{}\n", wrapped(entry.text)));
@@ -89,7 +89,7 @@ fn is_elsewhere(entry: &Entry) -> bool {
     entry.action == Action::Instead
 }
 
-/// The names, and what follows them.
+/// The names of an option, with the value that follows.
 fn label(entry: &Entry) -> String {
     format!("{}{}", entry.names.join(", "), value(entry))
 }
@@ -102,7 +102,7 @@ fn value(entry: &Entry) -> String {
     }
 }
 
-/// The text in lines that begin at the column.
+/// Breaks the text into lines that begin at the column.
 fn wrapped(text: &str) -> String {
     let mut out = String::new();
     let mut at = COLUMN;

@@ -18,24 +18,26 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
-/// How long ranks may take to end after a signal, before they are killed, in milliseconds.
+/// The longest time for ranks to end after a signal, before they are killed, in milliseconds.
 const END_GRACE_MS: u32 = 2_000;
-/// How long agents may take beyond that before they are given up.
+/// The longest time for agents beyond that, before they are given up.
 const END_RESERVE: Duration = Duration::from_secs(8);
-/// How long the exit status of an agent's command is awaited once it says nothing more.
+/// The longest wait for the exit status of an agent's command, once it says nothing more.
 const STATUS_WAIT: Duration = Duration::from_millis(500);
-/// How long agents may take to say where their ranks are.
+/// The longest time for agents to report where their ranks are.
 const SURVEY_LIMIT: Duration = Duration::from_secs(2);
-/// The same while a user waits for the end.
+/// The longest time for the same reports while a user waits for the end.
 const INTERRUPT_LIMIT: Duration = Duration::from_secs(1);
-/// How long ranks may go on after one has ended early, before it is asked whether they wait for it.
+/// The time for which ranks may go on after one has ended early, before `mpiexec` asks whether they wait for
+/// it.
 const EARLY_END_GRACE: Duration = Duration::from_secs(1);
-/// How often a background process looks whether it may read its terminal.
+/// The time after which a background process looks again whether it may read its terminal.
 const TERMINAL_PAUSE: Duration = Duration::from_millis(500);
-/// How long agents' commands may take to end when the job is over.
+/// The longest time for agents' commands to end when the job is over.
 const AGENT_EXIT_LIMIT: Duration = Duration::from_millis(500);
 
-/// Signals that are read: children, what ends a job, and what is passed on to ranks.
+/// The signals that are read: the ends of children, signals that end a job, and signals that are passed on to
+/// ranks.
 const SIGNALS: [i32; 9] = [
     libc::SIGCHLD,
     libc::SIGINT,
@@ -51,10 +53,10 @@ const SIGNALS: [i32; 9] = [
 /// Runs the job and returns the exit status of `mpiexec`.
 ///
 /// # Errors
-/// One sentence: it could not even be tried.
+/// One sentence with the reason why the job could not even be tried.
 pub(crate) fn run(job: Job) -> Result<i32, String> {
     let system = |error: std::io::Error| format!("the system refuses to start a job: {}", sys::reason(&error));
-    // Started by nohup: a terminal that is gone is no reason to end.
+    // Under nohup the loss of the terminal is no reason to end.
     let wanted: Vec<i32> =
         SIGNALS.into_iter().filter(|&signal| signal != libc::SIGHUP || !sys::is_ignored(signal)).collect();
     let (signals, mask) = Signals::block(&wanted).map_err(system)?;
@@ -73,7 +75,7 @@ pub(crate) fn run(job: Job) -> Result<i32, String> {
     Ok(running.failed.or(running.verdict).unwrap_or(0))
 }
 
-/// Starts one agent for each host, the local one first. The text says which could not be.
+/// Starts one agent for each host, the local one first. The text names the hosts without an agent.
 fn start_agents(job: &Job, mask: &Mask) -> Result<(Vec<Agent>, Option<String>), String> {
     let mut agents: Vec<Option<Agent>> = job.shares.iter().map(|_| None).collect();
     let mut unreachable = None;
@@ -114,28 +116,28 @@ struct Running {
     feeder: Feeder,
     started_at: Instant,
     launched: bool,
-    /// How far each rank had come when it ended; `None`: it has not ended.
+    /// The phase of each rank when it ended; `None`: it has not ended.
     ended: Vec<Option<Phase>>,
-    /// The process of each rank on its host, once that is known.
+    /// The process of each rank on its host, once known.
     processes: Vec<Option<i32>>,
     /// The exit status, once the job has failed.
     verdict: Option<i32>,
     /// The status of the first rank that failed while the others go on.
     failed: Option<i32>,
-    /// When agents are given up.
+    /// The time at which agents are given up.
     give_up_at: Option<Instant>,
     time_limit_at: Option<Instant>,
-    /// When silent hosts are looked for.
+    /// The time of the next look for silent hosts.
     look_at: Option<Instant>,
     survey: Option<Survey>,
-    /// When it is asked whether ranks wait for one that has ended.
+    /// The time at which `mpiexec` asks whether ranks wait for one that has ended.
     check_at: Option<Instant>,
-    /// How often the user wanted the end.
+    /// The number of times that the user wanted the end.
     interrupts: u32,
     /// Service names and ports (MPI-5.0 §11.9.4).
     names: BTreeMap<String, String>,
     stats: Stats,
-    /// Written output that agents were not told of yet, by agent, in bytes.
+    /// The bytes of written output that were not reported to agents yet, by agent.
     credits: Vec<usize>,
 }
 
@@ -207,7 +209,7 @@ impl Running {
         self.agents.iter().all(|agent| agent.stage == Stage::Done) && (self.console.is_empty() || impatient)
     }
 
-    /// Waits for something to happen and handles it.
+    /// Waits for an event and handles it.
     fn turn(&mut self) -> std::io::Result<()> {
         let mut poll = Poll::default();
         let signals = poll.add(&self.signals, READ);
@@ -245,7 +247,7 @@ impl Running {
         Ok(())
     }
 
-    /// The time until the next timer, if there is any.
+    /// The time until the next timer, if there is one.
     fn next_timeout(&self) -> Option<Duration> {
         let greeting = self.agents.iter().any(|agent| agent.stage == Stage::Started).then(|| self.greeting_limit());
         let closing = self.agents.iter().filter(|agent| agent.stage != Stage::Done);
@@ -296,7 +298,7 @@ impl Running {
         }
     }
 
-    /// Starts the ranks as soon as every host has an agent: either all start or none.
+    /// Starts the ranks as soon as every host has an agent: all start, or none.
     fn launch_when_ready(&mut self) {
         let ready = self.agents.iter().all(|agent| agent.stage == Stage::Greeted || !agent.remote);
         if self.launched || self.verdict.is_some() || !ready {
@@ -323,7 +325,7 @@ impl Running {
         }
     }
 
-    /// Whether ranks take more input now.
+    /// Returns whether ranks take more input now.
     fn may_feed(&self) -> bool {
         if !self.launched || self.verdict.is_some() {
             return false;
@@ -376,7 +378,7 @@ impl Running {
             None => {}
             Some(_) if self.verdict.is_some() => {}
             Some(ErrorKind::BrokenPipe) => {
-                // As if SIGPIPE had ended this program, which is what people expect of `mpiexec … | head`.
+                // The status of a program that SIGPIPE ended, as people expect of `mpiexec … | head`.
                 self.verdict = Some(verdict::STATUS_SIGNAL + libc::SIGPIPE);
                 self.end_ranks(libc::SIGTERM, END_GRACE_MS, None);
             }
@@ -423,7 +425,7 @@ impl Running {
         &self.job.shares[share].host
     }
 
-    /// All agents are done: the last words, then the agents' commands are seen off.
+    /// Ends the job when all agents are done: prints the last messages, then waits for the agents' commands.
     fn finish(&mut self) {
         self.judge_silent_ends();
         if let Some(format) = self.job.settings.stats {
@@ -444,7 +446,7 @@ impl Running {
         }
     }
 
-    /// Closes what leads to the agents and waits a little for their commands to end.
+    /// Closes the connections to the agents, and waits a little for their commands to end.
     fn see_off(&mut self) {
         let pids: Vec<libc::pid_t> = self.agents.drain(..).filter_map(|agent| agent.pid).collect();
         let mut left = pids.len();

@@ -1,7 +1,8 @@
-//! How a debugger finds the ranks of a job: the symbols of the MPIR process acquisition interface, version
-//! 1.1 (MPI Forum, 2018), which TotalView and DDT read in the starter of a job, `mpiexec`. They are found by
-//! their names, so that nothing here is ever called from elsewhere, and have the types that a debugger
-//! expects without being told. They stand in this executable only: in the library they would tell a debugger
+//! The symbols by which a debugger finds the ranks of a job: the MPIR process acquisition interface, version
+//! 1.1 (MPI Forum, 2018). TotalView and DDT read them in the starter of a job, `mpiexec`.
+//!
+//! Debuggers find the symbols by name, so nothing here is called from elsewhere, and the types are those that
+//! a debugger expects. The symbols are in this executable only: in the library they would tell a debugger
 //! that every rank is a starter.
 #![allow(non_upper_case_globals, non_snake_case)]
 
@@ -27,46 +28,46 @@ const ABORTING: i32 = 2;
 #[used]
 #[unsafe(no_mangle)]
 static MPIR_proctable: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
-/// How many they are.
+/// The number of processes in the table.
 #[used]
 #[unsafe(no_mangle)]
 static MPIR_proctable_size: AtomicI32 = AtomicI32::new(0);
-/// Why [`MPIR_Breakpoint`] has been called.
+/// The reason why [`MPIR_Breakpoint`] has been called.
 #[used]
 #[unsafe(no_mangle)]
 static MPIR_debug_state: AtomicI32 = AtomicI32::new(0);
-/// A debugger sets this. Nothing here depends on it.
+/// Set by a debugger. Nothing here depends on it.
 #[used]
 #[unsafe(no_mangle)]
 static MPIR_being_debugged: AtomicI32 = AtomicI32::new(0);
-/// Why the job is aborted.
+/// The reason why the job is aborted.
 #[used]
 #[unsafe(no_mangle)]
 static MPIR_debug_abort_string: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
-/// That there is this symbol says: this process is no rank.
+/// Tells a debugger, by being there, that this process is no rank.
 #[used]
 #[unsafe(no_mangle)]
 static MPIR_i_am_starter: AtomicI32 = AtomicI32::new(0);
-/// That there is this symbol says: a debugger need not attach to all ranks, the others go on by themselves.
+/// Tells a debugger, by being there, that it need not attach to all ranks: the others go on by themselves.
 #[used]
 #[unsafe(no_mangle)]
 static MPIR_partial_attach_ok: AtomicI32 = AtomicI32::new(0);
 
-/// A debugger stops here.
+/// Stops here under a debugger.
 #[inline(never)]
 #[unsafe(no_mangle)]
 extern "C" fn MPIR_Breakpoint() {
-    // A function without anything in it would not be called.
+    // A call of an empty function would be optimised away.
     std::hint::black_box(&MPIR_debug_state);
     compiler_fence(Ordering::SeqCst);
 }
 
-/// What a debugger that reads these symbols is shown.
+/// The view of a job for debuggers that read these symbols.
 pub(crate) struct Mpir;
 
 impl Debugger for Mpir {
     fn show_ranks(&self, ranks: Vec<(String, Vec<u8>, i32)>) {
-        // A debugger may read the table at any time from now on, so that it stays.
+        // A debugger may read the table at any time from now on, so it is never freed.
         let text = |bytes: Vec<u8>| CString::new(bytes).unwrap_or_default().into_raw().cast_const();
         let describe = |(host, program, pid): (String, Vec<u8>, i32)| Process {
             host_name: text(host.into_bytes()),

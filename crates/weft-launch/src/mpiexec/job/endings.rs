@@ -1,5 +1,5 @@
-//! How a job ends early: a rank fails, the user interrupts it, its time is up, or ranks wait for others that
-//! will never come.
+//! The early ends of a job: a rank fails, the user interrupts the job, its time is up, or ranks wait for
+//! others that will never come.
 
 use super::{EARLY_END_GRACE, END_GRACE_MS, END_RESERVE, INTERRUPT_LIMIT, Running, SURVEY_LIMIT};
 use crate::control::{Order, Phase};
@@ -12,7 +12,8 @@ use crate::sys;
 use std::time::{Duration, Instant};
 
 impl Running {
-    /// The user wants the end: once politely, after a look at what was going on, twice at once.
+    /// Handles the user's wish to end. The first time the job ends after a report on its state; the second
+    /// time it ends at once.
     pub(super) fn interrupt(&mut self, signal: i32) {
         self.interrupts += 1;
         if self.interrupts > 1 {
@@ -25,7 +26,7 @@ impl Running {
         }
     }
 
-    /// Ends the job, and says how it stood.
+    /// Ends the job, and reports its state.
     fn end_interrupted(&mut self, signal: i32, survey: Option<&Survey>) {
         let name = verdict::describe(signal);
         let name = name.split(',').next().unwrap_or("a signal");
@@ -39,14 +40,15 @@ impl Running {
         self.end_ranks(signal, END_GRACE_MS, None);
     }
 
-    /// Says how the job stands, which goes on.
+    /// Reports the state of a job that goes on.
     fn look(&mut self, survey: &Survey) {
         let seconds = self.started_at.elapsed().as_secs_f64();
         let standings = self.standings(survey);
         self.console.say(format!("after {seconds:.1} s\n{standings}").trim_end());
     }
 
-    /// How the ranks stand, a line for each place, and why nothing goes on, if that can be seen.
+    /// Describes the states of the ranks, a line for each place, and the reason why nothing goes on, if that
+    /// can be seen.
     fn standings(&self, survey: &Survey) -> String {
         let host_of = |rank: u32| self.host_of(rank).to_string();
         let living = survey.seen();
@@ -61,12 +63,12 @@ impl Running {
         self.ended.iter().filter(|ended| ended.is_none()).count()
     }
 
-    /// The job has failed: says why and ends it.
+    /// Ends a job that has failed, and reports the reason.
     pub(super) fn fail(&mut self, verdict: Verdict) {
         self.fail_sparing(verdict, None);
     }
 
-    /// The job has failed; `spare` is a rank that ends by itself.
+    /// Ends a job that has failed. The rank `spare` ends by itself.
     pub(super) fn fail_sparing(&mut self, verdict: Verdict, spare: Option<u32>) {
         if self.verdict.is_some() {
             return;
@@ -87,7 +89,7 @@ impl Running {
     pub(super) fn end_ranks(&mut self, signal: i32, grace_ms: u32, spare: Option<u32>) {
         for agent in &mut self.agents {
             match (agent.stage, agent.pid) {
-                // Its command may be anything, and has started nothing yet.
+                // The agent's command may be any program, and has started nothing yet.
                 (Stage::Started, Some(pid)) if agent.remote => sys::kill_group(pid, libc::SIGTERM),
                 (Stage::Done, _) => {}
                 _ => {
@@ -100,7 +102,7 @@ impl Running {
         self.give_up_at = Some(self.give_up_at.map_or(give_up_at, |at| at.min(give_up_at)));
     }
 
-    /// Agents that still have not said their last word are killed; their ranks go with them.
+    /// Kills the agents that still have not said their last word. Their ranks go with them.
     pub(super) fn give_up(&mut self) {
         self.give_up_at = None;
         for agent in self.agents.iter_mut().filter(|agent| agent.stage != Stage::Done) {
@@ -112,8 +114,8 @@ impl Running {
         }
     }
 
-    /// Asks all hosts for a sign of life, and gives up the one that has not given any for too long. Says when
-    /// to look again.
+    /// Asks all hosts for a sign of life, and gives up a host that has given none for too long. Returns the
+    /// time of the next look.
     pub(super) fn look_for_silence(&mut self) -> Option<Instant> {
         let now = Instant::now();
         let mut pause = None;
@@ -132,7 +134,7 @@ impl Running {
         pause.map(|pause| now + pause)
     }
 
-    /// A host has said nothing for too long: its ranks are gone, and the job with them.
+    /// Ends the job for a host that was silent for too long, because its ranks are gone.
     fn lose_silent(&mut self, index: usize) {
         let limit = self.job.settings.host_timeout.unwrap_or_default().as_secs_f64();
         let agent = &mut self.agents[index];
@@ -145,14 +147,14 @@ impl Running {
     }
 
     pub(super) fn ask_where(&mut self, purpose: Purpose) {
-        // What ends the job goes before what only looks.
+        // A survey that ends the job goes before one that only looks.
         let ends = |purpose| matches!(purpose, Purpose::TimeLimit | Purpose::Interrupt(_));
         let overruled = self.survey.as_ref().is_some_and(|survey| ends(survey.purpose) && !ends(purpose));
         if self.verdict.is_some() || overruled {
             return;
         }
         if self.survey.as_ref().is_some_and(|survey| survey.purpose == Purpose::Waiting) {
-            // What it wanted to know is asked again.
+            // The question of the survey that is dropped is asked again.
             self.check_at = Some(Instant::now() + EARLY_END_GRACE);
         }
         for agent in self.agents.iter_mut().filter(|agent| agent.is_working()) {
@@ -164,7 +166,7 @@ impl Running {
         self.survey = Some(Survey::new(purpose, Instant::now() + limit, asked));
     }
 
-    /// Every agent has said where its ranks are, or had its time.
+    /// Acts on a survey: every agent has reported where its ranks are, or its time is over.
     pub(super) fn conclude(&mut self, survey: &Survey) {
         match survey.purpose {
             Purpose::TimeLimit => self.end_at_time_limit(survey),
@@ -195,8 +197,8 @@ impl Running {
         (0..).zip(&self.ended).filter(|(_, phase)| joined(phase)).map(|(rank, _)| rank).collect()
     }
 
-    /// All ranks have ended, each with status 0. The job has failed all the same if some of them left MPI
-    /// without MPI_Finalize, however soon the others followed (MPI-5.0 §11.2.2).
+    /// Judges a job whose ranks have all ended with status 0. It has failed all the same if some ranks left
+    /// MPI without MPI_Finalize, however soon the others followed (MPI-5.0 §11.2.2).
     pub(super) fn judge_silent_ends(&mut self) {
         let ranks = self.unfinalized();
         if self.verdict.is_none() && !ranks.is_empty() {
@@ -205,8 +207,7 @@ impl Running {
         }
     }
 
-    /// A rank that has ended without saying goodbye, or that others wait for, ends the job: nobody would ever
-    /// come.
+    /// Ends the job if a rank has ended without saying goodbye, or others wait for it: it would never come.
     pub(super) fn end_if_waited_for(&mut self, survey: &Survey) {
         let living = survey.seen();
         if living.is_empty() {

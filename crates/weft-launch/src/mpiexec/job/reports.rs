@@ -1,4 +1,4 @@
-//! Handles what agents report.
+//! Handles the reports of agents.
 
 use super::{EARLY_END_GRACE, Running, STATUS_WAIT};
 use crate::control::{Gathered, NameRequest, Order, Phase, Position, Report};
@@ -45,7 +45,7 @@ impl Running {
         }
     }
 
-    /// An agent will say nothing more, though it has not said its last word.
+    /// Handles an agent that will say nothing more although it has not said its last word.
     fn handle_silence(&mut self, index: usize) {
         if self.agents[index].stage == Stage::Done {
             return;
@@ -54,7 +54,7 @@ impl Running {
             self.agents[index].stage = Stage::Done;
             return;
         }
-        // The end of its process tells why; it comes a moment later.
+        // The end of its process tells the reason, and comes a moment later.
         let closed_at = *self.agents[index].closed_at.get_or_insert_with(Instant::now);
         if self.agents[index].ended.is_none() && closed_at.elapsed() < STATUS_WAIT {
             return;
@@ -89,7 +89,7 @@ impl Running {
             }
             Report::NotStarted { rank, status, reason } => {
                 let clause = format!("rank {rank} on {} was not started: {reason}", self.agents[index].host);
-                // What has not been started yet will not be: there is nothing to be ended there.
+                // Ranks that have not been started yet will not be, so there is nothing to end there.
                 self.mark_unstarted(index, rank);
                 self.fail(Verdict::new(status, clause));
             }
@@ -120,8 +120,8 @@ impl Running {
         }
     }
 
-    /// What debuggers want to know, as soon as all ranks run. They wait for each other meanwhile: their
-    /// messages are read later.
+    /// Tells debuggers of the ranks, as soon as all ranks run. The ranks wait for each other meanwhile, and
+    /// their messages are read later.
     fn note_started(&mut self, ranks: &[(u32, i32)]) {
         for (rank, pid) in ranks {
             if let Some(process) = self.processes.get_mut(*rank as usize) {
@@ -162,7 +162,8 @@ impl Running {
         }
     }
 
-    /// When the last host has arrived at a barrier or exchange, all go on with what all have brought.
+    /// Sends everything that all ranks have brought to all agents, when the last host has arrived at a
+    /// barrier or exchange.
     fn spread_when_all_arrived(&mut self) {
         if self.agents.iter().any(|agent| agent.gathered.is_none()) {
             return;
